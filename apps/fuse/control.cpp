@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's side of the control socket: finds the daemon by the device number of the mount,
+// turns paths into a descriptor of their directory and a name, and unpacks the answers.
+#include "apps/fuse/control.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "apps/fuse/control_protocol.hpp"
+#include "apps/fuse/mount_table.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+Errc last_error() { return static_cast<Errc>(errno); }
+
+/// A directory that the kernel has found for us, and a name in it ("" is the directory itself).
+struct Place {
+    Descriptor directory;
+    std::string name;
+    struct statx facts {};  // of the directory
+};
+
+/// What the kernel knows of a directory without asking anybody.
+Errc look_at(int directory, struct statx& facts) {
+    return ::statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE,
+                   &facts) == 0
+               ? Errc::ok
+               : last_error();
+}
+
+Errc open_directory(const std::string& path, int more_flags, Place& place) {
+    place.directory =
+        Descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | more_flags));
+    if (!place.directory) return last_error();
+    return look_at(place.directory.get(), place.facts);
+}
+
+/// Splits `path` before its last component; false if that names no entry of a directory.
+bool split(std::string path, std::string& parent, std::string& name) {
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    const size_t slash = path.rfind('/');
+    name = slash == std::string::npos ? path : path.substr(slash + 1);
+    parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    return !name.empty() && name != "." && name != "..";
+}
+
+/// Splits off the last component and opens the directory before it.
+Errc open_parent(const std::string& path, Place& place) {
+    std::string parent;
+    if (!split(path, parent, place.name)) return Errc::invalid;
+    return open_directory(parent, 0, place);
+}
+
+/// The directory's path from the root, with a slash at its end; empty if it is too long for one.
+std::string resolved_path(const Place& place) {
+    std::array<char, PATH_MAX> path;
+    const std::string link = "/proc/self/fd/" + std::to_string(place.directory.get());
+    const ssize_t length = ::readlink(link.c_str(), path.data(), path.size());
+    if (length <= 0 || static_cast<size_t>(length) == path.size()) return "";
+    std::string full(path.data(), static_cast<size_t>(length));
+    return full.ends_with('/') ? full : full + "/";
+}
+
+/// Errc::busy if `name` is a mount point or has one below, as rmdir(2) and rename(2) answer.
+Errc check_nothing_mounted(const Place& place, const std::string& name) {
+    const std::string directory = resolved_path(place);
+    return !directory.empty() && is_mounted_below(directory + name) ? Errc::busy : Errc::ok;
+}
+
+std::vector<std::string> socket_paths(const struct statx& facts) {
+    const std::string name = "/warren/" + socket_name(facts.stx_dev_major, facts.stx_dev_minor);
+    std::vector<std::string> paths = {"/run" + name};
+    if (const char* own = std::getenv("XDG_RUNTIME_DIR"); own != nullptr && own[0] == '/') {
+        paths.push_back(own + name);
+    }
+    for (const MountedPlace& place : read_mount_table()) {
+        if (!place.is_warren() || place.device_major != facts.stx_dev_major ||
+            place.device_minor != facts.stx_dev_minor) {
+            continue;
+        }
+        const u32 owner = option_number(place.options, "user_id", 0);
+        paths.push_back("/run/user/" + std::to_string(owner) + name);
+        break;
+    }
+    return paths;
+}
+
+/// A daemon of somebody else than root or ourselves is not believed.
+bool is_trusted(int socket) {
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+    return peer.uid == 0 || peer.uid == ::geteuid() || ::geteuid() == 0;
+}
+
+Descriptor connect_to(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(address.sun_path)) return Descriptor();
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket) return socket;
+    if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+        !is_trusted(socket.get())) {
+        socket.close();
+    }
+    return socket;
+}
+
+/// One request and its last answer; `on_part` gets what comes before that.
+Errc ask(int socket, Verb verb, const Encoder& request, std::span<const int> descriptors,
+         std::string& answer, const std::function<void(Decoder&)>& on_part = {}) {
+    WARREN_TRY(send_frame(socket, verb, request.bytes(), descriptors));
+    Frame frame;
+    while (true) {
+        const Errc code = receive_frame(socket, frame);
+        if (code != Errc::ok) return code == Errc::no_data ? Errc::io : code;
+        Decoder decoder(frame.payload);
+        if (frame.verb == Verb::part) {
+            if (on_part) on_part(decoder);
+            continue;
+        }
+        const auto result = static_cast<Errc>(decoder.number32());
+        if (frame.verb != Verb::answer || !decoder.good()) return Errc::io;
+        answer = std::move(frame.payload);
+        return result;
+    }
+}
+
+/// What stands behind the error number of an answer.
+Decoder body_of(const std::string& answer) {
+    Decoder decoder(answer);
+    decoder.number();
+    return decoder;
+}
+
+}  // namespace
+
+std::optional<ControlConnection> ControlConnection::for_path(const std::string& path) {
+    Place place;
+    if (open_directory(path, O_NOFOLLOW, place) != Errc::ok &&
+        open_parent(path, place) != Errc::ok) {
+        return std::nullopt;
+    }
+    for (const std::string& candidate : socket_paths(place.facts)) {
+        Descriptor socket = connect_to(candidate);
+        if (socket) return ControlConnection(std::move(socket));
+    }
+    return std::nullopt;
+}
+
+Errc ControlConnection::remove_tree(const std::string& path, Removal& removal) {
+    Place place;
+    WARREN_TRY(open_parent(path, place));
+    WARREN_TRY(check_nothing_mounted(place, place.name));
+    Encoder request;
+    request.text(place.name);
+    const int directory = place.directory.get();
+    std::string answer;
+    WARREN_TRY(ask(socket_.get(), Verb::remove_tree, request, {&directory, 1}, answer));
+    Decoder body = body_of(answer);
+    removal.files = body.number();
+    removal.directories = body.number();
+    removal.blocks = body.number();
+    return body.good() ? Errc::ok : Errc::io;
+}
+
+Errc ControlConnection::move(std::span<const PathMove> moves, std::span<Errc> results) {
+    for (size_t begun = 0; begun < moves.size();) {
+        size_t done = 0;
+        WARREN_TRY(move_some(moves.subspan(begun), results.subspan(begun), done));
+        begun += done;
+    }
+    return Errc::ok;
+}
+
+namespace {
+
+/// The directories of a request to move, each sent once.
+class DirectoryList {
+public:
+    /// Finds or opens the directory of `path`; `encoded` names it and the last component.
+    Errc add(const std::string& path, Encoder& encoded) {
+        std::string parent, name;
+        if (!split(path, parent, name)) return Errc::invalid;
+        const auto [entry, is_new] = known_.try_emplace(parent, places_.size());
+        if (is_new) {
+            Place place;
+            if (const Errc code = open_directory(parent, 0, place); code != Errc::ok) {
+                known_.erase(entry);
+                return code;
+            }
+            const std::string resolved = resolved_path(place);
+            has_mounts_.push_back(!resolved.empty() && is_mounted_below(resolved));
+            places_.push_back(std::move(place));
+        }
+        const size_t index = entry->second;
+        if (has_mounts_[index]) WARREN_TRY(check_nothing_mounted(places_[index], name));
+        encoded.number(index).text(name);
+        return Errc::ok;
+    }
+    bool has_room_for_two() const { return places_.size() + 2 <= descriptor_limit; }
+    std::vector<int> descriptors() const {
+        std::vector<int> numbers;
+        for (const Place& place : places_) numbers.push_back(place.directory.get());
+        return numbers;
+    }
+
+private:
+    std::vector<Place> places_;
+    std::vector<bool> has_mounts_;
+    std::map<std::string, size_t> known_;
+};
+
+}  // namespace
+
+Errc ControlConnection::move_some(std::span<const PathMove> moves, std::span<Errc> results,
+                                  size_t& done) {
+    constexpr size_t longest_item_bytes = 1024;
+    Encoder request;
+    DirectoryList directories;
+    std::vector<size_t> sent;
+    for (done = 0; done < moves.size(); ++done) {
+        if (!directories.has_room_for_two() ||
+            request.size() + longest_item_bytes > frame_limit_bytes) {
+            break;
+        }
+        Encoder item;
+        results[done] = directories.add(moves[done].source, item);
+        if (results[done] == Errc::ok) results[done] = directories.add(moves[done].target, item);
+        if (results[done] == Errc::ok && item.size() > longest_item_bytes) {
+            results[done] = Errc::name_too_long;
+        }
+        if (results[done] != Errc::ok) continue;
+        request.append(item);
+        sent.push_back(done);
+    }
+    if (sent.empty()) return Errc::ok;
+    std::string answer;
+    WARREN_TRY(ask(socket_.get(), Verb::move, request, directories.descriptors(), answer));
+    Decoder body = body_of(answer);
+    for (const size_t item : sent) results[item] = static_cast<Errc>(body.number32());
+    return body.good() ? Errc::ok : Errc::io;
+}
+
+Errc ControlConnection::rebuild(const std::string& path, Rebuilt& rebuilt) {
+    Place place;
+    WARREN_TRY(open_directory(path, 0, place));
+    const int directory = place.directory.get();
+    std::string answer;
+    WARREN_TRY(ask(socket_.get(), Verb::rebuild, Encoder(), {&directory, 1}, answer));
+    Decoder body = body_of(answer);
+    rebuilt.entries = body.number();
+    rebuilt.blocks_before = body.number();
+    rebuilt.blocks_after = body.number();
+    return body.good() ? Errc::ok : Errc::io;
+}
+
+Errc ControlConnection::scan(const std::string& path, u32 max_depth,
+                             const std::function<void(const Scanned&)>& visit) {
+    Place place;
+    if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
+    Encoder request;
+    request.text(place.name).number(max_depth);
+    const int directory = place.directory.get();
+    std::string answer;
+    return ask(socket_.get(), Verb::scan, request, {&directory, 1}, answer, [&](Decoder& part) {
+        while (!part.at_end() && part.good()) {
+            Scanned entry;
+            entry.directory.inode = part.number();
+            entry.directory.generation = part.number32();
+            entry.depth = part.number32();
+            entry.attributes = decode_attributes(part);
+            entry.name = part.text();
+            if (part.good()) visit(entry);
+        }
+    });
+}
+
+Errc ControlConnection::sync() {
+    std::string answer;
+    return ask(socket_.get(), Verb::sync, Encoder(), {}, answer);
+}
+
+Errc ControlConnection::info(MountInfo& info) {
+    std::string answer;
+    WARREN_TRY(ask(socket_.get(), Verb::info, Encoder(), {}, answer));
+    Decoder body = body_of(answer);
+    info.image = body.text();
+    info.mountpoint = body.text();
+    info.label = body.text();
+    info.uuid = body.text();
+    info.statistics.blocks = body.number();
+    info.statistics.blocks_free = body.number();
+    info.statistics.blocks_available = body.number();
+    info.statistics.inodes_used = body.number();
+    info.statistics.inodes_free = body.number();
+    info.read_only = body.number() != 0;
+    info.process = body.number32();
+    return body.good() ? Errc::ok : Errc::io;
+}
+
+Errc ControlConnection::remount(bool read_only, AccessTimes access_times) {
+    Encoder request;
+    request.number(read_only ? 1 : 0).number(static_cast<u64>(access_times));
+    std::string answer;
+    return ask(socket_.get(), Verb::remount, request, {}, answer);
+}
+
+Errc ControlConnection::ask_for_close() {
+    return send_frame(socket_.get(), Verb::close, {});
+}
+
+Errc ControlConnection::wait_until_closed(int patience_ms) {
+    pollfd waiting{socket_.get(), POLLIN, 0};
+    if (::poll(&waiting, 1, patience_ms) == 0) return Errc::busy;
+    Frame frame;
+    do {  // the first answer says that the kernel has let go, the last how closing went
+        const Errc code = receive_frame(socket_.get(), frame);
+        if (code != Errc::ok) return code == Errc::no_data ? Errc::io : code;
+    } while (frame.verb == Verb::part);
+    Decoder decoder(frame.payload);
+    const auto result = static_cast<Errc>(decoder.number32());
+    return decoder.good() ? result : Errc::io;
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a command works on a mounted volume: it asks the mount's daemon over a Unix socket, and one
+// request does what would be a million system calls. Paths are given as anywhere else on the
+// system; they are resolved by the kernel on the client's side, and what is sent is a descriptor of
+// the directory, so the daemon follows no path and no symbolic link, and a client cannot name what
+// it could not reach.
+//
+// Invariant: at return of a call the kernel shows what the call did (stale names are dropped).
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "apps/fuse/descriptor.hpp"
+#include "warren/volume.hpp"
+
+namespace warren::fuse {
+
+/// What the daemon of a mount says about it.
+struct MountInfo {
+    std::string image;
+    std::string mountpoint;
+    std::string label;
+    std::string uuid;
+    Statistics statistics;
+    bool read_only = false;
+    u32 process = 0;  // the daemon's process number
+};
+
+/// One item of ControlConnection::move(): rename(2) of `source` to `target`.
+struct PathMove {
+    std::string source;
+    std::string target;
+};
+
+/// When reading a file updates the time of its last access.
+enum class AccessTimes : u8 { relative, always, never, unchanged };
+
+class ControlConnection {
+public:
+    /// The daemon of the mount that `path` lies in (the last component is not followed and need
+    /// not be there); nothing if that is no Warren mount or its daemon is out of reach.
+    static std::optional<ControlConnection> for_path(const std::string& path);
+
+    /// Removes `path` and all below it.
+    Errc remove_tree(const std::string& path, Removal& removal);
+    /// Renames item by item, in order; `results` gets the error of each. Requires: equal sizes.
+    Errc move(std::span<const PathMove> moves, std::span<Errc> results);
+    /// Packs the tree of the directory at `path`.
+    Errc rebuild(const std::string& path, Rebuilt& rebuilt);
+    /// Visits `path` and all below it, down to `max_depth` levels, directories before their
+    /// entries, in the calling thread.
+    Errc scan(const std::string& path, u32 max_depth,
+              const std::function<void(const Scanned&)>& visit);
+    /// Makes everything written so far durable.
+    Errc sync();
+    Errc info(MountInfo& info);
+    /// Tells the daemon what the mount's options are now. Root or the mount's owner only.
+    Errc remount(bool read_only, AccessTimes access_times);
+
+    /// Asks to be told when the volume is closed; wait_until_closed() follows after unmounting.
+    Errc ask_for_close();
+    /// Waits until the volume is closed and answers how that went; Errc::busy if the volume is
+    /// still in use elsewhere after `patience_ms`.
+    Errc wait_until_closed(int patience_ms);
+
+private:
+    explicit ControlConnection(Descriptor socket) : socket_(std::move(socket)) {}
+    Errc move_some(std::span<const PathMove> moves, std::span<Errc> results, size_t& done);
+
+    Descriptor socket_;
+};
+
+}  // namespace warren::fuse

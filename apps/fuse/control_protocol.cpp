@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames on a stream socket. The header is 8 bytes: payload length (32 bits), verb (16), protocol
+// version (16); descriptors travel with its first byte.
+#include "apps/fuse/control_protocol.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace warren::fuse {
+
+namespace {
+
+struct FrameHeader {
+    u32 length = 0;
+    u16 verb = 0;
+    u16 version = 0;
+};
+static_assert(sizeof(FrameHeader) == 8);
+
+using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * descriptor_limit)>;
+
+Errc last_error() { return static_cast<Errc>(errno == EAGAIN ? ETIMEDOUT : errno); }
+
+Errc send_all(int socket, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return last_error();
+        bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return Errc::ok;
+}
+
+/// Fills `target`; `got` tells how much came before the end.
+Errc receive_all(int socket, char* target, size_t size_bytes, size_t& got) {
+    got = 0;
+    while (got < size_bytes) {
+        const ssize_t part = ::recv(socket, target + got, size_bytes - got, 0);
+        if (part < 0 && errno == EINTR) continue;
+        if (part < 0) return last_error();
+        if (part == 0) return Errc::no_data;
+        got += static_cast<size_t>(part);
+    }
+    return Errc::ok;
+}
+
+void take_descriptors(msghdr& message, std::vector<Descriptor>& descriptors) {
+    for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+         part = CMSG_NXTHDR(&message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+        const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; ++i) {
+            int number = -1;
+            std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+            descriptors.emplace_back(number);
+        }
+    }
+}
+
+/// Receives the header and what comes beside it.
+Errc receive_header(int socket, FrameHeader& header, std::vector<Descriptor>& descriptors) {
+    alignas(cmsghdr) ControlBuffer control;
+    iovec piece{&header, sizeof(header)};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    ssize_t got = -1;
+    do {
+        got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) return last_error();
+    take_descriptors(message, descriptors);
+    if (got == 0) return Errc::no_data;
+    if ((message.msg_flags & MSG_CTRUNC) != 0) return Errc::invalid;
+    size_t rest = 0;
+    const auto begun = static_cast<size_t>(got);
+    return receive_all(socket, reinterpret_cast<char*>(&header) + begun, sizeof(header) - begun,
+                       rest);
+}
+
+}  // namespace
+
+Errc send_frame(int socket, Verb verb, std::string_view payload,
+                std::span<const int> descriptors) {
+    if (payload.size() > frame_limit_bytes || descriptors.size() > descriptor_limit) {
+        return Errc::invalid;
+    }
+    FrameHeader header{static_cast<u32>(payload.size()), static_cast<u16>(verb),
+                       static_cast<u16>(protocol_version)};
+    alignas(cmsghdr) ControlBuffer control{};
+    std::array<iovec, 2> pieces{{{&header, sizeof(header)},
+                                 {const_cast<char*>(payload.data()), payload.size()}}};
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    if (!descriptors.empty()) {
+        message.msg_control = control.data();
+        message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+        cmsghdr* part = CMSG_FIRSTHDR(&message);
+        part->cmsg_level = SOL_SOCKET;
+        part->cmsg_type = SCM_RIGHTS;
+        part->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+        std::memcpy(CMSG_DATA(part), descriptors.data(), descriptors.size_bytes());
+    }
+    ssize_t sent = -1;
+    do {
+        sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0) return last_error();
+    auto done = static_cast<size_t>(sent);
+    if (done < sizeof(header)) {
+        const std::string_view rest(reinterpret_cast<const char*>(&header), sizeof(header));
+        WARREN_TRY(send_all(socket, rest.substr(done)));
+        done = sizeof(header);
+    }
+    return send_all(socket, payload.substr(done - sizeof(header)));
+}
+
+Errc receive_frame(int socket, Frame& frame) {
+    frame.descriptors.clear();
+    FrameHeader header;
+    WARREN_TRY(receive_header(socket, header, frame.descriptors));
+    if (header.version != protocol_version || header.length > frame_limit_bytes) {
+        return Errc::invalid;
+    }
+    frame.verb = static_cast<Verb>(header.verb);
+    frame.payload.resize(header.length);
+    size_t got = 0;
+    const Errc code = receive_all(socket, frame.payload.data(), frame.payload.size(), got);
+    return code == Errc::no_data ? Errc::invalid : code;
+}
+
+void encode(Encoder& encoder, const Attributes& attributes) {
+    encoder.number(attributes.handle.inode).number(attributes.handle.generation);
+    encoder.number(attributes.mode).number(attributes.links);
+    encoder.number(attributes.user).number(attributes.group).number(attributes.device);
+    encoder.number(attributes.size).number(attributes.blocks).number(attributes.parent);
+    for (const i64 time : {attributes.accessed, attributes.modified, attributes.changed,
+                           attributes.born}) {
+        encoder.number(static_cast<u64>(time));
+    }
+}
+
+Attributes decode_attributes(Decoder& decoder) {
+    Attributes attributes;
+    attributes.handle.inode = decoder.number();
+    attributes.handle.generation = decoder.number32();
+    attributes.mode = decoder.number32();
+    attributes.links = decoder.number32();
+    attributes.user = decoder.number32();
+    attributes.group = decoder.number32();
+    attributes.device = decoder.number32();
+    attributes.size = decoder.number();
+    attributes.blocks = decoder.number();
+    attributes.parent = decoder.number();
+    attributes.accessed = static_cast<i64>(decoder.number());
+    attributes.modified = static_cast<i64>(decoder.number());
+    attributes.changed = static_cast<i64>(decoder.number());
+    attributes.born = static_cast<i64>(decoder.number());
+    return attributes;
+}
+
+std::string socket_name(u32 device_major, u32 device_minor) {
+    return std::to_string(device_major) + ":" + std::to_string(device_minor);
+}
+
+}  // namespace warren::fuse

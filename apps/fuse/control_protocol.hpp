@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes over the control socket: frames of a small header and a payload of little-endian
+// numbers and counted byte strings, with descriptors of directories beside the header.
+//
+// Invariant: nothing that is read is trusted; a length beyond its limit ends the connection, and a
+// decoder that ran out of bytes answers zeros and says so.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/fuse/descriptor.hpp"
+#include "warren/volume.hpp"
+
+namespace warren::fuse {
+
+static_assert(std::endian::native == std::endian::little);
+
+inline constexpr u32 protocol_version = 1;
+inline constexpr u32 frame_limit_bytes = 1u << 20;
+inline constexpr size_t descriptor_limit = 128;  // the kernel passes at most 253 at once
+
+enum class Verb : u16 {
+    info = 1,
+    sync,
+    remove_tree,
+    move,
+    rebuild,
+    scan,
+    remount,
+    close,
+    part = 100,  // daemon to client: one of several answers
+    answer,      // daemon to client: the last one; begins with an error number
+};
+
+class Encoder {
+public:
+    Encoder& number(u64 value) {
+        char bytes[sizeof(value)];
+        std::memcpy(bytes, &value, sizeof(value));
+        bytes_.append(bytes, sizeof(value));
+        return *this;
+    }
+    Encoder& text(std::string_view value) {
+        number(value.size());
+        bytes_ += value;
+        return *this;
+    }
+    void append(const Encoder& other) { bytes_ += other.bytes_; }
+    const std::string& bytes() const { return bytes_; }
+    void clear() { bytes_.clear(); }
+    size_t size() const { return bytes_.size(); }
+
+private:
+    std::string bytes_;
+};
+
+class Decoder {
+public:
+    explicit Decoder(std::string_view bytes) : bytes_(bytes) {}
+
+    u64 number() {
+        u64 value = 0;
+        if (bytes_.size() < sizeof(value)) return failed_ = true, 0;
+        std::memcpy(&value, bytes_.data(), sizeof(value));
+        bytes_.remove_prefix(sizeof(value));
+        return value;
+    }
+    u32 number32() { return static_cast<u32>(number()); }
+    std::string_view text() {
+        const u64 size_bytes = number();
+        if (size_bytes > bytes_.size()) return failed_ = true, std::string_view();
+        const std::string_view value = bytes_.substr(0, size_bytes);
+        bytes_.remove_prefix(size_bytes);
+        return value;
+    }
+    bool at_end() const { return bytes_.empty(); }
+    /// Whether all that was asked for was there.
+    bool good() const { return !failed_; }
+
+private:
+    std::string_view bytes_;
+    bool failed_ = false;
+};
+
+struct Frame {
+    Verb verb = Verb::answer;
+    std::string payload;
+    std::vector<Descriptor> descriptors;
+};
+
+/// Sends a frame; Errc of the socket if the other side is gone or does not read.
+Errc send_frame(int socket, Verb verb, std::string_view payload,
+                std::span<const int> descriptors = {});
+
+/// Receives a frame; Errc::no_data at a clean end of the connection, Errc::invalid for nonsense.
+Errc receive_frame(int socket, Frame& frame);
+
+void encode(Encoder& encoder, const Attributes& attributes);
+Attributes decode_attributes(Decoder& decoder);
+
+/// The name of the socket of the mount with this device number, without its directory.
+std::string socket_name(u32 device_major, u32 device_minor);
+
+}  // namespace warren::fuse

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that the callbacks of one mount share.
+//
+// Invariant: lives from before the first request until after the last.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "apps/fuse/control.hpp"
+#include "apps/fuse/library.hpp"
+#include "apps/fuse/live_volume.hpp"
+#include "apps/fuse/node_table.hpp"
+
+namespace warren::fuse {
+
+struct MountState {
+    MountState(std::unique_ptr<Volume> opened, const std::string& image_path, bool opened_read_only)
+        : volume(std::move(opened), image_path, opened_read_only),
+          nodes(volume.access()->root()),
+          image(image_path),
+          read_only(opened_read_only) {}
+
+    LiveVolume volume;
+    NodeTable nodes;
+    std::string image;       // absolute
+    std::string mountpoint;  // absolute
+    fuse_session* session = nullptr;
+    std::atomic<bool> read_only;
+    std::atomic<AccessTimes> access_times{AccessTimes::relative};
+    std::atomic<bool> changed{false};  // since the last periodic commit
+    bool allow_other = false;
+
+    /// Notes that there is something to commit. Most calls only read the flag.
+    void note_change() {
+        if (!changed.load(std::memory_order_relaxed)) {
+            changed.store(true, std::memory_order_relaxed);
+        }
+    }
+};
+
+}  // namespace warren::fuse

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixty-four small tables, so that the threads that answer the kernel seldom meet at a lock.
+#include "apps/fuse/node_table.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+constexpr u64 root_node = 1;
+
+}  // namespace
+
+NodeTable::NodeTable(Handle root) : root_(root) {
+    shard(root_node).nodes[root_node] = {root.generation, false, 0, 1};
+}
+
+u64 NodeTable::exchanged(u64 number) const {
+    if (number == root_.inode) return root_node;
+    return number == root_node ? root_.inode : number;
+}
+
+void NodeTable::remember(const Attributes& attributes) {
+    const u64 node = node_of(attributes.handle.inode);
+    const bool is_directory = (attributes.mode & 0170000) == 0040000;
+    Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    Node& entry = home.nodes[node];
+    entry.generation = attributes.handle.generation;
+    entry.shared = entry.shared || (attributes.links > 1 && !is_directory);
+    ++entry.references;
+}
+
+std::optional<Handle> NodeTable::forget(u64 node, u64 count) {
+    Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    if (entry == home.nodes.end() || node == root_node) return std::nullopt;
+    const Handle handle{inode_of(node), entry->second.generation};
+    if (entry->second.references <= count) {
+        home.nodes.erase(entry);
+    } else {
+        entry->second.references -= count;
+    }
+    return handle;
+}
+
+std::optional<Handle> NodeTable::find(u64 node) const {
+    if (node == root_node) return root_;
+    const Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    if (entry == home.nodes.end()) return std::nullopt;
+    return Handle{inode_of(node), entry->second.generation};
+}
+
+void NodeTable::count_open(u64 node) {
+    Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    if (entry != home.nodes.end()) ++entry->second.opens;
+}
+
+void NodeTable::count_release(u64 node) {
+    Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    if (entry != home.nodes.end() && entry->second.opens > 0) --entry->second.opens;
+}
+
+std::vector<u64> NodeTable::shared_or_open() const {
+    std::vector<u64> nodes;
+    for (const Shard& home : shards_) {
+        std::lock_guard lock(home.mutex);
+        for (const auto& [node, entry] : home.nodes) {
+            if (entry.shared || entry.opens > 0) nodes.push_back(node);
+        }
+    }
+    return nodes;
+}
+
+std::vector<NodeTable::Use> NodeTable::in_use() const {
+    std::vector<Use> uses;
+    for (const Shard& home : shards_) {
+        std::lock_guard lock(home.mutex);
+        for (const auto& [node, entry] : home.nodes) {
+            uses.push_back({{inode_of(node), entry.generation}, entry.references, entry.opens});
+        }
+    }
+    return uses;
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel names inodes by 64-bit numbers without a generation; this table adds it. It holds one
+// entry for each inode that the kernel has in its caches.
+//
+// Invariant: a node's number is its inode number, but that the root of the volume and node 1 (which
+// the kernel reserves for the root) are exchanged. An entry lives as long as the kernel holds a
+// reference, and so does the volume's own hold on the number, so a number never changes its meaning
+// under the kernel.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "warren/volume.hpp"
+
+namespace warren::fuse {
+
+class NodeTable {
+public:
+    explicit NodeTable(Handle root);
+
+    u64 node_of(u64 inode) const { return exchanged(inode); }
+    u64 inode_of(u64 node) const { return exchanged(node); }
+
+    /// Counts a reference that the kernel gets with a reply.
+    void remember(const Attributes& attributes);
+    /// Takes back `count` references; the handle to forget, unless it is the root's.
+    std::optional<Handle> forget(u64 node, u64 count);
+    /// The inode behind a node; nothing if the kernel has no reference to it.
+    std::optional<Handle> find(u64 node) const;
+
+    void count_open(u64 node);
+    void count_release(u64 node);
+
+    /// Nodes whose attributes may change when other names go away: several links, or open.
+    std::vector<u64> shared_or_open() const;
+
+    struct Use {
+        Handle handle;
+        u64 references = 0;
+        u64 opens = 0;
+    };
+    /// Every inode in use, the root among them.
+    std::vector<Use> in_use() const;
+
+private:
+    struct Node {
+        u32 generation = 0;
+        bool shared = false;  // has been seen with more than one link
+        u64 opens = 0;
+        u64 references = 0;
+    };
+    struct alignas(64) Shard {
+        mutable std::mutex mutex;
+        std::unordered_map<u64, Node> nodes;
+    };
+
+    u64 exchanged(u64 number) const;
+    Shard& shard(u64 node) { return shards_[shard_index(node)]; }
+    const Shard& shard(u64 node) const { return shards_[shard_index(node)]; }
+    static size_t shard_index(u64 node) { return node * 0x9e3779b97f4a7c15u >> 58; }
+
+    Handle root_;
+    std::array<Shard, 64> shards_;
+};
+
+}  // namespace warren::fuse

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command's options and its help page come from one table, so that neither can lie about the
+// other. The rules are those of getopt_long(3): bundled letters, --name=value, unique beginnings of
+// long names, "--" ends options, options may follow operands.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace warren::cli {
+
+struct Option {
+    int id;             // the short form's letter, or a number from 256 on if there is none
+    const char* name;   // long form without dashes, or null
+    const char* value;  // what the help page calls the value; null: a switch
+    const char* help;   // null: accepted, but not on the help page
+};
+
+/// The ids of every command's --help and --json.
+inline constexpr int help_option = 1000;
+inline constexpr int json_option = 1001;
+
+struct Page {
+    const char* usage;    // one line for each form, without the program's name
+    const char* summary;  // what the command does
+    std::span<const Option> options = {};
+    const char* notes = nullptr;
+    const char* examples = nullptr;  // whole lines
+    int usage_exit = 1;              // exit code for a call that makes no sense
+    bool stop_at_operand = false;    // options end at the first operand
+};
+
+struct Arguments {
+    bool done = false;  // nothing left to do: answer exit_code
+    int exit_code = 0;
+    std::vector<std::pair<int, std::string>> options;  // in the order given
+    std::vector<std::string> operands;
+
+    bool has(int id) const;
+    /// Whichever of the options was given last, or 0.
+    int last_of(std::initializer_list<int> ids) const;
+    /// The last value given for an option; null if it was not given.
+    const std::string* value(int id) const;
+};
+
+/// Reads the arguments; prints the help page or a complaint if that is all there is to do.
+Arguments parse_arguments(const Page& page, std::span<char* const> arguments);
+
+/// Complains, points to --help and answers the page's exit code for a wrong call.
+int usage_error(const Page& page, std::initializer_list<std::string_view> parts);
+
+/// Whether there are enough operands; complains as coreutils do if not.
+bool need_operand(const Arguments& parsed);
+
+}  // namespace warren::cli

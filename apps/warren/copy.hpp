@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies files and trees between directories of any kind, on several threads.
+//
+// Invariant: a directory gets its final mode and times after everything in it is done. Files of one
+// source inode become one inode again. No recursion: trees may be of any depth; waiting work holds
+// descriptors of the directories above it only.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/warren/directory.hpp"
+#include "apps/warren/progress.hpp"
+
+namespace warren::cli {
+
+struct CopyOptions {
+    bool recursive = false;
+    bool preserve = false;     // mode, owner, times, extended attributes
+    bool keep_links = false;   // hard links stay hard links
+    bool follow_links = true;  // copy what a symbolic link names rather than the link
+    bool no_clobber = false;
+    bool force = false;
+    bool verbose = false;
+    u32 threads = 1;
+};
+
+/// One operand: what to copy and the name it gets.
+struct CopyOperand {
+    std::shared_ptr<Directory> source;
+    std::string source_prefix;  // before names in messages
+    std::string source_name;
+    std::shared_ptr<Directory> target;
+    std::string target_prefix;
+    std::string target_name;
+};
+
+class Copier {
+public:
+    Copier(const CopyOptions& options, Progress& progress)
+        : options_(options), progress_(progress) {}
+
+    void add(const CopyOperand& operand);
+    /// Does all that was added; false if anything could not be copied (complaints were written).
+    bool run();
+
+private:
+    /// A directory being copied, or (without a parent) where an operand starts.
+    struct Node {
+        std::shared_ptr<Node> parent;
+        std::shared_ptr<Directory> source;
+        std::shared_ptr<Directory> target;
+        std::string source_name;  // in the parent; of a start: what stands before names in messages
+        std::string target_name;
+        Facts facts;         // of the source
+        Facts first_target;  // of the operand's own target directory
+        bool created = false;
+        std::atomic<u32> pending{1};  // itself and what is in it
+    };
+    struct Task {
+        std::shared_ptr<Node> parent;
+        std::string name;
+        std::string target_name;  // empty: the same
+        const std::string& new_name() const { return target_name.empty() ? name : target_name; }
+    };
+    /// What stands at the target.
+    struct Existing {
+        bool found = false;
+        Facts facts;
+    };
+    struct LinkTarget {
+        bool ready = false;
+        std::string path;
+    };
+    struct Ends {
+        Directory& source;
+        const std::string& source_name;
+        Directory& target;
+        const std::string& target_name;
+        std::function<std::string()> path;  // of the target, for messages
+    };
+    using Buffer = std::vector<std::byte>;
+
+    static std::string path_of(const Node& node, const std::string& name,
+                               std::string Node::* member);
+    static std::string source_path(const Task& task);
+    static std::string target_path(const Task& task);
+
+    void work();
+    void process(const Task& task, Buffer& buffer);
+    void complete(std::shared_ptr<Node> node);
+    void copy_directory(const Task& task, const Facts& facts, const Existing& existing);
+    void push_children(const std::shared_ptr<Node>& node, std::vector<Name>& names);
+    void copy_other(const Task& task, const Facts& facts, Existing existing, Buffer& buffer);
+    bool copy_regular(const Task& task, const Facts& facts, const Existing& existing,
+                      Buffer& buffer);
+    bool copy_special(const Task& task, const Facts& facts);
+    bool open_target(const Task& task, const Facts& facts, const Existing& existing,
+                     std::unique_ptr<OpenFile>& file);
+    bool copy_data(const Task& task, const Facts& facts, OpenFile& from, OpenFile& to,
+                   Buffer& buffer);
+    /// Copies [begin, end) or up to the end of the source, whichever comes first.
+    bool copy_range(const Task& task, OpenFile& from, OpenFile& to, u64 begin, u64 end,
+                    Buffer& buffer, u64& written_end);
+    /// Whether the source's inode was copied before; then `task` becomes a hard link to that copy.
+    bool link_to_earlier(const Task& task, const Facts& facts);
+    void settle_link(const Task& task, const Facts& facts, bool copied);
+    bool preserve(const Ends& ends, const Facts& facts);
+    bool preserve_attributes(const Ends& ends);
+    void fail(std::initializer_list<std::string_view> parts);
+
+    CopyOptions options_;
+    Progress& progress_;
+    std::mutex mutex_;  // tasks_, busy_
+    std::condition_variable wake_;
+    std::vector<Task> tasks_;
+    u32 busy_ = 0;
+    std::mutex link_mutex_;  // links_
+    std::condition_variable link_wake_;
+    std::map<std::pair<u64, u64>, LinkTarget> links_;  // by file system and inode of the source
+    std::atomic<bool> failed_{false};
+};
+
+}  // namespace warren::cli

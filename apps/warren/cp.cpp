@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren cp: copies into a volume, out of it, within it and between volumes, with the options and
+// messages of cp(1).
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/copy.hpp"
+#include "apps/warren/interrupt.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/resources.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr u32 threads_max = 16;
+
+constexpr Option options[] = {
+    {'a', "archive", nullptr, "same as -r -P -p, and hard links stay hard links"},
+    {'d', nullptr, nullptr, "same as -P; hard links stay hard links"},
+    {'f', "force", nullptr, "remove a target that cannot be opened, and try again"},
+    {'j', "threads", "N", "copy on N threads (default: all cores, at most 16)"},
+    {'L', "dereference", nullptr, "copy what symbolic links name"},
+    {'n', "no-clobber", nullptr, "leave files alone that are there already"},
+    {'P', "no-dereference", nullptr, "copy symbolic links as links (default with -r)"},
+    {'p', nullptr, nullptr, "keep mode, owner, times and extended attributes"},
+    {'R', nullptr, nullptr, nullptr},
+    {'r', "recursive", nullptr, "copy directories with all that is in them"},
+    {'T', "no-target-directory", nullptr, "take TARGET as a name, never as a directory to put into"},
+    {'t', "target-directory", "DIRECTORY", "copy all SOURCEs into DIRECTORY"},
+    {'v', "verbose", nullptr, "print every name"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
+    .summary = "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that "
+               "is not\nmounted. Holes in files stay holes.",
+    .options = options,
+    .notes = "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it.",
+    .examples = "  warren cp -a src v.img:/            put the tree src into the volume\n"
+                "  warren cp -a v.img:/src/. back      take out what is in /src\n"
+                "  warren cp v.img:/a old.img:/b       from one volume to another",
+};
+
+CopyOptions read_options(const Arguments& parsed) {
+    CopyOptions result;
+    const bool archive = parsed.has('a');
+    result.recursive = archive || parsed.has('r') || parsed.has('R');
+    result.preserve = archive || parsed.has('p');
+    result.keep_links = archive || parsed.has('d');
+    result.no_clobber = parsed.has('n');
+    result.force = parsed.has('f');
+    result.verbose = parsed.has('v');
+    const int follow = parsed.last_of({'L', 'P', 'd', 'a'});
+    result.follow_links = follow == 'L' || (follow == 0 && !result.recursive);
+    result.threads = std::clamp(std::thread::hardware_concurrency(), 1u, threads_max);
+    return result;
+}
+
+/// The part of a source's name that goes behind the target directory; "" for "put it all there".
+std::string_view name_in_target(const Location& source) {
+    const std::string_view name = last_component(source.path);
+    if (name == "." || name == ".." || name == "/") return "";
+    return name;
+}
+
+struct Target {
+    Location location;
+    std::shared_ptr<Directory> directory;
+    bool into = false;  // sources go into it
+};
+
+/// Finds out whether the target is a directory to put into. False, with a complaint, if it must
+/// be one and is not.
+bool open_target(Session& session, const Arguments& parsed, bool must_be_directory,
+                 Target& target) {
+    target.directory = session.directory(target.location, Access::write);
+    if (!target.directory) return false;
+    if (parsed.has('T')) return true;
+    const Result<Facts> facts = target.directory->stat(target.location.path, Follow::yes);
+    target.into = facts && facts->is_directory();
+    if (target.into || !must_be_directory) return true;
+    const Errc code = facts ? Errc::not_directory : facts.code();
+    complain({"target ", quote(target.location.text), ": ", reason(code),
+              missing_hint(target.location)});
+    return false;
+}
+
+/// Hands every source to the copier; false if one could not be.
+bool add_sources(Session& session, Copier& copier, const std::vector<std::string>& sources,
+                 const Target& target) {
+    bool good = true;
+    std::set<std::string> names;
+    for (const std::string& text : sources) {
+        const Location source = parse_location(text);
+        std::string name = target.location.path;
+        if (target.into) {
+            const std::string_view behind = name_in_target(source);
+            if (!behind.empty()) name = joined(name, behind);
+            if (!behind.empty() && !names.insert(name).second) {
+                complain({"will not overwrite just-created ",
+                          quote(target.location.prefix() + name), " with ", quote(text)});
+                good = false;
+                continue;
+            }
+        }
+        const std::shared_ptr<Directory> from = session.directory(source, Access::read);
+        if (!from) {
+            good = false;
+            continue;
+        }
+        if (const std::string hint = missing_hint(source); !hint.empty()) {
+            complain({"cannot stat ", quote(text), ": ", reason(Errc::no_entry), hint});
+            good = false;
+            continue;
+        }
+        copier.add({from, source.prefix(), source.path, target.directory,
+                    target.location.prefix(), name});
+    }
+    return good;
+}
+
+int check_operands(const Arguments& parsed) {
+    const size_t count = parsed.operands.size();
+    if (count == 0) return usage_error(page, {"missing file operand"});
+    if (parsed.has('T') && parsed.has('t')) {
+        return usage_error(page, {"cannot combine --target-directory and --no-target-directory"});
+    }
+    if (parsed.has('t')) return 0;
+    if (count == 1) {
+        return usage_error(page, {"missing destination file operand after ",
+                                  quote(parsed.operands[0])});
+    }
+    if (parsed.has('T') && count > 2) {
+        return usage_error(page, {"extra operand ", quote(parsed.operands[2])});
+    }
+    return 0;
+}
+
+}  // namespace
+
+int command_cp(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (const int code = check_operands(parsed); code != 0) return code;
+    CopyOptions how = read_options(parsed);
+    if (const std::string* text = parsed.value('j')) {
+        const std::optional<u64> threads = parse_number(*text);
+        if (!threads || *threads == 0 || *threads > 256) {
+            return usage_error(page, {"invalid number of threads: ", quote(*text)});
+        }
+        how.threads = static_cast<u32>(*threads);
+    }
+    std::vector<std::string> sources = parsed.operands;
+    Target target;
+    if (const std::string* directory = parsed.value('t')) {
+        target.location = parse_location(*directory);
+    } else {
+        target.location = parse_location(sources.back());
+        sources.pop_back();
+    }
+    raise_descriptor_limit();
+    catch_interrupts();
+    Session session;
+    if (!open_target(session, parsed, parsed.has('t') || sources.size() > 1, target)) return 1;
+    if (!how.recursive && sources.size() == 1) how.threads = 1;
+    bool good = true;
+    {
+        Progress progress("copying");
+        Copier copier(how, progress);
+        good = add_sources(session, copier, sources, target);
+        if (!copier.run()) good = false;
+    }
+    if (!session.close()) good = false;
+    if (interrupted()) {
+        complain({"interrupted; what was copied so far is kept"});
+        return interrupted_exit();
+    }
+    return good ? 0 : 1;
+}
+
+}  // namespace warren::cli

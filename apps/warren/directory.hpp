@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands that work file by file (cp, ls, cat, mkdir, ln, touch, stat) do not care whether a
+// name leads into an opened volume or into the host's own files: both look like this.
+//
+// Invariant: a name is a path relative to the directory; "" is the directory itself. Symbolic links
+// on the way are followed, the last one only if asked to. Errors are values, nothing is printed.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "warren/volume.hpp"
+
+namespace warren::cli {
+
+enum class Follow : bool { no, yes };
+enum class Access : u8 { read, write };
+
+/// What stat(2) tells, and which file system the inode number belongs to.
+struct Facts {
+    Attributes attributes;
+    u64 file_system = 0;
+
+    bool is_directory() const { return (attributes.mode & 0170000) == 0040000; }
+    bool is_regular() const { return (attributes.mode & 0170000) == 0100000; }
+    bool is_link() const { return (attributes.mode & 0170000) == 0120000; }
+    bool is_same(const Facts& other) const {
+        return file_system == other.file_system &&
+               attributes.handle.inode == other.attributes.handle.inode;
+    }
+};
+
+struct Name {
+    std::string name;
+    u64 inode = 0;
+};
+
+class OpenFile {
+public:
+    virtual ~OpenFile() = default;
+    virtual Result<u64> read(u64 offset, std::span<std::byte> target) = 0;
+    virtual Result<u64> write(u64 offset, std::span<const std::byte> source) = 0;
+    /// The next data or hole from `offset` on; Errc 6 (ENXIO) behind the last.
+    virtual Result<u64> seek(u64 offset, Seek whence) = 0;
+    virtual Errc set_size(u64 size_bytes) = 0;
+    /// Closes the file and tells what writing behind met.
+    virtual Errc close() = 0;
+};
+
+class Directory {
+public:
+    virtual ~Directory() = default;
+
+    virtual Result<Facts> stat(std::string_view name, Follow follow) = 0;
+    /// The names in the directory, without "." and "..", in any order.
+    virtual Errc list(std::vector<Name>& names) = 0;
+    virtual Errc open_directory(std::string_view name, Follow follow,
+                                std::shared_ptr<Directory>& result) = 0;
+    /// Opens a file that is there.
+    virtual Errc open_file(std::string_view name, Follow follow, Access access,
+                           std::unique_ptr<OpenFile>& result) = 0;
+    /// Makes a file that is not there and opens it for writing.
+    virtual Errc create_file(std::string_view name, u32 mode,
+                             std::unique_ptr<OpenFile>& result) = 0;
+    /// Makes a directory, symbolic link, device, pipe, socket or empty file (options.mode).
+    virtual Errc create(std::string_view name, const CreateOptions& options) = 0;
+    /// Gives the file `existing` (a link is not followed) the further name `name`.
+    virtual Errc link(std::string_view existing, std::string_view name) = 0;
+    /// Removes a name that is not a directory.
+    virtual Errc remove(std::string_view name) = 0;
+    virtual Errc read_link(std::string_view name, std::string& target) = 0;
+    /// Changes mode, owner and times of the name itself.
+    virtual Errc change(std::string_view name, const AttributeChange& change) = 0;
+
+    // Extended attributes of the name itself.
+    virtual Errc list_attributes(std::string_view name, std::vector<std::string>& names) = 0;
+    virtual Errc get_attribute(std::string_view name, const std::string& attribute,
+                               std::vector<std::byte>& value) = 0;
+    virtual Errc set_attribute(std::string_view name, const std::string& attribute,
+                               std::span<const std::byte> value) = 0;
+};
+
+inline constexpr Errc no_such_place = static_cast<Errc>(6);  // ENXIO: no data behind this offset
+
+/// The host's files, from the working directory.
+std::shared_ptr<Directory> host_directory();
+
+/// The files of `volume`, from its root. Requires: the volume outlives the directory.
+std::shared_ptr<Directory> volume_directory(Volume& volume, const Caller& caller);
+
+/// The last component of a path without slashes at its end; "/" for the root, "" for nothing.
+std::string_view last_component(std::string_view path);
+
+/// directory + "/" + name, with one slash between them.
+std::string joined(std::string_view directory, std::string_view name);
+
+}  // namespace warren::cli

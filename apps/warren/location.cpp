@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images are told apart by device and inode, so one image under two names is opened once.
+#include "apps/warren/location.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
+#include "fs/format/superblock.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+/// Whether a volume could be in the file: a regular file or a block device.
+bool is_image_file(const std::string& path) {
+    struct stat found {};
+    if (::stat(path.c_str(), &found) != 0) return false;
+    return S_ISREG(found.st_mode) || S_ISBLK(found.st_mode);
+}
+
+bool exists(const std::string& path) {
+    struct stat found {};
+    return ::lstat(path.c_str(), &found) == 0;
+}
+
+}  // namespace
+
+Location parse_location(std::string_view text) {
+    const std::string whole(text);
+    for (size_t colon = whole.find(":/"); colon != std::string::npos;
+         colon = whole.find(":/", colon + 1)) {
+        const std::string image = whole.substr(0, colon);
+        if (is_image_file(image)) return {whole, image, whole.substr(colon + 1)};
+    }
+    return {whole, "", whole};
+}
+
+std::string missing_hint(const Location& location) {
+    const std::string& text = location.text;
+    const size_t colon = text.find(':');
+    if (location.in_image() || colon == std::string::npos || exists(text)) return "";
+    const std::string image = text.substr(0, colon);
+    if (is_image_file(image)) {
+        const std::string behind = text.substr(colon + 1);
+        return " (paths in an image begin with '/': write " + quote(image + ":/" + behind) + ")";
+    }
+    if (text.compare(colon, 2, ":/") == 0) return " (there is no image " + quote(image) + ")";
+    return "";
+}
+
+bool looks_like_volume(const std::string& path) {
+    if (!is_image_file(path)) return false;
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return false;
+    u64 magic = 0;
+    const ssize_t got = ::pread(descriptor, &magic, sizeof magic,
+                                static_cast<off_t>(format::superblock_offset +
+                                                   offsetof(format::Superblock, magic)));
+    ::close(descriptor);
+    return got == static_cast<ssize_t>(sizeof magic) && magic == format::magic;
+}
+
+u32 process_umask() {
+    static const mode_t mask = [] {
+        const mode_t found = ::umask(0);
+        ::umask(found);
+        return found;
+    }();
+    return mask;
+}
+
+Caller command_caller() {
+    Caller caller;
+    caller.user = ::geteuid();
+    caller.group = ::getegid();
+    caller.umask = process_umask();
+    caller.check = false;
+    return caller;
+}
+
+Volume* Session::open(const std::string& image, Access access) {
+    struct stat found {};
+    if (::stat(image.c_str(), &found) != 0) {
+        complain({"cannot open ", quote(image), ": ", reason(static_cast<Errc>(errno))});
+        return nullptr;
+    }
+    Opened& opened = volumes_[{found.st_dev, found.st_ino}];
+    if (opened.volume) return opened.volume.get();
+    OpenOptions options;
+    options.read_only = access == Access::read;
+    Failure failure;
+    opened.image = image;
+    opened.volume = Volume::open(image, options, failure);
+    if (opened.volume) return opened.volume.get();
+    std::string hint;
+    if (failure.code == Errc::busy) {
+        if (const std::string point = mount_point_of_image(image); !point.empty()) {
+            hint = " (it is mounted: use " + quote(point) + ")";
+        }
+    }
+    complain({failure.message, hint});
+    return nullptr;
+}
+
+std::shared_ptr<Directory> Session::directory(const Location& location, Access access) {
+    if (!location.in_image()) return host_directory();
+    Volume* volume = open(location.image, access);
+    return volume == nullptr ? nullptr : volume_directory(*volume, command_caller());
+}
+
+bool Session::close() {
+    bool good = true;
+    for (auto& [key, opened] : volumes_) {
+        if (!opened.volume) continue;
+        if (const Errc code = opened.volume->close(); code != Errc::ok) {
+            complain({"closing ", quote(opened.image), ": ", reason(code)});
+            good = false;
+        }
+        opened.volume.reset();
+    }
+    volumes_.clear();
+    return good;
+}
+
+}  // namespace warren::cli

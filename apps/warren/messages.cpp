@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// One mutex orders all that is written, whichever thread writes and whichever stream it is for.
+#include "apps/warren/messages.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+namespace warren::cli {
+
+namespace {
+
+std::mutex output_mutex;
+bool status_shown = false;
+std::string program_name = "warren";
+
+/// Removes the status line. Requires: the mutex is held.
+void clear_status() {
+    if (!status_shown) return;
+    status_shown = false;
+    std::fputs("\r\033[K", stderr);
+}
+
+void write_line(FILE* stream, std::string_view head, std::initializer_list<std::string_view> parts) {
+    std::string line(head);
+    for (std::string_view part : parts) line += part;
+    line += '\n';
+    std::lock_guard lock(output_mutex);
+    clear_status();
+    std::fwrite(line.data(), 1, line.size(), stream);
+}
+
+}  // namespace
+
+void set_program(std::string name) { program_name = std::move(name); }
+
+const std::string& program() { return program_name; }
+
+void complain(std::initializer_list<std::string_view> parts) {
+    write_line(stderr, program_name + ": ", parts);
+}
+
+void remark(std::initializer_list<std::string_view> parts) { write_line(stderr, "", parts); }
+
+void print_line(std::initializer_list<std::string_view> parts) { write_line(stdout, "", parts); }
+
+void print_bytes(std::string_view bytes) {
+    std::lock_guard lock(output_mutex);
+    clear_status();
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+}
+
+bool finish_output() {
+    bool failed = std::ferror(stdout) != 0;
+    if (std::fflush(stdout) != 0) failed = true;
+    if (failed) complain({"cannot write to standard output: ", reason(static_cast<Errc>(errno))});
+    return !failed;
+}
+
+bool ask(std::initializer_list<std::string_view> parts) {
+    std::string question = program_name + ": ";
+    for (std::string_view part : parts) question += part;
+    {
+        std::lock_guard lock(output_mutex);
+        clear_status();
+        std::fflush(stdout);
+        std::fwrite(question.data(), 1, question.size(), stderr);
+        std::fflush(stderr);
+    }
+    int first = std::getchar();
+    for (int next = first; next != '\n' && next != EOF;) next = std::getchar();
+    return first == 'y' || first == 'Y';
+}
+
+std::string quote(std::string_view name) {
+    std::string result = "'";
+    for (char character : name) {
+        const auto byte = static_cast<unsigned char>(character);
+        char escaped[16];
+        if (byte < 0x20 || byte == 0x7f) {
+            const char* known = std::strchr("\a\b\t\n\v\f\r", character);
+            if (known != nullptr && character != '\0') {
+                std::snprintf(escaped, sizeof escaped, "'$'\\%c''", "abtnvfr"[byte - '\a']);
+            } else {
+                std::snprintf(escaped, sizeof escaped, "'$'\\%03o''", byte);
+            }
+            result += escaped;
+        } else if (character == '\'') {
+            result += "'\\''";
+        } else {
+            result += character;
+        }
+    }
+    return result + "'";
+}
+
+std::string reason(Errc code) {
+    if (code == Errc::corrupt) return "The volume is damaged (unmount it and run 'warren fsck')";
+    const char* text = strerrordesc_np(static_cast<int>(code));
+    if (text != nullptr) return text;
+    return "error " + std::to_string(static_cast<int>(code));
+}
+
+void show_status(std::string_view text) {
+    std::lock_guard lock(output_mutex);
+    clear_status();
+    if (text.empty()) {
+        std::fflush(stderr);
+        return;
+    }
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+    status_shown = true;
+}
+
+}  // namespace warren::cli

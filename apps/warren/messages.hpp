@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program says to people: complaints on stderr, one line each, opened by the name of the
+// command as it was called ("warren rm", "fsck.warren").
+//
+// Invariant: lines of several threads never mix, and a status line on the terminal is cleared
+// before anything else is written. Nothing here depends on the locale.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "warren/result.hpp"
+
+namespace warren::cli {
+
+/// Sets the name that opens every complaint.
+void set_program(std::string name);
+const std::string& program();
+
+/// Writes "PROGRAM: " and the parts as one line on stderr.
+void complain(std::initializer_list<std::string_view> parts);
+
+/// Writes the parts as one line on stderr as they are.
+void remark(std::initializer_list<std::string_view> parts);
+
+/// Writes the parts as one line on stdout.
+void print_line(std::initializer_list<std::string_view> parts);
+
+/// Writes bytes on stdout, whole before anybody else's.
+void print_bytes(std::string_view bytes);
+
+/// Flushes stdout; false, with a complaint, if any of it could not be written.
+bool finish_output();
+
+/// Asks on stderr and reads a line from stdin; true if it begins with y or Y.
+bool ask(std::initializer_list<std::string_view> parts);
+
+/// 'name' in quotes, with control characters written as in $'\n'.
+std::string quote(std::string_view name);
+
+/// What strerror says of the code, in English, and what to do where that is certain.
+std::string reason(Errc code);
+
+/// Shows `text` on the terminal's last line in place of what was shown before; empty clears it.
+void show_status(std::string_view text);
+
+}  // namespace warren::cli

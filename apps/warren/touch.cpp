@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren touch: makes empty files, or sets the times of existing ones to now.
+#include <ctime>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr Option options[] = {
+    {'a', nullptr, nullptr, "only the time of the last access"},
+    {'c', "no-create", nullptr, "make no files"},
+    {'m', nullptr, nullptr, "only the time of the last modification"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... FILE...",
+    .summary = "Make empty files, or set the times of existing ones to now: IMAGE:/path inside a "
+               "volume\nthat is not mounted, or a path of the host.",
+    .options = options,
+    .examples = "  warren touch v.img:/ready",
+};
+
+i64 now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_REALTIME, &time);
+    return time.tv_sec * i64{1'000'000'000} + time.tv_nsec;
+}
+
+bool touch(Directory& start, const Location& location, const Arguments& parsed) {
+    AttributeChange change;
+    change.new_accessed = now();
+    change.new_modified = change.new_accessed;
+    if (!parsed.has('m') || parsed.has('a')) change.which |= AttributeChange::accessed;
+    if (!parsed.has('a') || parsed.has('m')) change.which |= AttributeChange::modified;
+    Errc code = start.change(location.path, change);
+    if (code == Errc::no_entry) {
+        if (parsed.has('c')) return true;
+        CreateOptions creation;
+        creation.mode = 0100666;
+        code = start.create(location.path, creation);
+    }
+    if (code == Errc::ok) return true;
+    complain({"cannot touch ", quote(location.text), ": ", reason(code), missing_hint(location)});
+    return false;
+}
+
+}  // namespace
+
+int command_touch(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (!need_operand(parsed)) return page.usage_exit;
+    Session session;
+    bool good = true;
+    for (const std::string& text : parsed.operands) {
+        const Location location = parse_location(text);
+        const std::shared_ptr<Directory> start = session.directory(location, Access::write);
+        if (!start || !touch(*start, location, parsed)) good = false;
+    }
+    return session.close() && good ? 0 : 1;
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# The one program, `warren`, and the names under which mount(8), mkfs(8) and fsck(8) look for it.
+
+# apps/fuse needs libfuse3. A folder apps/fuse_absent may stand in for it on machines without.
+function(warren_program)
+    warren_sources(sources "${PROJECT_SOURCE_DIR}/apps" .cpp)
+    if(NOT sources)
+        return()
+    endif()
+    find_package(PkgConfig REQUIRED)
+    pkg_check_modules(FUSE3 IMPORTED_TARGET fuse3)
+    if(FUSE3_FOUND)
+        list(FILTER sources EXCLUDE REGEX "/apps/fuse_absent/")
+        set(fuse PkgConfig::FUSE3)
+    else()
+        list(FILTER sources EXCLUDE REGEX "/apps/fuse/")
+        set(fuse "")
+        if(NOT EXISTS "${PROJECT_SOURCE_DIR}/apps/fuse_absent")
+            message(WARNING "libfuse3 is not installed: the program 'warren' is left out of this "
+                            "build. './dev bootstrap' installs what is missing.")
+            return()
+        endif()
+        message(STATUS "libfuse3 is not installed: 'warren' is built without its mount")
+    endif()
+
+    add_executable(warren ${sources})
+    target_include_directories(warren PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_link_libraries(warren PRIVATE warren_all ${fuse})
+    set_target_properties(warren PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+    install(TARGETS warren RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+
+    file(RELATIVE_PATH from_sbin "/${CMAKE_INSTALL_SBINDIR}" "/${CMAKE_INSTALL_BINDIR}/warren")
+    foreach(name mkfs.warren fsck.warren mount.warren)
+        add_custom_command(TARGET warren POST_BUILD
+            COMMAND "${CMAKE_COMMAND}" -E create_symlink warren
+                    "${PROJECT_BINARY_DIR}/bin/${name}")
+        install(CODE "
+            set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_SBINDIR}\")
+            file(MAKE_DIRECTORY \"\${folder}\")
+            file(CREATE_LINK ${from_sbin} \"\${folder}/${name}\" SYMBOLIC)")
+    endforeach()
+endfunction()

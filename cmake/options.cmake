@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# What every compilation of the tree shares: the standard, warnings as errors, sanitizers, ccache.
+#
+# Asserts stay on in every build type: an invariant that is checked only in some builds is not one.
+# Source paths are recorded relative to the tree, so that equal sources give equal programs.
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "build type" FORCE)
+endif()
+foreach(language CXX CUDA)
+    set(CMAKE_${language}_FLAGS_RELWITHDEBINFO "-O2 -g")
+    set(CMAKE_${language}_FLAGS_RELEASE "-O3")
+endforeach()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(WARREN_CCACHE ccache)
+if(WARREN_CCACHE)
+    foreach(language CXX CUDA)
+        if(NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
+            set(CMAKE_${language}_COMPILER_LAUNCHER "${WARREN_CCACHE}")
+        endif()
+    endforeach()
+endif()
+
+find_package(Threads REQUIRED)
+
+set(warren_warnings -Wall -Wextra -Wconversion -Wshadow -Werror)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warren_warnings}>")
+add_compile_options(
+    "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+# The host half of a .cu passes through nvcc's rewriting, which casts and shadows as it pleases;
+# the same headers meet the full set of warnings in the .cpp files.
+add_compile_options(
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;-Werror=all-warnings>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-lineinfo>")
+
+if(WARREN_SANITIZE)
+    set(sanitizer_options -fsanitize=${WARREN_SANITIZE} -fno-sanitize-recover=all
+        -fno-omit-frame-pointer)
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${sanitizer_options}>")
+    add_link_options(${sanitizer_options})
+endif()

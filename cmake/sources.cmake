@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sources are found by folder, so that adding a file needs no edit here: CMake looks again at the
+# start of every build and reconfigures when a folder gained or lost one.
+
+# Sets `result` to the files below `folder` whose names end in one of the further arguments.
+# Names beginning with a dot are skipped.
+function(warren_sources result folder)
+    set(found "")
+    foreach(ending IN LISTS ARGN)
+        file(GLOB_RECURSE some CONFIGURE_DEPENDS "${folder}/*${ending}")
+        list(APPEND found ${some})
+    endforeach()
+    list(FILTER found EXCLUDE REGEX "/\\.[^/]*$")
+    set(${result} "${found}" PARENT_SCOPE)
+endfunction()
+
+# A library from all .cpp files below the given folders of src/, without the parts that need the
+# CUDA runtime. A folder with headers only gives an INTERFACE library of the same name. The
+# libraries named after LINK are passed on to whoever links this one.
+function(warren_library name)
+    cmake_parse_arguments(arg "" "" "FOLDERS;LINK" ${ARGN})
+    set(sources "")
+    foreach(folder IN LISTS arg_FOLDERS)
+        warren_sources(some "${PROJECT_SOURCE_DIR}/src/${folder}" .cpp)
+        list(APPEND sources ${some})
+    endforeach()
+    list(FILTER sources EXCLUDE REGEX "/(cuda|gpu)/")
+    if(sources)
+        add_library(${name} STATIC ${sources})
+        target_link_libraries(${name} PUBLIC ${arg_LINK})
+    else()
+        add_library(${name} INTERFACE)
+        target_link_libraries(${name} INTERFACE ${arg_LINK})
+    endif()
+    add_library(warren::${name} ALIAS ${name})
+    set_property(GLOBAL APPEND PROPERTY WARREN_LIBRARIES ${name})
+endfunction()
+
+# All that needs the CUDA runtime, in one library: src/gpu and every cuda/ folder of src/.
+function(warren_cuda_library name)
+    warren_sources(sources "${PROJECT_SOURCE_DIR}/src" .cu .cpp)
+    list(FILTER sources INCLUDE REGEX "/src/(gpu/|.*/cuda/)")
+    if(sources)
+        add_library(${name} STATIC ${sources})
+        target_link_libraries(${name} PUBLIC ${ARGN})
+    else()
+        add_library(${name} INTERFACE)
+        target_link_libraries(${name} INTERFACE ${ARGN})
+    endif()
+    add_library(warren::${name} ALIAS ${name})
+    set_property(GLOBAL APPEND PROPERTY WARREN_LIBRARIES ${name})
+endfunction()

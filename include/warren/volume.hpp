@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Warren volume for C++ programs: open an image or a block device and work on the files in it,
+// with or without a mount.
+//
+// Every call is safe from any thread. Files are named by handles (inode number and generation): a
+// handle of a removed file answers Errc::stale, never another file. Names are bytes: anything but
+// '/' and NUL, up to 255 of them. A change is visible to every later call at once, and durable after
+// sync() or a clean close.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "warren/result.hpp"
+#include "warren/types.hpp"
+
+namespace warren {
+
+/// Why a volume could not be made, opened, resized or checked: one line for people, naming the path.
+struct Failure {
+    Errc code = Errc::ok;
+    std::string message;
+};
+
+/// Names an inode for as long as it lives.
+struct Handle {
+    u64 inode = 0;
+    u32 generation = 0;
+    friend bool operator==(const Handle&, const Handle&) = default;
+};
+
+/// On whose behalf a call is made. `check` off means that somebody else has checked permission
+/// already (the kernel, for a mount); owner and group of new inodes come from here all the same.
+struct Caller {
+    u32 user = 0;
+    u32 group = 0;
+    std::span<const u32> groups = {};  // supplementary groups
+    u32 umask = 0;
+    bool check = true;
+};
+
+struct Attributes {
+    Handle handle;
+    u32 mode = 0;  // type and permission bits as in stat(2)
+    u32 links = 0;
+    u32 user = 0;
+    u32 group = 0;
+    u32 device = 0;  // major << 20 | minor
+    u64 size = 0;
+    u64 blocks = 0;  // 4 KiB blocks in use
+    u64 parent = 0;  // directories: inode number of the parent
+    i64 accessed = 0;  // nanoseconds since 1970
+    i64 modified = 0;
+    i64 changed = 0;
+    i64 born = 0;
+};
+
+/// Whether a look-up or creation also counts a reference that keeps the inode's number from being
+/// used again until forget() (what a kernel that caches inodes needs).
+enum class Hold : u8 { no, yes };
+
+struct CreateOptions {
+    u32 mode = 0100644;  // type and permission bits; the caller's umask is applied
+    u32 device = 0;
+    std::string_view target = {};  // of a symbolic link
+    Hold hold = Hold::no;
+    bool open = false;  // count an open as well: release() must follow
+};
+
+/// What set_attributes() changes; unset members stay.
+struct AttributeChange {
+    enum : u32 { mode = 1, user = 2, group = 4, size = 8, accessed = 16, modified = 32, changed = 64 };
+    u32 which = 0;
+    u32 new_mode = 0;
+    u32 new_user = 0;
+    u32 new_group = 0;
+    u64 new_size = 0;
+    i64 new_accessed = 0;
+    i64 new_modified = 0;
+    i64 new_changed = 0;
+};
+
+struct DirectoryEntry {
+    std::string_view name;  // valid during the callback
+    u64 inode = 0;
+    u8 type = 0;     // DT_ value
+    u64 cookie = 0;  // pass it to read_directory() to go on behind this entry
+};
+
+enum class Rename : u8 { replace, no_replace, exchange };
+enum class Allocate : u8 { reserve, reserve_keep_size, punch_hole, zero_range, zero_range_keep_size };
+enum class Seek : u8 { data, hole };
+enum class AttributeSet : u8 { any, create, replace };
+
+struct Statistics {
+    u64 blocks = 0;  // 4 KiB blocks in the volume
+    u64 blocks_free = 0;
+    u64 blocks_available = 0;  // free less the reserve that deletion needs
+    u64 inodes_used = 0;
+    u64 inodes_free = 0;  // at most: inodes take their space from the free blocks
+};
+
+/// One item of move_many(): rename of (from, name) to (to, new_name).
+struct Move {
+    Handle from;
+    std::string_view name;
+    Handle to;
+    std::string_view new_name;
+};
+
+/// One item of create_many().
+struct Creation {
+    Handle directory;
+    std::string_view name;
+    CreateOptions options;
+};
+
+/// What a bulk removal did.
+struct Removal {
+    u64 files = 0;        // names removed that were not directories
+    u64 directories = 0;  // directories removed
+    u64 blocks = 0;       // 4 KiB blocks freed
+};
+
+/// What a rebuild did to one directory.
+struct Rebuilt {
+    u64 entries = 0;
+    u64 blocks_before = 0;
+    u64 blocks_after = 0;
+};
+
+/// One entry met by scan(). Called from many threads at once.
+struct Scanned {
+    Handle directory;
+    std::string_view name;  // empty for the root of the scan
+    u32 depth = 0;
+    Attributes attributes;
+};
+
+struct OpenOptions {
+    bool read_only = false;
+    u32 workers = 0;          // threads of bulk operations; 0: all cores
+    u64 meta_buffer_bytes = 0;  // 0: everything resident; else at most so much metadata in memory
+};
+
+struct FormatOptions {
+    u64 size_bytes = 0;  // 0: the size of an existing file or device
+    std::string label;
+    bool force = false;  // overwrite something that looks like a file system
+};
+
+/// Makes an empty volume in the file or device at `path` (the file is created if need be).
+Failure make_volume(const std::string& path, const FormatOptions& options);
+
+/// Makes the volume at `path` as large as the file, device or `size_bytes` (growing only).
+Failure grow_volume(const std::string& path, u64 size_bytes);
+
+class VolumeImplementation;
+
+class Volume {
+public:
+    /// Opens the volume at `path`, replays its journal and finishes removals that were cut short.
+    /// Null and a filled `failure` if that is not possible.
+    static std::unique_ptr<Volume> open(const std::string& path, const OpenOptions& options,
+                                        Failure& failure);
+    explicit Volume(std::unique_ptr<VolumeImplementation> implementation);
+    ~Volume();  // closes if close() was not called
+    Volume(const Volume&) = delete;
+    Volume& operator=(const Volume&) = delete;
+
+    /// Commits, marks the volume clean and closes it. The first error that was met is the answer.
+    Errc close();
+
+    Handle root() const;
+    std::string label() const;
+    std::string uuid() const;  // 8-4-4-4-12 hexadecimal digits
+    Statistics statistics() const;
+
+    // Names.
+    Result<Attributes> lookup(const Caller& caller, Handle directory, std::string_view name,
+                              Hold hold = Hold::no);
+    /// Makes a file, directory, symbolic link or device node (mode says which).
+    Result<Attributes> create(const Caller& caller, Handle directory, std::string_view name,
+                              const CreateOptions& options);
+    /// Makes a regular file without a name, open, gone at release() unless link() named it before.
+    Result<Attributes> create_unnamed(const Caller& caller, Handle directory,
+                                      const CreateOptions& options);
+    Result<Attributes> link(const Caller& caller, Handle file, Handle directory,
+                            std::string_view name, Hold hold = Hold::no);
+    Errc unlink(const Caller& caller, Handle directory, std::string_view name);
+    Errc remove_directory(const Caller& caller, Handle directory, std::string_view name);
+    Errc rename(const Caller& caller, Handle from, std::string_view name, Handle to,
+                std::string_view new_name, Rename how = Rename::replace);
+    /// Calls `emit` for entries behind `cookie` (0: from the start) until it returns false. "." and
+    /// ".." are not among them. Cookies are below 2^63, at least 3, and survive every change.
+    Errc read_directory(Handle directory, u64 cookie,
+                        const std::function<bool(const DirectoryEntry&)>& emit);
+    Result<std::string> read_link(Handle link);
+    /// Follows `path` ('/'-separated) from the root without following symbolic links.
+    Result<Attributes> resolve(const Caller& caller, std::string_view path);
+
+    // Inodes.
+    Result<Attributes> attributes(Handle handle, Hold hold = Hold::no);
+    Result<Attributes> set_attributes(const Caller& caller, Handle handle,
+                                      const AttributeChange& change);
+    /// The handle of a live inode number (for NFS export and fsck); Errc::stale if there is none.
+    Result<Handle> handle_of(u64 inode);
+    /// Whether the caller may read (4), write (2), execute (1): access(2).
+    Errc check_access(const Caller& caller, Handle handle, u32 mask);
+    /// Counts an open of the file: it outlives its name until the last release().
+    Errc open_file(Handle handle);
+    Errc release(Handle handle);
+    /// Gives back `count` references taken with Hold::yes.
+    void forget(Handle handle, u64 count);
+
+    // Contents. Requires: the file is open (open_file or CreateOptions::open).
+    Result<u64> read(Handle file, u64 offset, std::span<std::byte> target);
+    Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source);
+    Errc allocate(Handle file, Allocate how, u64 offset, u64 length);
+    Result<u64> seek(Handle file, u64 offset, Seek whence);
+
+    // Extended attributes. An empty `target` asks for the size.
+    Result<u64> get_attribute(Handle handle, std::string_view name, std::span<std::byte> target);
+    Result<u64> list_attributes(Handle handle, std::span<char> target);
+    Errc set_attribute(const Caller& caller, Handle handle, std::string_view name,
+                       std::span<const std::byte> value, AttributeSet how = AttributeSet::any);
+    Errc remove_attribute(const Caller& caller, Handle handle, std::string_view name);
+
+    // Durability.
+    Errc sync();
+    Errc sync_file(Handle handle);
+
+    // Bulk operations, on all workers of the engine.
+    /// Removes (directory, name) and all below it. Checks permission in every directory as `rm`
+    /// would; the names are gone at return and the space is free after the next commit.
+    Errc remove_tree(const Caller& caller, Handle directory, std::string_view name,
+                     Removal& removal);
+    /// Equal to rename() item by item, in order; `results` gets the error of each.
+    void move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results);
+    /// Equal to create() item by item, in order.
+    void create_many(const Caller& caller, std::span<const Creation> creations,
+                     std::span<Result<Attributes>> results);
+    /// Packs the directory's tree into as few blocks as it needs, beside readers and writers.
+    Errc rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt);
+    /// Visits everything below `directory`, itself first; directories before their entries. `visit`
+    /// is called from many threads and returns whether to descend.
+    Errc scan(const Caller& caller, Handle directory,
+              const std::function<bool(const Scanned&)>& visit);
+
+private:
+    std::unique_ptr<VolumeImplementation> implementation_;
+};
+
+/// What check_volume() found. Exit codes follow fsck(8): see the command.
+struct CheckOptions {
+    bool repair = false;
+    std::function<void(const std::string&)> report = {};  // one line a problem, naming the path
+};
+
+struct CheckResult {
+    u64 problems = 0;
+    u64 repaired = 0;
+    u64 inodes = 0;
+    u64 directories = 0;
+    u64 blocks_used = 0;
+};
+
+/// Checks the structure of a volume that nobody has open; repairs it if asked to.
+Failure check_volume(const std::string& path, const CheckOptions& options, CheckResult& result);
+
+}  // namespace warren

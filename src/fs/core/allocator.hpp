@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Space. Planning reserves blocks in the volatile overlay, which has no effect on the volume; apply
+// turns a reservation into use, or frees what was in use. Metadata frames are taken from the start
+// of the volume and data frames from its end, so that metadata stay dense.
+//
+// Invariant: a block is given out only if the frame table, the last durable commit and all
+// reservations have it free; and only while its frame has the asked kind.
+#pragma once
+
+#include "fs/core/frame_bits.hpp"
+#include "fs/core/operation.hpp"
+
+namespace warren::core {
+
+using format::FrameKind;
+
+/// Reserves up to `want` neighbouring blocks of `frame` at or behind block `first`; the run's length.
+/// The frame must have kind `kind`; it cannot change once a bit is reserved. One lane.
+WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind kind, u32& first,
+                                      u32 want) {
+    for (u32 w = first / 64; w < 8; ++w) {
+        u64 free = free_bits(store, frame, w);
+        if (w == first / 64) free &= ~u64{0} << first % 64;
+        if (free == 0) continue;
+        const u32 from = static_cast<u32>(hd::countr_zero(free));
+        const u64 run = free >> from;
+        u32 length = run == ~u64{0} ? 64 : static_cast<u32>(hd::countr_one(run));
+        if (length > want) length = want;
+        const u64 wanted = run_mask(w, w * 64 + from, length);
+        u64 won = reserve_bits(store, frame, w, wanted);
+        if (won != 0 && kind_of(store, frame) != kind) {
+            give_back_bits(store, frame, w, won);
+            return 0;
+        }
+        const u64 prefix = static_cast<u64>(hd::countr_one(won >> from));
+        const u64 keep = won & run_mask(w, w * 64 + from, static_cast<u32>(prefix));
+        if (won != keep) give_back_bits(store, frame, w, won & ~keep);
+        if (prefix == 0) {
+            --w;  // lost to another worker: look at this word again
+            continue;
+        }
+        first = w * 64 + from;
+        u32 count = static_cast<u32>(prefix);
+        if (from + count == 64 && count < want && w + 1 < 8) {
+            u32 next = (w + 1) * 64;
+            if ((free_bits(store, frame, w + 1) & 1) != 0) {
+                const u32 more = reserve_in_frame(store, frame, kind, next, want - count);
+                if (next == (w + 1) * 64) return count + more;
+                if (more > 0) {
+                    unreserve(store,
+                              (frame * format::blocks_per_frame + next) * format::block_size, more);
+                }
+            }
+        }
+        return count;
+    }
+    return 0;
+}
+
+/// Turns one free frame into a frame of `kind`. Errc::need_space if there is none. One lane.
+WARREN_HD inline Result<u64> take_frame(const Store& store, FrameKind kind) {
+    const bool is_data = kind == FrameKind::data;
+    const u64 end = store.frame_count;
+    for (;;) {
+        // The last free frame is kept for metadata, so that a volume full of data can be emptied.
+        if (is_data && relaxed_load(store.state->free_frames) <= 1) return Errc::need_space;
+        const u64 frame = is_data ? find_bit_down(store.frames_free, 0, end)
+                                  : find_bit_up(store.frames_free, 0, end);
+        if (frame == end) return Errc::need_space;
+        if (!clear_bit(store.frames_free, frame)) continue;
+        StoreState& state = *store.state;
+        device_atomic<u64>(state.free_frames).fetch_sub(1, hd::memory_order_relaxed);
+        // The mark moves first: a commit between the two must not hide a frame with a kind.
+        device_atomic<u64> mark(is_data ? state.data_frames_begin : state.metadata_frames_end);
+        u64 old = mark.load(hd::memory_order_relaxed);
+        const u64 bound = is_data ? frame : frame + 1;
+        while ((is_data ? old > bound : old < bound) &&
+               !mark.compare_exchange_weak(old, bound, hd::memory_order_relaxed)) {
+        }
+        // Release: pairs with the acquire in reserve_bits() of whoever finds the frame's kind.
+        device_atomic<u64>(store.frame(frame).kind)
+            .store(static_cast<u64>(kind), hd::memory_order_release);
+        set_bit(room_of(store, kind), frame);
+        return frame;
+    }
+}
+
+/// Turns an empty frame back into a free one if nobody uses, has committed or has reserved a block of
+/// it. One lane; called between commits.
+WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
+    FrameOverlay& overlay = store.overlays[frame];
+    u32 taken = 0;
+    for (; taken < 8; ++taken) {
+        u64 expected = 0;
+        // Acquire: pairs with the release in unreserve().
+        if (!device_atomic<u64>(overlay.reserved[taken])
+                 .compare_exchange_strong(expected, ~u64{0}, hd::memory_order_acquire,
+                                          hd::memory_order_relaxed)) {
+            break;
+        }
+    }
+    bool empty = taken == 8;
+    for (u32 w = 0; w < 8 && empty; ++w) {
+        empty = relaxed_load(store.frame(frame).used[w]) == 0 &&
+                relaxed_load(overlay.committed[w]) == 0;
+    }
+    if (empty) {
+        const FrameKind kind = kind_of(store, frame);
+        clear_bit(room_of(store, kind), frame);
+        relaxed_store(store.frame(frame).kind, static_cast<u64>(FrameKind::free));
+    }
+    for (u32 w = 0; w < taken; ++w) {
+        // Release: pairs with the acquire in reserve_bits().
+        device_atomic<u64>(overlay.reserved[w]).store(0, hd::memory_order_release);
+    }
+    if (empty) {
+        device_atomic<u64>(store.state->free_frames).fetch_add(1, hd::memory_order_relaxed);
+        set_bit(store.frames_free, frame);
+    }
+    return empty;
+}
+
+struct Run {
+    u64 place = 0;
+    u32 blocks = 0;
+};
+
+/// Reserves up to `want` neighbouring blocks of `kind`, near `goal` (a place, 0 for anywhere).
+/// Errc::need_space if no block is free. One lane.
+WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKind kind, u64 goal,
+                                         u32 want) {
+    WorkerHint& hint = store.state->hints[worker % gate_slots];
+    u64& hinted = kind == FrameKind::data ? hint.data_frame : hint.metadata_frame;
+    if (goal != 0 && goal < store.size_bytes) {
+        const u64 frame = goal / format::frame_size;
+        u32 first = static_cast<u32>(goal / format::block_size % format::blocks_per_frame);
+        if (kind_of(store, frame) == kind) {
+            const u32 count = reserve_in_frame(store, frame, kind, first, want);
+            if (count > 0) return Run{frame * format::frame_size + first * format::block_size, count};
+        }
+    }
+    u64* room = room_of(store, kind);
+    u64 frame = relaxed_load(hinted);
+    if (frame >= store.frame_count || kind_of(store, frame) != kind) frame = 0;
+    bool wrapped = frame == 0;
+    for (;;) {
+        u32 first = 0;
+        if (kind_of(store, frame) == kind && test_bit(room, frame)) {
+            const u32 count = reserve_in_frame(store, frame, kind, first, want);
+            if (count > 0) {
+                relaxed_store(hinted, frame);
+                return Run{frame * format::frame_size + first * format::block_size, count};
+            }
+            clear_bit(room, frame);
+        }
+        frame = find_bit_up(room, frame + 1 < store.frame_count ? frame + 1 : 0,
+                            store.frame_count);
+        if (frame < store.frame_count) continue;
+        if (!wrapped) {
+            wrapped = true;
+            frame = find_bit_up(room, 0, store.frame_count);
+            if (frame < store.frame_count) continue;
+        }
+        const Result<u64> taken = take_frame(store, kind);
+        if (!taken) return taken.code();
+        frame = *taken;
+    }
+}
+
+/// Whether `blocks` more may be taken: the last ones are for removal and commit.
+template <class Team>
+WARREN_HD Errc check_space(Operation<Team>& op, u64 blocks) {
+    const u64 used = load(op.team, op.store.state->blocks_used);
+    const u64 reserve = op.may_use_reserve ? 0 : op.store.reserve_blocks;
+    return used + blocks + reserve > op.store.block_count() ? Errc::need_space : Errc::ok;
+}
+
+/// Reserves one metadata block for apply. Collective.
+template <class Team>
+WARREN_HD Result<u64> reserve_metadata(Operation<Team>& op) {
+    WARREN_TRY(check_space(op, 1));
+    const Result<Run> run = once(op.team, [&] {
+        return reserve_run(op.store, op.team.worker, FrameKind::metadata, 0, 1);
+    });
+    if (!run) return run.code();
+    op.add_reservation(run->place, 1);
+    return run->place;
+}
+
+/// Reserves up to `want` neighbouring data blocks near `goal`. Collective.
+template <class Team>
+WARREN_HD Result<Run> reserve_data(Operation<Team>& op, u64 goal, u32 want) {
+    WARREN_TRY(check_space(op, want));
+    const Result<Run> run = once(op.team, [&] {
+        return reserve_run(op.store, op.team.worker, FrameKind::data, goal, want);
+    });
+    if (run) op.add_reservation(run->place, run->blocks);
+    return run;
+}
+
+/// Takes reserved blocks into use. Only within apply.
+template <class Team>
+WARREN_HD void use_blocks(Operation<Team>& op, u64 place, u32 blocks) {
+    once(op.team, [&] {
+        for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
+            device_atomic<u64>(op.store.frame(frame).used[w])
+                .fetch_or(mask, hd::memory_order_relaxed);
+        });
+        device_atomic<u64>(op.store.state->blocks_used)
+            .fetch_add(blocks, hd::memory_order_relaxed);
+    });
+    for (u64 at = place; at < place + u64{blocks} * format::block_size;
+         at = (at / format::frame_size + 1) * format::frame_size) {
+        op.mark_dirty(op.store.table_place(at / format::frame_size));
+    }
+}
+
+/// Frees blocks that were in use. Only within apply. They can be taken again once the commit that
+/// holds this free is durable. False if one was free already: the volume is damaged.
+template <class Team>
+WARREN_HD bool free_blocks(Operation<Team>& op, u64 place, u64 blocks) {
+    const bool sound = once(op.team, [&] {
+        bool all = true;
+        for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
+            const u64 old = device_atomic<u64>(op.store.frame(frame).used[w])
+                                .fetch_and(~mask, hd::memory_order_relaxed);
+            all = all && (old & mask) == mask;
+            set_bit(room_of(op.store, kind_of(op.store, frame)), frame);
+        });
+        device_atomic<u64>(op.store.state->blocks_used)
+            .fetch_sub(blocks, hd::memory_order_relaxed);
+        return all;
+    });
+    for (u64 at = place; at < place + blocks * format::block_size;
+         at = (at / format::frame_size + 1) * format::frame_size) {
+        op.mark_dirty(op.store.table_place(at / format::frame_size));
+    }
+    return sound;
+}
+
+/// Frees one metadata block and drops it from the next commit. Only within apply.
+template <class Team>
+WARREN_HD void free_metadata(Operation<Team>& op, u64 place) {
+    op.clear_dirty(place);
+    free_blocks(op, place, 1);
+}
+
+/// Gives back all reserved blocks, used or not.
+template <class Team>
+WARREN_HD void finish_blocks(Operation<Team>& op) {
+    for (u32 i = 0; i < op.reservation_count(); ++i) {
+        const Reservation run = op.reservation(i);
+        once(op.team, [&] { unreserve(op.store, run.place, run.blocks); });
+    }
+    op.forget_reservations();
+}
+
+}  // namespace warren::core

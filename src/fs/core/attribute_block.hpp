@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The records of an extended-attribute block. Functions here are run by one lane; readers confirm the
+// inode's version afterwards, writers hold its lock.
+#pragma once
+
+#include "fs/core/inode_table.hpp"
+
+namespace warren::core {
+
+using format::AttributeBlock;
+
+inline constexpr u32 attribute_bytes_max = sizeof(AttributeBlock::records);
+inline constexpr u32 attribute_none = ~u32{0};
+
+struct AttributeRecord {
+    u32 offset = attribute_none;
+    u32 name_length = 0;
+    u32 value_length = 0;
+
+    WARREN_HD u32 name_offset() const { return offset + 4; }
+    WARREN_HD u32 value_offset() const { return offset + 4 + name_length; }
+    WARREN_HD u32 bytes() const { return (4 + name_length + value_length + 3) / 4 * 4; }
+};
+
+WARREN_HD constexpr u32 attribute_record_bytes(u32 name_length, u32 value_length) {
+    return (4 + name_length + value_length + 3) / 4 * 4;
+}
+
+WARREN_HD inline u32 read_byte(const AttributeBlock& block, u32 offset) {
+    return relaxed_load(block.records[offset]);
+}
+
+/// The record at `offset`; its own offset is attribute_none at the end, or where bytes make no sense.
+WARREN_HD inline AttributeRecord record_at(const AttributeBlock& block, u32 offset) {
+    const u32 used = relaxed_load(block.bytes_used);
+    if (used > attribute_bytes_max || offset + 4 > used) return {};
+    AttributeRecord record;
+    record.name_length = read_byte(block, offset) | read_byte(block, offset + 1) << 8;
+    record.value_length = read_byte(block, offset + 2) | read_byte(block, offset + 3) << 8;
+    record.offset = record.name_length > 0 && offset + record.bytes() <= used ? offset
+                                                                              : attribute_none;
+    return record;
+}
+
+/// The record called `name`, if there is one.
+WARREN_HD inline AttributeRecord find_record(const AttributeBlock& block, const char* name,
+                                             u32 length) {
+    AttributeRecord record = record_at(block, 0);
+    for (; record.offset != attribute_none;
+         record = record_at(block, record.offset + record.bytes())) {
+        if (record.name_length != length) continue;
+        u32 same = 0;
+        while (same < length &&
+               read_byte(block, record.name_offset() + same) == static_cast<u8>(name[same])) {
+            ++same;
+        }
+        if (same == length) return record;
+    }
+    return record;
+}
+
+/// Takes a record out and closes the gap.
+WARREN_HD inline void erase_record(AttributeBlock& block, const AttributeRecord& record) {
+    const u32 used = relaxed_load(block.bytes_used);
+    const u32 size = record.bytes();
+    for (u32 i = record.offset; i + size < used; ++i) {
+        relaxed_store(block.records[i], static_cast<u8>(read_byte(block, i + size)));
+    }
+    relaxed_store(block.bytes_used, used - size);
+}
+
+/// Adds a record at the end. Requires: it fits.
+WARREN_HD inline void append_record(AttributeBlock& block, const char* name, u32 name_length,
+                                    const std::byte* value, u32 value_length) {
+    const u32 at = relaxed_load(block.bytes_used);
+    const u32 size = attribute_record_bytes(name_length, value_length);
+    const u8 lengths[4] = {static_cast<u8>(name_length), static_cast<u8>(name_length >> 8),
+                           static_cast<u8>(value_length), static_cast<u8>(value_length >> 8)};
+    for (u32 i = 0; i < size; ++i) {
+        u8 byte = 0;
+        if (i < 4) {
+            byte = lengths[i];
+        } else if (i < 4 + name_length) {
+            byte = static_cast<u8>(name[i - 4]);
+        } else if (i < 4 + name_length + value_length) {
+            byte = static_cast<u8>(value[i - 4 - name_length]);
+        }
+        relaxed_store(block.records[at + i], byte);
+    }
+    relaxed_store(block.bytes_used, at + size);
+}
+
+/// The attribute block of `inode`, pinned; null if it has none.
+template <class Team>
+WARREN_HD Result<AttributeBlock*> attribute_block(Operation<Team>& op, const InodeRef& inode) {
+    const format::BlockPointer pointer{load(op.team, inode.at->attributes.raw)};
+    WARREN_TRY(op.confirm(inode.seen));
+    if (pointer.raw == 0) return static_cast<AttributeBlock*>(nullptr);
+    if (!pointer.is_valid() || pointer.offset() >= op.store.size_bytes) return Errc::corrupt;
+    const Result<Block*> block = op.pin(pointer.offset());
+    if (!block) return block.code();
+    auto* attributes = reinterpret_cast<AttributeBlock*>(*block);
+    const u16 kind = load(op.team, attributes->header.kind);
+    WARREN_TRY(op.confirm(inode.seen));
+    if (kind != static_cast<u16>(format::BlockKind::attributes)) return Errc::corrupt;
+    return attributes;
+}
+
+}  // namespace warren::core

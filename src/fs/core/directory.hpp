@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names in a directory, over its tree of leaves, and the word that says how many there are.
+//
+// Invariant: `entries` counts the names; once its dying bit is set it never grows again. A name's key
+// does not change while it exists, so a reader that goes on from a key misses nothing that stays.
+#pragma once
+
+#include "fs/core/directory_leaf.hpp"
+#include "fs/core/tree_change.hpp"
+
+namespace warren::core {
+
+/// Where a name is, or where it would go.
+struct Entry {
+    bool exists = false;
+    u64 inode = 0;
+    u8 type = 0;
+    u64 key = 0;          // of the name, or the free one that it would get
+    u32 slot = slot_none;
+    DirectoryLeaf* leaf = nullptr;
+    Seen leaf_seen;
+};
+
+/// Makes a Name of the caller's bytes. Errc::invalid for an empty one, "." and "..", '/' or NUL.
+template <class Team>
+WARREN_HD Result<Name> make_name(Operation<Team>& op, const char* bytes, u32 length) {
+    if (length > format::name_length_max) return Errc::name_too_long;
+    if (length == 0) return Errc::no_entry;
+    for (u32 i = 0; i < length; ++i) {
+        if (bytes[i] == '/' || bytes[i] == '\0') return Errc::invalid;
+    }
+    if (bytes[0] == '.' && (length == 1 || (length == 2 && bytes[1] == '.'))) return Errc::invalid;
+    const u64 hash = name_hash(op.store.hash_key, bytes, length) & op.store.hash_mask;
+    return Name{bytes, length, hash};
+}
+
+/// The lowest number that `taken` leaves free, or 256.
+WARREN_HD inline u32 free_number(const u64 (&taken)[4]) {
+    for (u32 w = 0; w < 4; ++w) {
+        if (~taken[w] != 0) return w * 64 + static_cast<u32>(hd::countr_one(taken[w]));
+    }
+    return 256;
+}
+
+/// Looks for `name` in `directory`. If it is not there, the answer says where it would go; its leaf
+/// is null if the directory has none yet. Errc::no_space if 256 names have the very same hash.
+template <class Team>
+WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& directory,
+                                   const Name& name) {
+    Entry entry;
+    const u64 first = format::first_key(name.hash);
+    u64 taken[4] = {};
+    Descent descent;
+    u64 at = first;
+    do {
+        WARREN_TRY(descend(op, directory, directory_tree, at, descent));
+        if (descent.empty) break;
+        auto& leaf = *reinterpret_cast<DirectoryLeaf*>(descent.leaf);
+        const LeafFind found = find_in_leaf(op.team, leaf, name);
+        WARREN_TRY(op.confirm(descent.leaf_seen));
+        if (found.slot != slot_none) {
+            entry.exists = true;
+            entry.inode = found.entry.inode();
+            entry.type = found.entry.type();
+            entry.key = found.key;
+            entry.slot = found.slot;
+            entry.leaf = &leaf;
+            entry.leaf_seen = descent.leaf_seen;
+            return entry;
+        }
+        for (u32 w = 0; w < 4; ++w) taken[w] |= found.taken[w];
+        at = descent.upper;
+        if (at > (first | 0xff)) break;
+        // Names with this very hash go on in the next leaf: that the name is not here must still
+        // hold when it is added there.
+        if (!op.has_lock_room(8)) return Errc::no_space;
+        WARREN_TRY(op.will_write(descent.leaf_seen));
+    } while (true);
+    const u32 number = free_number(taken);
+    if (number == 256) return Errc::no_space;
+    entry.key = first | number;
+    if (descent.empty) return entry;
+    if (entry.key < descent.lower) {
+        WARREN_TRY(descend(op, directory, directory_tree, entry.key, descent));
+    }
+    entry.leaf = reinterpret_cast<DirectoryLeaf*>(descent.leaf);
+    entry.leaf_seen = descent.leaf_seen;
+    return entry;
+}
+
+/// Notes that apply will add `name` where find_entry() said. Errc::need_split if there is no room.
+template <class Team>
+WARREN_HD Errc plan_link(Operation<Team>& op, const InodeRef& directory, const Name& name,
+                         const Entry& entry) {
+    if (entry.leaf == nullptr || !leaf_has_room(op.team, *entry.leaf, name.length)) {
+        return op.need_structure(Errc::need_split, directory.number, entry.key);
+    }
+    return op.will_write(entry.leaf_seen);
+}
+
+/// Counts `step` (+1 or -1) names in a directory. False if it is dying and would grow. One lane.
+WARREN_HD inline bool count_entry(const InodeRef& directory, i64 step) {
+    device_atomic<u64> word(directory.at->entries);
+    u64 old = word.load(hd::memory_order_relaxed);
+    do {
+        if (step > 0 && (old & format::entries_dying) != 0) return false;
+    } while (!word.compare_exchange_weak(old, old + static_cast<u64>(step),
+                                         hd::memory_order_relaxed));
+    return true;
+}
+
+/// Turns an empty, live directory into a dying one. Errc::not_empty if it has names. One lane.
+WARREN_HD inline Errc kill_empty(const InodeRef& directory) {
+    u64 expected = 0;
+    device_atomic<u64> word(directory.at->entries);
+    if (word.compare_exchange_strong(expected, format::entries_dying, hd::memory_order_relaxed)) {
+        return Errc::ok;
+    }
+    return (expected & format::entries_dying) != 0 ? Errc::no_entry : Errc::not_empty;
+}
+
+/// Sets the times that a change of names leaves on a directory. One lane, within apply.
+WARREN_HD inline void touch_directory(const InodeRef& directory, i64 now) {
+    relaxed_store(directory.at->modified, now);
+    relaxed_store(directory.at->changed, now);
+}
+
+/// Adds the name. Only within apply, after count_entry() agreed.
+template <class Team>
+WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const Name& name,
+                          const Entry& entry, u64 inode, u8 type, i64 now) {
+    insert_in_leaf(op.team, *entry.leaf, name, entry.key, inode, type);
+    once(op.team, [&] { touch_directory(directory, now); });
+    op.mark_dirty(entry.leaf_seen.place);
+    op.mark_dirty(directory.block_place());
+}
+
+/// Takes the name out. Only within apply. True if its leaf is empty now and should be pruned.
+template <class Team>
+WARREN_HD bool apply_unlink(Operation<Team>& op, const InodeRef& directory, const Entry& entry,
+                            i64 now) {
+    const bool empty = once(op.team, [&] {
+        erase_in_leaf(*entry.leaf, entry.slot);
+        count_entry(directory, -1);
+        device_atomic<u32>(directory.at->unlinks).fetch_add(1, hd::memory_order_relaxed);
+        touch_directory(directory, now);
+        return relaxed_load(entry.leaf->count) == 0;
+    });
+    op.mark_dirty(entry.leaf_seen.place);
+    op.mark_dirty(directory.block_place());
+    return empty;
+}
+
+/// Copies the leaf that covers `key` into `copy` (private to each lane's team) and says where the next
+/// one begins. `copy.count` is 0 if the directory has no leaf there.
+template <class Team>
+WARREN_HD Result<u64> snapshot_leaf(Operation<Team>& op, const InodeRef& directory, u64 key,
+                                    DirectoryLeaf& copy) {
+    Descent descent;
+    WARREN_TRY(descend(op, directory, directory_tree, key, descent));
+    if (descent.empty) {
+        once(op.team, [&] {
+            copy.count = 0;
+            for (u32 i = 0; i < format::leaf_entries_max; ++i) copy.slots[i] = {};
+        });
+        return key_end;
+    }
+    u64* to = reinterpret_cast<u64*>(&copy);
+    for (u32 i = op.team.lane(); i < format::block_size / 8; i += Team::width) {
+        to[i] = relaxed_load(descent.leaf->words[i]);
+    }
+    op.team.sync();
+    WARREN_TRY(op.confirm(descent.leaf_seen));
+    return descent.upper;
+}
+
+}  // namespace warren::core

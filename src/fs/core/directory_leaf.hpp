@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// One directory leaf: find a name in it, put one in, take one out, divide it.
+//
+// Readers may look while a writer is at work: they read bounded, relaxed words and their caller
+// confirms the leaf's version before it believes anything. Writers hold the leaf's lock.
+#pragma once
+
+#include "fs/core/name_hash.hpp"
+#include "fs/core/tree.hpp"
+#include "fs/format/directory.hpp"
+
+namespace warren::core {
+
+using format::DirectoryLeaf;
+using format::DirectorySlot;
+
+inline constexpr u32 slot_none = ~0u;
+
+/// A name in the caller's memory, with its hash in this volume.
+struct Name {
+    const char* bytes = nullptr;
+    u32 length = 0;
+    u64 hash = 0;
+};
+
+WARREN_HD constexpr u32 padded(u32 length) { return (length + 7) / 8 * 8; }
+
+/// Eight bytes of a name as its heap word, zeros behind its end.
+WARREN_HD inline u64 name_word(const char* bytes, u32 length, u32 index) {
+    u64 word = 0;
+    for (u32 i = 0; i < 8 && index * 8 + i < length; ++i) {
+        word |= u64{static_cast<u8>(bytes[index * 8 + i])} << i * 8;
+    }
+    return word;
+}
+
+WARREN_HD inline DirectorySlot read_slot(const DirectoryLeaf& leaf, u32 slot) {
+    return {relaxed_load(leaf.slots[slot].target), relaxed_load(leaf.slots[slot].position)};
+}
+
+/// The key of slot `slot`, read by one lane.
+WARREN_HD inline u64 read_key(const DirectoryLeaf& leaf, u32 slot) {
+    return format::entry_key(relaxed_load(leaf.hashes[slot]), read_slot(leaf, slot));
+}
+
+/// What a search of one leaf for one name found.
+struct LeafFind {
+    u32 slot = slot_none;
+    DirectorySlot entry{};
+    u64 key = 0;
+    u64 taken[4] = {};  // numbers that entries with the same hash have in this leaf
+};
+
+/// Whether the heap of `leaf` holds exactly `name` at the place `entry` says. Collective.
+template <class Team>
+WARREN_HD bool name_equals(const Team& team, const DirectoryLeaf& leaf, DirectorySlot entry,
+                           const Name& name) {
+    const u32 offset = entry.name_offset();
+    if (entry.name_length() != name.length || offset % 8 != 0 ||
+        offset + padded(name.length) > format::leaf_heap_bytes) {
+        return false;
+    }
+    const u32 words = padded(name.length) / 8;
+    for (u32 base = 0; base < words; base += Team::width) {
+        const u32 i = base + team.lane();
+        const bool differs = i < words && relaxed_load(leaf.heap[offset / 8 + i]) !=
+                                              name_word(name.bytes, name.length, i);
+        if (team.ballot(differs) != 0) return false;
+    }
+    return true;
+}
+
+/// Searches `leaf` for `name`: one comparison of W hashes a step, names only where these agree.
+template <class Team>
+WARREN_HD LeafFind find_in_leaf(const Team& team, const DirectoryLeaf& leaf, const Name& name) {
+    LeafFind found;
+    const u32 row = static_cast<u32>(name.hash >> 23);
+    const u64 low = name.hash & 0x7fffff;
+    for (u32 base = 0; base < format::leaf_entries_max; base += Team::width) {
+        const u32 mine = base + team.lane();
+        DirectorySlot slot{};
+        bool vote = mine < format::leaf_entries_max && relaxed_load(leaf.hashes[mine]) == row;
+        if (vote) {
+            slot = read_slot(leaf, mine);
+            vote = slot.inode() != 0 && (slot.position >> 24 & 0x7fffff) == low;
+        }
+        for (u32 votes = team.ballot(vote); votes != 0; votes &= votes - 1) {
+            const u32 lane = static_cast<u32>(hd::countr_zero(votes));
+            const DirectorySlot entry = team.broadcast(slot, lane);
+            const u32 number = static_cast<u32>(entry.position >> 16 & 0xff);
+            found.taken[number / 64] |= u64{1} << number % 64;
+            if (found.slot == slot_none && name_equals(team, leaf, entry, name)) {
+                found.slot = base + lane;
+                found.entry = entry;
+                found.key = format::entry_key(row, entry);
+            }
+        }
+    }
+    return found;
+}
+
+/// Whether one more name of `length` bytes fits, after compaction if need be.
+template <class Team>
+WARREN_HD bool leaf_has_room(const Team& team, DirectoryLeaf& leaf, u32 length) {
+    return load(team, leaf.count) < format::leaf_entries_max &&
+           load(team, leaf.heap_live) + padded(length) <= format::leaf_heap_bytes;
+}
+
+/// Moves all live names to the front of the heap. One lane, with the leaf locked.
+WARREN_HD inline void compact_leaf(DirectoryLeaf& leaf) {
+    u32 end = 0;
+    u32 from = 0;
+    for (;;) {
+        u32 next = slot_none;
+        u32 next_offset = format::leaf_heap_bytes;
+        for (u32 i = 0; i < format::leaf_entries_max; ++i) {
+            const DirectorySlot slot = read_slot(leaf, i);
+            if (slot.inode() == 0 || slot.name_offset() < from) continue;
+            if (slot.name_offset() >= next_offset) continue;
+            next = i;
+            next_offset = slot.name_offset();
+        }
+        if (next == slot_none) break;
+        const DirectorySlot slot = read_slot(leaf, next);
+        const u32 size = padded(slot.name_length());
+        for (u32 i = 0; i < size / 8; ++i) {
+            relaxed_store(leaf.heap[end / 8 + i], relaxed_load(leaf.heap[next_offset / 8 + i]));
+        }
+        relaxed_store(leaf.slots[next].position, (slot.position & ~u64{0xffff}) | end);
+        end += size;
+        from = next_offset + 1;
+    }
+    relaxed_store(leaf.heap_used, end);
+}
+
+/// Writes an entry. Requires: the leaf is locked (or not published) and has room.
+template <class Team>
+WARREN_HD void insert_in_leaf(const Team& team, DirectoryLeaf& leaf, const Name& name, u64 key,
+                              u64 inode, u8 type) {
+    const u32 size = padded(name.length);
+    const u32 slot = once(team, [&] {
+        if (relaxed_load(leaf.heap_used) + size > format::leaf_heap_bytes) compact_leaf(leaf);
+        u32 free = 0;
+        while (read_slot(leaf, free).inode() != 0) ++free;
+        return free;
+    });
+    const u32 offset = load(team, leaf.heap_used);
+    for (u32 i = team.lane(); i < size / 8; i += Team::width) {
+        relaxed_store(leaf.heap[offset / 8 + i], name_word(name.bytes, name.length, i));
+    }
+    team.sync();
+    once(team, [&] {
+        const DirectorySlot entry = DirectorySlot::make(inode, type, name.length, key, offset);
+        relaxed_store(leaf.slots[slot].target, entry.target);
+        relaxed_store(leaf.slots[slot].position, entry.position);
+        relaxed_store(leaf.hashes[slot], static_cast<u32>(key >> 31));
+        relaxed_store(leaf.heap_used, offset + size);
+        relaxed_store(leaf.heap_live, relaxed_load(leaf.heap_live) + size);
+        relaxed_store(leaf.count, relaxed_load(leaf.count) + 1);
+    });
+}
+
+/// Points an entry to another inode. One lane, with the leaf locked.
+WARREN_HD inline void retarget_in_leaf(DirectoryLeaf& leaf, u32 slot, u64 inode, u8 type) {
+    const u64 target = relaxed_load(leaf.slots[slot].target);
+    relaxed_store(leaf.slots[slot].target,
+                  (target & 0xff00000000000000u) | inode | u64{type} << 48);
+}
+
+/// Takes an entry out; its space can be used again at once. One lane, with the leaf locked.
+WARREN_HD inline void erase_in_leaf(DirectoryLeaf& leaf, u32 slot) {
+    const u32 size = padded(read_slot(leaf, slot).name_length());
+    const u32 count = relaxed_load(leaf.count) - 1;
+    relaxed_store(leaf.slots[slot].target, 0);
+    relaxed_store(leaf.slots[slot].position, 0);
+    relaxed_store(leaf.hashes[slot], 0);
+    relaxed_store(leaf.count, count);
+    relaxed_store(leaf.heap_live, count == 0 ? 0 : relaxed_load(leaf.heap_live) - size);
+    if (count == 0) relaxed_store(leaf.heap_used, 0);
+}
+
+/// Copies one entry from a leaf to another that has room. One lane; both are locked or private.
+WARREN_HD inline void copy_entry(const DirectoryLeaf& from, u32 slot, DirectoryLeaf& to,
+                                 u32 to_slot) {
+    const DirectorySlot entry = read_slot(from, slot);
+    const u32 size = padded(entry.name_length());
+    const u32 offset = relaxed_load(to.heap_used);
+    for (u32 i = 0; i < size / 8; ++i) {
+        relaxed_store(to.heap[offset / 8 + i],
+                      relaxed_load(from.heap[entry.name_offset() / 8 + i]));
+    }
+    relaxed_store(to.slots[to_slot].target, entry.target);
+    relaxed_store(to.slots[to_slot].position, (entry.position & ~u64{0xffff}) | offset);
+    relaxed_store(to.hashes[to_slot], relaxed_load(from.hashes[slot]));
+    relaxed_store(to.heap_used, offset + size);
+    relaxed_store(to.heap_live, offset + size);
+    relaxed_store(to.count, relaxed_load(to.count) + 1);
+}
+
+/// How the tree splits and prunes directory leaves.
+struct DirectoryLeafType {
+    static constexpr TreeKinds kinds = directory_tree;
+
+    /// The key at which the leaf is best divided: its median.
+    template <class Team>
+    WARREN_HD Result<u64> pivot(Operation<Team>& op, Descent& descent, u64 /*key*/) const {
+        return once(op.team, [&]() -> Result<u64> {
+            const auto& leaf = *reinterpret_cast<const DirectoryLeaf*>(descent.leaf);
+            u64 keys[format::leaf_entries_max];
+            u32 count = 0;
+            for (u32 i = 0; i < format::leaf_entries_max; ++i) {
+                if (read_slot(leaf, i).inode() != 0) keys[count++] = read_key(leaf, i);
+            }
+            for (u32 i = 0; i < count; ++i) {
+                u32 rank = 0;
+                for (u32 j = 0; j < count; ++j) rank += keys[j] < keys[i] ? 1u : 0u;
+                if (rank > 0 && rank == count / 2) return keys[i];
+            }
+            return Errc::retry;
+        });
+    }
+
+    /// Moves the entries with keys from `pivot` on into the fresh leaf `to`.
+    template <class Team>
+    WARREN_HD void move_upper(Operation<Team>& op, Block* from, Block* to, u64 pivot) const {
+        once(op.team, [&] {
+            auto& source = *reinterpret_cast<DirectoryLeaf*>(from);
+            auto& target = *reinterpret_cast<DirectoryLeaf*>(to);
+            u32 next = 0;
+            for (u32 i = 0; i < format::leaf_entries_max; ++i) {
+                if (read_slot(source, i).inode() == 0 || read_key(source, i) < pivot) continue;
+                copy_entry(source, i, target, next++);
+                erase_in_leaf(source, i);
+            }
+        });
+    }
+
+    template <class Team>
+    WARREN_HD bool is_empty(Operation<Team>& op, Block* leaf) const {
+        return load(op.team, reinterpret_cast<DirectoryLeaf*>(leaf)->count) == 0;
+    }
+};
+
+}  // namespace warren::core

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may do what: mode bits, POSIX access control lists, sticky directories, the privileges of user
+// 0. The rules are those of POSIX 1003.1e draft 17 as Linux applies them.
+#pragma once
+
+#include "fs/core/attribute_block.hpp"
+
+namespace warren::core {
+
+inline constexpr u32 may_execute = 1;
+inline constexpr u32 may_write = 2;
+inline constexpr u32 may_read = 4;
+
+/// A caller as operations see it; the pointer leads to memory of the engine.
+struct Credentials {
+    u32 user = 0;
+    u32 group = 0;
+    const u32* groups = nullptr;
+    u32 group_count = 0;
+    u32 umask = 0;
+    bool check = true;
+
+    WARREN_HD bool is_in(u32 wanted) const {
+        if (wanted == group) return true;
+        for (u32 i = 0; i < group_count; ++i) {
+            if (groups[i] == wanted) return true;
+        }
+        return false;
+    }
+    WARREN_HD bool is_root() const { return user == 0; }
+    /// Whether the caller acts as the owner of a file of `owner`.
+    WARREN_HD bool owns(u32 owner) const { return !check || is_root() || user == owner; }
+};
+
+enum AclTag : u32 {
+    acl_user_object = 0x01,
+    acl_user = 0x02,
+    acl_group_object = 0x04,
+    acl_group = 0x08,
+    acl_mask = 0x10,
+    acl_other = 0x20,
+};
+
+struct AclEntry {
+    u32 tag;
+    u32 permissions;
+    u32 id;
+};
+
+inline constexpr char acl_access_name[] = "system.posix_acl_access";
+inline constexpr char acl_default_name[] = "system.posix_acl_default";
+inline constexpr u32 acl_access_length = sizeof acl_access_name - 1;
+inline constexpr u32 acl_default_length = sizeof acl_default_name - 1;
+
+/// Entry `index` of the ACL in `record` (Linux's xattr form: u32 version, then u16 u16 u32 each).
+WARREN_HD inline AclEntry acl_entry(const AttributeBlock& block, const AttributeRecord& record,
+                                    u32 index) {
+    const u32 at = record.value_offset() + 4 + index * 8;
+    const auto byte = [&](u32 i) { return read_byte(block, at + i); };
+    return {byte(0) | byte(1) << 8, byte(2) | byte(3) << 8,
+            byte(4) | byte(5) << 8 | byte(6) << 16 | byte(7) << 24};
+}
+
+WARREN_HD inline u32 acl_count(const AttributeRecord& record) {
+    return record.value_length < 4 ? 0 : (record.value_length - 4) / 8;
+}
+
+/// The permission bits that an ACL gives to a caller who is not the owner. One lane.
+WARREN_HD inline bool acl_allows(const AttributeBlock& block, const AttributeRecord& record,
+                                 const Credentials& caller, u32 owning_group, u32 wanted) {
+    u32 mask = 7;
+    u32 other = 0;
+    bool in_some_group = false;
+    bool group_allows = false;
+    u32 user_bits = 0;
+    bool is_named = false;
+    for (u32 i = 0; i < acl_count(record); ++i) {
+        const AclEntry entry = acl_entry(block, record, i);
+        if (entry.tag == acl_mask) mask = entry.permissions;
+        if (entry.tag == acl_other) other = entry.permissions;
+        if (entry.tag == acl_user && entry.id == caller.user) {
+            is_named = true;
+            user_bits = entry.permissions;
+        }
+        const bool mine = (entry.tag == acl_group_object && caller.is_in(owning_group)) ||
+                          (entry.tag == acl_group && caller.is_in(entry.id));
+        in_some_group = in_some_group || mine;
+        group_allows = group_allows || (mine && (entry.permissions & wanted) == wanted);
+    }
+    if (is_named) return (user_bits & mask & wanted) == wanted;
+    if (in_some_group) return group_allows && (mask & wanted) == wanted;
+    return (other & wanted) == wanted;
+}
+
+/// Errc::access unless `caller` may do `wanted` (read 4, write 2, execute or search 1).
+template <class Team>
+WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
+                                const Credentials& caller, u32 wanted) {
+    if (!caller.check) return Errc::ok;
+    const u32 mode = load(op.team, inode.at->mode);
+    const u32 user = load(op.team, inode.at->user);
+    const u32 group = load(op.team, inode.at->group);
+    WARREN_TRY(op.confirm(inode.seen));
+    if (caller.is_root()) {
+        const bool is_directory = (mode & format::type_mask) == format::type_directory;
+        const bool refused = (wanted & may_execute) != 0 && !is_directory && (mode & 0111) == 0;
+        return refused ? Errc::access : Errc::ok;
+    }
+    if (caller.user == user) return (mode >> 6 & wanted) == wanted ? Errc::ok : Errc::access;
+    const Result<AttributeBlock*> block = attribute_block(op, inode);
+    if (!block) return block.code();
+    if (*block != nullptr) {
+        const u32 verdict = once(op.team, [&] {
+            const AttributeRecord acl = find_record(**block, acl_access_name, acl_access_length);
+            if (acl.offset == attribute_none) return 2u;
+            return acl_allows(**block, acl, caller, group, wanted) ? 1u : 0u;
+        });
+        WARREN_TRY(op.confirm(inode.seen));
+        if (verdict != 2) return verdict == 1 ? Errc::ok : Errc::access;
+    }
+    const u32 bits = caller.is_in(group) ? mode >> 3 : mode;
+    return (bits & wanted) == wanted ? Errc::ok : Errc::access;
+}
+
+/// Whether a sticky directory keeps `caller` from removing or renaming an entry of `owner`.
+template <class Team>
+WARREN_HD Errc check_sticky(Operation<Team>& op, const InodeRef& directory,
+                            const Credentials& caller, u32 owner) {
+    if (!caller.check || caller.is_root()) return Errc::ok;
+    const u32 mode = load(op.team, directory.at->mode);
+    const u32 user = load(op.team, directory.at->user);
+    WARREN_TRY(op.confirm(directory.seen));
+    const bool bound = (mode & 01000) != 0 && caller.user != user && caller.user != owner;
+    return bound ? Errc::not_permitted : Errc::ok;
+}
+
+}  // namespace warren::core

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tree that directories and long extent lists share, from its root in the inode to its leaves.
+// Readers go down without locks, checking after each step that the step was taken from an unchanged
+// block; a change of structure is a small transaction of its own that locks a parent and a child.
+//
+// Invariant: see fs/format/tree.hpp. A leaf may be empty for a while; its pair goes with prune().
+#pragma once
+
+#include "fs/core/inode_table.hpp"
+
+namespace warren::core {
+
+using format::BlockKind;
+using format::BlockPointer;
+using format::TreeNode;
+using format::TreePair;
+
+inline constexpr u32 tree_height_max = 12;
+inline constexpr u64 key_end = ~u64{0};
+
+/// What differs between the two trees.
+struct TreeKinds {
+    BlockKind leaf;
+    BlockKind node;
+};
+inline constexpr TreeKinds directory_tree{BlockKind::directory_leaf, BlockKind::directory_node};
+inline constexpr TreeKinds extent_tree{BlockKind::extent_leaf, BlockKind::extent_node};
+
+/// A sorted array of pairs: the root in an inode, or a node.
+struct Pairs {
+    TreePair* pairs = nullptr;
+    u32 count = 0;
+    u32 max = 0;
+    u32 height = 0;  // 1: the pairs point to leaves
+    bool is_root = false;
+    Seen seen;
+};
+
+/// Where a key lives: its leaf and the array of pairs above it.
+struct Descent {
+    bool empty = false;  // the tree has no leaf at all
+    Pairs above;
+    u32 index = 0;  // of the leaf's pair
+    Block* leaf = nullptr;
+    Seen leaf_seen;
+    u64 lower = 0;        // lowest key of the leaf
+    u64 upper = key_end;  // lowest key of the next leaf
+};
+
+/// The index of the last pair whose key is not above `key`, 0 if there is none. W lanes look at W keys
+/// at a time; for one lane that is a binary search.
+template <class Team>
+WARREN_HD u32 search_pairs(const Team& team, const Pairs& where, u64 key) {
+    u32 low = 0;
+    u32 length = where.count;
+    while (length > 1) {
+        const u32 probe = low + length * (team.lane() + 1) / (Team::width + 1);
+        const bool vote = relaxed_load(where.pairs[probe].key) <= key;
+        const u32 votes = static_cast<u32>(hd::popcount(team.ballot(vote)));
+        const u32 begin = votes == 0 ? low : low + length * votes / (Team::width + 1);
+        const u32 end =
+            votes == Team::width ? low + length : low + length * (votes + 1) / (Team::width + 1);
+        low = begin;
+        length = end - begin;
+    }
+    return low;
+}
+
+/// The root of the tree in `inode`. Errc::corrupt if it holds no tree.
+template <class Team>
+WARREN_HD Result<Pairs> root_pairs(Operation<Team>& op, const InodeRef& inode) {
+    Pairs root;
+    root.is_root = true;
+    root.pairs = inode.at->area.pairs;
+    root.max = format::root_pairs_max;
+    root.seen = inode.seen;
+    root.count = load(op.team, inode.at->area_count);
+    root.height = load(op.team, inode.at->height);
+    const u8 kind = load(op.team, inode.at->area_kind);
+    WARREN_TRY(op.confirm(inode.seen));
+    const bool sound = kind == static_cast<u8>(AreaKind::tree) && root.count <= root.max &&
+                       root.height <= tree_height_max && (root.count == 0 || root.height > 0);
+    if (!sound) return Errc::corrupt;
+    return root;
+}
+
+/// The pairs of the node at `seen`, which must be of the given kind, owner and height.
+template <class Team>
+WARREN_HD Result<Pairs> node_pairs(Operation<Team>& op, Block* block, const Seen& seen,
+                                   BlockKind kind, u64 owner, u32 height) {
+    auto* node = reinterpret_cast<TreeNode*>(block);
+    Pairs here;
+    here.pairs = node->pairs;
+    here.max = format::node_pairs_max;
+    here.seen = seen;
+    here.count = load(op.team, node->count);
+    here.height = load(op.team, node->height);
+    const u16 found = load(op.team, node->header.kind);
+    const u64 of = load(op.team, node->header.owner);
+    WARREN_TRY(op.confirm(seen));
+    const bool sound = found == static_cast<u16>(kind) && of == owner && here.height == height &&
+                       here.count > 0 && here.count <= here.max;
+    if (!sound) return Errc::corrupt;
+    return here;
+}
+
+/// One step down: the child of `above` on the way to `key`, pinned and observed. Narrows the bounds.
+template <class Team>
+WARREN_HD Errc step_down(Operation<Team>& op, const Pairs& above, u64 key, Descent& descent) {
+    const u32 index = search_pairs(op.team, above, key);
+    TreePair pair;
+    pair.key = load(op.team, above.pairs[index].key);
+    pair.child.raw = load(op.team, above.pairs[index].child.raw);
+    const u64 next = index + 1 < above.count ? load(op.team, above.pairs[index + 1].key) : key_end;
+    WARREN_TRY(op.confirm(above.seen));
+    if (!pair.child.is_valid() || pair.child.offset() >= op.store.size_bytes) return Errc::corrupt;
+    WARREN_TRY(op.observe(pair.child.offset(), descent.leaf_seen));
+    WARREN_TRY(op.confirm(above.seen));
+    const Result<Block*> block = op.pin(pair.child.offset());
+    if (!block) return block.code();
+    descent.above = above;
+    descent.index = index;
+    descent.leaf = *block;
+    descent.lower = pair.key;
+    if (index + 1 < above.count) descent.upper = next;
+    return Errc::ok;
+}
+
+/// Goes from the root to the leaf that covers `key`.
+template <class Team>
+WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, u64 key,
+                       Descent& descent) {
+    descent = Descent{};
+    Result<Pairs> here = root_pairs(op, inode);
+    if (!here) return here.code();
+    if (here->count == 0) {
+        descent.empty = true;
+        descent.above = *here;
+        return Errc::ok;
+    }
+    for (;;) {
+        WARREN_TRY(step_down(op, *here, key, descent));
+        const u32 height = here->height;
+        if (height == 1) break;
+        here = node_pairs(op, descent.leaf, descent.leaf_seen, kinds.node, inode.number,
+                          height - 1);
+        if (!here) return here.code();
+    }
+    const auto* header = reinterpret_cast<format::BlockHeader*>(descent.leaf);
+    const u16 kind = load(op.team, const_cast<u16&>(header->kind));
+    const u64 owner = load(op.team, const_cast<u64&>(header->owner));
+    WARREN_TRY(op.confirm(descent.leaf_seen));
+    const bool sound = kind == static_cast<u16>(kinds.leaf) && owner == inode.number;
+    return sound ? Errc::ok : Errc::corrupt;
+}
+
+/// Fills a new block's header and clears the rest. Only within apply; the block is not published yet.
+template <class Team>
+WARREN_HD void start_block(Operation<Team>& op, Block* block, u64 place, BlockKind kind,
+                           const InodeRef& owner) {
+    for (u32 i = op.team.lane(); i < format::block_size / 8; i += Team::width) {
+        relaxed_store(block->words[i], 0);
+    }
+    op.team.sync();
+    once(op.team, [&] {
+        auto* header = reinterpret_cast<format::BlockHeader*>(block);
+        relaxed_store(header->kind, static_cast<u16>(kind));
+        relaxed_store(header->owner, owner.number);
+        relaxed_store(header->owner_generation, owner.generation);
+    });
+    op.mark_dirty(place);
+}
+
+/// The memory of a reserved metadata block: resident from here on, contents undefined.
+template <class Team>
+WARREN_HD Result<Block*> fresh_block(Operation<Team>& op, u64 place) {
+    const Store& store = op.store;
+    if (store.heads == nullptr) {
+        once(op.team, [&] {
+            const u64 block = place / format::block_size;
+            // Release: pairs with the acquire in Operation::pin().
+            device_atomic<u64>(store.resident[block / 64])
+                .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+        });
+    }
+    return op.pin(place);
+}
+
+/// Counts blocks that the tree of `inode` gained or lost. Only within apply.
+template <class Team>
+WARREN_HD void count_tree_blocks(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                                 i64 blocks) {
+    once(op.team, [&] {
+        device_atomic<u64>(inode.at->blocks)
+            .fetch_add(static_cast<u64>(blocks), hd::memory_order_relaxed);
+        if (kinds.leaf == BlockKind::directory_leaf) {
+            device_atomic<u64>(inode.at->size)
+                .fetch_add(static_cast<u64>(blocks * static_cast<i64>(format::block_size)),
+                           hd::memory_order_relaxed);
+        }
+    });
+    op.mark_dirty(inode.block_place());
+}
+
+/// Sets the number of pairs of a root or node. One lane, within apply.
+WARREN_HD inline void store_count(const InodeRef& inode, const Pairs& where, u32 count) {
+    if (where.is_root) {
+        relaxed_store(inode.at->area_count, static_cast<u16>(count));
+    } else {
+        auto* node = reinterpret_cast<TreeNode*>(
+            reinterpret_cast<std::byte*>(where.pairs) - offsetof(TreeNode, pairs));
+        relaxed_store(node->count, count);
+    }
+}
+
+/// The block that holds an array of pairs.
+WARREN_HD inline u64 place_of(const InodeRef& inode, const Pairs& where) {
+    return where.is_root ? inode.block_place() : where.seen.place;
+}
+
+WARREN_HD inline void store_pair(TreePair& at, u64 key, BlockPointer child) {
+    relaxed_store(at.key, key);
+    relaxed_store(at.child.raw, child.raw);
+}
+
+/// Puts a pair in at `index`. One lane, within apply. Requires: there is room.
+WARREN_HD inline void insert_pair(const InodeRef& inode, Pairs& where, u32 index, u64 key,
+                                  BlockPointer child) {
+    for (u32 i = where.count; i > index; --i) {
+        store_pair(where.pairs[i], relaxed_load(where.pairs[i - 1].key),
+                   {relaxed_load(where.pairs[i - 1].child.raw)});
+    }
+    store_pair(where.pairs[index], key, child);
+    store_count(inode, where, ++where.count);
+}
+
+/// Takes out pairs [begin, end). If the first goes, the next takes over its key. One lane.
+WARREN_HD inline void erase_pairs(const InodeRef& inode, Pairs& where, u32 begin, u32 end) {
+    if (begin == end) return;
+    const u64 first_key = relaxed_load(where.pairs[0].key);
+    const u32 gone = end - begin;
+    for (u32 i = begin; i + gone < where.count; ++i) {
+        store_pair(where.pairs[i], relaxed_load(where.pairs[i + gone].key),
+                   {relaxed_load(where.pairs[i + gone].child.raw)});
+    }
+    where.count -= gone;
+    if (begin == 0 && where.count > 0) relaxed_store(where.pairs[0].key, first_key);
+    store_count(inode, where, where.count);
+}
+
+}  // namespace warren::core

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of a tree's structure: first leaf, taller root, split of a node or leaf, removal of an empty
+// leaf with the nodes that only it kept alive. Each call does one of these in one transaction, from
+// the top down, so that a parent always has room when its child is split.
+#pragma once
+
+#include "fs/core/tree.hpp"
+
+namespace warren::core {
+
+/// Gives an empty tree its first leaf.
+template <class Team>
+WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds) {
+    const Result<u64> place = reserve_metadata(op);
+    if (!place) return place.code();
+    const Result<Block*> leaf = fresh_block(op, *place);
+    if (!leaf) return leaf.code();
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(3));
+    use_blocks(op, *place, 1);
+    start_block(op, *leaf, *place, kinds.leaf, inode);
+    once(op.team, [&] {
+        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(*place));
+        relaxed_store(inode.at->area_count, 1);
+        relaxed_store(inode.at->height, 1);
+    });
+    count_tree_blocks(op, inode, kinds, 1);
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Moves the pairs of a full root into a new node below it.
+template <class Team>
+WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                         const Pairs& root) {
+    if (root.height >= tree_height_max) return Errc::no_space;
+    const Result<u64> place = reserve_metadata(op);
+    if (!place) return place.code();
+    const Result<Block*> block = fresh_block(op, *place);
+    if (!block) return block.code();
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(3));
+    use_blocks(op, *place, 1);
+    start_block(op, *block, *place, kinds.node, inode);
+    once(op.team, [&] {
+        auto* node = reinterpret_cast<TreeNode*>(*block);
+        for (u32 i = 0; i < root.count; ++i) {
+            store_pair(node->pairs[i], relaxed_load(root.pairs[i].key),
+                       {relaxed_load(root.pairs[i].child.raw)});
+        }
+        relaxed_store(node->count, root.count);
+        relaxed_store(node->height, root.height);
+        store_pair(root.pairs[0], 0, BlockPointer::to(*place, format::SizeClass::kib_4, true));
+        relaxed_store(inode.at->area_count, 1);
+        relaxed_store(inode.at->height, static_cast<u8>(root.height + 1));
+    });
+    count_tree_blocks(op, inode, kinds, 1);
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Moves the upper part of the full node `child` into a new node beside it. If `key` lies behind all
+/// pairs the node keeps nearly all: keys that only grow leave full nodes behind.
+template <class Team>
+WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                          Pairs above, u32 index, const Pairs& child, u64 key) {
+    const Result<u64> place = reserve_metadata(op);
+    if (!place) return place.code();
+    const Result<Block*> block = fresh_block(op, *place);
+    if (!block) return block.code();
+    const u64 last = load(op.team, child.pairs[child.count - 1].key);
+    const u32 keep = key >= last ? child.count - 1 : child.count / 2;
+    WARREN_TRY(op.will_write(above.seen));
+    WARREN_TRY(op.will_write(child.seen));
+    WARREN_TRY(op.begin_apply(5));
+    use_blocks(op, *place, 1);
+    start_block(op, *block, *place, kinds.node, inode);
+    auto* fresh = reinterpret_cast<TreeNode*>(*block);
+    for (u32 i = keep + op.team.lane(); i < child.count; i += Team::width) {
+        store_pair(fresh->pairs[i - keep], relaxed_load(child.pairs[i].key),
+                   {relaxed_load(child.pairs[i].child.raw)});
+    }
+    op.team.sync();
+    once(op.team, [&] {
+        relaxed_store(fresh->count, child.count - keep);
+        relaxed_store(fresh->height, child.height);
+        insert_pair(inode, above, index + 1, relaxed_load(fresh->pairs[0].key),
+                    BlockPointer::to(*place, format::SizeClass::kib_4, true));
+        store_count(inode, child, keep);
+    });
+    op.mark_dirty(child.seen.place);
+    op.mark_dirty(place_of(inode, above));
+    count_tree_blocks(op, inode, kinds, 1);
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Splits the leaf of `descent` at what `leaf_type` finds best for `key`. Requires: the array above
+/// has room.
+template <class Team, class Leaf>
+WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
+                          Descent& descent, u64 key) {
+    const Result<u64> place = reserve_metadata(op);
+    if (!place) return place.code();
+    const Result<Block*> block = fresh_block(op, *place);
+    if (!block) return block.code();
+    const Result<u64> pivot = leaf_type.pivot(op, descent, key);
+    if (!pivot) return pivot.code();
+    WARREN_TRY(op.confirm(descent.leaf_seen));
+    WARREN_TRY(op.will_write(descent.above.seen));
+    WARREN_TRY(op.will_write(descent.leaf_seen));
+    WARREN_TRY(op.begin_apply(5));
+    use_blocks(op, *place, 1);
+    start_block(op, *block, *place, Leaf::kinds.leaf, inode);
+    leaf_type.move_upper(op, descent.leaf, *block, *pivot);
+    once(op.team, [&] {
+        insert_pair(inode, descent.above, descent.index + 1, *pivot, BlockPointer::to(*place));
+    });
+    op.mark_dirty(descent.leaf_seen.place);
+    op.mark_dirty(place_of(inode, descent.above));
+    count_tree_blocks(op, inode, Leaf::kinds, 1);
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Makes room for `key`: plants, grows or splits, one step a call, until the leaf itself was split.
+/// Errc::retry says that a step was taken and another is needed.
+template <class Team, class Leaf>
+WARREN_HD Errc make_room(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type, u64 key) {
+    Result<Pairs> here = root_pairs(op, inode);
+    if (!here) return here.code();
+    if (here->count == 0) return plant_leaf(op, inode, Leaf::kinds);
+    if (here->count == here->max) {
+        WARREN_TRY(grow_root(op, inode, Leaf::kinds, *here));
+        return Errc::retry;
+    }
+    Descent descent;
+    for (;;) {
+        WARREN_TRY(step_down(op, *here, key, descent));
+        const u32 height = here->height;
+        if (height == 1) return split_leaf(op, inode, leaf_type, descent, key);
+        here = node_pairs(op, descent.leaf, descent.leaf_seen, Leaf::kinds.node, inode.number,
+                          height - 1);
+        if (!here) return here.code();
+        if (here->count == here->max) {
+            WARREN_TRY(split_node(op, inode, Leaf::kinds, descent.above, descent.index, *here,
+                                  key));
+            return Errc::retry;
+        }
+    }
+}
+
+/// Removes the leaf that covers `key` if it is empty, and the nodes above that hold nothing else.
+template <class Team, class Leaf>
+WARREN_HD Errc prune(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type, u64 key) {
+    Seen chain[tree_height_max + 1];
+    u32 chain_length = 0;
+    Result<Pairs> here = root_pairs(op, inode);
+    if (!here) return here.code();
+    if (here->count == 0) return Errc::ok;
+    Pairs cut = *here;  // the lowest array that keeps other pairs, or the root
+    u32 cut_index = 0;
+    Descent descent;
+    for (;;) {
+        WARREN_TRY(step_down(op, *here, key, descent));
+        if (here->count > 1 || here->is_root) {
+            cut = *here;
+            cut_index = descent.index;
+            chain_length = 0;
+        }
+        chain[chain_length++] = descent.leaf_seen;
+        const u32 height = here->height;
+        if (height == 1) break;
+        here = node_pairs(op, descent.leaf, descent.leaf_seen, Leaf::kinds.node, inode.number,
+                          height - 1);
+        if (!here) return here.code();
+    }
+    const bool empty = leaf_type.is_empty(op, descent.leaf);
+    WARREN_TRY(op.confirm(descent.leaf_seen));
+    if (!empty) return Errc::ok;
+    WARREN_TRY(op.will_write(cut.seen));
+    for (u32 i = 0; i < chain_length; ++i) WARREN_TRY(op.will_write(chain[i]));
+    WARREN_TRY(op.begin_apply(2 + 2 * chain_length));
+    once(op.team, [&] {
+        erase_pairs(inode, cut, cut_index, cut_index + 1);
+        if (cut.is_root && cut.count == 0) relaxed_store(inode.at->height, 0);
+    });
+    op.mark_dirty(place_of(inode, cut));
+    for (u32 i = 0; i < chain_length; ++i) free_metadata(op, chain[i].place);
+    count_tree_blocks(op, inode, Leaf::kinds, -static_cast<i64>(chain_length));
+    op.end_apply();
+    return Errc::ok;
+}
+
+}  // namespace warren::core

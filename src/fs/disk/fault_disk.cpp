@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Only the decision whether to fail is taken under the lock; the I/O itself is not, so that
+// counting does not put I/Os in line that would run side by side without it.
+#include "fs/disk/fault_disk.hpp"
+
+namespace warren {
+
+bool FaultDisk::fails_now(bool is_counted) {
+    if (!is_counted) return false;
+    ++count_;
+    const bool fails =
+        plan_.nth != 0 && (plan_.is_once ? count_ == plan_.nth : count_ >= plan_.nth);
+    if (fails) ++failed_count_;
+    return fails;
+}
+
+Errc FaultDisk::read(u64 offset, std::span<std::byte> target) {
+    {
+        const std::lock_guard guard(mutex_);
+        if (fails_now(plan_.reads)) return Errc::io;
+    }
+    return below_.read(offset, target);
+}
+
+Errc FaultDisk::write(u64 offset, std::span<const std::byte> source) {
+    bool fails = false;
+    bool is_torn = false;
+    {
+        const std::lock_guard guard(mutex_);
+        fails = fails_now(plan_.writes);
+        is_torn = plan_.is_torn;
+    }
+    if (!fails) return below_.write(offset, source);
+    if (is_torn) WARREN_TRY(below_.write(offset, source.first(source.size() / 2)));
+    return Errc::io;
+}
+
+Errc FaultDisk::flush() {
+    {
+        const std::lock_guard guard(mutex_);
+        if (fails_now(plan_.flushes)) return Errc::io;
+    }
+    return below_.flush();
+}
+
+Errc FaultDisk::discard(u64 offset, u64 length_bytes) {
+    return below_.discard(offset, length_bytes);
+}
+
+void FaultDisk::set_plan(const FaultPlan& plan) {
+    const std::lock_guard guard(mutex_);
+    plan_ = plan;
+    count_ = 0;
+    failed_count_ = 0;
+}
+
+u64 FaultDisk::count() const {
+    const std::lock_guard guard(mutex_);
+    return count_;
+}
+
+u64 FaultDisk::failed_count() const {
+    const std::lock_guard guard(mutex_);
+    return failed_count_;
+}
+
+}  // namespace warren

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// System calls may do less than they were asked for, or be interrupted: every loop here goes on
+// until all is done or an error is met. The lock is flock(2): it belongs to the open file, so it
+// survives a fork into the background and ends with the last process that has the file open.
+#include "fs/disk/file_disk.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "fs/format/layout.hpp"
+
+namespace warren {
+namespace {
+
+// A device may be held for a moment by the system's own device prober.
+constexpr int device_lock_tries = 20;
+constexpr long device_lock_wait_nanoseconds = 50'000'000;
+// Linux moves at most a little less than 2 GiB in one call.
+constexpr u64 io_bytes_max = gib;
+
+Errc errc_of(int error) {
+    switch (error) {
+        case ENOSPC:
+        case EDQUOT:
+            return Errc::no_space;
+        case EROFS:
+        case EBADF:
+            return Errc::read_only;
+        default:
+            return Errc::io;
+    }
+}
+
+Failure open_failure(const std::string& path, int error) {
+    const std::string start = path + ": ";
+    switch (error) {
+        case ENOENT:
+        case ENOTDIR:
+            return {Errc::no_entry,
+                    start +
+                        "no such file or device; check the path, or make a volume with "
+                        "'warren mkfs'"};
+        case EACCES:
+        case EPERM:
+            return {Errc::access,
+                    start + "permission denied; change its permissions or run as its owner"};
+        case EROFS:
+            return {Errc::read_only,
+                    start + "is on a read-only file system; open it read-only or copy it"};
+        case EBUSY:
+            return {Errc::busy, start + "the device is in use; unmount it or stop what uses it"};
+        default:
+            return {Errc::io, start + "cannot open: " + std::generic_category().message(error) +
+                                  "; check the path and the system's log"};
+    }
+}
+
+Failure in_use_failure(const std::string& path) {
+    return {Errc::busy, path +
+                            ": in use by another warren process; unmount it there or wait until "
+                            "that command has ended"};
+}
+
+/// What kind of file `path` names; a path that does not exist counts as a file to be made.
+Failure check_type(const std::string& path, OpenMode mode, bool& is_device, bool& is_missing) {
+    struct stat status {};
+    is_device = false;
+    is_missing = false;
+    if (::stat(path.c_str(), &status) != 0) {
+        is_missing = errno == ENOENT && mode == OpenMode::create;
+        return is_missing ? Failure{} : open_failure(path, errno);
+    }
+    is_device = S_ISBLK(status.st_mode);
+    if (is_device || S_ISREG(status.st_mode)) return {};
+    const char* what = S_ISDIR(status.st_mode) ? "is a directory" : "is no file or block device";
+    return {S_ISDIR(status.st_mode) ? Errc::is_directory : Errc::invalid,
+            path + ": " + what + "; name an image file or a block device"};
+}
+
+bool lock(int descriptor, bool is_exclusive, bool is_device) {
+    const int operation = (is_exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
+    for (int tries = is_device ? device_lock_tries : 1;;) {
+        if (::flock(descriptor, operation) == 0) return true;
+        if (errno == EINTR) continue;
+        if (--tries == 0) return false;
+        const timespec wait{0, device_lock_wait_nanoseconds};
+        ::nanosleep(&wait, nullptr);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<FileDisk> FileDisk::open(const std::string& path, OpenMode mode, Failure& failure) {
+    bool is_device = false;
+    bool is_missing = false;
+    failure = check_type(path, mode, is_device, is_missing);
+    if (failure.code != Errc::ok) return nullptr;
+
+    const bool is_writable = mode != OpenMode::read_only;
+    // O_EXCL on a device without O_CREAT: refuse one that is mounted or otherwise claimed.
+    int flags = O_CLOEXEC | (is_writable ? O_RDWR : O_RDONLY);
+    if (is_device && is_writable) flags |= O_EXCL;
+    if (is_missing) flags |= O_CREAT | O_EXCL;
+    int descriptor;
+    do {
+        descriptor = ::open(path.c_str(), flags, 0666);
+    } while (descriptor < 0 && errno == EINTR);
+    if (descriptor < 0) {
+        failure = open_failure(path, errno);
+        return nullptr;
+    }
+    std::unique_ptr<FileDisk> disk(new FileDisk(descriptor, is_device, is_writable, is_missing));
+    if (!lock(descriptor, is_writable, is_device)) {
+        failure = in_use_failure(path);
+        return nullptr;
+    }
+    if (disk->measure() != Errc::ok) {
+        failure = {Errc::io, path + ": its size cannot be found out; check the device"};
+        return nullptr;
+    }
+    return disk;
+}
+
+FileDisk::~FileDisk() {
+    ::close(descriptor_);
+}
+
+Errc FileDisk::measure() {
+    u64 bytes = 0;
+    if (is_device_) {
+        if (::ioctl(descriptor_, BLKGETSIZE64, &bytes) != 0) return errc_of(errno);
+    } else {
+        struct stat status {};
+        if (::fstat(descriptor_, &status) != 0) return errc_of(errno);
+        bytes = static_cast<u64>(status.st_size);
+    }
+    size_bytes_ = bytes / format::block_size * format::block_size;
+    return Errc::ok;
+}
+
+Errc FileDisk::read(u64 offset, std::span<std::byte> target) {
+    if (!contains(offset, target.size())) return Errc::io;
+    while (!target.empty()) {
+        const ssize_t done =
+            ::pread(descriptor_, target.data(), std::min<u64>(target.size(), io_bytes_max),
+                    static_cast<off_t>(offset));
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return errc_of(errno);
+        if (done == 0) return Errc::io;  // somebody has cut the file since it was measured
+        offset += static_cast<u64>(done);
+        target = target.subspan(static_cast<u64>(done));
+    }
+    return Errc::ok;
+}
+
+Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
+    if (!is_writable_) return Errc::read_only;
+    if (!contains(offset, source.size())) return Errc::io;
+    while (!source.empty()) {
+        const ssize_t done =
+            ::pwrite(descriptor_, source.data(), std::min<u64>(source.size(), io_bytes_max),
+                     static_cast<off_t>(offset));
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return errc_of(errno);
+        if (done == 0) return Errc::io;
+        offset += static_cast<u64>(done);
+        source = source.subspan(static_cast<u64>(done));
+    }
+    return Errc::ok;
+}
+
+Errc FileDisk::flush() {
+    if (!is_writable_) return Errc::ok;
+    while (::fdatasync(descriptor_) != 0) {
+        if (errno != EINTR) return errc_of(errno);
+    }
+    return Errc::ok;
+}
+
+Errc FileDisk::discard(u64 offset, u64 length_bytes) {
+    if (!is_writable_) return Errc::read_only;
+    if (!contains(offset, length_bytes)) return Errc::io;
+    if (length_bytes == 0) return Errc::ok;
+    int result;
+    do {
+        if (is_device_) {
+            u64 range[2] = {offset, length_bytes};
+            result = ::ioctl(descriptor_, BLKDISCARD, range);
+        } else {
+            result = ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                 static_cast<off_t>(offset), static_cast<off_t>(length_bytes));
+        }
+    } while (result != 0 && errno == EINTR);
+    if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOTTY) return Errc::ok;
+    return errc_of(errno);
+}
+
+Errc FileDisk::zero(u64 offset, u64 length_bytes) {
+    if (!is_writable_) return Errc::read_only;
+    if (!contains(offset, length_bytes)) return Errc::io;
+    if (length_bytes == 0) return Errc::ok;
+    int result;
+    do {
+        if (is_device_) {
+            u64 range[2] = {offset, length_bytes};
+            result = ::ioctl(descriptor_, BLKZEROOUT, range);
+        } else {
+            result = ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                 static_cast<off_t>(offset), static_cast<off_t>(length_bytes));
+        }
+    } while (result != 0 && errno == EINTR);
+    return result == 0 ? Errc::ok : write_zeros(*this, offset, length_bytes);
+}
+
+Errc FileDisk::resize(u64 new_size_bytes) {
+    if (is_device_) return Errc::not_supported;
+    if (!is_writable_) return Errc::read_only;
+    while (::ftruncate(descriptor_, static_cast<off_t>(new_size_bytes)) != 0) {
+        if (errno == EFBIG || errno == EINVAL) return Errc::file_too_big;
+        if (errno != EINTR) return errc_of(errno);
+    }
+    // A new size is metadata of the file: fdatasync alone may leave it behind.
+    while (::fsync(descriptor_) != 0) {
+        if (errno != EINTR) return errc_of(errno);
+    }
+    return measure();
+}
+
+Errc write_zeros(Disk& disk, u64 offset, u64 length_bytes) {
+    static constexpr std::byte zeros[256 * kib] = {};
+    while (length_bytes > 0) {
+        const u64 piece = std::min<u64>(length_bytes, sizeof zeros);
+        WARREN_TRY(disk.write(offset, std::span(zeros, piece)));
+        offset += piece;
+        length_bytes -= piece;
+    }
+    return Errc::ok;
+}
+
+}  // namespace warren

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A volume in an image file or on a block device, by plain positioned reads and writes.
+//
+// Invariant: while a FileDisk is open for writing, no other FileDisk of the same file or device is
+// open in any process; any number of readers may share one. The lock dies with the process.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fs/disk/disk.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+
+enum class OpenMode : u8 { read_only, read_write, create };
+
+class FileDisk final : public Disk {
+ public:
+    /// Opens and locks `path` (OpenMode::create makes an empty file if there is none). Null and a
+    /// filled `failure` if that is not possible.
+    static std::unique_ptr<FileDisk> open(const std::string& path, OpenMode mode, Failure& failure);
+    ~FileDisk() override;
+    FileDisk(const FileDisk&) = delete;
+    FileDisk& operator=(const FileDisk&) = delete;
+
+    /// The size at open() or after resize(), rounded down to whole 4 KiB blocks.
+    u64 size_bytes() const override { return size_bytes_; }
+    Errc read(u64 offset, std::span<std::byte> target) override;
+    Errc write(u64 offset, std::span<const std::byte> source) override;
+    Errc flush() override;
+    Errc discard(u64 offset, u64 length_bytes) override;
+
+    /// Makes the range read as zeros, without writing them where the medium can do that itself.
+    Errc zero(u64 offset, u64 length_bytes);
+    /// Sets the size of an image file; new bytes are holes. Errc::not_supported for a device.
+    Errc resize(u64 new_size_bytes);
+    bool is_device() const { return is_device_; }
+    /// Whether open() made the file.
+    bool is_new() const { return is_new_; }
+
+ private:
+    FileDisk(int descriptor, bool is_device, bool is_writable, bool is_new)
+        : descriptor_(descriptor),
+          is_device_(is_device),
+          is_writable_(is_writable),
+          is_new_(is_new) {}
+    bool contains(u64 offset, u64 length_bytes) const {
+        return offset <= size_bytes_ && length_bytes <= size_bytes_ - offset;
+    }
+    Errc measure();
+
+    int descriptor_;
+    bool is_device_;
+    bool is_writable_;
+    bool is_new_;
+    u64 size_bytes_ = 0;
+};
+
+/// Writes zeros to a range of any disk.
+Errc write_zeros(Disk& disk, u64 offset, u64 length_bytes);
+
+}  // namespace warren

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame table: for each 2 MiB frame its kind and which of its 512 blocks are in use. Metadata
+// frames grow from the start of the volume and stay dense, data frames from the end.
+//
+// Invariant: a block is in use if and only if its bit is set here. A table block that is all zero
+// was never written and stands for 31 free frames, so making a volume costs no more than it holds.
+#pragma once
+
+#include "fs/format/layout.hpp"
+
+namespace warren::format {
+
+enum class FrameKind : u64 {
+    free = 0,
+    system = 1,    // superblocks, frame table, journal
+    inodes = 2,    // block 0 is the inode bitmap, the other 511 hold 16 inodes each
+    metadata = 3,  // 4 KiB metadata blocks
+    data = 4,      // file contents
+};
+
+struct FrameEntry {
+    u64 kind;
+    u64 used[8];     // bit b of word w: block 64 * w + b
+    u64 references;  // pointer to the reference counts of shared blocks; none yet
+    u64 zero[6];
+};
+static_assert(sizeof(FrameEntry) == 128);
+
+inline constexpr u32 frames_per_table_block = 31;
+
+struct FrameTableBlock {
+    BlockHeader header;
+    u8 padding[80];
+    FrameEntry entries[frames_per_table_block];
+};
+static_assert(sizeof(FrameTableBlock) == block_size);
+
+/// First block of an inode frame. Slot s of frame f is inode number f * 8192 + s; slots 0-15 are
+/// this block itself and always in use. `held` exists in memory only and is zero on disk: the number
+/// of a removed inode that the kernel still knows.
+struct InodeBitmap {
+    BlockHeader header;
+    u8 padding[16];
+    u64 used[inodes_per_frame / 64];
+    u8 padding2[960];
+    u64 held[inodes_per_frame / 64];
+    u8 padding3[1024];
+};
+static_assert(sizeof(InodeBitmap) == block_size);
+static_assert(offsetof(InodeBitmap, held) == 2048);
+
+}  // namespace warren::format

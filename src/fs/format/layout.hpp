@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The units of a volume and the identity that every metadata block carries. docs/FORMAT.md is the
+// normative text; these structs are the same bytes, used in place on the CPU and on the GPU.
+//
+// Invariant: nothing in the format is an address. Everything is an offset from the volume's start.
+#pragma once
+
+#include "base/host_device.hpp"
+#include "warren/types.hpp"
+
+namespace warren::format {
+
+inline constexpr u64 block_size = 4 * kib;
+inline constexpr u64 frame_size = 2 * mib;
+inline constexpr u64 inode_size = 256;
+inline constexpr u32 blocks_per_frame = frame_size / block_size;
+inline constexpr u32 inodes_per_block = block_size / inode_size;
+inline constexpr u32 inodes_per_frame = frame_size / inode_size;
+inline constexpr u64 volume_size_min = 16 * mib;
+inline constexpr u64 volume_size_max = 16 * tib;
+inline constexpr u32 name_length_max = 255;
+inline constexpr u64 file_size_max = u64{1} << 60;
+
+enum class SizeClass : u8 { bytes_256 = 0, kib_4 = 1, mib_2 = 2, gib_1 = 3 };
+
+/// A 64-bit block pointer: bits 0-1 size class, 2 valid, 3 indirect (points to a tree node),
+/// 4-6 zero, 7-63 the byte offset in the volume. All zero means "none".
+struct BlockPointer {
+    u64 raw = 0;
+
+    static WARREN_HD constexpr BlockPointer to(u64 offset, SizeClass size = SizeClass::kib_4,
+                                               bool indirect = false) {
+        return {offset << 7 | (indirect ? 8u : 0u) | 4u | static_cast<u64>(size)};
+    }
+    WARREN_HD constexpr u64 offset() const { return raw >> 7; }
+    WARREN_HD constexpr bool is_valid() const { return (raw & 0x74) == 4; }
+    WARREN_HD constexpr bool is_indirect() const { return (raw & 8) != 0; }
+    WARREN_HD constexpr SizeClass size_class() const { return static_cast<SizeClass>(raw & 3); }
+    friend constexpr bool operator==(BlockPointer, BlockPointer) = default;
+};
+static_assert(sizeof(BlockPointer) == 8);
+
+enum class BlockKind : u16 {
+    none = 0,
+    superblock = 1,
+    frame_table = 2,
+    inode_bitmap = 3,
+    directory_leaf = 4,
+    directory_node = 5,
+    extent_leaf = 6,
+    extent_node = 7,
+    attributes = 8,
+    journal_descriptor = 9,
+    journal_commit = 10,
+    link_target = 11,
+};
+
+/// The first 48 bytes of every metadata block. A block that is stale, torn, misplaced or of another
+/// volume shows it here. In memory `crc` and `transaction` mean nothing; commit fills them.
+struct BlockHeader {
+    u32 crc;  // CRC32C of the block with this field zero
+    u16 kind;
+    u16 zero;
+    u64 volume;  // first 8 bytes of the UUID
+    u64 place;   // byte offset of this block in the volume
+    u64 owner;   // inode number, or 0 for blocks of the volume itself
+    u32 owner_generation;
+    u32 zero2;
+    u64 transaction;
+};
+static_assert(sizeof(BlockHeader) == 48);
+
+/// One metadata block as its words; every structure of 4 KiB overlays it.
+struct alignas(block_size) Block {
+    u64 words[block_size / 8];
+};
+static_assert(sizeof(Block) == block_size);
+
+}  // namespace warren::format

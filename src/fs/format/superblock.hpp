@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The superblock says what the volume is, where its parts lie and whether it was closed cleanly.
+// Invariant: of the two copies at least one passes check_block(); the first is the current one, the
+// second is written when the volume is made, resized or closed.
+#pragma once
+
+#include "fs/format/layout.hpp"
+
+namespace warren::format {
+
+inline constexpr u64 magic = 0x0a314e4552524157;  // "WARREN1\n"
+inline constexpr u32 version_major = 1;
+inline constexpr u32 version_minor = 0;
+inline constexpr u64 superblock_offset = 0;
+inline constexpr u64 superblock_copy_offset = frame_size - block_size;
+
+/// Feature bits that this code knows. Unknown compatible bits are ignored, unknown read-only
+/// compatible bits allow reading only, unknown incompatible bits refuse the volume.
+inline constexpr u64 compatible_known = 0;
+inline constexpr u64 read_only_compatible_known = 0;
+inline constexpr u64 incompatible_known = 0;
+
+struct Superblock {
+    BlockHeader header;
+    u64 magic;
+    u32 version_major;
+    u32 version_minor;
+    u64 features_compatible;
+    u64 features_read_only_compatible;
+    u64 features_incompatible;
+    u8 uuid[16];
+    u8 label[32];  // UTF-8, zero padded
+    u64 size_bytes;
+    u64 frame_count;
+    u64 hash_key[2];         // key of the name hash, random for each volume
+    u64 frame_table_offset;  // the table is contiguous
+    u64 frame_table_blocks;
+    u64 journal_offset;  // two halves of equal size
+    u64 journal_blocks;
+    u64 root_inode;
+    u64 orphan_directory;  // hidden directory of inodes without a name
+    i64 created;           // nanoseconds since 1970
+    u32 clean;             // 1 after a clean close; 0 while open for writing
+    u32 zero;
+    // From here on the state that every commit renews.
+    u64 metadata_frames_end;  // every metadata and inode frame lies below this frame number
+    u64 data_frames_begin;    // every data frame lies at or above this frame number
+    u64 blocks_used;          // 4 KiB blocks in use, all kinds
+    u64 inodes_used;
+    u64 generation;  // of the inode made last; rises by 65536 at every opening for writing
+    u8 padding[3808];
+};
+static_assert(sizeof(Superblock) == block_size);
+
+}  // namespace warren::format

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directories and long extent lists share one tree: pairs of (lowest key, pointer) in the inode,
+// then in nodes of 252 ways, then leaves. Heights are not limited.
+//
+// Invariant: child i of a node holds the keys in [pair i key, pair i+1 key); the first pair of a
+// node has the node's own lowest key; nodes at height 1 point to leaves.
+#pragma once
+
+#include "fs/format/layout.hpp"
+
+namespace warren::format {
+
+struct TreePair {
+    u64 key;
+    BlockPointer child;
+};
+static_assert(sizeof(TreePair) == 16);
+
+inline constexpr u32 node_pairs_max = 252;
+inline constexpr u32 root_pairs_max = 8;
+
+struct TreeNode {
+    BlockHeader header;
+    u32 count;
+    u32 height;
+    u64 zero;
+    TreePair pairs[node_pairs_max];
+};
+static_assert(sizeof(TreeNode) == block_size);
+
+/// A run of a file's blocks in the volume. Holes are gaps between extents.
+struct Extent {
+    u64 file_block;
+    BlockPointer start;
+    u32 length;  // in 4 KiB blocks
+    u32 flags;
+};
+static_assert(sizeof(Extent) == 24);
+
+inline constexpr u32 extent_unwritten = 1;  // allocated, reads as zeros
+inline constexpr u32 extent_shared = 2;     // reference counted; no writer sets it yet
+inline constexpr u32 extent_length_max = 1u << 30;
+inline constexpr u32 leaf_extents_max = 168;
+inline constexpr u32 inline_extents_max = 5;
+
+struct ExtentLeaf {
+    BlockHeader header;
+    u32 count;
+    u32 zero;
+    u64 zero2;
+    Extent extents[leaf_extents_max];
+};
+static_assert(sizeof(ExtentLeaf) == block_size);
+
+}  // namespace warren::format

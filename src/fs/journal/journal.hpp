@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the blocks of one commit appear on disk all or not at all: they go to the journal first,
+// and to their places once the journal is durable. See fs/format/journal.hpp for the bytes.
+//
+// One commit: seal the dirty blocks and the superblock (clean = 0) with a number one above the
+// last, write file data to disk, call write(), then write_places() with the same blocks. What was
+// freed by the commit may be used again once write() answered ok. After an error the volume must
+// not be written any more: all later calls answer Errc::io, and replay decides what became of the
+// commit.
+//
+// Rule of replay: let S be the number of the sound superblock (the first copy if it is sound, else
+// the second). The newest complete transaction N is written to its places if N > S, or if N = S and
+// the superblock is not clean. Why: N > S: its superblock never reached place 0. N = S, not clean:
+// its superblock did, its other blocks perhaps not. N = S and clean, or N < S: that superblock was
+// written outside of the journal (make, open, grow, close), which happens only after a flush that
+// made N durable at its places; to write N once more would undo the superblock, and N < S can also
+// be the other, older half while the newer one is being overwritten. A superblock in the journal
+// never says clean, else a half-written N could pass for a closed volume.
+#pragma once
+
+#include <span>
+
+#include "fs/disk/disk.hpp"
+#include "fs/format/journal.hpp"
+#include "fs/format/layout.hpp"
+#include "fs/format/superblock.hpp"
+#include "warren/result.hpp"
+
+namespace warren {
+
+/// A block that is sealed (seal_block, seal_inodes) and its byte offset in the volume.
+struct SealedBlock {
+    u64 place;
+    const format::Block* block;
+};
+
+/// Not thread-safe: one commit at a time. An object is about 256 KiB large.
+class Journal {
+ public:
+    /// Requires: `superblock` passed read_superblock(), `disk` outlives this, replay() was called
+    /// and the superblock was written again since (so that both halves are history).
+    Journal(Disk& disk, const format::Superblock& superblock);
+    Journal(const Journal&) = delete;
+    Journal& operator=(const Journal&) = delete;
+
+    /// Blocks that one transaction can hold.
+    u64 capacity_blocks() const { return capacity(half_blocks_); }
+
+    /// Makes `blocks` durable in the journal as transaction number `transaction`. Requires: 1 to
+    /// capacity_blocks() blocks, a number above all earlier ones, and write_places() was called for
+    /// the transaction before.
+    Errc write(u64 transaction, std::span<const SealedBlock> blocks);
+
+    /// Writes `blocks` to their places without a flush; the next write() or write_superblock()
+    /// flushes. Neighbours in the list that are neighbours on disk go out as one write, so sort by
+    /// place.
+    Errc write_places(std::span<const SealedBlock> blocks);
+
+    /// Whether an error has ended this journal's use.
+    bool has_failed() const { return has_failed_; }
+
+    /// Finds the transaction that has to be replayed by the rule above and, if `apply`, writes its
+    /// blocks to their places and flushes. Its number; 0 if there is none. Errc::io if the journal
+    /// cannot be read or a place not written. Bytes that make no sense are no transaction. Read the
+    /// superblock again afterwards: it is one of the blocks.
+    static Result<u64> replay(Disk& disk, const format::Superblock& superblock, bool apply);
+
+    /// Blocks that a transaction in a half of `half_blocks` blocks can hold.
+    static constexpr u64 capacity(u64 half_blocks) {
+        const u64 per_descriptor = format::journal_places_max + 1;
+        return half_blocks < 3
+                   ? 0
+                   : half_blocks - 1 - (half_blocks - 1 + per_descriptor - 1) / per_descriptor;
+    }
+
+ private:
+    static constexpr u64 staging_blocks = 64;
+
+    Errc write_transaction(u64 transaction, std::span<const SealedBlock> blocks);
+    Errc write_staged(u64 offset, u64 count);
+
+    Disk& disk_;
+    const u64 volume_;
+    const u64 offset_;
+    const u64 half_blocks_;
+    u64 last_transaction_;
+    u32 half_ = 0;  // the next write goes there
+    bool has_failed_ = false;
+    bool awaits_places_ = false;
+    format::Block staging_[staging_blocks];
+};
+
+}  // namespace warren

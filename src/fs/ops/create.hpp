@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// New inodes, with a name (open, mkdir, mknod, symlink) or without one (O_TMPFILE), and further names
+// for old ones (link).
+#pragma once
+
+#include "fs/core/acl.hpp"
+#include "fs/ops/dispose.hpp"
+
+namespace warren::ops {
+
+struct CreateArguments {
+    u32 mode = 0;
+    u32 device = 0;
+    const char* target = nullptr;  // of a symbolic link
+    u32 target_length = 0;
+    u64 references = 0;  // one_lookup, one_open or both
+    i64 now = 0;
+};
+
+/// A new inode as planned: where it will be and what it will hold.
+struct NewInode {
+    InodeRef inode;
+    format::InodeBitmap* bitmap = nullptr;
+    InheritPlan inherit;
+    u64 acl_place = 0;
+    format::AttributeBlock* acl = nullptr;
+    u64 target_place = 0;
+    format::LinkTarget* target = nullptr;
+    u32 user = 0;
+    u32 group = 0;
+};
+
+/// Metadata blocks that a new inode dirties: itself, its bitmap, an ACL, a long target, the table.
+inline constexpr u32 new_inode_blocks_max = 6;
+
+/// Reserves what a new inode in `parent` needs.
+template <class Team>
+WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
+                          const CreateArguments& arguments, NewInode& fresh) {
+    const u32 type = arguments.mode & format::type_mask;
+    const bool is_directory = type == format::type_directory;
+    const u32 parent_mode = load(op.team, parent.at->mode);
+    const u32 parent_group = load(op.team, parent.at->group);
+    WARREN_TRY(op.confirm(parent.seen));
+    fresh.user = caller.user;
+    fresh.group = (parent_mode & 02000) != 0 ? parent_group : caller.group;
+    u32 mode = arguments.mode;
+    if ((parent_mode & 02000) != 0 && is_directory) mode |= 02000;
+    const bool may_keep_setgid = !caller.check || caller.is_root() || caller.is_in(fresh.group);
+    if (!is_directory && !may_keep_setgid) mode &= ~02000u;
+    if (type == format::type_symlink) {
+        fresh.inherit.mode = mode;
+    } else {
+        const Result<InheritPlan> inherit =
+            plan_inherit(op, parent, mode, caller.umask, is_directory);
+        if (!inherit) return inherit.code();
+        fresh.inherit = *inherit;
+    }
+    const Result<InodeRef> inode = reserve_inode(op);
+    if (!inode) return inode.code();
+    fresh.inode = *inode;
+    WARREN_TRY(op.will_write(fresh.inode.seen));
+    const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, fresh.inode.number);
+    if (!bitmap) return bitmap.code();
+    fresh.bitmap = *bitmap;
+    if (fresh.inherit.needs_block) {
+        WARREN_TRY(reserve_side_block(op, fresh.acl_place, fresh.acl));
+    }
+    if (arguments.target_length > format::area_bytes) {
+        WARREN_TRY(reserve_side_block(op, fresh.target_place, fresh.target));
+    }
+    return Errc::ok;
+}
+
+/// Reserves one metadata block that hangs on an inode.
+template <class Team, class T>
+WARREN_HD Errc reserve_side_block(Operation<Team>& op, u64& place, T*& at) {
+    const Result<u64> reserved = reserve_metadata(op);
+    if (!reserved) return reserved.code();
+    const Result<Block*> block = fresh_block(op, *reserved);
+    if (!block) return block.code();
+    place = *reserved;
+    at = reinterpret_cast<T*>(*block);
+    return Errc::ok;
+}
+
+/// Stores a symbolic link's target. Only within apply.
+template <class Team>
+WARREN_HD void apply_target(Operation<Team>& op, const NewInode& fresh,
+                            const CreateArguments& arguments) {
+    Inode& at = *fresh.inode.at;
+    if (fresh.target == nullptr) {
+        once(op.team, [&] {
+            for (u32 i = 0; i * 8 < arguments.target_length; ++i) {
+                relaxed_store(at.area.words[i],
+                              name_word(arguments.target, arguments.target_length, i));
+            }
+        });
+        return;
+    }
+    use_blocks(op, fresh.target_place, 1);
+    start_block(op, reinterpret_cast<Block*>(fresh.target), fresh.target_place,
+                format::BlockKind::link_target, fresh.inode);
+    once(op.team, [&] {
+        const u32 head = format::target_head_bytes;
+        const u32 rest = arguments.target_length - head;
+        relaxed_store(at.area_kind, static_cast<u8>(AreaKind::target));
+        relaxed_store(at.area.words[0], format::BlockPointer::to(fresh.target_place).raw);
+        for (u32 i = 0; i < head / 8; ++i) {
+            relaxed_store(at.area.words[i + 1], name_word(arguments.target, head, i));
+        }
+        for (u32 i = 0; i < rest; ++i) {
+            relaxed_store(fresh.target->bytes[i], static_cast<u8>(arguments.target[head + i]));
+        }
+        relaxed_store(fresh.target->length, rest);
+    });
+}
+
+/// Writes the new inode. Only within apply.
+template <class Team>
+WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
+                           const CreateArguments& arguments, NewInode& fresh, u32 links) {
+    use_inode(op, fresh.inode, *fresh.bitmap);
+    Inode& at = *fresh.inode.at;
+    const bool is_directory = (fresh.inherit.mode & format::type_mask) == format::type_directory;
+    once(op.team, [&] {
+        u64* words = reinterpret_cast<u64*>(&at);
+        for (u32 i = 0; i < format::inode_size / 8; ++i) relaxed_store(words[i], 0);
+        relaxed_store(at.generation, fresh.inode.generation);
+        relaxed_store(at.mode, fresh.inherit.mode);
+        relaxed_store(at.links, links);
+        relaxed_store(at.size, arguments.target_length);
+        relaxed_store(at.parent, is_directory ? parent.number : 0);
+        relaxed_store(at.user, fresh.user);
+        relaxed_store(at.group, fresh.group);
+        relaxed_store(at.device, arguments.device);
+        relaxed_store(at.area_kind,
+                      static_cast<u8>(is_directory ? AreaKind::tree : AreaKind::bytes));
+        relaxed_store(at.blocks, (fresh.acl_place != 0 ? 1u : 0u) +
+                                     (fresh.target_place != 0 ? 1u : 0u));
+        if (fresh.acl_place != 0) {
+            relaxed_store(at.attributes.raw, format::BlockPointer::to(fresh.acl_place).raw);
+        }
+        relaxed_store(at.accessed, arguments.now);
+        relaxed_store(at.modified, arguments.now);
+        relaxed_store(at.changed, arguments.now);
+        relaxed_store(at.born, arguments.now);
+    });
+    if (arguments.target_length > 0) apply_target(op, fresh, arguments);
+    if (fresh.acl != nullptr) {
+        use_blocks(op, fresh.acl_place, 1);
+        start_block(op, reinterpret_cast<Block*>(fresh.acl), fresh.acl_place,
+                    format::BlockKind::attributes, fresh.inode);
+        apply_inherit(op, fresh.inherit, parent, *fresh.acl);
+    }
+    if (arguments.references != 0) add_references(op, fresh.inode, arguments.references);
+}
+
+/// Makes an inode and gives it a name. Errc::exists if the name is taken.
+template <class Team>
+WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& caller,
+                                    Handle directory, const char* name, u32 length,
+                                    const CreateArguments& arguments) {
+    if (arguments.target_length > format::target_length_max) return Errc::name_too_long;
+    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
+    if (!found) return found.code();
+    if (found->entry.exists) return Errc::exists;
+    const InodeRef parent = found->directory;
+    WARREN_TRY(check_permission(op, parent, caller, may_write));
+    WARREN_TRY(plan_link(op, parent, found->name, found->entry));
+    NewInode fresh;
+    WARREN_TRY(plan_inode(op, caller, parent, arguments, fresh));
+    const bool is_directory = (arguments.mode & format::type_mask) == format::type_directory;
+
+    WARREN_TRY(op.begin_apply(3 + new_inode_blocks_max));
+    if (!once(op.team, [&] { return count_entry(parent, 1); })) {
+        op.cancel_apply();
+        return Errc::no_entry;
+    }
+    apply_inode(op, parent, arguments, fresh, is_directory ? 2 : 1);
+    apply_link(op, parent, found->name, found->entry, fresh.inode.number,
+               format::entry_type(fresh.inherit.mode), arguments.now);
+    if (is_directory) {
+        once(op.team, [&] {
+            device_atomic<u32>(parent.at->links).fetch_add(1, hd::memory_order_relaxed);
+        });
+    }
+    const Attributes attributes = once(op.team, [&] { return read_attributes(fresh.inode); });
+    op.end_apply();
+    return attributes;
+}
+
+/// Makes a regular file without a name, in the orphan directory from its first moment.
+template <class Team>
+WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentials& caller,
+                                            Handle directory, const CreateArguments& arguments) {
+    const Result<InodeRef> parent = find_directory(op, directory);
+    if (!parent) return parent.code();
+    WARREN_TRY(check_permission(op, *parent, caller, may_write | may_execute));
+    NewInode fresh;
+    WARREN_TRY(plan_inode(op, caller, *parent, arguments, fresh));
+    OrphanEntry orphan;
+    WARREN_TRY(find_orphan(op, fresh.inode.number, orphan));
+    if (orphan.entry.exists) return Errc::corrupt;
+    WARREN_TRY(plan_link(op, orphan.directory, orphan.name(op), orphan.entry));
+
+    WARREN_TRY(op.begin_apply(3 + new_inode_blocks_max));
+    apply_inode(op, *parent, arguments, fresh, 0);
+    once(op.team, [&] { relaxed_store(fresh.inode.at->flags, format::flag_unnamed); });
+    apply_orphan(op, orphan, fresh.inode, arguments.now);
+    const Attributes attributes = once(op.team, [&] { return read_attributes(fresh.inode); });
+    op.end_apply();
+    return attributes;
+}
+
+inline constexpr u32 links_max = 1u << 30;
+
+/// Gives an inode another name. Errc::not_permitted for a directory.
+template <class Team>
+WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller, Handle file,
+                                  Handle directory, const char* name, u32 length, u64 references,
+                                  i64 now) {
+    const Result<InodeRef> inode = find_inode(op, file);
+    if (!inode) return inode.code();
+    const u32 mode = load(op.team, inode->at->mode);
+    const u32 links = load(op.team, inode->at->links);
+    const u16 flags = load(op.team, inode->at->flags);
+    WARREN_TRY(op.confirm(inode->seen));
+    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
+    if (!found) return found.code();
+    if (found->entry.exists) return Errc::exists;
+    if ((mode & format::type_mask) == format::type_directory) return Errc::not_permitted;
+    const bool is_unnamed = links == 0 && (flags & format::flag_unnamed) != 0;
+    if (links == 0 && !is_unnamed) return Errc::no_entry;
+    if (links >= links_max) return Errc::too_many_links;
+    WARREN_TRY(check_permission(op, found->directory, caller, may_write));
+    WARREN_TRY(plan_link(op, found->directory, found->name, found->entry));
+    WARREN_TRY(op.will_write(inode->seen));
+    OrphanEntry orphan;
+    if (is_unnamed) {
+        WARREN_TRY(find_orphan(op, inode->number, orphan));
+        if (!orphan.entry.exists) return Errc::corrupt;
+        WARREN_TRY(op.will_write(orphan.entry.leaf_seen));
+    }
+
+    WARREN_TRY(op.begin_apply(5));
+    if (!once(op.team, [&] { return count_entry(found->directory, 1); })) {
+        op.cancel_apply();
+        return Errc::no_entry;
+    }
+    if (is_unnamed) apply_unlink(op, orphan.directory, orphan.entry, now);
+    once(op.team, [&] {
+        relaxed_store(inode->at->links, links + 1);
+        relaxed_store(inode->at->flags, static_cast<u16>(flags & ~format::flag_unnamed));
+        relaxed_store(inode->at->changed, now);
+    });
+    op.mark_dirty(inode->block_place());
+    apply_link(op, found->directory, found->name, found->entry, inode->number,
+               format::entry_type(mode), now);
+    if (references != 0) add_references(op, *inode, references);
+    const Attributes attributes = once(op.team, [&] { return read_attributes(*inode); });
+    op.end_apply();
+    return attributes;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of an inode when a name of it goes: it keeps other names, or its space is freed at
+// once, or it moves to the hidden orphan directory because it is open or too large to free in one
+// step. Unlink, rmdir and a rename over an existing name all end here.
+//
+// Invariant: an inode without names is in the orphan directory, on disk too, until its last block is
+// free; so nothing is lost if the machine stops in between.
+#pragma once
+
+#include "fs/ops/lookup.hpp"
+#include "fs/ops/release.hpp"
+
+namespace warren::ops {
+
+/// The name of an inode in the orphan directory: its number as 16 hexadecimal digits.
+struct OrphanName {
+    static constexpr u32 length = 16;
+    char text[length];
+
+    WARREN_HD explicit OrphanName(u64 inode) {
+        for (u32 i = 0; i < length; ++i) {
+            text[i] = "0123456789abcdef"[inode >> (60 - 4 * i) & 15];
+        }
+    }
+};
+
+/// A name in the orphan directory: where it is, or where it would go.
+struct OrphanEntry {
+    InodeRef directory;
+    OrphanName text{0};
+    Entry entry;
+
+    /// The name; valid as long as this object stays where it is.
+    template <class Team>
+    WARREN_HD Name name(const Operation<Team>& op) const {
+        return {text.text, OrphanName::length,
+                name_hash(op.store.hash_key, text.text, OrphanName::length) & op.store.hash_mask};
+    }
+};
+
+/// Finds the entry of `inode` in the orphan directory, there or not.
+template <class Team>
+WARREN_HD Errc find_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) {
+    const Result<InodeRef> directory = find_inode(op, op.store.orphan_directory);
+    if (!directory) return directory.code() == Errc::stale ? Errc::corrupt : directory.code();
+    orphan.directory = *directory;
+    orphan.text = OrphanName(inode);
+    const Result<Entry> entry = find_entry(op, orphan.directory, orphan.name(op));
+    if (!entry) return entry.code();
+    orphan.entry = *entry;
+    return Errc::ok;
+}
+
+/// Adds an inode to the orphan directory. Only within apply, after plan_link() for its entry.
+template <class Team>
+WARREN_HD void apply_orphan(Operation<Team>& op, const OrphanEntry& orphan, const InodeRef& inode,
+                            i64 now) {
+    const u8 type = format::entry_type(load(op.team, inode.at->mode));
+    once(op.team, [&] { count_entry(orphan.directory, 1); });
+    apply_link(op, orphan.directory, orphan.name(op), orphan.entry, inode.number, type, now);
+}
+
+enum class Fate : u8 { keep, free, orphan };
+
+struct Disposal {
+    Fate fate = Fate::keep;
+    InodeRef inode;
+    format::InodeBitmap* bitmap = nullptr;
+    OrphanEntry orphan;
+};
+
+/// Metadata blocks that a disposal can dirty.
+inline constexpr u32 disposal_blocks_max = 6 + release_blocks_max;
+
+/// Plans the loss of one name of `inode` (of the only one, for a directory).
+template <class Team>
+WARREN_HD Errc plan_disposal(Operation<Team>& op, const InodeRef& inode, bool is_directory,
+                             Disposal& disposal) {
+    op.may_use_reserve = true;
+    disposal.inode = inode;
+    const u32 links = load(op.team, inode.at->links);
+    const bool is_open = load(op.team, inode.at->references) >= one_open;
+    WARREN_TRY(op.confirm(inode.seen));
+    WARREN_TRY(op.will_write(inode.seen));
+    if (!is_directory && links > 1) return Errc::ok;
+    const Result<bool> at_once = releases_in_one_step(op, inode);
+    if (!at_once) return at_once.code();
+    if (is_open || !*at_once) {
+        disposal.fate = Fate::orphan;
+        WARREN_TRY(find_orphan(op, inode.number, disposal.orphan));
+        if (disposal.orphan.entry.exists) return Errc::corrupt;
+        return plan_link(op, disposal.orphan.directory, disposal.orphan.name(op),
+                         disposal.orphan.entry);
+    }
+    disposal.fate = Fate::free;
+    const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, inode.number);
+    if (!bitmap) return bitmap.code();
+    disposal.bitmap = *bitmap;
+    return Errc::ok;
+}
+
+/// Carries it out. Only within apply. True if the inode is an orphan that nobody has open: the
+/// driver reclaims it next.
+template <class Team>
+WARREN_HD bool apply_disposal(Operation<Team>& op, const Disposal& disposal, i64 now) {
+    const InodeRef& inode = disposal.inode;
+    if (disposal.fate == Fate::free) {
+        release_contents(op, inode);
+        free_inode(op, inode, *disposal.bitmap);
+        return false;
+    }
+    const bool is_orphan = disposal.fate == Fate::orphan;
+    once(op.team, [&] {
+        relaxed_store(inode.at->links, is_orphan ? 0 : relaxed_load(inode.at->links) - 1);
+        relaxed_store(inode.at->changed, now);
+    });
+    op.mark_dirty(inode.block_place());
+    if (!is_orphan) return false;
+    apply_orphan(op, disposal.orphan, inode, now);
+    return load(op.team, inode.at->references) < one_open;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding things: a name in a directory, the attributes of an inode, the next leaf of a listing.
+// These operations take no lock and write nothing but the count of references.
+#pragma once
+
+#include "fs/core/directory.hpp"
+#include "fs/core/permission.hpp"
+
+namespace warren::ops {
+
+using namespace warren::core;
+
+/// What a look-up leads to, with the entry's place for those who will change it.
+struct Found {
+    InodeRef directory;
+    Name name;
+    Entry entry;
+    InodeRef inode;  // valid if entry.exists
+};
+
+/// Finds `name` in the directory of `handle`; `wanted` is what the caller must be allowed there. The
+/// name need not exist.
+template <class Team>
+WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Handle directory,
+                             const char* name, u32 length, u32 wanted) {
+    Found found;
+    const Result<InodeRef> where = find_directory(op, directory);
+    if (!where) return where.code();
+    found.directory = *where;
+    WARREN_TRY(check_permission(op, found.directory, caller, wanted));
+    const Result<Name> made = make_name(op, name, length);
+    if (!made) return made.code();
+    found.name = *made;
+    const Result<Entry> entry = find_entry(op, found.directory, found.name);
+    if (!entry) return entry.code();
+    found.entry = *entry;
+    if (!found.entry.exists) return found;
+    const Result<InodeRef> inode = find_inode(op, found.entry.inode);
+    // A live entry leads to a live inode: if it does not, the entry has gone meanwhile, or the
+    // volume is damaged.
+    if (!inode) {
+        if (inode.code() != Errc::stale) return inode.code();
+        WARREN_TRY(op.confirm(found.entry.leaf_seen));
+        return Errc::corrupt;
+    }
+    found.inode = *inode;
+    WARREN_TRY(op.confirm(found.entry.leaf_seen));
+    return found;
+}
+
+/// Adds `count` to the references that a kernel or open files hold. Only within apply.
+template <class Team>
+WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
+    const u64 before = once(op.team, [&] {
+        return device_atomic<u64>(inode.at->references)
+            .fetch_add(count, hd::memory_order_relaxed);
+    });
+    if (before == 0) op.leave_pinned(inode.block_place());
+}
+
+inline constexpr u64 one_lookup = 1;
+inline constexpr u64 one_open = u64{1} << 32;
+
+/// Looks up one name. With `references` the inode is held as well (one_lookup, one_open).
+template <class Team>
+WARREN_HD Result<Attributes> lookup(Operation<Team>& op, const Credentials& caller,
+                                    Handle directory, const char* name, u32 length,
+                                    u64 references) {
+    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
+    if (!found) return found.code();
+    if (!found->entry.exists) return Errc::no_entry;
+    const Result<Attributes> attributes = attributes_of(op, found->inode);
+    if (!attributes || references == 0) return attributes;
+    WARREN_TRY(op.will_write(found->inode.seen));
+    WARREN_TRY(op.begin_apply(0));
+    add_references(op, found->inode, references);
+    op.end_apply();
+    return attributes;
+}
+
+/// The attributes of an inode by handle, held as well if asked for.
+template <class Team>
+WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, u64 references) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    const Result<Attributes> attributes = attributes_of(op, *inode);
+    if (!attributes || references == 0) return attributes;
+    WARREN_TRY(op.will_write(inode->seen));
+    WARREN_TRY(op.begin_apply(0));
+    add_references(op, *inode, references);
+    op.end_apply();
+    return attributes;
+}
+
+/// The generation of a live inode number.
+template <class Team>
+WARREN_HD Result<Handle> handle_of(Operation<Team>& op, u64 number) {
+    const Result<InodeRef> inode = find_inode(op, number);
+    if (!inode) return inode.code();
+    return inode->handle();
+}
+
+/// Whether the caller may do `wanted` with the inode.
+template <class Team>
+WARREN_HD Errc check_access(Operation<Team>& op, const Credentials& caller, Handle handle,
+                            u32 wanted) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    return check_permission(op, *inode, caller, wanted);
+}
+
+/// Copies the leaf of `directory` that covers `key`; the answer is where the next leaf begins.
+template <class Team>
+WARREN_HD Result<u64> read_leaf(Operation<Team>& op, Handle directory, u64 key,
+                                DirectoryLeaf& copy) {
+    const Result<InodeRef> inode = find_directory(op, directory);
+    if (!inode) return inode.code();
+    return snapshot_leaf(op, *inode, key, copy);
+}
+
+}  // namespace warren::ops

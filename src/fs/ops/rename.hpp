@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// rename(2) with all of its cases: over nothing, over something, in exchange; files and directories;
+// within a directory and across. No directory ever moves below itself.
+#pragma once
+
+#include "fs/ops/unlink.hpp"
+
+namespace warren::ops {
+
+/// Errc::invalid if `inode` is `directory` or lies above it. Parents of directories change only under
+/// the move lock, which the caller has observed.
+template <class Team>
+WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory) {
+    u64 at = directory;
+    for (u64 steps = 0;; ++steps) {
+        if (at == inode) return Errc::invalid;
+        if (at == op.store.root_inode || at == op.store.orphan_directory) return Errc::ok;
+        if (steps > op.store.size_bytes / format::inode_size) return Errc::corrupt;
+        const u32 mark = op.pin_mark();
+        const Result<InodeRef> here = find_inode(op, at);
+        if (!here) return here.code() == Errc::stale ? Errc::retry : here.code();
+        at = load(op.team, here->at->parent);
+        WARREN_TRY(op.confirm(here->seen));
+        op.release_pins(mark);
+    }
+}
+
+/// The two ends of a rename and what will be done.
+struct RenamePlan {
+    Found source;
+    Found target;
+    bool source_is_directory = false;
+    bool target_is_directory = false;
+    bool crosses = false;  // the two directories differ
+    bool nothing = false;  // both names lead to one inode already
+    Disposal disposal;     // of the replaced target
+};
+
+/// Checks permission and kinds as rename(2) does.
+template <class Team>
+WARREN_HD Errc check_rename(Operation<Team>& op, const Credentials& caller, Rename how,
+                            RenamePlan& plan) {
+    const Found& source = plan.source;
+    const Found& target = plan.target;
+    const bool replaces = target.entry.exists;
+    if (!source.entry.exists) return Errc::no_entry;
+    if (how == Rename::no_replace && replaces) return Errc::exists;
+    if (how == Rename::exchange && !replaces) return Errc::no_entry;
+    constexpr u8 directory_type = format::entry_type(format::type_directory);
+    plan.source_is_directory = source.entry.type == directory_type;
+    plan.target_is_directory = replaces && target.entry.type == directory_type;
+    plan.crosses = source.directory.number != target.directory.number;
+    WARREN_TRY(check_permission(op, source.directory, caller, may_write));
+    WARREN_TRY(check_permission(op, target.directory, caller, may_write));
+    WARREN_TRY(check_sticky(op, source.directory, caller, load(op.team, source.inode.at->user)));
+    if (replaces) {
+        WARREN_TRY(
+            check_sticky(op, target.directory, caller, load(op.team, target.inode.at->user)));
+    }
+    plan.nothing = replaces && source.entry.inode == target.entry.inode;
+    if (plan.nothing) return Errc::ok;
+    if (how != Rename::exchange && replaces) {
+        if (plan.source_is_directory && !plan.target_is_directory) return Errc::not_directory;
+        if (!plan.source_is_directory && plan.target_is_directory) return Errc::is_directory;
+    }
+    if (!plan.crosses) return Errc::ok;
+    if (plan.source_is_directory) {
+        WARREN_TRY(check_permission(op, source.inode, caller, may_write));
+    }
+    if (how == Rename::exchange && plan.target_is_directory) {
+        WARREN_TRY(check_permission(op, target.inode, caller, may_write));
+    }
+    return Errc::ok;
+}
+
+/// Takes the move lock into the plan and looks for cycles.
+template <class Team>
+WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const RenamePlan& plan) {
+    const bool target_moves = how == Rename::exchange && plan.target_is_directory;
+    if (!plan.crosses || (!plan.source_is_directory && !target_moves)) return Errc::ok;
+    Seen moves;
+    WARREN_TRY(op.observe(move_lock_place, moves));
+    WARREN_TRY(op.will_write(moves));
+    if (plan.source_is_directory) {
+        WARREN_TRY(check_not_above(op, plan.source.inode.number, plan.target.directory.number));
+    }
+    if (target_moves) {
+        WARREN_TRY(check_not_above(op, plan.target.inode.number, plan.source.directory.number));
+    }
+    return Errc::ok;
+}
+
+/// An inode has come to another directory. Only within apply.
+template <class Team>
+WARREN_HD void apply_arrival(Operation<Team>& op, const InodeRef& inode, bool is_directory,
+                             const InodeRef& from, const InodeRef& to, i64 now) {
+    once(op.team, [&] {
+        relaxed_store(inode.at->changed, now);
+        if (!is_directory || from.number == to.number) return;
+        relaxed_store(inode.at->parent, to.number);
+        device_atomic<u32>(from.at->links).fetch_sub(1, hd::memory_order_relaxed);
+        device_atomic<u32>(to.at->links).fetch_add(1, hd::memory_order_relaxed);
+    });
+    op.mark_dirty(inode.block_place());
+}
+
+/// Points an existing entry to another inode. Only within apply.
+template <class Team>
+WARREN_HD void apply_retarget(Operation<Team>& op, const Found& where, const Entry& what, i64 now) {
+    once(op.team, [&] {
+        retarget_in_leaf(*where.entry.leaf, where.entry.slot, what.inode, what.type);
+        touch_directory(where.directory, now);
+    });
+    op.mark_dirty(where.entry.leaf_seen.place);
+    op.mark_dirty(where.directory.block_place());
+}
+
+/// The writes of a rename that is not an exchange. Only within apply.
+template <class Team>
+WARREN_HD Removed apply_rename(Operation<Team>& op, const RenamePlan& plan, i64 now) {
+    const Found& source = plan.source;
+    const Found& target = plan.target;
+    Removed removed;
+    apply_unlink(op, source.directory, source.entry, now);
+    if (target.entry.exists) {
+        apply_retarget(op, target, source.entry, now);
+        if (plan.target_is_directory) {
+            once(op.team, [&] {
+                device_atomic<u32>(target.directory.at->links)
+                    .fetch_sub(1, hd::memory_order_relaxed);
+            });
+        }
+        if (apply_disposal(op, plan.disposal, now)) removed.reclaim = target.inode.handle();
+    } else {
+        apply_link(op, target.directory, target.name, target.entry, source.entry.inode,
+                   source.entry.type, now);
+    }
+    apply_arrival(op, source.inode, plan.source_is_directory, source.directory, target.directory,
+                  now);
+    if (load(op.team, source.entry.leaf->count) == 0) {
+        removed.prune_inode = source.directory.number;
+        removed.prune_key = source.entry.key;
+    }
+    return removed;
+}
+
+/// Renames (from, name) to (to, new_name).
+template <class Team>
+WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller, Handle from,
+                                 const char* name, u32 length, Handle to, const char* new_name,
+                                 u32 new_length, Rename how, i64 now) {
+    RenamePlan plan;
+    const Result<Found> source = find(op, caller, from, name, length, may_execute);
+    if (!source) return source.code();
+    const Result<Found> target = find(op, caller, to, new_name, new_length, may_execute);
+    if (!target) return target.code();
+    plan.source = *source;
+    plan.target = *target;
+    WARREN_TRY(check_rename(op, caller, how, plan));
+    if (plan.nothing) return Removed{};
+    WARREN_TRY(plan_directory_move(op, how, plan));
+    WARREN_TRY(op.will_write(plan.source.entry.leaf_seen));
+    WARREN_TRY(op.will_write(plan.source.inode.seen));
+    const bool replaces = plan.target.entry.exists;
+    if (replaces) {
+        WARREN_TRY(op.will_write(plan.target.entry.leaf_seen));
+        WARREN_TRY(op.will_write(plan.target.inode.seen));
+        if (how != Rename::exchange) {
+            WARREN_TRY(plan_disposal(op, plan.target.inode, plan.target_is_directory,
+                                     plan.disposal));
+        }
+    } else {
+        WARREN_TRY(plan_link(op, plan.target.directory, plan.target.name, plan.target.entry));
+    }
+
+    WARREN_TRY(op.begin_apply(7 + disposal_blocks_max));
+    if (how == Rename::exchange) {
+        apply_retarget(op, plan.source, plan.target.entry, now);
+        apply_retarget(op, plan.target, plan.source.entry, now);
+        apply_arrival(op, plan.source.inode, plan.source_is_directory, plan.source.directory,
+                      plan.target.directory, now);
+        apply_arrival(op, plan.target.inode, plan.target_is_directory, plan.target.directory,
+                      plan.source.directory, now);
+        op.end_apply();
+        return Removed{};
+    }
+    Errc refused = Errc::ok;
+    if (replaces && plan.target_is_directory) {
+        refused = once(op.team, [&] { return kill_empty(plan.target.inode); });
+    } else if (!replaces) {
+        const bool counted = once(op.team, [&] { return count_entry(plan.target.directory, 1); });
+        refused = counted ? Errc::ok : Errc::no_entry;
+    }
+    if (refused != Errc::ok) {
+        op.cancel_apply();
+        return refused;
+    }
+    const Removed removed = apply_rename(op, plan, now);
+    op.end_apply();
+    return removed;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the parts of a new volume lie. Frame 0 holds both superblocks, and the frame table and the
+// journal as long as they fit into it; beyond that each has whole frames of its own, table first.
+//
+// Invariant: system frames are the first frames of a new volume, without a gap.
+#pragma once
+
+#include <algorithm>
+
+#include "fs/format/frame.hpp"
+#include "fs/format/superblock.hpp"
+
+namespace warren {
+
+inline constexpr u64 table_offset_in_frame_0 = format::block_size;
+inline constexpr u64 table_blocks_in_frame_0 = 254;
+inline constexpr u64 journal_block_in_frame_0 = 255;
+inline constexpr u64 journal_blocks_in_frame_0 = 256;
+inline constexpr u64 own_journal_from_bytes = 64 * mib;
+inline constexpr u64 journal_bytes_min = 2 * mib;
+inline constexpr u64 journal_bytes_max = 128 * mib;
+
+constexpr u64 divide_up(u64 value, u64 by) {
+    return (value + by - 1) / by;
+}
+
+/// Table blocks that `frames` frames need.
+constexpr u64 table_blocks_for(u64 frames) {
+    return divide_up(frames, format::frames_per_table_block);
+}
+
+/// Frames of its own that a table of `blocks` blocks has; 0 if it lies in frame 0.
+constexpr u64 table_frames_for(u64 blocks) {
+    return blocks <= table_blocks_in_frame_0 ? 0 : divide_up(blocks, format::blocks_per_frame);
+}
+
+/// Fills in size, frame table and journal of a volume of `size_bytes`; the number of system frames.
+inline u64 lay_out(format::Superblock& superblock, u64 size_bytes) {
+    superblock.frame_count = size_bytes / format::frame_size;
+    superblock.size_bytes = superblock.frame_count * format::frame_size;
+    superblock.frame_table_blocks = table_blocks_for(superblock.frame_count);
+    const u64 table_frames = table_frames_for(superblock.frame_table_blocks);
+    superblock.frame_table_offset =
+        table_frames == 0 ? table_offset_in_frame_0 : format::frame_size;
+    if (size_bytes < own_journal_from_bytes) {
+        superblock.journal_offset = journal_block_in_frame_0 * format::block_size;
+        superblock.journal_blocks = journal_blocks_in_frame_0;
+        return 1 + table_frames;
+    }
+    const u64 journal_bytes = std::clamp(size_bytes / 32 / format::frame_size * format::frame_size,
+                                         journal_bytes_min, journal_bytes_max);
+    superblock.journal_offset = (1 + table_frames) * format::frame_size;
+    superblock.journal_blocks = journal_bytes / format::block_size;
+    return 1 + table_frames + journal_bytes / format::frame_size;
+}
+
+/// Makes all blocks of a frame used, as those of system and inode frames always are.
+inline void mark_whole_frame(format::FrameEntry& entry, format::FrameKind kind) {
+    entry.kind = static_cast<u64>(kind);
+    std::fill_n(entry.used, 8, ~u64{0});
+}
+
+}  // namespace warren

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many lanes run an algorithm. An operation of the file system is a template over a team: one
+// CPU thread or one warp of a GPU. It asks the team and nothing else where it runs.
+//
+// The rule that keeps one source right on both: every lane holds the same values. Memory that others
+// may change is read through load() or once(), which let one lane look and tell the rest, so all
+// lanes take the same way; memory is written inside once(), or by lanes that write different words.
+// Every function that takes a team is collective: all lanes call it, in converged code.
+#pragma once
+
+#include <type_traits>
+
+#include "base/host_device.hpp"
+#include "warren/types.hpp"
+
+namespace warren {
+
+/// One CPU thread: every collective is the identity.
+struct ThreadTeam {
+    static constexpr u32 width = 1;
+
+    u32 worker = 0;  // which of the engine's workers this is; spreads allocation and gates
+
+    WARREN_HD u32 lane() const { return 0; }
+    WARREN_HD bool is_leader() const { return true; }
+    WARREN_HD u32 ballot(bool vote) const { return vote ? 1u : 0u; }
+    WARREN_HD void sync() const {}
+    template <class T>
+    WARREN_HD T broadcast(T value, u32 /*from*/) const {
+        return value;
+    }
+};
+
+/// Lets the leader run `action` and tells its result to all lanes.
+template <class Team, class Action>
+WARREN_HD auto once(const Team& team, Action&& action) {
+    using Answer = std::invoke_result_t<Action>;
+    if constexpr (std::is_void_v<Answer>) {
+        if (team.is_leader()) action();
+        team.sync();
+    } else {
+        static_assert(std::is_trivially_copyable_v<Answer>);
+        if constexpr (Team::width == 1) {
+            return action();
+        } else {
+            Answer answer{};
+            if (team.is_leader()) answer = action();
+            return team.broadcast(answer, 0);
+        }
+    }
+}
+
+/// One lane reads a shared word, all lanes get what it read.
+template <class Team, class T>
+WARREN_HD T load(const Team& team, T& word) {
+    return once(team, [&] { return device_atomic<T>(word).load(hd::memory_order_relaxed); });
+}
+
+/// A relaxed read of a shared word by the calling lane alone.
+template <class T>
+WARREN_HD T relaxed_load(const T& word) {
+    return device_atomic<T>(const_cast<T&>(word)).load(hd::memory_order_relaxed);
+}
+
+/// A relaxed write of a shared word by the calling lane alone.
+template <class T>
+WARREN_HD void relaxed_store(T& word, std::type_identity_t<T> value) {
+    device_atomic<T>(word).store(value, hd::memory_order_relaxed);
+}
+
+}  // namespace warren
