@@ -31,6 +31,9 @@ find_package(Threads REQUIRED)
 
 set(warren_warnings -Wall -Wextra -Wconversion -Wshadow -Werror)
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warren_warnings}>")
+# A metadata block is looked at through the structure of its kind and copied as words: the compiler
+# must not conclude from the types that these are different memory.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fno-strict-aliasing>")
 add_compile_options(
     "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 # The host half of a .cu passes through nvcc's rewriting, which casts and shadows as it pleases;

@@ -98,7 +98,7 @@ class Superblock:
          self.incompatible, self.uuid, label, self.size, self.frames, key0, key1,
          self.table, self.table_blocks, self.journal, self.journal_blocks, self.root, self.orphans,
          self.created, self.clean, _, self.metadata_end, self.data_begin, self.blocks_used,
-         self.inodes_used, self.generation) = struct.unpack_from('<QIIQQQ16s32s12QqIIQQQQQ', data, 48)
+         self.inodes_used, self.generation) = struct.unpack_from('<QIIQQQ16s32s10QqIIQQQQQ', data, 48)
         (self.transaction,) = struct.unpack_from('<Q', data, 40)
         self.label = label.rstrip(b'\0')
         self.key = (key0, key1)

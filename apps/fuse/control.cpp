@@ -24,7 +24,9 @@ namespace warren::fuse {
 
 namespace {
 
-Errc last_error() { return static_cast<Errc>(errno); }
+Errc last_error() {
+    return static_cast<Errc>(errno);
+}
 
 /// A directory that the kernel has found for us, and a name in it ("" is the directory itself).
 struct Place {
@@ -50,7 +52,8 @@ Errc open_directory(const std::string& path, int more_flags, Place& place) {
 
 /// Splits `path` before its last component; false if that names no entry of a directory.
 bool split(std::string path, std::string& parent, std::string& name) {
-    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    while (path.size() > 1 && path.ends_with('/'))
+        path.pop_back();
     const size_t slash = path.rfind('/');
     name = slash == std::string::npos ? path : path.substr(slash + 1);
     parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -191,7 +194,7 @@ namespace {
 
 /// The directories of a request to move, each sent once.
 class DirectoryList {
-public:
+ public:
     /// Finds or opens the directory of `path`; `encoded` names it and the last component.
     Errc add(const std::string& path, Encoder& encoded) {
         std::string parent, name;
@@ -215,11 +218,12 @@ public:
     bool has_room_for_two() const { return places_.size() + 2 <= descriptor_limit; }
     std::vector<int> descriptors() const {
         std::vector<int> numbers;
-        for (const Place& place : places_) numbers.push_back(place.directory.get());
+        for (const Place& place : places_)
+            numbers.push_back(place.directory.get());
         return numbers;
     }
 
-private:
+ private:
     std::vector<Place> places_;
     std::vector<bool> has_mounts_;
     std::map<std::string, size_t> known_;
@@ -252,7 +256,8 @@ Errc ControlConnection::move_some(std::span<const PathMove> moves, std::span<Err
     std::string answer;
     WARREN_TRY(ask(socket_.get(), Verb::move, request, directories.descriptors(), answer));
     Decoder body = body_of(answer);
-    for (const size_t item : sent) results[item] = static_cast<Errc>(body.number32());
+    for (const size_t item : sent)
+        results[item] = static_cast<Errc>(body.number32());
     return body.good() ? Errc::ok : Errc::io;
 }
 

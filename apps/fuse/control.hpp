@@ -39,7 +39,7 @@ struct PathMove {
 enum class AccessTimes : u8 { relative, always, never, unchanged };
 
 class ControlConnection {
-public:
+ public:
     /// The daemon of the mount that `path` lies in (the last component is not followed and need
     /// not be there); nothing if that is no Warren mount or its daemon is out of reach.
     static std::optional<ControlConnection> for_path(const std::string& path);
@@ -66,7 +66,7 @@ public:
     /// still in use elsewhere after `patience_ms`.
     Errc wait_until_closed(int patience_ms);
 
-private:
+ private:
     explicit ControlConnection(Descriptor socket) : socket_(std::move(socket)) {}
     Errc move_some(std::span<const PathMove> moves, std::span<Errc> results, size_t& done);
 

@@ -22,7 +22,9 @@ static_assert(sizeof(FrameHeader) == 8);
 
 using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * descriptor_limit)>;
 
-Errc last_error() { return static_cast<Errc>(errno == EAGAIN ? ETIMEDOUT : errno); }
+Errc last_error() {
+    return static_cast<Errc>(errno == EAGAIN ? ETIMEDOUT : errno);
+}
 
 Errc send_all(int socket, std::string_view bytes) {
     while (!bytes.empty()) {
@@ -85,16 +87,15 @@ Errc receive_header(int socket, FrameHeader& header, std::vector<Descriptor>& de
 
 }  // namespace
 
-Errc send_frame(int socket, Verb verb, std::string_view payload,
-                std::span<const int> descriptors) {
+Errc send_frame(int socket, Verb verb, std::string_view payload, std::span<const int> descriptors) {
     if (payload.size() > frame_limit_bytes || descriptors.size() > descriptor_limit) {
         return Errc::invalid;
     }
     FrameHeader header{static_cast<u32>(payload.size()), static_cast<u16>(verb),
                        static_cast<u16>(protocol_version)};
     alignas(cmsghdr) ControlBuffer control{};
-    std::array<iovec, 2> pieces{{{&header, sizeof(header)},
-                                 {const_cast<char*>(payload.data()), payload.size()}}};
+    std::array<iovec, 2> pieces{
+        {{&header, sizeof(header)}, {const_cast<char*>(payload.data()), payload.size()}}};
     msghdr message{};
     message.msg_iov = pieces.data();
     message.msg_iovlen = pieces.size();
@@ -140,8 +141,8 @@ void encode(Encoder& encoder, const Attributes& attributes) {
     encoder.number(attributes.mode).number(attributes.links);
     encoder.number(attributes.user).number(attributes.group).number(attributes.device);
     encoder.number(attributes.size).number(attributes.blocks).number(attributes.parent);
-    for (const i64 time : {attributes.accessed, attributes.modified, attributes.changed,
-                           attributes.born}) {
+    for (const i64 time :
+         {attributes.accessed, attributes.modified, attributes.changed, attributes.born}) {
         encoder.number(static_cast<u64>(time));
     }
 }

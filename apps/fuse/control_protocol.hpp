@@ -38,7 +38,7 @@ enum class Verb : u16 {
 };
 
 class Encoder {
-public:
+ public:
     Encoder& number(u64 value) {
         char bytes[sizeof(value)];
         std::memcpy(bytes, &value, sizeof(value));
@@ -55,12 +55,12 @@ public:
     void clear() { bytes_.clear(); }
     size_t size() const { return bytes_.size(); }
 
-private:
+ private:
     std::string bytes_;
 };
 
 class Decoder {
-public:
+ public:
     explicit Decoder(std::string_view bytes) : bytes_(bytes) {}
 
     u64 number() {
@@ -82,7 +82,7 @@ public:
     /// Whether all that was asked for was there.
     bool good() const { return !failed_; }
 
-private:
+ private:
     std::string_view bytes_;
     bool failed_ = false;
 };

@@ -12,7 +12,7 @@
 namespace warren::fuse {
 
 class Descriptor {
-public:
+ public:
     Descriptor() = default;
     explicit Descriptor(int number) : number_(number) {}
     Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
@@ -33,7 +33,7 @@ public:
         number_ = -1;
     }
 
-private:
+ private:
     int number_ = -1;
 };
 

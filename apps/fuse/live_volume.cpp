@@ -39,7 +39,6 @@ Failure LiveVolume::open_for_writing(const NodeTable& nodes) {
     std::unique_lock lock(mutex_);
     // Acquire: pairs with the release below, of an earlier call.
     if (!exchangeable_.load(std::memory_order_acquire)) return {};
-    volume_->close();
     volume_.reset();
     Failure failure;
     volume_ = Volume::open(image_, OpenOptions{}, failure);

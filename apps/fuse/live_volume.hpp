@@ -19,12 +19,12 @@
 namespace warren::fuse {
 
 class LiveVolume {
-public:
+ public:
     class Access {
-    public:
+     public:
         Volume* operator->() const { return volume_; }
 
-    private:
+     private:
         friend class LiveVolume;
         Volume* volume_ = nullptr;
         std::shared_lock<std::shared_mutex> lock_;
@@ -41,7 +41,7 @@ public:
     /// Closes the volume. Requires: no Access is left or will be taken.
     Errc close();
 
-private:
+ private:
     std::unique_ptr<Volume> volume_;
     std::string image_;
     std::shared_mutex mutex_;

@@ -11,7 +11,9 @@ namespace warren::fuse {
 
 namespace {
 
-bool is_octal(char character) { return character >= '0' && character <= '7'; }
+bool is_octal(char character) {
+    return character >= '0' && character <= '7';
+}
 
 /// The kernel writes blanks and backslashes as a backslash and three octal digits.
 std::string unescaped(std::string_view text) {
@@ -19,7 +21,8 @@ std::string unescaped(std::string_view text) {
     for (size_t i = 0; i < text.size(); ++i) {
         if (text[i] == '\\' && i + 3 < text.size() && is_octal(text[i + 1]) &&
             is_octal(text[i + 2]) && is_octal(text[i + 3])) {
-            const int value = (text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + text[i + 3] - '0';
+            const int value =
+                (text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + text[i + 3] - '0';
             result += static_cast<char>(value);
             i += 3;
         } else {
@@ -60,7 +63,8 @@ MountedPlace parse_line(const std::string& line) {
 std::vector<MountedPlace> read_mount_table() {
     std::vector<MountedPlace> places;
     std::ifstream table("/proc/self/mountinfo");
-    for (std::string line; std::getline(table, line);) places.push_back(parse_line(line));
+    for (std::string line; std::getline(table, line);)
+        places.push_back(parse_line(line));
     return places;
 }
 

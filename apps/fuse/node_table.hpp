@@ -20,7 +20,7 @@
 namespace warren::fuse {
 
 class NodeTable {
-public:
+ public:
     explicit NodeTable(Handle root);
 
     u64 node_of(u64 inode) const { return exchanged(inode); }
@@ -47,7 +47,7 @@ public:
     /// Every inode in use, the root among them.
     std::vector<Use> in_use() const;
 
-private:
+ private:
     struct Node {
         u32 generation = 0;
         bool shared = false;  // has been seen with more than one link

@@ -14,7 +14,8 @@ namespace warren::cli {
 namespace {
 
 std::string option_label(const Option& option) {
-    std::string label = option.id < 256 ? std::string("  -") + static_cast<char>(option.id) : "    ";
+    std::string label =
+        option.id < 256 ? std::string("  -") + static_cast<char>(option.id) : "    ";
     if (option.name != nullptr) {
         label += option.id < 256 ? ", --" : "  --";
         label += option.name;
@@ -52,7 +53,8 @@ void append_options(std::string& page, const Page& description) {
         page += label;
         append_indented(page, option.help, column);
     };
-    for (const Option& option : description.options) append(option);
+    for (const Option& option : description.options)
+        append(option);
     append({help_option, "help", nullptr, "show this page"});
 }
 
@@ -87,7 +89,8 @@ GetoptTables make_tables(const Page& page) {
             tables.letters += static_cast<char>(entry.id);
             if (has_value == required_argument) tables.letters += ':';
         }
-        if (entry.name != nullptr) tables.names.push_back({entry.name, has_value, nullptr, entry.id});
+        if (entry.name != nullptr)
+            tables.names.push_back({entry.name, has_value, nullptr, entry.id});
     }
     tables.names.push_back({"help", no_argument, nullptr, help_option});
     tables.names.push_back({nullptr, 0, nullptr, 0});
@@ -96,7 +99,9 @@ GetoptTables make_tables(const Page& page) {
 
 }  // namespace
 
-bool Arguments::has(int id) const { return value(id) != nullptr; }
+bool Arguments::has(int id) const {
+    return value(id) != nullptr;
+}
 
 int Arguments::last_of(std::initializer_list<int> ids) const {
     for (auto entry = options.rbegin(); entry != options.rend(); ++entry) {

@@ -21,11 +21,13 @@ constexpr Option options[] = {
 
 constexpr Page page = {
     .usage = "FILE...",
-    .summary = "Write the contents of files to standard output: IMAGE:/path inside a volume that is "
-               "not\nmounted, or a path of the host.",
+    .summary =
+        "Write the contents of files to standard output: IMAGE:/path inside a volume that is "
+        "not\nmounted, or a path of the host.",
     .options = options,
-    .examples = "  warren cat v.img:/etc/hosts\n"
-                "  warren cat v.img:/backup.tar | tar t",
+    .examples =
+        "  warren cat v.img:/etc/hosts\n"
+        "  warren cat v.img:/backup.tar | tar t",
 };
 
 /// Writes all of `bytes` to standard output.
@@ -75,8 +77,7 @@ int command_cat(std::span<char* const> arguments) {
     for (const std::string& text : parsed.operands) {
         const Location location = parse_location(text);
         const std::shared_ptr<Directory> start = session.directory(location, Access::read);
-        const Outcome outcome =
-            start ? copy_out(*start, location, buffer) : Outcome::bad_source;
+        const Outcome outcome = start ? copy_out(*start, location, buffer) : Outcome::bad_source;
         if (outcome != Outcome::good) good = false;
         if (outcome == Outcome::bad_output) break;
     }

@@ -12,11 +12,11 @@
 
 namespace warren::cli {
 
-std::string Copier::path_of(const Node& node, const std::string& name,
-                            std::string Node::* member) {
+std::string Copier::path_of(const Node& node, const std::string& name, std::string Node::*member) {
     std::vector<const std::string*> parts = {&name};
     const Node* at = &node;
-    for (; at->parent; at = at->parent.get()) parts.push_back(&(at->*member));
+    for (; at->parent; at = at->parent.get())
+        parts.push_back(&(at->*member));
     std::string path = at->*member + *parts.back();
     for (auto part = parts.rbegin() + 1; part != parts.rend(); ++part) {
         if (!path.ends_with('/')) path += '/';
@@ -54,7 +54,8 @@ bool Copier::run() {
         others.emplace_back([this] { work(); });
     }
     work();
-    for (std::thread& other : others) other.join();
+    for (std::thread& other : others)
+        other.join();
     return !failed_.load(std::memory_order_relaxed) && !interrupted();
 }
 
@@ -123,12 +124,10 @@ void Copier::copy_directory(const Task& task, const Facts& facts, const Existing
     node->source_name = task.name;
     node->target_name = task.new_name();
     node->facts = facts;
-    std::vector<Name> names;
     Errc code = parent.source->open_directory(
         task.name, options_.follow_links ? Follow::yes : Follow::no, node->source);
-    if (code == Errc::ok) code = node->source->list(names);
     if (code != Errc::ok) {
-        fail({"cannot read directory ", quote(source_path(task)), ": ", reason(code)});
+        fail({"cannot access ", quote(source_path(task)), ": ", reason(code)});
         return;
     }
     if (!existing.found) {
@@ -147,6 +146,12 @@ void Copier::copy_directory(const Task& task, const Facts& facts, const Existing
     }
     if (options_.verbose && node->created) {
         print_line({quote(source_path(task)), " -> ", quote(target_path(task))});
+    }
+    // Listed now, so that a target directory inside the source is met and refused.
+    std::vector<Name> names;
+    code = node->source->list(names);
+    if (code != Errc::ok) {
+        fail({"cannot read directory ", quote(source_path(task)), ": ", reason(code)});
     }
     node->first_target = parent.first_target;
     if (!parent.parent) {
@@ -168,7 +173,8 @@ void Copier::push_children(const std::shared_ptr<Node>& node, std::vector<Name>&
     node->pending.fetch_add(static_cast<u32>(names.size()), std::memory_order_relaxed);
     {
         std::lock_guard lock(mutex_);
-        for (Name& name : names) tasks_.push_back({node, std::move(name.name), ""});
+        for (Name& name : names)
+            tasks_.push_back({node, std::move(name.name), ""});
     }
     wake_.notify_all();
 }
@@ -220,9 +226,10 @@ bool Copier::preserve_attributes(const Ends& ends) {
             code = ends.target.set_attribute(ends.target_name, attribute, value);
         }
         // What this file system or this user cannot have is left out, as cp -a does.
-        if (code == Errc::ok || code == Errc::not_supported || code == Errc::not_permitted) continue;
+        if (code == Errc::ok || code == Errc::not_supported || code == Errc::not_permitted)
+            continue;
         fail({"setting attribute ", quote(attribute), " for ", quote(ends.path()), ": ",
-                  reason(code)});
+              reason(code)});
         good = false;
     }
     return good;

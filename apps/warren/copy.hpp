@@ -45,7 +45,7 @@ struct CopyOperand {
 };
 
 class Copier {
-public:
+ public:
     Copier(const CopyOptions& options, Progress& progress)
         : options_(options), progress_(progress) {}
 
@@ -53,7 +53,7 @@ public:
     /// Does all that was added; false if anything could not be copied (complaints were written).
     bool run();
 
-private:
+ private:
     /// A directory being copied, or (without a parent) where an operand starts.
     struct Node {
         std::shared_ptr<Node> parent;
@@ -91,7 +91,7 @@ private:
     using Buffer = std::vector<std::byte>;
 
     static std::string path_of(const Node& node, const std::string& name,
-                               std::string Node::* member);
+                               std::string Node::*member);
     static std::string source_path(const Task& task);
     static std::string target_path(const Task& task);
 

@@ -64,13 +64,14 @@ bool Copier::link_to_earlier(const Task& task, const Facts& facts) {
     lock.unlock();
     // Both names from where the operand starts, as paths.
     const Node* start = task.parent.get();
-    while (start->parent) start = start->parent.get();
+    while (start->parent)
+        start = start->parent.get();
     const std::string path = target_path(task);
     const std::string inner = path.substr(start->target_name.size());
     const Errc code = start->target->link(existing, inner);
     if (code != Errc::ok) {
-        fail({"cannot create hard link ", quote(path), " to ",
-              quote(start->target_name + existing), ": ", reason(code), space_hint(code, path)});
+        fail({"cannot create hard link ", quote(path), " to ", quote(start->target_name + existing),
+              ": ", reason(code), space_hint(code, path)});
     } else if (options_.verbose) {
         print_line({quote(source_path(task)), " -> ", quote(path)});
     }
@@ -80,7 +81,8 @@ bool Copier::link_to_earlier(const Task& task, const Facts& facts) {
 /// Lets those who wait for the first copy of an inode link to it, or copy it themselves.
 void Copier::settle_link(const Task& task, const Facts& facts, bool copied) {
     const Node* start = task.parent.get();
-    while (start->parent) start = start->parent.get();
+    while (start->parent)
+        start = start->parent.get();
     std::lock_guard lock(link_mutex_);
     const std::pair<u64, u64> identity{facts.file_system, facts.attributes.handle.inode};
     if (copied) {

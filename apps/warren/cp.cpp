@@ -31,20 +31,23 @@ constexpr Option options[] = {
     {'p', nullptr, nullptr, "keep mode, owner, times and extended attributes"},
     {'R', nullptr, nullptr, nullptr},
     {'r', "recursive", nullptr, "copy directories with all that is in them"},
-    {'T', "no-target-directory", nullptr, "take TARGET as a name, never as a directory to put into"},
+    {'T', "no-target-directory", nullptr,
+     "take TARGET as a name, never as a directory to put into"},
     {'t', "target-directory", "DIRECTORY", "copy all SOURCEs into DIRECTORY"},
     {'v', "verbose", nullptr, "print every name"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
-    .summary = "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that "
-               "is not\nmounted. Holes in files stay holes.",
+    .summary =
+        "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that "
+        "is not\nmounted. Holes in files stay holes.",
     .options = options,
     .notes = "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it.",
-    .examples = "  warren cp -a src v.img:/            put the tree src into the volume\n"
-                "  warren cp -a v.img:/src/. back      take out what is in /src\n"
-                "  warren cp v.img:/a old.img:/b       from one volume to another",
+    .examples =
+        "  warren cp -a src v.img:/            put the tree src into the volume\n"
+        "  warren cp -a v.img:/src/. back      take out what is in /src\n"
+        "  warren cp v.img:/a old.img:/b       from one volume to another",
 };
 
 CopyOptions read_options(const Arguments& parsed) {
@@ -119,8 +122,8 @@ bool add_sources(Session& session, Copier& copier, const std::vector<std::string
             good = false;
             continue;
         }
-        copier.add({from, source.prefix(), source.path, target.directory,
-                    target.location.prefix(), name});
+        copier.add(
+            {from, source.prefix(), source.path, target.directory, target.location.prefix(), name});
     }
     return good;
 }
@@ -133,8 +136,8 @@ int check_operands(const Arguments& parsed) {
     }
     if (parsed.has('t')) return 0;
     if (count == 1) {
-        return usage_error(page, {"missing destination file operand after ",
-                                  quote(parsed.operands[0])});
+        return usage_error(page,
+                           {"missing destination file operand after ", quote(parsed.operands[0])});
     }
     if (parsed.has('T') && count > 2) {
         return usage_error(page, {"extra operand ", quote(parsed.operands[2])});

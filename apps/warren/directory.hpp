@@ -39,7 +39,7 @@ struct Name {
 };
 
 class OpenFile {
-public:
+ public:
     virtual ~OpenFile() = default;
     virtual Result<u64> read(u64 offset, std::span<std::byte> target) = 0;
     virtual Result<u64> write(u64 offset, std::span<const std::byte> source) = 0;
@@ -51,7 +51,7 @@ public:
 };
 
 class Directory {
-public:
+ public:
     virtual ~Directory() = default;
 
     virtual Result<Facts> stat(std::string_view name, Follow follow) = 0;
@@ -71,6 +71,8 @@ public:
     virtual Errc link(std::string_view existing, std::string_view name) = 0;
     /// Removes a name that is not a directory.
     virtual Errc remove(std::string_view name) = 0;
+    /// Removes an empty directory.
+    virtual Errc remove_directory(std::string_view name) = 0;
     virtual Errc read_link(std::string_view name, std::string& target) = 0;
     /// Changes mode, owner and times of the name itself.
     virtual Errc change(std::string_view name, const AttributeChange& change) = 0;

@@ -17,10 +17,12 @@ namespace warren::cli {
 
 namespace {
 
-Errc last_error() { return static_cast<Errc>(errno); }
+Errc last_error() {
+    return static_cast<Errc>(errno);
+}
 
 class HostFile : public OpenFile {
-public:
+ public:
     explicit HostFile(int descriptor) : descriptor_(descriptor) {}
     ~HostFile() override {
         if (descriptor_ >= 0) ::close(descriptor_);
@@ -72,13 +74,13 @@ public:
         return ::close(descriptor) == 0 || errno == EINTR ? Errc::ok : last_error();
     }
 
-private:
+ private:
     int descriptor_;
     bool stream_ = false;
 };
 
 class HostDirectory : public Directory {
-public:
+ public:
     explicit HostDirectory(int descriptor) : descriptor_(descriptor) {}
     ~HostDirectory() override {
         if (descriptor_ >= 0) ::close(descriptor_);
@@ -94,6 +96,7 @@ public:
     Errc create(std::string_view name, const CreateOptions& options) override;
     Errc link(std::string_view existing, std::string_view name) override;
     Errc remove(std::string_view name) override;
+    Errc remove_directory(std::string_view name) override;
     Errc read_link(std::string_view name, std::string& target) override;
     Errc change(std::string_view name, const AttributeChange& change) override;
     Errc list_attributes(std::string_view name, std::vector<std::string>& names) override;
@@ -102,7 +105,7 @@ public:
     Errc set_attribute(std::string_view name, const std::string& attribute,
                        std::span<const std::byte> value) override;
 
-private:
+ private:
     /// A path for the calls that know no directory descriptors.
     std::string proc_path(std::string_view name) const {
         const std::string own(name.empty() ? "." : name);
@@ -114,7 +117,9 @@ private:
 };
 
 /// "" is the directory itself.
-std::string own_name(std::string_view name) { return std::string(name.empty() ? "." : name); }
+std::string own_name(std::string_view name) {
+    return std::string(name.empty() ? "." : name);
+}
 
 i64 nanoseconds(const statx_timestamp& time) {
     return time.tv_sec * i64{1'000'000'000} + static_cast<i64>(time.tv_nsec);
@@ -230,6 +235,11 @@ Errc HostDirectory::remove(std::string_view name) {
     return ::unlinkat(descriptor_, own_name(name).c_str(), 0) == 0 ? Errc::ok : last_error();
 }
 
+Errc HostDirectory::remove_directory(std::string_view name) {
+    return ::unlinkat(descriptor_, own_name(name).c_str(), AT_REMOVEDIR) == 0 ? Errc::ok
+                                                                              : last_error();
+}
+
 Errc HostDirectory::read_link(std::string_view name, std::string& target) {
     target.resize(4096);
     const ssize_t length =
@@ -290,15 +300,17 @@ Errc HostDirectory::get_attribute(std::string_view name, const std::string& attr
 
 Errc HostDirectory::set_attribute(std::string_view name, const std::string& attribute,
                                   std::span<const std::byte> value) {
-    return ::lsetxattr(proc_path(name).c_str(), attribute.c_str(), value.data(), value.size(),
-                       0) == 0
+    return ::lsetxattr(proc_path(name).c_str(), attribute.c_str(), value.data(), value.size(), 0) ==
+                   0
                ? Errc::ok
                : last_error();
 }
 
 }  // namespace
 
-std::shared_ptr<Directory> host_directory() { return std::make_shared<HostDirectory>(AT_FDCWD); }
+std::shared_ptr<Directory> host_directory() {
+    return std::make_shared<HostDirectory>(AT_FDCWD);
+}
 
 std::string_view last_component(std::string_view path) {
     const size_t end = path.find_last_not_of('/');

@@ -12,7 +12,7 @@ namespace warren::cli {
 
 /// Builds one JSON text. Requires: calls nest as the text does; a key precedes every member.
 class Json {
-public:
+ public:
     Json& open_object();
     Json& close_object();
     Json& open_array();
@@ -28,7 +28,7 @@ public:
 
     const std::string& result() const { return text_; }
 
-private:
+ private:
     void begin_value();
 
     std::string text_;

@@ -46,33 +46,50 @@ std::mutex names_mutex;
 
 char type_letter(u32 mode) {
     switch (mode & 0170000) {
-        case 0100000: return 'f';
-        case 0040000: return 'd';
-        case 0120000: return 'l';
-        case 0060000: return 'b';
-        case 0020000: return 'c';
-        case 0010000: return 'p';
-        case 0140000: return 's';
-        default: return '?';
+        case 0100000:
+            return 'f';
+        case 0040000:
+            return 'd';
+        case 0120000:
+            return 'l';
+        case 0060000:
+            return 'b';
+        case 0020000:
+            return 'c';
+        case 0010000:
+            return 'p';
+        case 0140000:
+            return 's';
+        default:
+            return '?';
     }
 }
 
 std::string type_name(u32 mode) {
     switch (type_letter(mode)) {
-        case 'f': return "regular file";
-        case 'd': return "directory";
-        case 'l': return "symbolic link";
-        case 'b': return "block special file";
-        case 'c': return "character special file";
-        case 'p': return "fifo";
-        case 's': return "socket";
-        default: return "unknown";
+        case 'f':
+            return "regular file";
+        case 'd':
+            return "directory";
+        case 'l':
+            return "symbolic link";
+        case 'b':
+            return "block special file";
+        case 'c':
+            return "character special file";
+        case 'p':
+            return "fifo";
+        case 's':
+            return "socket";
+        default:
+            return "unknown";
     }
 }
 
 std::string mode_text(u32 mode) {
     std::string text(1, type_letter(mode) == 'f' ? '-' : type_letter(mode));
-    for (u32 bit = 9; bit-- > 0;) text += (mode >> bit & 1) != 0 ? "xwr"[bit % 3] : '-';
+    for (u32 bit = 9; bit-- > 0;)
+        text += (mode >> bit & 1) != 0 ? "xwr"[bit % 3] : '-';
     auto special = [&](u32 flag, size_t place, char with_x, char without) {
         if ((mode & flag) != 0) text[place] = text[place] == 'x' ? with_x : without;
     };

@@ -20,11 +20,13 @@ constexpr Option options[] = {
 
 constexpr Page page = {
     .usage = "[OPTION]... TARGET NAME\n[OPTION]... TARGET... DIRECTORY",
-    .summary = "Make links in a volume that is not mounted (IMAGE:/path), or among the host's files. "
-               "The\nTARGET of a symbolic link is written down as it is given.",
+    .summary =
+        "Make links in a volume that is not mounted (IMAGE:/path), or among the host's files. "
+        "The\nTARGET of a symbolic link is written down as it is given.",
     .options = options,
-    .examples = "  warren ln v.img:/a v.img:/b             a second name for the file\n"
-                "  warren ln -s ../shared v.img:/home/s    a symbolic link",
+    .examples =
+        "  warren ln v.img:/a v.img:/b             a second name for the file\n"
+        "  warren ln -s ../shared v.img:/home/s    a symbolic link",
 };
 
 /// Makes one link; `name` is the whole path of the new name.
@@ -101,8 +103,7 @@ int command_ln(std::span<char* const> arguments) {
     bool good = true;
     for (size_t index = 0; index + 1 < count; ++index) {
         const std::string& target = parsed.operands[index];
-        const std::string name =
-            into ? joined(where.path, last_component(target)) : where.path;
+        const std::string name = into ? joined(where.path, last_component(target)) : where.path;
         if (!make_link(*start, parsed, target, where, name)) good = false;
     }
     return session.close() && good ? 0 : 1;

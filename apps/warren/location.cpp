@@ -58,9 +58,9 @@ bool looks_like_volume(const std::string& path) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) return false;
     u64 magic = 0;
-    const ssize_t got = ::pread(descriptor, &magic, sizeof magic,
-                                static_cast<off_t>(format::superblock_offset +
-                                                   offsetof(format::Superblock, magic)));
+    const ssize_t got = ::pread(
+        descriptor, &magic, sizeof magic,
+        static_cast<off_t>(format::superblock_offset + offsetof(format::Superblock, magic)));
     ::close(descriptor);
     return got == static_cast<ssize_t>(sizeof magic) && magic == format::magic;
 }

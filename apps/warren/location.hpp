@@ -44,7 +44,7 @@ u32 process_umask();
 
 /// The images that a command has open, each once. Closed at the end, whatever happens.
 class Session {
-public:
+ public:
     Session() = default;
     ~Session() { close(); }
     Session(const Session&) = delete;
@@ -58,7 +58,7 @@ public:
     /// Commits and closes all; false, with a complaint, if anything could not be written.
     bool close();
 
-private:
+ private:
     struct Opened {
         std::string image;
         std::unique_ptr<Volume> volume;

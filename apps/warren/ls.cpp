@@ -40,12 +40,14 @@ constexpr Option options[] = {
 
 constexpr Page page = {
     .usage = "[OPTION]... [FILE]...",
-    .summary = "List files: IMAGE:/path inside a volume that is not mounted, or a path of the host "
-               "(the\ncurrent directory by default).",
+    .summary =
+        "List files: IMAGE:/path inside a volume that is not mounted, or a path of the host "
+        "(the\ncurrent directory by default).",
     .options = options,
-    .examples = "  warren ls v.img:/              names at the root\n"
-                "  warren ls -lh v.img:/src       with sizes and times\n"
-                "  warren ls --json v.img:/src    for a script",
+    .examples =
+        "  warren ls v.img:/              names at the root\n"
+        "  warren ls -lh v.img:/src       with sizes and times\n"
+        "  warren ls --json v.img:/src    for a script",
     .usage_exit = 2,
 };
 
@@ -75,7 +77,7 @@ struct Item {
 };
 
 class Lister {
-public:
+ public:
     Lister(const Style& style, bool headings) : style_(style), headings_(headings) {
         if (style_.json) json_.open_array();
     }
@@ -94,7 +96,7 @@ public:
         print_line({json_.result()});
     }
 
-private:
+ private:
     bool list_one(Directory& directory, const std::string& path, std::vector<Item>& items);
     void print_items(std::vector<Item>& items, const std::string& directory);
     void print_long(const std::vector<Item>& items);
@@ -127,11 +129,16 @@ std::string Lister::label(const Item& item) const {
     if (!style_.classify) return text;
     const u32 mode = item.facts.attributes.mode;
     switch (type_letter(mode)) {
-        case 'd': return text + "/";
-        case 'l': return style_.lines ? text : text + "@";
-        case 'p': return text + "|";
-        case 's': return text + "=";
-        default: return (mode & 0111) != 0 ? text + "*" : text;
+        case 'd':
+            return text + "/";
+        case 'l':
+            return style_.lines ? text : text + "@";
+        case 'p':
+            return text + "|";
+        case 's':
+            return text + "=";
+        default:
+            return (mode & 0111) != 0 ? text + "*" : text;
     }
 }
 
@@ -144,8 +151,7 @@ void Lister::print_long(const std::vector<Item>& items) {
         if (type_letter(a.mode) == 'b' || type_letter(a.mode) == 'c') {
             size = std::to_string(a.device >> 20) + ", " + std::to_string(a.device & 0xfffff);
         }
-        rows.push_back({style_.inode ? std::to_string(a.handle.inode) : "",
-                        std::to_string(a.links),
+        rows.push_back({style_.inode ? std::to_string(a.handle.inode) : "", std::to_string(a.links),
                         style_.numeric ? std::to_string(a.user) : user_text(a.user),
                         style_.numeric ? std::to_string(a.group) : group_text(a.group), size,
                         style_.full_time ? full_time(a.modified) : short_time(a.modified)});
@@ -175,12 +181,13 @@ void Lister::print_long(const std::vector<Item>& items) {
 void Lister::print_columns(const std::vector<Item>& items) {
     winsize window{};
     size_t width = 80;
-    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0) width = window.ws_col;
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
+        width = window.ws_col;
     std::vector<std::string> labels;
     size_t longest = 0;
     for (const Item& item : items) {
-        std::string text = style_.inode ? std::to_string(item.facts.attributes.handle.inode) + " "
-                                        : std::string();
+        std::string text =
+            style_.inode ? std::to_string(item.facts.attributes.handle.inode) + " " : std::string();
         labels.push_back(text + label(item));
         longest = std::max(longest, labels.back().size() + 2);
     }
@@ -201,8 +208,8 @@ void Lister::add_json(const std::vector<Item>& items, const std::string& directo
     for (const Item& item : items) {
         json_.open_object();
         json_.member("name", std::string_view(item.name));
-        json_.member("path", std::string_view(
-                                 directory.empty() ? item.name : joined(directory, item.name)));
+        json_.member(
+            "path", std::string_view(directory.empty() ? item.name : joined(directory, item.name)));
         add_attributes(json_, item.facts.attributes);
         if (item.facts.is_link()) json_.member("target", std::string_view(item.target));
         json_.close_object();
@@ -248,8 +255,8 @@ bool Lister::list_one(Directory& directory, const std::string& path, std::vector
         if (style_.needs_facts()) {
             const Result<Facts> facts = directory.stat(item.name, Follow::no);
             if (!facts) {
-                complain({"cannot access ", quote(joined(path, item.name)), ": ",
-                          reason(facts.code())});
+                complain(
+                    {"cannot access ", quote(joined(path, item.name)), ": ", reason(facts.code())});
                 good = false;
                 continue;
             }

@@ -24,9 +24,11 @@ void clear_status() {
     std::fputs("\r\033[K", stderr);
 }
 
-void write_line(FILE* stream, std::string_view head, std::initializer_list<std::string_view> parts) {
+void write_line(FILE* stream, std::string_view head,
+                std::initializer_list<std::string_view> parts) {
     std::string line(head);
-    for (std::string_view part : parts) line += part;
+    for (std::string_view part : parts)
+        line += part;
     line += '\n';
     std::lock_guard lock(output_mutex);
     clear_status();
@@ -35,17 +37,25 @@ void write_line(FILE* stream, std::string_view head, std::initializer_list<std::
 
 }  // namespace
 
-void set_program(std::string name) { program_name = std::move(name); }
+void set_program(std::string name) {
+    program_name = std::move(name);
+}
 
-const std::string& program() { return program_name; }
+const std::string& program() {
+    return program_name;
+}
 
 void complain(std::initializer_list<std::string_view> parts) {
     write_line(stderr, program_name + ": ", parts);
 }
 
-void remark(std::initializer_list<std::string_view> parts) { write_line(stderr, "", parts); }
+void remark(std::initializer_list<std::string_view> parts) {
+    write_line(stderr, "", parts);
+}
 
-void print_line(std::initializer_list<std::string_view> parts) { write_line(stdout, "", parts); }
+void print_line(std::initializer_list<std::string_view> parts) {
+    write_line(stdout, "", parts);
+}
 
 void print_bytes(std::string_view bytes) {
     std::lock_guard lock(output_mutex);
@@ -62,7 +72,8 @@ bool finish_output() {
 
 bool ask(std::initializer_list<std::string_view> parts) {
     std::string question = program_name + ": ";
-    for (std::string_view part : parts) question += part;
+    for (std::string_view part : parts)
+        question += part;
     {
         std::lock_guard lock(output_mutex);
         clear_status();
@@ -71,7 +82,8 @@ bool ask(std::initializer_list<std::string_view> parts) {
         std::fflush(stderr);
     }
     int first = std::getchar();
-    for (int next = first; next != '\n' && next != EOF;) next = std::getchar();
+    for (int next = first; next != '\n' && next != EOF;)
+        next = std::getchar();
     return first == 'y' || first == 'Y';
 }
 

@@ -17,8 +17,9 @@ constexpr Option options[] = {
 
 constexpr Page page = {
     .usage = "[OPTION]... DIRECTORY...",
-    .summary = "Make directories: IMAGE:/path inside a volume that is not mounted, or a path of the "
-               "host.",
+    .summary =
+        "Make directories: IMAGE:/path inside a volume that is not mounted, or a path of the "
+        "host.",
     .options = options,
     .examples = "  warren mkdir -p v.img:/projects/warren",
 };
@@ -50,8 +51,8 @@ bool make_one(Directory& start, const Location& location, const std::string& pat
         }
         if (code == Errc::ok) return true;
     }
-    complain({"cannot create directory ", quote(shown), ": ", reason(code),
-              missing_hint(location)});
+    complain(
+        {"cannot create directory ", quote(shown), ": ", reason(code), missing_hint(location)});
     return false;
 }
 

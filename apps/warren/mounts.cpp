@@ -5,36 +5,16 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <climits>
-#include <cstdio>
+#include <cerrno>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
+
+#include "apps/fuse/mount_table.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
 
 namespace warren::cli {
 
 namespace {
-
-/// Undoes the kernel's \ooo for blanks and the like.
-std::string unescape(const std::string& text) {
-    std::string result;
-    for (size_t at = 0; at < text.size(); ++at) {
-        if (text[at] == '\\' && at + 3 < text.size()) {
-            result += static_cast<char>(std::stoi(text.substr(at + 1, 3), nullptr, 8));
-            at += 3;
-        } else {
-            result += text[at];
-        }
-    }
-    return result;
-}
-
-u64 device_number(const std::string& text) {
-    unsigned long major = 0;
-    unsigned long minor = 0;
-    if (std::sscanf(text.c_str(), "%lu:%lu", &major, &minor) != 2) return 0;
-    return u64{major} << 32 | minor;
-}
 
 std::string real_path(const std::string& path) {
     char* resolved = ::realpath(path.c_str(), nullptr);
@@ -46,32 +26,19 @@ std::string real_path(const std::string& path) {
 
 }  // namespace
 
-std::vector<Mount> all_mounts() {
-    std::vector<Mount> mounts;
-    std::ifstream table("/proc/self/mountinfo");
-    for (std::string line; std::getline(table, line);) {
-        std::istringstream words(line);
-        std::string id, parent, device, root, point, word;
-        words >> id >> parent >> device >> root >> point;
-        while (words >> word && word != "-") {
-        }
-        std::string type, source;
-        words >> type >> source;
-        mounts.push_back({unescape(point), unescape(source), type, device_number(device)});
-    }
-    return mounts;
-}
-
-std::optional<Mount> mount_of_path(const std::string& path) {
+bool is_on_warren_mount(const std::string& path) {
     struct statx found {};
     if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_TYPE,
                 &found) != 0) {
-        return {};
+        return false;
     }
-    const u64 device = u64{found.stx_dev_major} << 32 | found.stx_dev_minor;
-    std::optional<Mount> result;
-    for (Mount& mount : all_mounts()) {
-        if (mount.device == device) result = std::move(mount);
+    bool result = false;
+    for (const fuse::MountedPlace& place : fuse::read_mount_table()) {
+        if (place.device_major != found.stx_dev_major ||
+            place.device_minor != found.stx_dev_minor) {
+            continue;
+        }
+        result = place.is_warren();
     }
     return result;
 }
@@ -79,10 +46,32 @@ std::optional<Mount> mount_of_path(const std::string& path) {
 std::string mount_point_of_image(const std::string& image) {
     const std::string wanted = real_path(image);
     std::string point;
-    for (const Mount& mount : all_mounts()) {
-        if (mount.is_warren() && real_path(mount.image) == wanted) point = mount.point;
+    for (const fuse::MountedPlace& place : fuse::read_mount_table()) {
+        if (place.is_warren() && real_path(place.source) == wanted) point = place.mountpoint;
     }
     return point;
+}
+
+std::optional<fuse::ControlConnection> connect_for(const std::string& path,
+                                                   std::string_view attempt,
+                                                   std::string_view other_tool) {
+    std::optional<fuse::ControlConnection> connection = fuse::ControlConnection::for_path(path);
+    if (connection) return connection;
+    struct stat found {};
+    if (::lstat(path.c_str(), &found) != 0) {
+        const Errc code = static_cast<Errc>(errno);
+        complain({attempt, ": ", reason(code), missing_hint(parse_location(path))});
+    } else if (is_on_warren_mount(path)) {
+        complain({attempt,
+                  ": the daemon of this mount cannot be reached (is its socket in "
+                  "/run/warren gone, or was it mounted by another user?)"});
+    } else if (looks_like_volume(path)) {
+        complain({attempt, ": it is an image; write ", quote(path + ":/"), " for what is in it"});
+    } else {
+        complain(
+            {attempt, ": not on a Warren volume (for other file systems use ", other_tool, ")"});
+    }
+    return {};
 }
 
 }  // namespace warren::cli

@@ -1,33 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Warren volumes are mounted where, from /proc/self/mountinfo.
+// A path of the host may lie on a mounted Warren volume, whose daemon then does bulk work as one
+// command, or elsewhere, where Warren has nothing to say yet.
 //
-// Invariant: a later line of the table covers an earlier one, as the kernel sees it.
+// Invariant: whoever gets no connection has been told why and what to do instead.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <vector>
+#include <string_view>
 
-#include "warren/types.hpp"
+#include "apps/fuse/control.hpp"
 
 namespace warren::cli {
 
-struct Mount {
-    std::string point;
-    std::string image;  // as the daemon gave it to the kernel
-    std::string type;   // "fuse.warren" for ours
-    u64 device = 0;     // major << 32 | minor
-
-    bool is_warren() const { return type == "fuse.warren"; }
-};
-
-/// All mounts of the machine, in the table's order.
-std::vector<Mount> all_mounts();
-
-/// The mount that holds an existing path, links in it followed but for the last component.
-std::optional<Mount> mount_of_path(const std::string& path);
+/// Whether the path (last component not followed) lies on a mounted Warren volume.
+bool is_on_warren_mount(const std::string& path);
 
 /// Where the image is mounted; empty if it is not.
 std::string mount_point_of_image(const std::string& image);
+
+/// The daemon for a path of the host; nothing, with a complaint that begins with `attempt` and
+/// names the tool for other file systems, if there is none.
+std::optional<fuse::ControlConnection> connect_for(const std::string& path,
+                                                   std::string_view attempt,
+                                                   std::string_view other_tool);
 
 }  // namespace warren::cli

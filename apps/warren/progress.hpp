@@ -14,7 +14,7 @@
 namespace warren::cli {
 
 class Progress {
-public:
+ public:
     /// `what` says what is being done, for instance "copying".
     explicit Progress(std::string what);
     ~Progress();
@@ -27,7 +27,7 @@ public:
         bytes_.fetch_add(bytes, std::memory_order_relaxed);
     }
 
-private:
+ private:
     void run();
 
     std::string what_;

@@ -19,11 +19,13 @@ constexpr Option options[] = {
 
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
-    .summary = "Show the attributes of files: IMAGE:/path inside a volume that is not mounted, or a "
-               "path\nof the host.",
+    .summary =
+        "Show the attributes of files: IMAGE:/path inside a volume that is not mounted, or a "
+        "path\nof the host.",
     .options = options,
-    .examples = "  warren stat v.img:/src/main.c\n"
-                "  warren stat --json v.img:/src",
+    .examples =
+        "  warren stat v.img:/src/main.c\n"
+        "  warren stat --json v.img:/src",
 };
 
 struct Subject {
@@ -46,8 +48,8 @@ void print_subject(const Subject& subject) {
         print_line({"  Device: ", std::to_string(a.device >> 20), ", ",
                     std::to_string(a.device & 0xfffff)});
     }
-    print_line({"   Inode: ", std::to_string(a.handle.inode), ", links: ",
-                std::to_string(a.links)});
+    print_line(
+        {"   Inode: ", std::to_string(a.handle.inode), ", links: ", std::to_string(a.links)});
     print_line({"  Access: (", mode, "/", mode_text(a.mode), ") owner: ", user_text(a.user), " (",
                 std::to_string(a.user), "), group: ", group_text(a.group), " (",
                 std::to_string(a.group), ")"});
@@ -66,7 +68,8 @@ void add_subject(Json& json, const Subject& subject) {
     add_attributes(json, subject.facts.attributes);
     if (subject.facts.is_link()) json.member("target", std::string_view(subject.target));
     json.key("attributes").open_array();
-    for (const std::string& attribute : subject.attributes) json.text(attribute);
+    for (const std::string& attribute : subject.attributes)
+        json.text(attribute);
     json.close_array().close_object();
 }
 

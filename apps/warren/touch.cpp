@@ -19,8 +19,9 @@ constexpr Option options[] = {
 
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
-    .summary = "Make empty files, or set the times of existing ones to now: IMAGE:/path inside a "
-               "volume\nthat is not mounted, or a path of the host.",
+    .summary =
+        "Make empty files, or set the times of existing ones to now: IMAGE:/path inside a "
+        "volume\nthat is not mounted, or a path of the host.",
     .options = options,
     .examples = "  warren touch v.img:/ready",
 };

@@ -24,7 +24,8 @@ u64 suffix_factor(std::string_view suffix) {
     if (rest.empty() || rest == "iB") base = 1024;
     if (rest == "B") base = 1000;
     u64 factor = base;
-    for (size_t i = 0; i < power; ++i) factor *= base;
+    for (size_t i = 0; i < power; ++i)
+        factor *= base;
     return factor;
 }
 
@@ -52,7 +53,8 @@ std::optional<u64> parse_size(std::string_view text) {
     const std::optional<u64> fraction = parse_number(behind);
     if (!fraction || behind.size() > 15) return {};
     long double part = static_cast<long double>(*fraction);
-    for (size_t i = 0; i < behind.size(); ++i) part /= 10;
+    for (size_t i = 0; i < behind.size(); ++i)
+        part /= 10;
     const u64 more = static_cast<u64>(part * static_cast<long double>(factor));
     if (__builtin_add_overflow(bytes, more, &bytes)) return {};
     return bytes;
@@ -74,7 +76,8 @@ std::string short_size(u64 bytes) {
         text = std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
     } else {
         const u64 rounded = whole + (rest != 0 ? 1 : 0);
-        if (rounded == 1024 && power + 1 < letters.size()) return std::string("1.0") + letters[power + 1];
+        if (rounded == 1024 && power + 1 < letters.size())
+            return std::string("1.0") + letters[power + 1];
         text = std::to_string(rounded);
     }
     return text + letters[power];

@@ -9,7 +9,7 @@ namespace warren::cli {
 namespace {
 
 class VolumeFile : public OpenFile {
-public:
+ public:
     VolumeFile(Volume& volume, const Caller& caller, Handle handle)
         : volume_(volume), caller_(caller), handle_(handle) {}
     ~VolumeFile() override {
@@ -36,7 +36,7 @@ public:
         return volume_.release(handle_);
     }
 
-private:
+ private:
     Volume& volume_;
     Caller caller_;
     Handle handle_;
@@ -44,7 +44,7 @@ private:
 };
 
 class VolumeDirectory : public Directory {
-public:
+ public:
     VolumeDirectory(Volume& volume, const Caller& caller, Handle handle)
         : volume_(volume), caller_(caller), handle_(handle) {}
 
@@ -58,6 +58,7 @@ public:
     Errc create(std::string_view name, const CreateOptions& options) override;
     Errc link(std::string_view existing, std::string_view name) override;
     Errc remove(std::string_view name) override;
+    Errc remove_directory(std::string_view name) override;
     Errc read_link(std::string_view name, std::string& target) override;
     Errc change(std::string_view name, const AttributeChange& change) override;
     Errc list_attributes(std::string_view name, std::vector<std::string>& names) override;
@@ -66,7 +67,7 @@ public:
     Errc set_attribute(std::string_view name, const std::string& attribute,
                        std::span<const std::byte> value) override;
 
-private:
+ private:
     Result<Attributes> find(std::string_view name, Follow follow) {
         if (name.empty()) return volume_.attributes(handle_);
         return PathWalker(volume_, caller_).find(handle_, name, follow);
@@ -151,6 +152,13 @@ Errc VolumeDirectory::remove(std::string_view name) {
     WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, place));
     if (place.name.empty()) return Errc::is_directory;
     return volume_.unlink(caller_, place.directory, place.name);
+}
+
+Errc VolumeDirectory::remove_directory(std::string_view name) {
+    Place place;
+    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, place));
+    if (place.name.empty()) return Errc::busy;
+    return volume_.remove_directory(caller_, place.directory, place.name);
 }
 
 Errc VolumeDirectory::read_link(std::string_view name, std::string& target) {

@@ -18,8 +18,12 @@ std::string_view cut_component(std::string_view& path) {
     return component;
 }
 
-bool is_directory(const Attributes& attributes) { return (attributes.mode & 0170000) == 0040000; }
-bool is_link(const Attributes& attributes) { return (attributes.mode & 0170000) == 0120000; }
+bool is_directory(const Attributes& attributes) {
+    return (attributes.mode & 0170000) == 0040000;
+}
+bool is_link(const Attributes& attributes) {
+    return (attributes.mode & 0170000) == 0120000;
+}
 
 }  // namespace
 
@@ -81,9 +85,9 @@ Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow f
     Handle at = from;
     while (true) {
         if (const Errc code = locate(at, path, place); code != Errc::ok) return code;
-        const Result<Attributes> found =
-            place.name.empty() ? volume_.attributes(place.directory)
-                               : volume_.lookup(caller_, place.directory, place.name);
+        const Result<Attributes> found = place.name.empty()
+                                             ? volume_.attributes(place.directory)
+                                             : volume_.lookup(caller_, place.directory, place.name);
         if (!found) return found;
         const bool through = is_link(*found) && (follow == Follow::yes || slash_behind);
         if (!through) {

@@ -20,7 +20,7 @@ struct Place {
 };
 
 class PathWalker {
-public:
+ public:
     PathWalker(Volume& volume, const Caller& caller) : volume_(volume), caller_(caller) {}
 
     /// The directory and last name of `path`; the last name need not be there.
@@ -28,7 +28,7 @@ public:
     /// The inode that `path` names.
     Result<Attributes> find(Handle from, std::string_view path, Follow follow);
 
-private:
+ private:
     Errc step(Handle& at, std::string_view name, std::string& rest);
 
     Volume& volume_;

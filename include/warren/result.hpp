@@ -14,6 +14,7 @@ enum class [[nodiscard]] Errc : i32 {
     not_permitted = 1,          // EPERM
     no_entry = 2,               // ENOENT
     io = 5,                     // EIO
+    no_such_address = 6,        // ENXIO: no data or hole behind this offset
     bad_handle = 9,             // EBADF
     access = 13,                // EACCES
     busy = 16,                  // EBUSY

@@ -12,6 +12,7 @@
 
 #if defined(WARREN_CUDA)
 #include <cuda/atomic>
+#include <cuda/std/bit>
 #else
 #include <atomic>
 #endif

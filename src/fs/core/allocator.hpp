@@ -57,8 +57,9 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
     return 0;
 }
 
-/// Turns one free frame into a frame of `kind`. Errc::need_space if there is none. One lane.
-WARREN_HD inline Result<u64> take_frame(const Store& store, FrameKind kind) {
+/// Takes one free frame for `kind`: nobody else finds it. Errc::need_space if there is none. One
+/// lane; publish_frame() or unclaim_frame() follows.
+WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
     const bool is_data = kind == FrameKind::data;
     const u64 end = store.frame_count;
     for (;;) {
@@ -68,21 +69,31 @@ WARREN_HD inline Result<u64> take_frame(const Store& store, FrameKind kind) {
                                   : find_bit_up(store.frames_free, 0, end);
         if (frame == end) return Errc::need_space;
         if (!clear_bit(store.frames_free, frame)) continue;
-        StoreState& state = *store.state;
-        device_atomic<u64>(state.free_frames).fetch_sub(1, hd::memory_order_relaxed);
-        // The mark moves first: a commit between the two must not hide a frame with a kind.
-        device_atomic<u64> mark(is_data ? state.data_frames_begin : state.metadata_frames_end);
-        u64 old = mark.load(hd::memory_order_relaxed);
-        const u64 bound = is_data ? frame : frame + 1;
-        while ((is_data ? old > bound : old < bound) &&
-               !mark.compare_exchange_weak(old, bound, hd::memory_order_relaxed)) {
-        }
-        // Release: pairs with the acquire in reserve_bits() of whoever finds the frame's kind.
-        device_atomic<u64>(store.frame(frame).kind)
-            .store(static_cast<u64>(kind), hd::memory_order_release);
-        set_bit(room_of(store, kind), frame);
+        device_atomic<u64>(store.state->free_frames).fetch_sub(1, hd::memory_order_relaxed);
         return frame;
     }
+}
+
+WARREN_HD inline void unclaim_frame(const Store& store, u64 frame) {
+    device_atomic<u64>(store.state->free_frames).fetch_add(1, hd::memory_order_relaxed);
+    set_bit(store.frames_free, frame);
+}
+
+/// Gives a claimed frame its kind; from here on its blocks or inodes are given out. One lane.
+WARREN_HD inline void publish_frame(const Store& store, u64 frame, FrameKind kind) {
+    const bool is_data = kind == FrameKind::data;
+    StoreState& state = *store.state;
+    // The mark moves first: a commit between the two must not hide a frame with a kind.
+    device_atomic<u64> mark(is_data ? state.data_frames_begin : state.metadata_frames_end);
+    u64 old = mark.load(hd::memory_order_relaxed);
+    const u64 bound = is_data ? frame : frame + 1;
+    while ((is_data ? old > bound : old < bound) &&
+           !mark.compare_exchange_weak(old, bound, hd::memory_order_relaxed)) {
+    }
+    // Release: pairs with the acquire in reserve_bits() of whoever finds the frame's kind.
+    device_atomic<u64>(store.frame(frame).kind)
+        .store(static_cast<u64>(kind), hd::memory_order_release);
+    set_bit(room_of(store, kind), frame);
 }
 
 /// Turns an empty frame back into a free one if nobody uses, has committed or has reserved a block of
@@ -161,9 +172,10 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
             frame = find_bit_up(room, 0, store.frame_count);
             if (frame < store.frame_count) continue;
         }
-        const Result<u64> taken = take_frame(store, kind);
+        const Result<u64> taken = claim_frame(store, kind);
         if (!taken) return taken.code();
         frame = *taken;
+        publish_frame(store, frame, kind);
     }
 }
 

@@ -201,7 +201,8 @@ WARREN_HD inline void copy_entry(const DirectoryLeaf& from, u32 slot, DirectoryL
 struct DirectoryLeafType {
     static constexpr TreeKinds kinds = directory_tree;
 
-    /// The key at which the leaf is best divided: its median.
+    /// The key at which the leaf is best divided: its median. A leaf of so few entries that the
+    /// longest name fits in beside them is not divided.
     template <class Team>
     WARREN_HD Result<u64> pivot(Operation<Team>& op, Descent& descent, u64 /*key*/) const {
         return once(op.team, [&]() -> Result<u64> {
@@ -211,10 +212,11 @@ struct DirectoryLeafType {
             for (u32 i = 0; i < format::leaf_entries_max; ++i) {
                 if (read_slot(leaf, i).inode() != 0) keys[count++] = read_key(leaf, i);
             }
+            if (count < 7) return key_end;
             for (u32 i = 0; i < count; ++i) {
                 u32 rank = 0;
                 for (u32 j = 0; j < count; ++j) rank += keys[j] < keys[i] ? 1u : 0u;
-                if (rank > 0 && rank == count / 2) return keys[i];
+                if (rank == count / 2) return keys[i];
             }
             return Errc::retry;
         });

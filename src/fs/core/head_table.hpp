@@ -91,21 +91,26 @@ WARREN_HD inline void insert_head(const HeadTable& table, u32 index, u64 place) 
     unlock_bucket(bucket);
 }
 
-/// Takes head `index` out of its chain if nobody uses it. False if somebody does.
-WARREN_HD inline bool evict_head(const HeadTable& table, u32 index) {
+/// Takes head `index` out of its chain if nobody uses it and the next commit does not need it. False
+/// if it stays. Who makes a block dirty holds a link, so under the lock both are settled.
+WARREN_HD inline bool evict_head(const HeadTable& table, u32 index, const u64* dirty) {
     Head& head = table.heads[index];
     Bucket& bucket = table.bucket_of(head.place);
     lock_bucket(bucket);
     // Acquire: pairs with the release in unlink_head().
     const bool idle = device_atomic<u32>(head.links).load(hd::memory_order_acquire) == 0;
-    if (idle) {
+    const u64 block = head.place / format::block_size;
+    const bool clean =
+        (device_atomic<u64>(const_cast<u64&>(dirty[block / 64])).load(hd::memory_order_relaxed) >>
+             block % 64 & 1) == 0;
+    if (idle && clean) {
         u32* from = &bucket.first;
         while (*from != index) from = &table.heads[*from].next;
         *from = head.next;
         head.place = place_none;
     }
     unlock_bucket(bucket);
-    return idle;
+    return idle && clean;
 }
 
 }  // namespace warren::core

@@ -212,10 +212,11 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
     op.mark_dirty(inode.block_place());
 }
 
-/// Ends the life of an inode: its number can be used again, once the kernel has forgotten it. The
-/// inode itself is not written to disk. Only within apply.
+/// Clears the bit of an inode and all that makes its handle valid; the caller counts it. Only within
+/// apply. The inode itself is not written to disk.
 template <class Team>
-WARREN_HD void free_inode(Operation<Team>& op, const InodeRef& inode, format::InodeBitmap& bitmap) {
+WARREN_HD void clear_inode(Operation<Team>& op, const InodeRef& inode,
+                           format::InodeBitmap& bitmap) {
     const InodeBit bit = inode_bit(inode.number);
     const bool held = once(op.team, [&] {
         const bool known = relaxed_load(inode.at->references) != 0;
@@ -225,12 +226,21 @@ WARREN_HD void free_inode(Operation<Team>& op, const InodeRef& inode, format::In
         relaxed_store(inode.at->generation, 0);
         // Release: pairs with the acquire in hold_slot(): the hold shows before the bit is clear.
         device_atomic<u64>(bitmap.used[bit.word]).fetch_and(~bit.mask, hd::memory_order_release);
-        device_atomic<u64>(op.store.state->inodes_used).fetch_sub(1, hd::memory_order_relaxed);
         set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
         return known;
     });
     if (held) op.leave_pinned(bit.bitmap_place);
     op.mark_dirty(bit.bitmap_place);
+}
+
+/// Ends the life of an inode: its number can be used again, once the kernel has forgotten it. Only
+/// within apply.
+template <class Team>
+WARREN_HD void free_inode(Operation<Team>& op, const InodeRef& inode, format::InodeBitmap& bitmap) {
+    clear_inode(op, inode, bitmap);
+    once(op.team, [&] {
+        device_atomic<u64>(op.store.state->inodes_used).fetch_sub(1, hd::memory_order_relaxed);
+    });
 }
 
 /// Ends a reservation made by reserve_inode(), used or not.
@@ -240,7 +250,11 @@ WARREN_HD void finish_inode(Operation<Team>& op) {
     const InodeBit bit = inode_bit(op.reserved_inode);
     const Result<Block*> block = op.pin(bit.bitmap_place);
     WARREN_CHECK(block);  // reserve_inode() pinned it and finish() has not run yet
-    once(op.team, [&] { let_go_slot(*reinterpret_cast<format::InodeBitmap*>(*block), bit); });
+    once(op.team, [&] {
+        let_go_slot(*reinterpret_cast<format::InodeBitmap*>(*block), bit);
+        set_bit(room_of(op.store, FrameKind::inodes),
+                op.reserved_inode / format::inodes_per_frame);
+    });
     op.reserved_inode = 0;
 }
 

@@ -47,6 +47,7 @@ public:
     u64 needed_inode = 0;       // with need_split, need_prune: the tree's inode
     u64 needed_key = 0;         // and the key whose path is meant
     bool may_use_reserve = false;
+    bool gate_is_held = false;  // part of a bulk step, which passed the gate for all of its parts
 
     /// Reads the version of `place`. Errc::retry if a writer is at work there.
     WARREN_HD Errc observe(u64 place, Seen& seen) {
@@ -165,6 +166,43 @@ public:
     /// Publishes what was written and leaves apply.
     WARREN_HD void end_apply() { close_apply(2); }
 
+    /// Locks one more place at once, if it is still at the version seen. For bulk steps, which lock as
+    /// they go: false means to come back later, never to wait.
+    WARREN_HD bool lock_now(const Seen& seen) {
+        return once(team, [&] {
+            u64 expected = seen.version;
+            // Acquire: pairs with the release of the holder before us.
+            const bool won = device_atomic<u64>(store.versions[stripe_of(seen.place)])
+                                 .compare_exchange_strong(expected, seen.version | 1,
+                                                          hd::memory_order_acquire,
+                                                          hd::memory_order_relaxed);
+            fence_release();  // pairs with fence_acquire() in unchanged()
+            return won;
+        });
+    }
+    WARREN_HD void unlock_now(const Seen& seen) {
+        team.sync();
+        once(team, [&] {
+            // Release: pairs with the acquire in observe(), try_locks() and lock_now().
+            device_atomic<u64>(store.versions[stripe_of(seen.place)])
+                .store(seen.version + 2, hd::memory_order_release);
+        });
+    }
+    /// Lets all that was read at `place` so far prove stale: what lay there is being freed.
+    /// Requires: the caller holds no lock.
+    WARREN_HD void retire_place(u64 place) {
+        once(team, [&] {
+            device_atomic<u64> word(store.versions[stripe_of(place)]);
+            u64 version = word.load(hd::memory_order_relaxed);
+            // Release: pairs with the acquire in observe(). A holder finishes without waiting.
+            while ((version & 1) != 0 ||
+                   !word.compare_exchange_weak(version, version + 2, hd::memory_order_release,
+                                               hd::memory_order_relaxed)) {
+                version = word.load(hd::memory_order_relaxed);
+            }
+        });
+    }
+
     /// Marks the metadata block at `place` for the next commit. Only within apply.
     WARREN_HD void mark_dirty(u64 place) {
         once(team, [&] {
@@ -219,6 +257,7 @@ private:
     };
 
     WARREN_HD Errc enter_gate() {
+        if (gate_is_held) return Errc::ok;
         StoreState& state = *store.state;
         device_atomic<u64> inside(state.gate[team.worker % gate_slots].inside);
         // Sequentially consistent: pairs with close_gate(), which closes, then looks inside. One of
@@ -228,7 +267,8 @@ private:
             inside.fetch_sub(1, hd::memory_order_release);
             return Errc::retry;
         }
-        if (relaxed_load(state.read_only) != 0) {
+        // References to inodes change even where nothing may be written.
+        if (promised_ != 0 && relaxed_load(state.read_only) != 0) {
             inside.fetch_sub(1, hd::memory_order_release);
             return Errc::read_only;
         }
@@ -243,6 +283,7 @@ private:
     }
 
     WARREN_HD void leave_gate() {
+        if (gate_is_held) return;
         StoreState& state = *store.state;
         device_atomic<u64>(state.promised_blocks).fetch_sub(promised_, hd::memory_order_relaxed);
         // Release: pairs with the acquire in close_gate(): the commit sees all that apply wrote.

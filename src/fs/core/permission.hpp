@@ -47,10 +47,10 @@ struct AclEntry {
     u32 id;
 };
 
-inline constexpr char acl_access_name[] = "system.posix_acl_access";
-inline constexpr char acl_default_name[] = "system.posix_acl_default";
-inline constexpr u32 acl_access_length = sizeof acl_access_name - 1;
-inline constexpr u32 acl_default_length = sizeof acl_default_name - 1;
+inline constexpr const char* acl_access_name = "system.posix_acl_access";
+inline constexpr const char* acl_default_name = "system.posix_acl_default";
+inline constexpr u32 acl_access_length = 23;
+inline constexpr u32 acl_default_length = 24;
 
 /// Entry `index` of the ACL in `record` (Linux's xattr form: u32 version, then u16 u16 u32 each).
 WARREN_HD inline AclEntry acl_entry(const AttributeBlock& block, const AttributeRecord& record,

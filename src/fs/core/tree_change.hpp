@@ -95,8 +95,8 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
     return Errc::ok;
 }
 
-/// Splits the leaf of `descent` at what `leaf_type` finds best for `key`. Requires: the array above
-/// has room.
+/// Splits the leaf of `descent` at what `leaf_type` finds best for `key`; leaves it alone if that is
+/// key_end (others have made room meanwhile). Requires: the array above has room.
 template <class Team, class Leaf>
 WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
                           Descent& descent, u64 key) {
@@ -107,6 +107,7 @@ WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_
     const Result<u64> pivot = leaf_type.pivot(op, descent, key);
     if (!pivot) return pivot.code();
     WARREN_TRY(op.confirm(descent.leaf_seen));
+    if (*pivot == key_end) return Errc::ok;
     WARREN_TRY(op.will_write(descent.above.seen));
     WARREN_TRY(op.will_write(descent.leaf_seen));
     WARREN_TRY(op.begin_apply(5));

@@ -2,14 +2,14 @@
 // The journal: two halves, used in turn. A transaction lies at the start of a half: its descriptor
 // blocks, the blocks that they name, in the same order, and a commit block.
 //
-// Invariant 1: a commit block is written only after a flush that made its own descriptors and blocks
-// durable, and the previous transaction's blocks durable at their places. So the half that is being
-// overwritten is never needed, only the newest complete transaction is ever replayed, and a block
-// that was freed by it can be reused without a revocation record.
-// Invariant 2: every transaction holds the superblock (place 0) with its own number and clean = 0. A
-// superblock that is written outside of the journal has a number above all transactions before it
-// and is written after a flush that made them durable at their places. So a transaction with a
-// lower number than the superblock's is history and must not be replayed.
+// Invariant 1: a commit block is written only after a flush that made its own descriptors and
+// blocks durable, and the previous transaction's blocks durable at their places. So the half that
+// is being overwritten is never needed, only the newest complete transaction is ever replayed, and
+// a block that was freed by it can be reused without a revocation record. Invariant 2: every
+// transaction holds the superblock (place 0) with its own number and clean = 0. A superblock that
+// is written outside of the journal has a number above all transactions before it and is written
+// after a flush that made them durable at their places. So a transaction with a lower number than
+// the superblock's is history and must not be replayed.
 #pragma once
 
 #include "fs/format/layout.hpp"

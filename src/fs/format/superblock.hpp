@@ -48,7 +48,7 @@ struct Superblock {
     u64 blocks_used;          // 4 KiB blocks in use, all kinds
     u64 inodes_used;
     u64 generation;  // of the inode made last; rises by 65536 at every opening for writing
-    u8 padding[3808];
+    u8 padding[3824];
 };
 static_assert(sizeof(Superblock) == block_size);
 

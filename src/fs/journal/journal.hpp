@@ -7,15 +7,6 @@
 // freed by the commit may be used again once write() answered ok. After an error the volume must
 // not be written any more: all later calls answer Errc::io, and replay decides what became of the
 // commit.
-//
-// Rule of replay: let S be the number of the sound superblock (the first copy if it is sound, else
-// the second). The newest complete transaction N is written to its places if N > S, or if N = S and
-// the superblock is not clean. Why: N > S: its superblock never reached place 0. N = S, not clean:
-// its superblock did, its other blocks perhaps not. N = S and clean, or N < S: that superblock was
-// written outside of the journal (make, open, grow, close), which happens only after a flush that
-// made N durable at its places; to write N once more would undo the superblock, and N < S can also
-// be the other, older half while the newer one is being overwritten. A superblock in the journal
-// never says clean, else a half-written N could pass for a closed volume.
 #pragma once
 
 #include <span>
@@ -33,6 +24,15 @@ struct SealedBlock {
     u64 place;
     const format::Block* block;
 };
+
+// Rule of replay: let S be the number of the sound superblock (the first copy if it is sound, else
+// the second). The newest complete transaction N is written to its places if N > S, or if N = S and
+// the superblock is not clean. Why: N > S: its superblock never reached place 0. N = S, not clean:
+// its superblock did, its other blocks perhaps not. N = S and clean, or N < S: that superblock was
+// written outside of the journal (make, open, grow, close), which happens only after a flush that
+// made N durable at its places; to write N once more would undo the superblock, and N < S can also
+// be the other, older half while the newer one is being overwritten. A superblock in the journal
+// never says clean, else a half-written N could pass for a closed volume.
 
 /// Not thread-safe: one commit at a time. An object is about 256 KiB large.
 class Journal {

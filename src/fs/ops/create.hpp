@@ -33,6 +33,18 @@ struct NewInode {
 /// Metadata blocks that a new inode dirties: itself, its bitmap, an ACL, a long target, the table.
 inline constexpr u32 new_inode_blocks_max = 6;
 
+/// Reserves one metadata block that hangs on an inode.
+template <class Team, class T>
+WARREN_HD Errc reserve_side_block(Operation<Team>& op, u64& place, T*& at) {
+    const Result<u64> reserved = reserve_metadata(op);
+    if (!reserved) return reserved.code();
+    const Result<Block*> block = fresh_block(op, *reserved);
+    if (!block) return block.code();
+    place = *reserved;
+    at = reinterpret_cast<T*>(*block);
+    return Errc::ok;
+}
+
 /// Reserves what a new inode in `parent` needs.
 template <class Team>
 WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
@@ -69,18 +81,6 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
     if (arguments.target_length > format::area_bytes) {
         WARREN_TRY(reserve_side_block(op, fresh.target_place, fresh.target));
     }
-    return Errc::ok;
-}
-
-/// Reserves one metadata block that hangs on an inode.
-template <class Team, class T>
-WARREN_HD Errc reserve_side_block(Operation<Team>& op, u64& place, T*& at) {
-    const Result<u64> reserved = reserve_metadata(op);
-    if (!reserved) return reserved.code();
-    const Result<Block*> block = fresh_block(op, *reserved);
-    if (!block) return block.code();
-    place = *reserved;
-    at = reinterpret_cast<T*>(*block);
     return Errc::ok;
 }
 

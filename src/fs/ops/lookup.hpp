@@ -109,6 +109,14 @@ WARREN_HD Errc check_access(Operation<Team>& op, const Credentials& caller, Hand
     return check_permission(op, *inode, caller, wanted);
 }
 
+/// How many names a directory has.
+template <class Team>
+WARREN_HD Result<u64> count_names(Operation<Team>& op, Handle directory) {
+    const Result<InodeRef> inode = find_directory(op, directory);
+    if (!inode) return inode.code();
+    return load(op.team, inode->at->entries) & ~format::entries_dying;
+}
+
 /// Copies the leaf of `directory` that covers `key`; the answer is where the next leaf begins.
 template <class Team>
 WARREN_HD Result<u64> read_leaf(Operation<Team>& op, Handle directory, u64 key,

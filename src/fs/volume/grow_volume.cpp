@@ -127,13 +127,14 @@ Failure plan_growth(const std::string& path, const Superblock& old, u64 frames, 
     grown.frame_count = frames;
     grown.size_bytes = frames * frame_size;
     grown.frame_table_blocks = table_blocks_for(frames);
-    if (old.data_frames_begin == old.frame_count) grown.data_frames_begin = frames;
     const bool is_in_frame_0 = old.frame_table_offset < frame_size;
     const u64 room = is_in_frame_0 ? table_blocks_in_frame_0
                                    : divide_up(old.frame_table_blocks, format::blocks_per_frame) *
                                          format::blocks_per_frame;
     if (grown.frame_table_blocks <= room) {
         grown.frame_table_blocks = std::max(grown.frame_table_blocks, old.frame_table_blocks);
+        // Between the two marks all frames are free; a table that moves must stay outside of them.
+        if (old.data_frames_begin == old.frame_count) grown.data_frames_begin = frames;
         return {};
     }
     const u64 table_frames = table_frames_for(grown.frame_table_blocks);

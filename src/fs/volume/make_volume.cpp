@@ -207,12 +207,14 @@ Errc write_volume(Disk& disk, Superblock& superblock, u64 system_frames, const Z
     superblock.metadata_frames_end = inode_frame + 1;
     superblock.data_frames_begin = superblock.frame_count;
     superblock.blocks_used = (inode_frame + 1) * format::blocks_per_frame;
-    // The old superblocks and the old table go first, durably.
+    // An old volume stops being one, durably, before any other part of it goes.
+    WARREN_TRY(zero_range(disk, format::superblock_offset, block_size, zero));
+    WARREN_TRY(zero_range(disk, format::superblock_copy_offset, block_size, zero));
+    WARREN_TRY(disk.flush());
     WARREN_TRY(zero_range(disk, 0, frame_size, zero));
     WARREN_TRY(zero_range(disk, superblock.frame_table_offset,
                           superblock.frame_table_blocks * block_size, zero));
     WARREN_TRY(zero_range(disk, inode_frame * frame_size, frame_size, zero));
-    WARREN_TRY(disk.flush());
     WARREN_TRY(write_frame_table(disk, superblock, inode_frame + 1));
     WARREN_TRY(write_inodes(disk, superblock, inode_frame * frame_size));
     return write_superblock(disk, superblock, first_transaction, Copies::both);

@@ -18,7 +18,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 class FileDiskTest : public testing::Test {
-protected:
+ protected:
     void SetUp() override {
         std::string pattern = (std::filesystem::temp_directory_path() / "warren_XXXXXX").string();
         ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
@@ -81,7 +81,8 @@ TEST_F(FileDiskTest, createsResizesAndPunchesHoles) {
     EXPECT_EQ(disk->size_bytes(), 0u);
     ASSERT_EQ(disk->resize(4 * mib), Errc::ok);
     const Bytes ones(1 * mib, std::byte{1});
-    for (u64 i = 0; i < 4; ++i) ASSERT_EQ(disk->write(i * mib, ones), Errc::ok);
+    for (u64 i = 0; i < 4; ++i)
+        ASSERT_EQ(disk->write(i * mib, ones), Errc::ok);
     EXPECT_EQ(disk->discard(0, 1 * mib), Errc::ok);
     EXPECT_EQ(disk->zero(2 * mib, 1 * mib), Errc::ok);
     Bytes found(1 * mib);
@@ -158,7 +159,8 @@ TEST_F(FileDiskTest, lockHoldsBetweenProcessesAndDiesWithThem) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     Failure failure;
     EXPECT_TRUE(FileDisk::open(path_, OpenMode::read_write, failure)) << failure.message;
-    for (const int descriptor : {ready[0], ready[1], leave[0], leave[1]}) ::close(descriptor);
+    for (const int descriptor : {ready[0], ready[1], leave[0], leave[1]})
+        ::close(descriptor);
 }
 
 TEST_F(FileDiskTest, saysWhyAFileCannotBeOpened) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory disk is what every crash test stands on, so its cuts are checked byte by byte against a
-// plain array: all before the last flush is there, and of the rest only whole sectors that were
+// The memory disk is what every crash test stands on, so its cuts are checked byte by byte against
+// a plain array: all before the last flush is there, and of the rest only whole sectors that were
 // written.
 #include "fs/disk/memory_disk.hpp"
 
@@ -20,7 +20,8 @@ using Bytes = std::vector<std::byte>;
 Bytes pattern(u64 length, u64 seed) {
     Bytes bytes(length);
     Random random(seed);
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+    for (std::byte& byte : bytes)
+        byte = static_cast<std::byte>(random.next());
     return bytes;
 }
 
@@ -119,7 +120,8 @@ TEST(MemoryDisk, imagesAndCopiesAreIndependent) {
 /// Each sector of `image` must hold what one of the events wrote there, or what was durable.
 void expect_allowed(const MemoryDisk& disk, MemoryDisk& image, u64 events, const Cut& cut) {
     u64 durable = events;
-    while (durable > 0 && disk.event(durable - 1).kind != DiskEventKind::flush) --durable;
+    while (durable > 0 && disk.event(durable - 1).kind != DiskEventKind::flush)
+        --durable;
     const Bytes found = contents(image, 0, disk_bytes);
     const Bytes base = contents(*disk.image_after(durable), 0, disk_bytes);
     for (u64 sector = 0; sector < disk_bytes; sector += 512) {

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening, reading, writing and allocating. The kernel keeps what it has read and written in its
+// page cache (and serves O_DIRECT itself), so an open file needs no state here but its generation.
+//
+// Invariant: each open that the kernel knows of is counted once in the volume.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "apps/fuse/device.hpp"
+#include "apps/fuse/mount.hpp"
+#include "apps/fuse/operations.hpp"
+#include "apps/fuse/request.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+/// A buffer of this thread for one request's data.
+std::span<std::byte> thread_buffer(size_t size_bytes) {
+    thread_local std::vector<std::byte> buffer;
+    if (buffer.size() < size_bytes) buffer.resize(size_bytes);
+    return std::span(buffer).first(size_bytes);
+}
+
+Handle handle_of(const Request& request, fuse_ino_t node, const fuse_file_info* info) {
+    return {request.mount.nodes.inode_of(node), static_cast<u32>(info->fh)};
+}
+
+void close_again(const Request& request, fuse_ino_t node, Handle file) {
+    request.mount.nodes.count_release(node);
+    static_cast<void>(request.volume->release(file));
+}
+
+/// Truncation by open(2).
+Errc empty_file(const Request& request, Handle file) {
+    AttributeChange change;
+    change.which = AttributeChange::size;
+    if (clears_privileges()) request.drop_privileges(file, change);
+    request.mount.note_change();
+    return request.volume->set_attributes(request.caller(), file, change).code();
+}
+
+/// Opens a file that is there and prepares the reply.
+Errc open_file(const Request& request, fuse_ino_t node, Handle file, fuse_file_info* info) {
+    WARREN_TRY(request.volume->open_file(file));
+    request.mount.nodes.count_open(node);
+    if ((info->flags & O_TRUNC) != 0) {
+        if (const Errc code = empty_file(request, file); code != Errc::ok) {
+            close_again(request, node, file);
+            return code;
+        }
+    } else if ((info->flags & O_ACCMODE) != O_WRONLY && (info->flags & O_NOATIME) == 0) {
+        request.note_access(file, node, true);
+    }
+    info->fh = file.generation;
+    info->keep_cache = 1;
+    return Errc::ok;
+}
+
+void open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
+    const Request request(raw);
+    Handle file;
+    if (!request.find(node, file)) return;
+    if (const Errc code = open_file(request, node, file, info); code != Errc::ok) {
+        return request.reply(code);
+    }
+    if (fuse_reply_open(raw, info) != 0) close_again(request, node, file);
+}
+
+/// Answers create() with a file that somebody else made just before.
+void open_existing(const Request& request, Handle directory, const char* name,
+                   fuse_file_info* info) {
+    const Result<Attributes> found =
+        request.volume->lookup(request.caller(), directory, name, Hold::yes);
+    if (!found) return request.reply(found.code());
+    const fuse_entry_param entry = request.take_entry(*found);
+    // Errc::stale makes the kernel look the name up again and see for itself what it is.
+    const Errc code =
+        S_ISREG(found->mode) ? open_file(request, entry.ino, found->handle, info) : Errc::stale;
+    if (code != Errc::ok) {
+        request.give_back(entry.ino, 1);
+        return request.reply(code);
+    }
+    if (fuse_reply_create(request.raw(), &entry, info) != 0) {
+        close_again(request, entry.ino, found->handle);
+        request.give_back(entry.ino, 1);
+    }
+}
+
+void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
+            fuse_file_info* info) {
+    const Request request(raw);
+    Handle directory;
+    if (!request.find(parent, directory)) return;
+    CreateOptions options;
+    options.mode = S_IFREG | (mode & 07777);
+    options.hold = Hold::yes;
+    options.open = true;
+    request.mount.note_change();
+    const Result<Attributes> made =
+        request.volume->create(request.caller(), directory, name, options);
+    if (made.code() == Errc::exists && (info->flags & O_EXCL) == 0) {
+        return open_existing(request, directory, name, info);
+    }
+    if (!made) return request.reply(made.code());
+    const fuse_entry_param entry = request.take_entry(*made);
+    request.mount.nodes.count_open(entry.ino);
+    info->fh = made->handle.generation;
+    info->keep_cache = 1;
+    if (fuse_reply_create(raw, &entry, info) != 0) {
+        close_again(request, entry.ino, made->handle);
+        request.give_back(entry.ino, 1);
+    }
+}
+
+void release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
+    const Request request(raw);
+    request.mount.nodes.count_release(node);
+    request.reply(request.volume->release(handle_of(request, node, info)));
+}
+
+void read(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t offset, fuse_file_info* info) {
+    const Request request(raw);
+    const Handle file = handle_of(request, node, info);
+    const std::span<std::byte> buffer = thread_buffer(size_bytes);
+    const Result<u64> got = request.volume->read(file, static_cast<u64>(offset), buffer);
+    if (!got) return request.reply(got.code());
+    request.note_access(file, node, false);
+    fuse_reply_buf(raw, reinterpret_cast<const char*>(buffer.data()), *got);
+}
+
+/// Writing by somebody without privilege clears the bits that would give him some.
+void clear_privileges(const Request& request, fuse_ino_t node, Handle file) {
+    AttributeChange change;
+    request.drop_privileges(file, change);
+    if (change.which == 0 || !request.volume->set_attributes(request.caller(), file, change))
+        return;
+    fuse_lowlevel_notify_inval_inode(request.mount.session, node, -1, 0);
+}
+
+void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes, off_t offset,
+           fuse_file_info* info) {
+    const Request request(raw);
+    const Handle file = handle_of(request, node, info);
+    if (clears_privileges()) clear_privileges(request, node, file);
+    request.mount.note_change();
+    const Result<u64> put = request.volume->write(file, static_cast<u64>(offset),
+                                                  std::as_bytes(std::span(bytes, size_bytes)));
+    if (!put) return request.reply(put.code());
+    fuse_reply_write(raw, *put);
+}
+
+void sync(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info* info) {
+    const Request request(raw);
+    request.reply(request.volume->sync_file(handle_of(request, node, info)));
+}
+
+void allocate(fuse_req_t raw, fuse_ino_t node, int mode, off_t offset, off_t length,
+              fuse_file_info* info) {
+    const Request request(raw);
+    Allocate how = Allocate::reserve;
+    switch (mode) {
+        case 0:
+            break;
+        case FALLOC_FL_KEEP_SIZE:
+            how = Allocate::reserve_keep_size;
+            break;
+        case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
+            how = Allocate::punch_hole;
+            break;
+        case FALLOC_FL_ZERO_RANGE:
+            how = Allocate::zero_range;
+            break;
+        case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
+            how = Allocate::zero_range_keep_size;
+            break;
+        default:
+            return request.reply(Errc::not_supported);
+    }
+    request.reply_changed(request.volume->allocate(
+        handle_of(request, node, info), how, static_cast<u64>(offset), static_cast<u64>(length)));
+}
+
+void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_info* info) {
+    const Request request(raw);
+    if (whence != SEEK_DATA && whence != SEEK_HOLE) return request.reply(Errc::invalid);
+    const Result<u64> found =
+        request.volume->seek(handle_of(request, node, info), static_cast<u64>(offset),
+                             whence == SEEK_DATA ? Seek::data : Seek::hole);
+    if (!found) return request.reply(found.code());
+    fuse_reply_lseek(raw, static_cast<off_t>(*found));
+}
+
+/// What the volume answers when there is no data behind an offset (ENXIO).
+constexpr Errc no_such_place = static_cast<Errc>(6);
+
+/// A range to copy and how far that has come.
+struct CopyJob {
+    Handle source;
+    Handle target;
+    u64 source_offset = 0;
+    u64 target_offset = 0;
+    u64 left = 0;
+    u64 done = 0;
+
+    void advance(u64 bytes) {
+        source_offset += bytes;
+        target_offset += bytes;
+        left -= bytes;
+        done += bytes;
+    }
+};
+
+/// Makes a hole of `bytes` in the target, which may grow by it.
+Errc copy_hole(const Request& request, CopyJob& job, u64 bytes) {
+    WARREN_TRY(
+        request.volume->allocate(job.target, Allocate::punch_hole, job.target_offset, bytes));
+    const Result<Attributes> target = request.volume->attributes(job.target);
+    if (!target) return target.code();
+    if (target->size < job.target_offset + bytes) {
+        AttributeChange change;
+        change.which = AttributeChange::size;
+        change.new_size = job.target_offset + bytes;
+        WARREN_TRY(request.volume->set_attributes(request.caller(), job.target, change).code());
+    }
+    job.advance(bytes);
+    return Errc::ok;
+}
+
+Errc copy_data(const Request& request, CopyJob& job) {
+    const u64 wanted = std::min<u64>(job.left, request_limit_bytes);
+    const std::span<std::byte> buffer = thread_buffer(wanted);
+    const Result<u64> got = request.volume->read(job.source, job.source_offset, buffer);
+    if (!got) return got.code();
+    if (*got == 0) return Errc::out_of_range;
+    const Result<u64> put =
+        request.volume->write(job.target, job.target_offset, buffer.first(*got));
+    if (!put) return put.code();
+    if (*put == 0) return Errc::no_space;
+    job.advance(*put);
+    return Errc::ok;
+}
+
+/// One step of a copy: over a hole, or a piece of data.
+Errc copy_step(const Request& request, CopyJob& job) {
+    const Result<u64> data = request.volume->seek(job.source, job.source_offset, Seek::data);
+    if (!data && data.code() != no_such_place) return data.code();
+    const u64 hole = data ? *data - job.source_offset : job.left;
+    return hole > 0 ? copy_hole(request, job, std::min(hole, job.left)) : copy_data(request, job);
+}
+
+void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
+                fuse_file_info* source_info, fuse_ino_t target_node, off_t target_offset,
+                fuse_file_info* target_info, size_t length, int flags) {
+    const Request request(raw);
+    if (flags != 0) return request.reply(Errc::invalid);
+    constexpr u64 longest = 256 * mib;  // the kernel comes back for the rest
+    CopyJob job{handle_of(request, source_node, source_info),
+                handle_of(request, target_node, target_info), static_cast<u64>(source_offset),
+                static_cast<u64>(target_offset)};
+    const Result<Attributes> source = request.volume->attributes(job.source);
+    if (!source) return request.reply(source.code());
+    const u64 behind = source->size > job.source_offset ? source->size - job.source_offset : 0;
+    job.left = std::min({static_cast<u64>(length), behind, longest});
+    request.mount.note_change();
+    Errc code = Errc::ok;
+    while (job.left > 0 && code == Errc::ok)
+        code = copy_step(request, job);
+    if (code != Errc::ok && job.done == 0) return request.reply(code);
+    fuse_reply_write(raw, job.done);
+}
+
+}  // namespace
+
+void add_content_operations(fuse_lowlevel_ops& operations) {
+    operations.open = open;
+    operations.create = create;
+    operations.release = release;
+    operations.read = read;
+    operations.write = write;
+    operations.fsync = sync;
+    operations.fallocate = allocate;
+    operations.lseek = seek;
+    operations.copy_file_range = copy_range;
+}
+
+}  // namespace warren::fuse

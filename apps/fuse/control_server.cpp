@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The socket lies in /run/warren, or in the runtime directory of a user who mounts without being
+// root, and is named by the device number of the mount, which is unique while the mount lives.
+#include "apps/fuse/control_server.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "apps/fuse/log.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+constexpr int connections_per_user = 16;
+constexpr time_t patience_seconds = 60;  // for a peer that stopped sending or receiving
+
+/// The directory for sockets of this user's mounts, made if need be; "" and `error` if it cannot.
+std::string socket_directory(std::string& error) {
+    std::string directory = "/run/warren";
+    if (::geteuid() != 0) {
+        const char* own = std::getenv("XDG_RUNTIME_DIR");
+        directory = own != nullptr && own[0] == '/' ? std::string(own)
+                                                    : "/run/user/" + std::to_string(::geteuid());
+        directory += "/warren";
+    }
+    if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
+        error = directory + ": " + std::strerror(errno);
+        return "";
+    }
+    struct stat facts {};
+    if (::lstat(directory.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) ||
+        facts.st_uid != ::geteuid() || (facts.st_mode & 022) != 0) {
+        error = directory + ": not a directory that only its owner can change";
+        return "";
+    }
+    return directory;
+}
+
+Peer identify(int socket) {
+    Peer peer;
+    ucred ids{};
+    socklen_t size = sizeof(ids);
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &ids, &size) != 0) {
+        peer.user = peer.group = 65534;  // nobody
+        return peer;
+    }
+    peer.user = ids.uid;
+    peer.group = ids.gid;
+    peer.groups.resize(64);
+    size = static_cast<socklen_t>(peer.groups.size() * sizeof(u32));
+    int answer = ::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, peer.groups.data(), &size);
+    if (answer != 0 && errno == ERANGE) {
+        peer.groups.resize(size / sizeof(u32));
+        answer = ::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, peer.groups.data(), &size);
+    }
+    peer.groups.resize(answer == 0 ? size / sizeof(u32) : 0);
+    return peer;
+}
+
+std::string lone_answer(Errc code) {
+    return Encoder().number(static_cast<u64>(code)).bytes();
+}
+
+}  // namespace
+
+ControlServer::ControlServer(MountState& mount, Invalidator& invalidator)
+    : mount_(mount), invalidator_(invalidator) {}
+
+ControlServer::~ControlServer() {
+    stop();
+}
+
+bool ControlServer::start(u32 device_major, u32 device_minor, std::string& error) {
+    const std::string directory = socket_directory(error);
+    if (directory.empty()) return false;
+    const std::string path = directory + "/" + socket_name(device_major, device_minor);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(address.sun_path)) {
+        error = path + ": too long for a socket";
+        return false;
+    }
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    ::unlink(path.c_str());  // left by a mount that had this number before
+    listener_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
+    const mode_t mode = mount_.allow_other ? 0666 : 0600;
+    if (!listener_ || !wake_ ||
+        ::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+        ::chmod(path.c_str(), mode) != 0 || ::listen(listener_.get(), 64) != 0) {
+        error = path + ": " + std::strerror(errno);
+        listener_.close();
+        return false;
+    }
+    path_ = path;
+    verbs_ = std::make_unique<ControlVerbs>(mount_, invalidator_, device_major, device_minor);
+    thread_ = std::thread([this] { listen(); });
+    return true;
+}
+
+void ControlServer::listen() {
+    while (true) {
+        std::array<pollfd, 2> events{{{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+        if (::poll(events.data(), events.size(), -1) < 0 && errno != EINTR) break;
+        if (events[1].revents != 0) break;
+        Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        if (socket) {
+            admit(std::move(socket));
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until some are closed
+        }
+    }
+}
+
+void ControlServer::admit(Descriptor socket) {
+    const timeval patience{patience_seconds, 0};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    Peer peer = identify(socket.get());
+    const u32 user = peer.user;
+    if (!mount_.allow_other && user != 0 && user != ::geteuid()) return;
+    const int number = socket.get();
+    {
+        std::lock_guard lock(mutex_);
+        int& count = connections_of_[user];
+        if (stage_ != Stage::serving || (user != 0 && count >= connections_per_user)) return;
+        ++count;
+        sockets_.insert(number);
+    }
+    auto leave = [server = shared_from_this(), number, user] {
+        std::lock_guard lock(server->mutex_);
+        server->sockets_.erase(number);
+        if (--server->connections_of_[user] == 0) server->connections_of_.erase(user);
+        server->changed_.notify_all();
+    };
+    try {
+        std::thread([leave, server = shared_from_this(), held = std::move(socket),
+                     who = std::move(peer)]() mutable {
+            server->converse(held.get(), who);
+            leave();
+        }).detach();
+    } catch (const std::system_error& error) {
+        log_line(std::string("no thread for a control connection: ") + error.what());
+        leave();
+    }
+}
+
+bool ControlServer::begin_verb() {
+    std::lock_guard lock(mutex_);
+    if (stage_ != Stage::serving) return false;
+    ++verbs_running_;
+    return true;
+}
+
+void ControlServer::end_verb() {
+    std::lock_guard lock(mutex_);
+    --verbs_running_;
+    changed_.notify_all();
+}
+
+void ControlServer::converse(int socket, const Peer& peer) {
+    Frame frame;
+    while (receive_frame(socket, frame) == Errc::ok) {
+        if (frame.verb == Verb::close) return serve_close(socket);
+        if (!begin_verb()) return;
+        const std::string answer = verbs_->serve(peer, frame, [&](std::string_view part) {
+            return send_frame(socket, Verb::part, part) == Errc::ok;
+        });
+        end_verb();
+        if (send_frame(socket, Verb::answer, answer) != Errc::ok) return;
+    }
+}
+
+void ControlServer::serve_close(int socket) {
+    std::unique_lock lock(mutex_);
+    while (stage_ == Stage::serving) {
+        changed_.wait_for(lock, std::chrono::seconds(1));
+        // A peer whose unmounting failed goes away without a word.
+        pollfd peer{socket, POLLIN, 0};
+        if (stage_ == Stage::serving && ::poll(&peer, 1, 0) != 0) return;
+    }
+    lock.unlock();
+    const bool heard = send_frame(socket, Verb::part, {}) == Errc::ok;
+    lock.lock();
+    changed_.wait(lock, [&] { return stage_ == Stage::closed; });
+    const Errc code = close_code_;
+    lock.unlock();
+    if (heard) static_cast<void>(send_frame(socket, Verb::answer, lone_answer(code)));
+}
+
+void ControlServer::stop() {
+    if (thread_.joinable()) {
+        const u64 one = 1;
+        while (::write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
+        }
+        thread_.join();
+    }
+    listener_.close();
+    std::unique_lock lock(mutex_);
+    if (stage_ == Stage::serving) stage_ = Stage::stopping;
+    for (const int socket : sockets_)
+        ::shutdown(socket, SHUT_RD);  // nothing more is read
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return verbs_running_ == 0; });
+}
+
+void ControlServer::report_closed(Errc code) {
+    std::unique_lock lock(mutex_);
+    if (stage_ == Stage::closed) return;
+    stage_ = Stage::closed;
+    close_code_ = code;
+    if (!path_.empty()) ::unlink(path_.c_str());
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::seconds(5), [&] { return sockets_.empty(); });
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hostile peer may send any bytes and any descriptors. Descriptors are looked at without asking
+// the file system that they belong to, which may be hostile too.
+#include "apps/fuse/control_verbs.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace warren::fuse {
+
+namespace {
+
+constexpr size_t longest_name_bytes = 255;
+constexpr size_t part_size_bytes = 256 * kib;
+
+/// Errc::ok if `name` can name an entry of a directory.
+Errc check_name(std::string_view name) {
+    if (name.size() > longest_name_bytes) return Errc::name_too_long;
+    const bool bad = name.empty() || name == "." || name == ".." ||
+                     name.find('/') != std::string_view::npos ||
+                     name.find('\0') != std::string_view::npos;
+    return bad ? Errc::invalid : Errc::ok;
+}
+
+void encode(Encoder& part, const Scanned& entry) {
+    part.number(entry.directory.inode).number(entry.directory.generation).number(entry.depth);
+    encode(part, entry.attributes);
+    part.text(entry.name);
+}
+
+/// Collects what the threads of a scan meet and sends it in parts, in the order it was met.
+class ScanStream {
+ public:
+    ScanStream(const ControlVerbs::SendPart& send_part, u64 max_depth)
+        : send_part_(send_part), max_depth_(max_depth) {}
+
+    /// Takes an entry; answers whether to go on below it.
+    bool take(const Scanned& entry) {
+        Encoder encoded;
+        encode(encoded, entry);
+        std::lock_guard lock(mutex_);
+        part_.append(encoded);
+        if (part_.size() >= part_size_bytes) send();
+        return !broken_ && entry.depth < max_depth_;
+    }
+    Errc finish() {
+        std::lock_guard lock(mutex_);
+        if (part_.size() > 0) send();
+        return broken_ ? Errc::canceled : Errc::ok;
+    }
+
+ private:
+    void send() {
+        broken_ = broken_ || !send_part_(part_.bytes());
+        part_.clear();
+    }
+
+    const ControlVerbs::SendPart& send_part_;
+    u64 max_depth_;
+    std::mutex mutex_;
+    Encoder part_;
+    bool broken_ = false;
+};
+
+}  // namespace
+
+std::string ControlVerbs::serve(const Peer& peer, const Frame& frame, const SendPart& send_part) {
+    Encoder body;
+    Errc code = Errc::invalid;
+    switch (frame.verb) {
+        case Verb::info:
+            describe(body);
+            code = Errc::ok;
+            break;
+        case Verb::sync:
+            code = sync();
+            break;
+        case Verb::remove_tree:
+            code = remove_tree(peer, frame, body);
+            break;
+        case Verb::move:
+            code = move(peer, frame, body);
+            break;
+        case Verb::rebuild:
+            code = rebuild(peer, frame, body);
+            break;
+        case Verb::scan:
+            code = scan(peer, frame, send_part);
+            break;
+        case Verb::remount:
+            code = remount(peer, frame);
+            break;
+        default:
+            break;
+    }
+    if (!is_final(code)) code = Errc::io;
+    Encoder answer;
+    answer.number(static_cast<u64>(code));
+    answer.append(body);
+    return answer.bytes();
+}
+
+Errc ControlVerbs::find_directory(const Descriptor& descriptor, bool to_change, Handle& directory) {
+    struct statx facts {};
+    if (::statx(descriptor.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE,
+                &facts) != 0) {
+        return Errc::bad_handle;
+    }
+    if (facts.stx_dev_major != device_major_ || facts.stx_dev_minor != device_minor_) {
+        return Errc::cross_device;
+    }
+    if (!S_ISDIR(facts.stx_mode)) return Errc::not_directory;
+    if (to_change) {
+        // The peer may see the volume through a read-only mount of its own.
+        struct statvfs seen {};
+        if (::fstatvfs(descriptor.get(), &seen) == 0 && (seen.f_flag & ST_RDONLY) != 0) {
+            return Errc::read_only;
+        }
+        if (mount_.read_only.load(std::memory_order_relaxed)) return Errc::read_only;
+    }
+    const auto handle = mount_.nodes.find(mount_.nodes.node_of(facts.stx_ino));
+    if (!handle) return Errc::stale;
+    directory = *handle;
+    return Errc::ok;
+}
+
+void ControlVerbs::flush_kernel(const Descriptor& directory) {
+    constexpr int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    Descriptor readable(::openat(directory.get(), ".", flags | O_NOATIME));
+    if (!readable) readable = Descriptor(::openat(directory.get(), ".", flags));
+    if (readable) ::syncfs(readable.get());
+}
+
+void ControlVerbs::drop_cached(std::vector<StaleName> stale) {
+    // Files that have further links, or are open, live on with other link counts.
+    for (const u64 node : mount_.nodes.shared_or_open())
+        stale.push_back({node, 0, ""});
+    invalidator_.drop(std::move(stale));
+}
+
+Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& answer) {
+    Decoder request(frame.payload);
+    const std::string name(request.text());
+    if (!request.good() || frame.descriptors.size() != 1) return Errc::invalid;
+    WARREN_TRY(check_name(name));
+    Handle directory;
+    WARREN_TRY(find_directory(frame.descriptors[0], true, directory));
+    flush_kernel(frame.descriptors[0]);
+    const auto volume = mount_.volume.access();
+    const Result<Attributes> child = volume->lookup({0, 0, {}, 0, false}, directory, name);
+    Removal removal;
+    mount_.note_change();
+    const Errc code = volume->remove_tree(peer.caller(), directory, name, removal);
+    if (code == Errc::ok || removal.files + removal.directories > 0) {
+        const u64 gone = child && S_ISDIR(child->mode) ? node(child->handle) : 0;
+        drop_cached({{node(directory), gone, name}});
+    }
+    answer.number(removal.files).number(removal.directories).number(removal.blocks);
+    return code;
+}
+
+Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
+    std::vector<Handle> directories(frame.descriptors.size());
+    std::vector<Errc> found(frame.descriptors.size(), Errc::ok);
+    for (size_t i = 0; i < directories.size(); ++i) {
+        found[i] = find_directory(frame.descriptors[i], true, directories[i]);
+    }
+    std::vector<Move> moves;
+    std::vector<size_t> positions;  // of the moves among the results
+    std::vector<Errc> results;
+    Decoder request(frame.payload);
+    while (!request.at_end()) {
+        const u64 from = request.number();
+        const std::string_view name = request.text();
+        const u64 to = request.number();
+        const std::string_view new_name = request.text();
+        if (!request.good() || from >= directories.size() || to >= directories.size()) {
+            return Errc::invalid;
+        }
+        Errc code = found[from] != Errc::ok ? found[from] : found[to];
+        if (code == Errc::ok) code = check_name(name);
+        if (code == Errc::ok) code = check_name(new_name);
+        if (code == Errc::ok) {
+            positions.push_back(results.size());
+            moves.push_back({directories[from], name, directories[to], new_name});
+        }
+        results.push_back(code);
+    }
+    std::vector<Errc> codes(moves.size(), Errc::io);
+    mount_.note_change();
+    mount_.volume.access()->move_many(peer.caller(), moves, codes);
+    std::vector<StaleName> stale;
+    for (size_t i = 0; i < moves.size(); ++i) {
+        results[positions[i]] = codes[i];
+        if (codes[i] != Errc::ok) continue;
+        stale.push_back({node(moves[i].from), 0, std::string(moves[i].name)});
+        stale.push_back({node(moves[i].to), 0, std::string(moves[i].new_name)});
+    }
+    drop_cached(std::move(stale));
+    for (const Errc code : results) {
+        answer.number(static_cast<u64>(is_final(code) ? code : Errc::io));
+    }
+    return Errc::ok;
+}
+
+Errc ControlVerbs::rebuild(const Peer& peer, const Frame& frame, Encoder& answer) {
+    if (frame.descriptors.size() != 1) return Errc::invalid;
+    Handle directory;
+    WARREN_TRY(find_directory(frame.descriptors[0], true, directory));
+    Rebuilt rebuilt;
+    mount_.note_change();
+    const Errc code = mount_.volume.access()->rebuild(peer.caller(), directory, rebuilt);
+    answer.number(rebuilt.entries).number(rebuilt.blocks_before).number(rebuilt.blocks_after);
+    return code;
+}
+
+Errc ControlVerbs::scan(const Peer& peer, const Frame& frame, const SendPart& send_part) {
+    Decoder request(frame.payload);
+    const std::string_view name = request.text();
+    const u64 max_depth = request.number();
+    if (!request.good() || frame.descriptors.size() != 1) return Errc::invalid;
+    Handle from;
+    WARREN_TRY(find_directory(frame.descriptors[0], false, from));
+    flush_kernel(frame.descriptors[0]);
+    const auto volume = mount_.volume.access();
+    ScanStream stream(send_part, max_depth);
+    if (!name.empty()) {
+        WARREN_TRY(check_name(name));
+        const Result<Attributes> found = volume->lookup(peer.caller(), from, name);
+        if (!found) return found.code();
+        if (!S_ISDIR(found->mode)) {
+            stream.take({from, "", 0, *found});
+            return stream.finish();
+        }
+        from = found->handle;
+    }
+    const Errc code =
+        volume->scan(peer.caller(), from, [&](const Scanned& entry) { return stream.take(entry); });
+    const Errc sent = stream.finish();
+    return code == Errc::ok ? sent : code;
+}
+
+Errc ControlVerbs::sync() {
+    const Descriptor root(::open(mount_.mountpoint.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (root) flush_kernel(root);
+    return mount_.volume.access()->sync();
+}
+
+Errc ControlVerbs::remount(const Peer& peer, const Frame& frame) {
+    Decoder request(frame.payload);
+    const bool read_only = request.number() != 0;
+    const u64 access_times = request.number();
+    if (!request.good() || access_times > static_cast<u64>(AccessTimes::unchanged)) {
+        return Errc::invalid;
+    }
+    if (peer.user != 0 && peer.user != ::geteuid()) return Errc::not_permitted;
+    if (read_only) {
+        WARREN_TRY(mount_.volume.access()->sync());
+    } else {
+        WARREN_TRY(mount_.volume.open_for_writing(mount_.nodes).code);
+    }
+    mount_.read_only.store(read_only, std::memory_order_relaxed);
+    const auto rule = static_cast<AccessTimes>(access_times);
+    if (rule != AccessTimes::unchanged) {
+        mount_.access_times.store(rule, std::memory_order_relaxed);
+    }
+    return Errc::ok;
+}
+
+void ControlVerbs::describe(Encoder& answer) {
+    const auto volume = mount_.volume.access();
+    const Statistics statistics = volume->statistics();
+    answer.text(mount_.image).text(mount_.mountpoint);
+    answer.text(volume->label()).text(volume->uuid());
+    answer.number(statistics.blocks).number(statistics.blocks_free);
+    answer.number(statistics.blocks_available).number(statistics.inodes_used);
+    answer.number(statistics.inodes_free);
+    answer.number(mount_.read_only.load(std::memory_order_relaxed) ? 1 : 0);
+    answer.number(static_cast<u64>(::getpid()));
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a request over the control socket does to the volume.
+//
+// Invariant: done in the name of the peer, whose ids the kernel vouches for and whose permission
+// the volume checks; a directory is only what a descriptor from the peer leads to on our mount.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "apps/fuse/control_protocol.hpp"
+#include "apps/fuse/invalidator.hpp"
+#include "apps/fuse/mount_state.hpp"
+
+namespace warren::fuse {
+
+/// Who is at the other end of a connection.
+struct Peer {
+    u32 user = 0;
+    u32 group = 0;
+    std::vector<u32> groups;
+
+    Caller caller() const { return {user, group, groups, 0, true}; }
+};
+
+class ControlVerbs {
+ public:
+    /// Sends a part of a long answer; false if the peer is gone.
+    using SendPart = std::function<bool(std::string_view)>;
+
+    ControlVerbs(MountState& mount, Invalidator& invalidator, u32 device_major, u32 device_minor)
+        : mount_(mount),
+          invalidator_(invalidator),
+          device_major_(device_major),
+          device_minor_(device_minor) {}
+
+    /// Does what the frame asks for and answers the payload of the last answer.
+    std::string serve(const Peer& peer, const Frame& frame, const SendPart& send_part);
+
+ private:
+    Errc remove_tree(const Peer& peer, const Frame& frame, Encoder& answer);
+    Errc move(const Peer& peer, const Frame& frame, Encoder& answer);
+    Errc rebuild(const Peer& peer, const Frame& frame, Encoder& answer);
+    Errc scan(const Peer& peer, const Frame& frame, const SendPart& send_part);
+    Errc remount(const Peer& peer, const Frame& frame);
+    Errc sync();
+    void describe(Encoder& answer);
+
+    /// The directory behind a descriptor of the peer; refuses what is not on this mount, and, to
+    /// change something, what the peer sees as read-only.
+    Errc find_directory(const Descriptor& descriptor, bool to_change, Handle& directory);
+    /// Makes the kernel write out what it holds back, so that the volume is up to date.
+    void flush_kernel(const Descriptor& directory);
+    void drop_cached(std::vector<StaleName> stale);
+    u64 node(Handle handle) const { return mount_.nodes.node_of(handle.inode); }
+
+    MountState& mount_;
+    Invalidator& invalidator_;
+    u32 device_major_;
+    u32 device_minor_;
+};
+
+}  // namespace warren::fuse

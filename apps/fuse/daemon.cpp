@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order matters twice. At the start the mount is reported as ready only after a request made
+// its way through it and the control socket is there. At the end nothing may touch the volume
+// before it is closed, and whoever waits for that hears of it last.
+#include "apps/fuse/daemon.hpp"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "apps/fuse/control_server.hpp"
+#include "apps/fuse/housekeeping.hpp"
+#include "apps/fuse/log.hpp"
+#include "apps/fuse/mount_flags.hpp"
+#include "apps/fuse/session.hpp"
+#include "apps/fuse/unmount.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+constexpr u32 read_ahead_kib = 1024;
+
+/// Opens the image; read-only if it is write-protected and nobody insists on writing.
+std::unique_ptr<Volume> open_image(MountOptions& options, std::string& warning, Failure& failure) {
+    OpenOptions how;
+    how.read_only = options.read_only;
+    auto volume = Volume::open(options.image, how, failure);
+    const bool is_protected = failure.code == Errc::read_only || failure.code == Errc::access ||
+                              failure.code == Errc::not_permitted;
+    if (volume || options.read_only || options.writable || !is_protected) return volume;
+    how.read_only = true;
+    Failure second;
+    volume = Volume::open(options.image, how, second);
+    if (volume) {
+        options.read_only = true;
+        warning = options.image + " is write-protected, mounted read-only";
+    }
+    return volume;
+}
+
+/// Larger read-ahead than the kernel's 128 KiB: a request costs two switches, whatever its size.
+void raise_read_ahead(u32 device_major, u32 device_minor) {
+    const std::string path =
+        "/sys/class/bdi/" + socket_name(device_major, device_minor) + "/read_ahead_kb";
+    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file) return;
+    const std::string text = std::to_string(read_ahead_kib);
+    // A system that forbids it keeps the kernel's default.
+    static_cast<void>(!::write(file.get(), text.data(), text.size()));
+}
+
+/// Sets what libfuse could not when it mounted.
+void set_late_flags(const MountOptions& options) {
+    const unsigned long now = current_mount_flags(options.mountpoint);
+    const unsigned long wanted = changed_mount_flags(now, options);
+    if (wanted == now || ::geteuid() != 0) return;
+    ::mount(nullptr, options.mountpoint.c_str(), nullptr, MS_REMOUNT | MS_BIND | wanted, nullptr);
+}
+
+/// What is done once requests are answered. Empty, or why the mount does not work.
+std::string finish_start(const MountOptions& options, ControlServer& server) {
+    struct statx facts {};
+    if (::statx(AT_FDCWD, options.mountpoint.c_str(), AT_STATX_FORCE_SYNC, STATX_BASIC_STATS,
+                &facts) != 0) {
+        return options.mountpoint + ": the mount does not answer: " + std::strerror(errno);
+    }
+    std::string error;
+    if (!server.start(facts.stx_dev_major, facts.stx_dev_minor, error)) {
+        log_line("no control socket, bulk commands on the mount are off: " + error);
+    }
+    raise_read_ahead(facts.stx_dev_major, facts.stx_dev_minor);
+    set_late_flags(options);
+    return "";
+}
+
+/// Serves a mounted session until the end.
+void serve_session(const MountOptions& options, MountState& mount, Session& session,
+                   ControlServer& server, const StartReport& report, const std::string& warning) {
+    const Committer committer(mount, options.commit_seconds);
+    const Terminator terminator(mount, ::pthread_self(), options.foreground);
+    std::thread starter([&] {
+        const std::string error = finish_start(options, server);
+        if (!error.empty()) static_cast<void>(detach(options.mountpoint, Detach::lazily));
+        report(error.empty() ? EXIT_SUCCESS : exit_mount_failed, error.empty() ? warning : error);
+    });
+    const int code = session.serve(options);
+    starter.join();
+    if (code != 0) log_line(options.mountpoint + ": " + std::strerror(code));
+}
+
+}  // namespace
+
+int serve_mount(const MountOptions& asked, const StartReport& report) {
+    block_ending_signals();
+    MountOptions options = asked;
+    std::string warning, error;
+    Failure failure;
+    auto volume = open_image(options, warning, failure);
+    if (!volume) {
+        report(exit_mount_failed, failure.message);
+        return exit_mount_failed;
+    }
+    MountState mount(std::move(volume), options.image, options.read_only);
+    mount.mountpoint = options.mountpoint;
+    mount.allow_other = options.allow_other;
+    if (options.access_times != AccessTimes::unchanged) {
+        mount.access_times.store(options.access_times, std::memory_order_relaxed);
+    }
+    Errc closed = Errc::ok;
+    {
+        Session session;
+        if (!session.mount(options, mount, error)) {
+            report(exit_mount_failed, options.mountpoint + ": " + error);
+            static_cast<void>(mount.volume.close());
+            return exit_mount_failed;
+        }
+        Invalidator invalidator(session.get());
+        const auto server = std::make_shared<ControlServer>(mount, invalidator);
+        serve_session(options, mount, session, *server, report, warning);
+        server->stop();
+        session.unmount();
+        closed = mount.volume.close();
+        server->report_closed(closed);
+    }
+    if (closed == Errc::ok) return EXIT_SUCCESS;
+    log_line(options.image +
+             ": could not be closed cleanly: " + std::strerror(static_cast<int>(closed)));
+    return EXIT_FAILURE;
+}
+
+}  // namespace warren::fuse

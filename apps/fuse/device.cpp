@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// libfuse reads a request and answers it in the same thread, so what is seen while reading can wait
+// in a variable of the thread until the callback asks for it.
+#include "apps/fuse/device.hpp"
+
+#include <linux/fuse.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "warren/types.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+thread_local bool request_clears_privileges = false;
+
+// The first request: its number and what the kernel offers. Written before any thread answers.
+std::atomic<u64> first_request{0};
+std::atomic<u32> offered_flags{0};
+
+template <class T>
+T copy_of(const char* bytes) {
+    T value;
+    std::memcpy(&value, bytes, sizeof(value));
+    return value;
+}
+
+void look_at_request(const char* bytes, size_t size_bytes) {
+    request_clears_privileges = false;
+    if (size_bytes < sizeof(fuse_in_header)) return;
+    const auto header = copy_of<fuse_in_header>(bytes);
+    const char* body = bytes + sizeof(header);
+    const size_t body_bytes = size_bytes - sizeof(header);
+    if (header.opcode == FUSE_WRITE && body_bytes >= sizeof(fuse_write_in)) {
+        request_clears_privileges =
+            (copy_of<fuse_write_in>(body).write_flags & FUSE_WRITE_KILL_SUIDGID) != 0;
+    } else if (header.opcode == FUSE_OPEN && body_bytes >= sizeof(fuse_open_in)) {
+        request_clears_privileges =
+            (copy_of<fuse_open_in>(body).open_flags & FUSE_OPEN_KILL_SUIDGID) != 0;
+    } else if (header.opcode == FUSE_CREATE && body_bytes >= sizeof(fuse_create_in)) {
+        request_clears_privileges =
+            (copy_of<fuse_create_in>(body).open_flags & FUSE_OPEN_KILL_SUIDGID) != 0;
+    } else if (header.opcode == FUSE_INIT && body_bytes >= offsetof(fuse_init_in, flags) + 4) {
+        offered_flags.store(copy_of<u32>(body + offsetof(fuse_init_in, flags)),
+                            std::memory_order_relaxed);
+        first_request.store(header.unique, std::memory_order_relaxed);
+    }
+}
+
+/// Accepts the kernel's offer in the answer to the first request.
+void look_at_reply(const iovec* pieces, int count) {
+    if (count < 2 || pieces[1].iov_len < offsetof(fuse_init_out, flags) + 4) return;
+    const auto* header = static_cast<const fuse_out_header*>(pieces[0].iov_base);
+    if (header->unique == 0 || header->unique != first_request.load(std::memory_order_relaxed)) {
+        return;
+    }
+    first_request.store(0, std::memory_order_relaxed);
+    if (header->error == 0) {
+        static_cast<fuse_init_out*>(pieces[1].iov_base)->flags |=
+            offered_flags.load(std::memory_order_relaxed) & FUSE_HANDLE_KILLPRIV_V2;
+    }
+}
+
+ssize_t read_request(int device, void* buffer, size_t size_bytes, void*) {
+    const ssize_t got = ::read(device, buffer, size_bytes);
+    if (got > 0) look_at_request(static_cast<const char*>(buffer), static_cast<size_t>(got));
+    return got;
+}
+
+ssize_t write_reply(int device, iovec* pieces, int count, void*) {
+    look_at_reply(pieces, count);
+    const ssize_t written = ::writev(device, pieces, count);
+    const bool is_notice = static_cast<const fuse_out_header*>(pieces[0].iov_base)->unique == 0;
+    // A notice for something that the kernel does not have is no error, and libfuse would print it.
+    if (written < 0 && is_notice) errno = ENOENT;
+    return written;
+}
+
+}  // namespace
+
+bool install_device_layer(fuse_session* session) {
+    fuse_custom_io layer{};
+    layer.read = read_request;
+    layer.writev = write_reply;
+    return fuse_session_custom_io(session, &layer, fuse_session_fd(session)) == 0;
+}
+
+bool clears_privileges() {
+    return request_clears_privileges;
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thin layer between libfuse and the kernel's device, for what libfuse 3.14 drops: the kernel's
+// offer that the file system clears set-user-id bits itself (without it every write(2) asks for an
+// extended attribute first), and the mark on a request that they are to be cleared.
+//
+// Invariant: bytes pass unchanged, but for one bit in the answer to the first request.
+#pragma once
+
+#include "apps/fuse/library.hpp"
+
+namespace warren::fuse {
+
+/// Puts the layer under a mounted session. False, and nothing is changed, if libfuse refuses.
+bool install_device_layer(fuse_session* session);
+
+/// Whether the request that this thread works on came from somebody whose writes clear the
+/// set-user-id bit of the file.
+bool clears_privileges();
+
+}  // namespace warren::fuse

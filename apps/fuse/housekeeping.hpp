@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two threads beside those that answer the kernel: one commits every few seconds, one waits for
+// signals and then unmounts from inside.
+//
+// Invariant: a signal ends the mount in order: the kernel writes out what it holds back while
+// requests are still answered, and only then does the device close.
+#pragma once
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "apps/fuse/descriptor.hpp"
+#include "apps/fuse/mount_state.hpp"
+
+namespace warren::fuse {
+
+/// Commits what has changed every `seconds`; 0: never.
+class Committer {
+ public:
+    Committer(MountState& mount, u32 seconds);
+    ~Committer();
+    Committer(const Committer&) = delete;
+    Committer& operator=(const Committer&) = delete;
+
+ private:
+    void run(u32 seconds);
+
+    MountState& mount_;
+    std::mutex mutex_;
+    std::condition_variable ending_changed_;
+    bool ending_ = false;
+    std::thread thread_;
+};
+
+/// Blocks the signals that end a daemon, for this thread and all that it starts. Requires: called
+/// before any thread is started.
+void block_ending_signals();
+
+/// Unmounts when a signal asks for the end.
+class Terminator {
+ public:
+    /// `server` is the thread in Session::serve(); `hang_up` says whether SIGHUP counts.
+    Terminator(MountState& mount, pthread_t server, bool hang_up);
+    ~Terminator();
+    Terminator(const Terminator&) = delete;
+    Terminator& operator=(const Terminator&) = delete;
+
+ private:
+    void run();
+    /// Waits for a signal or the end for `timeout_ms` (-1: for ever); true at the end.
+    bool wait(int timeout_ms, bool& signalled);
+    void unmount_in_order();
+
+    MountState& mount_;
+    pthread_t server_;
+    Descriptor signals_;
+    Descriptor end_;
+    std::thread thread_;
+};
+
+}  // namespace warren::fuse

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes, extended attributes, and the state of the volume.
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "apps/fuse/operations.hpp"
+#include "apps/fuse/request.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+constexpr std::string_view access_list_name = "system.posix_acl_access";
+
+i64 to_ns(const timespec& time) {
+    return time.tv_sec * second_ns + time.tv_nsec;
+}
+
+void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
+    const Request request(raw);
+    Handle handle;
+    if (request.find(node, handle)) request.reply_attributes(request.volume->attributes(handle));
+}
+
+AttributeChange to_change(const struct stat& facts, int which) {
+    AttributeChange change;
+    auto take = [&](int asked, u32 bit) {
+        if ((which & asked) == 0) return false;
+        change.which |= bit;
+        return true;
+    };
+    if (take(FUSE_SET_ATTR_MODE, AttributeChange::mode)) change.new_mode = facts.st_mode & 07777;
+    if (take(FUSE_SET_ATTR_UID, AttributeChange::user)) change.new_user = facts.st_uid;
+    if (take(FUSE_SET_ATTR_GID, AttributeChange::group)) change.new_group = facts.st_gid;
+    if (take(FUSE_SET_ATTR_SIZE, AttributeChange::size)) {
+        change.new_size = static_cast<u64>(facts.st_size);
+    }
+    if (take(FUSE_SET_ATTR_ATIME, AttributeChange::accessed)) {
+        change.new_accessed = to_ns(facts.st_atim);
+    }
+    if (take(FUSE_SET_ATTR_MTIME, AttributeChange::modified)) {
+        change.new_modified = to_ns(facts.st_mtim);
+    }
+    if (take(FUSE_SET_ATTR_CTIME, AttributeChange::changed)) {
+        change.new_changed = to_ns(facts.st_ctim);
+    }
+    if (take(FUSE_SET_ATTR_ATIME_NOW, AttributeChange::accessed)) change.new_accessed = now_ns();
+    if (take(FUSE_SET_ATTR_MTIME_NOW, AttributeChange::modified)) change.new_modified = now_ns();
+    return change;
+}
+
+void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int which,
+                    fuse_file_info*) {
+    const Request request(raw);
+    Handle handle;
+    if (!request.find(node, handle)) return;
+    AttributeChange change = to_change(*facts, which);
+    if ((which & FUSE_SET_ATTR_KILL_SUID) != 0) request.drop_privileges(handle, change);
+    request.mount.note_change();
+    request.reply_attributes(request.volume->set_attributes(request.caller(), handle, change));
+}
+
+void get_statistics(fuse_req_t raw, fuse_ino_t) {
+    const Request request(raw);
+    const Statistics statistics = request.volume->statistics();
+    struct statvfs answer {};
+    answer.f_bsize = 4096;
+    answer.f_frsize = 4096;
+    answer.f_blocks = statistics.blocks;
+    answer.f_bfree = statistics.blocks_free;
+    answer.f_bavail = statistics.blocks_available;
+    answer.f_files = statistics.inodes_used + statistics.inodes_free;
+    answer.f_ffree = statistics.inodes_free;
+    answer.f_favail = statistics.inodes_free;
+    answer.f_namemax = 255;
+    fuse_reply_statfs(raw, &answer);
+}
+
+/// Whether the caller is in the file's group, as far as /proc tells.
+bool is_member(const Request& request, u32 group) {
+    if (request.caller().group == group) return true;
+    std::vector<gid_t> groups(64);
+    int count = fuse_req_getgroups(request.raw(), 64, groups.data());
+    if (count > 64) {
+        groups.resize(static_cast<size_t>(count));
+        count = fuse_req_getgroups(request.raw(), count, groups.data());
+    }
+    for (size_t i = 0; i < groups.size() && static_cast<int>(i) < count; ++i) {
+        if (groups[i] == group) return true;
+    }
+    return false;
+}
+
+/// A new access control list clears set-group-id if its setter is not in the file's group.
+void clear_group_bit(const Request& request, Handle handle) {
+    if (request.user() == 0) return;
+    const Result<Attributes> attributes = request.volume->attributes(handle);
+    if (!attributes || (attributes->mode & S_ISGID) == 0) return;
+    if (is_member(request, attributes->group)) return;
+    AttributeChange change;
+    change.which = AttributeChange::mode;
+    change.new_mode = attributes->mode & 07777 & ~static_cast<u32>(S_ISGID);
+    static_cast<void>(request.volume->set_attributes(request.caller(), handle, change));
+}
+
+void set_extended(fuse_req_t raw, fuse_ino_t node, const char* name, const char* value,
+                  size_t size_bytes, int flags) {
+    const Request request(raw);
+    Handle handle;
+    if (!request.find(node, handle)) return;
+    const AttributeSet how = (flags & 1) != 0   ? AttributeSet::create  // XATTR_CREATE
+                             : (flags & 2) != 0 ? AttributeSet::replace
+                                                : AttributeSet::any;
+    const auto bytes = std::as_bytes(std::span(value, size_bytes));
+    const Errc code = request.volume->set_attribute(request.caller(), handle, name, bytes, how);
+    if (code == Errc::ok && name == access_list_name) clear_group_bit(request, handle);
+    request.reply_changed(code);
+}
+
+/// Answers with the size, or with the bytes that `fill` puts into a buffer.
+template <class Fill>
+void reply_bytes(const Request& request, size_t size_bytes, Fill fill) {
+    std::vector<char> bytes(size_bytes);
+    const Result<u64> length = fill(std::span<char>(bytes));
+    if (!length) return request.reply(length.code());
+    if (size_bytes == 0) {
+        fuse_reply_xattr(request.raw(), *length);
+    } else if (*length > size_bytes) {
+        request.reply(Errc::out_of_range);
+    } else {
+        fuse_reply_buf(request.raw(), bytes.data(), *length);
+    }
+}
+
+void get_extended(fuse_req_t raw, fuse_ino_t node, const char* name, size_t size_bytes) {
+    const Request request(raw);
+    Handle handle;
+    if (!request.find(node, handle)) return;
+    reply_bytes(request, size_bytes, [&](std::span<char> target) {
+        return request.volume->get_attribute(handle, name, std::as_writable_bytes(target));
+    });
+}
+
+void list_extended(fuse_req_t raw, fuse_ino_t node, size_t size_bytes) {
+    const Request request(raw);
+    Handle handle;
+    if (!request.find(node, handle)) return;
+    reply_bytes(request, size_bytes, [&](std::span<char> target) {
+        return request.volume->list_attributes(handle, target);
+    });
+}
+
+void remove_extended(fuse_req_t raw, fuse_ino_t node, const char* name) {
+    const Request request(raw);
+    Handle handle;
+    if (!request.find(node, handle)) return;
+    request.reply_changed(request.volume->remove_attribute(request.caller(), handle, name));
+}
+
+}  // namespace
+
+void add_inode_operations(fuse_lowlevel_ops& operations) {
+    operations.getattr = get_attributes;
+    operations.setattr = set_attributes;
+    operations.statfs = get_statistics;
+    operations.setxattr = set_extended;
+    operations.getxattr = get_extended;
+    operations.listxattr = list_extended;
+    operations.removexattr = remove_extended;
+}
+
+}  // namespace warren::fuse

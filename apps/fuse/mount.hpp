@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mounting a volume: options as mount(8) knows them, and the daemon that serves the mount.
+//
+// Invariant: mount_volume() returns success only when the mount answers; a failure leaves nothing
+// mounted and says why in one line on stderr.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/fuse/control.hpp"
+
+namespace warren::fuse {
+
+/// The largest read or write that the kernel sends as one request.
+inline constexpr u32 request_limit_bytes = 1u << 20;
+
+struct MountOptions {
+    std::string program = "warren mount";  // opens every complaint
+    std::string image;
+    std::string mountpoint;
+    bool foreground = false;
+    bool read_only = false;
+    bool writable = false;  // rw was asked for: do not fall back to read-only
+    bool remount = false;
+    bool allow_other = false;
+    AccessTimes access_times = AccessTimes::unchanged;
+    std::vector<std::string> flags;  // of mount(2), by name: nodev, nosuid, noexec, sync, ...
+    u32 commit_seconds = 5;          // between commits; 0: only when asked to
+    u32 threads = 0;                 // most that answer requests; 0: by the number of cores
+};
+
+/// Exit codes of mount(8) and umount(8).
+inline constexpr int exit_usage = 1;
+inline constexpr int exit_mount_failed = 32;
+
+/// Adds comma-separated options as behind -o. False, and `error` says why, if one makes no sense.
+bool add_mount_options(const std::string& text, MountOptions& options, std::string& error);
+
+/// Mounts, or changes the mount if options.remount is set. Answers the exit code; in the
+/// foreground only when the mount is gone again.
+int mount_volume(const MountOptions& options);
+
+/// Unmounts what is mounted on `place` (or the image of that name) and waits until the volume is
+/// closed. Answers the exit code.
+int unmount_volume(const std::string& program, const std::string& place, bool lazy);
+
+}  // namespace warren::fuse

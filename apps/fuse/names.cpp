@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names: look up, make, remove, rename, and give inodes back.
+#include <sys/sysmacros.h>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "apps/fuse/operations.hpp"
+#include "apps/fuse/request.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+/// The inode with this number, whether the kernel holds it or not: a look-up by file handle of an
+/// NFS client begins with a bare number.
+Result<Attributes> by_number(const Request& request, fuse_ino_t node) {
+    const Result<Handle> handle = request.volume->handle_of(request.mount.nodes.inode_of(node));
+    if (!handle) return handle.code();
+    return request.volume->attributes(*handle, Hold::yes);
+}
+
+Result<Attributes> parent_of(const Request& request, fuse_ino_t node) {
+    const Result<Handle> child = request.volume->handle_of(request.mount.nodes.inode_of(node));
+    if (!child) return child.code();
+    const Result<Attributes> attributes = request.volume->attributes(*child);
+    if (!attributes) return attributes.code();
+    const Result<Handle> parent = request.volume->handle_of(attributes->parent);
+    if (!parent) return parent.code();
+    return request.volume->attributes(*parent, Hold::yes);
+}
+
+void look_up(fuse_req_t raw, fuse_ino_t parent, const char* name) {
+    const Request request(raw);
+    const std::string_view wanted(name);
+    if (wanted == ".") return request.reply_entry(by_number(request, parent));
+    if (wanted == "..") return request.reply_entry(parent_of(request, parent));
+    Handle directory;
+    if (!request.find(parent, directory)) return;
+    const Result<Attributes> found =
+        request.volume->lookup(request.caller(), directory, wanted, Hold::yes);
+    if (found.code() == Errc::no_entry) return request.reply_absent();
+    request.reply_entry(found);
+}
+
+/// Makes what `options` say and answers with its entry.
+void make(fuse_req_t raw, fuse_ino_t parent, const char* name, CreateOptions options) {
+    const Request request(raw);
+    Handle directory;
+    if (!request.find(parent, directory)) return;
+    options.hold = Hold::yes;
+    request.mount.note_change();
+    request.reply_entry(request.volume->create(request.caller(), directory, name, options));
+}
+
+void make_node(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
+    CreateOptions options;
+    options.mode = mode;
+    options.device = static_cast<u32>(major(device) << 20 | (minor(device) & 0xfffff));
+    make(raw, parent, name, options);
+}
+
+void make_directory(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode) {
+    CreateOptions options;
+    options.mode = S_IFDIR | (mode & 07777);
+    make(raw, parent, name, options);
+}
+
+void make_symbolic_link(fuse_req_t raw, const char* target, fuse_ino_t parent, const char* name) {
+    CreateOptions options;
+    options.mode = S_IFLNK | 0777;
+    options.target = target;
+    make(raw, parent, name, options);
+}
+
+void read_link(fuse_req_t raw, fuse_ino_t node) {
+    const Request request(raw);
+    Handle link;
+    if (!request.find(node, link)) return;
+    const Result<std::string> target = request.volume->read_link(link);
+    if (!target) return request.reply(target.code());
+    request.note_access(link, node, false);
+    fuse_reply_readlink(raw, target->c_str());
+}
+
+void link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name) {
+    const Request request(raw);
+    Handle file, directory;
+    if (!request.find(node, file) || !request.find(new_parent, directory)) return;
+    request.mount.note_change();
+    request.reply_entry(
+        request.volume->link(request.caller(), file, directory, new_name, Hold::yes));
+}
+
+void unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
+    const Request request(raw);
+    Handle directory;
+    if (!request.find(parent, directory)) return;
+    request.reply_changed(request.volume->unlink(request.caller(), directory, name));
+}
+
+void remove_directory(fuse_req_t raw, fuse_ino_t parent, const char* name) {
+    const Request request(raw);
+    Handle directory;
+    if (!request.find(parent, directory)) return;
+    request.reply_changed(request.volume->remove_directory(request.caller(), directory, name));
+}
+
+void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
+            const char* new_name, unsigned flags) {
+    const Request request(raw);
+    Rename how = Rename::replace;
+    if (flags == RENAME_NOREPLACE) {
+        how = Rename::no_replace;
+    } else if (flags == RENAME_EXCHANGE) {
+        how = Rename::exchange;
+    } else if (flags != 0) {
+        return request.reply(Errc::invalid);
+    }
+    Handle from, to;
+    if (!request.find(parent, from) || !request.find(new_parent, to)) return;
+    request.reply_changed(request.volume->rename(request.caller(), from, name, to, new_name, how));
+}
+
+void forget(fuse_req_t raw, fuse_ino_t node, u64 count) {
+    Request(raw).give_back(node, count);
+    fuse_reply_none(raw);
+}
+
+void forget_many(fuse_req_t raw, size_t count, fuse_forget_data* items) {
+    const Request request(raw);
+    for (size_t i = 0; i < count; ++i)
+        request.give_back(items[i].ino, items[i].nlookup);
+    fuse_reply_none(raw);
+}
+
+}  // namespace
+
+void add_name_operations(fuse_lowlevel_ops& operations) {
+    operations.lookup = look_up;
+    operations.mknod = make_node;
+    operations.mkdir = make_directory;
+    operations.symlink = make_symbolic_link;
+    operations.readlink = read_link;
+    operations.link = link;
+    operations.unlink = unlink;
+    operations.rmdir = remove_directory;
+    operations.rename = rename;
+    operations.forget = forget;
+    operations.forget_multi = forget_many;
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replies and access times. The kernel leaves access times to us (a FUSE inode is S_NOATIME), and
+// reads that its page cache serves never arrive here: so the time is also set when a file is opened
+// for reading, under the rules of relatime at most once after each change or in a day.
+#include "apps/fuse/request.hpp"
+
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+#include <ctime>
+
+namespace warren::fuse {
+
+namespace {
+
+constexpr i64 day_ns = 24 * 3600 * second_ns;
+
+timespec to_timespec(i64 time) {
+    i64 seconds = time / second_ns;
+    i64 rest = time % second_ns;
+    if (rest < 0) {
+        rest += second_ns;
+        --seconds;
+    }
+    return {static_cast<time_t>(seconds), static_cast<long>(rest)};
+}
+
+/// Whether an access now is worth a note.
+bool is_stale(const Attributes& attributes, AccessTimes rule, i64 now) {
+    if (rule == AccessTimes::always) return true;
+    return attributes.accessed <= attributes.modified ||
+           attributes.accessed <= attributes.changed || now - attributes.accessed >= day_ns;
+}
+
+}  // namespace
+
+i64 now_ns() {
+    timespec time{};
+    ::clock_gettime(CLOCK_REALTIME, &time);
+    return time.tv_sec * second_ns + time.tv_nsec;
+}
+
+struct stat to_stat(const Attributes& attributes) {
+    struct stat facts {};
+    facts.st_ino = attributes.handle.inode;
+    facts.st_mode = attributes.mode;
+    facts.st_nlink = attributes.links;
+    facts.st_uid = attributes.user;
+    facts.st_gid = attributes.group;
+    facts.st_rdev = makedev(attributes.device >> 20, attributes.device & 0xfffff);
+    facts.st_size = static_cast<off_t>(attributes.size);
+    facts.st_blksize = 4096;
+    facts.st_blocks = static_cast<blkcnt_t>(attributes.blocks * 8);
+    facts.st_atim = to_timespec(attributes.accessed);
+    facts.st_mtim = to_timespec(attributes.modified);
+    facts.st_ctim = to_timespec(attributes.changed);
+    return facts;
+}
+
+Caller Request::caller() const {
+    const fuse_ctx* context = fuse_req_ctx(raw_);
+    Caller who;
+    who.user = context->uid;
+    who.group = context->gid;
+    who.umask = context->umask;
+    who.check = false;
+    return who;
+}
+
+bool Request::find(fuse_ino_t node, Handle& handle) const {
+    if (const auto found = mount.nodes.find(node)) {
+        handle = *found;
+        return true;
+    }
+    reply(Errc::stale);
+    return false;
+}
+
+void Request::reply(Errc code) const {
+    fuse_reply_err(raw_, is_final(code) ? static_cast<int>(code) : EIO);
+}
+
+void Request::reply_changed(Errc code) const {
+    mount.note_change();
+    reply(code);
+}
+
+void Request::reply_entry(const Result<Attributes>& result) const {
+    if (!result) return reply(result.code());
+    const fuse_entry_param entry = take_entry(*result);
+    if (fuse_reply_entry(raw_, &entry) != 0) give_back(entry.ino, 1);
+}
+
+void Request::reply_attributes(const Result<Attributes>& result) const {
+    if (!result) return reply(result.code());
+    const struct stat facts = to_stat(*result);
+    fuse_reply_attr(raw_, &facts, cache_seconds);
+}
+
+void Request::reply_absent() const {
+    fuse_entry_param entry{};
+    entry.entry_timeout = cache_seconds;
+    fuse_reply_entry(raw_, &entry);
+}
+
+fuse_entry_param Request::take_entry(const Attributes& attributes) const {
+    mount.nodes.remember(attributes);
+    fuse_entry_param entry{};
+    entry.ino = mount.nodes.node_of(attributes.handle.inode);
+    entry.generation = attributes.handle.generation;
+    entry.attr = to_stat(attributes);
+    entry.attr_timeout = cache_seconds;
+    entry.entry_timeout = cache_seconds;
+    return entry;
+}
+
+void Request::give_back(fuse_ino_t node, u64 count) const {
+    if (const auto handle = mount.nodes.forget(node, count)) volume->forget(*handle, count);
+}
+
+void Request::drop_privileges(Handle handle, AttributeChange& change) const {
+    const Result<Attributes> attributes = volume->attributes(handle);
+    if (!attributes || S_ISDIR(attributes->mode)) return;
+    const bool has_mode = (change.which & AttributeChange::mode) != 0;
+    const u32 mode = has_mode ? change.new_mode : attributes->mode & 07777;
+    u32 dropped = S_ISUID;
+    if ((mode & S_IXGRP) != 0) dropped |= S_ISGID;
+    if ((mode & dropped) == 0) return;
+    change.which |= AttributeChange::mode;
+    change.new_mode = mode & ~dropped;
+}
+
+void Request::note_access(Handle handle, fuse_ino_t node, bool in_cache) const {
+    const AccessTimes rule = mount.access_times.load(std::memory_order_relaxed);
+    if (rule == AccessTimes::never || mount.read_only.load(std::memory_order_relaxed)) return;
+    const Result<Attributes> attributes = volume->attributes(handle);
+    const i64 now = now_ns();
+    if (!attributes || !is_stale(*attributes, rule, now)) return;
+    AttributeChange change;
+    change.which = AttributeChange::accessed | AttributeChange::changed;
+    change.new_accessed = now;
+    change.new_changed = attributes->changed;  // reading is no change
+    if (!volume->set_attributes(caller(), handle, change)) return;
+    mount.note_change();
+    // Attributes alone: the kernel takes no lock for it that a request could hold.
+    if (in_cache) fuse_lowlevel_notify_inval_inode(mount.session, node, -1, 0);
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request of the kernel: who asks, which volume, and the replies in the volume's terms.
+//
+// Invariant: exactly one reply for each request. A reply that hands the kernel a reference counts
+// it first, and takes it back if the kernel did not get the reply.
+#pragma once
+
+#include <sys/stat.h>
+
+#include "apps/fuse/library.hpp"
+#include "apps/fuse/mount_state.hpp"
+
+namespace warren::fuse {
+
+/// How long the kernel may believe names and attributes: nobody but us changes them, and we tell.
+inline constexpr double cache_seconds = 3600;
+
+inline constexpr i64 second_ns = 1'000'000'000;
+
+/// Nanoseconds since 1970, now.
+i64 now_ns();
+
+/// What stat(2) shows.
+struct stat to_stat(const Attributes& attributes);
+
+class Request {
+ public:
+    explicit Request(fuse_req_t raw)
+        : mount(*static_cast<MountState*>(fuse_req_userdata(raw))),
+          volume(mount.volume.access()),
+          raw_(raw) {}
+
+    /// Ids for new inodes; the kernel has checked permission.
+    Caller caller() const;
+    u32 user() const { return fuse_req_ctx(raw_)->uid; }
+    fuse_req_t raw() const { return raw_; }
+
+    /// The inode behind a node. False, and the request is answered, if there is none any more.
+    bool find(fuse_ino_t node, Handle& handle) const;
+
+    /// Answers with an error number, or success.
+    void reply(Errc code) const;
+    /// Answers a change: like reply(), and notes that there is something to commit.
+    void reply_changed(Errc code) const;
+    /// Answers with an inode that `result` holds a reference to.
+    void reply_entry(const Result<Attributes>& result) const;
+    void reply_attributes(const Result<Attributes>& result) const;
+    /// Tells the kernel that the name is not there, which it may remember.
+    void reply_absent() const;
+
+    /// Counts the reference for the kernel and fills what a reply with an entry needs.
+    fuse_entry_param take_entry(const Attributes& attributes) const;
+    /// Undoes `count` references after a reply that did not arrive.
+    void give_back(fuse_ino_t node, u64 count) const;
+
+    /// Adds to `change` that set-user-id and an executable's set-group-id go, if they are set.
+    void drop_privileges(Handle handle, AttributeChange& change) const;
+
+    /// Notes an access to the inode's contents, as the mount's options ask for. `in_cache` says
+    /// that the kernel may serve it without asking again, so it has to be told of the new time.
+    void note_access(Handle handle, fuse_ino_t node, bool in_cache) const;
+
+    MountState& mount;
+    LiveVolume::Access volume;
+
+ private:
+    fuse_req_t raw_;
+};
+
+}  // namespace warren::fuse

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unmounting is finished when the volume is closed, not when the kernel has let go: a check or a
+// copy of the image right after it must see everything. The daemon tells over its control socket.
+#include "apps/fuse/unmount.hpp"
+
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "apps/fuse/mount.hpp"
+#include "apps/fuse/mount_table.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+constexpr int patience_ms = 10'000;
+
+Errc run_fusermount(const std::string& mountpoint, Detach how) {
+    std::string words[] = {"fusermount3", "-u", "--", mountpoint};
+    if (how == Detach::lazily) words[1] = "-uz";
+    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
+                         nullptr};
+    pid_t child = 0;
+    const int code = ::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments, environ);
+    if (code != 0) return static_cast<Errc>(code);
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) return static_cast<Errc>(errno);
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Errc::ok : Errc::io;
+}
+
+std::string resolved(const std::string& path) {
+    const std::unique_ptr<char, decltype(&std::free)> full(::realpath(path.c_str(), nullptr),
+                                                           &std::free);
+    return full ? std::string(full.get()) : path;
+}
+
+/// The topmost mount on `place`, or of the image of that name.
+std::optional<MountedPlace> find_mount(const std::vector<MountedPlace>& table,
+                                       const std::string& place) {
+    for (auto mounted = table.rbegin(); mounted != table.rend(); ++mounted) {
+        if (mounted->mountpoint == place) return *mounted;
+    }
+    for (auto mounted = table.rbegin(); mounted != table.rend(); ++mounted) {
+        if (mounted->is_warren() && mounted->source == place) return *mounted;
+    }
+    return std::nullopt;
+}
+
+int complain(const std::string& program, const std::string& place, const std::string& reason) {
+    std::fprintf(stderr, "%s: %s: %s\n", program.c_str(), place.c_str(), reason.c_str());
+    return exit_mount_failed;
+}
+
+std::string why(Errc code) {
+    switch (code) {
+        case Errc::busy:
+            return "target is busy; close the files and leave the directories in it, or use -l";
+        case Errc::not_permitted:
+            return "must be superuser to unmount";
+        default:
+            return std::strerror(static_cast<int>(code));
+    }
+}
+
+/// Whether the volume is mounted at some other place too, so that it stays open.
+bool is_still_mounted(const MountedPlace& mounted) {
+    return std::ranges::any_of(
+        read_mount_table(), [&](const MountedPlace& other) { return other.same_device(mounted); });
+}
+
+}  // namespace
+
+Errc detach(const std::string& mountpoint, Detach how) {
+    const int flags = UMOUNT_NOFOLLOW | (how == Detach::lazily ? MNT_DETACH : 0);
+    if (::umount2(mountpoint.c_str(), flags) == 0) return Errc::ok;
+    const auto code = static_cast<Errc>(errno);
+    return code == Errc::not_permitted && ::geteuid() != 0 ? run_fusermount(mountpoint, how) : code;
+}
+
+int unmount_volume(const std::string& program, const std::string& place, bool lazy) {
+    const auto mounted = find_mount(read_mount_table(), resolved(place));
+    if (!mounted) return complain(program, place, "not mounted");
+    if (!mounted->is_warren()) {
+        return complain(program, place, "a " + mounted->type + " mount, not a Warren volume");
+    }
+    auto daemon = ControlConnection::for_path(mounted->mountpoint);
+    if (daemon && daemon->ask_for_close() != Errc::ok) daemon.reset();
+    const Errc code = detach(mounted->mountpoint, lazy ? Detach::lazily : Detach::when_unused);
+    if (code != Errc::ok) return complain(program, place, why(code));
+    if (!daemon || lazy || is_still_mounted(*mounted)) return EXIT_SUCCESS;
+    const Errc closed = daemon->wait_until_closed(patience_ms);
+    if (closed == Errc::busy) {
+        std::fprintf(stderr, "%s: %s: unmounted, but still in use in another namespace\n",
+                     program.c_str(), place.c_str());
+        return EXIT_SUCCESS;
+    }
+    if (closed != Errc::ok) {
+        return complain(program, mounted->source,
+                        std::string("could not be closed cleanly: ") +
+                            std::strerror(static_cast<int>(closed)) +
+                            "; check it with fsck before using it again");
+    }
+    return EXIT_SUCCESS;
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren doctor: what this machine gives Warren and what that means, then a few measurements.
+//
+// Invariant: a number is printed only if it was measured in this run; a slow or missing path is
+// named with what to do about it.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "apps/fuse/mount_table.hpp"
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/json.hpp"
+#include "apps/warren/measure.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
+#include "apps/warren/progress.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr Option options[] = {
+    {'d', "directory", "DIRECTORY",
+     "where images are kept; measured there (default: $TMPDIR, /tmp)"},
+    {'q', "quick", nullptr, "measure nothing"},
+    {json_option, "json", nullptr, "an array of objects"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... [MOUNT]...",
+    .summary =
+        "Say which engine and which paths of the kernel are active, and measure them: a small "
+        "volume\nin DIRECTORY, and the round trip of a look-up on each MOUNT (default: all).",
+    .options = options,
+    .notes = "Exit code: 0 if Warren can be used in full here, 1 if something is missing.",
+    .examples =
+        "  warren doctor\n"
+        "  warren doctor -d /data /mnt/w",
+};
+
+enum class State : u8 { good, note, bad };
+
+class Report {
+ public:
+    explicit Report(bool json) : json_(json) {
+        if (json_) objects_.open_array();
+    }
+    void add(State state, const std::string& what, const std::string& detail);
+    int finish() {
+        if (json_) print_line({objects_.close_array().result()});
+        return bad_ ? 1 : 0;
+    }
+
+ private:
+    bool json_;
+    bool bad_ = false;
+    Json objects_;
+};
+
+void Report::add(State state, const std::string& what, const std::string& detail) {
+    static constexpr std::string_view words[] = {"ok", "note", "missing"};
+    const std::string_view word = words[static_cast<size_t>(state)];
+    bad_ = bad_ || state == State::bad;
+    if (json_) {
+        objects_.open_object().member("state", word).member("subject", std::string_view(what));
+        objects_.member("detail", std::string_view(detail)).close_object();
+        return;
+    }
+    std::string line(word);
+    line.resize(9, ' ');
+    line += what + ": ";
+    print_line({line, detail});
+}
+
+bool exists(const char* path) {
+    return ::access(path, F_OK) == 0;
+}
+
+/// The program's path, if it is on PATH or where systems keep it.
+std::string find_program(const std::string& name) {
+    const char* variable = std::getenv("PATH");
+    std::string places = (variable != nullptr ? variable : "") + std::string(":/usr/bin:/bin");
+    for (size_t begin = 0; begin < places.size();) {
+        const size_t end = std::min(places.find(':', begin), places.size());
+        const std::string path = places.substr(begin, end - begin) + "/" + name;
+        if (::access(path.c_str(), X_OK) == 0) return path;
+        begin = end + 1;
+    }
+    return "";
+}
+
+void check_engine(Report& report) {
+    const u32 cores = std::max(1u, std::thread::hardware_concurrency());
+    report.add(State::good, "engine", "cpu, bulk work on " + counted(cores, "core", "cores"));
+    if (exists("/dev/nvidiactl")) {
+        report.add(State::note, "gpu",
+                   "an NVIDIA driver is here, but this program's commands run on the CPU engine");
+    }
+}
+
+void check_fuse(Report& report) {
+    const int descriptor = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (descriptor >= 0) {
+        ::close(descriptor);
+        report.add(State::good, "/dev/fuse", "opens");
+    } else if (errno == ENOENT) {
+        report.add(State::bad, "/dev/fuse",
+                   "is not there, so nothing can be mounted (modprobe fuse; for a container "
+                   "--device /dev/fuse --cap-add SYS_ADMIN); IMAGE:/path works all the same");
+    } else {
+        report.add(State::bad, "/dev/fuse",
+                   "cannot be opened: " + reason(static_cast<Errc>(errno)) +
+                       ", so nothing can be mounted; IMAGE:/path works all the same");
+    }
+    const std::string helper = find_program("fusermount3");
+    if (!helper.empty()) {
+        report.add(State::good, "fusermount3", helper);
+    } else {
+        report.add(::geteuid() == 0 ? State::note : State::bad, "fusermount3",
+                   "is not installed (package fuse3); only root can mount without it");
+    }
+}
+
+void check_kernel(Report& report) {
+    utsname names{};
+    if (::uname(&names) == 0) {
+        report.add(State::good, "kernel", std::string(names.sysname) + " " + names.release);
+    }
+    char parameters[256] = {};  // larger than struct io_uring_params
+    const long ring = ::syscall(SYS_io_uring_setup, 1, parameters);
+    if (ring >= 0) {
+        ::close(static_cast<int>(ring));
+        report.add(State::good, "io_uring", "available");
+    } else {
+        report.add(State::note, "io_uring",
+                   "not available: " + reason(static_cast<Errc>(errno)) +
+                       " (disk access uses ordinary calls)");
+    }
+}
+
+std::string default_directory() {
+    const char* variable = std::getenv("TMPDIR");
+    return variable != nullptr && variable[0] != '\0' ? variable : "/tmp";
+}
+
+/// What the file system below the images can do.
+void check_directory(Report& report, const std::string& directory) {
+    std::string path = directory + "/warren-doctor-XXXXXX";
+    const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
+    if (descriptor < 0) {
+        report.add(State::bad, quote(directory),
+                   "no file can be made there: " + reason(static_cast<Errc>(errno)));
+        return;
+    }
+    ::unlink(path.c_str());
+    const std::vector<char> block(64 * kib, 'w');
+    bool punches =
+        ::write(descriptor, block.data(), block.size()) == static_cast<ssize_t>(block.size()) &&
+        ::fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                    static_cast<off_t>(block.size())) == 0;
+    struct statfs system {};
+    std::string free;
+    if (::fstatfs(descriptor, &system) == 0) {
+        free = ", " + long_size(system.f_bavail * static_cast<u64>(system.f_bsize)) + " available";
+    }
+    ::close(descriptor);
+    report.add(punches ? State::good : State::note, quote(directory),
+               (punches ? "punches holes, so freed space of a volume goes back"
+                        : "punches no holes: freed space of a volume stays with the image") +
+                   free);
+}
+
+void measure_engine(Report& report, const std::string& directory) {
+    Measured measured;
+    Failure failure;
+    {
+        const Progress progress("measuring in " + quote(directory));
+        failure = measure_volume(directory, measured);
+    }
+    if (failure.code != Errc::ok) {
+        report.add(State::bad, "volume in " + quote(directory), failure.message);
+        return;
+    }
+    const std::string where = " (measured, volume in " + quote(directory) + ")";
+    report.add(State::good, "create", rate_text(measured.create_ns) + where);
+    report.add(State::good, "lookup", rate_text(measured.lookup_ns) + where);
+    report.add(State::good, "commit",
+               long_time(measured.commit_ns) + " for one small change" + where);
+    report.add(State::good, "remove tree",
+               rate_text(measured.remove_ns) + " per file of " + grouped(measured.files) + where);
+}
+
+void check_mount(Report& report, const std::string& path, bool measure) {
+    const std::string subject = "mount " + quote(path);
+    auto connection = fuse::ControlConnection::for_path(path);
+    fuse::MountInfo info;
+    const Errc code = connection ? connection->info(info) : Errc::no_device;
+    if (code != Errc::ok) {
+        report.add(State::bad, subject,
+                   is_on_warren_mount(path)
+                       ? "its daemon cannot be reached, so bulk commands do not work there"
+                       : "is not on a Warren volume");
+        return;
+    }
+    report.add(State::good, subject,
+               info.image + (info.read_only ? ", read-only" : "") + ", process " +
+                   std::to_string(info.process) + ", bulk commands go to the engine");
+    if (!measure) return;
+    MountMeasured measured;
+    if (measure_mount(path, *connection, measured) != Errc::ok) {
+        report.add(State::note, subject, "its round trips could not be measured");
+        return;
+    }
+    report.add(State::good, subject,
+               long_time(measured.lookup_ns) + " a lookup through the kernel (measured)");
+    report.add(State::good, subject,
+               long_time(measured.command_ns) + " a command to the daemon (measured)");
+}
+
+}  // namespace
+
+int command_doctor(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    const std::string* given = parsed.value('d');
+    const std::string directory = given != nullptr ? *given : default_directory();
+    const bool measure = !parsed.has('q');
+    Report report(parsed.has(json_option));
+    check_engine(report);
+    check_kernel(report);
+    check_fuse(report);
+    check_directory(report, directory);
+    if (measure) measure_engine(report, directory);
+    std::vector<std::string> mounts = parsed.operands;
+    if (mounts.empty()) {
+        for (const fuse::MountedPlace& place : fuse::read_mount_table()) {
+            if (place.is_warren()) mounts.push_back(place.mountpoint);
+        }
+    }
+    for (const std::string& mount : mounts)
+        check_mount(report, mount, measure);
+    return report.finish();
+}
+
+}  // namespace warren::cli

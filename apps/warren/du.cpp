@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren du: how much space trees take, from one scan of the engine. A file with several names
+// counts once.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/json.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/progress.hpp"
+#include "apps/warren/tree_scan.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr int apparent_option = 256;
+
+constexpr Option options[] = {
+    {'0', "null", nullptr, "end each line with NUL"},
+    {'a', "all", nullptr, "files too, not only directories"},
+    {apparent_option, "apparent-size", nullptr,
+     "the sizes of files rather than the space they take"},
+    {'b', "bytes", nullptr, "same as --apparent-size, in bytes"},
+    {'c', "total", nullptr, "a line with the sum of all operands"},
+    {'d', "max-depth", "N", "print only what is at most N levels down"},
+    {'h', "human-readable", nullptr, "sizes like 4.0K, 12M"},
+    {'k', nullptr, nullptr, "in units of 1 KiB (default)"},
+    {'l', "count-links", nullptr, "count files with several names once for each name"},
+    {'m', nullptr, nullptr, "in units of 1 MiB"},
+    {'s', "summarize", nullptr, "only the operands; same as -d 0"},
+    {json_option, "json", nullptr, "an array of objects; sizes in bytes"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... [FILE]...",
+    .summary =
+        "Show how much space trees take: IMAGE:/path inside a volume that is not mounted, or "
+        "a path\non a mounted volume.",
+    .options = options,
+    .examples =
+        "  warren du -sh v.img:/          all of it\n"
+        "  warren du -h -d 1 /mnt/w       each directory at the top",
+};
+
+struct How {
+    bool null = false;
+    bool all = false;
+    bool apparent = false;
+    bool human = false;
+    bool count_links = false;
+    bool json = false;
+    u64 unit = kib;
+    u32 max_depth = ~0u;
+};
+
+struct FileLine {
+    const DirectoryRecord* directory;
+    std::string name;
+    u64 size;
+};
+
+struct Counted {
+    std::vector<FileLine> files;  // those that get lines of their own
+    u64 entries = 0;
+};
+
+/// What has a line of its own in the answer.
+struct Line {
+    std::string name;
+    u64 size = 0;
+    const DirectoryRecord* directory = nullptr;  // null: a file
+};
+
+class Usage {
+ public:
+    Usage(Session& session, const How& how) : session_(session), how_(how) {
+        if (how_.json) json_.open_array();
+    }
+
+    bool measure(const std::string& start);
+    void print(u64 size, const std::string& path);
+    void finish() {
+        if (how_.json) print_line({json_.close_array().result()});
+    }
+    u64 total() const { return total_; }
+
+ private:
+    using Children = std::unordered_map<const DirectoryRecord*, std::vector<Line>>;
+
+    u64 size_of(const Attributes& attributes) const {
+        const bool is_device =
+            (attributes.mode & 0170000) == 0060000 || (attributes.mode & 0170000) == 0020000;
+        if (how_.apparent) return is_device ? 0 : attributes.size;
+        return attributes.blocks * 4096;
+    }
+    /// Whether the file was counted under another name already.
+    bool seen_before(u64 file_system, const Attributes& attributes);
+    void print_lines(Line start, Children& children);
+
+    Session& session_;
+    How how_;
+    Json json_;
+    u64 total_ = 0;
+    std::mutex links_mutex_;                                  // links_
+    std::unordered_map<u64, std::unordered_set<u64>> links_;  // inodes by file system
+};
+
+bool Usage::seen_before(u64 file_system, const Attributes& attributes) {
+    const bool directory = (attributes.mode & 0170000) == 0040000;
+    if (directory || attributes.links < 2 || how_.count_links) return false;
+    std::lock_guard lock(links_mutex_);
+    return !links_[file_system].insert(attributes.handle.inode).second;
+}
+
+void Usage::print(u64 size, const std::string& path) {
+    if (how_.json) {
+        json_.open_object().member("path", std::string_view(path)).member("bytes", size);
+        json_.close_object();
+        return;
+    }
+    const std::string number =
+        how_.human ? short_size(size) : std::to_string((size + how_.unit - 1) / how_.unit);
+    print_bytes(number + "\t" + path + (how_.null ? '\0' : '\n'));
+}
+
+/// Prints what is in a directory before the directory, each level in the order of the names.
+void Usage::print_lines(Line start, Children& children) {
+    struct Level {
+        Line line;
+        std::vector<Line> below;
+        size_t next = 0;
+        size_t path_size = 0;  // of the path above
+    };
+    std::string path;
+    std::vector<Level> stack;
+    auto push = [&](Line line) {
+        Level level;
+        level.path_size = path.size();
+        path = stack.empty() ? line.name : joined(path, line.name);
+        if (line.directory != nullptr && stack.size() < how_.max_depth) {
+            level.below = std::move(children[line.directory]);
+            std::sort(level.below.begin(), level.below.end(),
+                      [](const Line& a, const Line& b) { return a.name < b.name; });
+        }
+        level.line = std::move(line);
+        stack.push_back(std::move(level));
+    };
+    push(std::move(start));
+    while (!stack.empty()) {
+        Level& level = stack.back();
+        if (level.next < level.below.size()) {
+            push(std::move(level.below[level.next++]));
+            continue;
+        }
+        print(level.line.size, path);
+        path.resize(level.path_size);
+        stack.pop_back();
+    }
+}
+
+bool Usage::measure(const std::string& start) {
+    const auto scan = TreeScan::open(session_, parse_location(start), "du(1)");
+    if (!scan) return false;
+    PerThread<Counted> threads;
+    Line first{start, 0, nullptr};
+    Errc code = Errc::ok;
+    {
+        Progress progress("measuring " + quote(start));
+        code = scan->run(~0u, [&](const Found& found) {
+            const bool again = seen_before(scan->file_system(), found.attributes);
+            const u64 size = again ? 0 : size_of(found.attributes);
+            progress.add(1, size);
+            if (found.self != nullptr) {
+                found.self->total.fetch_add(size, std::memory_order_relaxed);
+                return true;
+            }
+            if (found.directory == nullptr) {
+                first.size = size;
+                return true;
+            }
+            found.directory->total.fetch_add(size, std::memory_order_relaxed);
+            if (how_.all && found.depth <= how_.max_depth) {
+                threads.local().files.push_back({found.directory, std::string(found.name), size});
+            }
+            return true;
+        });
+    }
+    std::vector<DirectoryRecord*> directories = scan->directories();
+    std::sort(directories.begin(), directories.end(),
+              [](const auto* a, const auto* b) { return a->depth > b->depth; });
+    Children children;
+    for (DirectoryRecord* directory : directories) {
+        const u64 size = directory->total.load(std::memory_order_relaxed);
+        if (directory->above == nullptr) {
+            first = {start, size, directory};
+            continue;
+        }
+        directory->above->total.fetch_add(size, std::memory_order_relaxed);
+        if (directory->depth <= how_.max_depth) {
+            children[directory->above].push_back({directory->name, size, directory});
+        }
+    }
+    for (const auto& each : threads.all()) {
+        for (FileLine& file : each->files) {
+            children[file.directory].push_back({std::move(file.name), file.size, nullptr});
+        }
+    }
+    total_ += first.size;
+    print_lines(std::move(first), children);
+    if (code != Errc::ok) complain({quote(start), ": ", reason(code)});
+    return code == Errc::ok;
+}
+
+}  // namespace
+
+int command_du(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    How how;
+    how.null = parsed.has('0');
+    how.all = parsed.has('a');
+    how.apparent = parsed.has(apparent_option) || parsed.has('b');
+    how.human = parsed.has('h');
+    how.count_links = parsed.has('l');
+    how.json = parsed.has(json_option);
+    switch (parsed.last_of({'b', 'k', 'm'})) {
+        case 'b':
+            how.unit = 1;
+            break;
+        case 'm':
+            how.unit = mib;
+            break;
+        default:
+            break;
+    }
+    if (const std::string* text = parsed.value('d')) {
+        const std::optional<u64> depth = parse_number(*text);
+        if (!depth) return usage_error(page, {"invalid maximum depth ", quote(*text)});
+        how.max_depth = static_cast<u32>(std::min<u64>(*depth, ~0u));
+    }
+    if (parsed.has('s')) {
+        if (how.all) return usage_error(page, {"cannot both summarize and show all entries"});
+        how.max_depth = 0;
+    }
+    std::vector<std::string> starts = parsed.operands;
+    if (starts.empty()) starts = {"."};
+    Session session;
+    Usage usage(session, how);
+    bool good = true;
+    for (const std::string& start : starts) {
+        if (!usage.measure(start)) good = false;
+    }
+    if (parsed.has('c')) usage.print(usage.total(), "total");
+    usage.finish();
+    return session.close() && good ? 0 : 1;
+}
+
+}  // namespace warren::cli

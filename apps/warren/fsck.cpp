@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren fsck: checks a volume that nobody uses, and repairs it if asked to. As fsck.warren it is
+// what fsck(8) calls, with its exit codes.
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/json.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
+#include "apps/warren/progress.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr int exit_clean = 0;
+constexpr int exit_repaired = 1;
+constexpr int exit_problems_left = 4;
+constexpr int exit_operational = 8;
+constexpr int exit_usage = 16;
+
+constexpr Option options[] = {
+    {'a', nullptr, nullptr, nullptr},
+    {'C', nullptr, "DESCRIPTOR", nullptr},
+    {'f', "force", nullptr, "accepted; the check is always complete"},
+    {'n', nullptr, nullptr, "change nothing (default)"},
+    {'p', nullptr, nullptr, nullptr},
+    {'r', nullptr, nullptr, nullptr},
+    {'T', nullptr, nullptr, nullptr},
+    {'V', nullptr, nullptr, nullptr},
+    {'v', "verbose", nullptr, nullptr},
+    {'y', "repair", nullptr, "repair what is wrong (also -a, -p)"},
+    {json_option, "json", nullptr, "an object with all problems"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... IMAGE",
+    .summary = "Check a Warren volume that is not mounted; one line a problem, then a summary.",
+    .options = options,
+    .notes =
+        "Exit code: 0 clean, 1 all problems repaired, 4 problems left, 8 the volume could not\n"
+        "be checked, 16 wrong use.",
+    .examples =
+        "  warren fsck v.img\n"
+        "  warren fsck --repair v.img",
+    .usage_exit = exit_usage,
+};
+
+std::string json_report(const std::string& image, const std::vector<std::string>& problems,
+                        const CheckResult& result) {
+    Json json;
+    json.open_object().member("image", std::string_view(image));
+    json.key("problems").open_array();
+    for (const std::string& problem : problems)
+        json.text(problem);
+    json.close_array();
+    json.member("problem_count", result.problems).member("repaired", result.repaired);
+    json.member("inodes", result.inodes).member("directories", result.directories);
+    json.member("blocks_used", result.blocks_used);
+    return json.close_object().result();
+}
+
+void print_summary(const std::string& image, const CheckResult& result, bool repair) {
+    std::string verdict = "clean";
+    if (result.problems != 0) {
+        verdict = counted(result.problems, "problem", "problems") + ", ";
+        verdict += repair ? grouped(result.repaired) + " repaired" : "none repaired (say --repair)";
+    }
+    print_line({image, ": ", verdict, "; ", counted(result.inodes, "inode", "inodes"), ", ",
+                counted(result.directories, "directory", "directories"), ", ",
+                long_size(result.blocks_used * 4096), " in use"});
+}
+
+int exit_code(const CheckResult& result) {
+    if (result.problems == 0) return exit_clean;
+    return result.repaired >= result.problems ? exit_repaired : exit_problems_left;
+}
+
+}  // namespace
+
+int command_fsck(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (parsed.operands.empty()) return usage_error(page, {"missing operand: which image?"});
+    if (parsed.operands.size() > 1) {
+        return usage_error(page, {"extra operand ", quote(parsed.operands[1])});
+    }
+    const bool repair = parsed.last_of({'a', 'p', 'r', 'y'}) != 0;
+    if (repair && parsed.has('n')) {
+        return usage_error(page, {"-n goes with none of -a, -p, -y and --repair"});
+    }
+    const std::string& image = parsed.operands[0];
+    if (const std::string point = mount_point_of_image(image); !point.empty()) {
+        complain({quote(image), " is mounted at ", quote(point), " (unmount it first)"});
+        return exit_operational;
+    }
+    const bool json = parsed.has(json_option);
+    std::vector<std::string> problems;
+    CheckOptions check;
+    check.repair = repair;
+    check.report = [&](const std::string& problem) {
+        if (json) {
+            problems.push_back(problem);
+        } else {
+            print_line({image, ": ", problem});
+        }
+    };
+    CheckResult result;
+    Failure failure;
+    {
+        const Progress progress("checking " + quote(image));
+        failure = check_volume(image, check, result);
+    }
+    if (failure.code != Errc::ok) {
+        complain({failure.message});
+        return exit_operational;
+    }
+    if (json) {
+        print_line({json_report(image, problems, result)});
+    } else {
+        print_summary(image, result, repair);
+    }
+    return exit_code(result);
+}
+
+}  // namespace warren::cli

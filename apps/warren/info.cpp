@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren info: what a volume is and how full it is, from the image or from the daemon of its mount.
+#include <sys/stat.h>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/json.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr Option options[] = {
+    {json_option, "json", nullptr, "an array of objects; sizes in bytes"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... IMAGE|MOUNT...",
+    .summary = "Show what a volume is and how full it is.",
+    .options = options,
+    .examples =
+        "  warren info v.img\n"
+        "  warren info --json /mnt/w",
+};
+
+/// Asks the daemon; false, with a complaint, if that fails.
+bool info_of_mount(const std::string& path, fuse::MountInfo& info) {
+    const std::string attempt = "cannot describe " + quote(path);
+    auto connection = connect_for(path, attempt, "df(1)");
+    if (!connection) return false;
+    const Errc code = connection->info(info);
+    if (code == Errc::ok) return true;
+    complain({attempt, ": the mount's daemon: ", reason(code)});
+    return false;
+}
+
+bool info_of_image(const std::string& image, fuse::MountInfo& info) {
+    Session session;
+    Volume* volume = session.open(image, Access::read);
+    if (volume == nullptr) return false;
+    info.image = image;
+    info.label = volume->label();
+    info.uuid = volume->uuid();
+    info.statistics = volume->statistics();
+    return session.close();
+}
+
+bool read_info(const std::string& operand, fuse::MountInfo& info) {
+    const Location location = parse_location(operand);
+    if (location.in_image()) return info_of_image(location.image, info);
+    struct stat found {};
+    const bool there = ::stat(operand.c_str(), &found) == 0;
+    const bool image =
+        there && (S_ISREG(found.st_mode) || S_ISBLK(found.st_mode)) && !is_on_warren_mount(operand);
+    if (!image) return info_of_mount(operand, info);
+    if (const std::string point = mount_point_of_image(operand); !point.empty()) {
+        return info_of_mount(point, info);
+    }
+    return info_of_image(operand, info);
+}
+
+std::string share(u64 part, u64 whole) {
+    if (whole == 0) return "";
+    return " (" + std::to_string((part * 100 + whole / 2) / whole) + "%)";
+}
+
+void print_info(const fuse::MountInfo& info) {
+    const Statistics& statistics = info.statistics;
+    const u64 used = statistics.blocks - statistics.blocks_free;
+    print_line({"Image:      ", info.image});
+    if (!info.mountpoint.empty()) {
+        print_line({"Mounted at: ", info.mountpoint, info.read_only ? ", read-only" : "",
+                    ", by process ", std::to_string(info.process)});
+    }
+    print_line({"Label:      ", info.label.empty() ? "(none)" : info.label});
+    print_line({"UUID:       ", info.uuid});
+    print_line({"Size:       ", long_size(statistics.blocks * 4096)});
+    print_line({"Used:       ", long_size(used * 4096), share(used, statistics.blocks)});
+    print_line({"Available:  ", long_size(statistics.blocks_available * 4096)});
+    print_line({"Inodes:     ", grouped(statistics.inodes_used), " used, room for ",
+                grouped(statistics.inodes_free), " more"});
+}
+
+void add_info(Json& json, const fuse::MountInfo& info) {
+    const Statistics& statistics = info.statistics;
+    json.open_object().member("image", std::string_view(info.image));
+    if (!info.mountpoint.empty()) {
+        json.member("mountpoint", std::string_view(info.mountpoint));
+        json.key("read_only").boolean(info.read_only);
+        json.member("process", u64{info.process});
+    }
+    json.member("label", std::string_view(info.label)).member("uuid", std::string_view(info.uuid));
+    json.member("size", statistics.blocks * 4096).member("free", statistics.blocks_free * 4096);
+    json.member("available", statistics.blocks_available * 4096);
+    json.member("inodes_used", statistics.inodes_used);
+    json.member("inodes_free", statistics.inodes_free);
+    json.close_object();
+}
+
+}  // namespace
+
+int command_info(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (!need_operand(parsed)) return page.usage_exit;
+    Json json;
+    json.open_array();
+    bool good = true;
+    bool first = true;
+    for (const std::string& operand : parsed.operands) {
+        fuse::MountInfo info;
+        if (!read_info(operand, info)) {
+            good = false;
+        } else if (parsed.has(json_option)) {
+            add_info(json, info);
+        } else {
+            if (!first) print_line({});
+            print_info(info);
+            first = false;
+        }
+    }
+    if (parsed.has(json_option)) print_line({json.close_array().result()});
+    return good ? 0 : 1;
+}
+
+}  // namespace warren::cli

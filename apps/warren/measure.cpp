@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Means over many operations; the names looked up are spread, so that no single block is favoured.
+#include "apps/warren/measure.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "apps/warren/location.hpp"
+#include "apps/warren/units.hpp"
+#include "base/random.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr u64 volume_size = 256 * mib;
+constexpr u64 files = 10000;
+constexpr u64 lookups = 100000;
+constexpr u64 commits = 20;
+constexpr u64 round_trips = 1000;
+
+class Stopwatch {
+ public:
+    double nanoseconds() const {
+        const auto passed = std::chrono::steady_clock::now() - start_;
+        return static_cast<double>(
+            std::chrono::duration_cast<std::chrono::nanoseconds>(passed).count());
+    }
+
+ private:
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+std::string file_name(u64 number) {
+    return "file-" + std::to_string(number);
+}
+
+Errc measure_commits(Volume& volume, const Caller& caller, Handle directory, Measured& measured) {
+    double total = 0;
+    for (u64 round = 0; round < commits; ++round) {
+        const std::string name = "commit-" + std::to_string(round);
+        const Result<Attributes> made = volume.create(caller, directory, name, {});
+        if (!made) return made.code();
+        const Stopwatch watch;
+        WARREN_TRY(volume.sync());
+        total += watch.nanoseconds();
+    }
+    measured.commit_ns = total / commits;
+    return Errc::ok;
+}
+
+Errc measure_operations(Volume& volume, Measured& measured) {
+    const Caller caller = command_caller();
+    CreateOptions directory_options;
+    directory_options.mode = 0040755;
+    const Result<Attributes> directory =
+        volume.create(caller, volume.root(), "tree", directory_options);
+    if (!directory) return directory.code();
+    measured.files = files;
+    const Stopwatch creating;
+    for (u64 number = 0; number < files; ++number) {
+        const Result<Attributes> made =
+            volume.create(caller, directory->handle, file_name(number), {});
+        if (!made) return made.code();
+    }
+    measured.create_ns = creating.nanoseconds() / files;
+
+    Random random(1);
+    const Stopwatch looking;
+    for (u64 round = 0; round < lookups; ++round) {
+        const Result<Attributes> found =
+            volume.lookup(caller, directory->handle, file_name(random.below(files)));
+        if (!found) return found.code();
+    }
+    measured.lookup_ns = looking.nanoseconds() / lookups;
+
+    WARREN_TRY(volume.sync());
+    WARREN_TRY(measure_commits(volume, caller, volume.root(), measured));
+    Removal removal;
+    const Stopwatch removing;
+    WARREN_TRY(volume.remove_tree(caller, volume.root(), "tree", removal));
+    measured.remove_ns = removing.nanoseconds() / files;
+    return Errc::ok;
+}
+
+}  // namespace
+
+Failure measure_volume(const std::string& directory, Measured& measured) {
+    std::string path = directory + "/warren-doctor-XXXXXX";
+    const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
+    if (descriptor < 0) {
+        return {static_cast<Errc>(errno), "no file can be made in " + directory};
+    }
+    ::close(descriptor);
+    FormatOptions format;
+    format.size_bytes = volume_size;
+    format.force = true;
+    Failure failure = make_volume(path, format);
+    if (failure.code == Errc::ok) {
+        if (const auto volume = Volume::open(path, {}, failure)) {
+            const Errc code = measure_operations(*volume, measured);
+            const Errc closed = volume->close();
+            failure.code = code != Errc::ok ? code : closed;
+            if (failure.code != Errc::ok) failure.message = "the measurement failed in " + path;
+        }
+    }
+    ::unlink(path.c_str());
+    return failure;
+}
+
+Errc measure_mount(const std::string& path, fuse::ControlConnection& connection,
+                   MountMeasured& measured) {
+    const int directory = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) return static_cast<Errc>(errno);
+    // Names that nobody has ever asked for, so that the kernel cannot know the answer.
+    const std::string stem = ".warren-doctor-" + std::to_string(::getpid()) + "-";
+    const Stopwatch looking;
+    struct stat found {};
+    for (u64 round = 0; round < round_trips; ++round) {
+        const std::string name = stem + std::to_string(round);
+        ::fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW);
+    }
+    measured.lookup_ns = looking.nanoseconds() / round_trips;
+    ::close(directory);
+    const Stopwatch asking;
+    fuse::MountInfo info;
+    for (u64 round = 0; round < round_trips; ++round)
+        WARREN_TRY(connection.info(info));
+    measured.command_ns = asking.nanoseconds() / round_trips;
+    return Errc::ok;
+}
+
+std::string long_time(double nanoseconds) {
+    static constexpr const char* units[] = {"ns", "us", "ms", "s"};
+    size_t unit = 0;
+    while (nanoseconds >= 999.5 && unit < 3) {
+        nanoseconds /= 1000;
+        ++unit;
+    }
+    char text[48];
+    std::snprintf(text, sizeof text, "%.3g %s", nanoseconds, units[unit]);
+    return text;
+}
+
+std::string rate_text(double nanoseconds) {
+    const double rate = nanoseconds > 0 ? 1e9 / nanoseconds : 0;
+    return long_time(nanoseconds) + " each, " + grouped(static_cast<u64>(rate)) + " a second";
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mounts a volume. As mount.warren it is what mount(8) calls for a line of fstab: there -f means
+// that nothing is to be done.
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "apps/fuse/mount.hpp"
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/messages.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr std::array<Option, 9> options{{
+    {'f', "foreground", nullptr, "stay in the foreground; ^C unmounts"},
+    {'o', nullptr, "OPTIONS",
+     "options with commas between them: ro, rw, remount, noatime,\n"
+     "relatime, strictatime, nodev, nosuid, noexec, sync, dirsync,\n"
+     "allow_other, commit=SECONDS, threads=NUMBER, and those that\n"
+     "only mount(8) reads"},
+    {'r', "read-only", nullptr, "the same as -o ro"},
+    {'w', "rw", nullptr, "the same as -o rw"},
+    {'n', "no-mtab", nullptr, nullptr},
+    {'s', "sloppy", nullptr, nullptr},
+    {'v', "verbose", nullptr, nullptr},
+    {'t', "types", "TYPE", nullptr},
+    {'N', "namespace", "NAMESPACE", nullptr},
+}};
+
+constexpr Page page{
+    .usage = "[-f] [-o OPTIONS] IMAGE DIRECTORY\n-o remount[,OPTIONS] [IMAGE] DIRECTORY",
+    .summary = "Mount the volume in IMAGE (a file or block device) on DIRECTORY.",
+    .options = options,
+    .notes =
+        "Returns when the mount works; the daemon that serves it goes on in the background\n"
+        "and ends when the volume is unmounted. Changes are made durable every 5 seconds\n"
+        "(commit=), by fsync(2), and by `warren sync` and `warren umount`.",
+    .examples =
+        "  warren mount disk.img /mnt\n"
+        "  warren mount -o ro,noexec disk.img /mnt\n"
+        "  warren mount -o remount,rw /mnt\n",
+};
+
+bool is_helper_of_mount() {
+    return program().find("mount.") != std::string::npos;
+}
+
+/// Fills in what the command line says. False, after a complaint, if it makes no sense.
+bool read_options(const Arguments& parsed, fuse::MountOptions& mount) {
+    for (const auto& [id, value] : parsed.options) {
+        std::string text = value;
+        if (id == 'r') text = "ro";
+        if (id == 'w') text = "rw";
+        if (id != 'o' && id != 'r' && id != 'w') continue;
+        if (std::string error; !fuse::add_mount_options(text, mount, error)) {
+            usage_error(page, {error});
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+int command_mount(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    fuse::MountOptions mount;
+    mount.program = program();
+    mount.allow_other = ::geteuid() == 0;
+    if (!read_options(parsed, mount)) return page.usage_exit;
+    const std::vector<std::string>& operands = parsed.operands;
+    const size_t fewest = mount.remount ? 1 : 2;
+    if (operands.size() < fewest) {
+        return usage_error(page, {operands.empty() ? "missing operand" : "missing mount point"});
+    }
+    if (operands.size() > 2) return usage_error(page, {"extra operand ", quote(operands[2])});
+    mount.mountpoint = operands.back();
+    if (operands.size() == 2) mount.image = operands.front();
+    if (parsed.has('f')) {
+        if (is_helper_of_mount()) return EXIT_SUCCESS;
+        mount.foreground = true;
+    }
+    return fuse::mount_volume(mount);
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren mv: renames. Any number of names into one directory is one command of the engine.
+#include <deque>
+#include <set>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
+#include "apps/warren/progress.hpp"
+#include "apps/warren/volume_path.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+/// On a mount every look costs a trip to the daemon, so beyond this many names only those that
+/// could not be moved are looked at.
+constexpr size_t looked_at_first = 64;
+
+constexpr Option options[] = {
+    {'f', "force", nullptr, "replace what is there (default)"},
+    {'n', "no-clobber", nullptr, "leave alone what is there"},
+    {'T', "no-target-directory", nullptr,
+     "take TARGET as a name, never as a directory to put into"},
+    {'t', "target-directory", "DIRECTORY", "move all SOURCEs into DIRECTORY"},
+    {'v', "verbose", nullptr, "print every name"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
+    .summary =
+        "Rename files or move them into a directory, inside one volume: IMAGE:/path if it is "
+        "not\nmounted, else paths on the mount. All names together are one command.",
+    .options = options,
+    .examples =
+        "  warren mv v.img:/a v.img:/b          rename\n"
+        "  warren mv v.img:/x v.img:/y v.img:/d  put x and y into d\n"
+        "  warren mv -t /mnt/w/done /mnt/w/in/*",
+};
+
+struct Item {
+    Location source;
+    std::string target;  // path in the volume or of the host
+};
+
+class Mover {
+ public:
+    explicit Mover(const Arguments& parsed)
+        : verbose_(parsed.has('v')), keep_(parsed.last_of({'n', 'f'}) == 'n') {}
+
+    int run(const std::vector<std::string>& sources, const Location& target, bool never_into,
+            bool must_be_directory);
+
+ private:
+    bool collect(const std::vector<std::string>& sources, bool into);
+    bool admit(const Item& item, bool& good);
+    bool move_in_image();
+    bool move_on_mount();
+    bool report(const Item& item, Errc code);
+
+    bool verbose_;
+    bool keep_;
+    Location target_;
+    Session session_;
+    std::shared_ptr<Directory> directory_;
+    std::deque<Item> items_;
+};
+
+/// Pairs sources and names; false if one makes no sense.
+bool Mover::collect(const std::vector<std::string>& sources, bool into) {
+    bool good = true;
+    std::set<std::string> names;
+    const bool look = target_.in_image() || keep_ || sources.size() <= looked_at_first;
+    for (const std::string& text : sources) {
+        Item item{parse_location(text), target_.path};
+        const std::string_view last = last_component(item.source.path);
+        if (last == "." || last == ".." || last == "/") {
+            complain({"cannot move ", quote(text), ": ", reason(Errc::busy)});
+            good = false;
+            continue;
+        }
+        if (into) item.target = joined(target_.path, last);
+        const std::string shown = target_.prefix() + item.target;
+        if (!names.insert(item.target).second) {
+            complain({"will not overwrite just-created ", quote(shown), " with ", quote(text)});
+            good = false;
+            continue;
+        }
+        if (item.source.image != target_.image) {
+            complain({"cannot move ", quote(text), " to ", quote(shown),
+                      ": not on the same volume (use 'warren cp -a', then remove the source)"});
+            good = false;
+            continue;
+        }
+        bool item_good = true;
+        if (!look || admit(item, item_good)) items_.push_back(std::move(item));
+        if (!item_good) good = false;
+    }
+    return good;
+}
+
+/// Whether the item is to be moved; if not, `good` says whether that is right.
+bool Mover::admit(const Item& item, bool& good) {
+    const Result<Facts> source = directory_->stat(item.source.path, Follow::no);
+    if (!source) {
+        complain({"cannot stat ", quote(item.source.text), ": ", reason(source.code()),
+                  missing_hint(item.source)});
+        good = false;
+        return false;
+    }
+    const Result<Facts> target = directory_->stat(item.target, Follow::no);
+    if (!target) return true;
+    if (keep_) return false;
+    if (!target->is_same(*source)) return true;
+    good = false;
+    if (item.source.path != item.target && !source->is_directory()) {
+        // rename(2) does nothing between two names of one file; mv(1) removes the first.
+        const Errc code = directory_->remove(item.source.path);
+        good = report(item, code);
+        return false;
+    }
+    complain({quote(item.source.text), " and ", quote(target_.prefix() + item.target),
+              " are the same file"});
+    return false;
+}
+
+bool Mover::report(const Item& item, Errc code) {
+    const std::string target = target_.prefix() + item.target;
+    if (code == Errc::ok) {
+        if (verbose_) print_line({"renamed ", quote(item.source.text), " -> ", quote(target)});
+        return true;
+    }
+    const Result<Facts> there = directory_->stat(item.target, Follow::no);
+    const Result<Facts> source = directory_->stat(item.source.path, Follow::no);
+    if (!source) {
+        complain({"cannot stat ", quote(item.source.text), ": ", reason(source.code())});
+    } else if (there && there->is_directory() && !source->is_directory()) {
+        complain({"cannot overwrite directory ", quote(target), " with non-directory ",
+                  quote(item.source.text)});
+    } else if (there && !there->is_directory() && source->is_directory()) {
+        complain({"cannot overwrite non-directory ", quote(target), " with directory ",
+                  quote(item.source.text)});
+    } else if (code == Errc::invalid) {
+        complain({"cannot move ", quote(item.source.text), " to a subdirectory of itself, ",
+                  quote(target)});
+    } else {
+        complain(
+            {"cannot move ", quote(item.source.text), " to ", quote(target), ": ", reason(code)});
+    }
+    return false;
+}
+
+bool Mover::move_in_image() {
+    Volume* volume = session_.open(target_.image, Access::write);
+    if (volume == nullptr) return false;
+    const Caller caller = command_caller();
+    std::deque<Place> places;  // names that the moves point to
+    std::vector<Move> moves;
+    std::vector<const Item*> moved;
+    bool good = true;
+    for (const Item& item : items_) {
+        Place& from = places.emplace_back();
+        Place& to = places.emplace_back();
+        Errc code = PathWalker(*volume, caller).locate(volume->root(), item.source.path, from);
+        if (code == Errc::ok) {
+            code = PathWalker(*volume, caller).locate(volume->root(), item.target, to);
+        }
+        if (code == Errc::ok && (from.name.empty() || to.name.empty())) code = Errc::busy;
+        if (code != Errc::ok) {
+            good = report(item, code) && good;
+            continue;
+        }
+        moves.push_back({from.directory, from.name, to.directory, to.name});
+        moved.push_back(&item);
+    }
+    std::vector<Errc> results(moves.size(), Errc::ok);
+    {
+        const Progress progress("moving");
+        volume->move_many(caller, moves, results);
+    }
+    for (size_t index = 0; index < results.size(); ++index) {
+        if (!report(*moved[index], results[index])) good = false;
+    }
+    return good;
+}
+
+bool Mover::move_on_mount() {
+    std::vector<fuse::PathMove> moves;
+    for (const Item& item : items_)
+        moves.push_back({item.source.path, item.target});
+    if (moves.empty()) return true;
+    const std::string first = quote(items_.front().source.text);
+    auto connection = connect_for(moves.front().source, "cannot move " + first, "mv(1)");
+    if (!connection) return false;
+    std::vector<Errc> results(moves.size(), Errc::io);
+    Errc code = Errc::ok;
+    {
+        const Progress progress("moving");
+        code = connection->move(moves, results);
+    }
+    if (code != Errc::ok) {
+        complain({"cannot move ", first, ": the mount's daemon: ", reason(code)});
+        return false;
+    }
+    bool good = true;
+    for (size_t index = 0; index < results.size(); ++index) {
+        if (!report(items_[index], results[index])) good = false;
+    }
+    return good;
+}
+
+int Mover::run(const std::vector<std::string>& sources, const Location& target, bool never_into,
+               bool must_be_directory) {
+    target_ = target;
+    directory_ = session_.directory(target, Access::write);
+    if (!directory_) return 1;
+    const Result<Facts> facts = directory_->stat(target.path, Follow::yes);
+    const bool into = !never_into && facts && facts->is_directory();
+    if (must_be_directory && !into) {
+        complain({"target ", quote(target.text), ": ",
+                  reason(facts ? Errc::not_directory : facts.code()), missing_hint(target)});
+        return 1;
+    }
+    bool good = collect(sources, into);
+    if (!items_.empty() && !(target.in_image() ? move_in_image() : move_on_mount())) good = false;
+    return session_.close() && good ? 0 : 1;
+}
+
+}  // namespace
+
+int command_mv(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    std::vector<std::string> sources = parsed.operands;
+    const std::string* directory = parsed.value('t');
+    if (sources.empty()) return usage_error(page, {"missing file operand"});
+    if (directory != nullptr && parsed.has('T')) {
+        return usage_error(page, {"cannot combine --target-directory and --no-target-directory"});
+    }
+    if (directory == nullptr && sources.size() == 1) {
+        return usage_error(page, {"missing destination file operand after ", quote(sources[0])});
+    }
+    if (parsed.has('T') && sources.size() > 2) {
+        return usage_error(page, {"extra operand ", quote(sources[2])});
+    }
+    const Location target = parse_location(directory != nullptr ? *directory : sources.back());
+    if (directory == nullptr) sources.pop_back();
+    Mover mover(parsed);
+    return mover.run(sources, target, parsed.has('T'), directory != nullptr || sources.size() > 1);
+}
+
+}  // namespace warren::cli

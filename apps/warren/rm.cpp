@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren rm: removes files, and whole trees as one command of the engine, with the options and
+// messages of rm(1).
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
+#include "apps/warren/progress.hpp"
+#include "apps/warren/units.hpp"
+#include "apps/warren/volume_path.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr Option options[] = {
+    {'d', "dir", nullptr, "also remove empty directories"},
+    {'f', "force", nullptr, "ignore names that are not there, never ask"},
+    {'i', nullptr, nullptr, "ask before each operand"},
+    {'r', "recursive", nullptr, "remove directories with all that is in them"},
+    {'R', nullptr, nullptr, nullptr},
+    {'v', "verbose", nullptr, "print what was removed"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... FILE...",
+    .summary =
+        "Remove files: IMAGE:/path inside a volume that is not mounted, or a path on a "
+        "mounted\nvolume. With -r a whole tree is one command, whatever its size.",
+    .options = options,
+    .examples =
+        "  warren rm -r v.img:/build     a tree in an image\n"
+        "  warren rm -r /mnt/w/build     a tree on a mounted volume",
+};
+
+class Remover {
+ public:
+    explicit Remover(const Arguments& parsed)
+        : recursive_(parsed.has('r') || parsed.has('R')),
+          directories_(parsed.has('d')),
+          force_(parsed.last_of({'f', 'i'}) == 'f'),
+          ask_(parsed.last_of({'f', 'i'}) == 'i'),
+          verbose_(parsed.has('v')) {}
+
+    bool remove(const std::string& text);
+    bool finish() { return session_.close(); }
+
+ private:
+    bool remove_in_image(const Location& location);
+    bool remove_on_host(const Location& location);
+    /// False if nothing is to be done for the operand; `good` tells whether that is a failure.
+    bool admit(const std::string& text, const Result<Facts>& facts, const std::string& hint,
+               bool& good);
+    bool report(const std::string& text, Errc code, bool directory, const Removal* removal);
+
+    bool recursive_;
+    bool directories_;
+    bool force_;
+    bool ask_;
+    bool verbose_;
+    Session session_;
+};
+
+bool Remover::remove(const std::string& text) {
+    const Location location = parse_location(text);
+    const std::string_view last = last_component(location.path);
+    if (last == "." || last == "..") {
+        complain({"refusing to remove '.' or '..' directory: skipping ", quote(text)});
+        return false;
+    }
+    if (last == "/") {
+        complain({"refusing to remove the root directory ", quote(text),
+                  " (name what is in it, or make a new volume with 'warren mkfs')"});
+        return false;
+    }
+    return location.in_image() ? remove_in_image(location) : remove_on_host(location);
+}
+
+bool Remover::admit(const std::string& text, const Result<Facts>& facts, const std::string& hint,
+                    bool& good) {
+    good = false;
+    if (!facts) {
+        good = force_ && (facts.code() == Errc::no_entry || facts.code() == Errc::not_directory);
+        if (!good) complain({"cannot remove ", quote(text), ": ", reason(facts.code()), hint});
+        return false;
+    }
+    const bool directory = facts->is_directory();
+    if (directory && !recursive_ && !directories_) {
+        complain({"cannot remove ", quote(text), ": Is a directory"});
+        return false;
+    }
+    if (!ask_) return true;
+    const std::string_view what = directory && recursive_ ? "directory and all that is in it"
+                                  : directory             ? "directory"
+                                                          : "file";
+    good = true;
+    return ask({"remove ", what, " ", quote(text), "? "});
+}
+
+bool Remover::report(const std::string& text, Errc code, bool directory, const Removal* removal) {
+    if (code != Errc::ok) {
+        if (code == Errc::no_entry && force_) return true;
+        complain({"cannot remove ", quote(text), ": ", reason(code)});
+        return false;
+    }
+    if (!verbose_) return true;
+    if (removal == nullptr) {
+        print_line({directory ? "removed directory " : "removed ", quote(text)});
+    } else {
+        print_line({"removed ", quote(text), ": ", counted(removal->files, "file", "files"), ", ",
+                    counted(removal->directories, "directory", "directories"), ", ",
+                    long_size(removal->blocks * 4096), " freed"});
+    }
+    return true;
+}
+
+bool Remover::remove_in_image(const Location& location) {
+    Volume* volume = session_.open(location.image, Access::write);
+    if (volume == nullptr) return false;
+    const Caller caller = command_caller();
+    const Result<Facts> facts = volume_directory(*volume, caller)->stat(location.path, Follow::no);
+    bool good = false;
+    if (!admit(location.text, facts, "", good)) return good;
+    Place place;
+    Errc code = PathWalker(*volume, caller).locate(volume->root(), location.path, place);
+    if (code != Errc::ok || place.name.empty()) {
+        return report(location.text, code == Errc::ok ? Errc::busy : code, false, nullptr);
+    }
+    if (!facts->is_directory()) {
+        code = volume->unlink(caller, place.directory, place.name);
+        return report(location.text, code, false, nullptr);
+    }
+    if (!recursive_) {
+        code = volume->remove_directory(caller, place.directory, place.name);
+        return report(location.text, code, true, nullptr);
+    }
+    Removal removal;
+    {
+        const Progress progress("removing " + quote(location.text));
+        code = volume->remove_tree(caller, place.directory, place.name, removal);
+    }
+    return report(location.text, code, true, &removal);
+}
+
+bool Remover::remove_on_host(const Location& location) {
+    const std::string& path = location.path;
+    const std::shared_ptr<Directory> host = host_directory();
+    const Result<Facts> facts = host->stat(path, Follow::no);
+    bool good = false;
+    if (facts && !is_on_warren_mount(path)) {
+        connect_for(path, "cannot remove " + quote(path), "rm(1)");
+        return false;
+    }
+    if (!admit(path, facts, missing_hint(location), good)) return good;
+    if (!facts->is_directory()) return report(path, host->remove(path), false, nullptr);
+    if (!recursive_) return report(path, host->remove_directory(path), true, nullptr);
+    auto connection = connect_for(path, "cannot remove " + quote(path), "rm(1)");
+    if (!connection) return false;
+    Removal removal;
+    Errc code = Errc::ok;
+    {
+        const Progress progress("removing " + quote(path));
+        code = connection->remove_tree(path, removal);
+    }
+    return report(path, code, true, &removal);
+}
+
+}  // namespace
+
+int command_rm(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (parsed.operands.empty() && parsed.has('f')) return 0;
+    if (!need_operand(parsed)) return page.usage_exit;
+    Remover remover(parsed);
+    bool good = true;
+    for (const std::string& text : parsed.operands) {
+        if (!remover.remove(text)) good = false;
+    }
+    return remover.finish() && good ? 0 : 1;
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks a tree for find and du with the engine's scan, in an image or through a mount's daemon. The
+// engine speaks of directories by inode; this gives the entries their paths back.
+//
+// Invariant: a directory is recorded before any of its entries is visited. Records live as long as
+// the scan object.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "apps/warren/location.hpp"
+#include "apps/warren/mounts.hpp"
+#include "apps/warren/per_thread.hpp"
+
+namespace warren::cli {
+
+/// A directory met by a scan, with room for what du adds up.
+struct DirectoryRecord {
+    DirectoryRecord* above = nullptr;  // null: where the scan starts
+    std::string name;                  // there: as given on the command line
+    u32 depth = 0;
+    bool pruned = false;  // nothing below is to be visited
+    std::atomic<u64> total{0};
+};
+
+struct Found {
+    DirectoryRecord* directory = nullptr;  // that holds the entry; null for the start
+    DirectoryRecord* self = nullptr;       // if the entry is a directory
+    std::string_view name;                 // of the start: as given on the command line
+    u32 depth = 0;
+    const Attributes& attributes;
+};
+
+/// The path as find prints it: the start as given, then the names below it.
+std::string path_of(const Found& found);
+std::string path_of(const DirectoryRecord& directory);
+
+class TreeScan {
+ public:
+    /// Where `location` leads; null, with a complaint naming the tool for other file systems.
+    static std::unique_ptr<TreeScan> open(Session& session, const Location& location,
+                                          std::string_view other_tool);
+
+    /// Visits the start and all below it down to `max_depth`, from many threads at once; `visit`
+    /// returns whether to descend.
+    Errc run(u32 max_depth, const std::function<bool(const Found&)>& visit);
+
+    /// Whether a directory that was found holds nothing. May be called by `visit`.
+    bool is_empty(const Found& found);
+    /// The file system that the inode numbers belong to.
+    u64 file_system() const { return start_.file_system; }
+    /// All directories met, in no order. Requires: run() has returned.
+    std::vector<DirectoryRecord*> directories();
+
+ private:
+    using Visit = std::function<bool(const Found&)>;
+    struct Shard {
+        std::mutex mutex;
+        std::unordered_map<u64, std::unique_ptr<DirectoryRecord>> records;
+    };
+
+    struct Recent {
+        u64 inode = 0;
+        DirectoryRecord* record = nullptr;
+    };
+
+    TreeScan() = default;
+    DirectoryRecord* record(u64 inode);
+    DirectoryRecord* add_record(u64 inode, DirectoryRecord* above, std::string_view name);
+    bool visit_entry(const Scanned& entry, u32 max_depth, const Visit& visit);
+
+    Location location_;
+    Volume* volume_ = nullptr;
+    std::optional<fuse::ControlConnection> connection_;
+    Facts start_;
+    std::array<Shard, 64> shards_;
+    PerThread<Recent> recent_;
+};
+
+}  // namespace warren::cli

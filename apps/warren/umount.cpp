@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unmounts volumes and returns when they are closed, so that the image can be checked or copied.
+#include <array>
+#include <cstdlib>
+
+#include "apps/fuse/mount.hpp"
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/messages.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr std::array<Option, 6> options{{
+    {'l', "lazy", nullptr, "unmount now, close the volume when nobody uses it any more"},
+    {'f', "force", nullptr, nullptr},
+    {'n', "no-mtab", nullptr, nullptr},
+    {'r', "read-only", nullptr, nullptr},
+    {'v', "verbose", nullptr, nullptr},
+    {'t', "types", "TYPE", nullptr},
+}};
+
+constexpr Page page{
+    .usage = "[-l] DIRECTORY|IMAGE...",
+    .summary = "Unmount volumes and wait until they are closed.",
+    .options = options,
+    .examples = "  warren umount /mnt\n",
+};
+
+}  // namespace
+
+int command_umount(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (!need_operand(parsed)) return page.usage_exit;
+    int exit_code = EXIT_SUCCESS;
+    for (const std::string& place : parsed.operands) {
+        const int code = fuse::unmount_volume(program(), place, parsed.has('l'));
+        if (code != EXIT_SUCCESS) exit_code = code;
+    }
+    return exit_code;
+}
+
+}  // namespace warren::cli

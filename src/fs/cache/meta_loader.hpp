@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings metadata blocks into an engine's memory when an operation asks for one that is not there,
+// and, with a meta buffer of fixed size, decides which block goes for it.
+//
+// Invariant: a block is published as resident only after it passed its checks; an inode that does not
+// exist has generation zero in memory.
+#pragma once
+
+#include <mutex>
+
+#include "fs/core/store.hpp"
+#include "fs/disk/disk.hpp"
+#include "fs/format/frame.hpp"
+
+namespace warren {
+
+class MetaLoader {
+public:
+    /// Requires: both outlive this; `volume` is the first 8 bytes of the UUID.
+    MetaLoader(Disk& disk, const core::Store& store, u64 volume)
+        : disk_(disk), store_(store), volume_(volume) {}
+
+    /// Makes the block at `place` resident. Errc::corrupt if its bytes cannot be right, Errc::io if
+    /// they cannot be read, Errc::need_commit if every block of the meta buffer is in use or dirty.
+    Errc load(u64 place);
+
+    /// The memory of a resident block, kept there until unpin(); null if it is not resident.
+    format::Block* pin(u64 place);
+    void unpin(u64 place);
+
+    u64 loads() const { return loads_; }
+
+private:
+    Errc fill(u64 place, format::Block& block);
+    Errc fill_inodes(u64 place, format::Block& block);
+    Result<u32> find_victim();
+
+    Disk& disk_;
+    const core::Store& store_;
+    const u64 volume_;
+    std::mutex mutex_;  // one load at a time; hits never take it
+    u32 hand_ = 0;      // second-chance order: the head looked at next
+    u64 loads_ = 0;
+};
+
+}  // namespace warren

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extents of a regular file: up to 5 in its inode, else leaves of the shared tree with the file
+// block as key. Here is how the list around a block is found and changed, and how a full one gets
+// room.
+//
+// Invariant: an extent lies within the key range [lower, upper) of its leaf, its end included, so
+// one way down finds whatever covers a block. What is put into a leaf is clipped at `upper`, and a
+// split falls between extents. No written extent begins at or behind the end of the file's last
+// block: what lies there is unwritten and reads as zeros if the file grows over it.
+#pragma once
+
+#include "fs/core/extent_list.hpp"
+#include "fs/core/tree_change.hpp"
+
+namespace warren::core {
+
+using format::ExtentLeaf;
+
+/// The list in which a block's extent is or would be.
+struct ExtentHome {
+    ExtentList list;
+    bool is_bytes = false;  // the area holds bytes: putting an extent in makes it a list
+    bool is_tree = false;
+    Seen seen;      // version of the list: the inode's or the leaf's
+    u64 lower = 0;  // the list has all extents of the file in [lower, upper)
+    u64 upper = key_end;
+};
+
+/// Whether the extent can be true: it lies in data frames of this volume. One lane.
+WARREN_HD inline bool is_sound(const Store& store, const Extent& extent) {
+    const u64 place = extent.start.offset();
+    if (!extent.start.is_valid() || place % format::block_size != 0 || extent.length == 0 ||
+        extent.length > format::extent_length_max || place >= store.size_bytes ||
+        extent.length > (store.size_bytes - place) / format::block_size ||
+        extent.file_block > format::file_size_max / format::block_size) {
+        return false;
+    }
+    const u64 last = place_at(extent, end_of(extent) - 1);
+    return kind_of(store, place / format::frame_size) == FrameKind::data &&
+           kind_of(store, last / format::frame_size) == FrameKind::data;
+}
+
+/// The extents of the leaf of `descent`, whose kind and owner have been checked.
+template <class Team>
+WARREN_HD Result<ExtentHome> leaf_home(Operation<Team>& op, const InodeRef& inode,
+                                       const Descent& descent) {
+    ExtentHome home;
+    home.is_tree = true;
+    if (descent.empty) {
+        home.seen = inode.seen;
+        return home;
+    }
+    auto* leaf = reinterpret_cast<ExtentLeaf*>(descent.leaf);
+    home.list = {leaf->extents, load(op.team, leaf->count), format::leaf_extents_max};
+    home.seen = descent.leaf_seen;
+    home.lower = descent.lower;
+    home.upper = descent.upper;
+    WARREN_TRY(op.confirm(home.seen));
+    if (home.list.count > home.list.max || home.lower >= home.upper) return Errc::corrupt;
+    return home;
+}
+
+/// The extents in the area of the inode, which is of kind `bytes` or `extents`.
+template <class Team>
+WARREN_HD Result<ExtentHome> inline_home(Operation<Team>& op, const InodeRef& inode,
+                                         AreaKind kind) {
+    ExtentHome home;
+    home.seen = inode.seen;
+    home.is_bytes = kind == AreaKind::bytes;
+    home.list = {inode.at->area.extents, 0, format::inline_extents_max};
+    if (!home.is_bytes) home.list.count = load(op.team, inode.at->area_count);
+    WARREN_TRY(op.confirm(inode.seen));
+    return home.list.count <= home.list.max ? Result<ExtentHome>(home) : Errc::corrupt;
+}
+
+/// The list that covers `block`. `kind` was read under inode.seen.
+template <class Team>
+WARREN_HD Result<ExtentHome> find_home(Operation<Team>& op, const InodeRef& inode, AreaKind kind,
+                                       u64 block) {
+    if (kind != AreaKind::tree) return inline_home(op, inode, kind);
+    Descent descent;
+    WARREN_TRY(descend(op, inode, extent_tree, block, descent));
+    return leaf_home(op, inode, descent);
+}
+
+/// Errc::need_split unless the list can take that [begin, end) becomes `with`, or a hole if null.
+template <class Team>
+WARREN_HD Errc check_room(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home,
+                          u64 begin, u64 end, const Extent* with) {
+    const u32 count =
+        once(op.team, [&] { return count_after_replace(home.list, begin, end, with); });
+    WARREN_TRY(op.confirm(home.seen));
+    if (count <= home.list.max) return Errc::ok;
+    return op.need_structure(Errc::need_split, inode.number, begin);
+}
+
+/// Makes the area of `inode` an empty one of kind `kind`. One lane, within apply.
+WARREN_HD inline void clear_area(const InodeRef& inode, AreaKind kind) {
+    for (u64& word : inode.at->area.words)
+        relaxed_store(word, 0);
+    relaxed_store(inode.at->area_kind, static_cast<u8>(kind));
+    relaxed_store(inode.at->area_count, 0);
+    relaxed_store(inode.at->height, 0);
+}
+
+/// Makes [begin, end) `with`, or a hole if that is null. Only within apply, after check_room(),
+/// with the inode and the list locked.
+template <class Team>
+WARREN_HD void change_extents(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home,
+                              u64 begin, u64 end, const Extent* with) {
+    once(op.team, [&] {
+        if (home.is_bytes) clear_area(inode, AreaKind::extents);
+        ExtentList list = home.list;
+        replace_range(list, begin, end, with);
+        if (home.is_tree) {
+            auto* leaf = reinterpret_cast<ExtentLeaf*>(reinterpret_cast<std::byte*>(list.at) -
+                                                       offsetof(ExtentLeaf, extents));
+            relaxed_store(leaf->count, list.count);
+        } else {
+            relaxed_store(inode.at->area_count, static_cast<u16>(list.count));
+        }
+    });
+    op.mark_dirty(home.is_tree ? home.seen.place : inode.block_place());
+}
+
+/// Counts data blocks that the file gained or lost. Only within apply.
+template <class Team>
+WARREN_HD void count_blocks(Operation<Team>& op, const InodeRef& inode, i64 blocks) {
+    once(op.team, [&] {
+        device_atomic<u64>(inode.at->blocks)
+            .fetch_add(static_cast<u64>(blocks), hd::memory_order_relaxed);
+    });
+    op.mark_dirty(inode.block_place());
+}
+
+/// How the tree splits and prunes extent leaves.
+struct ExtentLeafType {
+    static constexpr TreeKinds kinds = extent_tree;
+
+    /// The key at which the leaf is best divided: `key` or the last extent if keys only grow, so
+    /// that the old leaf stays full; else the median.
+    template <class Team>
+    WARREN_HD Result<u64> pivot(Operation<Team>& op, Descent& descent, u64 key) const {
+        return once(op.team, [&]() -> Result<u64> {
+            const auto& leaf = *reinterpret_cast<const ExtentLeaf*>(descent.leaf);
+            const u32 count = relaxed_load(leaf.count);
+            if (count < 2 || count > format::leaf_extents_max) return Errc::retry;
+            const Extent last = read_extent(leaf.extents[count - 1]);
+            if (key >= end_of(last)) return key;
+            if (key >= last.file_block) return last.file_block;
+            return relaxed_load(leaf.extents[count / 2].file_block);
+        });
+    }
+
+    /// Moves the extents from block `pivot` on into the fresh leaf `to`.
+    template <class Team>
+    WARREN_HD void move_upper(Operation<Team>& op, Block* from, Block* to, u64 pivot) const {
+        auto& source = *reinterpret_cast<ExtentLeaf*>(from);
+        auto& target = *reinterpret_cast<ExtentLeaf*>(to);
+        const u32 count = load(op.team, source.count);
+        const ExtentList list{source.extents, count, format::leaf_extents_max};
+        const u32 first = search_extents(op.team, list, pivot);
+        for (u32 i = first + op.team.lane(); i < count; i += Team::width) {
+            write_extent(target.extents[i - first], read_extent(source.extents[i]));
+            write_extent(source.extents[i], {});
+        }
+        op.team.sync();
+        once(op.team, [&] {
+            relaxed_store(target.count, count - first);
+            relaxed_store(source.count, first);
+        });
+    }
+
+    template <class Team>
+    WARREN_HD bool is_empty(Operation<Team>& op, Block* leaf) const {
+        return load(op.team, reinterpret_cast<ExtentLeaf*>(leaf)->count) == 0;
+    }
+};
+
+/// Moves the extents in the inode into the first leaf of a tree.
+template <class Team>
+WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home) {
+    const Result<u64> place = reserve_metadata(op);
+    if (!place) return place.code();
+    const Result<Block*> block = fresh_block(op, *place);
+    if (!block) return block.code();
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(3));
+    use_blocks(op, *place, 1);
+    start_block(op, *block, *place, extent_tree.leaf, inode);
+    once(op.team, [&] {
+        auto* leaf = reinterpret_cast<ExtentLeaf*>(*block);
+        for (u32 i = 0; i < home.list.count; ++i) {
+            write_extent(leaf->extents[i], read_extent(home.list.at[i]));
+        }
+        relaxed_store(leaf->count, home.list.count);
+        clear_area(inode, AreaKind::tree);
+        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(*place));
+        relaxed_store(inode.at->area_count, 1);
+        relaxed_store(inode.at->height, 1);
+    });
+    count_tree_blocks(op, inode, extent_tree, 1);
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Serves Errc::need_split for a regular file: makes room for `key`, one step a call. Errc::ok and
+/// Errc::retry both mean that the operation in need starts again.
+template <class Team>
+WARREN_HD Errc make_extent_room(Operation<Team>& op, u64 number, u64 key) {
+    const Result<InodeRef> inode = find_inode(op, number);
+    if (!inode) return inode.code() == Errc::stale ? Errc::retry : inode.code();
+    const u32 mode = load(op.team, inode->at->mode);
+    const auto kind = static_cast<AreaKind>(load(op.team, inode->at->area_kind));
+    WARREN_TRY(op.confirm(inode->seen));
+    if ((mode & format::type_mask) != format::type_regular) return Errc::retry;
+    if (kind == AreaKind::tree) return make_room(op, *inode, ExtentLeafType{}, key);
+    if (kind != AreaKind::extents) return Errc::retry;
+    const Result<ExtentHome> home = inline_home(op, *inode, kind);
+    if (!home) return home.code();
+    // One replacement adds two extents at most.
+    if (home->list.count + 2 <= home->list.max) return Errc::retry;
+    return start_tree(op, *inode, *home);
+}
+
+}  // namespace warren::core

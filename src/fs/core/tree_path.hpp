@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way to a leaf that is about to go: the leaf, the nodes that only it keeps alive, and the
+// array of pairs that stays and loses one. With it a transaction that empties a leaf can unhook it
+// too.
+//
+// Invariant: what unhook() frees is reachable from the pair at cut_index alone.
+#pragma once
+
+#include "fs/core/tree_change.hpp"
+
+namespace warren::core {
+
+struct TreePath {
+    Pairs cut;  // the lowest array that keeps other pairs, or the root
+    u32 cut_index = 0;
+    Seen chain[tree_height_max + 1];  // from below `cut` to the leaf
+    u32 chain_length = 0;
+    Descent descent;
+};
+
+/// Goes down to the leaf that covers `key` and notes the way. path.descent.empty if there is none.
+template <class Team>
+WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, u64 key,
+                         TreePath& path) {
+    path = TreePath{};
+    Result<Pairs> here = root_pairs(op, inode);
+    if (!here) return here.code();
+    path.cut = *here;
+    path.descent.above = *here;
+    path.descent.empty = here->count == 0;
+    if (path.descent.empty) return Errc::ok;
+    for (;;) {
+        WARREN_TRY(step_down(op, *here, key, path.descent));
+        if (here->count > 1 || here->is_root) {
+            path.cut = *here;
+            path.cut_index = path.descent.index;
+            path.chain_length = 0;
+        }
+        path.chain[path.chain_length++] = path.descent.leaf_seen;
+        const u32 height = here->height;
+        if (height == 1) break;
+        here = node_pairs(op, path.descent.leaf, path.descent.leaf_seen, kinds.node, inode.number,
+                          height - 1);
+        if (!here) return here.code();
+    }
+    auto* header = reinterpret_cast<format::BlockHeader*>(path.descent.leaf);
+    const u16 kind = load(op.team, header->kind);
+    const u64 owner = load(op.team, header->owner);
+    WARREN_TRY(op.confirm(path.descent.leaf_seen));
+    const bool sound = kind == static_cast<u16>(kinds.leaf) && owner == inode.number;
+    return sound ? Errc::ok : Errc::corrupt;
+}
+
+/// Notes that apply will unhook the leaf of `path`.
+template <class Team>
+WARREN_HD Errc plan_unhook(Operation<Team>& op, const TreePath& path) {
+    WARREN_TRY(op.will_write(path.cut.seen));
+    for (u32 i = 0; i < path.chain_length; ++i)
+        WARREN_TRY(op.will_write(path.chain[i]));
+    return Errc::ok;
+}
+
+/// How many blocks unhook() dirties at most, that of the inode included.
+WARREN_HD constexpr u32 unhook_dirties(const TreePath& path) {
+    return 2 + path.chain_length;
+}
+
+/// Takes the leaf out of the tree and frees it with the nodes above that hold nothing else. Only
+/// within apply.
+template <class Team>
+WARREN_HD void unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, TreePath& path) {
+    once(op.team, [&] {
+        erase_pairs(inode, path.cut, path.cut_index, path.cut_index + 1);
+        if (path.cut.is_root && path.cut.count == 0) relaxed_store(inode.at->height, u8{0});
+    });
+    op.mark_dirty(place_of(inode, path.cut));
+    for (u32 i = 0; i < path.chain_length; ++i)
+        free_metadata(op, path.chain[i].place);
+    count_tree_blocks(op, inode, kinds, -static_cast<i64>(path.chain_length));
+}
+
+}  // namespace warren::core

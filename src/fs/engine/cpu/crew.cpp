@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads sleep between runs. Within a run an idle worker looks around a bounded number of times,
+// then yields: tasks are short and another will come or the run will end.
+#include "fs/engine/cpu/crew.hpp"
+
+#include <algorithm>
+
+
+namespace warren {
+
+void Crew::Worker::push(const Task& task) {
+    crew_.pending_.fetch_add(1, std::memory_order_relaxed);
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(task);
+}
+
+bool Crew::Worker::pop(Task& task) {
+    std::lock_guard lock(mutex_);
+    if (tasks_.empty()) return false;
+    task = tasks_.back();
+    tasks_.pop_back();
+    return true;
+}
+
+Crew::Crew(u32 workers) {
+    if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
+    for (u32 i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>(*this, i));
+    for (u32 i = 1; i < workers; ++i) {
+        threads_.emplace_back([this, i] { thread_main(*workers_[i]); });
+    }
+}
+
+Crew::~Crew() {
+    {
+        std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+}
+
+void Crew::run(std::vector<Task> first, const Body& body) {
+    std::lock_guard run_lock(run_mutex_);
+    for (std::size_t i = 0; i < first.size(); ++i) workers_[i % width()]->push(first[i]);
+    {
+        std::lock_guard lock(mutex_);
+        body_ = &body;
+        ++round_;
+    }
+    wake_.notify_all();
+    work_until_done(*workers_[0], body);
+    std::unique_lock lock(mutex_);
+    body_ = nullptr;
+    idle_.wait(lock, [this] { return working_ == 0; });
+}
+
+void Crew::for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body) {
+    const u64 chunk = std::max<u64>(1, count / (u64{width()} * 8));
+    std::vector<Task> tasks;
+    for (u64 at = 0; at < count; at += chunk) {
+        tasks.push_back({at, std::min(at + chunk, count), nullptr});
+    }
+    run(std::move(tasks), [&](Worker& worker, const Task& task) {
+        for (u64 i = task.subject; i < task.place; ++i) body(worker.team(), i);
+    });
+}
+
+void Crew::thread_main(Worker& self) {
+    u64 seen = 0;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        wake_.wait(lock, [&] { return stop_ || (round_ != seen && body_ != nullptr); });
+        if (stop_) return;
+        seen = round_;
+        ++working_;
+        const Body& body = *body_;  // run() returns, and the body goes, only after working_ is 0
+        lock.unlock();
+        work_until_done(self, body);
+        lock.lock();
+        if (--working_ == 0) idle_.notify_all();
+    }
+}
+
+void Crew::work_until_done(Worker& self, const Body& body) {
+    Task task;
+    for (;;) {
+        if (self.pop(task) || steal(self, task)) {
+            body(self, task);
+            // Release: pairs with the acquire below: whoever sees zero sees all that tasks did.
+            pending_.fetch_sub(1, std::memory_order_release);
+            continue;
+        }
+        if (pending_.load(std::memory_order_acquire) == 0) return;
+        std::this_thread::yield();
+    }
+}
+
+bool Crew::steal(Worker& self, Task& task) {
+    const u32 start = self.index_ + 1;
+    for (u32 i = 0; i + 1 < width(); ++i) {
+        Worker& victim = *workers_[(start + i) % width()];
+        std::vector<Task> taken;
+        {
+            std::unique_lock lock(victim.mutex_, std::try_to_lock);
+            if (!lock.owns_lock() || victim.tasks_.empty()) continue;
+            const std::size_t half = (victim.tasks_.size() + 1) / 2;
+            const auto end = victim.tasks_.begin() + static_cast<std::ptrdiff_t>(half);
+            taken.assign(victim.tasks_.begin(), end);
+            victim.tasks_.erase(victim.tasks_.begin(), end);
+        }
+        task = taken.back();
+        taken.pop_back();
+        std::lock_guard lock(self.mutex_);
+        self.tasks_.insert(self.tasks_.end(), taken.begin(), taken.end());
+        return true;
+    }
+    return false;
+}
+
+}  // namespace warren

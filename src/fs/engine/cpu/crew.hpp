@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU engine's workers: bulk operations are queues of tasks, and all cores take from them. Each
+// worker works on its own tasks last in, first out, which keeps queues short on trees; who runs dry
+// takes half of the oldest tasks of another worker.
+//
+// Invariant: run() returns when every task, those that tasks added included, has been executed once.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "team/team.hpp"
+#include "warren/types.hpp"
+
+namespace warren {
+
+/// What a queue holds: the meaning of the words is the operation's.
+struct Task {
+    u64 subject = 0;
+    u64 place = 0;
+    void* context = nullptr;
+};
+
+class Crew {
+public:
+    class Worker;
+    /// Executes one task on the calling worker.
+    using Body = std::function<void(Worker&, const Task&)>;
+
+    /// `workers` threads in all, the caller of run() among them; 0 means one for each core.
+    explicit Crew(u32 workers);
+    ~Crew();
+    Crew(const Crew&) = delete;
+    Crew& operator=(const Crew&) = delete;
+
+    u32 width() const { return static_cast<u32>(workers_.size()); }
+
+    /// Executes `first` and all that comes of it. One run at a time; others wait for their turn.
+    void run(std::vector<Task> first, const Body& body);
+
+    /// Calls `body(team, index)` for each index below `count`, in chunks.
+    void for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body);
+
+private:
+    void work_until_done(Worker& self, const Body& body);
+    bool steal(Worker& self, Task& task);
+    void thread_main(Worker& self);
+
+    std::vector<std::unique_ptr<Worker>> workers_;
+    std::vector<std::thread> threads_;
+    std::mutex run_mutex_;
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::condition_variable idle_;
+    const Body* body_ = nullptr;
+    u64 round_ = 0;       // counts runs; a thread works on each once
+    u32 working_ = 0;     // threads inside the present round
+    bool stop_ = false;
+    std::atomic<u64> pending_{0};  // tasks queued or being executed
+};
+
+/// One worker of a crew, as tasks see it.
+class Crew::Worker {
+public:
+    Worker(Crew& crew, u32 index) : crew_(crew), index_(index) {}
+
+    ThreadTeam team() const { return ThreadTeam{index_}; }
+    u32 index() const { return index_; }
+    /// Adds a task to this worker's queue.
+    void push(const Task& task);
+
+private:
+    friend class Crew;
+    bool pop(Task& task);
+
+    Crew& crew_;
+    u32 index_;
+    std::mutex mutex_;
+    std::vector<Task> tasks_;
+};
+
+}  // namespace warren

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reserving is not touching: every array is sized for the whole volume and stays sparse.
+#include "fs/engine/cpu/store_memory.hpp"
+
+#include <sys/mman.h>
+
+#include <bit>
+#include <utility>
+
+namespace warren {
+
+ReservedRange::ReservedRange(u64 bytes) : bytes_(bytes) {
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED) data_ = static_cast<std::byte*>(at);
+}
+
+ReservedRange::~ReservedRange() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+ReservedRange::ReservedRange(ReservedRange&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+
+ReservedRange& ReservedRange::operator=(ReservedRange&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+template <class T>
+T* StoreMemory::reserve(u64 count) {
+    ReservedRange range(count * sizeof(T) + format::block_size);
+    failed_ = failed_ || range.data() == nullptr;
+    ranges_.push_back(std::move(range));
+    return ranges_.back().as<T>();
+}
+
+Errc StoreMemory::open(const StoreShape& shape) {
+    core::Store& store = store_;
+    store.size_bytes = shape.size_bytes;
+    store.frame_count = shape.size_bytes / format::frame_size;
+    store.frame_table_offset = shape.frame_table_offset;
+    store.hash_mask = ~u64{0};
+    const u64 blocks = store.block_count();
+    const u64 frame_words = store.frame_count / 64 + 1;
+    store.state = reserve<core::StoreState>(1);
+    store.frame_table = reserve<format::FrameTableBlock>(shape.frame_table_blocks);
+    store.overlays = reserve<core::FrameOverlay>(store.frame_count);
+    store.frames_free = reserve<u64>(frame_words);
+    for (u64*& room : store.frames_with_room) room = reserve<u64>(frame_words);
+    store.versions = reserve<u64>(core::version_stripes);
+    store.dirty = reserve<u64>(blocks / 64 + 1);
+    store.dirty_frames = reserve<u64>(frame_words);
+    if (shape.meta_buffer_blocks == 0) {
+        store.base = reserve<std::byte>(shape.size_bytes);
+        store.resident = reserve<u64>(blocks / 64 + 1);
+        return failed_ ? Errc::no_space : Errc::ok;
+    }
+    heads_.head_count = static_cast<u32>(shape.meta_buffer_blocks);
+    heads_.bucket_mask = std::bit_ceil(heads_.head_count) - 1;
+    heads_.heads = reserve<core::Head>(heads_.head_count);
+    heads_.buckets = reserve<core::Bucket>(heads_.bucket_mask + 1);
+    heads_.blocks = reserve<format::Block>(heads_.head_count);
+    if (failed_) return Errc::no_space;
+    for (u32 i = 0; i < heads_.head_count; ++i) heads_.heads[i].place = core::place_none;
+    for (u32 i = 0; i <= heads_.bucket_mask; ++i) heads_.buckets[i].first = core::head_none;
+    store.heads = &heads_;
+    return Errc::ok;
+}
+
+}  // namespace warren

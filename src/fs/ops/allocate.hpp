@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// fallocate(2): reserve blocks that read as zeros, punch holes, make a range zero. One call is one
+// transaction and answers how far it came; the caller goes on from there until all is done.
+//
+// These operations change whole blocks. Of a block that the range covers in part they keep what it
+// has; the host writes zeros over that part itself if map() says that the block is data.
+#pragma once
+
+#include "fs/ops/cut.hpp"
+#include "fs/ops/fill.hpp"
+
+namespace warren::ops {
+
+/// What one step of allocate() works on.
+struct Allocation {
+    Allocate how = Allocate::reserve;
+    u64 offset = 0;
+    u64 length = 0;
+    i64 now = 0;
+
+    WARREN_HD u64 end() const { return offset + length; }
+    WARREN_HD u64 block() const { return offset / format::block_size; }
+    WARREN_HD bool is_punch() const { return how == Allocate::punch_hole; }
+    WARREN_HD bool is_zero() const {
+        return how == Allocate::zero_range || how == Allocate::zero_range_keep_size;
+    }
+    WARREN_HD bool keeps_size() const {
+        return how != Allocate::reserve && how != Allocate::zero_range;
+    }
+    /// The first block that the range covers whole.
+    WARREN_HD u64 whole_begin() const { return blocks_of(offset); }
+    /// The end of the blocks that it covers whole, or as far as the file reaches.
+    WARREN_HD u64 whole_end(u64 size) const {
+        return end() >= size ? blocks_of(end()) : end() / format::block_size;
+    }
+    /// How far the range is done once all before file block `block` is.
+    WARREN_HD u64 done(u64 block) const {
+        return bytes_of(block) < end() ? bytes_of(block) - offset : length;
+    }
+    /// The size that the file must have at least once `done_bytes` of the range are done: the last
+    /// step sets it.
+    WARREN_HD u64 size_after(u64 done_bytes) const {
+        return done_bytes == length && !keeps_size() ? end() : 0;
+    }
+};
+
+/// Makes the part of the range that lies in the inode zero, and sets the size if the range ends
+/// there.
+template <class Team>
+WARREN_HD Errc zero_inline(Operation<Team>& op, const File& file, const Allocation& what) {
+    constexpr u64 area = format::area_bytes;
+    const u64 begin = what.offset < area ? what.offset : area;
+    const u64 end = what.end() < area ? what.end() : area;
+    WARREN_TRY(op.will_write(file.inode.seen));
+    WARREN_TRY(op.begin_apply(1));
+    set_inline(op, file.inode, static_cast<u32>(begin), static_cast<u32>(end), nullptr);
+    once(op.team, [&] {
+        const bool grows = what.end() <= area && !what.keeps_size() && what.end() > file.size;
+        if (grows) relaxed_store(file.inode.at->size, what.end());
+        touch_contents(file.inode, what.now);
+    });
+    op.mark_dirty(file.inode.block_place());
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Whether the inode holds anything else than zeros in the range.
+WARREN_HD inline bool has_bytes_in(const InlineBytes& bytes, const Allocation& what) {
+    for (u64 at = what.offset; at < what.end() && at < format::area_bytes; ++at) {
+        if ((bytes.words[at / 8] >> at % 8 * 8 & 0xff) != 0) return true;
+    }
+    return false;
+}
+
+/// One step of punching: the answer as of allocate().
+template <class Team>
+WARREN_HD Result<u64> punch(Operation<Team>& op, const File& file, const Allocation& what) {
+    const u64 begin = what.whole_begin();
+    const u64 end = what.whole_end(file.size);
+    if (begin >= end) {
+        WARREN_TRY(apply_size(op, file, 0, what.now));
+        return what.length;
+    }
+    Cut cut;
+    WARREN_TRY(plan_cut(op, file, begin, end, CutFrom::begin, cut));
+    const u64 done = cut.is_finished ? what.length : what.done(cut.range.end);
+    WARREN_TRY(op.begin_apply(cut_dirties(cut)));
+    apply_cut(op, file, cut);
+    once(op.team, [&] { touch_contents(file.inode, what.now); });
+    op.mark_dirty(file.inode.block_place());
+    op.end_apply();
+    return done;
+}
+
+/// One step of reserving or zeroing at the range's first block: a hole becomes unwritten, and so do
+/// data if they are to be zero and the range covers them whole.
+template <class Team>
+WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Allocation& what) {
+    const u64 block = what.block();
+    const Result<Spot> found = locate(op, file, block);
+    if (!found) return found.code();
+    Spot spot = *found;
+    // An area of nothing but zeros is as good as a hole.
+    if (file.kind == AreaKind::bytes) {
+        spot.kind = MappingKind::hole;
+        spot.blocks = key_end - block;
+    }
+    u64 count = blocks_of(what.end()) - block;
+    if (count > spot.blocks) count = spot.blocks;
+    ContentChange change;
+    if (spot.kind == MappingKind::hole) {
+        const Result<Run> run = reserve_behind(op, spot, count);
+        if (!run) return run.code();
+        count = run->blocks;
+        change.has_extent = true;
+        change.is_fresh = true;
+        change.extent = {block, BlockPointer::to(run->place), run->blocks,
+                         format::extent_unwritten};
+    } else if (spot.kind == MappingKind::data && what.is_zero()) {
+        const u64 whole_end = what.whole_end(file.size);
+        change.has_extent = block >= what.whole_begin() && block < whole_end;
+        if (!change.has_extent) {
+            count = 1;
+        } else if (block + count > whole_end) {
+            count = whole_end - block;
+        }
+        change.extent = {block, BlockPointer::to(spot.place), static_cast<u32>(count),
+                         format::extent_unwritten};
+    }
+    const u64 done = what.done(block + count);
+    change.end_bytes = what.size_after(done);
+    if (change.has_extent || done == what.length) change.now = what.now;
+    WARREN_TRY(apply_change(op, spot, change));
+    return done;
+}
+
+/// Does a part of fallocate(2) on [offset, offset + length): the answer is how many bytes from
+/// `offset` on are done. The caller goes on behind them, with the same end, until all are; 0 means
+/// that the contents of the inode have moved or have become zero. The size grows in the last step
+/// if `how` says so; see tail_to_zero(). `writer` as in fill(): it may get one piece, block 0 with
+/// the bytes that were in the inode.
+template <class Team, class Writer>
+WARREN_HD Result<u64> allocate(Operation<Team>& op, Handle handle, Allocate how, u64 offset,
+                               u64 length, i64 now, Writer&& writer) {
+    if (length == 0) return Errc::invalid;
+    if (offset > format::file_size_max || length > format::file_size_max - offset) {
+        return Errc::file_too_big;
+    }
+    const Allocation what{how, offset, length, now};
+    const Result<File> file = find_file(op, handle);
+    if (!file) return file.code();
+    if (file->kind != AreaKind::bytes) {
+        return what.is_punch() ? punch(op, *file, what) : reserve(op, *file, what);
+    }
+    const Result<InlineBytes> bytes = inline_bytes(op, *file);
+    if (!bytes) return bytes.code();
+    const bool is_inside = what.end() <= format::area_bytes;
+    if (what.is_punch() || (what.is_zero() && (is_inside || has_bytes_in(*bytes, what)))) {
+        WARREN_TRY(zero_inline(op, *file, what));
+        return what.is_punch() || is_inside ? length : u64{0};
+    }
+    if (is_inside) {
+        WARREN_TRY(apply_size(op, *file, what.size_after(length), now));
+        return length;
+    }
+    if (bytes->is_zero()) return reserve(op, *file, what);
+    WARREN_TRY(move_out(op, handle, *file, writer));
+    return u64{0};
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making blocks of a file holes, in steps that each fit into one transaction: the common part of
+// truncation, punching and removal.
+//
+// Invariant: a step frees runs of one list, and the leaf that is empty then, and dirties at most
+// cut_dirties_max metadata blocks. What it frees is unreachable once it has applied.
+#pragma once
+
+#include "fs/core/tree_path.hpp"
+#include "fs/ops/map.hpp"
+
+namespace warren::ops {
+
+inline constexpr u32 cut_tables_max = 24;  // frame-table blocks that one step dirties with data
+inline constexpr u64 table_span_bytes = format::frames_per_table_block * format::frame_size;
+
+/// From which end of the range a step begins.
+enum class CutFrom : u8 { begin, end };
+
+/// Counts the frame-table blocks that freeing runs dirties. One lane.
+struct TableBudget {
+    u32 left = cut_tables_max;
+    u64 newest = ~u64{0};
+
+    /// How many blocks of the run, from its start or from its end on, may still go.
+    WARREN_HD u64 take(u64 place, u64 blocks, CutFrom from) {
+        const u64 last = place + (blocks - 1) * format::block_size;
+        const u64 low = place / table_span_bytes;
+        const u64 high = last / table_span_bytes;
+        const u64 nearest = from == CutFrom::begin ? low : high;
+        const u64 free_of_charge = nearest == newest ? 1 : 0;
+        const u64 tables = high - low + 1;
+        const u64 allowed = left + free_of_charge;
+        if (allowed == 0) return 0;
+        if (tables <= allowed) {
+            left = static_cast<u32>(allowed - tables);
+            newest = from == CutFrom::begin ? high : low;
+            return blocks;
+        }
+        left = 0;
+        const u64 bound = from == CutFrom::begin ? (low + allowed) * table_span_bytes
+                                                 : (high + 1 - allowed) * table_span_bytes;
+        return from == CutFrom::begin ? (bound - place) / format::block_size
+                                      : (last - bound) / format::block_size + 1;
+    }
+};
+
+/// The part of a range that one step frees.
+struct CutRange {
+    u64 begin = 0;
+    u64 end = 0;
+    u32 tables = 0;        // frame-table blocks that it dirties at most
+    bool is_sound = true;  // all extents seen can be true
+    bool frees = false;    // there is anything in it
+};
+
+/// As much of [begin, end) of `list` as the budget allows, from one end on. One lane.
+WARREN_HD inline CutRange limit_cut(const Store& store, const ExtentList& list, u64 begin, u64 end,
+                                    CutFrom from) {
+    CutRange range{begin, end};
+    TableBudget budget;
+    const u32 first = search_extents(ThreadTeam{}, list, begin);
+    u32 last = first;
+    while (last < list.count && relaxed_load(list.at[last].file_block) < end)
+        ++last;
+    for (u32 i = 0; i < last - first; ++i) {
+        const u32 index = from == CutFrom::begin ? first + i : last - 1 - i;
+        const Extent extent = read_extent(list.at[index]);
+        range.is_sound = is_sound(store, extent);
+        if (!range.is_sound) return range;
+        const u64 low = extent.file_block > begin ? extent.file_block : begin;
+        const u64 high = end_of(extent) < end ? end_of(extent) : end;
+        if (low >= high) continue;
+        const u64 gone = budget.take(place_at(extent, low), high - low, from);
+        if (gone > 0) range.frees = true;
+        if (gone == high - low) continue;
+        if (from == CutFrom::begin) {
+            range.end = low + gone;
+        } else {
+            range.begin = high - gone;
+        }
+        break;
+    }
+    range.tables = cut_tables_max - budget.left;
+    return range;
+}
+
+/// One planned step.
+struct Cut {
+    ExtentHome home;
+    TreePath path;  // of a tree
+    CutRange range;
+    bool empties = false;      // the leaf is empty then and goes too
+    bool is_finished = false;  // nothing of the whole range is left after this step
+};
+
+/// How many blocks apply_cut() dirties at most, that of the inode included.
+WARREN_HD constexpr u32 cut_dirties(const Cut& cut) {
+    return 2 + cut.range.tables + (cut.empties ? unhook_dirties(cut.path) : 0);
+}
+inline constexpr u32 cut_dirties_max = 2 + cut_tables_max + 2 + tree_height_max + 1;
+
+/// Finds the list where a step on [begin, end) works and notes its leaf.
+template <class Team>
+WARREN_HD Errc find_cut(Operation<Team>& op, const File& file, u64 key, Cut& cut) {
+    if (file.kind != AreaKind::tree) {
+        const Result<ExtentHome> home = inline_home(op, file.inode, file.kind);
+        if (home) cut.home = *home;
+        return home.code();
+    }
+    WARREN_TRY(find_path(op, file.inode, extent_tree, key, cut.path));
+    const Result<ExtentHome> home = leaf_home(op, file.inode, cut.path.descent);
+    if (home) cut.home = *home;
+    return home.code();
+}
+
+/// Plans one step that makes blocks of [begin, end) holes, from one end of it on. The inode is
+/// noted for writing. Errc::need_split if a hole in the middle of an extent needs room.
+template <class Team>
+WARREN_HD Errc plan_cut(Operation<Team>& op, const File& file, u64 begin, u64 end, CutFrom from,
+                        Cut& cut) {
+    WARREN_TRY(find_cut(op, file, from == CutFrom::begin ? begin : end - 1, cut));
+    const ExtentHome& home = cut.home;
+    const u64 low = begin > home.lower ? begin : home.lower;
+    const u64 high = end < home.upper ? end : home.upper;
+    cut.range = once(op.team, [&] { return limit_cut(op.store, home.list, low, high, from); });
+    WARREN_TRY(op.confirm(home.seen));
+    if (!cut.range.is_sound) return Errc::corrupt;
+    const bool is_whole = cut.range.begin == low && cut.range.end == high;
+    cut.is_finished = is_whole && low == begin && high == end;
+    const u32 count = once(op.team, [&] {
+        return count_after_replace(home.list, cut.range.begin, cut.range.end, nullptr);
+    });
+    cut.empties = home.is_tree && !cut.path.descent.empty && count == 0;
+    if (cut.range.frees) {
+        WARREN_TRY(check_room(op, file.inode, home, cut.range.begin, cut.range.end, nullptr));
+    }
+    WARREN_TRY(op.will_write(file.inode.seen));
+    if (cut.range.frees || cut.empties) WARREN_TRY(op.will_write(home.seen));
+    return cut.empties ? plan_unhook(op, cut.path) : Errc::ok;
+}
+
+/// Does what plan_cut() planned; the number of blocks freed. Only within apply.
+template <class Team>
+WARREN_HD u64 apply_cut(Operation<Team>& op, const File& file, Cut& cut) {
+    u64 freed = 0;
+    for_each_run(op.team, cut.home.list, cut.range.begin, cut.range.end,
+                 [&](u64 place, u64 blocks) {
+                     free_blocks(op, place, blocks);
+                     freed += blocks;
+                 });
+    if (freed > 0) {
+        change_extents(op, file.inode, cut.home, cut.range.begin, cut.range.end, nullptr);
+        count_blocks(op, file.inode, -static_cast<i64>(freed));
+    }
+    if (cut.empties) unhook(op, file.inode, extent_tree, cut.path);
+    return freed;
+}
+
+}  // namespace warren::ops

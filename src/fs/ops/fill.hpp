@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing: blocks of a file become data, small files stay in the inode. The data themselves are
+// written by the caller's `writer` between plan and apply, at places that nobody else can see yet
+// or that are the file's already. So a crash shows old or new contents, never another file's.
+//
+// Invariant: an extent without the unwritten flag is put in only after its blocks were written.
+#pragma once
+
+#include "fs/ops/map.hpp"
+
+namespace warren::ops {
+
+/// A run of blocks that the writer has to write, whole or, with keeps_rest, in part.
+struct Piece {
+    u64 file_block = 0;
+    u64 place = 0;  // in the volume
+    u32 blocks = 0;
+    /// The blocks hold contents of the file: only the caller's bytes may be written. If false, all
+    /// bytes of the piece must be: the caller's, those of `bytes`, zeros elsewhere.
+    bool keeps_rest = false;
+    /// `bytes` are what the file had in its inode, from its start on; the caller's go over them.
+    bool has_bytes = false;
+    InlineBytes bytes;
+};
+
+/// What apply does to the extents, the size and the times of a file.
+struct ContentChange {
+    Extent extent{};  // goes in where it belongs
+    bool has_extent = false;
+    bool is_fresh = false;  // its blocks come from a reservation of this operation
+    u64 end_bytes = 0;      // the size will be at least this
+    i64 now = 0;            // for the times modified and changed; 0 leaves them
+};
+
+inline constexpr u32 fill_dirties = 4;  // inode, list, frame table
+inline constexpr u32 apply_attempts = 64;
+
+/// Sets the times that a change of contents leaves. One lane, within apply.
+WARREN_HD inline void touch_contents(const InodeRef& inode, i64 now) {
+    if (now == 0) return;
+    relaxed_store(inode.at->modified, now);
+    relaxed_store(inode.at->changed, now);
+}
+
+/// Applies `change` to the file of `spot`, whose list is the one of the extent.
+template <class Team>
+WARREN_HD Errc apply_change(Operation<Team>& op, const Spot& spot, const ContentChange& change) {
+    const InodeRef& inode = spot.file.inode;
+    const Extent& extent = change.extent;
+    if (!change.has_extent && change.end_bytes <= spot.file.size && change.now == 0) {
+        return op.confirm(inode.seen);
+    }
+    WARREN_TRY(op.will_write(inode.seen));
+    if (change.has_extent) {
+        WARREN_TRY(check_room(op, inode, spot.home, extent.file_block, end_of(extent), &extent));
+        WARREN_TRY(op.will_write(spot.home.seen));
+    }
+    WARREN_TRY(op.begin_apply(fill_dirties));
+    if (change.is_fresh) {
+        use_blocks(op, extent.start.offset(), extent.length);
+        count_blocks(op, inode, extent.length);
+    }
+    if (change.has_extent) {
+        change_extents(op, inode, spot.home, extent.file_block, end_of(extent), &extent);
+    }
+    once(op.team, [&] {
+        if (change.end_bytes > spot.file.size) relaxed_store(inode.at->size, change.end_bytes);
+        touch_contents(inode, change.now);
+    });
+    op.mark_dirty(inode.block_place());
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Makes the file at least `end_bytes` long and sets its times.
+template <class Team>
+WARREN_HD Errc apply_size(Operation<Team>& op, const File& file, u64 end_bytes, i64 now) {
+    Spot spot;
+    spot.file = file;
+    ContentChange change;
+    change.end_bytes = end_bytes;
+    change.now = now;
+    return apply_change(op, spot, change);
+}
+
+/// The place right behind the last block that the file has before the spot, 0 if there is none.
+template <class Team>
+WARREN_HD Result<u64> goal_before(Operation<Team>& op, const Spot& spot) {
+    ExtentHome home = spot.home;
+    u32 index = spot.index;
+    if (index == 0 && home.lower > 0) {
+        const Result<ExtentHome> before =
+            find_home(op, spot.file.inode, spot.file.kind, home.lower - 1);
+        if (!before) return before.code();
+        home = *before;
+        index = home.list.count;
+    }
+    if (index == 0) return u64{0};
+    const Extent extent = once(op.team, [&] { return read_extent(home.list.at[index - 1]); });
+    WARREN_TRY(op.confirm(home.seen));
+    return place_at(extent, end_of(extent));
+}
+
+/// Reserves data blocks for the file behind the spot, fewer than `want` if the volume is nearly
+/// full.
+template <class Team>
+WARREN_HD Result<Run> reserve_behind(Operation<Team>& op, const Spot& spot, u64 want) {
+    const Result<u64> goal = goal_before(op, spot);
+    if (!goal) return goal.code();
+    u32 count = want < format::blocks_per_frame ? static_cast<u32>(want) : format::blocks_per_frame;
+    for (;; count /= 2) {
+        const Result<Run> run = reserve_data(op, *goal, count);
+        if (run || run.code() != Errc::need_space || count == 1) return run;
+    }
+}
+
+/// What fill() is going to do.
+struct FillPlan {
+    Spot spot;
+    Piece piece;
+    ContentChange change;
+};
+
+/// Finds what is at `block` and reserves what it takes to make up to `want` blocks from there data.
+/// If bytes in the inode have to move out first, the piece is block 0 alone.
+template <class Team>
+WARREN_HD Errc plan_fill(Operation<Team>& op, const File& file, u64 block, u64 want,
+                         FillPlan& plan) {
+    Piece& piece = plan.piece;
+    if (file.kind == AreaKind::bytes) {
+        const Result<InlineBytes> bytes = inline_bytes(op, file);
+        if (!bytes) return bytes.code();
+        piece.bytes = *bytes;
+        piece.has_bytes = !bytes->is_zero();
+        if (piece.has_bytes) block = 0;
+        if (piece.has_bytes) want = 1;
+    }
+    const Result<Spot> found = locate(op, file, block);
+    if (!found) return found.code();
+    const Spot& spot = plan.spot = *found;
+    // An area of nothing but zeros is as good as a hole.
+    if (want > spot.blocks && file.kind != AreaKind::bytes) want = spot.blocks;
+    piece.file_block = block;
+    piece.keeps_rest = spot.kind == MappingKind::data;
+    plan.change.has_extent = !piece.keeps_rest;
+    plan.change.is_fresh = spot.place == 0;
+    if (plan.change.is_fresh) {
+        const Result<Run> run = reserve_behind(op, spot, want);
+        if (!run) return run.code();
+        piece.place = run->place;
+        piece.blocks = run->blocks;
+    } else {
+        piece.place = spot.place;
+        piece.blocks = static_cast<u32>(want);
+    }
+    plan.change.extent = {block, BlockPointer::to(piece.place), piece.blocks, 0};
+    if (!plan.change.has_extent) return Errc::ok;
+    return check_room(op, file.inode, spot.home, block, block + piece.blocks, &plan.change.extent);
+}
+
+/// Whether what `plan` found is still so at `now`: then what the writer wrote stands.
+template <class Team>
+WARREN_HD Result<bool> still_fits(Operation<Team>& op, const FillPlan& plan, const Spot& now) {
+    const bool was_bytes = plan.spot.file.kind == AreaKind::bytes;
+    if (was_bytes != (now.file.kind == AreaKind::bytes)) return false;
+    if (!was_bytes) {
+        return plan.spot.kind == now.kind && plan.spot.place == now.place &&
+               now.blocks >= plan.piece.blocks;
+    }
+    const Result<InlineBytes> bytes = inline_bytes(op, now.file);
+    if (!bytes) return bytes.code();
+    return *bytes == plan.piece.bytes;
+}
+
+/// Applies `plan` after the writer has done its work. If only something else has changed meanwhile,
+/// it looks again instead of writing again. Errc::retry if that cannot be.
+template <class Team>
+WARREN_HD Errc finish_fill(Operation<Team>& op, Handle handle, const FillPlan& plan) {
+    Errc code = apply_change(op, plan.spot, plan.change);
+    const u32 mark = op.pin_mark();
+    for (u32 i = 0; i < apply_attempts && code == Errc::retry; ++i) {
+        op.forget_locks();
+        op.release_pins(mark);
+        const Result<Spot> spot = locate(op, handle, plan.piece.file_block);
+        code = spot.code();
+        if (!spot) continue;
+        const Result<bool> fits = still_fits(op, plan, *spot);
+        code = fits.code();
+        if (!fits) continue;
+        if (!*fits) return Errc::retry;
+        code = apply_change(op, *spot, plan.change);
+    }
+    return code;
+}
+
+/// Stores [offset, offset + length) of a file: as many of its blocks as one transaction can make
+/// data. The answer is how many bytes from `offset` on are done; the caller goes on behind them. It
+/// is 0 if this call only moved the bytes out of the inode into block 0.
+///
+/// `writer(const Piece&)` -> Errc writes the data to the disk. It may be called again with another
+/// piece if the plan has become stale. The size grows to the end of what is done; `now` = 0 leaves
+/// the times to somebody else. See tail_to_zero() for writes behind the end of the file.
+template <class Team, class Writer>
+WARREN_HD Result<u64> fill(Operation<Team>& op, Handle handle, u64 offset, u64 length, i64 now,
+                           Writer&& writer) {
+    if (offset > format::file_size_max || length > format::file_size_max - offset) {
+        return Errc::file_too_big;
+    }
+    if (length == 0) return u64{0};
+    const Result<File> file = find_file(op, handle);
+    if (!file) return file.code();
+    const u64 block = offset / format::block_size;
+    const u64 end = offset + length;
+    FillPlan plan;
+    WARREN_TRY(plan_fill(op, *file, block, blocks_of(end) - block, plan));
+    const u64 piece_end = bytes_of(plan.piece.file_block + plan.piece.blocks);
+    const u64 done = piece_end < end ? piece_end : end;
+    if (done > offset) {
+        plan.change.end_bytes = done;
+        plan.change.now = now;
+    }
+    WARREN_TRY(once(op.team, [&] { return writer(static_cast<const Piece&>(plan.piece)); }));
+    WARREN_TRY(finish_fill(op, handle, plan));
+    return done > offset ? done - offset : u64{0};
+}
+
+/// Moves the bytes of a file from its inode into block 0; its size and times stay.
+template <class Team, class Writer>
+WARREN_HD Errc move_out(Operation<Team>& op, Handle handle, const File& file, Writer&& writer) {
+    FillPlan plan;
+    WARREN_TRY(plan_fill(op, file, 0, 1, plan));
+    WARREN_TRY(once(op.team, [&] { return writer(static_cast<const Piece&>(plan.piece)); }));
+    return finish_fill(op, handle, plan);
+}
+
+/// Sets the bytes [begin, end) of the area; `from` null means zeros. The lanes share the words.
+/// Only within apply.
+template <class Team>
+WARREN_HD void set_inline(Operation<Team>& op, const InodeRef& inode, u32 begin, u32 end,
+                          const std::byte* from) {
+    for (u32 w = op.team.lane(); w < format::area_bytes / 8; w += Team::width) {
+        u64 word = relaxed_load(inode.at->area.words[w]);
+        for (u32 i = 0; i < 8; ++i) {
+            const u32 at = w * 8 + i;
+            if (at < begin || at >= end) continue;
+            const u64 byte = from == nullptr ? 0 : static_cast<u64>(from[at - begin]);
+            word = (word & ~(u64{0xff} << i * 8)) | byte << i * 8;
+        }
+        relaxed_store(inode.at->area.words[w], word);
+    }
+    op.team.sync();
+}
+
+/// Stores `length` bytes of a small file in its inode. False if they belong into blocks: they end
+/// behind byte 128, or the file has blocks already. Then fill() stores them.
+template <class Team>
+WARREN_HD Result<bool> store_inline(Operation<Team>& op, Handle handle, u64 offset,
+                                    const std::byte* bytes, u64 length, i64 now) {
+    if (offset > format::area_bytes || length > format::area_bytes - offset) return false;
+    const Result<File> file = find_file(op, handle);
+    if (!file) return file.code();
+    if (file->kind != AreaKind::bytes) return false;
+    if (length == 0) return true;
+    const InodeRef& inode = file->inode;
+    const u64 end = offset + length;
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(1));
+    set_inline(op, inode, static_cast<u32>(offset), static_cast<u32>(end), bytes);
+    once(op.team, [&] {
+        if (end > file->size) relaxed_store(inode.at->size, end);
+        touch_contents(inode, now);
+    });
+    op.mark_dirty(inode.block_place());
+    op.end_apply();
+    return true;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the contents of a regular file are: for one block, for the next data or hole, for the bytes
+// behind the end of the file. These operations take no lock and write nothing.
+//
+// Contents are read and written by the host, at the places that these operations tell. Such a place
+// belongs to the file for as long as nobody frees it, so the host keeps truncate(), punching and
+// removal of a file apart from its reads and writes of the file's data (a lock for each open file),
+// or asks still_maps() after a read and starts again if the answer is no.
+//
+// Invariant: a file of kind `bytes` has at most 128 bytes; they are in the inode, zeros behind its
+// size.
+#pragma once
+
+#include "fs/core/extents.hpp"
+
+namespace warren::ops {
+
+using namespace warren::core;
+
+/// A regular file and what was read of it under inode.seen.
+struct File {
+    InodeRef inode;
+    u64 size = 0;
+    AreaKind kind = AreaKind::bytes;
+};
+
+enum class MappingKind : u8 { hole, data, unwritten, bytes };
+
+/// The contents that lie in the inode.
+struct InlineBytes {
+    u64 words[format::area_bytes / 8] = {};
+
+    WARREN_HD bool is_zero() const {
+        u64 all = 0;
+        for (const u64 word : words)
+            all |= word;
+        return all == 0;
+    }
+    friend bool operator==(const InlineBytes&, const InlineBytes&) = default;
+};
+
+/// A block of a file: its list of extents and what covers it there.
+struct Spot {
+    File file;
+    ExtentHome home;
+    u32 index = 0;  // in the list: the extent that covers the block, or the next behind it
+    MappingKind kind = MappingKind::hole;
+    u64 place = 0;   // in the volume; of data and unwritten
+    u64 blocks = 0;  // for how many blocks that holds, at least; a hole's may go on behind them
+};
+
+/// What map() tells.
+struct Mapping {
+    MappingKind kind = MappingKind::hole;
+    u64 place = 0;      // in the volume; of data and unwritten
+    u64 blocks = 0;     // for how many blocks that holds, at least
+    u64 size = 0;       // of the file, bytes
+    InlineBytes bytes;  // of kind `bytes`: the file's first 128 bytes, zeros behind them
+    Seen seen;          // of the inode, under whose lock all of this changes
+};
+
+WARREN_HD constexpr u64 blocks_of(u64 bytes) {
+    return bytes / format::block_size + (bytes % format::block_size != 0 ? 1 : 0);
+}
+
+/// The byte at which a file block begins, or the greatest number if there is none so high.
+WARREN_HD constexpr u64 bytes_of(u64 blocks) {
+    return blocks < (u64{1} << 52) ? blocks * format::block_size : ~u64{0};
+}
+
+/// Finds a regular file. Errc::is_directory or Errc::invalid if it is something else.
+template <class Team>
+WARREN_HD Result<File> find_file(Operation<Team>& op, Handle handle) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    File file;
+    file.inode = *inode;
+    file.size = load(op.team, inode->at->size);
+    file.kind = static_cast<AreaKind>(load(op.team, inode->at->area_kind));
+    const u32 type = load(op.team, inode->at->mode) & format::type_mask;
+    WARREN_TRY(op.confirm(inode->seen));
+    if (type == format::type_directory) return Errc::is_directory;
+    if (type != format::type_regular) return Errc::invalid;
+    const bool sound = file.kind == AreaKind::bytes || file.kind == AreaKind::extents ||
+                       file.kind == AreaKind::tree;
+    return sound ? Result<File>(file) : Errc::corrupt;
+}
+
+/// A consistent copy of the contents in the inode of a file of kind `bytes`.
+template <class Team>
+WARREN_HD Result<InlineBytes> inline_bytes(Operation<Team>& op, const File& file) {
+    // Every lane reads for itself: if nothing was written meanwhile, all have read the same.
+    InlineBytes bytes;
+    for (u32 i = 0; i < format::area_bytes / 8; ++i) {
+        bytes.words[i] = relaxed_load(file.inode.at->area.words[i]);
+    }
+    WARREN_TRY(op.confirm(file.inode.seen));
+    return bytes;
+}
+
+/// What covers `block` of `file`.
+template <class Team>
+WARREN_HD Result<Spot> locate(Operation<Team>& op, const File& file, u64 block) {
+    Spot spot;
+    spot.file = file;
+    const Result<ExtentHome> home = find_home(op, file.inode, file.kind, block);
+    if (!home) return home.code();
+    spot.home = *home;
+    if (file.kind == AreaKind::bytes && block == 0) {
+        spot.kind = MappingKind::bytes;
+        spot.blocks = 1;
+        return spot;
+    }
+    const ExtentList& list = spot.home.list;
+    spot.index = search_extents(op.team, list, block);
+    const bool has_next = spot.index < list.count;
+    Extent extent{};
+    bool sound = true;
+    if (has_next) {
+        extent = once(op.team, [&] { return read_extent(list.at[spot.index]); });
+        sound = once(op.team, [&] { return is_sound(op.store, extent); });
+    }
+    WARREN_TRY(op.confirm(spot.home.seen));
+    WARREN_TRY(op.confirm(file.inode.seen));
+    if (!sound || (has_next && end_of(extent) <= block)) return Errc::corrupt;
+    if (has_next && extent.file_block <= block) {
+        spot.kind = (extent.flags & format::extent_unwritten) != 0 ? MappingKind::unwritten
+                                                                   : MappingKind::data;
+        spot.place = place_at(extent, block);
+        spot.blocks = end_of(extent) - block;
+    } else {
+        spot.blocks = (has_next ? extent.file_block : spot.home.upper) - block;
+    }
+    return spot;
+}
+
+template <class Team>
+WARREN_HD Result<Spot> locate(Operation<Team>& op, Handle handle, u64 block) {
+    const Result<File> file = find_file(op, handle);
+    if (!file) return file.code();
+    return locate(op, *file, block);
+}
+
+/// Where block `file_block` of the file is. It need not lie before the end of the file.
+template <class Team>
+WARREN_HD Result<Mapping> map(Operation<Team>& op, Handle handle, u64 file_block) {
+    const Result<Spot> spot = locate(op, handle, file_block);
+    if (!spot) return spot.code();
+    Mapping mapping;
+    mapping.kind = spot->kind;
+    mapping.place = spot->place;
+    mapping.blocks = spot->blocks;
+    mapping.size = spot->file.size;
+    mapping.seen = spot->file.inode.seen;
+    if (mapping.kind == MappingKind::bytes) {
+        const Result<InlineBytes> bytes = inline_bytes(op, spot->file);
+        if (!bytes) return bytes.code();
+        mapping.bytes = *bytes;
+    }
+    return mapping;
+}
+
+/// Whether nothing of the file has changed since map(): what was read at its place belongs to it. A
+/// no can be a false alarm; map() again tells.
+template <class Team>
+WARREN_HD bool still_maps(Operation<Team>& op, const Mapping& mapping) {
+    return op.unchanged(mapping.seen);
+}
+
+/// Bytes in the volume that must be zero before a file may grow over them.
+struct Gap {
+    u64 place = 0;
+    u32 length = 0;  // 0: nothing to do
+};
+
+/// What lies behind the end of a file in its last block is undefined. Before a call that makes the
+/// file larger and leaves bytes between the old end and `first_new_byte` unwritten (a write behind
+/// the end, truncate(), allocate()), the host writes zeros over the gap that this tells.
+/// `first_new_byte` is where the write begins, or the new size. Doing so is harmless even if the
+/// growth never comes.
+template <class Team>
+WARREN_HD Result<Gap> tail_to_zero(Operation<Team>& op, Handle handle, u64 first_new_byte) {
+    const Result<File> file = find_file(op, handle);
+    if (!file) return file.code();
+    const u64 in_block = file->size % format::block_size;
+    if (in_block == 0 || first_new_byte <= file->size) return Gap{};
+    const Result<Spot> spot = locate(op, *file, file->size / format::block_size);
+    if (!spot) return spot.code();
+    if (spot->kind != MappingKind::data) return Gap{};
+    const u64 rest = format::block_size - in_block;
+    const u64 until = first_new_byte - file->size;
+    return Gap{spot->place + in_block, static_cast<u32>(until < rest ? until : rest)};
+}
+
+/// One step of a search for data or a hole.
+struct Sought {
+    u64 offset = 0;
+    bool is_found = false;  // else the search goes on at `offset`, with another call
+};
+
+/// Looks for the next data or hole from `offset` on, one run of blocks a call. Unwritten blocks are
+/// holes, and so is the end of the file. Errc::no_such_address behind the end, or if no data
+/// follow.
+template <class Team>
+WARREN_HD Result<Sought> seek(Operation<Team>& op, Handle handle, u64 offset, Seek whence) {
+    const Result<File> file = find_file(op, handle);
+    if (!file) return file.code();
+    if (offset >= file->size) return Errc::no_such_address;
+    const Result<Spot> spot = locate(op, *file, offset / format::block_size);
+    if (!spot) return spot.code();
+    const u64 next = bytes_of(offset / format::block_size + spot->blocks);
+    const bool is_data = spot->kind == MappingKind::data || spot->kind == MappingKind::bytes;
+    if (is_data == (whence == Seek::data)) return Sought{offset, true};
+    if (next < file->size) return Sought{next, false};
+    if (whence == Seek::hole) return Sought{file->size, true};
+    return Errc::no_such_address;
+}
+
+}  // namespace warren::ops

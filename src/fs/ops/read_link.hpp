@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// readlink(2): a symbolic link's target, from the inode alone or with the block that holds its
+// rest. A target never changes, but its inode may go meanwhile: the version is confirmed last.
+#pragma once
+
+#include "fs/core/tree.hpp"
+
+namespace warren::ops {
+
+using namespace warren::core;
+
+/// Copies bytes that are kept as words. One lane.
+WARREN_HD inline void copy_from_words(const u64* words, u32 length, char* target) {
+    u64 word = 0;
+    for (u32 i = 0; i < length; ++i) {
+        if (i % 8 == 0) word = relaxed_load(words[i / 8]);
+        target[i] = static_cast<char>(word >> i % 8 * 8);
+    }
+}
+
+/// Reads the part of a long target that lies in a block of its own.
+template <class Team>
+WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 length,
+                              char* target) {
+    const format::BlockPointer pointer{load(op.team, inode.at->area.words[0])};
+    WARREN_TRY(op.confirm(inode.seen));
+    if (!pointer.is_valid() || pointer.offset() >= op.store.size_bytes) return Errc::corrupt;
+    const Result<Block*> pinned = op.pin(pointer.offset());
+    if (!pinned) return pinned.code();
+    auto& block = *reinterpret_cast<format::LinkTarget*>(*pinned);
+    const u16 kind = load(op.team, block.header.kind);
+    const u64 owner = load(op.team, block.header.owner);
+    const u32 found = load(op.team, block.length);
+    WARREN_TRY(op.confirm(inode.seen));
+    const bool sound = kind == static_cast<u16>(BlockKind::link_target) && owner == inode.number &&
+                       found == length;
+    if (!sound) return Errc::corrupt;
+    once(op.team, [&] {
+        for (u32 i = 0; i < length; ++i) {
+            target[i] = static_cast<char>(relaxed_load(block.bytes[i]));
+        }
+    });
+    return Errc::ok;
+}
+
+/// Reads the target of a symbolic link; the answer is its length. Errc::invalid if it is no
+/// symbolic link, Errc::out_of_range if `capacity` is too small (4095 bytes always suffice).
+template <class Team>
+WARREN_HD Result<u64> read_link(Operation<Team>& op, Handle handle, char* target, u64 capacity) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    const u32 mode = load(op.team, inode->at->mode);
+    const u64 size = load(op.team, inode->at->size);
+    const u8 kind = load(op.team, inode->at->area_kind);
+    WARREN_TRY(op.confirm(inode->seen));
+    if ((mode & format::type_mask) != format::type_symlink) return Errc::invalid;
+    const bool is_long = kind == static_cast<u8>(AreaKind::target);
+    if (!is_long && kind != static_cast<u8>(AreaKind::bytes)) return Errc::corrupt;
+    const u64 shortest = is_long ? format::target_head_bytes + 1 : 1;
+    const u64 longest = is_long ? format::target_length_max : format::area_bytes;
+    if (size < shortest || size > longest) return Errc::corrupt;
+    if (size > capacity) return Errc::out_of_range;
+    const u64* words = inode->at->area.words;
+    if (is_long) {
+        once(op.team, [&] { copy_from_words(words + 1, format::target_head_bytes, target); });
+        const u32 rest = static_cast<u32>(size) - format::target_head_bytes;
+        WARREN_TRY(read_link_rest(op, *inode, rest, target + format::target_head_bytes));
+    } else {
+        once(op.team, [&] { copy_from_words(words, static_cast<u32>(size), target); });
+    }
+    WARREN_TRY(op.confirm(inode->seen));
+    return size;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rebuilding a directory: its leaves lie in hash order already, so packing means to move entries from
+// a leaf into the room of the one before it, and pairs from a node into the node before it. Each move
+// is a small transaction of two neighbours and what is above them; readers and writers go on.
+//
+// Invariant: no entry changes its key, so listings in progress stay right.
+#pragma once
+
+#include "fs/core/directory.hpp"
+
+namespace warren::ops {
+
+using namespace warren::core;
+
+/// A packed leaf keeps an eighth of its room, so that the next few names do not split it.
+inline constexpr u32 packed_entries = format::leaf_entries_max * 7 / 8;
+inline constexpr u32 packed_heap_bytes = format::leaf_heap_bytes * 7 / 8 / 8 * 8;
+
+/// Where packing goes on, and whether that is the end.
+struct Packed {
+    u64 next_key = 0;
+    bool is_done = false;
+};
+
+/// The pair behind `left` in the same array, pinned and observed.
+struct Neighbour {
+    u32 index = 0;
+    u64 key = 0;
+    Block* block = nullptr;
+    Seen seen;
+};
+
+template <class Team>
+WARREN_HD Errc right_neighbour(Operation<Team>& op, const Pairs& above, u32 index,
+                               Neighbour& right) {
+    right.index = index + 1;
+    right.key = load(op.team, above.pairs[right.index].key);
+    const BlockPointer child{load(op.team, above.pairs[right.index].child.raw)};
+    WARREN_TRY(op.confirm(above.seen));
+    if (!child.is_valid() || child.offset() >= op.store.size_bytes) return Errc::corrupt;
+    WARREN_TRY(op.observe(child.offset(), right.seen));
+    WARREN_TRY(op.confirm(above.seen));
+    const Result<Block*> block = op.pin(child.offset());
+    if (!block) return block.code();
+    right.block = *block;
+    return Errc::ok;
+}
+
+/// Slot of the lowest key in a leaf that is not empty. One lane.
+WARREN_HD inline u32 lowest_slot(const DirectoryLeaf& leaf) {
+    u32 best = slot_none;
+    u64 best_key = key_end;
+    for (u32 i = 0; i < format::leaf_entries_max; ++i) {
+        if (read_slot(leaf, i).inode() == 0) continue;
+        const u64 key = read_key(leaf, i);
+        if (key >= best_key) continue;
+        best_key = key;
+        best = i;
+    }
+    return best;
+}
+
+/// Moves the lowest entries of `from` to `to` while they fit; the lowest key left behind, or key_end.
+/// One lane; both are locked.
+WARREN_HD inline u64 move_lowest(DirectoryLeaf& from, DirectoryLeaf& to) {
+    compact_leaf(to);
+    u32 free_slot = 0;
+    for (;;) {
+        const u32 slot = lowest_slot(from);
+        if (slot == slot_none) return key_end;
+        const u32 size = padded(read_slot(from, slot).name_length());
+        const bool fits = relaxed_load(to.count) < packed_entries &&
+                          relaxed_load(to.heap_used) + size <= packed_heap_bytes;
+        if (!fits) return read_key(from, slot);
+        while (read_slot(to, free_slot).inode() != 0) ++free_slot;
+        copy_entry(from, slot, to, free_slot);
+        erase_in_leaf(from, slot);
+    }
+}
+
+/// Whether the lowest entry of `right` fits into `left` as a packed leaf.
+template <class Team>
+WARREN_HD bool wants_more(Operation<Team>& op, const DirectoryLeaf& left,
+                          const DirectoryLeaf& right) {
+    return once(op.team, [&] {
+        const u32 slot = lowest_slot(right);
+        const u32 size = slot == slot_none ? 0 : padded(read_slot(right, slot).name_length());
+        return slot == slot_none ||
+               (relaxed_load(left.count) < packed_entries &&
+                relaxed_load(left.heap_live) + size <= packed_heap_bytes);
+    });
+}
+
+/// Fills the leaf that covers `key` from the one behind it under the same node.
+template <class Team>
+WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& directory, u64 key) {
+    Descent descent;
+    WARREN_TRY(descend(op, directory, directory_tree, key, descent));
+    Packed packed;
+    packed.next_key = descent.upper;
+    packed.is_done = descent.empty || descent.upper == key_end;
+    if (descent.empty || descent.index + 1 >= descent.above.count) return packed;
+    Neighbour right;
+    WARREN_TRY(right_neighbour(op, descent.above, descent.index, right));
+    auto& left_leaf = *reinterpret_cast<DirectoryLeaf*>(descent.leaf);
+    auto& right_leaf = *reinterpret_cast<DirectoryLeaf*>(right.block);
+    const bool moves = wants_more(op, left_leaf, right_leaf);
+    WARREN_TRY(op.confirm(descent.leaf_seen));
+    WARREN_TRY(op.confirm(right.seen));
+    if (!moves) return packed;
+    WARREN_TRY(op.will_write(descent.above.seen));
+    WARREN_TRY(op.will_write(descent.leaf_seen));
+    WARREN_TRY(op.will_write(right.seen));
+
+    WARREN_TRY(op.begin_apply(6));
+    const u64 rest = once(op.team, [&] { return move_lowest(right_leaf, left_leaf); });
+    once(op.team, [&] {
+        if (rest == key_end) {
+            erase_pairs(directory, descent.above, right.index, right.index + 1);
+        } else {
+            relaxed_store(descent.above.pairs[right.index].key, rest);
+        }
+    });
+    op.mark_dirty(descent.leaf_seen.place);
+    op.mark_dirty(place_of(directory, descent.above));
+    if (rest == key_end) {
+        free_metadata(op, right.seen.place);
+        count_tree_blocks(op, directory, directory_tree, -1);
+        packed.next_key = key;
+        packed.is_done = false;
+    } else {
+        op.mark_dirty(right.seen.place);
+        packed.next_key = rest;
+    }
+    op.end_apply();
+    return packed;
+}
+
+/// Goes down to the array at `height` on the way to `key`; `descent.above` is the one above it and
+/// `descent.leaf` the node. Requires: 1 <= height < height of the root.
+template <class Team>
+WARREN_HD Result<Pairs> descend_to(Operation<Team>& op, const InodeRef& directory, u64 key,
+                                   u32 height, Descent& descent) {
+    descent = Descent{};
+    Result<Pairs> here = root_pairs(op, directory);
+    while (here && here->height > height) {
+        WARREN_TRY(step_down(op, *here, key, descent));
+        here = node_pairs(op, descent.leaf, descent.leaf_seen, directory_tree.node,
+                          directory.number, here->height - 1);
+    }
+    return here;
+}
+
+/// Fills the node of `height` that covers `key` from the one behind it under the same node.
+template <class Team>
+WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directory, u32 height,
+                                    u64 key) {
+    const Result<Pairs> root = root_pairs(op, directory);
+    if (!root) return root.code();
+    Packed packed{key_end, true};
+    if (root->height <= height) return packed;
+    Descent descent;
+    Result<Pairs> left = descend_to(op, directory, key, height, descent);
+    if (!left) return left.code();
+    packed = {descent.upper, descent.upper == key_end};
+    if (descent.index + 1 >= descent.above.count) return packed;
+    Neighbour beside;
+    WARREN_TRY(right_neighbour(op, descent.above, descent.index, beside));
+    Result<Pairs> right = node_pairs(op, beside.block, beside.seen, directory_tree.node,
+                                     directory.number, height);
+    if (!right) return right.code();
+    const u32 room = left->max - left->count;
+    const u32 moved = right->count < room ? right->count : room;
+    if (moved == 0) return packed;
+    WARREN_TRY(op.will_write(descent.above.seen));
+    WARREN_TRY(op.will_write(left->seen));
+    WARREN_TRY(op.will_write(right->seen));
+
+    WARREN_TRY(op.begin_apply(6));
+    const bool empties = moved == right->count;
+    once(op.team, [&] {
+        for (u32 i = 0; i < moved; ++i) {
+            store_pair(left->pairs[left->count + i], relaxed_load(right->pairs[i].key),
+                       {relaxed_load(right->pairs[i].child.raw)});
+        }
+        store_count(directory, *left, left->count + moved);
+        if (empties) {
+            erase_pairs(directory, descent.above, beside.index, beside.index + 1);
+            return;
+        }
+        const u64 key_left = relaxed_load(right->pairs[moved].key);
+        erase_pairs(directory, *right, 0, moved);
+        relaxed_store(right->pairs[0].key, key_left);
+        relaxed_store(descent.above.pairs[beside.index].key, key_left);
+    });
+    op.mark_dirty(left->seen.place);
+    op.mark_dirty(place_of(directory, descent.above));
+    if (empties) {
+        free_metadata(op, right->seen.place);
+        count_tree_blocks(op, directory, directory_tree, -1);
+        packed = {key, false};
+    } else {
+        op.mark_dirty(right->seen.place);
+        packed = {relaxed_load(descent.above.pairs[beside.index].key), false};
+    }
+    op.end_apply();
+    return packed;
+}
+
+/// Takes the only node below the root out of a tree if the root has room for its pairs. True if it
+/// did.
+template <class Team>
+WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory) {
+    const Result<Pairs> root = root_pairs(op, directory);
+    if (!root) return root.code();
+    if (root->height < 2 || root->count != 1) return false;
+    Descent descent;
+    WARREN_TRY(step_down(op, *root, 0, descent));
+    const Result<Pairs> node = node_pairs(op, descent.leaf, descent.leaf_seen, directory_tree.node,
+                                          directory.number, root->height - 1);
+    if (!node) return node.code();
+    if (node->count > root->max) return false;
+    WARREN_TRY(op.will_write(directory.seen));
+    WARREN_TRY(op.will_write(node->seen));
+
+    WARREN_TRY(op.begin_apply(3));
+    once(op.team, [&] {
+        for (u32 i = 0; i < node->count; ++i) {
+            store_pair(root->pairs[i], relaxed_load(node->pairs[i].key),
+                       {relaxed_load(node->pairs[i].child.raw)});
+        }
+        store_count(directory, *root, node->count);
+        relaxed_store(directory.at->height, static_cast<u8>(root->height - 1));
+    });
+    free_metadata(op, node->seen.place);
+    count_tree_blocks(op, directory, directory_tree, -1);
+    op.end_apply();
+    return true;
+}
+
+/// Notes that the directory is packed.
+template <class Team>
+WARREN_HD Errc reset_unlinks(Operation<Team>& op, const InodeRef& directory) {
+    WARREN_TRY(op.begin_apply(1));
+    once(op.team, [&] { relaxed_store(directory.at->unlinks, 0); });
+    op.mark_dirty(directory.block_place());
+    op.end_apply();
+    return Errc::ok;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of an orphan that is no directory: its contents go step by step, and with the last step its
+// name in the orphan directory and the inode itself.
+#pragma once
+
+#include "fs/ops/unlink.hpp"
+
+namespace warren::ops {
+
+struct Reclaimed {
+    bool is_done = false;
+    Removed removed;  // what is left to do afterwards
+};
+
+/// Takes the orphan's name and the orphan itself away. Requires: releases_in_one_step() said yes in
+/// this operation.
+template <class Team>
+WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inode, i64 now) {
+    OrphanEntry orphan;
+    WARREN_TRY(find_orphan(op, inode.number, orphan));
+    if (!orphan.entry.exists) return Errc::corrupt;
+    const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, inode.number);
+    if (!bitmap) return bitmap.code();
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.will_write(orphan.entry.leaf_seen));
+    WARREN_TRY(op.begin_apply(3 + release_blocks_max));
+    Reclaimed reclaimed{true, {}};
+    if (apply_unlink(op, orphan.directory, orphan.entry, now)) {
+        reclaimed.removed.prune_inode = orphan.directory.number;
+        reclaimed.removed.prune_key = orphan.entry.key;
+    }
+    release_contents(op, inode);
+    free_inode(op, inode, **bitmap);
+    op.end_apply();
+    return reclaimed;
+}
+
+/// One step of freeing an inode without names. Done at once if it has a name or is open again.
+template <class Team>
+WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64 now) {
+    op.may_use_reserve = true;
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    const bool is_wanted = load(op.team, inode->at->links) > 0 ||
+                           load(op.team, inode->at->references) >= one_open;
+    WARREN_TRY(op.confirm(inode->seen));
+    if (is_wanted) return Reclaimed{true, {}};
+    const Result<bool> at_once = releases_in_one_step(op, *inode);
+    if (!at_once) return at_once.code();
+    if (*at_once) return end_orphan(op, *inode, now);
+    op.forget_locks();
+    const Result<bool> stepped = release_contents_step(op, handle);
+    if (!stepped) return stepped.code();
+    return Reclaimed{};
+}
+
+}  // namespace warren::ops

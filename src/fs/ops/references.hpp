@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The references that keep an inode: opens keep its contents, look-ups by a kernel keep its
+// number. They live in memory only, in one word of the inode, which changes under its lock.
+//
+// Invariant: while the word is not zero the inode's block is pinned once (see add_references()). If
+// the inode was removed meanwhile, its number is held in the bitmap, which is pinned once for it
+// (see free_inode()). Who brings the word to zero undoes both.
+#pragma once
+
+#include "fs/ops/lookup.hpp"
+
+namespace warren::ops {
+
+inline constexpr u64 lookups_mask = one_open - 1;
+
+/// Counts an open of the file. Errc::stale if it has no name and nobody has it open: it is going.
+template <class Team>
+WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    const u32 links = load(op.team, inode->at->links);
+    const bool is_open = load(op.team, inode->at->references) >= one_open;
+    WARREN_TRY(op.confirm(inode->seen));
+    if (links == 0 && !is_open) return Errc::stale;
+    WARREN_TRY(op.will_write(inode->seen));
+    WARREN_TRY(op.begin_apply(0));
+    add_references(op, *inode, one_open);
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Takes `count` off the references of an inode; what is left. Only within apply.
+template <class Team>
+WARREN_HD u64 drop_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
+    const u64 before = once(op.team, [&] {
+        return device_atomic<u64>(inode.at->references).fetch_sub(count, hd::memory_order_relaxed);
+    });
+    if (before == count) op.drop_pinned(inode.block_place());
+    return before - count;
+}
+
+/// What is left to do after an open was given back.
+struct Released {
+    bool must_reclaim = false;  // nobody has it open and it has no name
+};
+
+/// Gives back one open. Errc::bad_handle if there is none.
+template <class Team>
+WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    const bool is_open = load(op.team, inode->at->references) >= one_open;
+    const u32 links = load(op.team, inode->at->links);
+    WARREN_TRY(op.confirm(inode->seen));
+    if (!is_open) return Errc::bad_handle;
+    WARREN_TRY(op.will_write(inode->seen));
+    WARREN_TRY(op.begin_apply(0));
+    const u64 left = drop_references(op, *inode, one_open);
+    op.end_apply();
+    return Released{left < one_open && links == 0};
+}
+
+/// Finds the slot of an inode that may have been removed while it was held: as find_inode(), but
+/// without a word on its generation, which is 0 then. Errc::stale if there can be no inode.
+template <class Team>
+WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, u64 number) {
+    const Store& store = op.store;
+    if (number >= store.size_bytes / format::inode_size ||
+        number % format::inodes_per_frame < format::inodes_per_block) {
+        return Errc::stale;
+    }
+    const u64 frame = number / format::inodes_per_frame;
+    if (static_cast<FrameKind>(load(op.team, store.frame(frame).kind)) != FrameKind::inodes) {
+        return Errc::stale;
+    }
+    InodeRef inode;
+    inode.number = number;
+    WARREN_TRY(op.observe(number * format::inode_size, inode.seen));
+    const Result<Block*> block = op.pin(inode.block_place());
+    if (!block) return block.code();
+    inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
+    inode.generation = load(op.team, inode.at->generation);
+    WARREN_TRY(op.confirm(inode.seen));
+    return inode;
+}
+
+/// Lets the number of a removed inode be used again. Only within apply.
+template <class Team>
+WARREN_HD void let_number_go(Operation<Team>& op, const InodeRef& inode,
+                             format::InodeBitmap& bitmap) {
+    const InodeBit bit = inode_bit(inode.number);
+    once(op.team, [&] {
+        let_go_slot(bitmap, bit);
+        set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
+    });
+    op.drop_pinned(bit.bitmap_place);
+}
+
+/// Gives back `count` look-ups, at most those that there are. Errc::stale if the number belongs to
+/// another inode by now: then nothing was held.
+template <class Team>
+WARREN_HD Errc forget(Operation<Team>& op, Handle handle, u64 count) {
+    const Result<InodeRef> inode = find_held(op, handle.inode);
+    if (!inode) return inode.code();
+    const bool is_removed = inode->generation == 0;
+    const u64 lookups = load(op.team, inode->at->references) & lookups_mask;
+    WARREN_TRY(op.confirm(inode->seen));
+    if (!is_removed && inode->generation != handle.generation) return Errc::stale;
+    const u64 given = count < lookups ? count : lookups;
+    if (given == 0) return Errc::ok;
+    format::InodeBitmap* bitmap = nullptr;
+    if (is_removed) {
+        const Result<format::InodeBitmap*> pinned = pin_bitmap(op, inode->number);
+        if (!pinned) return pinned.code();
+        bitmap = *pinned;
+    }
+    WARREN_TRY(op.will_write(inode->seen));
+    WARREN_TRY(op.begin_apply(0));
+    const u64 left = drop_references(op, *inode, given);
+    if (left == 0 && is_removed) let_number_go(op, *inode, *bitmap);
+    op.end_apply();
+    return Errc::ok;
+}
+
+}  // namespace warren::ops

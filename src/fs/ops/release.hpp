@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a removed inode held: its blocks go, in the transaction that removes it if they are few,
+// else step by step while the inode waits among the orphans.
+//
+// Invariant: after each step the inode holds what is left in a sound form, so removal can go on
+// from there at any time, after a crash too.
+#pragma once
+
+#include "fs/core/attribute_block.hpp"
+#include "fs/ops/cut.hpp"
+
+namespace warren::ops {
+
+inline constexpr u32 release_tables_max = 12;   // frame-table blocks dirtied by inline extents
+inline constexpr u32 locks_beside_leaves = 10;  // for the operation that removes the directory
+/// How many metadata blocks release_contents() dirties at most, that of the inode not included.
+inline constexpr u32 release_blocks_max = release_tables_max + 2;
+
+/// How hard it is to free all that an inode holds.
+enum class Weight : u8 { light, leaves, heavy, damaged };
+
+/// Weighs up to five extents by the frame-table blocks that freeing them dirties. One lane.
+WARREN_HD inline Weight weigh_extents(const Store& store, const InodeRef& inode) {
+    const u32 count = relaxed_load(inode.at->area_count);
+    if (count > format::inline_extents_max) return Weight::damaged;
+    u64 tables = 0;
+    for (u32 i = 0; i < count; ++i) {
+        const Extent extent = read_extent(inode.at->area.extents[i]);
+        if (!is_sound(store, extent)) return Weight::damaged;
+        const u64 last = place_at(extent, end_of(extent) - 1);
+        tables += last / table_span_bytes - extent.start.offset() / table_span_bytes + 1;
+    }
+    return tables <= release_tables_max ? Weight::light : Weight::heavy;
+}
+
+/// Weighs a tree: one of a directory with nothing but leaves below its root can go at once. One
+/// lane.
+WARREN_HD inline Weight weigh_tree(const InodeRef& inode) {
+    const u32 count = relaxed_load(inode.at->area_count);
+    if (count == 0) return Weight::light;
+    const u32 type = relaxed_load(inode.at->mode) & format::type_mask;
+    const bool is_low = relaxed_load(inode.at->height) == 1 && count <= format::root_pairs_max;
+    return type == format::type_directory && is_low ? Weight::leaves : Weight::heavy;
+}
+
+/// Weighs all that an inode holds. One lane.
+WARREN_HD inline Weight weigh_contents(const Store& store, const InodeRef& inode) {
+    const auto is_block = [&](u64 pointer) {
+        const BlockPointer block{pointer};
+        return block.is_valid() && block.offset() < store.size_bytes;
+    };
+    const u64 attributes = relaxed_load(inode.at->attributes.raw);
+    if (attributes != 0 && !is_block(attributes)) return Weight::damaged;
+    switch (static_cast<AreaKind>(relaxed_load(inode.at->area_kind))) {
+        case AreaKind::bytes:
+            return Weight::light;
+        case AreaKind::extents:
+            return weigh_extents(store, inode);
+        case AreaKind::tree:
+            return weigh_tree(inode);
+        case AreaKind::target:
+            return is_block(relaxed_load(inode.at->area.words[0])) ? Weight::light
+                                                                   : Weight::damaged;
+    }
+    return Weight::damaged;
+}
+
+/// Notes the leaves of a directory whose root points to nothing else. False if they are too many.
+template <class Team>
+WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
+    const Result<Pairs> root = root_pairs(op, inode);
+    if (!root) return root.code();
+    if (!op.has_lock_room(root->count + locks_beside_leaves)) return false;
+    for (u32 i = 0; i < root->count; ++i) {
+        const BlockPointer leaf{load(op.team, root->pairs[i].child.raw)};
+        WARREN_TRY(op.confirm(inode.seen));
+        if (!leaf.is_valid() || leaf.offset() >= op.store.size_bytes) return Errc::corrupt;
+        Seen seen;
+        WARREN_TRY(op.observe(leaf.offset(), seen));
+        WARREN_TRY(op.confirm(inode.seen));
+        WARREN_TRY(op.will_write(seen));
+    }
+    return true;
+}
+
+/// Whether release_contents() may free all that `inode` holds. Part of a plan: leaves of a
+/// directory are noted for writing; the caller notes the inode. If the answer is false, the removal
+/// goes by way of the orphans and release_contents_step().
+template <class Team>
+WARREN_HD Result<bool> releases_in_one_step(Operation<Team>& op, const InodeRef& inode) {
+    const Weight weight = once(op.team, [&] { return weigh_contents(op.store, inode); });
+    WARREN_TRY(op.confirm(inode.seen));
+    if (weight == Weight::damaged) return Errc::corrupt;
+    return weight == Weight::leaves ? note_leaves(op, inode)
+                                    : Result<bool>(weight == Weight::light);
+}
+
+/// As releases_in_one_step() for whoever holds the inode's lock already. False for a directory that
+/// has leaves.
+template <class Team>
+WARREN_HD bool is_released_at_once(Operation<Team>& op, const InodeRef& inode) {
+    return once(op.team, [&] { return weigh_contents(op.store, inode); }) == Weight::light;
+}
+
+/// Frees a metadata block that the inode pointed to. Only within apply.
+template <class Team>
+WARREN_HD void free_pointed(Operation<Team>& op, u64 pointer) {
+    free_metadata(op, BlockPointer{pointer}.offset());
+}
+
+/// Frees all blocks of an inode that ends in this apply: contents, attributes, a long target. The
+/// inode itself is not changed. Requires: releases_in_one_step() said yes in this operation's plan.
+/// The answer is the number of blocks freed.
+template <class Team>
+WARREN_HD u64 release_contents(Operation<Team>& op, const InodeRef& inode) {
+    const auto kind = static_cast<AreaKind>(load(op.team, inode.at->area_kind));
+    const u32 count = load(op.team, inode.at->area_count);
+    u64 freed = 0;
+    if (kind == AreaKind::extents) {
+        const ExtentList list{inode.at->area.extents, count, format::inline_extents_max};
+        for_each_run(op.team, list, 0, key_end, [&](u64 place, u64 blocks) {
+            free_blocks(op, place, blocks);
+            freed += blocks;
+        });
+    }
+    if (kind == AreaKind::tree) {
+        for (u32 i = 0; i < count; ++i) {
+            free_pointed(op, load(op.team, inode.at->area.pairs[i].child.raw));
+        }
+        freed += count;
+    }
+    if (kind == AreaKind::target) {
+        free_pointed(op, load(op.team, inode.at->area.words[0]));
+        ++freed;
+    }
+    const u64 attributes = load(op.team, inode.at->attributes.raw);
+    if (attributes != 0) {
+        free_pointed(op, attributes);
+        ++freed;
+    }
+    return freed;
+}
+
+/// Takes leaves off the end of a directory's tree, whatever they hold; true if the tree had any.
+template <class Team>
+WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode) {
+    TreePath path;
+    WARREN_TRY(find_path(op, inode, directory_tree, key_end, path));
+    if (path.descent.empty) return false;
+    WARREN_TRY(op.will_write(inode.seen));
+    Pairs above = path.descent.above;
+    if (above.count == 1) {
+        WARREN_TRY(plan_unhook(op, path));
+        WARREN_TRY(op.begin_apply(unhook_dirties(path)));
+        unhook(op, inode, directory_tree, path);
+        op.end_apply();
+        return true;
+    }
+    WARREN_TRY(op.will_write(above.seen));
+    u64 places[locks_max];
+    u32 count = 0;
+    // The first pair of a node stays: it goes together with the node.
+    while (count + 1 < above.count && op.has_lock_room(1)) {
+        const BlockPointer leaf{load(op.team, above.pairs[above.count - 1 - count].child.raw)};
+        WARREN_TRY(op.confirm(above.seen));
+        if (!leaf.is_valid() || leaf.offset() >= op.store.size_bytes) return Errc::corrupt;
+        Seen seen;
+        WARREN_TRY(op.observe(leaf.offset(), seen));
+        WARREN_TRY(op.confirm(above.seen));
+        WARREN_TRY(op.will_write(seen));
+        places[count++] = leaf.offset();
+    }
+    WARREN_TRY(op.begin_apply(2 + count));
+    once(op.team, [&] { erase_pairs(inode, above, above.count - count, above.count); });
+    op.mark_dirty(place_of(inode, above));
+    for (u32 i = 0; i < count; ++i)
+        free_metadata(op, places[i]);
+    count_tree_blocks(op, inode, directory_tree, -static_cast<i64>(count));
+    op.end_apply();
+    return true;
+}
+
+/// Frees a bounded part of what a removed inode holds in extents or in a tree, from the end on;
+/// names that a directory's leaves still have are not looked at. False if there was nothing left to
+/// do: then releases_in_one_step() says yes.
+template <class Team>
+WARREN_HD Result<bool> release_contents_step(Operation<Team>& op, Handle handle) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    const auto kind = static_cast<AreaKind>(load(op.team, inode->at->area_kind));
+    const u32 type = load(op.team, inode->at->mode) & format::type_mask;
+    WARREN_TRY(op.confirm(inode->seen));
+    if (kind == AreaKind::bytes || kind == AreaKind::target) return false;
+    if (type == format::type_directory) return release_leaves(op, *inode);
+    const File file{*inode, 0, kind};
+    Cut cut;
+    WARREN_TRY(plan_cut(op, file, 0, key_end, CutFrom::end, cut));
+    if (!cut.range.frees && !cut.empties) return false;
+    WARREN_TRY(op.begin_apply(cut_dirties(cut)));
+    apply_cut(op, file, cut);
+    op.mark_dirty(inode->block_place());
+    op.end_apply();
+    return true;
+}
+
+}  // namespace warren::ops

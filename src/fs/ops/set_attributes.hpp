@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// chmod, chown, utimensat: all of setattr but the size, which truncate changes. Who may do what,
+// and which bits go by themselves, is as on Linux.
+//
+// Invariant: the access ACL follows the mode bits (see core/acl.hpp), and a file that changes hands
+// keeps no privilege: neither set-user-id nor capabilities.
+#pragma once
+
+#include "fs/ops/attributes.hpp"
+
+namespace warren::ops {
+
+/// As new_accessed or new_modified: the time of the call (UTIME_NOW). Whoever may write the file
+/// may set both times to it.
+inline constexpr i64 time_now = -0x7fffffffffffffff - 1;
+
+inline constexpr u32 mode_setuid = 04000;
+inline constexpr u32 mode_setgid = 02000;
+inline constexpr u32 mode_bits = 07777;
+
+/// The times that a change can set.
+inline constexpr u32 change_times =
+    AttributeChange::accessed | AttributeChange::modified | AttributeChange::changed;
+inline constexpr u32 change_owner = AttributeChange::user | AttributeChange::group;
+
+/// Whether a change sets access and modification time to now and no other time.
+WARREN_HD inline bool is_touch(const AttributeChange& change) {
+    return (change.which & change_times) ==
+               (AttributeChange::accessed | AttributeChange::modified) &&
+           change.new_accessed == time_now && change.new_modified == time_now;
+}
+
+/// Errc::not_permitted unless the caller may make the inode belong to whom the change says.
+WARREN_HD inline Errc check_owner_change(const Attributes& old, const Credentials& caller,
+                                         const AttributeChange& change) {
+    if (!caller.check || caller.is_root()) return Errc::ok;
+    const bool is_owner = caller.user == old.user;
+    if ((change.which & AttributeChange::user) != 0 && (!is_owner || change.new_user != old.user)) {
+        return Errc::not_permitted;
+    }
+    if ((change.which & AttributeChange::group) != 0) {
+        const bool is_known = change.new_group == old.group || caller.is_in(change.new_group);
+        if (!is_owner || !is_known) return Errc::not_permitted;
+    }
+    return Errc::ok;
+}
+
+/// Whether the caller may make this change at all.
+template <class Team>
+WARREN_HD Errc check_change(Operation<Team>& op, const InodeRef& inode, const Attributes& old,
+                            const Credentials& caller, const AttributeChange& change) {
+    const u32 which = change.which;
+    if ((which & AttributeChange::size) != 0) return Errc::invalid;
+    if ((which & AttributeChange::user) != 0 && change.new_user == acl_id_none) {
+        return Errc::invalid;
+    }
+    if ((which & AttributeChange::group) != 0 && change.new_group == acl_id_none) {
+        return Errc::invalid;
+    }
+    const bool is_link = (old.mode & format::type_mask) == format::type_symlink;
+    if ((which & AttributeChange::mode) != 0 && is_link) return Errc::not_supported;
+    WARREN_TRY(check_owner_change(old, caller, change));
+    if (caller.owns(old.user)) return Errc::ok;
+    if ((which & AttributeChange::mode) != 0) return Errc::not_permitted;
+    if ((which & change_times) == 0) return Errc::ok;
+    return is_touch(change) ? check_permission(op, inode, caller, may_write) : Errc::not_permitted;
+}
+
+/// The mode that the change leaves: a caller who is not in the file's group cannot set its
+/// set-group-id bit, and a change of owner takes such bits from all but directories.
+WARREN_HD inline u32 changed_mode(const Attributes& old, const Credentials& caller,
+                                  const AttributeChange& change) {
+    const bool is_privileged = !caller.check || caller.is_root();
+    if ((change.which & AttributeChange::mode) != 0) {
+        const bool moves_group = (change.which & AttributeChange::group) != 0;
+        u32 bits = change.new_mode & mode_bits;
+        if (!is_privileged && !caller.is_in(moves_group ? change.new_group : old.group)) {
+            bits &= ~mode_setgid;
+        }
+        return (old.mode & ~mode_bits) | bits;
+    }
+    const bool is_directory = (old.mode & format::type_mask) == format::type_directory;
+    if ((change.which & change_owner) == 0 || is_directory) return old.mode;
+    u32 mode = old.mode & ~mode_setuid;
+    // Without the group's execute bit, set-group-id is not a privilege of the program.
+    if ((mode & 010) != 0 || (!is_privileged && !caller.is_in(old.group))) mode &= ~mode_setgid;
+    return mode;
+}
+
+/// What the change makes of `old`.
+WARREN_HD inline Attributes changed_attributes(const Attributes& old, const Credentials& caller,
+                                               const AttributeChange& change, i64 now) {
+    Attributes out = old;
+    const auto time = [&](i64 wanted) { return wanted == time_now ? now : wanted; };
+    out.mode = changed_mode(old, caller, change);
+    if ((change.which & AttributeChange::user) != 0) out.user = change.new_user;
+    if ((change.which & AttributeChange::group) != 0) out.group = change.new_group;
+    if ((change.which & AttributeChange::accessed) != 0) out.accessed = time(change.new_accessed);
+    if ((change.which & AttributeChange::modified) != 0) out.modified = time(change.new_modified);
+    const bool says_changed = (change.which & AttributeChange::changed) != 0;
+    out.changed = says_changed ? time(change.new_changed) : now;
+    return out;
+}
+
+/// What the attribute block has to do with a change of mode or owner.
+struct BesideChange {
+    AttributeBlock* block = nullptr;  // of the access ACL
+    u64 place = 0;
+    AttributeRecord acl;  // to be given the new mode
+    AttributeEdit edit;   // the removal of the file's capabilities
+    AttributeName capability;
+};
+
+template <class Team>
+WARREN_HD Errc plan_beside(Operation<Team>& op, const InodeRef& inode, u32 mode,
+                           const AttributeChange& change, BesideChange& beside) {
+    const bool is_directory = (mode & format::type_mask) == format::type_directory;
+    if ((change.which & change_owner) != 0 && !is_directory) {
+        beside.capability = {"security.capability", 19, AttributeSpace::security};
+        const Result<AttributeEdit> edit =
+            plan_edit(op, inode, beside.capability, 0, AttributeSet::any);
+        if (!edit) return edit.code();
+        beside.edit = *edit;
+    }
+    if ((change.which & AttributeChange::mode) == 0) return Errc::ok;
+    const Result<AttributeBlock*> block = attribute_block(op, inode);
+    if (!block) return block.code();
+    if (*block == nullptr) return Errc::ok;
+    beside.block = *block;
+    beside.place = attribute_place(op, inode);
+    beside.acl =
+        once(op.team, [&] { return find_record(**block, acl_access_name, acl_access_length); });
+    return op.confirm(inode.seen);
+}
+
+template <class Team>
+WARREN_HD void apply_beside(Operation<Team>& op, const InodeRef& inode, u32 mode,
+                            const BesideChange& beside) {
+    if (beside.acl.offset != attribute_none) {
+        once(op.team, [&] { store_acl_mode(*beside.block, beside.acl, mode); });
+        op.mark_dirty(beside.place);
+    }
+    if (beside.edit.has_old()) {
+        apply_edit(op, inode, beside.edit, beside.capability, false, nullptr, 0);
+    }
+}
+
+/// Writes the attributes that a change names. One lane, within apply.
+WARREN_HD inline void store_attributes(const InodeRef& inode, const Attributes& wanted, u32 which) {
+    Inode& at = *inode.at;
+    relaxed_store(at.mode, wanted.mode);
+    relaxed_store(at.user, wanted.user);
+    relaxed_store(at.group, wanted.group);
+    if ((which & AttributeChange::accessed) != 0) relaxed_store(at.accessed, wanted.accessed);
+    if ((which & AttributeChange::modified) != 0) relaxed_store(at.modified, wanted.modified);
+    relaxed_store(at.changed, wanted.changed);
+}
+
+/// Changes mode, owner, group and times; the attributes after that. Requires: `change` does not
+/// name the size.
+template <class Team>
+WARREN_HD Result<Attributes> set_attributes(Operation<Team>& op, const Credentials& caller,
+                                            Handle handle, const AttributeChange& change, i64 now) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    const Result<Attributes> old = attributes_of(op, *inode);
+    if (!old || change.which == 0) return old;
+    WARREN_TRY(check_change(op, *inode, *old, caller, change));
+    const Attributes wanted = changed_attributes(*old, caller, change, now);
+    BesideChange beside;
+    WARREN_TRY(plan_beside(op, *inode, wanted.mode, change, beside));
+
+    WARREN_TRY(op.will_write(inode->seen));
+    WARREN_TRY(op.begin_apply(edit_blocks_max));
+    apply_beside(op, *inode, wanted.mode, beside);
+    once(op.team, [&] { store_attributes(*inode, wanted, change.which); });
+    op.mark_dirty(inode->block_place());
+    const Attributes after = once(op.team, [&] { return read_attributes(*inode); });
+    op.end_apply();
+    return after;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The size of a file. Growing sets a number; shrinking frees blocks from the end of the file in
+// bounded steps and takes the size down with them.
+//
+// Invariant: after each step no written block lies behind the size, so a shrink that was cut short
+// leaves a shorter file, and a file that grows again shows zeros.
+#pragma once
+
+#include "fs/ops/cut.hpp"
+#include "fs/ops/fill.hpp"
+
+namespace warren::ops {
+
+/// Truncates a file whose contents are in its inode. Requires: they may stay there, or are zeros.
+template <class Team>
+WARREN_HD Errc truncate_bytes(Operation<Team>& op, const File& file, u64 new_size, i64 now) {
+    const InodeRef& inode = file.inode;
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(1));
+    if (new_size < format::area_bytes) {
+        set_inline(op, inode, static_cast<u32>(new_size), format::area_bytes, nullptr);
+    }
+    once(op.team, [&] {
+        if (new_size > format::area_bytes) clear_area(inode, AreaKind::extents);
+        relaxed_store(inode.at->size, new_size);
+        touch_contents(inode, now);
+    });
+    op.mark_dirty(inode.block_place());
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// One step towards a size of `new_size` bytes; true if it is reached, else call again. All blocks
+/// behind the new end go, those preallocated too. `now` = 0 leaves the times. Before growing see
+/// tail_to_zero(). `writer` as in fill(): it gets block 0 if the contents must leave the inode.
+template <class Team, class Writer>
+WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size, i64 now,
+                                Writer&& writer) {
+    if (new_size > format::file_size_max) return Errc::file_too_big;
+    const Result<File> file = find_file(op, handle);
+    if (!file) return file.code();
+    if (file->kind == AreaKind::bytes) {
+        const Result<InlineBytes> bytes = inline_bytes(op, *file);
+        if (!bytes) return bytes.code();
+        if (new_size > format::area_bytes && !bytes->is_zero()) {
+            WARREN_TRY(move_out(op, handle, *file, writer));
+            return false;
+        }
+        WARREN_TRY(truncate_bytes(op, *file, new_size, now));
+        return true;
+    }
+    const InodeRef& inode = file->inode;
+    Cut cut;
+    WARREN_TRY(plan_cut(op, *file, blocks_of(new_size), key_end, CutFrom::end, cut));
+    u64 size = new_size;
+    if (!cut.is_finished) {
+        const u64 reached = cut.range.frees ? bytes_of(cut.range.begin) : file->size;
+        size = file->size < reached ? file->size : reached;
+    }
+    WARREN_TRY(op.begin_apply(cut_dirties(cut)));
+    apply_cut(op, *file, cut);
+    once(op.team, [&] {
+        if (cut.is_finished && new_size == 0) clear_area(inode, AreaKind::bytes);
+        relaxed_store(inode.at->size, size);
+        touch_contents(inode, now);
+    });
+    op.mark_dirty(inode.block_place());
+    op.end_apply();
+    return cut.is_finished;
+}
+
+}  // namespace warren::ops

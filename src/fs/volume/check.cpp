@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// A check is one pass over the volume. A repair is a check, the repair of what it found, and
+// further such rounds until one finds nothing: what the last one still finds was not repaired.
+#include "fs/volume/check.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "fs/disk/file_disk.hpp"
+#include "fs/format/check_block.hpp"
+#include "fs/journal/journal.hpp"
+#include "fs/volume/check_directories.hpp"
+#include "fs/volume/check_files.hpp"
+#include "fs/volume/overlay_disk.hpp"
+#include "fs/volume/repair.hpp"
+#include "fs/volume/superblock_io.hpp"
+
+namespace warren {
+namespace {
+
+using check::Context;
+using check::Report;
+using format::Block;
+using format::Superblock;
+
+constexpr int rounds_max = 4;
+
+Failure io_failure(const std::string& path, Errc code) {
+    if (code == Errc::overflow) {
+        return {code, path + ": has more inodes than this check can hold"};
+    }
+    return {code, path + ": I/O error; check the device and the system's log"};
+}
+
+/// Reads one copy of the superblock. False if it is not sound.
+bool read_copy(Disk& disk, u64 place, Block& block) {
+    if (disk.read(place, std::as_writable_bytes(std::span(&block, 1))) != Errc::ok) return false;
+    u64 volume;
+    std::memcpy(&volume, reinterpret_cast<const Superblock&>(block).uuid, sizeof volume);
+    return format::check_block(block, format::BlockKind::superblock, volume, place) == Errc::ok;
+}
+
+/// Whether both say the same of what a commit never changes.
+bool is_same_volume(const Superblock& a, const Superblock& b) {
+    constexpr std::size_t from = offsetof(Superblock, magic);
+    constexpr std::size_t to = offsetof(Superblock, clean);
+    const auto* first = reinterpret_cast<const std::byte*>(&a);
+    const auto* second = reinterpret_cast<const std::byte*>(&b);
+    return std::memcmp(first + from, second + from, to - from) == 0;
+}
+
+class Checker {
+ public:
+    Checker(Disk& disk, const std::string& path, const CheckOptions& options, CheckResult& result,
+            u64 hash_mask)
+        : disk_(disk),
+          path_(path),
+          options_(options),
+          result_(result),
+          hash_mask_(hash_mask),
+          superblock_(reinterpret_cast<Superblock&>(block_)) {}
+
+    Failure run() {
+        result_ = {};
+        Failure failure = open();
+        if (failure.code != Errc::ok) return failure;
+        Report report(options_, result_);
+        check_copies(report);
+        failure = round(report, options_.repair);
+        if (failure.code != Errc::ok || !options_.repair) return failure;
+        return repair_until_clean();
+    }
+
+ private:
+    /// Reads the superblock and replays the journal.
+    Failure open() {
+        SuperblockNotes notes;
+        Failure failure = read_superblock(disk_, path_, superblock_, &notes);
+        if (failure.code != Errc::ok) return failure;
+        if (notes.must_stay_read_only) {
+            return {Errc::not_supported, path_ +
+                                             ": uses features that this program cannot check; "
+                                             "use a newer warren"};
+        }
+        const Result<u64> replayed = Journal::replay(disk_, superblock_, true);
+        if (!replayed) return io_failure(path_, replayed.code());
+        transaction_ = std::max(*replayed, superblock_.header.transaction);
+        if (*replayed == 0) return {};
+        return read_superblock(disk_, path_, superblock_);
+    }
+
+    void check_copies(Report& report) {
+        Block first;
+        Block second;
+        const bool has_first = read_copy(disk_, format::superblock_offset, first);
+        const bool has_second = read_copy(disk_, format::superblock_copy_offset, second);
+        if (!has_first) report.volume("superblock: the first copy is damaged");
+        if (!has_second) report.volume("superblock: the second copy is damaged");
+        if (!has_first || !has_second) return;
+        const auto& a = reinterpret_cast<const Superblock&>(first);
+        const auto& b = reinterpret_cast<const Superblock&>(second);
+        // A newer second copy is the start of a change that was cut off.
+        if (b.header.transaction <= a.header.transaction && !is_same_volume(a, b)) {
+            report.volume("superblock: its two copies disagree");
+        }
+    }
+
+    /// Checks everything once and, if asked to, repairs what was found.
+    Failure round(Report& report, bool repairs) {
+        Context context(disk_, superblock_, hash_mask_, report);
+        Errc code = context.frames.load({superblock_.root_inode / format::inodes_per_frame,
+                                         superblock_.orphan_directory / format::inodes_per_frame});
+        if (code == Errc::ok) code = check::scan_inodes(context);
+        if (code != Errc::ok) return io_failure(path_, code);
+        check::scan_directories(context);
+        check::find_lost(context);
+        check::scan_files(context);
+        check::compare_directories(context);
+        context.frames.compare();
+        check::compare_inode_count(context);
+        report.flush([&](u32 ordinal) { return check::path_of(context, ordinal); });
+        count(context);
+        const bool is_done = superblock_.clean == 1 || has_orphans_;
+        if (!repairs || (result_.problems == 0 && is_done)) return {};
+        return repair(context);
+    }
+
+    void count(Context& context) {
+        result_.inodes = result_.directories = 0;
+        for (u32 ordinal = 0; ordinal < context.inodes.count(); ++ordinal) {
+            if (!context.inodes.exists(ordinal)) continue;
+            ++result_.inodes;
+            if (context.inodes.is_directory(ordinal)) ++result_.directories;
+        }
+        result_.blocks_used = context.frames.blocks_owned();
+        const format::Inode orphans = context.usable_inode(context.orphans);
+        has_orphans_ = (orphans.entries & ~format::entries_dying) != 0;
+    }
+
+    Failure repair(Context& context) {
+        superblock_.clean = 0;
+        Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
+        if (code == Errc::ok && result_.problems > 0) {
+            code = check::Repair(context, transaction_).run(superblock_);
+        }
+        // Orphans are left to whoever opens the volume next.
+        superblock_.clean = has_orphans_ ? 0 : 1;
+        if (code == Errc::ok) {
+            code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
+        }
+        return code == Errc::ok ? Failure{} : io_failure(path_, code);
+    }
+
+    /// Checks again what was repaired, in silence, and repairs what shows only now.
+    Failure repair_until_clean() {
+        const u64 problems = result_.problems;
+        const CheckOptions silent{};
+        for (int i = 1; i < rounds_max && result_.problems > 0; ++i) {
+            result_.problems = 0;
+            Report report(silent, result_);
+            const Failure failure = round(report, i + 1 < rounds_max);
+            if (failure.code != Errc::ok) return failure;
+        }
+        const u64 left = std::min(result_.problems, problems);
+        result_.problems = problems;
+        result_.repaired = problems - left;
+        return {};
+    }
+
+    Disk& disk_;
+    const std::string& path_;
+    const CheckOptions& options_;
+    CheckResult& result_;
+    const u64 hash_mask_;
+    Block block_;
+    Superblock& superblock_;
+    u64 transaction_ = 0;  // the highest number in use
+    bool has_orphans_ = false;
+};
+
+}  // namespace
+
+Failure check_disk(Disk& disk, const std::string& path, const CheckOptions& options,
+                   CheckResult& result, u64 hash_mask) {
+    if (options.repair) return Checker(disk, path, options, result, hash_mask).run();
+    OverlayDisk overlay(disk);
+    return Checker(overlay, path, options, result, hash_mask).run();
+}
+
+Failure check_volume(const std::string& path, const CheckOptions& options, CheckResult& result) {
+    Failure failure;
+    const OpenMode mode = options.repair ? OpenMode::read_write : OpenMode::read_only;
+    const auto disk = FileDisk::open(path, mode, failure);
+    if (!disk) return failure;
+    return check_disk(*disk, path, options, result);
+}
+
+}  // namespace warren

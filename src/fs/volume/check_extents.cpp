@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// The good case holds one leaf at a time, however long the list is. Only the extents of a damaged
+// file are collected, and only after all sound files have had their claims.
+#include "fs/volume/check_extents.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "fs/volume/check_trees.hpp"
+
+namespace warren::check {
+
+using format::Block;
+using format::block_size;
+using format::Extent;
+using format::ExtentLeaf;
+using format::Inode;
+
+namespace {
+
+constexpr u64 file_blocks_max = format::file_size_max / block_size;
+constexpr u64 key_end = ~u64{0};
+
+/// Whether an extent makes sense by itself.
+bool is_good_extent(const Context& context, const Extent& extent) {
+    return is_good_pointer(context, extent.start, false) && extent.length >= 1 &&
+           extent.length <= format::extent_length_max &&
+           (extent.flags & ~format::extent_unwritten) == 0 && extent.file_block < file_blocks_max &&
+           extent.file_block + extent.length <= file_blocks_max &&
+           extent.start.offset() + u64{extent.length} * block_size <= context.superblock.size_bytes;
+}
+
+/// Hands out the extents of a file one by one with the keys that they must lie in.
+class ExtentReader : public TreeVisitor {
+ public:
+    ExtentReader(Context& context, u32 ordinal) : context_(context), ordinal_(ordinal) {}
+
+    void run(const Inode& inode) {
+        end_of_file_ = (inode.size + block_size - 1) / block_size;
+        const auto kind = static_cast<format::AreaKind>(inode.area_kind);
+        if (kind == format::AreaKind::tree) {
+            walk_tree(context_, tree_owner(context_, ordinal_, inode), inode, *this);
+        } else if (kind == format::AreaKind::extents &&
+                   inode.area_count <= format::inline_extents_max) {
+            hand_out(inode.area.extents, inode.area_count, 0, key_end);
+        } else {
+            flaw("its extents make no sense", true);
+        }
+    }
+
+    void leaf(const TreeLeaf& leaf) final {
+        if (!leaf.is_sound) {
+            flaw("the extent leaf at " + std::to_string(leaf.place) + " is damaged", true);
+            return;
+        }
+        const auto& content = reinterpret_cast<const ExtentLeaf&>(*leaf.block);
+        if (context_.trust(ordinal_) == Trust::little) {
+            context_.plans[ordinal_].generation = content.header.owner_generation;
+        }
+        if (content.count > format::leaf_extents_max) {
+            flaw("the extent leaf at " + std::to_string(leaf.place) + " contradicts itself", false);
+            return;
+        }
+        hand_out(content.extents, content.count, leaf.low, leaf.high);
+    }
+
+ protected:
+    virtual void extent(const Extent& extent, u64 low, u64 high) = 0;
+
+    /// What a file shows when it grows over this block must be zeros.
+    bool is_behind_end(const Extent& extent) const {
+        return extent.file_block >= end_of_file_ && (extent.flags & format::extent_unwritten) == 0;
+    }
+
+    Context& context_;
+    const u32 ordinal_;
+
+ private:
+    void hand_out(const Extent* extents, u32 count, u64 low, u64 high) {
+        for (u32 i = 0; i < count && !is_done(); ++i)
+            extent(extents[i], low, high);
+    }
+
+    u64 end_of_file_ = 0;
+};
+
+class Claiming final : public ExtentReader {
+ public:
+    using ExtentReader::ExtentReader;
+    ExtentCount count;
+
+    bool take(u64 place) override {
+        ++count.tree_blocks;
+        return context_.frames.claim(place, 1, FrameKind::metadata, context_.trust(ordinal_)) == 1;
+    }
+    void flaw(const std::string& text, bool loses) override {
+        context_.problem(ordinal_, text);
+        if (loses) context_.inodes.set(ordinal_, mark_broken);
+        count.is_good = false;
+    }
+    bool is_done() const override { return !count.is_good; }
+
+ protected:
+    void extent(const Extent& extent, u64 low, u64 high) override {
+        const std::string what = "the extent at its block " + std::to_string(extent.file_block);
+        if (!is_good_extent(context_, extent)) {
+            flaw(what + " makes no sense", false);
+        } else if (extent.file_block < std::max(low, end_) ||
+                   extent.file_block + extent.length > high) {
+            flaw(what + " is out of order", false);
+        } else if (is_behind_end(extent)) {
+            flaw(what + " lies behind its end but is not marked unwritten", false);
+        } else {
+            claim(extent, what);
+        }
+    }
+
+ private:
+    void claim(const Extent& extent, const std::string& what) {
+        const u64 place = extent.start.offset();
+        const u64 won =
+            context_.frames.claim(place, extent.length, FrameKind::data, context_.trust(ordinal_));
+        if (won < extent.length) {
+            context_.frames.release(place, won);
+            flaw(what + " holds blocks that are not its own", false);
+            return;
+        }
+        end_ = extent.file_block + extent.length;
+        ++count.extents;
+        count.blocks += extent.length;
+    }
+
+    u64 end_ = 0;
+};
+
+/// Reads without claims; a tree block that is met twice is not entered twice.
+class Collecting : public ExtentReader {
+ public:
+    using ExtentReader::ExtentReader;
+    bool take(u64 place) override { return seen_.insert(place).second; }
+    void flaw(const std::string&, bool) override {}
+
+ private:
+    std::unordered_set<u64> seen_;
+};
+
+class Releasing final : public Collecting {
+ public:
+    Releasing(Context& context, u32 ordinal, u64 count)
+        : Collecting(context, ordinal), left_(count) {}
+    bool is_done() const override { return left_ == 0; }
+
+ protected:
+    void extent(const Extent& extent, u64, u64) override {
+        context_.frames.release(extent.start.offset(), extent.length);
+        --left_;
+    }
+
+ private:
+    u64 left_;
+};
+
+class Saving final : public Collecting {
+ public:
+    using Collecting::Collecting;
+    std::vector<Extent> extents;
+    u64 refused = 0;
+
+ protected:
+    void extent(const Extent& extent, u64, u64) override {
+        if (!is_good_extent(context_, extent)) {
+            ++refused;
+            return;
+        }
+        extents.push_back(extent);
+        if (is_behind_end(extent)) extents.back().flags |= format::extent_unwritten;
+    }
+};
+
+/// Claims `extent` piece by piece and keeps what can be had.
+void claim_pieces(Context& context, Extent extent, Trust trust, std::vector<Extent>& kept) {
+    while (extent.length > 0) {
+        const u64 place = extent.start.offset();
+        const u32 won =
+            static_cast<u32>(context.frames.claim(place, extent.length, FrameKind::data, trust));
+        if (won > 0) {
+            kept.push_back({extent.file_block, extent.start, won, extent.flags});
+        }
+        const u32 step = won < extent.length ? won + 1 : won;
+        extent.file_block += step;
+        extent.start = format::BlockPointer::to(place + u64{step} * block_size);
+        extent.length -= step;
+    }
+}
+
+u64 blocks_of(const std::vector<Extent>& extents) {
+    u64 blocks = 0;
+    for (const Extent& extent : extents)
+        blocks += extent.length;
+    return blocks;
+}
+
+}  // namespace
+
+ExtentCount claim_extents(Context& context, u32 ordinal, const Inode& inode) {
+    Claiming claiming(context, ordinal);
+    claiming.run(inode);
+    return claiming.count;
+}
+
+void release_extents(Context& context, u32 ordinal, const Inode& inode, u64 count) {
+    if (count > 0) Releasing(context, ordinal, count).run(inode);
+}
+
+std::vector<Extent> save_extents(Context& context, u32 ordinal, const Inode& inode) {
+    Saving saving(context, ordinal);
+    saving.run(inode);
+    for (const FoundLeaf& found : found_leaves_of(context, ordinal)) {
+        Block block;
+        if (!context.read(found.place, block)) continue;
+        saving.leaf({found.place, 0, key_end, true, &block});
+    }
+    std::vector<Extent>& extents = saving.extents;
+    std::ranges::stable_sort(extents, {}, &Extent::file_block);
+    const u64 wanted = blocks_of(extents);
+    std::vector<Extent> kept;
+    // Extents that overlap over and over could name more blocks than there are.
+    u64 budget = context.superblock.size_bytes / block_size;
+    u64 end = 0;
+    for (Extent extent : extents) {
+        if (extent.file_block < end || extent.length > budget) continue;
+        budget -= extent.length;
+        end = extent.file_block + extent.length;
+        claim_pieces(context, extent, context.trust(ordinal), kept);
+    }
+    const u64 lost = wanted - blocks_of(kept);
+    if (lost > 0 || saving.refused > 0) {
+        context.problem(ordinal, std::to_string(lost) + " blocks and " +
+                                     std::to_string(saving.refused) +
+                                     " extents of its contents are lost");
+    }
+    return kept;
+}
+
+}  // namespace warren::check

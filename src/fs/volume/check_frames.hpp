@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks the frame table says are in use, and which ones the check found an owner for. Only
+// table blocks that hold something are kept, so a sparse volume of any size costs little.
+//
+// Invariant: a block gets an owner once; who comes second is refused.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "fs/disk/disk.hpp"
+#include "fs/format/frame.hpp"
+#include "fs/format/superblock.hpp"
+#include "fs/volume/check_report.hpp"
+
+namespace warren::check {
+
+using format::FrameKind;
+
+/// Whether a claim may change what the frame table says. A damaged inode's claims may not.
+enum class Trust : u8 { full, little };
+
+class FrameMap {
+ public:
+    /// All three outlive this.
+    FrameMap(Disk& disk, const format::Superblock& superblock, Report& report)
+        : disk_(disk), superblock_(superblock), report_(report) {}
+
+    /// Reads the frame table. A damaged block of it leaves 31 frames whose kind the blocks in them
+    /// will tell. `forced` are frames that must hold inodes.
+    Errc load(const std::vector<u64>& forced);
+
+    /// Frames that hold inodes, in rising order.
+    const std::vector<u64>& inode_frames() const { return inode_frames_; }
+    bool is_used(u64 place) const;
+    bool is_owned(u64 place) const;
+
+    /// Gives `blocks` blocks at `place` an owner. The number of blocks, from the first, for which
+    /// that went well.
+    u64 claim(u64 place, u64 blocks, FrameKind kind, Trust trust);
+    /// Takes the owner away again.
+    void release(u64 place, u64 blocks);
+    /// Calls `visit` with the place of each block that may be metadata, is in use and has no owner.
+    void for_each_unowned_metadata(const std::function<void(u64)>& visit) const;
+
+    /// Reports blocks in use without an owner and the reverse, and wrong counters.
+    void compare();
+    u64 blocks_owned() const;
+    u64 blocks_used() const;
+
+    /// A block for metadata that nobody owns or uses, with an owner from now on. Errc::no_space.
+    Result<u64> allocate();
+    /// Writes what changed. `is_final`: blocks without an owner become free; else they stay in use.
+    Errc write(u64 transaction, bool is_final);
+    /// Sets the superblock's marks and counter.
+    void fill(format::Superblock& superblock) const;
+
+ private:
+    /// One block of the table. `kinds` is what the disk says of its frames.
+    struct Group {
+        u64 index = 0;
+        bool is_damaged = false;
+        bool must_write = false;  // what is on disk is wrong in a part that is not kept here
+        format::FrameEntry entries[format::frames_per_table_block] = {};
+        u64 owned[format::frames_per_table_block][8] = {};
+        u8 kinds[format::frames_per_table_block] = {};
+    };
+    static constexpr u64 unknown = 0xff;  // FrameEntry::kind until a claim tells
+
+    Group* find(u64 frame) const;
+    Group& find_or_add(u64 frame);
+    Errc load_group(u64 index);
+    void load_entry(Group& group, u32 entry);
+    void mark_system();
+    void mark_whole(u64 frame, FrameKind kind);
+    bool looks_like_inodes(u64 frame);
+    bool adopt(Group& group, u64 frame, FrameKind kind, Trust trust);
+    u32 claim_in_frame(u64 frame, u32 first, u32 count, FrameKind kind, Trust trust);
+    void compare_frame(const Group& group, u32 entry);
+    void compare_counters() const;
+    bool fill_block(const Group& group, bool is_final, format::FrameTableBlock& block) const;
+    u64 take_free_frame();
+
+    Disk& disk_;
+    const format::Superblock& superblock_;
+    Report& report_;
+    std::vector<std::unique_ptr<Group>> groups_;  // by table block; null: all frames free
+    std::vector<u64> inode_frames_;
+    u64 allocation_frame_ = 0;
+};
+
+}  // namespace warren::check

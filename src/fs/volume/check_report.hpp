@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a check has to say. Lines about inodes wait until all directories are known, so that they
+// can name a path; the number of waiting lines is limited, the count of problems is not.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "warren/volume.hpp"
+
+namespace warren::check {
+
+/// An inode as position in InodeMap; `nobody` is none.
+inline constexpr u32 nobody = ~u32{0};
+
+class Report {
+ public:
+    /// `options` and `result` outlive this.
+    Report(const CheckOptions& options, CheckResult& result) : options_(options), result_(result) {}
+
+    /// A problem of the volume itself.
+    void volume(std::string text) { add(nobody, std::move(text)); }
+    /// A problem of an inode.
+    void inode(u32 ordinal, std::string text) { add(ordinal, std::move(text)); }
+    /// Hands out all lines; `path_of` gives the text for an inode.
+    void flush(const std::function<std::string(u32)>& path_of);
+
+ private:
+    struct Line {
+        u32 subject;
+        std::string text;
+    };
+    static constexpr std::size_t lines_max = 10'000;
+
+    void add(u32 subject, std::string text);
+
+    const CheckOptions& options_;
+    CheckResult& result_;
+    std::vector<Line> lines_;
+    u64 unheld_ = 0;  // problems beyond lines_max
+};
+
+/// `bytes` for a terminal: control characters and backslashes as three octal digits.
+std::string printable(std::string_view bytes);
+
+}  // namespace warren::check

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/volume/committer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "fs/core/allocator.hpp"
+#include "fs/format/check_block.hpp"
+
+namespace warren {
+
+using format::Block;
+using format::FrameKind;
+
+namespace {
+
+constexpr u64 blocks_per_buffer = 256;
+
+u64 volume_id(const format::Superblock& superblock) {
+    u64 id;
+    std::memcpy(&id, superblock.uuid, sizeof id);
+    return id;
+}
+
+}  // namespace
+
+Committer::Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
+                     format::Superblock& superblock)
+    : disk_(disk),
+      store_(store),
+      loader_(loader),
+      superblock_(superblock),
+      journal_(disk, superblock),
+      transaction_(superblock.header.transaction) {
+    store_.state->journal_room = journal_.capacity_blocks() - 1;
+}
+
+void Committer::close_gate() {
+    core::StoreState& state = *store_.state;
+    // Sequentially consistent: pairs with Operation::enter_gate().
+    device_atomic<u32>(state.gate_closed).store(1, hd::memory_order_seq_cst);
+    for (core::GateSlot& slot : state.gate) {
+        // Acquire within seq_cst: pairs with the release in leave_gate().
+        while (device_atomic<u64>(slot.inside).load(hd::memory_order_seq_cst) != 0) {
+            std::this_thread::yield();
+        }
+    }
+}
+
+void Committer::open_gate() {
+    // Release: pairs with the sequentially consistent load in enter_gate().
+    device_atomic<u32>(store_.state->gate_closed).store(0, hd::memory_order_release);
+}
+
+Errc Committer::commit() {
+    std::lock_guard lock(mutex_);
+    if (error_ != Errc::ok) return error_;
+    close_gate();
+    collect();
+    open_gate();
+    if (copies_.empty()) {
+        const Errc flushed = disk_.flush();
+        if (flushed != Errc::ok) {
+            error_ = flushed;
+            relaxed_store(store_.state->read_only, 1);
+        }
+        return flushed;
+    }
+    seal();
+    error_ = write();
+    if (error_ == Errc::ok) {
+        publish_frees();
+    } else {
+        relaxed_store(store_.state->read_only, 1);
+    }
+    release_pins();
+    copies_.clear();
+    buffered_ = 0;
+    return error_;
+}
+
+bool Committer::is_table_place(u64 place) const {
+    return place >= superblock_.frame_table_offset &&
+           place < superblock_.frame_table_offset +
+                       superblock_.frame_table_blocks * format::block_size;
+}
+
+const Block* Committer::memory_of(u64 place) {
+    if (is_table_place(place)) {
+        const u64 index = (place - superblock_.frame_table_offset) / format::block_size;
+        return reinterpret_cast<const Block*>(&store_.frame_table[index]);
+    }
+    return loader_.pin(place);  // dirty, so resident; release_pins() lets go
+}
+
+void Committer::take_copy(u64 place) {
+    if (buffered_ % blocks_per_buffer == 0 && buffered_ / blocks_per_buffer == buffers_.size()) {
+        buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
+    }
+    Block& copy = buffers_[buffered_ / blocks_per_buffer][buffered_ % blocks_per_buffer];
+    ++buffered_;
+    const Block* from = memory_of(place);
+    for (u64 i = 0; i < format::block_size / 8; ++i) copy.words[i] = relaxed_load(from->words[i]);
+    copies_.push_back({place, &copy});
+}
+
+void Committer::collect_frame(u64 frame) {
+    for (u64 w = 0; w < format::blocks_per_frame / 64; ++w) {
+        const u64 index = frame * (format::blocks_per_frame / 64) + w;
+        u64 bits = device_atomic<u64>(store_.dirty[index]).exchange(0, hd::memory_order_relaxed);
+        for (; bits != 0; bits &= bits - 1) {
+            const u64 block = index * 64 + static_cast<u64>(std::countr_zero(bits));
+            take_copy(block * format::block_size);
+        }
+    }
+}
+
+/// Copies all dirty blocks. The gate is closed.
+void Committer::collect() {
+    const u64 words = store_.frame_count / 64 + 1;
+    for (u64 w = 0; w < words; ++w) {
+        u64 bits =
+            device_atomic<u64>(store_.dirty_frames[w]).exchange(0, hd::memory_order_relaxed);
+        for (; bits != 0; bits &= bits - 1) {
+            collect_frame(w * 64 + static_cast<u64>(std::countr_zero(bits)));
+        }
+    }
+    core::StoreState& state = *store_.state;
+    relaxed_store(state.dirty_blocks, 0);
+    superblock_.metadata_frames_end = relaxed_load(state.metadata_frames_end);
+    superblock_.data_frames_begin = relaxed_load(state.data_frames_begin);
+    superblock_.blocks_used = relaxed_load(state.blocks_used);
+    superblock_.inodes_used = relaxed_load(state.inodes_used);
+    superblock_.generation = relaxed_load(state.generation);
+}
+
+/// Gives every copy its identity, transaction and checksum, and adds the superblock.
+void Committer::seal() {
+    const u64 volume = volume_id(superblock_);
+    ++transaction_;
+    for (const Copy& copy : copies_) {
+        const u64 in_frame = copy.place / format::block_size % format::blocks_per_frame;
+        const bool holds_inodes =
+            in_frame != 0 && !is_table_place(copy.place) &&
+            core::kind_of(store_, copy.place / format::frame_size) == FrameKind::inodes;
+        if (holds_inodes) {
+            format::seal_inodes(*copy.block, volume, copy.place, transaction_);
+            continue;
+        }
+        if (is_table_place(copy.place)) {
+            auto& header = reinterpret_cast<format::BlockHeader&>(*copy.block);
+            header.kind = static_cast<u16>(format::BlockKind::frame_table);
+        }
+        format::seal_block(*copy.block, volume, copy.place, transaction_);
+    }
+    superblock_.clean = 0;
+    auto& block = reinterpret_cast<Block&>(superblock_);
+    format::seal_block(block, volume, format::superblock_offset, transaction_);
+}
+
+Errc Committer::write() {
+    std::vector<SealedBlock> sealed;
+    sealed.reserve(copies_.size() + 1);
+    const auto* superblock = reinterpret_cast<const Block*>(&superblock_);
+    sealed.push_back({format::superblock_offset, superblock});
+    for (const Copy& copy : copies_) sealed.push_back({copy.place, copy.block});
+    WARREN_TRY(journal_.write(transaction_, sealed));
+    return journal_.write_places(sealed);
+}
+
+/// Tells the allocator and the disk what is free for good now.
+void Committer::publish_frees() {
+    for (const Copy& copy : copies_) {
+        if (!is_table_place(copy.place)) continue;
+        const auto& table = reinterpret_cast<const format::FrameTableBlock&>(*copy.block);
+        const u64 first = (copy.place - superblock_.frame_table_offset) / format::block_size *
+                          format::frames_per_table_block;
+        for (u64 i = 0; i < format::frames_per_table_block; ++i) {
+            if (first + i < store_.frame_count) publish_frame(first + i, table.entries[i]);
+        }
+    }
+}
+
+void Committer::publish_frame(u64 frame, const format::FrameEntry& committed) {
+    const auto kind = static_cast<FrameKind>(committed.kind);
+    if (kind != FrameKind::data && kind != FrameKind::metadata) return;
+    core::FrameOverlay& overlay = store_.overlays[frame];
+    u64 freed[8];
+    bool freed_some = false;
+    bool empty = true;
+    for (u32 w = 0; w < 8; ++w) {
+        freed[w] = relaxed_load(overlay.committed[w]) & ~committed.used[w];
+        freed_some = freed_some || freed[w] != 0;
+        empty = empty && committed.used[w] == 0;
+    }
+    if (freed_some) discard_runs(frame, freed);
+    for (u32 w = 0; w < 8; ++w) {
+        // Release: pairs with the acquire in reserve_bits(): the discard comes before a new use.
+        device_atomic<u64>(overlay.committed[w])
+            .store(committed.used[w], hd::memory_order_release);
+    }
+    if (!freed_some) return;
+    core::set_bit(core::room_of(store_, kind), frame);
+    if (!empty || !core::release_frame(store_, frame)) return;
+    core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
+    op.mark_dirty(store_.table_place(frame));
+}
+
+/// Tells the disk that the blocks of a frame whose bits are set hold nothing any more. A hint: what
+/// the disk makes of it changes nothing for the volume.
+void Committer::discard_runs(u64 frame, const u64 (&freed)[8]) {
+    u32 block = 0;
+    while (block < format::blocks_per_frame) {
+        const u64 bits = freed[block / 64] >> block % 64;
+        if (bits == 0) {
+            block = (block / 64 + 1) * 64;
+            continue;
+        }
+        block += static_cast<u32>(std::countr_zero(bits));
+        u32 end = block;
+        while (end < format::blocks_per_frame && (freed[end / 64] >> end % 64 & 1) != 0) ++end;
+        static_cast<void>(disk_.discard(frame * format::frame_size + block * format::block_size,
+                                        (end - block) * format::block_size));
+        block = end;
+    }
+}
+
+void Committer::release_pins() {
+    for (const Copy& copy : copies_) {
+        if (!is_table_place(copy.place)) loader_.unpin(copy.place);
+    }
+}
+
+}  // namespace warren

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commit: all metadata that operations changed since the last one become durable together. The
+// gate closes while dirty blocks are copied, and opens again before anything is written.
+//
+// Invariant: what the journal gets is a state between operations, never within one; a freed block
+// becomes free for others only when the commit that holds its free is durable.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "fs/cache/meta_loader.hpp"
+#include "fs/core/store.hpp"
+#include "fs/disk/disk.hpp"
+#include "fs/format/superblock.hpp"
+#include "fs/journal/journal.hpp"
+
+namespace warren {
+
+class Committer {
+public:
+    /// Requires: all outlive this. `superblock` is the one that the volume was opened with.
+    Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
+              format::Superblock& superblock);
+
+    /// Makes everything applied so far durable, file data included.
+    Errc commit();
+
+    /// After an error nothing is written any more; this is the error.
+    Errc error() const { return error_; }
+    u64 transaction() const { return transaction_; }
+
+    /// Keeps operations from applying until open_gate(), and waits for those that are at it.
+    void close_gate();
+    void open_gate();
+
+private:
+    struct Copy {
+        u64 place;
+        format::Block* block;
+    };
+    void collect();
+    void collect_frame(u64 frame);
+    void take_copy(u64 place);
+    const format::Block* memory_of(u64 place);
+    void seal();
+    Errc write();
+    void publish_frees();
+    void publish_frame(u64 frame, const format::FrameEntry& committed);
+    void discard_runs(u64 frame, const u64 (&freed)[8]);
+    void release_pins();
+    bool is_table_place(u64 place) const;
+
+    Disk& disk_;
+    const core::Store& store_;
+    MetaLoader& loader_;
+    format::Superblock& superblock_;
+    Journal journal_;
+    std::mutex mutex_;  // one commit at a time
+    u64 transaction_;
+    Errc error_ = Errc::ok;
+    std::vector<Copy> copies_;
+    std::vector<std::unique_ptr<format::Block[]>> buffers_;
+    u64 buffered_ = 0;
+};
+
+}  // namespace warren

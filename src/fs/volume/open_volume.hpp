@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a volume on any Disk: what Volume::open() does once it has opened the file or device. Tests
+// use it on disks in memory, disks that fail and disks that were cut off.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fs/disk/disk.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+
+/// Opens the volume on `disk`; `path` is for messages. Null and a filled `failure` if not possible.
+std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::string& path,
+                                    const OpenOptions& options, Failure& failure);
+
+}  // namespace warren

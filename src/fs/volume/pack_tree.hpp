@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the tree of a directory or of a file's extents from nothing: leaves from left to right,
+// then the levels above them, until what is left fits into the inode.
+//
+// Invariant: what is written keeps docs/FORMAT.md, and is known to nobody before its root is.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "fs/format/inode.hpp"
+#include "fs/format/layout.hpp"
+#include "warren/result.hpp"
+
+namespace warren::check {
+
+/// Takes the blocks of a tree.
+class BlockSink {
+ public:
+    virtual ~BlockSink() = default;
+    /// The place of a new block, or Errc::no_space.
+    virtual Result<u64> allocate() = 0;
+    /// Takes the contents of a block; all of its header but the owner is still to be filled in.
+    virtual Errc put(u64 place, const format::Block& block) = 0;
+};
+
+/// How full blocks get. Fewer than possible leaves room for more.
+struct PackLimits {
+    u32 leaf_entries = 80;
+    u32 leaf_extents = format::leaf_extents_max;
+    u32 node_pairs = format::node_pairs_max;
+    u32 root_pairs = format::root_pairs_max;
+};
+
+struct PackedOwner {
+    u64 number = 0;
+    u32 generation = 0;
+};
+
+struct PackedTree {
+    format::TreePair pairs[format::root_pairs_max] = {};
+    u32 count = 0;
+    u32 height = 0;
+    u64 blocks = 0;
+};
+
+struct PackedEntry {
+    u64 key = 0;
+    u64 inode = 0;
+    u8 type = 0;
+    std::string_view name;
+};
+
+/// Requires: keys rise strictly.
+Errc pack_directory(std::span<const PackedEntry> entries, PackedOwner owner, BlockSink& sink,
+                    PackedTree& tree, const PackLimits& limits = {});
+
+/// Requires: in order, without overlaps.
+Errc pack_extents(std::span<const format::Extent> extents, PackedOwner owner, BlockSink& sink,
+                  PackedTree& tree, const PackLimits& limits = {});
+
+/// Puts the root of a tree into an inode.
+void set_root(format::Inode& inode, const PackedTree& tree);
+
+}  // namespace warren::check

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cutting a directory's tree into parts that workers can take apart, none of which ends within a
+// node of leaves: what is done to a leaf and its neighbours stays within one part.
+#pragma once
+
+#include <vector>
+
+#include "fs/core/tree.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+/// The lowest keys of the parts; only 0 for a directory too small to be shared.
+inline Result<std::vector<u64>> part_tree(CpuOperation& op, const core::InodeRef& inode) {
+    std::vector<u64> begins = {0};
+    const Result<core::Pairs> root = core::root_pairs(op, inode);
+    if (!root) return root.code();
+    if (root->height < 2) return begins;
+    for (u32 i = 0; i < root->count; ++i) {
+        const u64 key = relaxed_load(root->pairs[i].key);
+        if (key != 0) begins.push_back(key);
+        if (root->height < 3) continue;
+        const u32 mark = op.pin_mark();
+        core::Descent descent;
+        WARREN_TRY(core::step_down(op, *root, key, descent));
+        const Result<core::Pairs> node =
+            core::node_pairs(op, descent.leaf, descent.leaf_seen, core::directory_tree.node,
+                             inode.number, root->height - 1);
+        if (!node) return node.code();
+        for (u32 j = 1; j < node->count; ++j) {
+            begins.push_back(relaxed_load(node->pairs[j].key));
+        }
+        WARREN_TRY(op.confirm(descent.leaf_seen));
+        op.release_pins(mark);
+    }
+    WARREN_TRY(op.confirm(inode.seen));
+    return begins;
+}
+
+}  // namespace warren

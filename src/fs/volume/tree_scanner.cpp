@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// One directory is one task. An entry that vanishes while the scan runs is skipped.
+#include "fs/volume/tree_scanner.hpp"
+
+#include <memory>
+
+#include "fs/volume/part_tree.hpp"
+
+namespace warren {
+namespace {
+
+bool is_directory(const Attributes& attributes) {
+    return (attributes.mode & format::type_mask) == format::type_directory;
+}
+
+/// What a directory's task may find because somebody removed something meanwhile.
+bool has_vanished(Errc code) { return code == Errc::stale || code == Errc::no_entry; }
+
+}  // namespace
+
+Errc TreeScanner::scan(const core::Credentials& caller, Handle root,
+                       const std::function<bool(const Scanned&)>& visit) {
+    const Result<Attributes> attributes =
+        volume_.run([&](CpuOperation& op) { return ops::get_attributes(op, root, 0); });
+    if (!attributes) return attributes.code();
+    Scanned first;
+    first.directory = root;
+    first.attributes = *attributes;
+    if (!visit(first) || !is_directory(*attributes)) return Errc::ok;
+    const Visitor visitor{core::may_read | core::may_execute, visit, {}};
+    return walk(caller, *attributes, visitor);
+}
+
+Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root) {
+    const Result<Attributes> attributes =
+        volume_.run([&](CpuOperation& op) { return ops::get_attributes(op, root, 0); });
+    if (!attributes) return attributes.code();
+    Visitor visitor;
+    visitor.permission = core::may_read | core::may_write | core::may_execute;
+    visitor.entry = [](const Scanned&) { return true; };
+    visitor.check = [&](const Attributes& directory, const Attributes& entry) {
+        const bool bound = (directory.mode & 01000) != 0 && caller.user != directory.user &&
+                           caller.user != entry.user;
+        return bound ? Errc::not_permitted : Errc::ok;
+    };
+    const Errc walked = walk(caller, *attributes, visitor);
+    return walked;
+}
+
+Errc TreeScanner::walk(const core::Credentials& caller, const Attributes& root,
+                       const Visitor& visitor) {
+    std::vector<Task> first = {{0, 0, new Directory{root, 0}}};
+    volume_.crew().run(std::move(first), [&](Crew::Worker& worker, const Task& task) {
+        const std::unique_ptr<Directory> directory(static_cast<Directory*>(task.context));
+        const Errc code = error_ == Errc::ok ? list(worker, caller, *directory, visitor) : Errc::ok;
+        if (code == Errc::ok || has_vanished(code)) return;
+        Errc none = Errc::ok;
+        error_.compare_exchange_strong(none, code);
+    });
+    return error_;
+}
+
+Errc TreeScanner::list(Crew::Worker& worker, const core::Credentials& caller,
+                       const Directory& directory, const Visitor& visitor) {
+    const Handle handle = directory.attributes.handle;
+    const auto leaf = std::make_unique<format::DirectoryLeaf>();
+    bool may_list = false;
+    for (u64 key = 0; key != core::key_end;) {
+        const u64 from = key;
+        const Result<u64> next = volume_.run([&](CpuOperation& op) -> Result<u64> {
+            return ops::read_leaf(op, handle, from, *leaf);
+        });
+        if (!next) return next.code();
+        if (leaf->count > 0 && !may_list) {
+            // An empty directory asks for no permission: there is nothing to see or to remove.
+            WARREN_TRY(volume_.run([&](CpuOperation& op) {
+                return ops::check_access(op, caller, handle, visitor.permission);
+            }));
+            may_list = true;
+        }
+        WARREN_TRY(list_leaf(worker, directory, *leaf, from, visitor));
+        key = *next;
+    }
+    return Errc::ok;
+}
+
+Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
+                            const format::DirectoryLeaf& leaf, u64 from, const Visitor& visitor) {
+    const char* heap = reinterpret_cast<const char*>(leaf.heap);
+    for (u32 i = 0; i < format::leaf_entries_max; ++i) {
+        const format::DirectorySlot slot = leaf.slots[i];
+        if (slot.inode() == 0) continue;
+        if (format::entry_key(leaf.hashes[i], slot) < from) continue;
+        if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) {
+            return Errc::corrupt;
+        }
+        Scanned found;
+        const Result<Attributes> attributes =
+            volume_.run([&](CpuOperation& op) -> Result<Attributes> {
+                const Result<core::InodeRef> inode = core::find_inode(op, slot.inode());
+                if (!inode) return inode.code();
+                return core::attributes_of(op, *inode);
+            });
+        if (!attributes) {
+            if (has_vanished(attributes.code())) continue;
+            return attributes.code();
+        }
+        if (visitor.check) WARREN_TRY(visitor.check(directory.attributes, *attributes));
+        found.directory = directory.attributes.handle;
+        found.name = {heap + slot.name_offset(), slot.name_length()};
+        found.depth = directory.depth + 1;
+        found.attributes = *attributes;
+        if (!visitor.entry(found) || !is_directory(*attributes)) continue;
+        worker.push({0, 0, new Directory{*attributes, found.depth}});
+    }
+    return Errc::ok;
+}
+
+Result<std::vector<u64>> TreeScanner::ranges(Handle directory) {
+    return volume_.run([&](CpuOperation& op) -> Result<std::vector<u64>> {
+        const Result<core::InodeRef> inode = core::find_directory(op, directory);
+        if (!inode) return inode.code();
+        return part_tree(op, *inode);
+    });
+}
+
+}  // namespace warren

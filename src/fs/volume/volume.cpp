@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening, closing and the calls about the volume as a whole.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+#include "fs/disk/file_disk.hpp"
+#include "fs/volume/open_volume.hpp"
+#include "fs/volume/superblock_io.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+namespace {
+
+/// The smallest meta buffer with which every operation finds room for what it uses at once.
+constexpr u64 meta_buffer_min_bytes = 256 * kib;
+
+Failure prepare(Disk& disk, const std::string& path, const OpenOptions& options,
+                format::Superblock& superblock) {
+    SuperblockNotes notes;
+    Failure failure = read_superblock(disk, path, superblock, &notes);
+    if (failure.code != Errc::ok) return failure;
+    if (notes.must_stay_read_only && !options.read_only) {
+        return {Errc::read_only,
+                path + ": has features that this program can only read; open it read-only"};
+    }
+    const Result<u64> replayed = Journal::replay(disk, superblock, !options.read_only);
+    if (!replayed) {
+        return {replayed.code(), path + ": cannot replay the journal: input/output error"};
+    }
+    if (*replayed == 0) return {};
+    if (options.read_only) {
+        return {Errc::read_only,
+                path + ": was not closed cleanly and its journal must be replayed; open it for "
+                       "writing once, or run warren fsck --repair"};
+    }
+    return read_superblock(disk, path, superblock);
+}
+
+}  // namespace
+
+std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::string& path,
+                                    const OpenOptions& options, Failure& failure) {
+    format::Superblock superblock;
+    failure = prepare(*disk, path, options, superblock);
+    if (failure.code != Errc::ok) return nullptr;
+    OpenOptions effective = options;
+    if (options.meta_buffer_bytes != 0) {
+        effective.meta_buffer_bytes =
+            std::max(options.meta_buffer_bytes, meta_buffer_min_bytes);
+    }
+    auto implementation =
+        std::make_unique<VolumeImplementation>(std::move(disk), superblock, effective);
+    Errc started = implementation->start();
+    if (started == Errc::ok && !options.read_only) started = implementation->reclaim_orphans();
+    if (started != Errc::ok) {
+        failure = {started, path + ": cannot open the volume: " +
+                                (started == Errc::corrupt
+                                     ? "its metadata are damaged; run warren fsck --repair"
+                                     : std::strerror(static_cast<int>(started)))};
+        return nullptr;
+    }
+    return std::make_unique<Volume>(std::move(implementation));
+}
+
+std::unique_ptr<Volume> Volume::open(const std::string& path, const OpenOptions& options,
+                                     Failure& failure) {
+    std::unique_ptr<Disk> disk = FileDisk::open(
+        path, options.read_only ? OpenMode::read_only : OpenMode::read_write, failure);
+    if (disk == nullptr) return nullptr;
+    return open_volume(std::move(disk), path, options, failure);
+}
+
+Volume::Volume(std::unique_ptr<VolumeImplementation> implementation)
+    : implementation_(std::move(implementation)) {}
+
+Volume::~Volume() { static_cast<void>(implementation_->close()); }
+
+Errc Volume::close() { return implementation_->close(); }
+
+Handle Volume::root() const {
+    VolumeImplementation& volume = *implementation_;
+    const Result<Handle> root = volume.run(
+        [&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
+    return root ? *root : Handle{};
+}
+
+std::string Volume::label() const {
+    const u8* label = implementation_->superblock().label;
+    const auto* text = reinterpret_cast<const char*>(label);
+    return std::string(text, strnlen(text, sizeof implementation_->superblock().label));
+}
+
+std::string Volume::uuid() const {
+    const u8* b = implementation_->superblock().uuid;
+    std::string text;
+    for (int i = 0; i < 16; ++i) {
+        std::array<char, 3> digits;
+        std::snprintf(digits.data(), digits.size(), "%02x", b[i]);
+        if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+        text += digits.data();
+    }
+    return text;
+}
+
+Statistics Volume::statistics() const {
+    const core::Store& store = implementation_->store();
+    const core::StoreState& state = *store.state;
+    Statistics statistics;
+    statistics.blocks = store.block_count();
+    const u64 used = relaxed_load(state.blocks_used);
+    statistics.blocks_free = statistics.blocks > used ? statistics.blocks - used : 0;
+    const u64 reserve = store.reserve_blocks + format::blocks_per_frame;
+    statistics.blocks_available =
+        statistics.blocks_free > reserve ? statistics.blocks_free - reserve : 0;
+    statistics.inodes_used = relaxed_load(state.inodes_used);
+    const u64 slots = relaxed_load(state.inode_slots);
+    statistics.inodes_free =
+        (slots > statistics.inodes_used ? slots - statistics.inodes_used : 0) +
+        statistics.blocks_available / format::blocks_per_frame *
+            (format::inodes_per_frame - format::inodes_per_block);
+    return statistics;
+}
+
+Errc Volume::sync() { return implementation_->commit(); }
+
+Errc Volume::sync_file(Handle handle) {
+    const Result<Attributes> exists = attributes(handle);
+    return exists ? implementation_->commit() : exists.code();
+}
+
+}  // namespace warren

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a mount's daemon does beside system calls: bulk commands under the kernel's caches,
+remounting, ending, handles for NFS, and clear refusals."""
+
+import errno
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+import unittest
+
+import mounted
+from mounted import MountedTest, Volume, as_user, run
+
+SOMEBODY = 12345
+
+
+def make_tree(path, directories=10, files=20):
+    for i in range(directories):
+        os.makedirs(f"{path}/d{i}/deep")
+        for j in range(files):
+            with open(f"{path}/d{i}/f{j}", "wb") as file:
+                file.write(b"%d %d" % (i, j))
+
+
+def walk_all(path):
+    """Fills the kernel's caches; the number of names."""
+    count = 0
+    for folder, directories, files in os.walk(path):
+        for name in directories + files:
+            os.lstat(os.path.join(folder, name))
+            count += 1
+    return count
+
+
+class Bulk(MountedTest):
+    def test_removed_tree_leaves_no_ghosts(self):
+        tree = self.path("t")
+        make_tree(tree)
+        names = walk_all(tree)
+        self.assertEqual(names, 220)
+        run("rm", "-r", tree)
+        self.assertEqual(os.listdir(self.folder), [])
+        for path in (tree, f"{tree}/d0", f"{tree}/d0/f0"):
+            self.fails_with(errno.ENOENT, os.lstat, path)
+        self.assertEqual(os.stat(self.folder).st_nlink, 2)
+        make_tree(tree)
+        self.assertEqual(walk_all(tree), 220)
+        with open(f"{tree}/d3/f4", "rb") as file:
+            self.assertEqual(file.read(), b"3 4")
+
+    def test_open_and_linked_files_survive(self):
+        tree = self.path("t")
+        make_tree(tree, 2, 3)
+        os.link(f"{tree}/d0/f0", self.path("linked"))
+        self.assertEqual(os.stat(self.path("linked")).st_nlink, 2)
+        held = os.open(f"{tree}/d1/f1", os.O_RDWR)
+        os.write(held, b"not written out yet")
+        inside = os.open(f"{tree}/d1", os.O_RDONLY | os.O_DIRECTORY)
+        run("rm", "-r", tree)
+        self.assertEqual(os.stat(self.path("linked")).st_nlink, 1)
+        self.assertEqual(os.fstat(held).st_nlink, 0)
+        self.assertEqual(os.pread(held, 100, 0), b"not written out yet")
+        self.fails_with(errno.ENOENT, os.open, "f2", os.O_RDONLY, dir_fd=inside)
+        self.fails_with(errno.ENOENT, os.open, "new", os.O_CREAT | os.O_WRONLY, dir_fd=inside)
+        os.close(inside)
+        os.close(held)
+
+    def test_permission_of_the_peer(self):
+        make_tree(self.path("t"), 1, 1)
+
+        def remove():
+            done = subprocess.run([mounted.WARREN, "rm", "-r", self.path("t")],
+                                  capture_output=True, check=False)
+            if done.returncode != 0:
+                raise OSError(errno.EACCES, "refused")
+        self.assertEqual(as_user(SOMEBODY, SOMEBODY, remove), errno.EACCES)
+        self.assertEqual(walk_all(self.path("t")), 3)
+        os.chmod(self.folder, 0o777)
+        subprocess.run(["chown", "-R", str(SOMEBODY), self.path("t")], check=True)
+        self.assertEqual(as_user(SOMEBODY, SOMEBODY, remove), 0)
+        self.assertFalse(os.path.exists(self.path("t")))
+
+    def test_moved_names(self):
+        os.mkdir(self.path("in"))
+        os.mkdir(self.path("out"))
+        for i in range(100):
+            self.write(f"in/f{i}", b"%d" % i)
+        os.mkdir(self.path("in/dir"))
+        self.write("in/dir/file", b"inside")
+        walk_all(self.folder)
+        self.assertFalse(os.path.exists(self.path("out/f0")))  # a cached absence
+        run("mv", *(self.path("in", name) for name in os.listdir(self.path("in"))),
+            self.path("out"))
+        self.assertEqual(os.listdir(self.path("in")), [])
+        self.assertEqual(len(os.listdir(self.path("out"))), 101)
+        self.assertEqual(self.read("out/f42"), b"42")
+        self.assertEqual(self.read("out/dir/file"), b"inside")
+        self.assertFalse(os.path.exists(self.path("in/f0")))
+        self.assertEqual(os.stat(self.path("in")).st_nlink, 2)
+        self.assertEqual(os.stat(self.path("out")).st_nlink, 3)
+
+    def test_mounted_below_is_refused(self):
+        os.makedirs(self.path("t/mnt"))
+        subprocess.run(["mount", "-t", "tmpfs", "none", self.path("t/mnt")], check=True)
+        try:
+            run("rm", "-r", self.path("t"), code=1)
+            self.assertTrue(os.path.ismount(self.path("t/mnt")))
+        finally:
+            subprocess.run(["umount", self.path("t/mnt")], check=True)
+        run("rm", "-r", self.path("t"))
+
+    def test_find_and_du_see_dirty_data(self):
+        file = os.open(self.path("a"), os.O_CREAT | os.O_RDWR)
+        os.write(file, b"x" * 40960)
+        self.assertIn(f"{self.path('a')}\n", run("find", self.folder).stdout)
+        self.assertEqual(run("du", "-s", "-b", self.path("a")).stdout.split()[0], "40960")
+        os.close(file)
+
+    def test_rebuild(self):
+        for i in range(3000):
+            self.write(f"file{i}")
+        for i in range(0, 3000, 3):
+            os.unlink(self.path(f"file{i}"))
+        before = sorted(os.listdir(self.folder))
+        run("rebuild", self.folder)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_nonsense_on_the_control_socket(self):
+        device = os.stat(self.volume.root).st_dev
+        path = f"/run/warren/{os.major(device)}:{os.minor(device)}"
+        frames = [b"", b"\xff" * 8, struct.pack("<IHH", 1 << 30, 3, 1),
+                  struct.pack("<IHH", 8, 3, 1) + struct.pack("<Q", 1 << 60),
+                  struct.pack("<IHH", 0, 4, 1), struct.pack("<IHH", 0, 6, 1),
+                  struct.pack("<IHH", 0, 99, 1), struct.pack("<IHH", 0, 3, 7)]
+        for frame in frames:
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(path)
+                peer.sendall(frame)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(4096):
+                    pass
+        outside = os.open("/", os.O_PATH | os.O_DIRECTORY)
+        payload = struct.pack("<Q", 3) + b"etc"
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(path)
+            socket.send_fds(peer, [struct.pack("<IHH", len(payload), 3, 1) + payload], [outside])
+            answer = peer.recv(4096)
+        os.close(outside)
+        self.assertEqual(struct.unpack_from("<Q", answer, 8)[0], errno.EXDEV)
+        self.assertTrue(os.path.isdir("/etc"))
+        run("sync", self.volume.root)
+
+
+class Handles(MountedTest):
+    def test_by_handle(self):
+        path = self.write("a", b"found again")
+        os.mkdir(self.path("d"))
+        handles = [mounted.handle_of(path), mounted.handle_of(self.path("d")),
+                   mounted.handle_of(self.volume.root)]
+        inodes = [os.stat(path).st_ino, os.stat(self.path("d")).st_ino,
+                  os.stat(self.volume.root).st_ino]
+        mounted.drop_caches()
+        root = os.open(self.volume.root, os.O_RDONLY | os.O_DIRECTORY)
+        for handle, inode in zip(handles, inodes):
+            file = mounted.open_handle(root, handle, os.O_RDONLY)
+            self.assertEqual(os.fstat(file).st_ino, inode)
+            os.close(file)
+        os.unlink(path)
+        mounted.drop_caches()
+        self.fails_with(errno.ESTALE, mounted.open_handle, root, handles[0], os.O_RDONLY)
+        os.close(root)
+
+
+class Life(unittest.TestCase):
+    def setUp(self):
+        self.volume = Volume("64M")
+        self.addCleanup(self.volume.remove)
+
+    def file(self, name="f"):
+        return os.path.join(self.volume.root, name)
+
+    def put(self, data, name="f"):
+        with open(self.file(name), "wb") as file:
+            file.write(data)
+
+    def get(self, name="f"):
+        with open(self.file(name), "rb") as file:
+            return file.read()
+
+    def options(self):
+        with open("/proc/self/mounts", encoding="utf-8") as table:
+            for line in table:
+                source, place, kind, options = line.split()[:4]
+                if place == self.volume.root:
+                    self.assertEqual((source, kind), (self.volume.image, "fuse.warren"))
+                    return options.split(",")
+        return None
+
+    def test_contents_survive(self):
+        self.volume.mount("-o", "nodev,noatime,_netdev,nofail")
+        options = self.options()
+        self.assertTrue({"rw", "nodev", "noatime"} <= set(options), options)
+        make_tree(self.file("t"))
+        self.put(b"data" * 100000)
+        run("umount", self.volume.root)
+        self.volume.check()
+        self.volume.mount()
+        self.assertEqual(walk_all(self.file("t")), 220)
+        self.assertEqual(self.get(), b"data" * 100000)
+        self.assertNotIn("nodev", self.options())
+        self.volume.unmount()
+
+    def test_remount(self):
+        self.volume.mount()
+        self.put(b"one")
+        with open(self.file(), "ab"):
+            done = run("mount", "-o", "remount,ro", self.volume.root, code=32)
+            self.assertIn("open for writing", done.stderr)
+        run("mount", "-o", "remount,ro", self.volume.root)
+        self.assertIn("ro", self.options())
+        with self.assertRaises(OSError) as caught:
+            self.put(b"two")
+        self.assertEqual(caught.exception.errno, errno.EROFS)
+        run("rm", self.file(), code=1)
+        run("mount", "-o", "remount,rw,noatime", self.volume.root)
+        self.put(b"three")
+        self.volume.unmount()
+        self.volume.check()
+
+    def test_read_only_from_the_start(self):
+        self.volume.mount()
+        make_tree(self.file("t"), 2, 2)
+        self.put(b"one")
+        self.volume.unmount()
+        with open(self.volume.image, "rb") as file:
+            before = file.read()
+        self.volume.mount("-o", "ro")
+        held = os.open(self.file(), os.O_RDONLY)
+        walk_all(self.volume.root)
+        with self.assertRaises(OSError) as caught:
+            self.put(b"two")
+        self.assertEqual(caught.exception.errno, errno.EROFS)
+        with open(self.volume.image, "rb") as file:
+            self.assertEqual(file.read(), before)
+        run("mount", "-o", "remount,rw", self.volume.root)
+        self.put(b"two and more")
+        self.assertEqual(os.pread(held, 100, 0), b"two and more")
+        self.assertEqual(walk_all(self.file("t")), 8)
+        run("rm", "-r", self.file("t"))
+        os.close(held)
+        self.volume.unmount()
+        self.volume.check()
+
+    def test_signal_ends_in_order(self):
+        for foreground in (False, True):
+            if foreground:
+                daemon = subprocess.Popen([mounted.WARREN, "mount", "-f", self.volume.image,
+                                           self.volume.root])
+                while not self.volume.is_mounted():
+                    time.sleep(0.01)
+                number = daemon.pid
+            else:
+                self.volume.mount()
+                number = int(run("info", self.volume.root, "--json").stdout
+                             .split('"process":')[1].split(",")[0].split("\n")[0].strip(" }"))
+            file = os.open(self.file(), os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+            os.write(file, b"dirty" * 1000)
+            os.close(file)
+            os.kill(number, signal.SIGTERM)
+            deadline = time.time() + 20
+            while self.volume.is_mounted() and time.time() < deadline:
+                time.sleep(0.01)
+            if foreground:
+                self.assertEqual(daemon.wait(20), 0)
+            while os.path.exists(f"/proc/{number}") and time.time() < deadline:
+                time.sleep(0.01)
+            self.volume.check()
+            self.volume.mount()
+            self.assertEqual(self.get(), b"dirty" * 1000)
+            self.volume.unmount()
+
+    def test_refusals(self):
+        place = self.volume.root
+        done = run("mount", self.volume.image + "x", place, code=32)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("No such file", done.stderr)
+        done = run("mount", self.volume.image, place + "/missing", code=32)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        with open(self.volume.folder + "/text", "wb") as file:
+            file.write(b"no volume" * 1000)
+        done = run("mount", self.volume.folder + "/text", place, code=32)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        run("mount", "-o", "nonsense", self.volume.image, place, code=1)
+        run("umount", place, code=32)
+        self.volume.mount()
+        other = self.volume.folder + "/other"
+        os.mkdir(other)
+        done = run("mount", self.volume.image, other, code=32)
+        self.assertIn(self.volume.image, done.stderr)
+        self.assertFalse(os.path.ismount(other))
+        held = os.open(place, os.O_RDONLY)
+        done = run("umount", place, code=32)
+        self.assertIn("busy", done.stderr)
+        os.close(held)
+        self.volume.unmount()
+
+
+if __name__ == "__main__":
+    mounted.main()

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mounted volume for tests: made, mounted, unmounted, checked. Also the system calls that Python
+does not wrap. Needs WARREN (the program), root and /dev/fuse; skips the test (exit 77) without."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+WARREN = os.environ.get("WARREN", "")
+SKIPPED = 77
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+AT_FDCWD = -100
+AT_EMPTY_PATH = 0x1000
+RENAME_NOREPLACE = 1
+RENAME_EXCHANGE = 2
+FALLOC_KEEP_SIZE = 1
+FALLOC_PUNCH_HOLE = 2
+FALLOC_ZERO_RANGE = 16
+
+
+def skip_unless_possible():
+    reason = None
+    if not WARREN or not os.access(WARREN, os.X_OK):
+        reason = "WARREN does not name the program"
+    elif os.geteuid() != 0:
+        reason = "mounting needs root"
+    elif not os.path.exists("/dev/fuse"):
+        reason = "there is no /dev/fuse"
+    if reason:
+        print("skipped:", reason)
+        sys.exit(SKIPPED)
+
+
+def run(*words, code=0):
+    """Runs the program and checks its exit code (None: any)."""
+    done = subprocess.run([WARREN, *words], capture_output=True, text=True, timeout=120)
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"warren {' '.join(words)}: exit code {done.returncode}, expected "
+                             f"{code}\n{done.stdout}{done.stderr}")
+    return done
+
+
+class Volume:
+    """An image in a temporary folder and a directory to mount it on."""
+
+    def __init__(self, size="256M"):
+        self.folder = tempfile.mkdtemp(prefix="warren-mount-")
+        self.image = os.path.join(self.folder, "volume.img")
+        self.root = os.path.join(self.folder, "mnt")
+        os.mkdir(self.root)
+        os.chmod(self.folder, 0o755)  # for tests as other users
+        run("mkfs", "--size", size, self.image)
+
+    def mount(self, *words):
+        run("mount", *words, self.image, self.root)
+
+    def unmount(self):
+        run("umount", self.root)
+
+    def is_mounted(self):
+        return os.path.ismount(self.root)
+
+    def check(self):
+        run("fsck", self.image)
+
+    def remove(self):
+        if self.is_mounted():
+            run("umount", "-l", self.root, code=None)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class MountedTest(unittest.TestCase):
+    """Each class of tests shares one mount; it is checked when they are done."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.volume = Volume()
+        cls.volume.mount()
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            cls.volume.unmount()
+            cls.volume.check()
+        finally:
+            cls.volume.remove()
+
+    def setUp(self):
+        self.folder = os.path.join(self.volume.root, self.id().split(".")[-1])
+        os.mkdir(self.folder)
+        self.old_umask = os.umask(0o022)
+
+    def tearDown(self):
+        os.umask(self.old_umask)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, data=b"", flags=0):
+        path = self.path(name)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o644)
+        try:
+            while data:
+                data = data[os.write(file, data):]
+        finally:
+            os.close(file)
+        return path
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def fails_with(self, number, call, *arguments, **named):
+        with self.assertRaises(OSError) as caught:
+            call(*arguments, **named)
+        self.assertEqual(caught.exception.errno, number, os.strerror(caught.exception.errno))
+
+
+def checked(answer):
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return answer
+
+
+def renameat2(source, target, flags):
+    checked(libc.renameat2(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), flags))
+
+
+def fallocate(file, mode, offset, length):
+    checked(libc.fallocate(file, mode, ctypes.c_long(offset), ctypes.c_long(length)))
+
+
+class FileHandle(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint), ("type", ctypes.c_int), ("bytes", ctypes.c_ubyte * 128)]
+
+
+def handle_of(path):
+    """What an NFS server keeps of a file."""
+    handle = FileHandle(128)
+    mount = ctypes.c_int()
+    checked(libc.name_to_handle_at(AT_FDCWD, os.fsencode(path), ctypes.byref(handle),
+                                   ctypes.byref(mount), 0))
+    return handle
+
+
+def open_handle(mount_file, handle, flags):
+    return checked(libc.open_by_handle_at(mount_file, ctypes.byref(handle), flags))
+
+
+def as_user(user, group, work, groups=()):
+    """Does `work` in a child of other ids; the error number it met, or 0."""
+    child = os.fork()
+    if child == 0:
+        number = 0
+        try:
+            os.setgroups(list(groups))
+            os.setresgid(group, group, group)
+            os.setresuid(user, user, user)
+            work()
+        except OSError as error:
+            number = error.errno
+        except BaseException:
+            number = 255
+        os._exit(number)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def drop_caches():
+    """Makes the kernel forget what it caches of names and inodes."""
+    subprocess.run(["sync"], check=True)
+    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
+        file.write("3")
+
+
+def main():
+    skip_unless_possible()
+    unittest.main()

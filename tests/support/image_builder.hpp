@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Volumes for tests without an engine: a tree of inodes is described, then written in one go in the
+// format's own terms. What is wrong with a volume afterwards was put there by the test.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fs/disk/memory_disk.hpp"
+#include "fs/format/inode.hpp"
+#include "fs/format/superblock.hpp"
+#include "fs/volume/pack_tree.hpp"
+
+namespace warren::test {
+
+/// A run of a file's blocks. Its contents are bytes that depend on the file block alone.
+struct Run {
+    u64 file_block = 0;
+    u32 blocks = 0;
+    bool is_unwritten = false;
+};
+
+class ImageBuilder {
+ public:
+    explicit ImageBuilder(u64 size_bytes = 32 * mib);
+
+    u64 root() const { return superblock().root_inode; }
+    u64 orphans() const { return superblock().orphan_directory; }
+
+    u64 add_directory(u64 parent, const std::string& name);
+    u64 add_file(u64 parent, const std::string& name, const std::string& contents);
+    u64 add_runs(u64 parent, const std::string& name, u64 size_bytes, const std::vector<Run>& runs);
+    u64 add_link(u64 parent, const std::string& name, const std::string& target);
+    u64 add_node(u64 parent, const std::string& name, u32 mode, u32 device);
+    /// Another name for an inode.
+    void add_name(u64 parent, const std::string& name, u64 inode);
+    void set_attribute(u64 inode, const std::string& name, const std::string& value);
+
+    /// Writes all of it. Further changes are made to the disk.
+    void finish();
+    MemoryDisk& disk() { return *disk_; }
+
+    /// Few entries a block, so that small trees get high.
+    check::PackLimits limits;
+
+    const format::Superblock& superblock() const {
+        return reinterpret_cast<const format::Superblock&>(superblock_);
+    }
+
+ private:
+    struct Node {
+        format::Inode inode{};
+        std::map<std::string, u64> names;  // of a directory
+        std::string contents;              // of a file or a link
+        std::vector<Run> runs;
+        std::map<std::string, std::string> attributes;
+    };
+    class Sink;
+
+    u64 add_inode(u64 parent, const std::string& name, u32 mode);
+    u64 hash_of(const std::string& name) const;
+    u64 take_metadata();
+    u64 take_data(u32 blocks);
+    void write_block(u64 place, format::Block& block);
+    void write_tree(u64 number, Node& node);
+    void write_contents(u64 number, Node& node);
+    void write_runs(u64 number, Node& node);
+    void write_target(u64 number, Node& node);
+    void write_attributes(u64 number, Node& node);
+    void write_inodes();
+    void write_table();
+
+    std::unique_ptr<MemoryDisk> disk_;
+    format::Block superblock_;
+    std::map<u64, Node> nodes_;
+    std::vector<bool> used_;  // by block
+    u64 next_inode_;
+    u64 next_metadata_;
+    u64 next_data_;
+};
+
+/// Reads and writes parts of a volume as they are, sealing what is written.
+class ImageEditor {
+ public:
+    explicit ImageEditor(Disk& disk);
+
+    const format::Superblock& superblock() const {
+        return reinterpret_cast<const format::Superblock&>(superblock_);
+    }
+    format::Block read(u64 place);
+    void write(u64 place, format::Block block);  // sealed as a block with a header
+    void write_raw(u64 place, const format::Block& block);
+    format::Inode inode(u64 number);
+    void set_inode(u64 number, const format::Inode& inode);
+    /// Flips one bit of the byte at `offset`.
+    void flip(u64 offset, u8 mask = 1);
+
+ private:
+    Disk& disk_;
+    format::Block superblock_;
+};
+
+}  // namespace warren::test

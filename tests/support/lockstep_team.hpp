@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// A warp on the host: W threads with a barrier. It finds what a team of one cannot see, a value that
+// one lane holds and the others do not, without a GPU.
+//
+// Invariant: all lanes make the same calls in the same order. A lane that calls something else, or
+// returns early, stops the program with a message: on a GPU it would hang or read rubbish.
+#pragma once
+
+#include <array>
+#include <barrier>
+#include <concepts>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "base/check.hpp"
+#include "warren/result.hpp"
+#include "warren/types.hpp"
+
+namespace warren {
+
+/// What the lanes of one team share.
+class LockstepGroup {
+public:
+    static constexpr u64 bytes_max = 16 * kib;
+
+    explicit LockstepGroup(u32 width);
+
+    u32 ballot(u32 lane, bool vote);
+    void sync(u32 lane);
+    /// Copies what lane `from` has at `value` to all lanes.
+    void broadcast(u32 lane, void* value, u64 size_bytes, u32 from);
+    /// The last call of every lane.
+    void end(u32 lane);
+
+private:
+    enum class Call : u8 { sync, ballot, broadcast, end };
+    struct Note {
+        Call call = Call::sync;
+        bool vote = false;
+        u32 from = 0;
+        u64 size_bytes = 0;
+    };
+    struct alignas(64) Lane {
+        u64 turn = 0;
+        std::array<Note, 2> notes;
+    };
+    /// Waits for all lanes; the turn (0 or 1) whose notes and bytes can be read until the next call
+    /// but one.
+    u32 meet(u32 lane, const Note& note);
+    [[noreturn]] void report(u32 turn) const;
+
+    const u32 width_;
+    std::barrier<> barrier_;
+    std::vector<Lane> lanes_;
+    // A lane writes turn t + 2 only after all have come to t + 1, so after all have read t.
+    std::array<std::array<std::byte, bytes_max>, 2> bytes_;
+};
+
+/// One lane of a team of W host threads.
+template <u32 W = 4>
+class LockstepTeam {
+public:
+    static constexpr u32 width = W;
+
+    LockstepTeam(LockstepGroup& group, u32 lane, u32 worker_)
+        : worker(worker_), group_(&group), lane_(lane) {}
+
+    u32 worker = 0;
+
+    u32 lane() const { return lane_; }
+    bool is_leader() const { return lane_ == 0; }
+    u32 ballot(bool vote) const { return group_->ballot(lane_, vote); }
+    void sync() const { group_->sync(lane_); }
+    template <class T>
+    T broadcast(T value, u32 from) const {
+        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= LockstepGroup::bytes_max);
+        group_->broadcast(lane_, &value, sizeof(T), from);
+        return value;
+    }
+
+private:
+    LockstepGroup* group_;
+    u32 lane_;
+};
+
+/// Whether two lanes gave the same answer; true for what cannot be compared.
+template <class T>
+bool is_same_answer(const T& left, const T& right) {
+    if constexpr (std::equality_comparable<T>) {
+        return left == right;
+    } else if constexpr (std::has_unique_object_representations_v<T>) {
+        return std::memcmp(&left, &right, sizeof(T)) == 0;
+    } else {
+        return true;
+    }
+}
+
+template <class T>
+bool is_same_answer(const Result<T>& left, const Result<T>& right) {
+    return left.code() == right.code() && (!left || is_same_answer(*left, *right));
+}
+
+/// Starts W threads that wait for work: a test of many operations pays for them once.
+template <u32 W = 4>
+class Lockstep {
+public:
+    explicit Lockstep(u32 worker = 0) : group_(W), worker_(worker) {
+        for (u32 lane = 1; lane < W; ++lane) {
+            threads_.emplace_back([this, lane] { lane_main(lane); });
+        }
+    }
+    ~Lockstep() {
+        {
+            const std::lock_guard guard(mutex_);
+            stop_ = true;
+        }
+        wake_.notify_all();
+        for (std::thread& thread : threads_) thread.join();
+    }
+    Lockstep(const Lockstep&) = delete;
+    Lockstep& operator=(const Lockstep&) = delete;
+
+    /// Runs `body(team)` on all lanes; what lane 0 answered. All lanes must answer the same.
+    template <class Body>
+    auto run(const Body& body) {
+        using Answer = std::invoke_result_t<const Body&, const LockstepTeam<W>&>;
+        if constexpr (std::is_void_v<Answer>) {
+            start([&](u32 lane) { body(LockstepTeam<W>(group_, lane, worker_)); });
+        } else {
+            std::array<Answer, W> answers{};
+            start([&](u32 lane) { answers[lane] = body(LockstepTeam<W>(group_, lane, worker_)); });
+            for (u32 lane = 1; lane < W; ++lane) {
+                WARREN_CHECK(is_same_answer(answers[0], answers[lane]));
+            }
+            return answers[0];
+        }
+    }
+
+private:
+    void start(const std::function<void(u32)>& work) {
+        {
+            const std::lock_guard guard(mutex_);
+            work_ = &work;
+            running_ = W - 1;
+            ++round_;
+        }
+        wake_.notify_all();
+        work(0);
+        group_.end(0);
+        std::unique_lock lock(mutex_);
+        done_.wait(lock, [&] { return running_ == 0; });
+    }
+
+    void lane_main(u32 lane) {
+        std::unique_lock lock(mutex_);
+        for (u64 seen = 0;;) {
+            wake_.wait(lock, [&] { return stop_ || round_ != seen; });
+            if (stop_) return;
+            seen = round_;
+            const std::function<void(u32)>& work = *work_;
+            lock.unlock();
+            work(lane);
+            group_.end(lane);
+            lock.lock();
+            if (--running_ == 0) done_.notify_all();
+        }
+    }
+
+    LockstepGroup group_;
+    const u32 worker_;
+    std::mutex mutex_;  // guards all below but the threads
+    std::condition_variable wake_;
+    std::condition_variable done_;
+    const std::function<void(u32)>* work_ = nullptr;
+    u64 round_ = 0;
+    u32 running_ = 0;
+    bool stop_ = false;
+    std::vector<std::thread> threads_;
+};
+
+/// Runs `body(team)` on W threads made for it; what lane 0 answered.
+template <u32 W = 4, class Body>
+auto run_lockstep(const Body& body) {
+    Lockstep<W> lanes;
+    return lanes.run(body);
+}
+
+}  // namespace warren

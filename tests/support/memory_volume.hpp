@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A volume on a disk in memory that a test can close, open again, check, cut and let fail.
+//
+// Invariant: the disk outlives every Volume that is opened on it here.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fs/disk/fault_disk.hpp"
+#include "fs/disk/memory_disk.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+
+/// The smallest meta buffer that a volume opens with.
+inline constexpr u64 small_meta_buffer = 256 * kib;
+
+/// Both ways in which metadata blocks are kept in memory, for tests that run each.
+inline constexpr u64 block_maps[] = {0, small_meta_buffer};
+
+/// A new volume with this many bytes, not open.
+std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes);
+
+/// Opens the volume on `disk`, which outlives it. Null, and a failed test, if that is not possible.
+std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options = {});
+
+/// As open_on(), but keeps only the bits of `hash_mask` of each name's hash, to force collisions.
+std::unique_ptr<Volume> open_with_hash_mask(Disk& disk, const OpenOptions& options, u64 hash_mask);
+
+/// Fails the test unless the check finds nothing wrong. True if all is well.
+bool expect_clean(Disk& disk, u64 hash_mask = ~u64{0});
+
+/// A disk, the means to let it fail, and the volume that is open on both.
+class MemoryVolume {
+public:
+    explicit MemoryVolume(u64 size_bytes, const OpenOptions& options = {});
+    explicit MemoryVolume(std::unique_ptr<MemoryDisk> disk, const OpenOptions& options = {});
+
+    MemoryDisk& disk() { return *disk_; }
+    FaultDisk& faults() { return faults_; }
+    Volume& operator*() { return *volume_; }
+    Volume* operator->() { return volume_.get(); }
+    bool is_open() const { return volume_ != nullptr; }
+
+    /// Closes the volume, which must succeed.
+    void close();
+    void open();
+    void reopen() {
+        close();
+        open();
+    }
+    /// Closes it and fails the test unless it is clean then.
+    void close_and_check();
+
+private:
+    std::unique_ptr<MemoryDisk> disk_;
+    FaultDisk faults_;
+    OpenOptions options_;
+    std::unique_ptr<Volume> volume_;
+};
+
+}  // namespace warren

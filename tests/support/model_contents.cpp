@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes and contents of the model. A file is a map of pages; what is not there reads as zeros.
+#include <algorithm>
+#include <cstring>
+
+#include "tests/support/model_file_system.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 page_bytes = sizeof(ModelPage);
+constexpr u64 file_bytes_max = u64{1} << 60;
+constexpr i64 time_now = INT64_MIN;
+constexpr u32 id_none = ~u32{0};
+
+bool has(const AttributeChange& change, u32 what) {
+    return (change.which & what) != 0;
+}
+
+/// Whether a change does no more than utimes(path, NULL).
+bool is_touch(const AttributeChange& change) {
+    return has(change, AttributeChange::accessed) && has(change, AttributeChange::modified) &&
+           !has(change, AttributeChange::changed) && change.new_accessed == time_now &&
+           change.new_modified == time_now;
+}
+
+Errc check_owners(const Caller& caller, const ModelInode& inode, const AttributeChange& change) {
+    if (is_privileged(caller)) return Errc::ok;
+    const bool owns = caller.user == inode.user;
+    if (has(change, AttributeChange::user) && (!owns || change.new_user != inode.user)) {
+        return Errc::not_permitted;
+    }
+    if (!has(change, AttributeChange::group)) return Errc::ok;
+    const bool may = change.new_group == inode.group || is_in_group(caller, change.new_group);
+    return owns && may ? Errc::ok : Errc::not_permitted;
+}
+
+u32 mode_after(const Caller& caller, const ModelInode& inode, const AttributeChange& change) {
+    const bool privileged = is_privileged(caller);
+    if (has(change, AttributeChange::mode)) {
+        const u32 group = has(change, AttributeChange::group) ? change.new_group : inode.group;
+        u32 bits = change.new_mode & 07777;
+        if (!privileged && !is_in_group(caller, group)) bits &= ~u32{02000};
+        return (inode.mode & ~u32{07777}) | bits;
+    }
+    const bool moves = has(change, AttributeChange::user | AttributeChange::group);
+    if (!moves || is_mode_of(inode.mode, directory_mode)) return inode.mode;
+    u32 mode = inode.mode & ~u32{04000};
+    if ((mode & 010) != 0 || (!privileged && !is_in_group(caller, inode.group))) {
+        mode &= ~u32{02000};
+    }
+    return mode;
+}
+
+}  // namespace
+
+Result<Attributes> ModelFileSystem::attributes(Handle handle) const {
+    if (find(handle) == nullptr) return Errc::stale;
+    return describe(handle.inode);
+}
+
+Errc ModelFileSystem::check_access(const Caller& caller, Handle handle, u32 mask) const {
+    if (find(handle) == nullptr) return Errc::stale;
+    return allows(caller, handle.inode, mask) ? Errc::ok : Errc::access;
+}
+
+Errc ModelFileSystem::open_file(Handle handle) {
+    if (find(handle) == nullptr) return Errc::stale;
+    ++at(handle.inode).opens;
+    return Errc::ok;
+}
+
+Errc ModelFileSystem::release(Handle handle) {
+    if (find(handle) == nullptr) return Errc::stale;
+    if (at(handle.inode).opens == 0) return Errc::bad_handle;
+    --at(handle.inode).opens;
+    erase_if_unused(handle.inode);
+    return Errc::ok;
+}
+
+void ModelFileSystem::release_all() {
+    for (auto next = inodes_.begin(); next != inodes_.end();) {
+        const auto inode = next++;
+        inode->second.opens = 0;
+        erase_if_unused(inode->first);
+    }
+}
+
+Errc ModelFileSystem::check_change(const Caller& caller, Handle handle,
+                                   const AttributeChange& change) const {
+    const ModelInode& inode = at(handle.inode);
+    if (has(change, AttributeChange::user) && change.new_user == id_none) return Errc::invalid;
+    if (has(change, AttributeChange::group) && change.new_group == id_none) return Errc::invalid;
+    if (has(change, AttributeChange::mode) && is_mode_of(inode.mode, symlink_mode)) {
+        return Errc::not_supported;
+    }
+    WARREN_TRY(check_owners(caller, inode, change));
+    if (acts_as_owner(caller, inode.user)) return Errc::ok;
+    if (has(change, AttributeChange::mode)) return Errc::not_permitted;
+    constexpr u32 times =
+        AttributeChange::accessed | AttributeChange::modified | AttributeChange::changed;
+    if (!has(change, times)) return Errc::ok;
+    if (!is_touch(change)) return Errc::not_permitted;
+    return allows(caller, handle.inode, 2) ? Errc::ok : Errc::access;
+}
+
+Result<Attributes> ModelFileSystem::set_attributes(const Caller& caller, Handle handle,
+                                                   const AttributeChange& change) {
+    if (find(handle) == nullptr) return Errc::stale;
+    ModelInode& inode = at(handle.inode);
+    if (change.which == 0) return describe(handle.inode);
+    AttributeChange rest = change;
+    rest.which &= ~u32{AttributeChange::size};
+    if (has(change, AttributeChange::size)) {
+        const Result<ModelInode*> file = find_content(handle);
+        if (!file) return file.code();
+        if (!allows(caller, handle.inode, 2)) return Errc::access;
+        if (change.new_size > file_bytes_max) return Errc::file_too_big;
+    }
+    if (rest.which != 0) WARREN_TRY(check_change(caller, handle, rest));
+    if (has(change, AttributeChange::size)) truncate(inode, change.new_size);
+    if (rest.which == 0) return describe(handle.inode);
+
+    const auto time = [&](i64 wanted) {
+        return wanted == time_now ? now_ : ModelTime{wanted, wanted};
+    };
+    inode.mode = mode_after(caller, inode, rest);
+    if (has(rest, AttributeChange::user)) inode.user = rest.new_user;
+    if (has(rest, AttributeChange::group)) inode.group = rest.new_group;
+    if (has(rest, AttributeChange::accessed)) inode.times.accessed = time(rest.new_accessed);
+    if (has(rest, AttributeChange::modified)) inode.times.modified = time(rest.new_modified);
+    inode.times.changed =
+        has(rest, AttributeChange::changed) ? time(rest.new_changed) : now_;
+    if (has(rest, AttributeChange::user | AttributeChange::group) &&
+        !is_mode_of(inode.mode, directory_mode)) {
+        inode.attributes.erase("security.capability");
+    }
+    const auto acl = inode.attributes.find(access_acl);
+    if (has(rest, AttributeChange::mode) && acl != inode.attributes.end()) {
+        ModelAcl list;
+        static_cast<void>(ModelAcl::parse(acl->second, list));
+        list.set_mode(inode.mode);
+        acl->second = list.value();
+    }
+    return describe(handle.inode);
+}
+
+Result<ModelInode*> ModelFileSystem::find_content(Handle file) {
+    if (find(file) == nullptr) return Errc::stale;
+    ModelInode& inode = at(file.inode);
+    if (is_mode_of(inode.mode, directory_mode)) return Errc::is_directory;
+    if (!is_mode_of(inode.mode, regular_mode)) return Errc::invalid;
+    return &inode;
+}
+
+void ModelFileSystem::zero_bytes(ModelInode& inode, u64 begin, u64 end) {
+    auto page = inode.pages.lower_bound(begin / page_bytes);
+    while (page != inode.pages.end() && page->first * page_bytes < end) {
+        const u64 start = page->first * page_bytes;
+        const u64 from = std::max(begin, start) - start;
+        const u64 to = std::min(end, start + page_bytes) - start;
+        std::memset(page->second.data() + from, 0, to - from);
+        page = to - from == page_bytes ? inode.pages.erase(page) : std::next(page);
+    }
+}
+
+void ModelFileSystem::touch_contents(ModelInode& inode) {
+    inode.times.modified = now_;
+    inode.times.changed = now_;
+}
+
+void ModelFileSystem::truncate(ModelInode& inode, u64 size) {
+    if (size < inode.size) zero_bytes(inode, size, inode.size);
+    inode.size = size;
+    touch_contents(inode);
+}
+
+Result<u64> ModelFileSystem::read(Handle file, u64 offset, std::span<std::byte> target) {
+    const Result<ModelInode*> inode = find_content(file);
+    if (!inode) return inode.code();
+    const u64 size = (*inode)->size;
+    if (offset >= size) return u64{0};
+    target = target.first(std::min<u64>(target.size(), size - offset));
+    for (u64 done = 0; done < target.size();) {
+        const u64 within = (offset + done) % page_bytes;
+        const u64 length = std::min(page_bytes - within, target.size() - done);
+        const auto page = (*inode)->pages.find((offset + done) / page_bytes);
+        if (page == (*inode)->pages.end()) {
+            std::memset(target.data() + done, 0, length);
+        } else {
+            std::memcpy(target.data() + done, page->second.data() + within, length);
+        }
+        done += length;
+    }
+    return u64{target.size()};
+}
+
+Result<u64> ModelFileSystem::write(Handle file, u64 offset, std::span<const std::byte> source) {
+    const Result<ModelInode*> found = find_content(file);
+    if (!found) return found.code();
+    if (offset > file_bytes_max || source.size() > file_bytes_max - offset) {
+        return Errc::file_too_big;
+    }
+    if (source.empty()) return u64{0};
+    ModelInode& inode = **found;
+    for (u64 done = 0; done < source.size();) {
+        const u64 within = (offset + done) % page_bytes;
+        const u64 length = std::min(page_bytes - within, source.size() - done);
+        const auto page = inode.pages.try_emplace((offset + done) / page_bytes).first;
+        std::memcpy(page->second.data() + within, source.data() + done, length);
+        done += length;
+    }
+    inode.size = std::max<u64>(inode.size, offset + source.size());
+    touch_contents(inode);
+    return u64{source.size()};
+}
+
+Errc ModelFileSystem::allocate(Handle file, Allocate how, u64 offset, u64 length) {
+    if (length == 0) return Errc::invalid;
+    if (offset > file_bytes_max || length > file_bytes_max - offset) return Errc::file_too_big;
+    const Result<ModelInode*> found = find_content(file);
+    if (!found) return found.code();
+    ModelInode& inode = **found;
+    const bool grows = how == Allocate::reserve || how == Allocate::zero_range;
+    const bool zeroes = how != Allocate::reserve && how != Allocate::reserve_keep_size;
+    if (zeroes) zero_bytes(inode, offset, offset + length);
+    if (grows) inode.size = std::max(inode.size, offset + length);
+    // Where nothing changed the volume may leave the times alone.
+    blur_times(file);
+    return Errc::ok;
+}
+
+bool ModelFileSystem::is_zero(const ModelInode& inode, u64 begin, u64 end) {
+    auto page = inode.pages.lower_bound(begin / page_bytes);
+    for (; page != inode.pages.end() && page->first * page_bytes < end; ++page) {
+        const u64 start = page->first * page_bytes;
+        const auto from = page->second.begin() + static_cast<i64>(std::max(begin, start) - start);
+        const auto to =
+            page->second.begin() + static_cast<i64>(std::min(end, start + page_bytes) - start);
+        if (std::any_of(from, to, [](std::byte byte) { return byte != std::byte{0}; })) return false;
+    }
+    return true;
+}
+
+bool ModelFileSystem::is_right_seek(Handle file, u64 offset, Seek whence,
+                                    const Result<u64>& answer) const {
+    const ModelInode* inode = find(file);
+    if (inode == nullptr) return answer.code() == Errc::stale;
+    if (is_mode_of(inode->mode, directory_mode)) return answer.code() == Errc::is_directory;
+    if (!is_mode_of(inode->mode, regular_mode)) return answer.code() == Errc::invalid;
+    if (offset >= inode->size) return answer.code() == Errc::no_such_address;
+    if (whence == Seek::data) {
+        if (!answer) {
+            return answer.code() == Errc::no_such_address && is_zero(*inode, offset, inode->size);
+        }
+        return *answer >= offset && *answer < inode->size && is_zero(*inode, offset, *answer);
+    }
+    if (!answer || *answer < offset || *answer > inode->size) return false;
+    const u64 end = std::min(inode->size, (*answer / page_bytes + 1) * page_bytes);
+    return *answer == inode->size || is_zero(*inode, *answer, end);
+}
+
+Result<u64> ModelFileSystem::get_attribute(Handle handle, std::string_view name,
+                                           std::span<std::byte> target) const {
+    WARREN_TRY(check_attribute_name(name));
+    const ModelInode* inode = find(handle);
+    if (inode == nullptr) return Errc::stale;
+    const bool is_acl = name == access_acl || name == default_acl;
+    if (is_acl && is_mode_of(inode->mode, symlink_mode)) return Errc::not_supported;
+    const auto found = inode->attributes.find(name);
+    if (found == inode->attributes.end()) return Errc::no_data;
+    const std::string& value = found->second;
+    if (target.empty()) return u64{value.size()};
+    if (value.size() > target.size()) return Errc::out_of_range;
+    std::memcpy(target.data(), value.data(), value.size());
+    return u64{value.size()};
+}
+
+/// Whether the caller may set or remove an attribute that is no list.
+Errc ModelFileSystem::check_attribute_write(const Caller& caller, Handle handle,
+                                            std::string_view name) const {
+    const ModelInode& inode = at(handle.inode);
+    if (!name.starts_with("user.")) {
+        return is_privileged(caller) ? Errc::ok : Errc::not_permitted;
+    }
+    const bool is_directory = is_mode_of(inode.mode, directory_mode);
+    if (!is_directory && !is_mode_of(inode.mode, regular_mode)) return Errc::not_permitted;
+    const bool is_sticky = is_directory && (inode.mode & 01000) != 0;
+    if (is_sticky && !acts_as_owner(caller, inode.user)) return Errc::not_permitted;
+    return allows(caller, handle.inode, 2) ? Errc::ok : Errc::access;
+}
+
+Errc ModelFileSystem::set_acl(const Caller& caller, ModelInode& inode, std::string_view name,
+                              std::string value) {
+    const bool is_access = name == access_acl;
+    const bool is_none = value.empty() || value == std::string_view("\2\0\0\0", 4);
+    const bool is_symlink = is_mode_of(inode.mode, symlink_mode);
+    if (!is_access && !is_symlink && !is_mode_of(inode.mode, directory_mode)) {
+        return is_none ? Errc::ok : Errc::access;
+    }
+    if (is_symlink) return Errc::not_supported;
+    if (!acts_as_owner(caller, inode.user)) return Errc::not_permitted;
+    ModelAttributes after = inode.attributes;
+    u32 mode = inode.mode;
+    const auto old = after.find(name);
+    if (is_none && old == after.end()) return Errc::ok;
+    if (old != after.end()) after.erase(old);
+    if (!is_none) {
+        ModelAcl acl;
+        WARREN_TRY(ModelAcl::parse(value, acl));
+        // A subdirectory gets the list twice.
+        if (!is_access) {
+            WARREN_TRY(check_attribute_space({{std::string(access_acl), value},
+                                              {std::string(default_acl), value}}));
+        }
+        if (is_access) {
+            mode = (mode & ~u32{0777}) | acl.mode();
+            if (!is_privileged(caller) && !is_in_group(caller, inode.group)) mode &= ~u32{02000};
+        }
+        if (!is_access || !acl.is_plain()) after.emplace(name, std::move(value));
+    }
+    WARREN_TRY(check_attribute_space(after));
+    inode.attributes = std::move(after);
+    inode.mode = mode;
+    inode.times.changed = now_;
+    return Errc::ok;
+}
+
+Errc ModelFileSystem::set_attribute(const Caller& caller, Handle handle, std::string_view name,
+                                    std::span<const std::byte> value, AttributeSet how) {
+    WARREN_TRY(check_attribute_name(name));
+    if (find(handle) == nullptr) return Errc::stale;
+    ModelInode& inode = at(handle.inode);
+    const std::string text(reinterpret_cast<const char*>(value.data()), value.size());
+    if (text.size() > 4032) return Errc::no_space;
+    if (name == access_acl || name == default_acl) return set_acl(caller, inode, name, text);
+    WARREN_TRY(check_attribute_write(caller, handle, name));
+    const bool is_there = inode.attributes.contains(name);
+    if (how == AttributeSet::create && is_there) return Errc::exists;
+    if (how == AttributeSet::replace && !is_there) return Errc::no_data;
+    ModelAttributes after = inode.attributes;
+    after.insert_or_assign(std::string(name), text);
+    WARREN_TRY(check_attribute_space(after));
+    inode.attributes = std::move(after);
+    inode.times.changed = now_;
+    return Errc::ok;
+}
+
+Errc ModelFileSystem::remove_attribute(const Caller& caller, Handle handle,
+                                       std::string_view name) {
+    WARREN_TRY(check_attribute_name(name));
+    if (find(handle) == nullptr) return Errc::stale;
+    ModelInode& inode = at(handle.inode);
+    if (name == access_acl || name == default_acl) return set_acl(caller, inode, name, {});
+    WARREN_TRY(check_attribute_write(caller, handle, name));
+    const auto found = inode.attributes.find(name);
+    if (found == inode.attributes.end()) return Errc::no_data;
+    inode.attributes.erase(found);
+    inode.times.changed = now_;
+    return Errc::ok;
+}
+
+}  // namespace warren
