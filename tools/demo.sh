@@ -102,21 +102,37 @@ trap 'exit 143' TERM
 
 # The source: whole directories of /usr, copied aside so that nothing changes under us.
 
+# One line for each directory with files: bytes a file, files, MiB, directory.
+candidates() {
+    find /usr/include /usr/share /usr/lib -xdev -mindepth 2 -type f -readable \
+        -printf '%H/%P\t%s\n' | awk -F '\t' '
+        { split($1, part, "/"); top = "/usr/" part[3] "/" part[4]; files[top]++; bytes[top] += $2 }
+        END {
+            for (top in files)
+                printf "%d\t%d\t%d\t%s\n", bytes[top] / files[top], files[top],
+                    bytes[top] / 1048576 + files[top] / 512, top
+        }'
+}
+
+# Directories of many small files until there are enough, and one of large files beside them.
 choose_source() {
-    local files=0 size=0 more_files more_size directory list="$work/chosen"
-    : >"$list"
-    while IFS= read -r -d '' directory; do
-        more_files=$(find "$directory" -xdev -type f -readable | wc -l)
-        more_size=$(du -xsm "$directory" 2>/dev/null | cut -f1)
-        [[ $((size + more_size)) -le $size_most_mib ]] || continue
-        printf '%s\0' "$directory" >>"$list"
+    local files=0 size=0 each more_files more_size directory large=
+    candidates | sort -n >"$work/candidates"
+    : >"$work/chosen"
+    while IFS=$'\t' read -r each more_files more_size directory; do
+        [[ $more_files -ge 20 && -d $directory ]] || continue
+        [[ $((size + more_size)) -le $size_most_mib && $files -lt $files_wanted ]] || continue
+        printf '%s\0' "$directory" >>"$work/chosen"
         files=$((files + more_files))
         size=$((size + more_size))
-        [[ $files -lt $files_wanted ]] || break
-    done < <(find /usr/include /usr/share /usr/lib -xdev -mindepth 1 -maxdepth 1 -type d -print0 |
-        sort -z)
+    done <"$work/candidates"
+    while IFS=$'\t' read -r each more_files more_size directory; do
+        [[ $each -gt 100000 && $more_size -ge 32 && $more_size -le 256 ]] || continue
+        large=$directory
+    done <"$work/candidates"
+    [[ -z $large ]] || printf '%s\0' "$large" >>"$work/chosen"
     mkdir "$work/stage"
-    xargs -0 -a "$list" cp -a --parents -t "$work/stage" 2>"$work/complaints" || true
+    xargs -0 -r -a "$work/chosen" cp -a --parents -t "$work/stage" 2>"$work/complaints" || true
     tree=$work/stage
     # A small system: the same files again until there are enough.
     local copy=0 have

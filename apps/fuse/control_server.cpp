@@ -178,6 +178,7 @@ void ControlServer::converse(int socket, const Peer& peer) {
             return send_frame(socket, Verb::part, part) == Errc::ok;
         });
         end_verb();
+        frame.descriptors.clear();  // before the peer goes on: they keep the mount busy
         if (send_frame(socket, Verb::answer, answer) != Errc::ok) return;
     }
 }

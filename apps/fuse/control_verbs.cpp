@@ -33,6 +33,17 @@ void encode(Encoder& part, const Scanned& entry) {
     part.text(entry.name);
 }
 
+/// The first names in a directory, as many as are read in no time.
+std::vector<std::string> some_names(Volume& volume, Handle directory) {
+    constexpr size_t most = 4096;
+    std::vector<std::string> names;
+    static_cast<void>(volume.read_directory(directory, 0, [&](const DirectoryEntry& entry) {
+        names.emplace_back(entry.name);
+        return names.size() < most;
+    }));
+    return names;
+}
+
 /// Collects what the threads of a scan meet and sends it in parts, in the order it was met.
 class ScanStream {
  public:
@@ -139,8 +150,8 @@ void ControlVerbs::flush_kernel(const Descriptor& directory) {
 void ControlVerbs::drop_cached(std::vector<StaleName> stale) {
     // Files that have further links, or are open, live on with other link counts.
     for (const u64 node : mount_.nodes.shared_or_open())
-        stale.push_back({node, 0, ""});
-    invalidator_.drop(std::move(stale));
+        stale.push_back({node, 0, "", {}});
+    invalidator_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
 }
 
 Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& answer) {
@@ -153,12 +164,15 @@ Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& an
     flush_kernel(frame.descriptors[0]);
     const auto volume = mount_.volume.access();
     const Result<Attributes> child = volume->lookup({0, 0, {}, 0, false}, directory, name);
+    const std::vector<std::string> below = child && S_ISDIR(child->mode)
+                                               ? some_names(*volume, child->handle)
+                                               : std::vector<std::string>();
     Removal removal;
     mount_.note_change();
     const Errc code = volume->remove_tree(peer.caller(), directory, name, removal);
     if (code == Errc::ok || removal.files + removal.directories > 0) {
         const u64 gone = child && S_ISDIR(child->mode) ? node(child->handle) : 0;
-        drop_cached({{node(directory), gone, name}});
+        drop_cached({{node(directory), gone, name, below}});
     }
     answer.number(removal.files).number(removal.directories).number(removal.blocks);
     return code;
@@ -198,8 +212,8 @@ Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
     for (size_t i = 0; i < moves.size(); ++i) {
         results[positions[i]] = codes[i];
         if (codes[i] != Errc::ok) continue;
-        stale.push_back({node(moves[i].from), 0, std::string(moves[i].name)});
-        stale.push_back({node(moves[i].to), 0, std::string(moves[i].new_name)});
+        stale.push_back({node(moves[i].from), 0, std::string(moves[i].name), {}});
+        stale.push_back({node(moves[i].to), 0, std::string(moves[i].new_name), {}});
     }
     drop_cached(std::move(stale));
     for (const Errc code : results) {

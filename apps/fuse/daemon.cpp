@@ -121,7 +121,11 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
             static_cast<void>(mount.volume.close());
             return exit_mount_failed;
         }
-        Invalidator invalidator(session.get());
+        Invalidator invalidator(session.get(), [&](u64 parent, const std::string& name) {
+            const auto directory = mount.nodes.find(parent);
+            return directory &&
+                   mount.volume.access()->lookup({0, 0, {}, 0, false}, *directory, name);
+        });
         const auto server = std::make_shared<ControlServer>(mount, invalidator);
         serve_session(options, mount, session, *server, report, warning);
         server->stop();

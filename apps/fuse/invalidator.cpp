@@ -1,29 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name that is gone for good is reported as deleted: the kernel then drops everything it caches
-// below, and programs that watch it are told. Attributes of the directory go in any case, as the
-// kernel leaves them alone if it does not have the name.
+// A directory that is gone for good is reported as deleted: the kernel then drops everything it
+// caches below, which takes it about as long as removing the files one by one would have, and locks
+// the directory above meanwhile: so what was in it goes first, name by name, under a lock that
+// nobody misses. Attributes of the directory above go in any case, as the kernel leaves them alone
+// if it does not have the name.
 #include "apps/fuse/invalidator.hpp"
 
 namespace warren::fuse {
 
-namespace {
-
-void tell_kernel(fuse_session* session, const StaleName& stale) {
-    if (!stale.name.empty()) {
-        if (stale.child != 0) {
-            fuse_lowlevel_notify_delete(session, stale.parent, stale.child, stale.name.c_str(),
-                                        stale.name.size());
-        } else {
-            fuse_lowlevel_notify_inval_entry(session, stale.parent, stale.name.c_str(),
-                                             stale.name.size());
-        }
-    }
-    fuse_lowlevel_notify_inval_inode(session, stale.parent, -1, 0);
-}
-
-}  // namespace
-
-Invalidator::Invalidator(fuse_session* session) : session_(session), thread_([this] { run(); }) {}
+Invalidator::Invalidator(fuse_session* session, IsThere is_there)
+    : session_(session), is_there_(std::move(is_there)), thread_([this] { run(); }) {}
 
 Invalidator::~Invalidator() {
     {
@@ -34,27 +20,60 @@ Invalidator::~Invalidator() {
     thread_.join();
 }
 
-void Invalidator::drop(std::vector<StaleName> stale) {
-    Batch batch{&stale, false};
+void Invalidator::drop(std::vector<StaleName> stale, bool can_expire) {
+    Batch batch{&stale, can_expire, false};
     std::unique_lock lock(mutex_);
     batches_.push_back(&batch);
     changed_.notify_all();
     changed_.wait(lock, [&] { return batch.done; });
 }
 
+void Invalidator::tell(const StaleName& stale, bool can_expire) {
+    const char* name = stale.name.c_str();
+    if (stale.name.empty()) {
+        // Attributes only.
+    } else if (stale.child == 0) {
+        fuse_lowlevel_notify_inval_entry(session_, stale.parent, name, stale.name.size());
+    } else if (can_expire) {
+        fuse_lowlevel_notify_expire_entry(session_, stale.parent, name, stale.name.size(),
+                                          FUSE_LL_EXPIRE_ONLY);
+        for (const std::string& below : stale.below) {
+            removed_.push_back({stale.child, 0, below, {}});
+        }
+        removed_.push_back({stale.parent, stale.child, stale.name, {}});
+    } else {
+        fuse_lowlevel_notify_delete(session_, stale.parent, stale.child, name, stale.name.size());
+    }
+    fuse_lowlevel_notify_inval_inode(session_, stale.parent, -1, 0);
+}
+
+void Invalidator::clean_up(const StaleName& removed) {
+    // Whoever made the name again has looked it up, and the kernel has cleaned up by that.
+    if (!is_there_(removed.parent, removed.name)) tell(removed, false);
+}
+
 void Invalidator::run() {
     std::unique_lock lock(mutex_);
     while (true) {
-        changed_.wait(lock, [&] { return ending_ || !batches_.empty(); });
-        if (batches_.empty()) return;
-        Batch* batch = batches_.front();
-        batches_.pop_front();
-        lock.unlock();
-        for (const StaleName& stale : *batch->stale)
-            tell_kernel(session_, stale);
-        lock.lock();
-        batch->done = true;
-        changed_.notify_all();
+        changed_.wait(lock, [&] { return ending_ || !batches_.empty() || !removed_.empty(); });
+        if (!batches_.empty()) {
+            Batch* batch = batches_.front();
+            batches_.pop_front();
+            lock.unlock();
+            for (const StaleName& stale : *batch->stale)
+                tell(stale, batch->can_expire);
+            lock.lock();
+            batch->done = true;
+            changed_.notify_all();
+        } else if (ending_) {
+            return;
+        } else {
+            const StaleName removed = std::move(removed_.front());
+            removed_.pop_front();
+            lock.unlock();
+            clean_up(removed);
+            lock.lock();
+        }
     }
 }
 

@@ -3,11 +3,14 @@
 // the volume on its own (a bulk command). The kernel takes its own locks for that, so it is done by
 // one thread that holds no lock of ours and serves no request.
 //
-// Invariant: drop() returns when the kernel has been told everything.
+// Invariant: when drop() returns, no path leads to a stale name. What the kernel caches below a
+// removed directory is only memory then (seen by nobody but who stands inside it); that much work
+// is done after the urgent things, in pieces, and not at all if the name has come back meanwhile.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -21,31 +24,42 @@ namespace warren::fuse {
 /// One thing that the kernel should not believe any more.
 struct StaleName {
     u64 parent = 0;    // node of the directory
-    u64 child = 0;     // node that the name led to, if it is gone for good; else 0
+    u64 child = 0;     // node of the directory that the name led to, if it is gone for good; else 0
     std::string name;  // empty: only the attributes of `parent`
+    std::vector<std::string> below;  // some names that were in the directory that is gone
 };
 
 class Invalidator {
  public:
-    explicit Invalidator(fuse_session* session);
-    ~Invalidator();  // tells what is left, then ends
+    /// Whether there is an entry of this name in the directory of this node.
+    using IsThere = std::function<bool(u64 parent, const std::string& name)>;
+
+    Invalidator(fuse_session* session, IsThere is_there);
+    ~Invalidator();  // tells what is urgent, then ends
     Invalidator(const Invalidator&) = delete;
     Invalidator& operator=(const Invalidator&) = delete;
 
-    void drop(std::vector<StaleName> stale);
+    /// Returns when the kernel has been told. `can_expire`: the kernel knows how to look a name up
+    /// anew without forgetting what is below it first.
+    void drop(std::vector<StaleName> stale, bool can_expire);
 
  private:
     struct Batch {
         const std::vector<StaleName>* stale = nullptr;
+        bool can_expire = false;
         bool done = false;
     };
 
     void run();
+    void tell(const StaleName& stale, bool can_expire);
+    void clean_up(const StaleName& removed);
 
     fuse_session* session_;
+    IsThere is_there_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Batch*> batches_;
+    std::deque<StaleName> removed_;  // touched by the thread alone
     bool ending_ = false;
     std::thread thread_;
 };

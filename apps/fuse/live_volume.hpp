@@ -23,6 +23,7 @@ class LiveVolume {
     class Access {
      public:
         Volume* operator->() const { return volume_; }
+        Volume& operator*() const { return *volume_; }
 
      private:
         friend class LiveVolume;

@@ -28,7 +28,8 @@ struct MountState {
     fuse_session* session = nullptr;
     std::atomic<bool> read_only;
     std::atomic<AccessTimes> access_times{AccessTimes::relative};
-    std::atomic<bool> changed{false};  // since the last periodic commit
+    std::atomic<bool> changed{false};     // since the last periodic commit
+    std::atomic<bool> can_expire{false};  // see Invalidator; known once the kernel has said hello
     bool allow_other = false;
 
     /// Notes that there is something to commit. Most calls only read the flag.

@@ -10,12 +10,13 @@
 #include <algorithm>
 
 #include "apps/fuse/mount.hpp"
+#include "apps/fuse/mount_state.hpp"
 
 namespace warren::fuse {
 
 namespace {
 
-void initialise(void*, fuse_conn_info* connection) {
+void initialise(void* user_data, fuse_conn_info* connection) {
     constexpr unsigned wanted =
         FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_EXPORT_SUPPORT |
         FUSE_CAP_DONT_MASK | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ASYNC_DIO |
@@ -32,6 +33,8 @@ void initialise(void*, fuse_conn_info* connection) {
     connection->max_background = 128;
     connection->congestion_threshold = 96;
     connection->time_gran = 1;
+    static_cast<MountState*>(user_data)->can_expire.store(
+        (connection->capable & FUSE_CAP_EXPIRE_ONLY) != 0, std::memory_order_relaxed);
 }
 
 }  // namespace

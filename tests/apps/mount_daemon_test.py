@@ -36,6 +36,17 @@ def walk_all(path):
     return count
 
 
+def names_that_open(directory, names):
+    found = []
+    for name in names:
+        try:
+            os.close(os.open(name, os.O_RDONLY, dir_fd=directory))
+            found.append(name)
+        except OSError:
+            pass
+    return found
+
+
 class Bulk(MountedTest):
     def test_removed_tree_leaves_no_ghosts(self):
         tree = self.path("t")
@@ -64,6 +75,9 @@ class Bulk(MountedTest):
         self.assertEqual(os.stat(self.path("linked")).st_nlink, 1)
         self.assertEqual(os.fstat(held).st_nlink, 0)
         self.assertEqual(os.pread(held, 100, 0), b"not written out yet")
+        deadline = time.time() + 10  # who stands inside may see names a moment longer
+        while names_that_open(inside, ["f2"]) and time.time() < deadline:
+            time.sleep(0.01)
         self.fails_with(errno.ENOENT, os.open, "f2", os.O_RDONLY, dir_fd=inside)
         self.fails_with(errno.ENOENT, os.open, "new", os.O_CREAT | os.O_WRONLY, dir_fd=inside)
         os.close(inside)

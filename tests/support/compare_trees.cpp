@@ -152,7 +152,7 @@ std::string compare_extended(Volume& volume, Handle handle, const ModelInode& in
     const Result<u64> length = volume.list_attributes(handle, names);
     if (!length) return "listing answers " + std::to_string(static_cast<int>(length.code()));
     std::set<std::string> found;
-    for (u64 at = 0; at < *length; at += found.size() > 100 ? *length : 0) {
+    for (u64 at = 0; at < *length;) {
         const std::string name(names.data() + at);
         at += name.size() + 1;
         if (!found.insert(name).second) return "attribute " + name + " is listed twice";
@@ -180,8 +180,8 @@ public:
     Comparison(Volume& volume, const ModelFileSystem& model, const CompareOptions& options)
         : volume_(volume), model_(model), options_(options) {}
 
-    std::string run() {
-        visit("/", ModelFileSystem::root_number, volume_.root());
+    std::string run(Handle root) {
+        visit("/", ModelFileSystem::root_number, root);
         while (!left_.empty() && text_.size() < report_bytes_max) {
             const Directory directory = std::move(left_.back());
             left_.pop_back();
@@ -220,7 +220,8 @@ private:
         say(path, compare_extended(volume_, handle, inode));
         if (is_mode_of(inode.mode, directory_mode)) {
             const auto above = handles_.find(inode.parent);
-            if (above != handles_.end() && found->parent != above->second.inode) {
+            const bool is_root = number == ModelFileSystem::root_number;
+            if (!is_root && found->parent != above->second.inode) {
                 say(path, "has another parent");
             }
             left_.push_back({path, number, handle});
@@ -284,8 +285,9 @@ private:
 }  // namespace
 
 std::string compare_trees(Volume& volume, const ModelFileSystem& model,
-                          const CompareOptions& options) {
-    return Comparison(volume, model, options).run();
+                          const CompareOptions& options, Handle root) {
+    if (root == Handle{}) root = volume.root();
+    return Comparison(volume, model, options).run(root);
 }
 
 }  // namespace warren

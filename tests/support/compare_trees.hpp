@@ -15,9 +15,10 @@ struct CompareOptions {
     bool times = true;
 };
 
-/// What differs, one line each, some lines at most; empty if nothing does.
+/// What differs, one line each, some lines at most; empty if nothing does. `root` is the directory
+/// that the model's root stands for, that of the volume if none is given.
 std::string compare_trees(Volume& volume, const ModelFileSystem& model,
-                          const CompareOptions& options = {});
+                          const CompareOptions& options = {}, Handle root = {});
 
 /// What differs between the attributes of an inode and what the model knows of it. The parent is not
 /// compared.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "fs/core/name_hash.hpp"
@@ -101,6 +102,12 @@ u64 ImageBuilder::add_file(u64 parent, const std::string& name, const std::strin
     nodes_[number].contents = contents;
     nodes_[number].inode.size = contents.size();
     return number;
+}
+
+u64 ImageBuilder::add_orphan(const std::string& contents) {
+    char name[17];
+    std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(next_inode_));
+    return add_file(orphans(), name, contents);
 }
 
 u64 ImageBuilder::add_runs(u64 parent, const std::string& name, u64 size_bytes,

@@ -34,6 +34,8 @@ class ImageBuilder {
     u64 add_runs(u64 parent, const std::string& name, u64 size_bytes, const std::vector<Run>& runs);
     u64 add_link(u64 parent, const std::string& name, const std::string& target);
     u64 add_node(u64 parent, const std::string& name, u32 mode, u32 device);
+    /// A file without a name that the directory of orphans keeps.
+    u64 add_orphan(const std::string& contents);
     /// Another name for an inode.
     void add_name(u64 parent, const std::string& name, u64 inode);
     void set_attribute(u64 inode, const std::string& name, const std::string& value);

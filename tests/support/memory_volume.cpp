@@ -11,6 +11,22 @@
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
+namespace {
+
+/// What open_volume() does, with another store: its journal must have been replayed.
+std::unique_ptr<Volume> open_with_mask(Disk& disk, const OpenOptions& options, u64 hash_mask) {
+    format::Superblock superblock;
+    const Failure failure = read_superblock(disk, "image", superblock);
+    EXPECT_EQ(failure.code, Errc::ok) << failure.message;
+    auto implementation = std::make_unique<VolumeImplementation>(
+        std::make_unique<FaultDisk>(disk), superblock, options);
+    EXPECT_EQ(implementation->start(), Errc::ok);
+    const_cast<core::Store&>(implementation->store()).hash_mask = hash_mask;
+    EXPECT_EQ(implementation->reclaim_orphans(), Errc::ok);
+    return std::make_unique<Volume>(std::move(implementation));
+}
+
+}  // namespace
 
 std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes) {
     auto disk = std::make_unique<MemoryDisk>(size_bytes);
@@ -29,19 +45,6 @@ std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options) {
     return volume;
 }
 
-std::unique_ptr<Volume> open_with_hash_mask(Disk& disk, const OpenOptions& options,
-                                            u64 hash_mask) {
-    format::Superblock superblock;
-    const Failure failure = read_superblock(disk, "image", superblock);
-    EXPECT_EQ(failure.code, Errc::ok) << failure.message;
-    auto implementation = std::make_unique<VolumeImplementation>(
-        std::make_unique<FaultDisk>(disk), superblock, options);
-    EXPECT_EQ(implementation->start(), Errc::ok);
-    implementation->mutable_store().hash_mask = hash_mask;
-    EXPECT_EQ(implementation->reclaim_orphans(), Errc::ok);
-    return std::make_unique<Volume>(std::move(implementation));
-}
-
 bool expect_clean(Disk& disk, u64 hash_mask) {
     std::string problems;
     CheckOptions options;
@@ -55,16 +58,18 @@ bool expect_clean(Disk& disk, u64 hash_mask) {
     return failure.code == Errc::ok && result.problems == 0;
 }
 
-MemoryVolume::MemoryVolume(u64 size_bytes, const OpenOptions& options)
-    : MemoryVolume(make_memory_disk(size_bytes), options) {}
+MemoryVolume::MemoryVolume(u64 size_bytes, const OpenOptions& options, u64 hash_mask)
+    : MemoryVolume(make_memory_disk(size_bytes), options, hash_mask) {}
 
-MemoryVolume::MemoryVolume(std::unique_ptr<MemoryDisk> disk, const OpenOptions& options)
-    : disk_(std::move(disk)), faults_(*disk_), options_(options) {
+MemoryVolume::MemoryVolume(std::unique_ptr<MemoryDisk> disk, const OpenOptions& options,
+                           u64 hash_mask)
+    : disk_(std::move(disk)), faults_(*disk_), options_(options), hash_mask_(hash_mask) {
     open();
 }
 
 void MemoryVolume::open() {
-    volume_ = open_on(faults_, options_);
+    volume_ = hash_mask_ == ~u64{0} ? open_on(faults_, options_)
+                                    : open_with_mask(faults_, options_, hash_mask_);
 }
 
 void MemoryVolume::close() {
@@ -75,7 +80,7 @@ void MemoryVolume::close() {
 
 void MemoryVolume::close_and_check() {
     close();
-    expect_clean(*disk_);
+    expect_clean(*disk_, hash_mask_);
 }
 
 }  // namespace warren

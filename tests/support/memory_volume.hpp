@@ -25,17 +25,17 @@ std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes);
 /// Opens the volume on `disk`, which outlives it. Null, and a failed test, if that is not possible.
 std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options = {});
 
-/// As open_on(), but keeps only the bits of `hash_mask` of each name's hash, to force collisions.
-std::unique_ptr<Volume> open_with_hash_mask(Disk& disk, const OpenOptions& options, u64 hash_mask);
-
 /// Fails the test unless the check finds nothing wrong. True if all is well.
 bool expect_clean(Disk& disk, u64 hash_mask = ~u64{0});
 
 /// A disk, the means to let it fail, and the volume that is open on both.
 class MemoryVolume {
 public:
-    explicit MemoryVolume(u64 size_bytes, const OpenOptions& options = {});
-    explicit MemoryVolume(std::unique_ptr<MemoryDisk> disk, const OpenOptions& options = {});
+    /// With a `hash_mask`, names have only those bits of their hash, so that many collide.
+    explicit MemoryVolume(u64 size_bytes, const OpenOptions& options = {},
+                          u64 hash_mask = ~u64{0});
+    explicit MemoryVolume(std::unique_ptr<MemoryDisk> disk, const OpenOptions& options = {},
+                          u64 hash_mask = ~u64{0});
 
     MemoryDisk& disk() { return *disk_; }
     FaultDisk& faults() { return faults_; }
@@ -43,20 +43,17 @@ public:
     Volume* operator->() { return volume_.get(); }
     bool is_open() const { return volume_ != nullptr; }
 
+    void open();
     /// Closes the volume, which must succeed.
     void close();
-    void open();
-    void reopen() {
-        close();
-        open();
-    }
-    /// Closes it and fails the test unless it is clean then.
+    /// Closes it; then the check must find nothing wrong.
     void close_and_check();
 
 private:
     std::unique_ptr<MemoryDisk> disk_;
     FaultDisk faults_;
-    OpenOptions options_;
+    const OpenOptions options_;
+    const u64 hash_mask_;
     std::unique_ptr<Volume> volume_;
 };
 

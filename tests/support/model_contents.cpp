@@ -112,10 +112,10 @@ Result<Attributes> ModelFileSystem::set_attributes(const Caller& caller, Handle 
     AttributeChange rest = change;
     rest.which &= ~u32{AttributeChange::size};
     if (has(change, AttributeChange::size)) {
-        const Result<ModelInode*> file = find_content(handle);
-        if (!file) return file.code();
         if (!allows(caller, handle.inode, 2)) return Errc::access;
         if (change.new_size > file_bytes_max) return Errc::file_too_big;
+        const Result<ModelInode*> file = find_content(handle);
+        if (!file) return file.code();
     }
     if (rest.which != 0) WARREN_TRY(check_change(caller, handle, rest));
     if (has(change, AttributeChange::size)) truncate(inode, change.new_size);
@@ -196,11 +196,11 @@ Result<u64> ModelFileSystem::read(Handle file, u64 offset, std::span<std::byte> 
 }
 
 Result<u64> ModelFileSystem::write(Handle file, u64 offset, std::span<const std::byte> source) {
-    const Result<ModelInode*> found = find_content(file);
-    if (!found) return found.code();
     if (offset > file_bytes_max || source.size() > file_bytes_max - offset) {
         return Errc::file_too_big;
     }
+    const Result<ModelInode*> found = find_content(file);
+    if (!found) return found.code();
     if (source.empty()) return u64{0};
     ModelInode& inode = **found;
     for (u64 done = 0; done < source.size();) {

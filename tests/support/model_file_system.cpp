@@ -311,17 +311,24 @@ Result<std::string> ModelFileSystem::read_link(Handle link) const {
     return inode->target;
 }
 
-bool ModelFileSystem::is_open_below(Handle directory, std::string_view name) const {
-    const auto found = at(directory.inode).entries.find(name);
-    if (found == at(directory.inode).entries.end()) return false;
-    std::vector<u64> left = {found->second};
-    while (!left.empty()) {
-        const ModelInode& inode = at(left.back());
-        left.pop_back();
-        if (inode.opens > 0 && is_mode_of(inode.mode, directory_mode)) return true;
-        for (const auto& [child_name, child] : inode.entries) left.push_back(child);
+Result<Attributes> ModelFileSystem::resolve(const Caller& caller, std::string_view path) const {
+    Result<Attributes> here = describe(root_number);
+    while (here) {
+        const std::size_t start = path.find_first_not_of('/');
+        if (start == std::string_view::npos) break;
+        path.remove_prefix(start);
+        const std::string_view name = path.substr(0, path.find('/'));
+        path.remove_prefix(name.size());
+        if (name != "." && name != "..") {
+            here = lookup(caller, here->handle, name);
+            continue;
+        }
+        const u64 number = here->handle.inode;
+        if (!is_mode_of(here->mode, directory_mode)) return Errc::not_directory;
+        if (!allows(caller, number, 1)) return Errc::access;
+        if (name == "..") here = describe(at(number).parent);
     }
-    return false;
+    return here;
 }
 
 /// What `rm -r` would stumble over below a directory. Of several reasons any may be told.

@@ -76,6 +76,7 @@ public:
     Errc rename(const Caller& caller, Handle from, std::string_view name, Handle to,
                 std::string_view new_name, Rename how = Rename::replace);
     Result<std::string> read_link(Handle link) const;
+    Result<Attributes> resolve(const Caller& caller, std::string_view path) const;
 
     Result<Attributes> attributes(Handle handle) const;
     Result<Attributes> set_attributes(const Caller& caller, Handle handle,
@@ -110,8 +111,6 @@ public:
     void blur_times(Handle handle);
     /// All opens end, as they do when a volume is closed.
     void release_all();
-    /// Whether (directory, name) is an open directory or there is one below it.
-    bool is_open_below(Handle directory, std::string_view name) const;
     /// Directories and names taken out of them since the last call.
     std::vector<std::pair<u64, std::string>> take_removals() { return std::exchange(removals_, {}); }
 

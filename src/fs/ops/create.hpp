@@ -207,7 +207,7 @@ WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentia
     WARREN_TRY(op.begin_apply(3 + new_inode_blocks_max));
     apply_inode(op, *parent, arguments, fresh, 0);
     once(op.team, [&] { relaxed_store(fresh.inode.at->flags, format::flag_unnamed); });
-    apply_orphan(op, orphan, fresh.inode, arguments.now);
+    apply_orphan(op, orphan, fresh.inode.number, fresh.inherit.mode, arguments.now);
     const Attributes attributes = once(op.team, [&] { return read_attributes(fresh.inode); });
     op.end_apply();
     return attributes;

@@ -53,11 +53,11 @@ WARREN_HD Errc find_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) 
 
 /// Adds an inode to the orphan directory. Only within apply, after plan_link() for its entry.
 template <class Team>
-WARREN_HD void apply_orphan(Operation<Team>& op, const OrphanEntry& orphan, const InodeRef& inode,
+WARREN_HD void apply_orphan(Operation<Team>& op, const OrphanEntry& orphan, u64 inode, u32 mode,
                             i64 now) {
-    const u8 type = format::entry_type(load(op.team, inode.at->mode));
     once(op.team, [&] { count_entry(orphan.directory, 1); });
-    apply_link(op, orphan.directory, orphan.name(op), orphan.entry, inode.number, type, now);
+    apply_link(op, orphan.directory, orphan.name(op), orphan.entry, inode,
+               format::entry_type(mode), now);
 }
 
 enum class Fate : u8 { keep, free, orphan };
@@ -116,7 +116,7 @@ WARREN_HD bool apply_disposal(Operation<Team>& op, const Disposal& disposal, i64
     });
     op.mark_dirty(inode.block_place());
     if (!is_orphan) return false;
-    apply_orphan(op, disposal.orphan, inode, now);
+    apply_orphan(op, disposal.orphan, inode.number, load(op.team, inode.at->mode), now);
     return load(op.team, inode.at->references) < one_open;
 }
 

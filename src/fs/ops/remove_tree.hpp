@@ -45,7 +45,7 @@ WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& cal
         relaxed_store(inode.at->changed, now);
     });
     op.mark_dirty(inode.block_place());
-    apply_orphan(op, orphan, inode, now);
+    apply_orphan(op, orphan, inode.number, format::type_directory, now);
     op.end_apply();
     return inode.handle();
 }
@@ -137,19 +137,24 @@ WARREN_HD Errc harvest_leaf(Operation<Team>& op, const InodeRef& directory, cons
             device_atomic<u64>(directory.at->entries).fetch_sub(gone, hd::memory_order_relaxed);
         });
         op.mark_dirty(seen.place);
+        // The directory itself is written only if this step cannot finish it (keep_directory()); but
+        // a meta buffer of fixed size would forget the count with the block.
+        if (op.store.heads != nullptr) op.mark_dirty(directory.block_place());
     }
     op.unlock_now(seen);
     return answer;
 }
 
-/// Empties the leaves of a dying directory whose keys lie in [begin, end). Answers as harvest_leaf();
-/// started again it goes on with what is left.
-template <class Team, class Push>
+/// Empties the leaves of a dying directory whose keys lie in [begin, end). Answers as harvest_leaf(),
+/// or Errc::canceled if `must_stop()` said so between two leaves; started again it goes on with what
+/// is left.
+template <class Team, class Push, class Stop>
 WARREN_HD Errc harvest_range(Operation<Team>& op, u64 number, u64 begin, u64 end, i64 now,
-                             const Push& push, Harvest& harvest) {
+                             const Push& push, const Stop& must_stop, Harvest& harvest) {
     const u32 all_pins = op.pin_mark();
     u64 key = begin;
     while (key < end) {
+        if (once(op.team, [&] { return must_stop(); })) return Errc::canceled;
         const Result<InodeRef> directory = find_inode(op, number);
         if (!directory) return directory.code();
         Descent descent;
@@ -173,6 +178,16 @@ WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
         device_atomic<u64>(directory->at->entries)
             .fetch_or(format::entries_dying, hd::memory_order_relaxed);
     });
+    if (op.store.heads != nullptr) op.mark_dirty(directory->block_place());
+    return Errc::ok;
+}
+
+/// Notes that a directory outlives the step that took names from it. Within the step.
+template <class Team>
+WARREN_HD Errc keep_directory(Operation<Team>& op, u64 number) {
+    const Result<InodeRef> directory = find_inode(op, number);
+    if (!directory) return directory.code();
+    op.mark_dirty(directory->block_place());
     return Errc::ok;
 }
 
@@ -247,21 +262,17 @@ WARREN_HD Errc free_directory(Operation<Team>& op, u64 number) {
     return Errc::ok;
 }
 
-/// Hangs a directory that a bulk step leaves unfinished on the orphan directory. Within the step.
+/// Hangs a directory that a bulk step leaves unfinished on the orphan directory. Within the step. The
+/// directory itself is not written: a step may leave many.
 template <class Team>
 WARREN_HD Errc adopt_orphan(Operation<Team>& op, u64 number, i64 now) {
     op.may_use_reserve = true;
-    const Result<InodeRef> inode = find_inode(op, number);
-    if (!inode) return inode.code();
     OrphanEntry orphan;
     WARREN_TRY(find_orphan(op, number, orphan));
     if (orphan.entry.exists) return Errc::ok;
     WARREN_TRY(plan_link(op, orphan.directory, orphan.name(op), orphan.entry));
-    WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(4));
-    once(op.team, [&] { relaxed_store(inode->at->links, 0); });
-    op.mark_dirty(inode->block_place());
-    apply_orphan(op, orphan, *inode, now);
+    WARREN_TRY(op.begin_apply(2));
+    apply_orphan(op, orphan, number, format::type_directory, now);
     op.end_apply();
     return Errc::ok;
 }

@@ -87,7 +87,7 @@ std::string path_of(Context& context, u32 ordinal) {
     u32 at = ordinal;
     for (u32 depth = 0; at != context.root; ++depth) {
         if (at == context.orphans) return "(orphans)" + path;
-        const bool has_name = inodes.exists(at) && inodes.name_blocks[at] != 0;
+        const bool has_name = inodes.name_blocks[at] != 0;
         if (!has_name || depth == path_depth_max) {
             return path.empty() ? by_number
                                 : "(inode " + std::to_string(inodes.number_of(at)) + ")" + path;

@@ -115,6 +115,7 @@ class DirectoryScan {
     void meet(u32 directory, u32 target, EntryPlace place);
     void place_stray(const Stray& stray);
     void place(u32 directory, u32 target, EntryPlace place);
+    void remember(u32 directory, u32 target, EntryPlace place);
     void spoil(u32 directory, std::string text) {
         context_.problem(directory, std::move(text));
         inodes_.set(directory, mark_rebuild);
@@ -241,11 +242,14 @@ bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace
         complain("is there twice");
         return false;
     }
+    const u32 target = inodes_.ordinal_of(entry.inode);
     if (const char* flaw = find_entry_flaw(context_, directory, entry)) {
         complain(flaw);
+        // The name goes, but what is said about the inode should have a path.
+        const bool is_unusable = target != nobody && inodes_.statuses[target] == Status::unusable;
+        if (is_unusable && inodes_.name_blocks[target] == 0) remember(directory, target, place);
         return false;
     }
-    const u32 target = inodes_.ordinal_of(entry.inode);
     if (inodes_.statuses[target] == Status::doubtful) {
         inodes_.statuses[target] = Status::sound;
         if (inodes_.is_directory(target)) waiting_.push_back(target);
@@ -272,10 +276,14 @@ void DirectoryScan::meet(u32 directory, u32 target, EntryPlace at) {
         strays_.push_back({directory, target, at});
 }
 
-void DirectoryScan::place(u32 directory, u32 target, EntryPlace at) {
+void DirectoryScan::remember(u32 directory, u32 target, EntryPlace at) {
     inodes_.parents[target] = directory;
     inodes_.name_blocks[target] = static_cast<u32>(at.leaf / block_size);
     inodes_.name_slots[target] = static_cast<u8>(at.slot);
+}
+
+void DirectoryScan::place(u32 directory, u32 target, EntryPlace at) {
+    remember(directory, target, at);
     if (!inodes_.is_directory(target)) return;
     inodes_.set(target, mark_placed);
     if (directory == context_.orphans)

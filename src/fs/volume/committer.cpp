@@ -33,7 +33,10 @@ Committer::Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
       superblock_(superblock),
       journal_(disk, superblock),
       transaction_(superblock.header.transaction) {
-    store_.state->journal_room = journal_.capacity_blocks() - 1;
+    // Dirty blocks cannot leave a meta buffer: most of it must stay for those that are read.
+    const u64 capacity = journal_.capacity_blocks() - 1;
+    const u64 heads = store_.heads == nullptr ? ~u64{0} : store_.heads->head_count;
+    store_.state->journal_room = std::min(capacity, heads / 4);
 }
 
 void Committer::close_gate() {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "fs/volume/part_tree.hpp"
 
@@ -52,15 +53,10 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
     tallies_.assign(volume_.crew().width(), {});
     rooted_ = {root};
     const u64 blocks_before = relaxed_load(volume_.store().state->blocks_used);
-    std::vector<u64> directories = {root};
-    while (!directories.empty()) {
+    while (!rooted_.empty()) {
         now_ = now_nanoseconds();
-        const Errc ran =
-            volume_.run([&](CpuOperation& gate) { return run_step(gate, directories); });
-        if (ran != Errc::ok) return ran;
-        const Result<std::vector<u64>> next = prepare_next_step();
-        if (!next) return next.code();
-        directories = *next;
+        WARREN_TRY(volume_.run([&](CpuOperation& gate) { return run_step(gate); }));
+        WARREN_TRY(prepare_next_step());
     }
     for (const Tally& tally : tallies_) {
         removal.files += tally.harvest.files;
@@ -71,16 +67,19 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
     return Errc::ok;
 }
 
-/// One bulk step: the crew works through `directories` and what they hold until all is done or the
-/// step has dirtied its share of the journal. `gate` passes the gate for all of it.
-Errc TreeRemover::run_step(CpuOperation& gate, const std::vector<u64>& directories) {
+/// One bulk step: the crew works through the rooted directories and what they hold until all is done
+/// or the step has dirtied its share of the journal. `gate` passes the gate for all of it.
+Errc TreeRemover::run_step(CpuOperation& gate) {
     core::StoreState& state = *volume_.store().state;
     const u64 share = relaxed_load(state.journal_room) / 4;
     WARREN_TRY(gate.begin_apply(static_cast<u32>(share)));
-    dirty_limit_ = relaxed_load(state.dirty_blocks) + share * 3 / 4;
+    dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;
     deadline_ = now_ + step_nanoseconds;
+    // What is loose at the end costs leaves of the orphan directory, at least half full.
+    loose_limit_ = share / 8 * (format::leaf_entries_max / 2);
+    loose_ = 0;
     std::vector<Task> tasks;
-    for (const u64 directory : directories) tasks.push_back({directory, 0, nullptr});
+    for (const u64 directory : rooted_) tasks.push_back({directory, 0, nullptr});
     volume_.crew().run(std::move(tasks), [this](Crew::Worker& worker, const Task& task) {
         if (task.context != nullptr) {
             visit_range(worker, std::unique_ptr<Range>(static_cast<Range*>(task.context)));
@@ -101,13 +100,23 @@ Errc TreeRemover::run_step(CpuOperation& gate, const std::vector<u64>& directori
 }
 
 bool TreeRemover::step_is_full() const {
-    return relaxed_load(volume_.store().state->dirty_blocks) >= dirty_limit_ ||
+    return loose_.load(std::memory_order_relaxed) > loose_limit_ ||
+           relaxed_load(volume_.store().state->dirty_blocks) >= dirty_limit_ ||
            now_nanoseconds() > deadline_;
 }
 
-void TreeRemover::set_aside(u64 directory, u64 missing_block) {
+void TreeRemover::set_aside(u64 directory, bool needs_commit) {
     std::lock_guard lock(mutex_);
-    unfinished_.push_back({directory, missing_block});
+    unfinished_.push_back(directory);
+    needs_commit_ = needs_commit_ || needs_commit;
+}
+
+/// Sets aside a directory that this step has taken names from.
+void TreeRemover::set_aside_changed(const ThreadTeam& team, u64 directory, bool needs_commit) {
+    const Errc kept = run_in_step(
+        team, [&](CpuOperation& op) { return ops::keep_directory(op, directory); });
+    if (kept != Errc::ok) fail(kept);
+    set_aside(directory, needs_commit);
 }
 
 void TreeRemover::fail(Errc code) {
@@ -161,13 +170,16 @@ void TreeRemover::visit_range(Crew::Worker& worker, std::unique_ptr<Range> range
 /// Empties the leaves of a range. False if something is left; then the directory is set aside.
 bool TreeRemover::harvest(Crew::Worker& worker, u64 directory, u64 begin, u64 end) {
     ops::Harvest& tally = tallies_[worker.index()].harvest;
+    const auto push = [&](u64 child) {
+        loose_.fetch_add(1, std::memory_order_relaxed);
+        worker.push({child, 0, nullptr});
+    };
     for (;;) {
         CpuOperation op(worker.team(), volume_.store());
         op.gate_is_held = true;
         tally.left_over = 0;
-        const Errc code = ops::harvest_range(
-            op, directory, begin, end, now_,
-            [&](u64 child) { worker.push({child, 0, nullptr}); }, tally);
+        Errc code = ops::harvest_range(
+            op, directory, begin, end, now_, push, [this] { return step_is_full(); }, tally);
         const u64 place = op.needed_place;
         core::finish(op);
         if (code == Errc::retry) {
@@ -175,8 +187,12 @@ bool TreeRemover::harvest(Crew::Worker& worker, u64 directory, u64 begin, u64 en
             continue;
         }
         if (code == Errc::ok && tally.left_over == 0) return true;
-        set_aside(directory, code == Errc::need_block ? place : core::place_none);
-        if (is_final(code) && code != Errc::ok) fail(code);
+        if (code == Errc::need_block) {
+            code = volume_.loader().load(place);
+            if (code == Errc::ok) continue;
+        }
+        set_aside_changed(worker.team(), directory, code == Errc::need_commit);
+        if (is_final(code) && code != Errc::ok && code != Errc::canceled) fail(code);
         return false;
     }
 }
@@ -189,19 +205,20 @@ void TreeRemover::finish_directory(Crew::Worker& worker, u64 directory) {
         });
     }
     if (freed == Errc::ok) {
+        if (!is_rooted(directory)) loose_.fetch_sub(1, std::memory_order_relaxed);
         ++tallies_[worker.index()].directories;
         ++tallies_[worker.index()].harvest.inodes;
         const Errc dropped = drop_root(worker.team(), directory);
         if (dropped != Errc::ok) fail(dropped);
         return;
     }
-    set_aside(directory);
+    set_aside_changed(worker.team(), directory, false);
     if (freed != Errc::not_empty) fail(freed);
 }
 
 /// A freed directory that hung on the orphan directory loses its name there in the same step.
 Errc TreeRemover::drop_root(const ThreadTeam& team, u64 directory) {
-    if (!std::binary_search(rooted_.begin(), rooted_.end(), directory)) return Errc::ok;
+    if (!is_rooted(directory)) return Errc::ok;
     const Result<ops::Removed> removed = run_in_step(
         team, [&](CpuOperation& op) { return ops::drop_orphan(op, directory, now_); });
     if (!removed) return removed.code();
@@ -212,41 +229,33 @@ Errc TreeRemover::drop_root(const ThreadTeam& team, u64 directory) {
     });
 }
 
+bool TreeRemover::is_rooted(u64 directory) const {
+    return std::binary_search(rooted_.begin(), rooted_.end(), directory);
+}
+
 /// Before the step ends, every unfinished directory must hang on the orphan directory.
 Errc TreeRemover::adopt_unfinished() {
-    for (const Unfinished& left : unfinished_) {
-        if (std::binary_search(rooted_.begin(), rooted_.end(), left.directory)) continue;
+    std::sort(unfinished_.begin(), unfinished_.end());
+    unfinished_.erase(std::unique(unfinished_.begin(), unfinished_.end()), unfinished_.end());
+    for (const u64 directory : unfinished_) {
+        if (is_rooted(directory)) continue;
         WARREN_TRY(run_in_step(ThreadTeam{}, [&](CpuOperation& op) {
-            return ops::adopt_orphan(op, left.directory, now_);
+            return ops::adopt_orphan(op, directory, now_);
         }));
     }
     return Errc::ok;
 }
 
-/// Between steps: loads what was missing and removes what needs operations of its own. The answer is
-/// what the next step starts with.
-Result<std::vector<u64>> TreeRemover::prepare_next_step() {
-    std::vector<Unfinished> left;
-    left.swap(unfinished_);
-    std::vector<u64> next;
-    for (const Unfinished& one : left) next.push_back(one.directory);
-    std::sort(next.begin(), next.end());
-    next.erase(std::unique(next.begin(), next.end()), next.end());
-    rooted_ = next;
-    for (const Unfinished& one : left) {
-        if (one.missing_block == core::place_none) {
-            const Errc removed = remove_leftovers(one.directory);
-            if (removed != Errc::ok) return removed;
-            continue;
-        }
-        Errc loaded = volume_.loader().load(one.missing_block);
-        if (loaded == Errc::need_commit) loaded = volume_.commit();
-        if (loaded != Errc::ok) return loaded;
-    }
-    return next;
+/// Between steps: makes room in the meta buffer if that was short, and removes what needs operations
+/// of its own. The next step starts with what is unfinished.
+Errc TreeRemover::prepare_next_step() {
+    rooted_ = std::exchange(unfinished_, {});
+    if (std::exchange(needs_commit_, false)) WARREN_TRY(volume_.commit());
+    for (const u64 directory : rooted_) WARREN_TRY(remove_leftovers(directory));
+    return Errc::ok;
 }
 
-/// Unlinks the first names of a dying directory that a step cannot free: open or very large files.
+/// Unlinks the names of a dying directory that a step cannot free: open or very large files.
 Errc TreeRemover::remove_leftovers(u64 directory) {
     const Result<Handle> handle =
         volume_.run([&](CpuOperation& op) { return ops::handle_of(op, directory); });

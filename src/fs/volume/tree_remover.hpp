@@ -37,14 +37,7 @@ private:
         ops::Harvest harvest;
         u64 directories = 0;
     };
-    /// A directory that a step could not finish and the block it waits for (place_none: for names
-    /// that need an operation of their own, or for the next step).
-    struct Unfinished {
-        u64 directory;
-        u64 missing_block;
-    };
-
-    Errc run_step(CpuOperation& gate, const std::vector<u64>& directories);
+    Errc run_step(CpuOperation& gate);
     void visit(Crew::Worker& worker, u64 directory);
     void visit_range(Crew::Worker& worker, std::unique_ptr<Range> range);
     bool share(Crew::Worker& worker, u64 directory);
@@ -52,21 +45,26 @@ private:
     void finish_directory(Crew::Worker& worker, u64 directory);
     Errc drop_root(const ThreadTeam& team, u64 directory);
     Errc adopt_unfinished();
-    Result<std::vector<u64>> prepare_next_step();
+    Errc prepare_next_step();
     Errc remove_leftovers(u64 directory);
 
     bool step_is_full() const;
-    void set_aside(u64 directory, u64 missing_block = core::place_none);
+    void set_aside(u64 directory, bool needs_commit = false);
+    void set_aside_changed(const ThreadTeam& team, u64 directory, bool needs_commit);
+    bool is_rooted(u64 directory) const;
     void fail(Errc code);
     template <class Body>
     auto run_in_step(const ThreadTeam& team, const Body& body);
 
     VolumeImplementation& volume_;
     std::vector<Tally> tallies_;
-    std::vector<u64> rooted_;  // what hangs on the orphan directory by our hand; sorted
+    std::vector<u64> rooted_;  // hang on the orphan directory; the step begins with them; sorted
     std::mutex mutex_;
-    std::vector<Unfinished> unfinished_;
+    std::vector<u64> unfinished_;  // what the step leaves
+    bool needs_commit_ = false;    // the meta buffer was full of dirty blocks
     std::atomic<Errc> error_{Errc::ok};
+    std::atomic<u64> loose_{0};  // directories taken out of their parents and not freed yet
+    u64 loose_limit_ = 0;
     u64 dirty_limit_ = 0;
     i64 deadline_ = 0;
     i64 now_ = 0;

@@ -14,7 +14,7 @@ namespace warren {
 namespace {
 
 /// The smallest meta buffer with which every operation finds room for what it uses at once.
-constexpr u64 meta_buffer_min_bytes = 256 * kib;
+constexpr u64 meta_buffer_min_bytes = mib;
 
 Failure prepare(Disk& disk, const std::string& path, const OpenOptions& options,
                 format::Superblock& superblock) {

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// The random driver's operations on many names: listings, paths, and the bulk operations.
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <tuple>
+
+#include "tests/support/random_operations.hpp"
+
+namespace warren {
+
+void RandomOperations::do_start_listing() {
+    if (listings_.size() >= 6) listings_.erase(listings_.begin());
+    const u64 directory = pick_directory();
+    const ModelInode* inode = model_.find(model(directory));
+    Listing listing;
+    listing.directory = directory;
+    if (inode != nullptr) {
+        for (const auto& [name, number] : inode->entries) listing.must_see.insert(name);
+    }
+    listings_.push_back(std::move(listing));
+    do_go_on_listing();
+}
+
+void RandomOperations::do_go_on_listing() {
+    if (listings_.empty()) return;
+    const u64 index = random_.below(listings_.size());
+    Listing& listing = listings_[index];
+    const ModelInode* inode = model_.find(model(listing.directory));
+    const u64 most = 1 + random_.below(chance(5) ? 500 : 20);
+    u64 count = 0;
+    std::string wrong;
+    begin("list " + name_of(listing.directory) + " from " + std::to_string(listing.cookie));
+    const Errc found = volume_->read_directory(
+        real(listing.directory), listing.cookie, [&](const DirectoryEntry& entry) {
+            const std::string name(entry.name);
+            const auto known = inode == nullptr ? decltype(inode->entries.begin()){}
+                                                : inode->entries.find(name);
+            if (inode == nullptr || known == inode->entries.end()) {
+                wrong = "shows a name that is not there: " + printable_name(name);
+            } else if (handles_.at(known->second).inode != entry.inode) {
+                wrong = "shows another inode for " + printable_name(name);
+            } else if (model_.find(model(known->second))->mode >> 12 != entry.type) {
+                wrong = "shows another type for " + printable_name(name);
+            } else if (!listing.seen.insert(name).second) {
+                wrong = "shows a name twice: " + printable_name(name);
+            } else if (entry.cookie <= listing.cookie || entry.cookie < 3 ||
+                       entry.cookie >> 63 != 0) {
+                wrong = "hands out a bad cookie";
+            }
+            listing.must_see.erase(name);
+            listing.cookie = entry.cookie;
+            return wrong.empty() && ++count < most;
+        });
+    end();
+    Errc wanted = Errc::ok;
+    if (inode == nullptr) {
+        wanted = Errc::stale;
+    } else if (!is_mode_of(inode->mode, directory_mode)) {
+        wanted = Errc::not_directory;
+    }
+    model_.blur_times(model(listing.directory));
+    expect_code(found, wanted);
+    if (!wrong.empty()) return fail(wrong);
+    const bool is_over = found != Errc::ok || count < most;
+    if (found == Errc::ok && is_over && !listing.must_see.empty()) {
+        return fail("never shows " + printable_name(*listing.must_see.begin()));
+    }
+    if (is_over) listings_.erase(listings_.begin() + static_cast<i64>(index));
+}
+
+void RandomOperations::do_resolve() {
+    const Caller& caller = pick_caller();
+    std::string path = chance(2) ? "/" : "";
+    u64 at = ModelFileSystem::root_number;
+    for (u64 depth = random_.below(6); depth > 0; --depth) {
+        const std::string name = pick_entry(at);
+        path += name + (chance(4) ? "//" : "/");
+        const ModelInode* inode = model_.find(model(at));
+        const auto found = inode->entries.find(name);
+        if (found != inode->entries.end()) at = found->second;
+    }
+    if (chance(6)) path += chance(2) ? ".." : "../.";
+    begin("resolve " + printable_name(path) + " by " + std::to_string(caller.user));
+    const auto found = volume_->resolve(caller, path);
+    end();
+    expect_inode(found, model_.resolve(caller, path));
+}
+
+void RandomOperations::do_statistics() {
+    begin("statistics");
+    const Statistics statistics = volume_->statistics();
+    end();
+    const u64 wanted = inodes_before_ + model_.inodes().size() - 1;
+    if (statistics.inodes_used != wanted) {
+        fail("counts " + std::to_string(statistics.inodes_used) + " inodes, not " +
+             std::to_string(wanted));
+    }
+    if (statistics.blocks_free > statistics.blocks ||
+        statistics.blocks_available > statistics.blocks_free) {
+        fail("counts more blocks than there are");
+    }
+}
+
+void RandomOperations::do_sync() {
+    begin("sync");
+    const Errc found = volume_->sync();
+    end();
+    expect_code(found, Errc::ok);
+}
+
+void RandomOperations::do_remove_tree() {
+    const Caller& caller = pick_caller();
+    // Trees near the root are large: mostly take others.
+    const u64 directory = pick_directory();
+    const std::string name = pick_entry(directory);
+    begin("remove tree " + name_of(directory) + "/" + printable_name(name) + " by " +
+          std::to_string(caller.user));
+    Removal found_removal;
+    const Errc found = volume_->remove_tree(caller, real(directory), name, found_removal);
+    end();
+    Removal wanted_removal;
+    const std::set<Errc> wanted =
+        model_.remove_tree(caller, model(directory), name, wanted_removal);
+    expect_code(found, wanted.contains(found) ? found : *wanted.begin());
+    if (failed_) return;
+    if (found_removal.files != wanted_removal.files ||
+        found_removal.directories != wanted_removal.directories) {
+        fail("removes " + std::to_string(found_removal.files) + " files and " +
+             std::to_string(found_removal.directories) + " directories, not " +
+             std::to_string(wanted_removal.files) + " and " +
+             std::to_string(wanted_removal.directories));
+    }
+    drop_dead_opens();
+}
+
+void RandomOperations::do_move_many() {
+    const Caller& caller = pick_caller();
+    struct Item {
+        u64 from;
+        u64 to;
+        std::string name;
+        std::string new_name;
+    };
+    std::vector<Item> items(1 + random_.below(chance(4) ? 200 : 20));
+    const u64 shared = pick_directory();
+    for (Item& item : items) {
+        item.from = chance(2) ? shared : pick_directory();
+        item.to = chance(2) ? shared : pick_directory();
+        item.name = pick_entry(item.from);
+        item.new_name = chance(3) ? pick_entry(item.to) : pick_name();
+    }
+    std::vector<Move> moves;
+    for (const Item& item : items) {
+        moves.push_back({real(item.from), item.name, real(item.to), item.new_name});
+    }
+    std::vector<Errc> results(moves.size(), Errc::io);
+    begin("move " + std::to_string(moves.size()) + " by " + std::to_string(caller.user));
+    volume_->move_many(caller, moves, results);
+    end();
+    for (u64 i = 0; i < items.size() && !failed_; ++i) {
+        const Item& item = items[i];
+        history_.push_back("  item: " + name_of(item.from) + "/" + printable_name(item.name) +
+                           " to " + name_of(item.to) + "/" + printable_name(item.new_name));
+        expect_code(results[i], model_.rename(caller, model(item.from), item.name,
+                                              model(item.to), item.new_name));
+    }
+}
+
+void RandomOperations::do_create_many() {
+    const Caller& caller = pick_caller();
+    const u64 count = 1 + random_.below(chance(3) ? 300 : 20);
+    const u64 shared = pick_directory();
+    std::vector<u64> directories(count);
+    std::vector<std::string> names(count);
+    std::vector<std::string> targets(count);
+    std::vector<Creation> creations(count);
+    for (u64 i = 0; i < count; ++i) {
+        directories[i] = chance(10) ? pick_directory() : shared;
+        names[i] = chance(4) ? pick_name() : "w" + std::to_string(random_.below(400));
+        creations[i].directory = real(directories[i]);
+        creations[i].name = names[i];
+        creations[i].options = pick_options(targets[i]);
+        creations[i].options.target = targets[i];
+    }
+    std::vector<Result<Attributes>> results(count);
+    begin("create " + std::to_string(count) + " by " + std::to_string(caller.user));
+    volume_->create_many(caller, creations, results);
+    end();
+    for (u64 i = 0; i < count && !failed_; ++i) {
+        history_.push_back("  item: " + name_of(directories[i]) + "/" + printable_name(names[i]) +
+                           " mode " + std::to_string(creations[i].options.mode));
+        const auto wanted =
+            model_.create(caller, model(directories[i]), names[i], creations[i].options);
+        // Later items may have changed a directory made earlier: its answer is compared in parts.
+        expect_code(results[i].code(), wanted.code());
+        if (failed_ || !wanted) continue;
+        note_new(wanted->handle.inode, results[i]->handle);
+        if (results[i]->mode != wanted->mode || results[i]->user != wanted->user ||
+            results[i]->group != wanted->group || results[i]->size != wanted->size) {
+            fail("makes an inode with other attributes");
+        }
+    }
+}
+
+/// Directories in each other, deeper than anything else here goes.
+void RandomOperations::do_make_chain() {
+    const Caller& caller = pick_caller();
+    u64 at = pick_directory();
+    CreateOptions options;
+    options.mode = directory_mode | 0777;
+    for (u64 depth = random_.below(60); depth > 0 && !failed_; --depth) {
+        begin("mkdir in a chain " + name_of(at) + "/a");
+        const auto found = volume_->create(caller, real(at), "a", options);
+        end();
+        const auto wanted = model_.create(caller, model(at), "a", options);
+        expect_inode(found, wanted, Hold::no, true);
+        if (!wanted) return;
+        at = wanted->handle.inode;
+    }
+}
+
+void RandomOperations::do_rebuild() {
+    const Caller& caller = pick_caller();
+    const u64 number = pick_directory();
+    const ModelInode* inode = model_.find(model(number));
+    begin("rebuild " + name_of(number) + " by " + std::to_string(caller.user));
+    Rebuilt rebuilt;
+    const Errc found = volume_->rebuild(caller, real(number), rebuilt);
+    end();
+    model_.blur_times(model(number));
+    Errc wanted = model_.check_access(caller, model(number), 2);
+    if (inode != nullptr && !is_mode_of(inode->mode, directory_mode)) wanted = Errc::not_directory;
+    expect_code(found, wanted);
+    if (failed_ || found != Errc::ok) return;
+    if (rebuilt.entries != inode->entries.size()) fail("counts other entries");
+    if (rebuilt.blocks_after > rebuilt.blocks_before) fail("the directory has grown");
+}
+
+void RandomOperations::do_scan() {
+    const Caller& caller = pick_caller();
+    const u64 root = pick_directory();
+    using Seen = std::tuple<u64, std::string, u32, u64>;  // directory, name, depth, inode
+    std::multiset<Seen> found;
+    std::multiset<Seen> wanted;
+    std::mutex mutex;
+    begin("scan " + name_of(root) + " by " + std::to_string(caller.user));
+    const Errc code = volume_->scan(caller, real(root), [&](const Scanned& one) {
+        const std::lock_guard guard(mutex);
+        found.emplace(one.directory.inode, std::string(one.name), one.depth,
+                      one.attributes.handle.inode);
+        return true;
+    });
+    end();
+    if (model_.find(model(root)) == nullptr) return expect_code(code, Errc::stale);
+    Errc wanted_code = Errc::ok;
+    std::vector<std::pair<u64, u32>> left = {{root, 0}};
+    wanted.emplace(real(root).inode, "", 0, real(root).inode);
+    while (!left.empty()) {
+        const auto [number, depth] = left.back();
+        left.pop_back();
+        const ModelInode& directory = *model_.find(model(number));
+        model_.blur_times(model(number));
+        if (directory.entries.empty()) continue;
+        if (model_.check_access(caller, model(number), 5) != Errc::ok) {
+            wanted_code = Errc::access;
+            continue;
+        }
+        for (const auto& [name, child] : directory.entries) {
+            wanted.emplace(real(number).inode, name, depth + 1, real(child).inode);
+            left.emplace_back(child, depth + 1);
+        }
+    }
+    expect_code(code, wanted_code);
+    if (failed_ || code != Errc::ok) return;
+    if (found != wanted) {
+        fail("visits " + std::to_string(found.size()) + " inodes, not " +
+             std::to_string(wanted.size()) + ", or others");
+    }
+}
+
+void RandomOperations::remove_everything() {
+    const Caller anybody{.check = false};
+    constexpr u64 root = ModelFileSystem::root_number;
+    while (!failed_) {
+        const auto& entries = model_.find(model_.root())->entries;
+        if (entries.empty()) break;
+        const std::string name = entries.begin()->first;
+        begin("remove tree /" + printable_name(name) + " to make room");
+        Removal removal;
+        const Errc found = volume_->remove_tree(anybody, real(root), name, removal);
+        end();
+        expect_code(found, *model_.remove_tree(anybody, model_.root(), name, removal).begin());
+    }
+    drop_dead_opens();
+    note_removals();
+}
+
+}  // namespace warren
