@@ -417,6 +417,8 @@ class Volume:
                 require(block >= max(end, low) and block + length <= high,
                         f'{what}: an extent at block {block} that is out of order')
                 self.require_used(place, length, FRAME_DATA, what)
+                require(flags & 1 or block * BLOCK < inode.size,
+                        f'{what}: written blocks behind its end')
                 end = block + length
                 yield block, place, length, bool(flags & 1)
 
@@ -608,18 +610,23 @@ def uuid_text(raw):
     return '-'.join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+def printable(name):
+    """A name for one line: control characters and backslashes as three octal digits."""
+    return ''.join(c if ' ' <= c != '\\' and c != '\x7f' else f'\\{ord(c):03o}' for c in name)
+
+
 def line(record):
     """One record as a line of text."""
     seconds, nanoseconds = divmod(record['modified'], 10 ** 9)
     parts = [record['type'], record['mode'], f"{record['user']}:{record['group']}",
              str(record['size']), f'{seconds}.{nanoseconds:09d}', record.get('sha256', '-'),
-             record['path']]
+             printable(record['path'])]
     if 'device' in record:
         parts[3] = '{},{}'.format(*record['device'])
     if 'target' in record:
-        parts += ['->', record['target']]
+        parts += ['->', printable(record['target'])]
     for name, value in record.get('attributes', {}).items():
-        parts.append(f'{name}={value}')
+        parts.append(f'{printable(name)}={value}')
     return ' '.join(parts)
 
 

@@ -345,9 +345,10 @@ Block ImageEditor::read(u64 place) {
     return block;
 }
 
-void ImageEditor::write(u64 place, Block block) {
-    format::seal_block(block, superblock().header.volume, place, transaction);
-    write_raw(place, block);
+void ImageEditor::write(u64 place, const Block& block) {
+    Block sealed = block;
+    format::seal_block(sealed, superblock().header.volume, place, transaction);
+    write_raw(place, sealed);
 }
 
 void ImageEditor::write_raw(u64 place, const Block& block) {

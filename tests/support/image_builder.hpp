@@ -92,7 +92,7 @@ class ImageEditor {
         return reinterpret_cast<const format::Superblock&>(superblock_);
     }
     format::Block read(u64 place);
-    void write(u64 place, format::Block block);  // sealed as a block with a header
+    void write(u64 place, const format::Block& block);  // sealed as a block with a header
     void write_raw(u64 place, const format::Block& block);
     format::Inode inode(u64 number);
     void set_inode(u64 number, const format::Inode& inode);

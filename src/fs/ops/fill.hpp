@@ -3,6 +3,11 @@
 // written by the caller's `writer` between plan and apply, at places that nobody else can see yet
 // or that are the file's already. So a crash shows old or new contents, never another file's.
 //
+// Two writes of one file may run at once if both begin and end at block boundaries and neither
+// begins behind the end of the file: each writes whole blocks. Any other needs the file to itself,
+// for what it leaves of a block that reads as zeros is zeroed by it too, and so is the gap before
+// it (tail_to_zero()). See map.hpp for what frees blocks.
+//
 // Invariant: an extent without the unwritten flag is put in only after its blocks were written.
 #pragma once
 

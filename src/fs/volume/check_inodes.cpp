@@ -200,6 +200,7 @@ void secure(Context& context, u32 ordinal, const char* what) {
         inodes.statuses[ordinal] = Status::damaged;
         inodes.types[ordinal] = InodeMap::directory_type;
         inodes.set(ordinal, mark_write);
+        inodes.writes_bitmap[ordinal / inodes_per_frame] = 1;
     }
     inodes.parents[ordinal] = ordinal;
     inodes.set(ordinal, mark_placed);

@@ -197,7 +197,11 @@ void forge(ImageBuilder& image, Random& random, const std::vector<u64>& places) 
     const bool has_header = reinterpret_cast<const BlockHeader&>(block).place == place;
     const u64 first = has_header ? sizeof(BlockHeader) / 8 : 0;
     for (u64 changes = 1 + random.below(4); changes > 0; --changes) {
-        const u64 at = first + random.below(random.one_in(2) ? 32 : std::size(block.words) - first);
+        u64 at = first + random.below(32);
+        // Mostly words that mean something.
+        for (int tries = 0; tries < 6 && (block.words[at] == 0 || tries == 0); ++tries) {
+            at = first + random.below(std::size(block.words) - first);
+        }
         switch (random.below(6)) {
             case 0:
                 block.words[at] ^= u64{1} << random.below(64);

@@ -187,7 +187,8 @@ class CheckTest : public testing::Test {
 TEST(Check, FreshVolumesAreClean) {
     for (const u64 size : {16 * mib, 64 * mib, 5 * gib, 200 * gib, 16 * tib}) {
         MemoryDisk disk(size);
-        ASSERT_EQ(make_volume_on(disk, "image", size, "label").code, Errc::ok);
+        const auto zero = [&](u64 offset, u64 length) { return disk.discard(offset, length); };
+        ASSERT_EQ(make_volume_on(disk, "image", size, "label", zero).code, Errc::ok);
         const Outcome outcome = check(disk);
         EXPECT_EQ(outcome.failure.code, Errc::ok) << outcome.all();
         EXPECT_EQ(outcome.result.problems, 0u) << size << outcome.all();

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each I/O of a small workload fails once: by itself, with all after it, and torn. The caller is told,
+// nothing crashes, and the volume opens again in a state that it may be in.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "fs/volume/open_volume.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/state_history.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 volume_bytes = 16 * mib;
+
+Errc first_of(Errc code) { return code; }
+Errc first_of(const std::set<Errc>& codes) { return *codes.begin(); }
+template <class T>
+Errc first_of(const Result<T>& result) {
+    return result.code();
+}
+
+/// A path of a volume or of the model, cut into its directory and its last name.
+template <class System>
+Result<Handle> handle_at(System& system, std::string_view path) {
+    const auto found = system.resolve(anybody, path);
+    if (!found) return found.code();
+    return found->handle;
+}
+
+std::string_view name_in(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+std::string_view directory_of(std::string_view path) { return path.substr(0, path.rfind('/')); }
+
+/// The same steps for a volume and for the model.
+class Script {
+public:
+    struct Step {
+        std::string text;
+        std::function<Errc(Volume&)> on_volume;
+        std::function<Errc(ModelFileSystem&)> on_model;
+        bool is_sync = false;
+    };
+
+    template <class Body>
+    void add(std::string text, const Body& body) {
+        steps_.push_back({std::move(text), [body](Volume& volume) { return body(volume); },
+                          [body](ModelFileSystem& model) { return body(model); }});
+    }
+    void add_sync() {
+        steps_.push_back({"sync", [](Volume& volume) { return volume.sync(); },
+                          [](ModelFileSystem&) { return Errc::ok; }, true});
+    }
+    /// A step on the directory of `path` and its last name.
+    template <class Body>
+    void add_at(const std::string& path, const Body& body) {
+        add(path, [path, body](auto& system) -> Errc {
+            const Result<Handle> directory = handle_at(system, directory_of(path));
+            if (!directory) return directory.code();
+            return first_of(body(system, *directory, name_in(path)));
+        });
+    }
+    /// A step on the open file at `path`.
+    template <class Body>
+    void add_on(const std::string& path, const Body& body) {
+        add(path, [path, body](auto& system) -> Errc {
+            const Result<Handle> file = handle_at(system, path);
+            if (!file) return file.code();
+            WARREN_TRY(system.open_file(*file));
+            const Errc code = first_of(body(system, *file));
+            const Errc released = system.release(*file);
+            return code == Errc::ok ? released : code;
+        });
+    }
+    const std::vector<Step>& steps() const { return steps_; }
+
+private:
+    std::vector<Step> steps_;
+};
+
+void add_create(Script& script, const std::string& path, u32 mode = 0100644) {
+    script.add_at(path, [mode](auto& system, Handle directory, std::string_view name) {
+        return system.create(anybody, directory, name, {.mode = mode});
+    });
+}
+
+void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value) {
+    script.add_on(path, [=](auto& system, Handle file) {
+        return system.write(file, offset, std::vector(length, static_cast<std::byte>(value)));
+    });
+}
+
+void add_rename(Script& script, const std::string& from, const std::string& to,
+                Rename how = Rename::replace) {
+    script.add_at(from, [=](auto& system, Handle directory, std::string_view name) -> Errc {
+        const Result<Handle> target = handle_at(system, directory_of(to));
+        if (!target) return target.code();
+        return system.rename(anybody, directory, name, *target, name_in(to), how);
+    });
+}
+
+void add_remove_tree(Script& script, const std::string& path) {
+    script.add_at(path, [](auto& system, Handle directory, std::string_view name) {
+        Removal removal;
+        return system.remove_tree(anybody, directory, name, removal);
+    });
+}
+
+void add_resize(Script& script, const std::string& path, u64 size) {
+    script.add_on(path, [=](auto& system, Handle file) {
+        AttributeChange change;
+        change.which = AttributeChange::size;
+        change.new_size = size;
+        return system.set_attributes(anybody, file, change);
+    });
+}
+
+void add_attribute(Script& script, const std::string& path, u64 length) {
+    script.add_on(path, [=](auto& system, Handle file) {
+        return system.set_attribute(anybody, file, "user.note",
+                                    std::vector(length, std::byte{'x'}));
+    });
+}
+
+/// What the volume holds before the first I/O fails.
+Script make_base() {
+    Script script;
+    add_create(script, "/old", 040755);
+    for (int i = 0; i < 120; ++i) add_create(script, "/old/file" + std::to_string(i));
+    add_write(script, "/old/file0", 0, 100, 1);
+    add_write(script, "/old/file1", 0, 20'000, 2);
+    add_attribute(script, "/old/file1", 100);
+    add_create(script, "/old/sub", 040755);
+    add_create(script, "/old/sub/below");
+    return script;
+}
+
+/// Some of everything, with two syncs.
+Script make_work() {
+    Script script;
+    add_create(script, "/new", 040755);
+    for (int i = 0; i < 20; ++i) add_create(script, "/new/file" + std::to_string(i));
+    add_write(script, "/new/file3", 0, 50, 3);
+    add_write(script, "/new/file4", 5000, 30'000, 4);
+    add_write(script, "/old/file1", 100, 9000, 5);
+    script.add_sync();
+    add_rename(script, "/old/file5", "/new/moved");
+    add_rename(script, "/old/file6", "/new/file6");
+    add_rename(script, "/old/sub", "/new/sub");
+    add_rename(script, "/old/file7", "/new/file7", Rename::exchange);
+    script.add_at("/new/linked", [](auto& system, Handle directory, std::string_view name) {
+        const Result<Handle> file = handle_at(system, "/old/file1");
+        return file ? system.link(anybody, *file, directory, name) : file.code();
+    });
+    add_attribute(script, "/new/file3", 1000);
+    add_resize(script, "/new/file4", 10'000);
+    add_resize(script, "/old/file1", 70'000);
+    script.add_on("/old/file1", [](auto& system, Handle file) {
+        return system.allocate(file, Allocate::punch_hole, 4096, 8192);
+    });
+    script.add_on("/new/file8", [](auto& system, Handle file) {
+        return system.allocate(file, Allocate::reserve, 0, 40'000);
+    });
+    script.add_on("/old/file1", [](auto& system, Handle file) {
+        std::vector<std::byte> bytes(30'000);
+        return system.read(file, 0, bytes);
+    });
+    script.add_at("/old/file9", [](auto& system, Handle directory, std::string_view name) {
+        return system.unlink(anybody, directory, name);
+    });
+    for (int i = 0; i < 90; ++i) add_create(script, "/old/more" + std::to_string(i));
+    add_remove_tree(script, "/new/sub");
+    script.add_sync();
+    add_remove_tree(script, "/old");
+    script.add_at("/new/long", [](auto& system, Handle directory, std::string_view name) {
+        const std::string target(1000, 't');
+        return system.create(anybody, directory, name, {.mode = 0120777, .target = target});
+    });
+    script.add_sync();
+    return script;
+}
+
+/// A volume with the base on it, closed, and the states of the work.
+struct Setup {
+    std::unique_ptr<MemoryDisk> disk = make_memory_disk(volume_bytes);
+    Script work = make_work();
+    StateHistory history;
+
+    Setup() {
+        ModelFileSystem model;
+        const auto volume = open_on(*disk);
+        const Script base = make_base();
+        for (const Script::Step& step : base.steps()) {
+            EXPECT_EQ(step.on_volume(*volume), Errc::ok) << step.text;
+            EXPECT_EQ(step.on_model(model), Errc::ok) << step.text;
+        }
+        EXPECT_EQ(volume->close(), Errc::ok);
+        history.add(model);
+        for (const Script::Step& step : work.steps()) {
+            EXPECT_EQ(step.on_model(model), Errc::ok) << step.text;
+            history.add(model);
+        }
+    }
+};
+
+/// What one run with a failing I/O came to.
+struct Outcome {
+    bool was_opened = false;
+    bool was_told = false;  // some call answered an error
+    u64 steps_done = 0;     // that answered ok, from the first on
+    u64 synced_state = 0;
+    bool was_closed = false;
+};
+
+enum class AfterError : u8 { stop, go_on };
+
+Outcome run_work(const Script& work, Disk& disk, u64 meta_buffer_bytes, AfterError then) {
+    Outcome outcome;
+    Failure failure;
+    const auto volume =
+        open_volume(std::make_unique<FaultDisk>(disk), "image",
+                    {.workers = 1, .meta_buffer_bytes = meta_buffer_bytes}, failure);
+    outcome.was_told = volume == nullptr;
+    if (volume == nullptr) {
+        EXPECT_NE(failure.message, "");
+        return outcome;
+    }
+    outcome.was_opened = true;
+    for (u64 i = 0; i < work.steps().size(); ++i) {
+        const Script::Step& step = work.steps()[i];
+        const Errc code = step.on_volume(*volume);
+        if (code != Errc::ok) {
+            outcome.was_told = true;
+            if (then == AfterError::stop) break;
+            continue;
+        }
+        if (outcome.was_told) continue;
+        ++outcome.steps_done;
+        if (step.is_sync) outcome.synced_state = outcome.steps_done;
+    }
+    outcome.was_closed = volume->close() == Errc::ok;
+    if (!outcome.was_closed) outcome.was_told = true;
+    return outcome;
+}
+
+/// Opens the volume after the errors are over and compares it with what it may hold.
+void expect_sound(Setup& setup, MemoryDisk& disk, const Outcome& outcome, AfterError then) {
+    const auto volume = open_on(disk, {.workers = 1});
+    ASSERT_TRUE(volume);
+    if (then == AfterError::stop) {
+        const u64 first = outcome.was_closed ? outcome.steps_done : outcome.synced_state;
+        const u64 last = outcome.was_opened ? outcome.steps_done + 1 : 0;
+        ASSERT_EQ(setup.history.explain(*volume, first, last), "");
+    }
+    ASSERT_EQ(volume->close(), Errc::ok);
+    ASSERT_TRUE(expect_clean(disk));
+}
+
+/// Fails the n-th I/O for every n of the workload.
+void fail_each(FaultPlan plan, u64 meta_buffer_bytes, AfterError then) {
+    Setup setup;
+    const bool must_tell = !plan.reads;
+    for (plan.nth = 1; !testing::Test::HasFailure(); ++plan.nth) {
+        SCOPED_TRACE(testing::Message() << "I/O number " << plan.nth << " fails");
+        const auto disk = setup.disk->copy();
+        FaultDisk faults(*disk);
+        faults.set_plan(plan);
+        const Outcome outcome = run_work(setup.work, faults, meta_buffer_bytes, then);
+        if (faults.failed_count() == 0) {
+            EXPECT_FALSE(outcome.was_told);
+            EXPECT_EQ(outcome.steps_done, setup.work.steps().size());
+            EXPECT_GT(plan.nth, 20u);
+            break;
+        }
+        EXPECT_TRUE(outcome.was_told || !must_tell);
+        expect_sound(setup, *disk, outcome, then);
+    }
+}
+
+class IoError : public testing::TestWithParam<u64> {};
+INSTANTIATE_TEST_SUITE_P(BlockMaps, IoError, testing::ValuesIn(block_maps));
+
+TEST_P(IoError, ofOneWriteIsToldAndLosesNothingSynced) {
+    fail_each({.reads = false, .is_once = true}, GetParam(), AfterError::stop);
+}
+
+TEST_P(IoError, ofAllWritesFromOneOnIsToldAndLosesNothingSynced) {
+    fail_each({.reads = false}, GetParam(), AfterError::stop);
+}
+
+TEST_P(IoError, ofTornWritesIsToldAndLosesNothingSynced) {
+    fail_each({.reads = false, .is_torn = true}, GetParam(), AfterError::stop);
+}
+
+TEST_P(IoError, ofOneReadDoesNoHarm) {
+    fail_each({.writes = false, .flushes = false, .is_once = true}, GetParam(), AfterError::stop);
+}
+
+TEST_P(IoError, ofAllReadsFromOneOnDoesNoHarm) {
+    fail_each({.writes = false, .flushes = false}, GetParam(), AfterError::stop);
+}
+
+TEST_P(IoError, doesNoHarmIfTheCallerGoesOn) {
+    fail_each({.is_once = true}, GetParam(), AfterError::go_on);
+    fail_each({}, GetParam(), AfterError::go_on);
+}
+
+TEST(IoErrorOfACommit, makesTheVolumeReadOnly) {
+    MemoryVolume volume(volume_bytes);
+    ASSERT_TRUE(volume->create(anybody, volume->root(), "kept", {}));
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    ASSERT_TRUE(volume->create(anybody, volume->root(), "lost", {}));
+    volume.faults().set_plan({.reads = false, .nth = 1});
+    EXPECT_EQ(volume->sync(), Errc::io);
+    volume.faults().set_plan({});
+    EXPECT_EQ(volume->create(anybody, volume->root(), "late", {}).code(), Errc::read_only);
+    EXPECT_EQ(volume->unlink(anybody, volume->root(), "kept"), Errc::read_only);
+    EXPECT_TRUE(volume->lookup(anybody, volume->root(), "kept"));
+    EXPECT_EQ(volume->sync(), Errc::io) << "an error is not forgotten";
+    EXPECT_EQ(volume->close(), Errc::io);
+}
+
+}  // namespace
+}  // namespace warren

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk keeps its own list of directories: trees may be deeper than the machine's stack.
+#include "tests/support/volume_walk.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+namespace warren {
+namespace {
+
+constexpr u32 type_mask = 0170000;
+constexpr u32 directory_type = 0040000;
+
+/// What the walk has met.
+struct Census {
+    std::map<u64, u32> names;  // of files, counted
+    std::map<u64, u32> links;  // as files say
+    std::set<u64> directories;
+    std::vector<Handle> left;
+};
+
+void visit(Volume& volume, Handle directory, Census& census) {
+    EXPECT_TRUE(census.directories.insert(directory.inode).second) << "a directory is met twice";
+    u32 subdirectories = 0;
+    for (const auto& [name, inode] : list_names(volume, directory)) {
+        const auto found = volume.lookup(anybody, directory, name);
+        ASSERT_TRUE(found) << name;
+        EXPECT_EQ(found->handle.inode, inode) << name;
+        if ((found->mode & type_mask) != directory_type) {
+            ++census.names[inode];
+            census.links[inode] = found->links;
+            continue;
+        }
+        EXPECT_EQ(found->parent, directory.inode) << name;
+        ++subdirectories;
+        census.left.push_back(found->handle);
+    }
+    const auto attributes = volume.attributes(directory);
+    ASSERT_TRUE(attributes);
+    EXPECT_EQ(attributes->links, 2 + subdirectories);
+}
+
+}  // namespace
+
+Handle make_directory(Volume& volume, Handle in, const std::string& name, u32 mode) {
+    const auto made = volume.create(anybody, in, name, {.mode = mode});
+    EXPECT_TRUE(made) << name << ": " << static_cast<int>(made.code());
+    return made ? made->handle : Handle{};
+}
+
+Handle make_file(Volume& volume, Handle in, const std::string& name) {
+    return make_directory(volume, in, name, 0100666);
+}
+
+std::map<std::string, u64> list_names(Volume& volume, Handle directory) {
+    std::map<std::string, u64> names;
+    const Errc listed = volume.read_directory(directory, 0, [&](const DirectoryEntry& entry) {
+        EXPECT_TRUE(names.emplace(std::string(entry.name), entry.inode).second) << entry.name;
+        return true;
+    });
+    EXPECT_EQ(listed, Errc::ok);
+    return names;
+}
+
+void expect_counts_agree(Volume& volume) {
+    Census census;
+    census.left.push_back(volume.root());
+    while (!census.left.empty()) {
+        const Handle directory = census.left.back();
+        census.left.pop_back();
+        visit(volume, directory, census);
+    }
+    EXPECT_EQ(census.names, census.links);
+    // The directory of orphans is the one inode that no name leads to.
+    EXPECT_EQ(census.directories.size() + census.names.size() + 1,
+              volume.statistics().inodes_used);
+}
+
+}  // namespace warren

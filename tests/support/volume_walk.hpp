@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small steps that many tests of volumes take, with unlimited rights, and the rules that a volume keeps
+// whatever was done to it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "warren/volume.hpp"
+
+namespace warren {
+
+/// A caller who is asked nothing.
+inline const Caller anybody{.check = false};
+
+Handle make_directory(Volume& volume, Handle in, const std::string& name, u32 mode = 040777);
+Handle make_file(Volume& volume, Handle in, const std::string& name);
+
+/// Names and inode numbers in a directory; fails the test if one is listed twice.
+std::map<std::string, u64> list_names(Volume& volume, Handle directory);
+
+/// Walks the volume and fails the test unless link counts, parents and inode numbers agree with the
+/// names, and the volume counts as many inodes as there are. Nobody else may work on the volume.
+void expect_counts_agree(Volume& volume);
+
+}  // namespace warren
