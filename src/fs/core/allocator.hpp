@@ -57,6 +57,8 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
     return 0;
 }
 
+inline constexpr u32 data_window_frames = 32;
+
 /// Takes one free frame for `kind`: nobody else finds it. Errc::need_space if there is none. One
 /// lane; publish_frame() or unclaim_frame() follows.
 WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
@@ -65,13 +67,26 @@ WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
     for (;;) {
         // The last free frame is kept for metadata, so that a volume full of data can be emptied.
         if (is_data && relaxed_load(store.state->free_frames) <= 1) return Errc::need_space;
-        const u64 frame = is_data ? find_bit_down(store.frames_free, 0, end)
-                                  : find_bit_up(store.frames_free, 0, end);
+        u64 frame = is_data ? find_bit_down(store.frames_free, 0, end)
+                            : find_bit_up(store.frames_free, 0, end);
         if (frame == end) return Errc::need_space;
+        // Data start below free frames, so that a file that grows finds the next one free.
+        for (u32 i = 1; is_data && i < data_window_frames && frame > 0; ++i) {
+            if (!test_bit(store.frames_free, frame - 1)) break;
+            --frame;
+        }
         if (!clear_bit(store.frames_free, frame)) continue;
         device_atomic<u64>(store.state->free_frames).fetch_sub(1, hd::memory_order_relaxed);
         return frame;
     }
+}
+
+/// Takes this very frame, if it is free. One lane.
+WARREN_HD inline bool claim_frame_at(const Store& store, u64 frame) {
+    if (relaxed_load(store.state->free_frames) <= 1) return false;
+    if (!clear_bit(store.frames_free, frame)) return false;
+    device_atomic<u64>(store.state->free_frames).fetch_sub(1, hd::memory_order_relaxed);
+    return true;
 }
 
 WARREN_HD inline void unclaim_frame(const Store& store, u64 frame) {
@@ -145,6 +160,9 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
     if (goal != 0 && goal < store.size_bytes) {
         const u64 frame = goal / format::frame_size;
         u32 first = static_cast<u32>(goal / format::block_size % format::blocks_per_frame);
+        if (first == 0 && kind == FrameKind::data && claim_frame_at(store, frame)) {
+            publish_frame(store, frame, kind);
+        }
         if (kind_of(store, frame) == kind) {
             const u32 count = reserve_in_frame(store, frame, kind, first, want);
             if (count > 0) return Run{frame * format::frame_size + first * format::block_size, count};

@@ -144,17 +144,19 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
     if (offset > format::file_size_max || source.size() > format::file_size_max - offset) {
         return Errc::file_too_big;
     }
-    const Result<Attributes> before = attributes(file);
-    if (!before) return before.code();
     std::shared_mutex& mutex = volume.data_lock(file.inode);
     std::shared_lock shared(mutex, std::defer_lock);
     std::unique_lock exclusive(mutex, std::defer_lock);
-    if (offset > before->size) {
-        // Bytes of the last block that others may be appending right now are zeroed first.
+    // Whole blocks below the end of the file may be written side by side. Parts of a block that is
+    // new, and the bytes between the old end and the new data, are zeroed around them: alone.
+    const bool is_aligned = (offset | source.size()) % format::block_size == 0;
+    if (is_aligned) shared.lock();
+    const Result<Attributes> before = attributes(file);
+    if (!before) return before.code();
+    if (!is_aligned || offset > before->size) {
+        if (shared.owns_lock()) shared.unlock();
         exclusive.lock();
         WARREN_TRY(zero_tail(volume, file, offset));
-    } else {
-        shared.lock();
     }
     const Result<bool> in_inode = volume.run([&](CpuOperation& op) {
         return ops::store_inline(op, file, offset, source.data(), source.size(), now);

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// As much as a volume shall take: a million names in a directory, ten thousand directories in each
+// other, files of terabytes, the smallest and the largest volume, a full one, names that all collide.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/thread_crowd.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+std::string number_name(u64 index) {
+    return "entry number " + std::to_string(index);
+}
+
+/// Makes entries by batches, as fast as a volume takes them.
+void make_many(Volume& volume, Handle directory, u64 begin, u64 end) {
+    constexpr u64 batch = 10'000;
+    for (u64 at = begin; at < end; at += batch) {
+        const u64 count = std::min(batch, end - at);
+        std::vector<std::string> names;
+        std::vector<Creation> creations;
+        for (u64 i = 0; i < count; ++i) names.push_back(number_name(at + i));
+        for (const std::string& name : names) creations.push_back({directory, name, {}});
+        std::vector<Result<Attributes>> made(count);
+        volume.create_many(anybody, creations, made);
+        for (u64 i = 0; i < count; ++i) ASSERT_TRUE(made[i]) << names[i];
+    }
+}
+
+/// How many names are listed; fails the test if one is listed twice.
+u64 count_names(Volume& volume, Handle directory) {
+    std::unordered_set<u64> inodes;
+    u64 count = 0;
+    u64 cookie = 0;
+    EXPECT_EQ(volume.read_directory(directory, 0,
+                                    [&](const DirectoryEntry& entry) {
+                                        EXPECT_TRUE(inodes.insert(entry.inode).second);
+                                        EXPECT_GT(entry.cookie, cookie);
+                                        cookie = entry.cookie;
+                                        ++count;
+                                        return true;
+                                    }),
+              Errc::ok);
+    return count;
+}
+
+void fill_a_directory(u64 entries, u64 meta_buffer_bytes, u64 volume_bytes) {
+    MemoryVolume volume(volume_bytes, {.workers = 2, .meta_buffer_bytes = meta_buffer_bytes});
+    const Handle directory = make_directory(*volume, volume->root(), "d");
+    make_many(*volume, directory, 0, entries);
+    EXPECT_EQ(count_names(*volume, directory), entries);
+    for (u64 i = 0; i < entries; ++i) {
+        ASSERT_TRUE(volume->lookup(anybody, directory, number_name(i))) << i;
+    }
+    EXPECT_EQ(volume->lookup(anybody, directory, number_name(entries)).code(), Errc::no_entry);
+    for (u64 i = 0; i < entries; ++i) {
+        if (i % 4 == 0) continue;
+        ASSERT_EQ(volume->unlink(anybody, directory, number_name(i)), Errc::ok) << i;
+    }
+    Rebuilt rebuilt;
+    EXPECT_EQ(volume->rebuild(anybody, directory, rebuilt), Errc::ok);
+    EXPECT_EQ(rebuilt.entries, (entries + 3) / 4);
+    EXPECT_LT(rebuilt.blocks_after, rebuilt.blocks_before);
+    // A leaf of short names holds 84 of them after packing, and a node some 250 leaves.
+    EXPECT_LT(rebuilt.blocks_after, rebuilt.entries / 40 + 10);
+    volume.close();
+    volume.open();
+    EXPECT_EQ(count_names(*volume, directory), (entries + 3) / 4);
+    for (u64 i = 0; i < entries; ++i) {
+        const auto found = volume->lookup(anybody, directory, number_name(i));
+        ASSERT_EQ(found.code(), i % 4 == 0 ? Errc::ok : Errc::no_entry) << i;
+    }
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "d", removal), Errc::ok);
+    EXPECT_EQ(removal.files, (entries + 3) / 4);
+    EXPECT_EQ(volume->statistics().inodes_used, 2u);
+    volume.close_and_check();
+}
+
+TEST(Limits, aDirectoryOf50000) {
+    for (const u64 map : block_maps) {
+        SCOPED_TRACE(map);
+        fill_a_directory(50'000, map, 512 * mib);
+    }
+}
+
+TEST(LimitsLong, aDirectoryOfAMillion) {
+    for (const u64 map : {u64{0}, 8 * mib}) {
+        SCOPED_TRACE(map);
+        fill_a_directory(1'000'000, map, 4 * gib);
+    }
+}
+
+TEST(Limits, tenThousandDirectoriesInEachOther) {
+    constexpr u64 depth = 10'000;
+    for (const u64 map : block_maps) {
+        SCOPED_TRACE(map);
+        MemoryVolume volume(512 * mib, {.workers = 2, .meta_buffer_bytes = map});
+        std::string path;
+        Handle at = volume->root();
+        Handle middle;
+        for (u64 i = 0; i < depth; ++i) {
+            at = make_directory(*volume, at, "d");
+            if (i == depth / 2) middle = at;
+            path += "/d";
+        }
+        make_file(*volume, at, "bottom");
+        const auto found = volume->resolve(anybody, path + "/bottom");
+        ASSERT_TRUE(found);
+        EXPECT_EQ(volume->rename(anybody, volume->root(), "d", at, "circle"), Errc::invalid);
+        EXPECT_EQ(volume->rename(anybody, middle, "d", volume->root(), "half"), Errc::ok);
+        EXPECT_EQ(volume->rename(anybody, volume->root(), "half", middle, "d"), Errc::ok);
+        std::atomic<u64> visited{0};
+        std::atomic<u32> deepest{0};
+        EXPECT_EQ(volume->scan(anybody, volume->root(),
+                               [&](const Scanned& one) {
+                                   ++visited;
+                                   u32 old = deepest;
+                                   while (old < one.depth &&
+                                          !deepest.compare_exchange_weak(old, one.depth)) {
+                                   }
+                                   return true;
+                               }),
+                  Errc::ok);
+        EXPECT_EQ(visited, depth + 2);
+        EXPECT_EQ(deepest, depth + 1);
+        volume.close_and_check();
+        volume.open();
+        Removal removal;
+        EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "d", removal), Errc::ok);
+        EXPECT_EQ(removal.directories, depth);
+        EXPECT_EQ(removal.files, 1u);
+        volume.close_and_check();
+    }
+}
+
+TEST(Limits, namesOfAnyBytesAndAnyLength) {
+    MemoryVolume volume(256 * mib);
+    std::set<std::string> names;
+    const auto add = [&](std::string name) {
+        if (name.find('/') != std::string::npos || name.find('\0') != std::string::npos) return;
+        if (name.empty() || name == "." || name == ".." || !names.insert(name).second) return;
+        ASSERT_TRUE(volume->create(anybody, volume->root(), name, {}));
+    };
+    for (int byte = 1; byte < 256; ++byte) {
+        for (const u64 length : {1, 2, 7, 8, 9, 254, 255}) {
+            add(std::string(length, static_cast<char>(byte)));
+        }
+        add("..." + std::string(1, static_cast<char>(byte)));
+    }
+    for (u64 length = 1; length <= 255; ++length) add(std::string(length, 'z'));
+    const Seed seed;
+    Random random(seed.value());
+    for (u64 i = 0; i < 1000; ++i) {
+        std::string name(1 + random.below(255), 'x');
+        for (char& c : name) c = static_cast<char>(1 + random.below(255));
+        std::erase(name, '/');
+        add(name);
+    }
+    std::set<std::string> listed;
+    EXPECT_EQ(volume->read_directory(volume->root(), 0,
+                                     [&](const DirectoryEntry& entry) {
+                                         listed.emplace(entry.name);
+                                         return true;
+                                     }),
+              Errc::ok);
+    EXPECT_EQ(listed, names);
+    const std::string too_long(256, 'z');
+    EXPECT_EQ(volume->create(anybody, volume->root(), too_long, {}).code(), Errc::name_too_long);
+    EXPECT_EQ(volume->lookup(anybody, volume->root(), too_long).code(), Errc::name_too_long);
+    volume.close();
+    volume.open();
+    for (const std::string& name : names) {
+        ASSERT_TRUE(volume->lookup(anybody, volume->root(), name));
+        ASSERT_EQ(volume->unlink(anybody, volume->root(), name), Errc::ok);
+    }
+    volume.close_and_check();
+}
+
+TEST(Limits, aSparseFileOfATebibyte) {
+    for (const u64 map : block_maps) {
+        SCOPED_TRACE(map);
+        MemoryVolume volume(64 * mib, {.meta_buffer_bytes = map});
+        const Handle file = make_file(*volume, volume->root(), "f");
+        ASSERT_EQ(volume->open_file(file), Errc::ok);
+        const std::vector<std::byte> data(5000, std::byte{7});
+        const u64 places[] = {0, 1 * gib + 1, 3 * gib - 2500, 500 * gib + 77, tib - 5000};
+        for (const u64 place : places) {
+            ASSERT_EQ(*volume->write(file, place, data), data.size());
+        }
+        EXPECT_EQ(volume->attributes(file)->size, tib);
+        EXPECT_LE(volume->attributes(file)->blocks, 20u);
+        u64 at = 0;
+        for (const u64 place : places) {
+            const auto start = volume->seek(file, at, Seek::data);
+            ASSERT_TRUE(start);
+            EXPECT_LE(*start, place);
+            EXPECT_GT(*start + 4096, place);
+            std::vector<std::byte> got(data.size());
+            ASSERT_EQ(*volume->read(file, place, got), data.size());
+            EXPECT_EQ(got, data);
+            at = *volume->seek(file, *start, Seek::hole);
+            EXPECT_GE(at, place + data.size());
+        }
+        EXPECT_EQ(volume->allocate(file, Allocate::punch_hole, 4096, tib - 8192), Errc::ok);
+        EXPECT_EQ(*volume->seek(file, 8192, Seek::data), tib - 4096);
+        AttributeChange change;
+        change.which = AttributeChange::size;
+        change.new_size = u64{1} << 60;
+        EXPECT_TRUE(volume->set_attributes(anybody, file, change));
+        change.new_size = (u64{1} << 60) + 1;
+        EXPECT_EQ(volume->set_attributes(anybody, file, change).code(), Errc::file_too_big);
+        EXPECT_EQ(volume->write(file, u64{1} << 60, data).code(), Errc::file_too_big);
+        EXPECT_EQ(volume->release(file), Errc::ok);
+        volume.close_and_check();
+    }
+}
+
+/// A file with every second block of `bytes` in use. Reserved blocks cost no data on the disk.
+void make_comb(u64 bytes, u64 volume_bytes, u64 meta_buffer_bytes) {
+    MemoryVolume volume(volume_bytes, {.workers = 2, .meta_buffer_bytes = meta_buffer_bytes});
+    const u64 free_before = volume->statistics().blocks_free;
+    const Handle file = make_file(*volume, volume->root(), "comb");
+    ASSERT_EQ(volume->open_file(file), Errc::ok);
+    for (u64 at = 0; at < bytes; at += 8192) {
+        ASSERT_EQ(volume->allocate(file, Allocate::reserve, at, 4096), Errc::ok) << at;
+    }
+    const u64 teeth = bytes / 8192;
+    EXPECT_GE(volume->attributes(file)->blocks, teeth);
+    EXPECT_LE(volume->attributes(file)->blocks, teeth + teeth / 80 + 10);
+    const std::vector<std::byte> data(100, std::byte{9});
+    for (u64 i = 0; i < 50; ++i) {
+        const u64 place = bytes / 50 * i / 4096 * 4096 + 50;
+        ASSERT_EQ(*volume->write(file, place, data), data.size());
+        std::byte got[200];
+        ASSERT_TRUE(volume->read(file, place - 50, got));
+        EXPECT_EQ(got[49], std::byte{0});
+        EXPECT_EQ(got[50], std::byte{9});
+        EXPECT_EQ(got[150], std::byte{0});
+    }
+    EXPECT_EQ(volume->release(file), Errc::ok);
+    volume.close_and_check();
+    volume.open();
+    EXPECT_EQ(volume->unlink(anybody, volume->root(), "comb"), Errc::ok);
+    EXPECT_EQ(volume->statistics().blocks_free, free_before);
+    volume.close_and_check();
+}
+
+TEST(Limits, aFileOfHalfAGibibyteWithEverySecondBlock) {
+    for (const u64 map : block_maps) {
+        SCOPED_TRACE(map);
+        make_comb(512 * mib, 1 * gib, map);
+    }
+}
+
+TEST(LimitsLong, aFileOf64GibibytesWithEverySecondBlock) {
+    make_comb(64 * gib, 64 * gib, 0);
+}
+
+TEST(Limits, volumesOfAllSizes) {
+    for (const u64 size : {16 * mib, 18 * mib, 62 * mib, 64 * mib, 1 * gib, 16 * gib, 100 * gib,
+                           1 * tib, 16 * tib}) {
+        SCOPED_TRACE(testing::Message() << size << " bytes");
+        MemoryVolume volume(size, {.workers = 1});
+        const Handle file = make_file(*volume, volume->root(), "f");
+        ASSERT_EQ(volume->open_file(file), Errc::ok);
+        const std::vector<std::byte> data(300'000, std::byte{5});
+        EXPECT_EQ(*volume->write(file, 1000, data), data.size());
+        EXPECT_EQ(volume->release(file), Errc::ok);
+        for (u64 i = 0; i < 200; ++i) make_file(*volume, volume->root(), number_name(i));
+        EXPECT_EQ(volume->statistics().blocks, size / (2 * mib) * 512);
+        volume.close_and_check();
+        volume.open();
+        std::vector<std::byte> got(data.size());
+        ASSERT_EQ(volume->open_file(file), Errc::ok);
+        EXPECT_EQ(*volume->read(file, 1000, got), data.size());
+        EXPECT_EQ(got, data);
+        EXPECT_EQ(count_names(*volume, volume->root()), 201u);
+        EXPECT_EQ(volume->release(file), Errc::ok);
+        volume.close_and_check();
+        EXPECT_LT(volume.disk().resident_bytes(), 8 * mib);
+    }
+}
+
+}  // namespace
+}  // namespace warren
