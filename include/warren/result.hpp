@@ -9,54 +9,56 @@
 
 namespace warren {
 
-enum class [[nodiscard]] Errc : i32 {
+enum class [[nodiscard]] Errc : i32{
     ok = 0,
-    not_permitted = 1,          // EPERM
-    no_entry = 2,               // ENOENT
-    io = 5,                     // EIO
-    no_such_address = 6,        // ENXIO: no data or hole behind this offset
-    bad_handle = 9,             // EBADF
-    access = 13,                // EACCES
-    busy = 16,                  // EBUSY
-    exists = 17,                // EEXIST
-    cross_device = 18,          // EXDEV
-    no_device = 19,             // ENODEV
-    not_directory = 20,         // ENOTDIR
-    is_directory = 21,          // EISDIR
-    invalid = 22,               // EINVAL
-    text_busy = 26,             // ETXTBSY
-    file_too_big = 27,          // EFBIG
-    no_space = 28,              // ENOSPC
-    read_only = 30,             // EROFS
-    too_many_links = 31,        // EMLINK
-    out_of_range = 34,          // ERANGE
-    name_too_long = 36,         // ENAMETOOLONG
-    not_empty = 39,             // ENOTEMPTY
-    loop = 40,                  // ELOOP
-    no_data = 61,               // ENODATA: an extended attribute that is not there
-    overflow = 75,              // EOVERFLOW
-    not_supported = 95,         // EOPNOTSUPP
-    stale = 116,                // ESTALE
-    corrupt = 117,              // EUCLEAN: bytes on disk that cannot be right
-    canceled = 125,             // ECANCELED
+    not_permitted = 1,    // EPERM
+    no_entry = 2,         // ENOENT
+    io = 5,               // EIO
+    no_such_address = 6,  // ENXIO: no data or hole behind this offset
+    bad_handle = 9,       // EBADF
+    access = 13,          // EACCES
+    busy = 16,            // EBUSY
+    exists = 17,          // EEXIST
+    cross_device = 18,    // EXDEV
+    no_device = 19,       // ENODEV
+    not_directory = 20,   // ENOTDIR
+    is_directory = 21,    // EISDIR
+    invalid = 22,         // EINVAL
+    text_busy = 26,       // ETXTBSY
+    file_too_big = 27,    // EFBIG
+    no_space = 28,        // ENOSPC
+    read_only = 30,       // EROFS
+    too_many_links = 31,  // EMLINK
+    out_of_range = 34,    // ERANGE
+    name_too_long = 36,   // ENAMETOOLONG
+    not_empty = 39,       // ENOTEMPTY
+    loop = 40,            // ELOOP
+    no_data = 61,         // ENODATA: an extended attribute that is not there
+    overflow = 75,        // EOVERFLOW
+    not_supported = 95,   // EOPNOTSUPP
+    stale = 116,          // ESTALE
+    corrupt = 117,        // EUCLEAN: bytes on disk that cannot be right
+    canceled = 125,       // ECANCELED
 
-    retry = 4096,               // what plan saw has changed: start again
-    need_block = 4097,          // a metadata block is not resident: load it, start again
-    need_commit = 4098,         // the journal has no room for this operation: commit, start again
-    need_space = 4099,          // no free block: commit so that freed ones can be used again
-    need_split = 4100,          // a tree node is full: split it, start again
-    need_prune = 4101,          // a tree leaf is empty: remove it, start again
-    need_inodes = 4102,         // no inode is free: make a frame of them, start again
-    need_reclaim = 4103,        // a removed inode holds too much for one step: reclaim it in several
+    retry = 4096,         // what plan saw has changed: start again
+    need_block = 4097,    // a metadata block is not resident: load it, start again
+    need_commit = 4098,   // the journal has no room for this operation: commit, start again
+    need_space = 4099,    // no free block: commit so that freed ones can be used again
+    need_split = 4100,    // a tree node is full: split it, start again
+    need_prune = 4101,    // a tree leaf is empty: remove it, start again
+    need_inodes = 4102,   // no inode is free: make a frame of them, start again
+    need_reclaim = 4103,  // a removed inode holds too much for one step: reclaim it in several
 };
 
 /// Whether `code` is an answer for the caller rather than a wish of the engine.
-WARREN_HD constexpr bool is_final(Errc code) { return static_cast<i32>(code) < 4096; }
+WARREN_HD constexpr bool is_final(Errc code) {
+    return static_cast<i32>(code) < 4096;
+}
 
 /// A value or the reason why there is none.
 template <class T>
 class [[nodiscard]] Result {
-public:
+ public:
     Result() = default;
     WARREN_HD constexpr Result(T value) : value_(value), code_(Errc::ok) {}
     WARREN_HD constexpr Result(Errc code) : value_{}, code_(code) {}
@@ -68,17 +70,16 @@ public:
     WARREN_HD constexpr T& operator*() { return value_; }
     WARREN_HD constexpr const T* operator->() const { return &value_; }
 
-private:
+ private:
     T value_{};
     Errc code_ = Errc::io;
 };
 
 /// Returns early from a function whose result can be made from an Errc.
-#define WARREN_TRY(expression)                                            \
-    do {                                                                  \
-        if (::warren::Errc try_code_ = (expression);                      \
-            try_code_ != ::warren::Errc::ok)                              \
-            return try_code_;                                             \
+#define WARREN_TRY(expression)                                                        \
+    do {                                                                              \
+        if (::warren::Errc try_code_ = (expression); try_code_ != ::warren::Errc::ok) \
+            return try_code_;                                                         \
     } while (false)
 
 }  // namespace warren

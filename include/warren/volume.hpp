@@ -4,8 +4,8 @@
 //
 // Every call is safe from any thread. Files are named by handles (inode number and generation): a
 // handle of a removed file answers Errc::stale, never another file. Names are bytes: anything but
-// '/' and NUL, up to 255 of them. A change is visible to every later call at once, and durable after
-// sync() or a clean close.
+// '/' and NUL, up to 255 of them. A change is visible to every later call at once, and durable
+// after sync() or a clean close.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,8 @@
 
 namespace warren {
 
-/// Why a volume could not be made, opened, resized or checked: one line for people, naming the path.
+/// Why a volume could not be made, opened, resized or checked: one line for people, naming the
+/// path.
 struct Failure {
     Errc code = Errc::ok;
     std::string message;
@@ -51,8 +52,8 @@ struct Attributes {
     u32 group = 0;
     u32 device = 0;  // major << 20 | minor
     u64 size = 0;
-    u64 blocks = 0;  // 4 KiB blocks in use
-    u64 parent = 0;  // directories: inode number of the parent
+    u64 blocks = 0;    // 4 KiB blocks in use
+    u64 parent = 0;    // directories: inode number of the parent
     i64 accessed = 0;  // nanoseconds since 1970
     i64 modified = 0;
     i64 changed = 0;
@@ -73,7 +74,15 @@ struct CreateOptions {
 
 /// What set_attributes() changes; unset members stay.
 struct AttributeChange {
-    enum : u32 { mode = 1, user = 2, group = 4, size = 8, accessed = 16, modified = 32, changed = 64 };
+    enum : u32 {
+        mode = 1,
+        user = 2,
+        group = 4,
+        size = 8,
+        accessed = 16,
+        modified = 32,
+        changed = 64
+    };
     u32 which = 0;
     u32 new_mode = 0;
     u32 new_user = 0;
@@ -92,7 +101,13 @@ struct DirectoryEntry {
 };
 
 enum class Rename : u8 { replace, no_replace, exchange };
-enum class Allocate : u8 { reserve, reserve_keep_size, punch_hole, zero_range, zero_range_keep_size };
+enum class Allocate : u8 {
+    reserve,
+    reserve_keep_size,
+    punch_hole,
+    zero_range,
+    zero_range_keep_size
+};
 enum class Seek : u8 { data, hole };
 enum class AttributeSet : u8 { any, create, replace };
 
@@ -143,7 +158,7 @@ struct Scanned {
 
 struct OpenOptions {
     bool read_only = false;
-    u32 workers = 0;          // threads of bulk operations; 0: all cores
+    u32 workers = 0;            // threads of bulk operations; 0: all cores
     u64 meta_buffer_bytes = 0;  // 0: everything resident; else at most so much metadata in memory
 };
 
@@ -162,7 +177,7 @@ Failure grow_volume(const std::string& path, u64 size_bytes);
 class VolumeImplementation;
 
 class Volume {
-public:
+ public:
     /// Opens the volume at `path`, replays its journal and finishes removals that were cut short.
     /// Null and a filled `failure` if that is not possible.
     static std::unique_ptr<Volume> open(const std::string& path, const OpenOptions& options,
@@ -251,7 +266,7 @@ public:
     Errc scan(const Caller& caller, Handle directory,
               const std::function<bool(const Scanned&)>& visit);
 
-private:
+ private:
     std::unique_ptr<VolumeImplementation> implementation_;
 };
 

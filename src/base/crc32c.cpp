@@ -16,7 +16,8 @@ constexpr std::array<u32, 256> make_table() {
     std::array<u32, 256> table{};
     for (u32 i = 0; i < 256; ++i) {
         u32 crc = i;
-        for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0u);
+        for (int bit = 0; bit < 8; ++bit)
+            crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0u);
         table[i] = crc;
     }
     return table;
@@ -36,7 +37,8 @@ __attribute__((target("sse4.2"))) u32 crc32c_by_instruction(std::span<const std:
         crc = _mm_crc32_u64(crc, word);
     }
     u32 tail = static_cast<u32>(crc);
-    for (; left > 0; --left, ++at) tail = _mm_crc32_u8(tail, static_cast<u8>(*at));
+    for (; left > 0; --left, ++at)
+        tail = _mm_crc32_u8(tail, static_cast<u8>(*at));
     return ~tail;
 }
 #endif
@@ -45,7 +47,8 @@ __attribute__((target("sse4.2"))) u32 crc32c_by_instruction(std::span<const std:
 
 u32 crc32c_by_table(std::span<const std::byte> bytes, u32 previous) {
     u32 crc = ~previous;
-    for (std::byte byte : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<u8>(byte)) & 0xff];
+    for (std::byte byte : bytes)
+        crc = (crc >> 8) ^ table[(crc ^ static_cast<u8>(byte)) & 0xff];
     return ~crc;
 }
 

@@ -10,7 +10,7 @@
 namespace warren {
 
 class Random {
-public:
+ public:
     WARREN_HD constexpr explicit Random(u64 seed) : state_(seed) {}
 
     /// The next 64 random bits.
@@ -28,7 +28,7 @@ public:
     /// True once in `odds` calls on average.
     WARREN_HD constexpr bool one_in(u64 odds) { return below(odds) == 0; }
 
-private:
+ private:
     u64 state_;
 };
 

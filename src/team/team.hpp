@@ -2,10 +2,10 @@
 // How many lanes run an algorithm. An operation of the file system is a template over a team: one
 // CPU thread or one warp of a GPU. It asks the team and nothing else where it runs.
 //
-// The rule that keeps one source right on both: every lane holds the same values. Memory that others
-// may change is read through load() or once(), which let one lane look and tell the rest, so all
-// lanes take the same way; memory is written inside once(), or by lanes that write different words.
-// Every function that takes a team is collective: all lanes call it, in converged code.
+// The rule that keeps one source right on both: every lane holds the same values. Memory that
+// others may change is read through load() or once(), which let one lane look and tell the rest, so
+// all lanes take the same way; memory is written inside once(), or by lanes that write different
+// words. Every function that takes a team is collective: all lanes call it, in converged code.
 #pragma once
 
 #include <type_traits>

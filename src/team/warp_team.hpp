@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp as a team: all 32 lanes present, full mask always. `__activemask()` is never asked: it says
-// what the compiler scheduled, not who belongs to the team.
+// A warp as a team: all 32 lanes present, full mask always. `__activemask()` is never asked: it
+// says what the compiler scheduled, not who belongs to the team.
 #pragma once
 
 #include "team/team.hpp"
@@ -26,7 +26,8 @@ struct WarpTeam {
         constexpr u32 words = (sizeof(T) + 3) / 4;
         u32 raw[words] = {};
         memcpy(raw, &value, sizeof(T));
-        for (u32 i = 0; i < words; ++i) raw[i] = __shfl_sync(~0u, raw[i], static_cast<int>(from));
+        for (u32 i = 0; i < words; ++i)
+            raw[i] = __shfl_sync(~0u, raw[i], static_cast<int>(from));
         memcpy(&value, raw, sizeof(T));
         return value;
     }

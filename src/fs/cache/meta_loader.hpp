@@ -2,8 +2,8 @@
 // Brings metadata blocks into an engine's memory when an operation asks for one that is not there,
 // and, with a meta buffer of fixed size, decides which block goes for it.
 //
-// Invariant: a block is published as resident only after it passed its checks; an inode that does not
-// exist has generation zero in memory.
+// Invariant: a block is published as resident only after it passed its checks; an inode that does
+// not exist has generation zero in memory.
 #pragma once
 
 #include <mutex>
@@ -15,7 +15,7 @@
 namespace warren {
 
 class MetaLoader {
-public:
+ public:
     /// Requires: both outlive this; `volume` is the first 8 bytes of the UUID.
     MetaLoader(Disk& disk, const core::Store& store, u64 volume)
         : disk_(disk), store_(store), volume_(volume) {}
@@ -30,7 +30,7 @@ public:
 
     u64 loads() const { return loads_; }
 
-private:
+ private:
     Errc fill(u64 place, format::Block& block);
     Errc fill_inodes(u64 place, format::Block& block);
     Result<u32> find_victim();

@@ -14,8 +14,8 @@ namespace warren::core {
 
 using format::FrameKind;
 
-/// Reserves up to `want` neighbouring blocks of `frame` at or behind block `first`; the run's length.
-/// The frame must have kind `kind`; it cannot change once a bit is reserved. One lane.
+/// Reserves up to `want` neighbouring blocks of `frame` at or behind block `first`; the run's
+/// length. The frame must have kind `kind`; it cannot change once a bit is reserved. One lane.
 WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind kind, u32& first,
                                       u32 want) {
     for (u32 w = first / 64; w < 8; ++w) {
@@ -47,8 +47,8 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
                 const u32 more = reserve_in_frame(store, frame, kind, next, want - count);
                 if (next == (w + 1) * 64) return count + more;
                 if (more > 0) {
-                    unreserve(store,
-                              (frame * format::blocks_per_frame + next) * format::block_size, more);
+                    unreserve(store, (frame * format::blocks_per_frame + next) * format::block_size,
+                              more);
                 }
             }
         }
@@ -111,8 +111,8 @@ WARREN_HD inline void publish_frame(const Store& store, u64 frame, FrameKind kin
     set_bit(room_of(store, kind), frame);
 }
 
-/// Turns an empty frame back into a free one if nobody uses, has committed or has reserved a block of
-/// it. One lane; called between commits.
+/// Turns an empty frame back into a free one if nobody uses, has committed or has reserved a block
+/// of it. One lane; called between commits.
 WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     FrameOverlay& overlay = store.overlays[frame];
     u32 taken = 0;
@@ -165,7 +165,8 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
         }
         if (kind_of(store, frame) == kind) {
             const u32 count = reserve_in_frame(store, frame, kind, first, want);
-            if (count > 0) return Run{frame * format::frame_size + first * format::block_size, count};
+            if (count > 0)
+                return Run{frame * format::frame_size + first * format::block_size, count};
         }
     }
     u64* room = room_of(store, kind);
@@ -182,8 +183,7 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
             }
             clear_bit(room, frame);
         }
-        frame = find_bit_up(room, frame + 1 < store.frame_count ? frame + 1 : 0,
-                            store.frame_count);
+        frame = find_bit_up(room, frame + 1 < store.frame_count ? frame + 1 : 0, store.frame_count);
         if (frame < store.frame_count) continue;
         if (!wrapped) {
             wrapped = true;
@@ -209,9 +209,8 @@ WARREN_HD Errc check_space(Operation<Team>& op, u64 blocks) {
 template <class Team>
 WARREN_HD Result<u64> reserve_metadata(Operation<Team>& op) {
     WARREN_TRY(check_space(op, 1));
-    const Result<Run> run = once(op.team, [&] {
-        return reserve_run(op.store, op.team.worker, FrameKind::metadata, 0, 1);
-    });
+    const Result<Run> run = once(
+        op.team, [&] { return reserve_run(op.store, op.team.worker, FrameKind::metadata, 0, 1); });
     if (!run) return run.code();
     op.add_reservation(run->place, 1);
     return run->place;
@@ -236,8 +235,7 @@ WARREN_HD void use_blocks(Operation<Team>& op, u64 place, u32 blocks) {
             device_atomic<u64>(op.store.frame(frame).used[w])
                 .fetch_or(mask, hd::memory_order_relaxed);
         });
-        device_atomic<u64>(op.store.state->blocks_used)
-            .fetch_add(blocks, hd::memory_order_relaxed);
+        device_atomic<u64>(op.store.state->blocks_used).fetch_add(blocks, hd::memory_order_relaxed);
     });
     for (u64 at = place; at < place + u64{blocks} * format::block_size;
          at = (at / format::frame_size + 1) * format::frame_size) {
@@ -257,8 +255,7 @@ WARREN_HD bool free_blocks(Operation<Team>& op, u64 place, u64 blocks) {
             all = all && (old & mask) == mask;
             set_bit(room_of(op.store, kind_of(op.store, frame)), frame);
         });
-        device_atomic<u64>(op.store.state->blocks_used)
-            .fetch_sub(blocks, hd::memory_order_relaxed);
+        device_atomic<u64>(op.store.state->blocks_used).fetch_sub(blocks, hd::memory_order_relaxed);
         return all;
     });
     for (u64 at = place; at < place + blocks * format::block_size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of an extended-attribute block. Functions here are run by one lane; readers confirm the
-// inode's version afterwards, writers hold its lock.
+// The records of an extended-attribute block. Functions here are run by one lane; readers confirm
+// the inode's version afterwards, writers hold its lock.
 #pragma once
 
 #include "fs/core/inode_table.hpp"
@@ -30,15 +30,16 @@ WARREN_HD inline u32 read_byte(const AttributeBlock& block, u32 offset) {
     return relaxed_load(block.records[offset]);
 }
 
-/// The record at `offset`; its own offset is attribute_none at the end, or where bytes make no sense.
+/// The record at `offset`; its own offset is attribute_none at the end, or where bytes make no
+/// sense.
 WARREN_HD inline AttributeRecord record_at(const AttributeBlock& block, u32 offset) {
     const u32 used = relaxed_load(block.bytes_used);
     if (used > attribute_bytes_max || offset + 4 > used) return {};
     AttributeRecord record;
     record.name_length = read_byte(block, offset) | read_byte(block, offset + 1) << 8;
     record.value_length = read_byte(block, offset + 2) | read_byte(block, offset + 3) << 8;
-    record.offset = record.name_length > 0 && offset + record.bytes() <= used ? offset
-                                                                              : attribute_none;
+    record.offset =
+        record.name_length > 0 && offset + record.bytes() <= used ? offset : attribute_none;
     return record;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names in a directory, over its tree of leaves, and the word that says how many there are.
 //
-// Invariant: `entries` counts the names; once its dying bit is set it never grows again. A name's key
-// does not change while it exists, so a reader that goes on from a key misses nothing that stays.
+// Invariant: `entries` counts the names; once its dying bit is set it never grows again. A name's
+// key does not change while it exists, so a reader that goes on from a key misses nothing that
+// stays.
 #pragma once
 
 #include "fs/core/directory_leaf.hpp"
@@ -15,7 +16,7 @@ struct Entry {
     bool exists = false;
     u64 inode = 0;
     u8 type = 0;
-    u64 key = 0;          // of the name, or the free one that it would get
+    u64 key = 0;  // of the name, or the free one that it would get
     u32 slot = slot_none;
     DirectoryLeaf* leaf = nullptr;
     Seen leaf_seen;
@@ -68,7 +69,8 @@ WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& director
             entry.leaf_seen = descent.leaf_seen;
             return entry;
         }
-        for (u32 w = 0; w < 4; ++w) taken[w] |= found.taken[w];
+        for (u32 w = 0; w < 4; ++w)
+            taken[w] |= found.taken[w];
         at = descent.upper;
         if (at > (first | 0xff)) break;
         // Names with this very hash go on in the next leaf: that the name is not here must still
@@ -104,8 +106,8 @@ WARREN_HD inline bool count_entry(const InodeRef& directory, i64 step) {
     u64 old = word.load(hd::memory_order_relaxed);
     do {
         if (step > 0 && (old & format::entries_dying) != 0) return false;
-    } while (!word.compare_exchange_weak(old, old + static_cast<u64>(step),
-                                         hd::memory_order_relaxed));
+    } while (
+        !word.compare_exchange_weak(old, old + static_cast<u64>(step), hd::memory_order_relaxed));
     return true;
 }
 
@@ -151,8 +153,8 @@ WARREN_HD bool apply_unlink(Operation<Team>& op, const InodeRef& directory, cons
     return empty;
 }
 
-/// Copies the leaf that covers `key` into `copy` (private to each lane's team) and says where the next
-/// one begins. `copy.count` is 0 if the directory has no leaf there.
+/// Copies the leaf that covers `key` into `copy` (private to each lane's team) and says where the
+/// next one begins. `copy.count` is 0 if the directory has no leaf there.
 template <class Team>
 WARREN_HD Result<u64> snapshot_leaf(Operation<Team>& op, const InodeRef& directory, u64 key,
                                     DirectoryLeaf& copy) {
@@ -161,7 +163,8 @@ WARREN_HD Result<u64> snapshot_leaf(Operation<Team>& op, const InodeRef& directo
     if (descent.empty) {
         once(op.team, [&] {
             copy.count = 0;
-            for (u32 i = 0; i < format::leaf_entries_max; ++i) copy.slots[i] = {};
+            for (u32 i = 0; i < format::leaf_entries_max; ++i)
+                copy.slots[i] = {};
         });
         return key_end;
     }

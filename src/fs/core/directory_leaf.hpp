@@ -23,7 +23,9 @@ struct Name {
     u64 hash = 0;
 };
 
-WARREN_HD constexpr u32 padded(u32 length) { return (length + 7) / 8 * 8; }
+WARREN_HD constexpr u32 padded(u32 length) {
+    return (length + 7) / 8 * 8;
+}
 
 /// Eight bytes of a name as its heap word, zeros behind its end.
 WARREN_HD inline u64 name_word(const char* bytes, u32 length, u32 index) {
@@ -141,7 +143,8 @@ WARREN_HD void insert_in_leaf(const Team& team, DirectoryLeaf& leaf, const Name&
     const u32 slot = once(team, [&] {
         if (relaxed_load(leaf.heap_used) + size > format::leaf_heap_bytes) compact_leaf(leaf);
         u32 free = 0;
-        while (read_slot(leaf, free).inode() != 0) ++free;
+        while (read_slot(leaf, free).inode() != 0)
+            ++free;
         return free;
     });
     const u32 offset = load(team, leaf.heap_used);
@@ -215,7 +218,8 @@ struct DirectoryLeafType {
             if (count < 7) return key_end;
             for (u32 i = 0; i < count; ++i) {
                 u32 rank = 0;
-                for (u32 j = 0; j < count; ++j) rank += keys[j] < keys[i] ? 1u : 0u;
+                for (u32 j = 0; j < count; ++j)
+                    rank += keys[j] < keys[i] ? 1u : 0u;
                 if (rank == count / 2) return keys[i];
             }
             return Errc::retry;

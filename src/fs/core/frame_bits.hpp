@@ -62,7 +62,8 @@ WARREN_HD inline u64* room_of(const Store& store, format::FrameKind kind) {
     return store.frames_with_room[static_cast<u32>(kind)];
 }
 
-/// The blocks of word `w` of `frame` that nobody uses, was last committed as using, or has reserved.
+/// The blocks of word `w` of `frame` that nobody uses, was last committed as using, or has
+/// reserved.
 WARREN_HD inline u64 free_bits(const Store& store, u64 frame, u32 w) {
     return ~(relaxed_load(store.frame(frame).used[w]) |
              relaxed_load(store.overlays[frame].committed[w]) |

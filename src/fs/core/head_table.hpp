@@ -62,7 +62,8 @@ WARREN_HD inline u32 link_head(const HeadTable& table, u64 place) {
     Bucket& bucket = table.bucket_of(place);
     lock_bucket(bucket);
     u32 index = bucket.first;
-    while (index != head_none && table.heads[index].place != place) index = table.heads[index].next;
+    while (index != head_none && table.heads[index].place != place)
+        index = table.heads[index].next;
     if (index != head_none) {
         Head& head = table.heads[index];
         device_atomic<u32>(head.links).fetch_add(1, hd::memory_order_relaxed);
@@ -78,7 +79,8 @@ WARREN_HD inline void unlink_head(const HeadTable& table, u32 index) {
     device_atomic<u32>(table.heads[index].links).fetch_sub(1, hd::memory_order_release);
 }
 
-/// Puts `place` into the free head `index`, linked once. Requires: the block's contents are filled in.
+/// Puts `place` into the free head `index`, linked once. Requires: the block's contents are filled
+/// in.
 WARREN_HD inline void insert_head(const HeadTable& table, u32 index, u64 place) {
     Head& head = table.heads[index];
     Bucket& bucket = table.bucket_of(place);
@@ -91,8 +93,8 @@ WARREN_HD inline void insert_head(const HeadTable& table, u32 index, u64 place) 
     unlock_bucket(bucket);
 }
 
-/// Takes head `index` out of its chain if nobody uses it and the next commit does not need it. False
-/// if it stays. Who makes a block dirty holds a link, so under the lock both are settled.
+/// Takes head `index` out of its chain if nobody uses it and the next commit does not need it.
+/// False if it stays. Who makes a block dirty holds a link, so under the lock both are settled.
 WARREN_HD inline bool evict_head(const HeadTable& table, u32 index, const u64* dirty) {
     Head& head = table.heads[index];
     Bucket& bucket = table.bucket_of(head.place);
@@ -102,10 +104,12 @@ WARREN_HD inline bool evict_head(const HeadTable& table, u32 index, const u64* d
     const u64 block = head.place / format::block_size;
     const bool clean =
         (device_atomic<u64>(const_cast<u64&>(dirty[block / 64])).load(hd::memory_order_relaxed) >>
-             block % 64 & 1) == 0;
+             block % 64 &
+         1) == 0;
     if (idle && clean) {
         u32* from = &bucket.first;
-        while (*from != index) from = &table.heads[*from].next;
+        while (*from != index)
+            from = &table.heads[*from].next;
         *from = head.next;
         head.place = place_none;
     }

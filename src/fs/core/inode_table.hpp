@@ -2,8 +2,8 @@
 // Inodes by handle. A number is a place, so the way to an inode is one division and one pin; the
 // generation tells whether it is still the same file.
 //
-// Invariant in memory: the generation of an inode that does not exist is zero (the loader sees to it
-// for inodes read from disk), so a handle needs no look at the bitmap.
+// Invariant in memory: the generation of an inode that does not exist is zero (the loader sees to
+// it for inodes read from disk), so a handle needs no look at the bitmap.
 #pragma once
 
 #include "fs/core/allocator.hpp"
@@ -112,8 +112,7 @@ struct InodeBit {
 
 WARREN_HD inline InodeBit inode_bit(u64 number) {
     const u32 slot = static_cast<u32>(number % format::inodes_per_frame);
-    return {number / format::inodes_per_frame * format::frame_size, slot / 64,
-            u64{1} << slot % 64};
+    return {number / format::inodes_per_frame * format::frame_size, slot / 64, u64{1} << slot % 64};
 }
 
 /// Holds one free slot of the frame whose bitmap this is; its number in the frame, 0 if there is
@@ -212,8 +211,8 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
     op.mark_dirty(inode.block_place());
 }
 
-/// Clears the bit of an inode and all that makes its handle valid; the caller counts it. Only within
-/// apply. The inode itself is not written to disk.
+/// Clears the bit of an inode and all that makes its handle valid; the caller counts it. Only
+/// within apply. The inode itself is not written to disk.
 template <class Team>
 WARREN_HD void clear_inode(Operation<Team>& op, const InodeRef& inode,
                            format::InodeBitmap& bitmap) {
@@ -252,8 +251,7 @@ WARREN_HD void finish_inode(Operation<Team>& op) {
     WARREN_CHECK(block);  // reserve_inode() pinned it and finish() has not run yet
     once(op.team, [&] {
         let_go_slot(*reinterpret_cast<format::InodeBitmap*>(*block), bit);
-        set_bit(room_of(op.store, FrameKind::inodes),
-                op.reserved_inode / format::inodes_per_frame);
+        set_bit(room_of(op.store, FrameKind::inodes), op.reserved_inode / format::inodes_per_frame);
     });
     op.reserved_inode = 0;
 }

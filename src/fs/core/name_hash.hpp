@@ -51,7 +51,8 @@ WARREN_HD inline u64 siphash_1_3(const u64 key[2], const char* bytes, u32 length
     state.round();
     state.a ^= word;
     state.c ^= 0xff;
-    for (int i = 0; i < 3; ++i) state.round();
+    for (int i = 0; i < 3; ++i)
+        state.round();
     return state.a ^ state.b ^ state.c ^ state.d;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One running operation: what it has looked at, what it has reserved, what it will lock.
 //
-// Operations are optimistic. `plan` reads under versions and takes no lock: it notes each place that
-// apply will write with the version it saw, pins the blocks and reserves the space. `begin_apply`
-// then tries all locks at exactly these versions; if one has moved on, everything is let go and the
-// operation starts again. Nobody waits while holding a lock, so there is no deadlock and no order to
-// keep. Between begin_apply and end_apply nothing can fail, and no commit can fall.
+// Operations are optimistic. `plan` reads under versions and takes no lock: it notes each place
+// that apply will write with the version it saw, pins the blocks and reserves the space.
+// `begin_apply` then tries all locks at exactly these versions; if one has moved on, everything is
+// let go and the operation starts again. Nobody waits while holding a lock, so there is no deadlock
+// and no order to keep. Between begin_apply and end_apply nothing can fail, and no commit can fall.
 //
 // Every member is collective (see team/team.hpp): all lanes call it and hold the same values.
 #pragma once
@@ -37,15 +37,15 @@ struct Seen {
 
 template <class Team>
 class Operation {
-public:
+ public:
     WARREN_HD Operation(const Team& by, const Store& of) : team(by), store(of) {}
 
     const Team team;
     const Store& store;
-    u64 reserved_inode = 0;     // number held by reserve_inode(), 0 for none
-    u64 needed_place = 0;       // with Errc::need_block
-    u64 needed_inode = 0;       // with need_split, need_prune: the tree's inode
-    u64 needed_key = 0;         // and the key whose path is meant
+    u64 reserved_inode = 0;  // number held by reserve_inode(), 0 for none
+    u64 needed_place = 0;    // with Errc::need_block
+    u64 needed_inode = 0;    // with need_split, need_prune: the tree's inode
+    u64 needed_key = 0;      // and the key whose path is meant
     bool may_use_reserve = false;
     bool gate_is_held = false;  // part of a bulk step, which passed the gate for all of its parts
 
@@ -74,8 +74,8 @@ public:
         return unchanged(seen) ? Errc::ok : Errc::retry;
     }
 
-    /// The metadata block at `place`, resident until release_pins(). Errc::need_block if it is not in
-    /// memory, Errc::retry if the place cannot be a block (what was read has changed meanwhile).
+    /// The metadata block at `place`, resident until release_pins(). Errc::need_block if it is not
+    /// in memory, Errc::retry if the place cannot be a block (what was read has changed meanwhile).
     WARREN_HD Result<format::Block*> pin(u64 place) {
         if (place % format::block_size != 0 || place >= store.size_bytes) return Errc::retry;
         const u64 block = place / format::block_size;
@@ -166,16 +166,16 @@ public:
     /// Publishes what was written and leaves apply.
     WARREN_HD void end_apply() { close_apply(2); }
 
-    /// Locks one more place at once, if it is still at the version seen. For bulk steps, which lock as
-    /// they go: false means to come back later, never to wait.
+    /// Locks one more place at once, if it is still at the version seen. For bulk steps, which lock
+    /// as they go: false means to come back later, never to wait.
     WARREN_HD bool lock_now(const Seen& seen) {
         return once(team, [&] {
             u64 expected = seen.version;
             // Acquire: pairs with the release of the holder before us.
-            const bool won = device_atomic<u64>(store.versions[stripe_of(seen.place)])
-                                 .compare_exchange_strong(expected, seen.version | 1,
-                                                          hd::memory_order_acquire,
-                                                          hd::memory_order_relaxed);
+            const bool won =
+                device_atomic<u64>(store.versions[stripe_of(seen.place)])
+                    .compare_exchange_strong(expected, seen.version | 1, hd::memory_order_acquire,
+                                             hd::memory_order_relaxed);
             fence_release();  // pairs with fence_acquire() in unchanged()
             return won;
         });
@@ -250,7 +250,7 @@ public:
     /// Forgets what a failed plan noted (locks to take). Reservations stay until finish().
     WARREN_HD void forget_locks() { lock_count_ = 0; }
 
-private:
+ private:
     struct Lock {
         u32 stripe;
         u64 version;
@@ -297,8 +297,7 @@ private:
             device_atomic<u64> word(store.versions[locks_[i].stripe]);
             // Acquire: pairs with the release of the holder before us.
             if (word.compare_exchange_strong(expected, locks_[i].version | 1,
-                                             hd::memory_order_acquire,
-                                             hd::memory_order_relaxed)) {
+                                             hd::memory_order_acquire, hd::memory_order_relaxed)) {
                 continue;
             }
             unlock(i, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may do what: mode bits, POSIX access control lists, sticky directories, the privileges of user
-// 0. The rules are those of POSIX 1003.1e draft 17 as Linux applies them.
+// Who may do what: mode bits, POSIX access control lists, sticky directories, the privileges of
+// user 0. The rules are those of POSIX 1003.1e draft 17 as Linux applies them.
 #pragma once
 
 #include "fs/core/attribute_block.hpp"

@@ -46,9 +46,9 @@ struct StoreState {
     u64 generation;  // of the inode allocated last
     u64 free_frames;
 
-    u64 dirty_blocks;    // blocks marked dirty since the last commit
+    u64 dirty_blocks;     // blocks marked dirty since the last commit
     u64 promised_blocks;  // journal room promised to operations that apply right now
-    u64 journal_room;    // blocks that one commit can hold
+    u64 journal_room;     // blocks that one commit can hold
 
     u32 gate_closed;
     u32 read_only;  // set by an I/O error: no operation applies any more
@@ -70,12 +70,12 @@ struct Store {
 
     StoreState* state;
     format::FrameTableBlock* frame_table;
-    FrameOverlay* overlays;     // one a frame
-    u64* frames_free;           // bit per frame: kind is free
-    u64* frames_with_room[5];   // by FrameKind: bit per frame: may have a free block or inode
-    u64* versions;              // version_stripes words: version << 1 | locked
-    u64* dirty;                 // bit per block of the volume
-    u64* dirty_frames;          // bit per frame with a dirty block
+    FrameOverlay* overlays;    // one a frame
+    u64* frames_free;          // bit per frame: kind is free
+    u64* frames_with_room[5];  // by FrameKind: bit per frame: may have a free block or inode
+    u64* versions;             // version_stripes words: version << 1 | locked
+    u64* dirty;                // bit per block of the volume
+    u64* dirty_frames;         // bit per frame with a dirty block
 
     // The identity map: the whole volume at one address.
     std::byte* base;
@@ -94,8 +94,8 @@ struct Store {
     WARREN_HD u64 block_count() const { return size_bytes / format::block_size; }
 };
 
-/// The version word that guards what lies at `place` (a byte offset: a block's or an inode's). Several
-/// places share a word; that costs a needless retry now and then and never correctness.
+/// The version word that guards what lies at `place` (a byte offset: a block's or an inode's).
+/// Several places share a word; that costs a needless retry now and then and never correctness.
 WARREN_HD inline u32 stripe_of(u64 place) {
     u64 x = place / format::inode_size * 0x9e3779b97f4a7c15u;
     return static_cast<u32>(x >> 48) & (version_stripes - 1);

@@ -47,8 +47,8 @@ struct Descent {
     u64 upper = key_end;  // lowest key of the next leaf
 };
 
-/// The index of the last pair whose key is not above `key`, 0 if there is none. W lanes look at W keys
-/// at a time; for one lane that is a binary search.
+/// The index of the last pair whose key is not above `key`, 0 if there is none. W lanes look at W
+/// keys at a time; for one lane that is a binary search.
 template <class Team>
 WARREN_HD u32 search_pairs(const Team& team, const Pairs& where, u64 key) {
     u32 low = 0;
@@ -104,7 +104,8 @@ WARREN_HD Result<Pairs> node_pairs(Operation<Team>& op, Block* block, const Seen
     return here;
 }
 
-/// One step down: the child of `above` on the way to `key`, pinned and observed. Narrows the bounds.
+/// One step down: the child of `above` on the way to `key`, pinned and observed. Narrows the
+/// bounds.
 template <class Team>
 WARREN_HD Errc step_down(Operation<Team>& op, const Pairs& above, u64 key, Descent& descent) {
     const u32 index = search_pairs(op.team, above, key);
@@ -142,8 +143,8 @@ WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kin
         WARREN_TRY(step_down(op, *here, key, descent));
         const u32 height = here->height;
         if (height == 1) break;
-        here = node_pairs(op, descent.leaf, descent.leaf_seen, kinds.node, inode.number,
-                          height - 1);
+        here =
+            node_pairs(op, descent.leaf, descent.leaf_seen, kinds.node, inode.number, height - 1);
         if (!here) return here.code();
     }
     const auto* header = reinterpret_cast<format::BlockHeader*>(descent.leaf);
@@ -154,7 +155,8 @@ WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kin
     return sound ? Errc::ok : Errc::corrupt;
 }
 
-/// Fills a new block's header and clears the rest. Only within apply; the block is not published yet.
+/// Fills a new block's header and clears the rest. Only within apply; the block is not published
+/// yet.
 template <class Team>
 WARREN_HD void start_block(Operation<Team>& op, Block* block, u64 place, BlockKind kind,
                            const InodeRef& owner) {
@@ -207,8 +209,8 @@ WARREN_HD inline void store_count(const InodeRef& inode, const Pairs& where, u32
     if (where.is_root) {
         relaxed_store(inode.at->area_count, static_cast<u16>(count));
     } else {
-        auto* node = reinterpret_cast<TreeNode*>(
-            reinterpret_cast<std::byte*>(where.pairs) - offsetof(TreeNode, pairs));
+        auto* node = reinterpret_cast<TreeNode*>(reinterpret_cast<std::byte*>(where.pairs) -
+                                                 offsetof(TreeNode, pairs));
         relaxed_store(node->count, count);
     }
 }

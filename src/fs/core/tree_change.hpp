@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of a tree's structure: first leaf, taller root, split of a node or leaf, removal of an empty
-// leaf with the nodes that only it kept alive. Each call does one of these in one transaction, from
-// the top down, so that a parent always has room when its child is split.
+// Changes of a tree's structure: first leaf, taller root, split of a node or leaf, removal of an
+// empty leaf with the nodes that only it kept alive. Each call does one of these in one
+// transaction, from the top down, so that a parent always has room when its child is split.
 #pragma once
 
 #include "fs/core/tree.hpp"
@@ -59,11 +59,11 @@ WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     return Errc::ok;
 }
 
-/// Moves the upper part of the full node `child` into a new node beside it. If `key` lies behind all
-/// pairs the node keeps nearly all: keys that only grow leave full nodes behind.
+/// Moves the upper part of the full node `child` into a new node beside it. If `key` lies behind
+/// all pairs the node keeps nearly all: keys that only grow leave full nodes behind.
 template <class Team>
-WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
-                          Pairs above, u32 index, const Pairs& child, u64 key) {
+WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, Pairs above,
+                          u32 index, const Pairs& child, u64 key) {
     const Result<u64> place = reserve_metadata(op);
     if (!place) return place.code();
     const Result<Block*> block = fresh_block(op, *place);
@@ -95,8 +95,8 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
     return Errc::ok;
 }
 
-/// Splits the leaf of `descent` at what `leaf_type` finds best for `key`; leaves it alone if that is
-/// key_end (others have made room meanwhile). Requires: the array above has room.
+/// Splits the leaf of `descent` at what `leaf_type` finds best for `key`; leaves it alone if that
+/// is key_end (others have made room meanwhile). Requires: the array above has room.
 template <class Team, class Leaf>
 WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
                           Descent& descent, u64 key) {
@@ -144,8 +144,8 @@ WARREN_HD Errc make_room(Operation<Team>& op, const InodeRef& inode, Leaf leaf_t
                           height - 1);
         if (!here) return here.code();
         if (here->count == here->max) {
-            WARREN_TRY(split_node(op, inode, Leaf::kinds, descent.above, descent.index, *here,
-                                  key));
+            WARREN_TRY(
+                split_node(op, inode, Leaf::kinds, descent.above, descent.index, *here, key));
             return Errc::retry;
         }
     }
@@ -180,14 +180,16 @@ WARREN_HD Errc prune(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
     WARREN_TRY(op.confirm(descent.leaf_seen));
     if (!empty) return Errc::ok;
     WARREN_TRY(op.will_write(cut.seen));
-    for (u32 i = 0; i < chain_length; ++i) WARREN_TRY(op.will_write(chain[i]));
+    for (u32 i = 0; i < chain_length; ++i)
+        WARREN_TRY(op.will_write(chain[i]));
     WARREN_TRY(op.begin_apply(2 + 2 * chain_length));
     once(op.team, [&] {
         erase_pairs(inode, cut, cut_index, cut_index + 1);
         if (cut.is_root && cut.count == 0) relaxed_store(inode.at->height, 0);
     });
     op.mark_dirty(place_of(inode, cut));
-    for (u32 i = 0; i < chain_length; ++i) free_metadata(op, chain[i].place);
+    for (u32 i = 0; i < chain_length; ++i)
+        free_metadata(op, chain[i].place);
     count_tree_blocks(op, inode, Leaf::kinds, -static_cast<i64>(chain_length));
     op.end_apply();
     return Errc::ok;

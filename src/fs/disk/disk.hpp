@@ -3,8 +3,8 @@
 // so a pointer more does not show. A file, a block device, memory that records what was written and
 // when it was flushed, and a disk that fails on purpose all look the same from above.
 //
-// Invariant: what write() was given is durable after a later flush() that answered ok; before it, any
-// subset of the 512-byte sectors written since the last flush may have reached the medium.
+// Invariant: what write() was given is durable after a later flush() that answered ok; before it,
+// any subset of the 512-byte sectors written since the last flush may have reached the medium.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace warren {
 
 class Disk {
-public:
+ public:
     virtual ~Disk() = default;
 
     virtual u64 size_bytes() const = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Identity and checksums, computed only where a block crosses between memory and disk.
 #include "fs/format/check_block.hpp"
 
 #include <cstring>

@@ -3,9 +3,9 @@
 // in memory, checksums mean nothing.
 #pragma once
 
-#include "warren/result.hpp"
 #include "fs/format/inode.hpp"
 #include "fs/format/layout.hpp"
+#include "warren/result.hpp"
 
 namespace warren::format {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory leaf: an array of up to 96 entries, searched by a row of hashes that one warp compares
-// in three 128-byte loads, and a heap of names.
+// A directory leaf: an array of up to 96 entries, searched by a row of hashes that one warp
+// compares in three 128-byte loads, and a heap of names.
 //
 // Invariant: an entry is live if and only if its inode word is not zero. The key of an entry is
 // (55 bits of keyed name hash, 8-bit number); keys are unique in a directory, are kept for the life
@@ -49,7 +49,9 @@ WARREN_HD constexpr u64 entry_key(u32 hash, DirectorySlot slot) {
 }
 
 /// The lowest key of the names with this 55-bit hash; the low 8 bits are the number.
-WARREN_HD constexpr u64 first_key(u64 hash) { return hash << 8; }
+WARREN_HD constexpr u64 first_key(u64 hash) {
+    return hash << 8;
+}
 
 inline constexpr u32 hash_bits = 55;
 

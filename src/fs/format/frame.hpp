@@ -36,8 +36,8 @@ struct FrameTableBlock {
 static_assert(sizeof(FrameTableBlock) == block_size);
 
 /// First block of an inode frame. Slot s of frame f is inode number f * 8192 + s; slots 0-15 are
-/// this block itself and always in use. `held` exists in memory only and is zero on disk: the number
-/// of a removed inode that the kernel still knows.
+/// this block itself and always in use. `held` exists in memory only and is zero on disk: the
+/// number of a removed inode that the kernel still knows.
 struct InodeBitmap {
     BlockHeader header;
     u8 padding[16];

@@ -69,7 +69,9 @@ inline constexpr u32 type_fifo = 0010000;
 inline constexpr u32 type_socket = 0140000;
 
 /// The DT_ value of a mode, as directory entries keep it.
-WARREN_HD constexpr u8 entry_type(u32 mode) { return static_cast<u8>((mode & type_mask) >> 12); }
+WARREN_HD constexpr u8 entry_type(u32 mode) {
+    return static_cast<u8>((mode & type_mask) >> 12);
+}
 
 /// Extended attributes: records of {u16 name length, u16 value length, name, value}, each padded to
 /// 4 bytes, one after the other.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// New inodes, with a name (open, mkdir, mknod, symlink) or without one (O_TMPFILE), and further names
-// for old ones (link).
+// New inodes, with a name (open, mkdir, mknod, symlink) or without one (O_TMPFILE), and further
+// names for old ones (link).
 #pragma once
 
 #include "fs/core/acl.hpp"
@@ -125,7 +125,8 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
     const bool is_directory = (fresh.inherit.mode & format::type_mask) == format::type_directory;
     once(op.team, [&] {
         u64* words = reinterpret_cast<u64*>(&at);
-        for (u32 i = 0; i < format::inode_size / 8; ++i) relaxed_store(words[i], 0);
+        for (u32 i = 0; i < format::inode_size / 8; ++i)
+            relaxed_store(words[i], 0);
         relaxed_store(at.generation, fresh.inode.generation);
         relaxed_store(at.mode, fresh.inherit.mode);
         relaxed_store(at.links, links);
@@ -136,8 +137,8 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
         relaxed_store(at.device, arguments.device);
         relaxed_store(at.area_kind,
                       static_cast<u8>(is_directory ? AreaKind::tree : AreaKind::bytes));
-        relaxed_store(at.blocks, (fresh.acl_place != 0 ? 1u : 0u) +
-                                     (fresh.target_place != 0 ? 1u : 0u));
+        relaxed_store(at.blocks,
+                      (fresh.acl_place != 0 ? 1u : 0u) + (fresh.target_place != 0 ? 1u : 0u));
         if (fresh.acl_place != 0) {
             relaxed_store(at.attributes.raw, format::BlockPointer::to(fresh.acl_place).raw);
         }
@@ -181,9 +182,8 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     apply_link(op, parent, found->name, found->entry, fresh.inode.number,
                format::entry_type(fresh.inherit.mode), arguments.now);
     if (is_directory) {
-        once(op.team, [&] {
-            device_atomic<u32>(parent.at->links).fetch_add(1, hd::memory_order_relaxed);
-        });
+        once(op.team,
+             [&] { device_atomic<u32>(parent.at->links).fetch_add(1, hd::memory_order_relaxed); });
     }
     const Attributes attributes = once(op.team, [&] { return read_attributes(fresh.inode); });
     op.end_apply();

@@ -3,8 +3,8 @@
 // once, or it moves to the hidden orphan directory because it is open or too large to free in one
 // step. Unlink, rmdir and a rename over an existing name all end here.
 //
-// Invariant: an inode without names is in the orphan directory, on disk too, until its last block is
-// free; so nothing is lost if the machine stops in between.
+// Invariant: an inode without names is in the orphan directory, on disk too, until its last block
+// is free; so nothing is lost if the machine stops in between.
 #pragma once
 
 #include "fs/ops/lookup.hpp"
@@ -56,8 +56,8 @@ template <class Team>
 WARREN_HD void apply_orphan(Operation<Team>& op, const OrphanEntry& orphan, u64 inode, u32 mode,
                             i64 now) {
     once(op.team, [&] { count_entry(orphan.directory, 1); });
-    apply_link(op, orphan.directory, orphan.name(op), orphan.entry, inode,
-               format::entry_type(mode), now);
+    apply_link(op, orphan.directory, orphan.name(op), orphan.entry, inode, format::entry_type(mode),
+               now);
 }
 
 enum class Fate : u8 { keep, free, orphan };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new frame of inodes. Invariant: no inode of it exists in memory or in its bitmap before the frame
-// is published.
+// A new frame of inodes. Invariant: no inode of it exists in memory or in its bitmap before the
+// frame is published.
 #pragma once
 
 #include "fs/core/inode_table.hpp"
@@ -24,7 +24,8 @@ WARREN_HD void wipe_resident_blocks(Operation<Team>& op, u64 frame) {
     }
 }
 
-/// Makes the claimed frame one of inodes, all free. The claim is the caller's until this answers ok.
+/// Makes the claimed frame one of inodes, all free. The claim is the caller's until this answers
+/// ok.
 template <class Team>
 WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
@@ -37,7 +38,8 @@ WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
         relaxed_store(bitmap.header.kind, static_cast<u16>(format::BlockKind::inode_bitmap));
         // The bitmap itself lies where the first 16 inodes would.
         relaxed_store(bitmap.used[0], (u64{1} << format::inodes_per_block) - 1);
-        for (u32 w = 0; w < 8; ++w) relaxed_store(op.store.frame(frame).used[w], ~u64{0});
+        for (u32 w = 0; w < 8; ++w)
+            relaxed_store(op.store.frame(frame).used[w], ~u64{0});
         StoreState& state = *op.store.state;
         device_atomic<u64>(state.blocks_used)
             .fetch_add(format::blocks_per_frame, hd::memory_order_relaxed);

@@ -18,8 +18,8 @@ struct Found {
     InodeRef inode;  // valid if entry.exists
 };
 
-/// Finds `name` in the directory of `handle`; `wanted` is what the caller must be allowed there. The
-/// name need not exist.
+/// Finds `name` in the directory of `handle`; `wanted` is what the caller must be allowed there.
+/// The name need not exist.
 template <class Team>
 WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Handle directory,
                              const char* name, u32 length, u32 wanted) {
@@ -52,8 +52,7 @@ WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Han
 template <class Team>
 WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
     const u64 before = once(op.team, [&] {
-        return device_atomic<u64>(inode.at->references)
-            .fetch_add(count, hd::memory_order_relaxed);
+        return device_atomic<u64>(inode.at->references).fetch_add(count, hd::memory_order_relaxed);
     });
     if (before == 0) op.leave_pinned(inode.block_place());
 }

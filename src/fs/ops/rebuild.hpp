@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rebuilding a directory: its leaves lie in hash order already, so packing means to move entries from
-// a leaf into the room of the one before it, and pairs from a node into the node before it. Each move
-// is a small transaction of two neighbours and what is above them; readers and writers go on.
+// Rebuilding a directory: its leaves lie in hash order already, so packing means to move entries
+// from a leaf into the room of the one before it, and pairs from a node into the node before it.
+// Each move is a small transaction of two neighbours and what is above them; readers and writers go
+// on.
 //
 // Invariant: no entry changes its key, so listings in progress stay right.
 #pragma once
@@ -60,8 +61,8 @@ WARREN_HD inline u32 lowest_slot(const DirectoryLeaf& leaf) {
     return best;
 }
 
-/// Moves the lowest entries of `from` to `to` while they fit; the lowest key left behind, or key_end.
-/// One lane; both are locked.
+/// Moves the lowest entries of `from` to `to` while they fit; the lowest key left behind, or
+/// key_end. One lane; both are locked.
 WARREN_HD inline u64 move_lowest(DirectoryLeaf& from, DirectoryLeaf& to) {
     compact_leaf(to);
     u32 free_slot = 0;
@@ -72,7 +73,8 @@ WARREN_HD inline u64 move_lowest(DirectoryLeaf& from, DirectoryLeaf& to) {
         const bool fits = relaxed_load(to.count) < packed_entries &&
                           relaxed_load(to.heap_used) + size <= packed_heap_bytes;
         if (!fits) return read_key(from, slot);
-        while (read_slot(to, free_slot).inode() != 0) ++free_slot;
+        while (read_slot(to, free_slot).inode() != 0)
+            ++free_slot;
         copy_entry(from, slot, to, free_slot);
         erase_in_leaf(from, slot);
     }
@@ -85,9 +87,8 @@ WARREN_HD bool wants_more(Operation<Team>& op, const DirectoryLeaf& left,
     return once(op.team, [&] {
         const u32 slot = lowest_slot(right);
         const u32 size = slot == slot_none ? 0 : padded(read_slot(right, slot).name_length());
-        return slot == slot_none ||
-               (relaxed_load(left.count) < packed_entries &&
-                relaxed_load(left.heap_live) + size <= packed_heap_bytes);
+        return slot == slot_none || (relaxed_load(left.count) < packed_entries &&
+                                     relaxed_load(left.heap_live) + size <= packed_heap_bytes);
     });
 }
 
@@ -166,8 +167,8 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     if (descent.index + 1 >= descent.above.count) return packed;
     Neighbour beside;
     WARREN_TRY(right_neighbour(op, descent.above, descent.index, beside));
-    Result<Pairs> right = node_pairs(op, beside.block, beside.seen, directory_tree.node,
-                                     directory.number, height);
+    Result<Pairs> right =
+        node_pairs(op, beside.block, beside.seen, directory_tree.node, directory.number, height);
     if (!right) return right.code();
     const u32 room = left->max - left->count;
     const u32 moved = right->count < room ? right->count : room;

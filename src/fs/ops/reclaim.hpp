@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of an orphan that is no directory: its contents go step by step, and with the last step its
-// name in the orphan directory and the inode itself.
+// The end of an orphan that is no directory: its contents go step by step, and with the last step
+// its name in the orphan directory and the inode itself.
 #pragma once
 
 #include "fs/ops/unlink.hpp"
@@ -41,8 +41,8 @@ WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64
     op.may_use_reserve = true;
     const Result<InodeRef> inode = find_inode(op, handle);
     if (!inode) return inode.code();
-    const bool is_wanted = load(op.team, inode->at->links) > 0 ||
-                           load(op.team, inode->at->references) >= one_open;
+    const bool is_wanted =
+        load(op.team, inode->at->links) > 0 || load(op.team, inode->at->references) >= one_open;
     WARREN_TRY(op.confirm(inode->seen));
     if (is_wanted) return Reclaimed{true, {}};
     const Result<bool> at_once = releases_in_one_step(op, *inode);

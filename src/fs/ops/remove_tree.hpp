@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removal of a whole tree: its root goes to the orphan directory in one transaction, then many teams
-// free what hangs on it, one directory a task.
+// Removal of a whole tree: its root goes to the orphan directory in one transaction, then many
+// teams free what hangs on it, one directory a task.
 //
 // The freeing runs in bulk steps. A step passes the gate once for all of its parts, so no commit
 // falls into it, and within it the tree may be in pieces. Invariant: when a step ends, every inode
-// that still exists hangs on the orphan directory; so a cut between steps loses nothing and the next
-// opening goes on.
+// that still exists hangs on the orphan directory; so a cut between steps loses nothing and the
+// next opening goes on.
 #pragma once
 
 #include "fs/ops/unlink.hpp"
 
 namespace warren::ops {
 
-/// Moves the directory (directory, name) to the orphan directory and lets it take no more names. The
-/// answer is its handle. Errc::not_directory for anything else.
+/// Moves the directory (directory, name) to the orphan directory and lets it take no more names.
+/// The answer is its handle. Errc::not_directory for anything else.
 template <class Team>
 WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& caller,
                                      Handle directory, const char* name, u32 length, i64 now) {
@@ -53,12 +53,12 @@ WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& cal
 /// What happened to one leaf or directory of a dying tree.
 struct Harvest {
     u64 files = 0;
-    u64 inodes = 0;      // freed
-    u64 left_over = 0;   // names that need an operation of their own: open files, very large ones
+    u64 inodes = 0;     // freed
+    u64 left_over = 0;  // names that need an operation of their own: open files, very large ones
 };
 
-/// Frees one file of a leaf, or takes one of its names away. Errc::busy if it needs an operation of its
-/// own, Errc::retry if somebody is at work on it. Only within a bulk step; the leaf is locked.
+/// Frees one file of a leaf, or takes one of its names away. Errc::busy if it needs an operation of
+/// its own, Errc::retry if somebody is at work on it. Only within a bulk step; the leaf is locked.
 template <class Team>
 WARREN_HD Errc harvest_file(Operation<Team>& op, u64 number, const Seen& leaf, i64 now,
                             Harvest& harvest) {
@@ -137,17 +137,17 @@ WARREN_HD Errc harvest_leaf(Operation<Team>& op, const InodeRef& directory, cons
             device_atomic<u64>(directory.at->entries).fetch_sub(gone, hd::memory_order_relaxed);
         });
         op.mark_dirty(seen.place);
-        // The directory itself is written only if this step cannot finish it (keep_directory()); but
-        // a meta buffer of fixed size would forget the count with the block.
+        // The directory itself is written only if this step cannot finish it (keep_directory());
+        // but a meta buffer of fixed size would forget the count with the block.
         if (op.store.heads != nullptr) op.mark_dirty(directory.block_place());
     }
     op.unlock_now(seen);
     return answer;
 }
 
-/// Empties the leaves of a dying directory whose keys lie in [begin, end). Answers as harvest_leaf(),
-/// or Errc::canceled if `must_stop()` said so between two leaves; started again it goes on with what
-/// is left.
+/// Empties the leaves of a dying directory whose keys lie in [begin, end). Answers as
+/// harvest_leaf(), or Errc::canceled if `must_stop()` said so between two leaves; started again it
+/// goes on with what is left.
 template <class Team, class Push, class Stop>
 WARREN_HD Errc harvest_range(Operation<Team>& op, u64 number, u64 begin, u64 end, i64 now,
                              const Push& push, const Stop& must_stop, Harvest& harvest) {
@@ -225,9 +225,9 @@ WARREN_HD void free_subtree(Operation<Team>& op, u64 place, u32 height) {
     free_metadata(op, place);
 }
 
-/// Frees an emptied directory of a dying tree and its own blocks. Errc::not_empty if names are left,
-/// Errc::need_prune if its tree must be taken down leaf by leaf first. Only within a bulk step; no
-/// lock is held.
+/// Frees an emptied directory of a dying tree and its own blocks. Errc::not_empty if names are
+/// left, Errc::need_prune if its tree must be taken down leaf by leaf first. Only within a bulk
+/// step; no lock is held.
 template <class Team>
 WARREN_HD Errc free_directory(Operation<Team>& op, u64 number) {
     const Result<InodeRef> found = find_inode(op, number);
@@ -254,7 +254,8 @@ WARREN_HD Errc free_directory(Operation<Team>& op, u64 number) {
     });
     clear_inode(op, directory, **bitmap);
     op.unlock_now(directory.seen);
-    for (u32 i = 0; i < root->count; ++i) free_subtree(op, children[i], root->height - 1);
+    for (u32 i = 0; i < root->count; ++i)
+        free_subtree(op, children[i], root->height - 1);
     if (attributes.raw != 0) {
         op.retire_place(attributes.offset());
         free_metadata(op, attributes.offset());
@@ -262,8 +263,8 @@ WARREN_HD Errc free_directory(Operation<Team>& op, u64 number) {
     return Errc::ok;
 }
 
-/// Hangs a directory that a bulk step leaves unfinished on the orphan directory. Within the step. The
-/// directory itself is not written: a step may leave many.
+/// Hangs a directory that a bulk step leaves unfinished on the orphan directory. Within the step.
+/// The directory itself is not written: a step may leave many.
 template <class Team>
 WARREN_HD Errc adopt_orphan(Operation<Team>& op, u64 number, i64 now) {
     op.may_use_reserve = true;

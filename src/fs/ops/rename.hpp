@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// rename(2) with all of its cases: over nothing, over something, in exchange; files and directories;
-// within a directory and across. No directory ever moves below itself.
+// rename(2) with all of its cases: over nothing, over something, in exchange; files and
+// directories; within a directory and across. No directory ever moves below itself.
 #pragma once
 
 #include "fs/ops/unlink.hpp"
 
 namespace warren::ops {
 
-/// Errc::invalid if `inode` is `directory` or lies above it. Parents of directories change only under
-/// the move lock, which the caller has observed.
+/// Errc::invalid if `inode` is `directory` or lies above it. Parents of directories change only
+/// under the move lock, which the caller has observed.
 template <class Team>
 WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory) {
     u64 at = directory;
@@ -166,8 +166,8 @@ WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller,
         WARREN_TRY(op.will_write(plan.target.entry.leaf_seen));
         WARREN_TRY(op.will_write(plan.target.inode.seen));
         if (how != Rename::exchange) {
-            WARREN_TRY(plan_disposal(op, plan.target.inode, plan.target_is_directory,
-                                     plan.disposal));
+            WARREN_TRY(
+                plan_disposal(op, plan.target.inode, plan.target_is_directory, plan.disposal));
         }
     } else {
         WARREN_TRY(plan_link(op, plan.target.directory, plan.target.name, plan.target.entry));

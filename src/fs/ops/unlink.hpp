@@ -8,8 +8,8 @@ namespace warren::ops {
 
 /// What is left to do after a name went.
 struct Removed {
-    Handle reclaim;        // an orphan to be freed step by step; inode 0 for none
-    u64 prune_inode = 0;   // a directory with an empty leaf, 0 for none
+    Handle reclaim;       // an orphan to be freed step by step; inode 0 for none
+    u64 prune_inode = 0;  // a directory with an empty leaf, 0 for none
     u64 prune_key = 0;
 };
 
@@ -39,9 +39,8 @@ WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller,
             op.cancel_apply();
             return killed;
         }
-        once(op.team, [&] {
-            device_atomic<u32>(parent.at->links).fetch_sub(1, hd::memory_order_relaxed);
-        });
+        once(op.team,
+             [&] { device_atomic<u32>(parent.at->links).fetch_sub(1, hd::memory_order_relaxed); });
     }
     Removed removed;
     if (apply_unlink(op, parent, found->entry, now)) {

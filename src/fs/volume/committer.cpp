@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copying happens with the gate closed and is all that operations wait for; checksums, the journal
+// and the places come after it opened again.
 #include "fs/volume/committer.hpp"
 
 #include <algorithm>
@@ -85,8 +87,8 @@ Errc Committer::commit() {
 
 bool Committer::is_table_place(u64 place) const {
     return place >= superblock_.frame_table_offset &&
-           place < superblock_.frame_table_offset +
-                       superblock_.frame_table_blocks * format::block_size;
+           place <
+               superblock_.frame_table_offset + superblock_.frame_table_blocks * format::block_size;
 }
 
 const Block* Committer::memory_of(u64 place) {
@@ -104,7 +106,8 @@ void Committer::take_copy(u64 place) {
     Block& copy = buffers_[buffered_ / blocks_per_buffer][buffered_ % blocks_per_buffer];
     ++buffered_;
     const Block* from = memory_of(place);
-    for (u64 i = 0; i < format::block_size / 8; ++i) copy.words[i] = relaxed_load(from->words[i]);
+    for (u64 i = 0; i < format::block_size / 8; ++i)
+        copy.words[i] = relaxed_load(from->words[i]);
     copies_.push_back({place, &copy});
 }
 
@@ -123,8 +126,7 @@ void Committer::collect_frame(u64 frame) {
 void Committer::collect() {
     const u64 words = store_.frame_count / 64 + 1;
     for (u64 w = 0; w < words; ++w) {
-        u64 bits =
-            device_atomic<u64>(store_.dirty_frames[w]).exchange(0, hd::memory_order_relaxed);
+        u64 bits = device_atomic<u64>(store_.dirty_frames[w]).exchange(0, hd::memory_order_relaxed);
         for (; bits != 0; bits &= bits - 1) {
             collect_frame(w * 64 + static_cast<u64>(std::countr_zero(bits)));
         }
@@ -167,7 +169,8 @@ Errc Committer::write() {
     sealed.reserve(copies_.size() + 1);
     const auto* superblock = reinterpret_cast<const Block*>(&superblock_);
     sealed.push_back({format::superblock_offset, superblock});
-    for (const Copy& copy : copies_) sealed.push_back({copy.place, copy.block});
+    for (const Copy& copy : copies_)
+        sealed.push_back({copy.place, copy.block});
     WARREN_TRY(journal_.write(transaction_, sealed));
     return journal_.write_places(sealed);
 }
@@ -200,8 +203,7 @@ void Committer::publish_frame(u64 frame, const format::FrameEntry& committed) {
     if (freed_some) discard_runs(frame, freed);
     for (u32 w = 0; w < 8; ++w) {
         // Release: pairs with the acquire in reserve_bits(): the discard comes before a new use.
-        device_atomic<u64>(overlay.committed[w])
-            .store(committed.used[w], hd::memory_order_release);
+        device_atomic<u64>(overlay.committed[w]).store(committed.used[w], hd::memory_order_release);
     }
     if (!freed_some) return;
     core::set_bit(core::room_of(store_, kind), frame);
@@ -222,7 +224,8 @@ void Committer::discard_runs(u64 frame, const u64 (&freed)[8]) {
         }
         block += static_cast<u32>(std::countr_zero(bits));
         u32 end = block;
-        while (end < format::blocks_per_frame && (freed[end / 64] >> end % 64 & 1) != 0) ++end;
+        while (end < format::blocks_per_frame && (freed[end / 64] >> end % 64 & 1) != 0)
+            ++end;
         static_cast<void>(disk_.discard(frame * format::frame_size + block * format::block_size,
                                         (end - block) * format::block_size));
         block = end;

@@ -19,7 +19,7 @@
 namespace warren {
 
 class Committer {
-public:
+ public:
     /// Requires: all outlive this. `superblock` is the one that the volume was opened with.
     Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
               format::Superblock& superblock);
@@ -35,7 +35,7 @@ public:
     void close_gate();
     void open_gate();
 
-private:
+ private:
     struct Copy {
         u64 place;
         format::Block* block;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a volume on any Disk: what Volume::open() does once it has opened the file or device. Tests
-// use it on disks in memory, disks that fail and disks that were cut off.
+// Opening a volume on any Disk: what Volume::open() does once it has opened the file or device.
+// Tests use it on disks in memory, disks that fail and disks that were cut off.
 #pragma once
 
 #include <memory>

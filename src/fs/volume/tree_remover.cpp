@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory is one task: its files are freed on the spot, its directories become tasks, and it goes
-// itself when its leaves are empty. Order does not matter within a step.
+// A directory is one task: its files are freed on the spot, its directories become tasks, and it
+// goes itself when its leaves are empty. Order does not matter within a step.
 #include "fs/volume/tree_remover.hpp"
 
 #include <algorithm>
@@ -67,8 +67,8 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
     return Errc::ok;
 }
 
-/// One bulk step: the crew works through the rooted directories and what they hold until all is done
-/// or the step has dirtied its share of the journal. `gate` passes the gate for all of it.
+/// One bulk step: the crew works through the rooted directories and what they hold until all is
+/// done or the step has dirtied its share of the journal. `gate` passes the gate for all of it.
 Errc TreeRemover::run_step(CpuOperation& gate) {
     core::StoreState& state = *volume_.store().state;
     const u64 share = relaxed_load(state.journal_room) / 4;
@@ -79,7 +79,8 @@ Errc TreeRemover::run_step(CpuOperation& gate) {
     loose_limit_ = share / 8 * (format::leaf_entries_max / 2);
     loose_ = 0;
     std::vector<Task> tasks;
-    for (const u64 directory : rooted_) tasks.push_back({directory, 0, nullptr});
+    for (const u64 directory : rooted_)
+        tasks.push_back({directory, 0, nullptr});
     volume_.crew().run(std::move(tasks), [this](Crew::Worker& worker, const Task& task) {
         if (task.context != nullptr) {
             visit_range(worker, std::unique_ptr<Range>(static_cast<Range*>(task.context)));
@@ -113,8 +114,8 @@ void TreeRemover::set_aside(u64 directory, bool needs_commit) {
 
 /// Sets aside a directory that this step has taken names from.
 void TreeRemover::set_aside_changed(const ThreadTeam& team, u64 directory, bool needs_commit) {
-    const Errc kept = run_in_step(
-        team, [&](CpuOperation& op) { return ops::keep_directory(op, directory); });
+    const Errc kept =
+        run_in_step(team, [&](CpuOperation& op) { return ops::keep_directory(op, directory); });
     if (kept != Errc::ok) fail(kept);
     set_aside(directory, needs_commit);
 }
@@ -200,9 +201,8 @@ bool TreeRemover::harvest(Crew::Worker& worker, u64 directory, u64 begin, u64 en
 void TreeRemover::finish_directory(Crew::Worker& worker, u64 directory) {
     Errc freed = Errc::retry;
     while (freed == Errc::retry) {
-        freed = run_in_step(worker.team(), [&](CpuOperation& op) {
-            return ops::free_directory(op, directory);
-        });
+        freed = run_in_step(worker.team(),
+                            [&](CpuOperation& op) { return ops::free_directory(op, directory); });
     }
     if (freed == Errc::ok) {
         if (!is_rooted(directory)) loose_.fetch_sub(1, std::memory_order_relaxed);
@@ -219,8 +219,8 @@ void TreeRemover::finish_directory(Crew::Worker& worker, u64 directory) {
 /// A freed directory that hung on the orphan directory loses its name there in the same step.
 Errc TreeRemover::drop_root(const ThreadTeam& team, u64 directory) {
     if (!is_rooted(directory)) return Errc::ok;
-    const Result<ops::Removed> removed = run_in_step(
-        team, [&](CpuOperation& op) { return ops::drop_orphan(op, directory, now_); });
+    const Result<ops::Removed> removed =
+        run_in_step(team, [&](CpuOperation& op) { return ops::drop_orphan(op, directory, now_); });
     if (!removed) return removed.code();
     if (removed->prune_inode == 0) return Errc::ok;
     return run_in_step(team, [&](CpuOperation& op) {
@@ -246,12 +246,13 @@ Errc TreeRemover::adopt_unfinished() {
     return Errc::ok;
 }
 
-/// Between steps: makes room in the meta buffer if that was short, and removes what needs operations
-/// of its own. The next step starts with what is unfinished.
+/// Between steps: makes room in the meta buffer if that was short, and removes what needs
+/// operations of its own. The next step starts with what is unfinished.
 Errc TreeRemover::prepare_next_step() {
     rooted_ = std::exchange(unfinished_, {});
     if (std::exchange(needs_commit_, false)) WARREN_TRY(volume_.commit());
-    for (const u64 directory : rooted_) WARREN_TRY(remove_leftovers(directory));
+    for (const u64 directory : rooted_)
+        WARREN_TRY(remove_leftovers(directory));
     return Errc::ok;
 }
 
@@ -263,19 +264,17 @@ Errc TreeRemover::remove_leftovers(u64 directory) {
     const core::Credentials anybody{.check = false};
     auto leaf = std::make_unique<format::DirectoryLeaf>();
     for (u64 key = 0; key != core::key_end;) {
-        const Result<u64> next = volume_.run(
-            [&](CpuOperation& op) { return ops::read_leaf(op, *handle, key, *leaf); });
+        const Result<u64> next =
+            volume_.run([&](CpuOperation& op) { return ops::read_leaf(op, *handle, key, *leaf); });
         if (!next) return next.code();
         key = *next;
         for (const format::DirectorySlot& slot : leaf->slots) {
-            if (slot.inode() == 0 ||
-                slot.type() == format::entry_type(format::type_directory)) {
+            if (slot.inode() == 0 || slot.type() == format::entry_type(format::type_directory)) {
                 continue;
             }
             const char* name = reinterpret_cast<const char*>(leaf->heap) + slot.name_offset();
-            const Result<bool> special = volume_.run([&](CpuOperation& op) {
-                return ops::needs_own_operation(op, slot.inode());
-            });
+            const Result<bool> special = volume_.run(
+                [&](CpuOperation& op) { return ops::needs_own_operation(op, slot.inode()); });
             if (special && !*special) continue;
             const Result<ops::Removed> removed = volume_.run([&](CpuOperation& op) {
                 return ops::unlink(op, anybody, *handle, name, slot.name_length(), false, now_);

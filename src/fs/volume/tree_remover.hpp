@@ -15,14 +15,14 @@
 namespace warren {
 
 class TreeRemover {
-public:
+ public:
     explicit TreeRemover(VolumeImplementation& volume) : volume_(volume) {}
 
     /// Frees the directory `root`, which hangs on the orphan directory, and all below it; adds what
     /// went to `removal`.
     Errc remove(u64 root, Removal& removal);
 
-private:
+ private:
     /// A directory so large that several workers share its leaves.
     struct Shared {
         u64 directory;

@@ -14,7 +14,9 @@ bool is_directory(const Attributes& attributes) {
 }
 
 /// What a directory's task may find because somebody removed something meanwhile.
-bool has_vanished(Errc code) { return code == Errc::stale || code == Errc::no_entry; }
+bool has_vanished(Errc code) {
+    return code == Errc::stale || code == Errc::no_entry;
+}
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Visits every entry of a tree with all workers of the crew: find, du, and the check that a caller may
-// remove a tree.
+// Visits every entry of a tree with all workers of the crew: find, du, and the check that a caller
+// may remove a tree.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace warren {
 
 class TreeScanner {
-public:
+ public:
     explicit TreeScanner(VolumeImplementation& volume) : volume_(volume) {}
 
     /// Calls `visit` for `root` and everything below it that `caller` may see.
@@ -25,7 +25,7 @@ public:
     /// Where the parts of a directory begin that workers can take apart, the first at 0.
     Result<std::vector<u64>> ranges(Handle directory);
 
-private:
+ private:
     /// What is done with each directory before its entries, and with each entry.
     struct Visitor {
         u32 permission;  // needed in every directory

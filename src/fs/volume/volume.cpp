@@ -32,8 +32,9 @@ Failure prepare(Disk& disk, const std::string& path, const OpenOptions& options,
     if (*replayed == 0) return {};
     if (options.read_only) {
         return {Errc::read_only,
-                path + ": was not closed cleanly and its journal must be replayed; open it for "
-                       "writing once, or run warren fsck --repair"};
+                path +
+                    ": was not closed cleanly and its journal must be replayed; open it for "
+                    "writing once, or run warren fsck --repair"};
     }
     return read_superblock(disk, path, superblock);
 }
@@ -47,8 +48,7 @@ std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::strin
     if (failure.code != Errc::ok) return nullptr;
     OpenOptions effective = options;
     if (options.meta_buffer_bytes != 0) {
-        effective.meta_buffer_bytes =
-            std::max(options.meta_buffer_bytes, meta_buffer_min_bytes);
+        effective.meta_buffer_bytes = std::max(options.meta_buffer_bytes, meta_buffer_min_bytes);
     }
     auto implementation =
         std::make_unique<VolumeImplementation>(std::move(disk), superblock, effective);
@@ -75,14 +75,18 @@ std::unique_ptr<Volume> Volume::open(const std::string& path, const OpenOptions&
 Volume::Volume(std::unique_ptr<VolumeImplementation> implementation)
     : implementation_(std::move(implementation)) {}
 
-Volume::~Volume() { static_cast<void>(implementation_->close()); }
+Volume::~Volume() {
+    static_cast<void>(implementation_->close());
+}
 
-Errc Volume::close() { return implementation_->close(); }
+Errc Volume::close() {
+    return implementation_->close();
+}
 
 Handle Volume::root() const {
     VolumeImplementation& volume = *implementation_;
-    const Result<Handle> root = volume.run(
-        [&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
+    const Result<Handle> root =
+        volume.run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
     return root ? *root : Handle{};
 }
 
@@ -116,14 +120,15 @@ Statistics Volume::statistics() const {
         statistics.blocks_free > reserve ? statistics.blocks_free - reserve : 0;
     statistics.inodes_used = relaxed_load(state.inodes_used);
     const u64 slots = relaxed_load(state.inode_slots);
-    statistics.inodes_free =
-        (slots > statistics.inodes_used ? slots - statistics.inodes_used : 0) +
-        statistics.blocks_available / format::blocks_per_frame *
-            (format::inodes_per_frame - format::inodes_per_block);
+    statistics.inodes_free = (slots > statistics.inodes_used ? slots - statistics.inodes_used : 0) +
+                             statistics.blocks_available / format::blocks_per_frame *
+                                 (format::inodes_per_frame - format::inodes_per_block);
     return statistics;
 }
 
-Errc Volume::sync() { return implementation_->commit(); }
+Errc Volume::sync() {
+    return implementation_->commit();
+}
 
 Errc Volume::sync_file(Handle handle) {
     const Result<Attributes> exists = attributes(handle);

@@ -40,16 +40,18 @@ namespace {
 /// A name in a directory, as items of a batch depend on each other by it.
 using NameKey = std::pair<u64, std::string>;
 
-/// Cuts a batch into waves: items of one wave touch different names, so their order does not matter.
+/// Cuts a batch into waves: items of one wave touch different names, so their order does not
+/// matter.
 class Waves {
-public:
+ public:
     /// Whether an item on these names may join the wave; if not, the wave must run first.
     bool admits(const std::vector<NameKey>& keys) const {
         return std::none_of(keys.begin(), keys.end(),
                             [&](const NameKey& key) { return taken_.contains(key); });
     }
     void add(u64 item, std::vector<NameKey> keys) {
-        for (NameKey& key : keys) taken_.insert(std::move(key));
+        for (NameKey& key : keys)
+            taken_.insert(std::move(key));
         items_.push_back(item);
     }
     /// The items of the wave; the next one starts empty.
@@ -58,15 +60,14 @@ public:
         return std::exchange(items_, {});
     }
 
-private:
+ private:
     std::set<NameKey> taken_;
     std::vector<u64> items_;
 };
 
 }  // namespace
 
-void Volume::move_many(const Caller& caller, std::span<const Move> moves,
-                       std::span<Errc> results) {
+void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results) {
     VolumeImplementation& volume = *implementation_;
     Waves wave;
     const auto move = [&](u64 i) {
@@ -79,8 +80,7 @@ void Volume::move_many(const Caller& caller, std::span<const Move> moves,
             return std::pair(moves[a].from.inode, moves[a].to.inode) <
                    std::pair(moves[b].from.inode, moves[b].to.inode);
         });
-        volume.crew().for_each(items.size(),
-                               [&](const ThreadTeam&, u64 i) { move(items[i]); });
+        volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) { move(items[i]); });
     };
     for (u64 i = 0; i < moves.size(); ++i) {
         const std::vector<NameKey> keys = {{moves[i].from.inode, std::string(moves[i].name)},
@@ -164,7 +164,8 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
         const u64 end = i + 1 < begins->size() ? (*begins)[i + 1] : core::key_end;
         errors[i] = pack_range(volume, (*begins)[i], end, pack_leaves);
     });
-    for (const Errc error : errors) WARREN_TRY(error);
+    for (const Errc error : errors)
+        WARREN_TRY(error);
     for (u32 height = 1; height < core::tree_height_max; ++height) {
         WARREN_TRY(pack_range(
             volume, 0, core::key_end,
@@ -173,10 +174,9 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
             })));
     }
     for (;;) {
-        const auto lower =
-            with_directory([](CpuOperation& op, const core::InodeRef& inode, u64) {
-                return ops::lower_root(op, inode);
-            });
+        const auto lower = with_directory([](CpuOperation& op, const core::InodeRef& inode, u64) {
+            return ops::lower_root(op, inode);
+        });
         const Result<bool> lowered = volume.run([&](CpuOperation& op) { return lower(op, 0); });
         if (!lowered) return lowered.code();
         if (!*lowered) break;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // File contents: operations say where data lie, this moves them between the caller and the disk.
 //
-// Data go to the disk before the metadata that make them visible are applied, hence before any commit
-// that holds these. The data lock of a file keeps its blocks in place meanwhile.
+// Data go to the disk before the metadata that make them visible are applied, hence before any
+// commit that holds these. The data lock of a file keeps its blocks in place meanwhile.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -17,7 +17,7 @@ constexpr u64 staged_blocks_max = 16;  // pieces up to this size go out as one w
 
 /// Writes the caller's bytes [offset, offset + source.size()) of a file, piece by piece.
 class DataWriter {
-public:
+ public:
     DataWriter(Disk& disk, u64 offset, std::span<const std::byte> source)
         : disk_(disk), offset_(offset), source_(source) {}
 
@@ -39,11 +39,12 @@ public:
         }
         std::vector<std::byte> staged(end - start);
         if (piece.has_bytes) std::memcpy(staged.data(), piece.bytes.words, format::area_bytes);
-        if (!bytes.empty()) std::memcpy(staged.data() + (begin - start), bytes.data(), bytes.size());
+        if (!bytes.empty())
+            std::memcpy(staged.data() + (begin - start), bytes.data(), bytes.size());
         return disk_.write(piece.place, staged);
     }
 
-private:
+ private:
     /// Zeros around the caller's bytes in a large new piece: less than a block on either side.
     Errc write_rest(const ops::Piece& piece, u64 start, u64 begin, u64 stop, u64 end) const {
         std::vector<std::byte> zeros(format::block_size);
@@ -73,8 +74,8 @@ Errc write_zeros_at(Disk& disk, u64 place, u64 length) {
 
 /// Zeroes what lies between the end of the file and `first_new_byte` in its last block.
 Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
-    const Result<ops::Gap> gap = volume.run(
-        [&](CpuOperation& op) { return ops::tail_to_zero(op, file, first_new_byte); });
+    const Result<ops::Gap> gap =
+        volume.run([&](CpuOperation& op) { return ops::tail_to_zero(op, file, first_new_byte); });
     if (!gap) return gap.code();
     return gap->length == 0 ? Errc::ok : write_zeros_at(volume.disk(), gap->place, gap->length);
 }
@@ -117,8 +118,8 @@ Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
         const std::span<std::byte> part = target.subspan(done, end - at);
         switch (mapping->kind) {
             case ops::MappingKind::data: {
-                const Errc read = volume.disk().read(
-                    mapping->place + at % format::block_size, part);
+                const Errc read =
+                    volume.disk().read(mapping->place + at % format::block_size, part);
                 if (read != Errc::ok) return read;
                 break;
             }
@@ -179,9 +180,8 @@ namespace {
 
 /// Zeroes the part of one block that a range covers, where the block holds data.
 Errc zero_part_of_block(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
-    const Result<ops::Mapping> mapping = volume.run([&](CpuOperation& op) {
-        return ops::map(op, file, begin / format::block_size);
-    });
+    const Result<ops::Mapping> mapping = volume.run(
+        [&](CpuOperation& op) { return ops::map(op, file, begin / format::block_size); });
     if (!mapping) return mapping.code();
     if (mapping->kind != ops::MappingKind::data) return Errc::ok;
     return write_zeros_at(volume.disk(), mapping->place + begin % format::block_size, end - begin);
@@ -194,8 +194,7 @@ Errc zero_edges(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
     if (begin % size != 0) {
         WARREN_TRY(zero_part_of_block(volume, file, begin, (begin / size + 1) * size));
     }
-    return end % size == 0 ? Errc::ok
-                           : zero_part_of_block(volume, file, end / size * size, end);
+    return end % size == 0 ? Errc::ok : zero_part_of_block(volume, file, end / size * size, end);
 }
 
 }  // namespace

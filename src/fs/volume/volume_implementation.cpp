@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The driver's side of the contract with operations: what each of their wishes costs and when it
+// ends in an error for the caller.
 #include "fs/volume/volume_implementation.hpp"
 
 #include <time.h>
@@ -32,12 +34,9 @@ ThreadTeam this_team() {
 }
 
 core::Credentials credentials_of(const Caller& caller) {
-    return {caller.user,
-            caller.group,
-            caller.groups.data(),
-            static_cast<u32>(caller.groups.size()),
-            caller.umask,
-            caller.check};
+    return {caller.user,          caller.group,
+            caller.groups.data(), static_cast<u32>(caller.groups.size()),
+            caller.umask,         caller.check};
 }
 
 VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
@@ -75,8 +74,8 @@ Errc VolumeImplementation::start() {
     WARREN_TRY(load_frame_table());
     if (options_.read_only) return Errc::ok;
     superblock_.clean = 0;
-    WARREN_TRY(write_superblock(*disk_, superblock_, superblock_.header.transaction + 1,
-                                Copies::both));
+    WARREN_TRY(
+        write_superblock(*disk_, superblock_, superblock_.header.transaction + 1, Copies::both));
     committer_ = std::make_unique<Committer>(*disk_, store, *loader_, superblock_);
     return Errc::ok;
 }
@@ -186,9 +185,8 @@ Errc VolumeImplementation::change_structure(CpuOperation& op, Errc what, u64 num
 }
 
 Errc VolumeImplementation::serve_structure(const Wish& wish) {
-    return run([&](CpuOperation& op) {
-        return change_structure(op, wish.code, wish.inode, wish.key);
-    });
+    return run(
+        [&](CpuOperation& op) { return change_structure(op, wish.code, wish.inode, wish.key); });
 }
 
 /// Turns a free frame into one of inodes. Errc::need_space if no frame is free.

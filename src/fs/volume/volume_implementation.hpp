@@ -30,7 +30,9 @@ i64 now_nanoseconds();
 /// The worker number of the calling thread, for spreading allocation and gates.
 ThreadTeam this_team();
 
-inline Errc code_of(Errc code) { return code; }
+inline Errc code_of(Errc code) {
+    return code;
+}
 template <class T>
 Errc code_of(const Result<T>& result) {
     return result.code();
@@ -39,7 +41,7 @@ Errc code_of(const Result<T>& result) {
 core::Credentials credentials_of(const Caller& caller);
 
 class VolumeImplementation {
-public:
+ public:
     VolumeImplementation(std::unique_ptr<Disk> disk, const format::Superblock& superblock,
                          const OpenOptions& options);
 
@@ -88,7 +90,7 @@ public:
     /// for what gives blocks back.
     std::shared_mutex& data_lock(u64 inode) { return data_locks_[inode % data_lock_count]; }
 
-private:
+ private:
     struct Attempts {
         u32 retries = 0;
         u32 damaged = 0;

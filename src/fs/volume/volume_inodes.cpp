@@ -21,9 +21,8 @@ Result<Attributes> Volume::set_attributes(const Caller& caller, Handle handle,
     const core::Credentials who = credentials_of(caller);
     AttributeChange rest = change;
     if ((change.which & AttributeChange::size) != 0) {
-        WARREN_TRY(volume.run([&](CpuOperation& op) {
-            return ops::check_access(op, who, handle, core::may_write);
-        }));
+        WARREN_TRY(volume.run(
+            [&](CpuOperation& op) { return ops::check_access(op, who, handle, core::may_write); }));
         WARREN_TRY(volume.resize_file(handle, change.new_size));
         rest.which &= ~static_cast<u32>(AttributeChange::size);
     }
@@ -63,16 +62,15 @@ Errc Volume::release(Handle handle) {
 void Volume::forget(Handle handle, u64 count) {
     VolumeImplementation& volume = *implementation_;
     if (volume.is_read_only()) return;
-    static_cast<void>(
-        volume.run([&](CpuOperation& op) { return ops::forget(op, handle, count); }));
+    static_cast<void>(volume.run([&](CpuOperation& op) { return ops::forget(op, handle, count); }));
 }
 
 Result<u64> Volume::get_attribute(Handle handle, std::string_view name,
                                   std::span<std::byte> target) {
     const core::Credentials anybody{.check = false};
     return implementation_->run([&](CpuOperation& op) {
-        return ops::get_attribute(op, anybody, handle, name.data(),
-                                  static_cast<u32>(name.size()), target.data(), target.size());
+        return ops::get_attribute(op, anybody, handle, name.data(), static_cast<u32>(name.size()),
+                                  target.data(), target.size());
     });
 }
 
@@ -95,8 +93,8 @@ Errc Volume::set_attribute(const Caller& caller, Handle handle, std::string_view
 Errc Volume::remove_attribute(const Caller& caller, Handle handle, std::string_view name) {
     const core::Credentials who = credentials_of(caller);
     return implementation_->run([&](CpuOperation& op) {
-        return ops::remove_attribute(op, who, handle, name.data(),
-                                     static_cast<u32>(name.size()), now_nanoseconds());
+        return ops::remove_attribute(op, who, handle, name.data(), static_cast<u32>(name.size()),
+                                     now_nanoseconds());
     });
 }
 

@@ -112,7 +112,9 @@ Errc Volume::rename(const Caller& caller, Handle from, std::string_view name, Ha
 namespace {
 
 /// Cookies leave room below the first key for "." and "..".
-constexpr u64 cookie_of_key(u64 key) { return key + 3; }
+constexpr u64 cookie_of_key(u64 key) {
+    return key + 3;
+}
 
 /// The live entries of a private leaf with keys from `from` on, in key order.
 std::vector<std::pair<u64, u32>> sorted_entries(const format::DirectoryLeaf& leaf, u64 from) {

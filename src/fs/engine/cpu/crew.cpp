@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-
 namespace warren {
 
 void Crew::Worker::push(const Task& task) {
@@ -24,7 +23,8 @@ bool Crew::Worker::pop(Task& task) {
 
 Crew::Crew(u32 workers) {
     if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
-    for (u32 i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>(*this, i));
+    for (u32 i = 0; i < workers; ++i)
+        workers_.push_back(std::make_unique<Worker>(*this, i));
     for (u32 i = 1; i < workers; ++i) {
         threads_.emplace_back([this, i] { thread_main(*workers_[i]); });
     }
@@ -36,12 +36,14 @@ Crew::~Crew() {
         stop_ = true;
     }
     wake_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    for (std::thread& thread : threads_)
+        thread.join();
 }
 
 void Crew::run(std::vector<Task> first, const Body& body) {
     std::lock_guard run_lock(run_mutex_);
-    for (std::size_t i = 0; i < first.size(); ++i) workers_[i % width()]->push(first[i]);
+    for (std::size_t i = 0; i < first.size(); ++i)
+        workers_[i % width()]->push(first[i]);
     {
         std::lock_guard lock(mutex_);
         body_ = &body;
@@ -61,7 +63,8 @@ void Crew::for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>
         tasks.push_back({at, std::min(at + chunk, count), nullptr});
     }
     run(std::move(tasks), [&](Worker& worker, const Task& task) {
-        for (u64 i = task.subject; i < task.place; ++i) body(worker.team(), i);
+        for (u64 i = task.subject; i < task.place; ++i)
+            body(worker.team(), i);
     });
 }
 

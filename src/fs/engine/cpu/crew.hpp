@@ -3,7 +3,8 @@
 // worker works on its own tasks last in, first out, which keeps queues short on trees; who runs dry
 // takes half of the oldest tasks of another worker.
 //
-// Invariant: run() returns when every task, those that tasks added included, has been executed once.
+// Invariant: run() returns when every task, those that tasks added included, has been executed
+// once.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,7 @@ struct Task {
 };
 
 class Crew {
-public:
+ public:
     class Worker;
     /// Executes one task on the calling worker.
     using Body = std::function<void(Worker&, const Task&)>;
@@ -46,7 +47,7 @@ public:
     /// Calls `body(team, index)` for each index below `count`, in chunks.
     void for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body);
 
-private:
+ private:
     void work_until_done(Worker& self, const Body& body);
     bool steal(Worker& self, Task& task);
     void thread_main(Worker& self);
@@ -59,15 +60,15 @@ private:
     std::condition_variable wake_;
     std::condition_variable idle_;
     const Body* body_ = nullptr;
-    u64 round_ = 0;       // counts runs; a thread works on each once
-    u32 working_ = 0;     // threads inside the present round
+    u64 round_ = 0;    // counts runs; a thread works on each once
+    u32 working_ = 0;  // threads inside the present round
     bool stop_ = false;
     std::atomic<u64> pending_{0};  // tasks queued or being executed
 };
 
 /// One worker of a crew, as tasks see it.
 class Crew::Worker {
-public:
+ public:
     Worker(Crew& crew, u32 index) : crew_(crew), index_(index) {}
 
     ThreadTeam team() const { return ThreadTeam{index_}; }
@@ -75,7 +76,7 @@ public:
     /// Adds a task to this worker's queue.
     void push(const Task& task);
 
-private:
+ private:
     friend class Crew;
     bool pop(Task& task);
 

@@ -48,7 +48,8 @@ Errc StoreMemory::open(const StoreShape& shape) {
     store.frame_table = reserve<format::FrameTableBlock>(shape.frame_table_blocks);
     store.overlays = reserve<core::FrameOverlay>(store.frame_count);
     store.frames_free = reserve<u64>(frame_words);
-    for (u64*& room : store.frames_with_room) room = reserve<u64>(frame_words);
+    for (u64*& room : store.frames_with_room)
+        room = reserve<u64>(frame_words);
     store.versions = reserve<u64>(core::version_stripes);
     store.dirty = reserve<u64>(blocks / 64 + 1);
     store.dirty_frames = reserve<u64>(frame_words);
@@ -63,8 +64,10 @@ Errc StoreMemory::open(const StoreShape& shape) {
     heads_.buckets = reserve<core::Bucket>(heads_.bucket_mask + 1);
     heads_.blocks = reserve<format::Block>(heads_.head_count);
     if (failed_) return Errc::no_space;
-    for (u32 i = 0; i < heads_.head_count; ++i) heads_.heads[i].place = core::place_none;
-    for (u32 i = 0; i <= heads_.bucket_mask; ++i) heads_.buckets[i].first = core::head_none;
+    for (u32 i = 0; i < heads_.head_count; ++i)
+        heads_.heads[i].place = core::place_none;
+    for (u32 i = 0; i <= heads_.bucket_mask; ++i)
+        heads_.buckets[i].first = core::head_none;
     store.heads = &heads_;
     return Errc::ok;
 }

@@ -15,7 +15,7 @@ namespace warren {
 
 /// A zeroed range of anonymous memory, returned to the system at the end of its life.
 class ReservedRange {
-public:
+ public:
     ReservedRange() = default;
     explicit ReservedRange(u64 bytes);
     ~ReservedRange();
@@ -29,7 +29,7 @@ public:
         return reinterpret_cast<T*>(data_);
     }
 
-private:
+ private:
     std::byte* data_ = nullptr;
     u64 bytes_ = 0;
 };
@@ -43,13 +43,13 @@ struct StoreShape {
 };
 
 class StoreMemory {
-public:
+ public:
     /// Errc::no_space if the address ranges cannot be had.
     Errc open(const StoreShape& shape);
 
     core::Store& store() { return store_; }
 
-private:
+ private:
     template <class T>
     T* reserve(u64 count);
 
