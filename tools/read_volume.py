@@ -8,6 +8,7 @@ read is listed all the same.
 import argparse
 import hashlib
 import json
+import signal
 import stat
 import sys
 
@@ -147,6 +148,7 @@ def main():
     parser.add_argument('--no-contents', action='store_true', help='do not read file contents')
     options = parser.parse_args()
     sys.stdout.reconfigure(errors='surrogateescape')
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end as quietly as any filter
     damage = []
     try:
         with open(options.image, 'rb') as file:

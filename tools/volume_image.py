@@ -11,6 +11,7 @@ import struct
 BLOCK = 4096
 FRAME = 2 * 1024 * 1024
 MASK = (1 << 64) - 1
+SUPERBLOCK_FIELDS = '<QIIQQQ16s32s10QqIIQQQQQ'  # behind the block header
 MAGIC = 0x0A314E4552524157
 COPY_PLACE = FRAME - BLOCK
 FRAME_SYSTEM, FRAME_INODES, FRAME_METADATA, FRAME_DATA = 1, 2, 3, 4
@@ -19,9 +20,8 @@ FRAME_SYSTEM, FRAME_INODES, FRAME_METADATA, FRAME_DATA = 1, 2, 3, 4
 AREA_BYTES, AREA_EXTENTS, AREA_TREE, AREA_TARGET = 0, 1, 2, 3
 HEIGHT_MAX = 12
 KEY_END = MASK
-TYPES = {stat.S_IFREG: 'file', stat.S_IFDIR: 'directory', stat.S_IFLNK: 'link',
-         stat.S_IFBLK: 'block', stat.S_IFCHR: 'character', stat.S_IFIFO: 'fifo',
-         stat.S_IFSOCK: 'socket'}
+TYPES = {stat.S_IFREG: 'file', stat.S_IFDIR: 'directory', stat.S_IFLNK: 'link', stat.S_IFBLK: 'block',
+         stat.S_IFCHR: 'character', stat.S_IFIFO: 'fifo', stat.S_IFSOCK: 'socket'}
 
 
 class Damage(Exception):
@@ -93,7 +93,7 @@ class Superblock:
          self.incompatible, self.uuid, label, self.size, self.frames, key0, key1,
          self.table, self.table_blocks, self.journal, self.journal_blocks, self.root, self.orphans,
          self.created, self.clean, _, self.metadata_end, self.data_begin, self.blocks_used,
-         self.inodes_used, self.generation) = struct.unpack_from('<QIIQQQ16s32s10QqIIQQQQQ', data, 48)
+         self.inodes_used, self.generation) = struct.unpack_from(SUPERBLOCK_FIELDS, data, 48)
         (self.transaction,) = struct.unpack_from('<Q', data, 40)
         self.label = label.rstrip(b'\0')
         self.key = (key0, key1)

@@ -21,7 +21,7 @@ std::string octal(u32 mode) {
 }
 
 class Differences {
-public:
+ public:
     template <class T>
     void expect(const char* what, const T& found, const T& wanted) {
         if (found == wanted) return;
@@ -36,7 +36,7 @@ public:
     void say(const std::string& text) { text_ += text + "; "; }
     std::string take() { return std::move(text_); }
 
-private:
+ private:
     std::string text_;
 };
 
@@ -67,18 +67,21 @@ std::string compare_range(Volume& volume, Handle file, const ModelInode& inode, 
 /// Ranges of a file that may hold something, on either side.
 std::set<u64> interesting_pages(Volume& volume, Handle file, const ModelInode& inode) {
     std::set<u64> pages;
-    for (const auto& [number, page] : inode.pages) pages.insert(number);
+    for (const auto& [number, page] : inode.pages)
+        pages.insert(number);
     for (u64 at = 0; at < inode.size;) {
         const Result<u64> data = volume.seek(file, at, Seek::data);
         if (!data) break;
         const Result<u64> hole = volume.seek(file, *data, Seek::hole);
         const u64 end = hole ? *hole : inode.size;
-        for (u64 page = *data / page_bytes; page * page_bytes < end; ++page) pages.insert(page);
+        for (u64 page = *data / page_bytes; page * page_bytes < end; ++page)
+            pages.insert(page);
         at = std::max(end, *data + 1);
     }
     // The ends, and a few pages in between, whatever anybody says.
     const u64 last = inode.size == 0 ? 0 : (inode.size - 1) / page_bytes;
-    for (u64 i = 0; i < 8; ++i) pages.insert(last / 7 * i);
+    for (u64 i = 0; i < 8; ++i)
+        pages.insert(last / 7 * i);
     pages.insert(last);
     return pages;
 }
@@ -158,7 +161,8 @@ std::string compare_extended(Volume& volume, Handle handle, const ModelInode& in
         if (!found.insert(name).second) return "attribute " + name + " is listed twice";
     }
     std::set<std::string> wanted;
-    for (const auto& [name, value] : inode.attributes) wanted.insert(name);
+    for (const auto& [name, value] : inode.attributes)
+        wanted.insert(name);
     if (found != wanted) {
         return std::to_string(found.size()) + " extended attributes instead of " +
                std::to_string(wanted.size()) + ", or others";
@@ -176,7 +180,7 @@ std::string compare_extended(Volume& volume, Handle handle, const ModelInode& in
 namespace {
 
 class Comparison {
-public:
+ public:
     Comparison(Volume& volume, const ModelFileSystem& model, const CompareOptions& options)
         : volume_(volume), model_(model), options_(options) {}
 
@@ -190,7 +194,7 @@ public:
         return std::move(text_);
     }
 
-private:
+ private:
     struct Directory {
         std::string path;
         u64 number;
@@ -249,8 +253,8 @@ private:
                 return true;
             });
         if (listed != Errc::ok) {
-            return say(directory.path, "listing answers " +
-                                           std::to_string(static_cast<int>(listed)));
+            return say(directory.path,
+                       "listing answers " + std::to_string(static_cast<int>(listed)));
         }
         for (const auto& [name, inode] : found) {
             if (!wanted.contains(name)) say(directory.path, printable_name(name) + " is too much");

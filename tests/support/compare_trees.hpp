@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a volume holds what the model holds: names, attributes, hard links, contents, from the root
-// down. Only calls of Volume are used, with unlimited rights.
+// Whether a volume holds what the model holds: names, attributes, hard links, contents, from the
+// root down. Only calls of Volume are used, with unlimited rights.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct CompareOptions {
 std::string compare_trees(Volume& volume, const ModelFileSystem& model,
                           const CompareOptions& options = {}, Handle root = {});
 
-/// What differs between the attributes of an inode and what the model knows of it. The parent is not
-/// compared.
+/// What differs between the attributes of an inode and what the model knows of it. The parent is
+/// not compared.
 std::string compare_attributes(const Attributes& found, const ModelInode& inode, bool times);
 
 /// What differs in the contents of a regular file.

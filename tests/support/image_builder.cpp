@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metadata blocks come from the frame behind the inodes, data blocks from the last frame on down.
-#include "support/image_builder.hpp"
+#include "tests/support/image_builder.hpp"
 
 #include <gtest/gtest.h>
 

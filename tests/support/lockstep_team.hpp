@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp on the host: W threads with a barrier. It finds what a team of one cannot see, a value that
-// one lane holds and the others do not, without a GPU.
+// A warp on the host: W threads with a barrier. It finds what a team of one cannot see, a value
+// that one lane holds and the others do not, without a GPU.
 //
 // Invariant: all lanes make the same calls in the same order. A lane that calls something else, or
 // returns early, stops the program with a message: on a GPU it would hang or read rubbish.
@@ -25,7 +25,7 @@ namespace warren {
 
 /// What the lanes of one team share.
 class LockstepGroup {
-public:
+ public:
     static constexpr u64 bytes_max = 16 * kib;
 
     explicit LockstepGroup(u32 width);
@@ -37,7 +37,7 @@ public:
     /// The last call of every lane.
     void end(u32 lane);
 
-private:
+ private:
     enum class Call : u8 { sync, ballot, broadcast, end };
     struct Note {
         Call call = Call::sync;
@@ -64,7 +64,7 @@ private:
 /// One lane of a team of W host threads.
 template <u32 W = 4>
 class LockstepTeam {
-public:
+ public:
     static constexpr u32 width = W;
 
     LockstepTeam(LockstepGroup& group, u32 lane, u32 worker_)
@@ -83,7 +83,7 @@ public:
         return value;
     }
 
-private:
+ private:
     LockstepGroup* group_;
     u32 lane_;
 };
@@ -108,7 +108,7 @@ bool is_same_answer(const Result<T>& left, const Result<T>& right) {
 /// Starts W threads that wait for work: a test of many operations pays for them once.
 template <u32 W = 4>
 class Lockstep {
-public:
+ public:
     explicit Lockstep(u32 worker = 0) : group_(W), worker_(worker) {
         for (u32 lane = 1; lane < W; ++lane) {
             threads_.emplace_back([this, lane] { lane_main(lane); });
@@ -120,7 +120,8 @@ public:
             stop_ = true;
         }
         wake_.notify_all();
-        for (std::thread& thread : threads_) thread.join();
+        for (std::thread& thread : threads_)
+            thread.join();
     }
     Lockstep(const Lockstep&) = delete;
     Lockstep& operator=(const Lockstep&) = delete;
@@ -141,7 +142,7 @@ public:
         }
     }
 
-private:
+ private:
     void start(const std::function<void(u32)>& work) {
         {
             const std::lock_guard guard(mutex_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A FaultDisk without a plan stands between volume and disk: it passes everything on and owns nothing.
+// A FaultDisk without a plan stands between volume and disk: it passes everything on and owns
+// nothing.
 #include "tests/support/memory_volume.hpp"
 
 #include <gtest/gtest.h>
@@ -18,8 +19,8 @@ std::unique_ptr<Volume> open_with_mask(Disk& disk, const OpenOptions& options, u
     format::Superblock superblock;
     const Failure failure = read_superblock(disk, "image", superblock);
     EXPECT_EQ(failure.code, Errc::ok) << failure.message;
-    auto implementation = std::make_unique<VolumeImplementation>(
-        std::make_unique<FaultDisk>(disk), superblock, options);
+    auto implementation = std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk),
+                                                                 superblock, options);
     EXPECT_EQ(implementation->start(), Errc::ok);
     const_cast<core::Store&>(implementation->store()).hash_mask = hash_mask;
     EXPECT_EQ(implementation->reclaim_orphans(), Errc::ok);

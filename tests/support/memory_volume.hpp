@@ -30,10 +30,9 @@ bool expect_clean(Disk& disk, u64 hash_mask = ~u64{0});
 
 /// A disk, the means to let it fail, and the volume that is open on both.
 class MemoryVolume {
-public:
+ public:
     /// With a `hash_mask`, names have only those bits of their hash, so that many collide.
-    explicit MemoryVolume(u64 size_bytes, const OpenOptions& options = {},
-                          u64 hash_mask = ~u64{0});
+    explicit MemoryVolume(u64 size_bytes, const OpenOptions& options = {}, u64 hash_mask = ~u64{0});
     explicit MemoryVolume(std::unique_ptr<MemoryDisk> disk, const OpenOptions& options = {},
                           u64 hash_mask = ~u64{0});
 
@@ -49,7 +48,7 @@ public:
     /// Closes it; then the check must find nothing wrong.
     void close_and_check();
 
-private:
+ private:
     std::unique_ptr<MemoryDisk> disk_;
     FaultDisk faults_;
     const OpenOptions options_;

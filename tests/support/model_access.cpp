@@ -11,12 +11,14 @@ namespace {
 
 u32 number_at(std::string_view bytes, std::size_t at, u32 count) {
     u32 number = 0;
-    for (u32 i = 0; i < count; ++i) number |= u32{static_cast<u8>(bytes[at + i])} << 8 * i;
+    for (u32 i = 0; i < count; ++i)
+        number |= u32{static_cast<u8>(bytes[at + i])} << 8 * i;
     return number;
 }
 
 void put_number(std::string& bytes, u32 number, u32 count) {
-    for (u32 i = 0; i < count; ++i) bytes.push_back(static_cast<char>(number >> 8 * i & 0xff));
+    for (u32 i = 0; i < count; ++i)
+        bytes.push_back(static_cast<char>(number >> 8 * i & 0xff));
 }
 
 bool is_named(u32 tag) {
@@ -53,8 +55,8 @@ Errc ModelAcl::parse(std::string_view value, ModelAcl& acl) {
     if (number_at(value, 0, 4) != 2) return Errc::not_supported;
     if ((value.size() - 4) % 8 != 0) return Errc::invalid;
     for (std::size_t at = 4; at < value.size(); at += 8) {
-        acl.entries.push_back({number_at(value, at, 2), number_at(value, at + 2, 2),
-                               number_at(value, at + 4, 4)});
+        acl.entries.push_back(
+            {number_at(value, at, 2), number_at(value, at + 2, 2), number_at(value, at + 4, 4)});
     }
     return check_entries(acl);
 }
@@ -156,7 +158,8 @@ Errc check_attribute_name(std::string_view name) {
 Errc check_attribute_space(const ModelAttributes& attributes) {
     // The limits of the format: 4 bytes of lengths each, a multiple of 4, 4032 bytes in all.
     std::size_t total = 0;
-    for (const auto& [name, value] : attributes) total += (4 + name.size() + value.size() + 3) / 4 * 4;
+    for (const auto& [name, value] : attributes)
+        total += (4 + name.size() + value.size() + 3) / 4 * 4;
     return total <= 4032 ? Errc::ok : Errc::no_space;
 }
 

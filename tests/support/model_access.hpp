@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may do what in the model: mode bits, access control lists and the rules of extended attributes,
-// written from acl(5) and xattr(7) and not from the code under test.
+// Who may do what in the model: mode bits, access control lists and the rules of extended
+// attributes, written from acl(5) and xattr(7) and not from the code under test.
 //
 // Invariant: a list that is kept is sound and says more than the mode bits.
 #pragma once

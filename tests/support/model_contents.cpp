@@ -129,8 +129,7 @@ Result<Attributes> ModelFileSystem::set_attributes(const Caller& caller, Handle 
     if (has(rest, AttributeChange::group)) inode.group = rest.new_group;
     if (has(rest, AttributeChange::accessed)) inode.times.accessed = time(rest.new_accessed);
     if (has(rest, AttributeChange::modified)) inode.times.modified = time(rest.new_modified);
-    inode.times.changed =
-        has(rest, AttributeChange::changed) ? time(rest.new_changed) : now_;
+    inode.times.changed = has(rest, AttributeChange::changed) ? time(rest.new_changed) : now_;
     if (has(rest, AttributeChange::user | AttributeChange::group) &&
         !is_mode_of(inode.mode, directory_mode)) {
         inode.attributes.erase("security.capability");
@@ -237,7 +236,8 @@ bool ModelFileSystem::is_zero(const ModelInode& inode, u64 begin, u64 end) {
         const auto from = page->second.begin() + static_cast<i64>(std::max(begin, start) - start);
         const auto to =
             page->second.begin() + static_cast<i64>(std::min(end, start + page_bytes) - start);
-        if (std::any_of(from, to, [](std::byte byte) { return byte != std::byte{0}; })) return false;
+        if (std::any_of(from, to, [](std::byte byte) { return byte != std::byte{0}; }))
+            return false;
     }
     return true;
 }
@@ -310,8 +310,8 @@ Errc ModelFileSystem::set_acl(const Caller& caller, ModelInode& inode, std::stri
         WARREN_TRY(ModelAcl::parse(value, acl));
         // A subdirectory gets the list twice.
         if (!is_access) {
-            WARREN_TRY(check_attribute_space({{std::string(access_acl), value},
-                                              {std::string(default_acl), value}}));
+            WARREN_TRY(check_attribute_space(
+                {{std::string(access_acl), value}, {std::string(default_acl), value}}));
         }
         if (is_access) {
             mode = (mode & ~u32{0777}) | acl.mode();
@@ -346,8 +346,7 @@ Errc ModelFileSystem::set_attribute(const Caller& caller, Handle handle, std::st
     return Errc::ok;
 }
 
-Errc ModelFileSystem::remove_attribute(const Caller& caller, Handle handle,
-                                       std::string_view name) {
+Errc ModelFileSystem::remove_attribute(const Caller& caller, Handle handle, std::string_view name) {
     WARREN_TRY(check_attribute_name(name));
     if (find(handle) == nullptr) return Errc::stale;
     ModelInode& inode = at(handle.inode);

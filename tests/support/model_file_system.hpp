@@ -2,8 +2,8 @@
 // What a file system shall answer, in the plainest way: maps of names and pages, no disk, no
 // concurrency. A random driver asks it and a volume the same questions and compares.
 //
-// Its rules are those of POSIX and Linux. Where they leave open which of several errors is told, the
-// order is: handle, kind of directory, search permission, form of the name, existence, write
+// Its rules are those of POSIX and Linux. Where they leave open which of several errors is told,
+// the order is: handle, kind of directory, search permission, form of the name, existence, write
 // permission, sticky bit, kind of what is there, the rest. Names of members are those of Volume.
 //
 // Invariant: an inode exists exactly as long as it has a name, is open, or is the root.
@@ -55,7 +55,7 @@ struct ModelInode {
 };
 
 class ModelFileSystem {
-public:
+ public:
     /// An empty root directory that belongs to user 0.
     explicit ModelFileSystem(u32 root_mode = 0755);
 
@@ -112,11 +112,13 @@ public:
     /// All opens end, as they do when a volume is closed.
     void release_all();
     /// Directories and names taken out of them since the last call.
-    std::vector<std::pair<u64, std::string>> take_removals() { return std::exchange(removals_, {}); }
+    std::vector<std::pair<u64, std::string>> take_removals() {
+        return std::exchange(removals_, {});
+    }
 
     static constexpr u64 root_number = 1;
 
-private:
+ private:
     /// A directory, a name and what the name leads to.
     struct Found {
         u64 directory = 0;
@@ -151,8 +153,7 @@ private:
     static void zero_bytes(ModelInode& inode, u64 begin, u64 end);
     static bool is_zero(const ModelInode& inode, u64 begin, u64 end);
     Errc check_attribute_write(const Caller& caller, Handle handle, std::string_view name) const;
-    Errc set_acl(const Caller& caller, ModelInode& inode, std::string_view name,
-                 std::string value);
+    Errc set_acl(const Caller& caller, ModelInode& inode, std::string_view name, std::string value);
 
     std::map<u64, ModelInode> inodes_;
     u64 next_ = root_number + 1;
@@ -161,7 +162,9 @@ private:
 };
 
 /// Whether `mode` is that of a directory, and so on.
-constexpr bool is_mode_of(u32 mode, u32 type) { return (mode & 0170000) == type; }
+constexpr bool is_mode_of(u32 mode, u32 type) {
+    return (mode & 0170000) == type;
+}
 inline constexpr u32 directory_mode = 0040000;
 inline constexpr u32 regular_mode = 0100000;
 inline constexpr u32 symlink_mode = 0120000;

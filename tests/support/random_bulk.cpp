@@ -16,7 +16,8 @@ void RandomOperations::do_start_listing() {
     Listing listing;
     listing.directory = directory;
     if (inode != nullptr) {
-        for (const auto& [name, number] : inode->entries) listing.must_see.insert(name);
+        for (const auto& [name, number] : inode->entries)
+            listing.must_see.insert(name);
     }
     listings_.push_back(std::move(listing));
     do_go_on_listing();
@@ -34,8 +35,8 @@ void RandomOperations::do_go_on_listing() {
     const Errc found = volume_->read_directory(
         real(listing.directory), listing.cookie, [&](const DirectoryEntry& entry) {
             const std::string name(entry.name);
-            const auto known = inode == nullptr ? decltype(inode->entries.begin()){}
-                                                : inode->entries.find(name);
+            const auto known =
+                inode == nullptr ? decltype(inode->entries.begin()){} : inode->entries.find(name);
             if (inode == nullptr || known == inode->entries.end()) {
                 wrong = "shows a name that is not there: " + printable_name(name);
             } else if (handles_.at(known->second).inode != entry.inode) {
@@ -162,8 +163,8 @@ void RandomOperations::do_move_many() {
         const Item& item = items[i];
         history_.push_back("  item: " + name_of(item.from) + "/" + printable_name(item.name) +
                            " to " + name_of(item.to) + "/" + printable_name(item.new_name));
-        expect_code(results[i], model_.rename(caller, model(item.from), item.name,
-                                              model(item.to), item.new_name));
+        expect_code(results[i], model_.rename(caller, model(item.from), item.name, model(item.to),
+                                              item.new_name));
     }
 }
 

@@ -120,8 +120,8 @@ void RandomOperations::do_set_attributes() {
     // A root that nobody may search would end all of this.
     if (number == ModelFileSystem::root_number) change.which &= ~u32{AttributeChange::mode};
     begin("setattr " + name_of(number) + " which " + std::to_string(change.which) + " mode " +
-          std::to_string(change.new_mode) + " user " + std::to_string(change.new_user) +
-          " group " + std::to_string(change.new_group) + " by " + std::to_string(caller.user));
+          std::to_string(change.new_mode) + " user " + std::to_string(change.new_user) + " group " +
+          std::to_string(change.new_group) + " by " + std::to_string(caller.user));
     const auto found = volume_->set_attributes(caller, real(number), change);
     end();
     expect_inode(found, model_.set_attributes(caller, model(number), change));
@@ -205,8 +205,8 @@ void RandomOperations::do_read() {
         if (*found != *wanted) {
             fail("reads " + std::to_string(*found) + " bytes, not " + std::to_string(*wanted));
         } else if (std::memcmp(found_bytes.data(), wanted_bytes.data(), *found) != 0) {
-            const auto different = std::mismatch(found_bytes.begin(), found_bytes.end(),
-                                                 wanted_bytes.begin());
+            const auto different =
+                std::mismatch(found_bytes.begin(), found_bytes.end(), wanted_bytes.begin());
             fail("reads other bytes from offset " +
                  std::to_string(offset + static_cast<u64>(different.first - found_bytes.begin())));
         }
@@ -264,15 +264,23 @@ void RandomOperations::do_seek() {
 }
 
 std::string RandomOperations::pick_attribute_name() {
-    const std::string good[] = {"user.a",     "user.b",
-                                "user.c",     "trusted.x",
-                                "security.y", "security.capability",
-                                std::string(access_acl), std::string(default_acl),
+    const std::string good[] = {"user.a",
+                                "user.b",
+                                "user.c",
+                                "trusted.x",
+                                "security.y",
+                                "security.capability",
+                                std::string(access_acl),
+                                std::string(default_acl),
                                 "user." + std::string(250, 'n')};
     if (plan_.errors && chance(15)) {
-        const std::string bad[] = {"",        "user.",           "trusted.",
-                                   "other.z", "user." + std::string(251, 'm'),
-                                   "system.posix_acl", std::string("user.\0", 6)};
+        const std::string bad[] = {"",
+                                   "user.",
+                                   "trusted.",
+                                   "other.z",
+                                   "user." + std::string(251, 'm'),
+                                   "system.posix_acl",
+                                   std::string("user.\0", 6)};
         return bad[random_.below(std::size(bad))];
     }
     return good[random_.below(std::size(good))];
@@ -286,13 +294,16 @@ std::string RandomOperations::pick_acl() {
     };
     const u64 names = random_.below(4);
     add(ModelAcl::user_object, ~u32{0});
-    for (u64 i = 0; i < names; ++i) add(ModelAcl::user, 1000 + static_cast<u32>(i));
+    for (u64 i = 0; i < names; ++i)
+        add(ModelAcl::user, 1000 + static_cast<u32>(i));
     add(ModelAcl::group_object, ~u32{0});
-    for (u64 i = 0; i < names / 2; ++i) add(ModelAcl::group, 100 + 100 * static_cast<u32>(i));
+    for (u64 i = 0; i < names / 2; ++i)
+        add(ModelAcl::group, 100 + 100 * static_cast<u32>(i));
     if (names > 0 || chance(2)) add(ModelAcl::mask, ~u32{0});
     add(ModelAcl::other, ~u32{0});
     if (plan_.errors && chance(6)) {
-        acl.entries.erase(acl.entries.begin() + static_cast<i64>(random_.below(acl.entries.size())));
+        acl.entries.erase(acl.entries.begin() +
+                          static_cast<i64>(random_.below(acl.entries.size())));
     }
     std::string value = acl.value();
     if (plan_.errors && chance(15)) value[random_.below(value.size())] ^= 1;
@@ -314,8 +325,7 @@ void RandomOperations::do_get_attribute() {
     expect_code(found.code(), wanted.code());
     if (failed_ || !found) return;
     if (*found != *wanted) return fail("answers another length");
-    if (!found_bytes.empty() &&
-        std::memcmp(found_bytes.data(), wanted_bytes.data(), *found) != 0) {
+    if (!found_bytes.empty() && std::memcmp(found_bytes.data(), wanted_bytes.data(), *found) != 0) {
         fail("answers another value");
     }
 }

@@ -40,14 +40,22 @@ RandomOperations::RandomOperations(Volume& volume, u64 seed, const RandomPlan& p
     : volume_(&volume), random_(seed), plan_(plan) {
     using Self = RandomOperations;
     actions_ = {
-        {60, &Self::do_lookup},           {120, &Self::do_create},
-        {50, &Self::do_unlink},           {25, &Self::do_remove_directory},
-        {60, &Self::do_rename},           {25, &Self::do_link},
-        {10, &Self::do_read_link},        {30, &Self::do_attributes},
-        {40, &Self::do_set_attributes},   {20, &Self::do_resize},
-        {20, &Self::do_check_access},     {60, &Self::do_write},
-        {30, &Self::do_read},             {15, &Self::do_seek},
-        {15, &Self::do_get_attribute},    {30, &Self::do_set_attribute},
+        {60, &Self::do_lookup},
+        {120, &Self::do_create},
+        {50, &Self::do_unlink},
+        {25, &Self::do_remove_directory},
+        {60, &Self::do_rename},
+        {25, &Self::do_link},
+        {10, &Self::do_read_link},
+        {30, &Self::do_attributes},
+        {40, &Self::do_set_attributes},
+        {20, &Self::do_resize},
+        {20, &Self::do_check_access},
+        {60, &Self::do_write},
+        {30, &Self::do_read},
+        {15, &Self::do_seek},
+        {15, &Self::do_get_attribute},
+        {30, &Self::do_set_attribute},
         {10, &Self::do_remove_attribute},
     };
     const auto add = [&](bool wanted, std::vector<Weighted> more) {
@@ -61,11 +69,11 @@ RandomOperations::RandomOperations(Volume& volume, u64 seed, const RandomPlan& p
     add(plan.large_files, {{25, &Self::do_allocate}});
     add(plan.listings, {{15, &Self::do_start_listing}, {60, &Self::do_go_on_listing}});
     add(plan.syncs, {{4, &Self::do_sync}});
-    add(plan.bulk,
-        {{5, &Self::do_remove_tree}, {5, &Self::do_rebuild}, {3, &Self::do_scan}});
+    add(plan.bulk, {{5, &Self::do_remove_tree}, {5, &Self::do_rebuild}, {3, &Self::do_scan}});
     add(plan.batches,
         {{6, &Self::do_move_many}, {5, &Self::do_create_many}, {1, &Self::do_make_chain}});
-    for (const Weighted& one : actions_) total_weight_ += one.weight;
+    for (const Weighted& one : actions_)
+        total_weight_ += one.weight;
     const u64 root = ModelFileSystem::root_number;
     note_new(root, is_alone() ? volume.root() : plan.root);
     inodes_before_ = volume.statistics().inodes_used;
@@ -89,7 +97,8 @@ bool RandomOperations::step() {
     if (failed_) return false;
     u64 choice = random_.below(total_weight_);
     std::size_t index = 0;
-    while (choice >= actions_[index].weight) choice -= actions_[index++].weight;
+    while (choice >= actions_[index].weight)
+        choice -= actions_[index++].weight;
     (this->*actions_[index].action)();
     ++steps_;
     note_removals();
@@ -124,8 +133,10 @@ void RandomOperations::set_volume(Volume& volume) {
 
 void RandomOperations::let_all_go() {
     listings_.clear();
-    while (!opens_.empty() && !failed_) do_release();
-    for (const auto& [inode, held] : held_) volume_->forget(held.handle, held.count);
+    while (!opens_.empty() && !failed_)
+        do_release();
+    for (const auto& [inode, held] : held_)
+        volume_->forget(held.handle, held.count);
     held_.clear();
 }
 
@@ -167,8 +178,13 @@ u64 RandomOperations::pick_open_file() {
 
 std::string RandomOperations::pick_name() {
     if (plan_.errors && chance(50)) {
-        const std::string bad[] = {"", ".", "..", "a/b", std::string("a\0b", 3),
-                                   std::string(256, 'x'), std::string(5000, 'y')};
+        const std::string bad[] = {"",
+                                   ".",
+                                   "..",
+                                   "a/b",
+                                   std::string("a\0b", 3),
+                                   std::string(256, 'x'),
+                                   std::string(5000, 'y')};
         return bad[random_.below(std::size(bad))];
     }
     if (chance(30)) return std::string(255, static_cast<char>('k' + random_.below(3)));
@@ -216,7 +232,8 @@ std::string RandomOperations::pick_target() {
     if (chance(16)) length = 4095;
     if (plan_.errors && chance(20)) length = 4096;
     std::string target;
-    while (target.size() < length) target += static_cast<char>(1 + random_.below(255));
+    while (target.size() < length)
+        target += static_cast<char>(1 + random_.below(255));
     return target;
 }
 
@@ -234,7 +251,8 @@ void RandomOperations::fail(const std::string& what) {
     if (failed_) return;
     failed_ = true;
     std::string text;
-    for (const std::string& line : history_) text += "  " + line + "\n";
+    for (const std::string& line : history_)
+        text += "  " + line + "\n";
     ADD_FAILURE() << what << "\nafter these operations:\n" << text;
 }
 
@@ -355,8 +373,8 @@ void RandomOperations::do_create_unnamed() {
 
 void RandomOperations::do_link() {
     const Caller& caller = pick_caller();
-    const u64 file = chance(5) && !opens_.empty() ? opens_[random_.below(opens_.size())]
-                                                  : pick_inode();
+    const u64 file =
+        chance(5) && !opens_.empty() ? opens_[random_.below(opens_.size())] : pick_inode();
     const u64 directory = pick_directory();
     const std::string name = pick_name();
     begin("link " + name_of(file) + " to " + name_of(directory) + "/" + printable_name(name));
@@ -393,8 +411,8 @@ void RandomOperations::do_rename() {
     const std::string name = pick_entry(from);
     const u64 to = chance(3) ? from : pick_directory();
     const std::string new_name = chance(2) ? pick_name() : pick_entry(to);
-    const Rename how = chance(4) ? (chance(2) ? Rename::exchange : Rename::no_replace)
-                                 : Rename::replace;
+    const Rename how =
+        chance(4) ? (chance(2) ? Rename::exchange : Rename::no_replace) : Rename::replace;
     begin("rename " + name_of(from) + "/" + printable_name(name) + " to " + name_of(to) + "/" +
           printable_name(new_name) + " how " + std::to_string(static_cast<int>(how)) + " by " +
           std::to_string(caller.user));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs random operations on a volume and on the model and compares every answer. All randomness comes
-// from one seed; names are few, so that operations meet.
+// Runs random operations on a volume and on the model and compares every answer. All randomness
+// comes from one seed; names are few, so that operations meet.
 //
 // Invariant: after each operation that found no difference, the volume holds what the model holds.
 #pragma once
@@ -27,13 +27,13 @@ struct RandomPlan {
     bool errors = true;       // names, handles and arguments that cannot be right
     bool listings = true;     // listings that go on between operations
     bool syncs = true;
-    u64 entries_max = 4000;   // the tree is removed when it has more inodes
+    u64 entries_max = 4000;  // the tree is removed when it has more inodes
     /// Where all happens: an empty directory of user 0. Others may use the rest of the volume then.
     Handle root = {};
 };
 
 class RandomOperations {
-public:
+ public:
     /// Requires: the volume is empty, or the plan's root is; it lives until the next set_volume().
     RandomOperations(Volume& volume, u64 seed, const RandomPlan& plan = {});
 
@@ -52,7 +52,7 @@ public:
     const ModelFileSystem& model() const { return model_; }
     bool has_failed() const { return failed_; }
 
-private:
+ private:
     using Action = void (RandomOperations::*)();
     struct Weighted {
         u32 weight;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state's shape is a text with a line for each name, so that two shapes are compared as strings and
-// the first line that differs tells what is wrong.
+// A state's shape is a text with a line for each name, so that two shapes are compared as strings
+// and the first line that differs tells what is wrong.
 #include "tests/support/state_history.hpp"
 
 #include <algorithm>
@@ -45,7 +45,8 @@ std::string shape_of(const ModelFileSystem& model) {
         const ModelInode& inode = *model.find(ModelFileSystem::handle_of(at.inode));
         std::string rest;
         if (is_mode_of(inode.mode, symlink_mode)) rest = attribute_text("target", inode.target);
-        for (const auto& [name, value] : inode.attributes) rest += attribute_text(name, value);
+        for (const auto& [name, value] : inode.attributes)
+            rest += attribute_text(name, value);
         const u64 link = links.try_emplace(at.inode, links.size()).first->second;
         const Handle handle = ModelFileSystem::handle_of(at.inode);
         shape += shape_line(at.path, *model.attributes(handle), link, rest);
@@ -68,7 +69,8 @@ std::string extended_text(Volume& volume, Handle handle) {
         sorted[name].assign(reinterpret_cast<char*>(value.data()), size ? *size : 0);
     }
     std::string text;
-    for (const auto& [name, value] : sorted) text += attribute_text(name, value);
+    for (const auto& [name, value] : sorted)
+        text += attribute_text(name, value);
     return text;
 }
 
@@ -83,8 +85,8 @@ std::string shape_of(Volume& volume) {
         const Result<Attributes> inode =
             handle ? volume.attributes(*handle) : Result<Attributes>(handle.code());
         if (!inode) {
-            return shape + at.path + " leads to nothing: " +
-                   std::to_string(static_cast<int>(inode.code()));
+            return shape + at.path +
+                   " leads to nothing: " + std::to_string(static_cast<int>(inode.code()));
         }
         std::string rest;
         if (is_mode_of(inode->mode, symlink_mode)) {
@@ -96,13 +98,13 @@ std::string shape_of(Volume& volume) {
         shape += shape_line(at.path, *inode, link, rest);
         if (!is_mode_of(inode->mode, directory_mode)) continue;
         std::map<std::string, u64> entries;
-        const Errc listed =
-            volume.read_directory(*handle, 0, [&](const DirectoryEntry& entry) {
-                entries[std::string(entry.name)] = entry.inode;
-                return true;
-            });
+        const Errc listed = volume.read_directory(*handle, 0, [&](const DirectoryEntry& entry) {
+            entries[std::string(entry.name)] = entry.inode;
+            return true;
+        });
         if (listed != Errc::ok) return shape + at.path + " cannot be listed";
-        for (const auto& [name, child] : entries) left.push_back({at.path + "/" + name, child});
+        for (const auto& [name, child] : entries)
+            left.push_back({at.path + "/" + name, child});
     }
     return shape;
 }
@@ -170,8 +172,8 @@ std::string StateHistory::explain_contents(Volume& volume, u64 state, u64 first,
         if (is_mode_of(inode.mode, regular_mode)) {
             const std::string wrong = explain_file(volume, at.handle, at.number, first, last);
             if (!wrong.empty()) {
-                return "file " + std::to_string(at.number) + " of state " +
-                       std::to_string(state) + ": " + wrong;
+                return "file " + std::to_string(at.number) + " of state " + std::to_string(state) +
+                       ": " + wrong;
             }
         }
         for (const auto& [name, child] : inode.entries) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads that begin at the same moment and work until a time is over: what tests of concurrency
-// share.
+// Many threads that begin at the same moment and work until a time is over: what tests of
+// concurrency share.
 #pragma once
 
 #include <atomic>
@@ -25,18 +25,19 @@ inline void run_crowd(u64 seed, const std::vector<std::function<void(Random&)>>&
             bodies[i](random);
         });
     }
-    for (std::thread& thread : threads) thread.join();
+    for (std::thread& thread : threads)
+        thread.join();
 }
 
 /// Says when a test has run for long enough.
 class Deadline {
-public:
+ public:
     explicit Deadline(std::chrono::milliseconds time)
         : end_(std::chrono::steady_clock::now() + time) {}
 
     bool is_over() const { return std::chrono::steady_clock::now() >= end_; }
 
-private:
+ private:
     const std::chrono::steady_clock::time_point end_;
 };
 

@@ -74,8 +74,7 @@ void expect_counts_agree(Volume& volume) {
     }
     EXPECT_EQ(census.names, census.links);
     // The directory of orphans is the one inode that no name leads to.
-    EXPECT_EQ(census.directories.size() + census.names.size() + 1,
-              volume.statistics().inodes_used);
+    EXPECT_EQ(census.directories.size() + census.names.size() + 1, volume.statistics().inodes_used);
 }
 
 }  // namespace warren

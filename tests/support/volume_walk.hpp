@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small steps that many tests of volumes take, with unlimited rights, and the rules that a volume keeps
-// whatever was done to it.
+// Small steps that many tests of volumes take, with unlimited rights, and the rules that a volume
+// keeps whatever was done to it.
 #pragma once
 
 #include <map>

@@ -35,7 +35,7 @@ const core::Credentials anyone{.check = false};
 
 /// A volume whose operations are run by a lockstep team instead of by its own driver.
 class TeamVolume {
-public:
+ public:
     TeamVolume(Disk& disk, u64 meta_buffer_bytes) : lanes_(0) {
         format::Superblock superblock;
         EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
@@ -90,7 +90,7 @@ public:
         }
     }
 
-private:
+ private:
     struct Wish {
         Errc code = Errc::ok;
         u64 place = 0;
@@ -114,10 +114,9 @@ private:
                 const Result<u64> frame =
                     core::claim_frame(implementation_->store(), format::FrameKind::inodes);
                 ASSERT_TRUE(frame);
-                EXPECT_EQ(run([&](TeamOperation& op) {
-                              return ops::start_inode_frame(op, *frame);
-                          }),
-                          Errc::ok);
+                EXPECT_EQ(
+                    run([&](TeamOperation& op) { return ops::start_inode_frame(op, *frame); }),
+                    Errc::ok);
                 return;
             }
             case Errc::retry:
@@ -133,9 +132,8 @@ private:
         if (!inode) return inode.code() == Errc::stale ? Errc::ok : inode.code();
         const u32 mode = load(op.team, inode->at->mode);
         if ((mode & format::type_mask) != format::type_directory) {
-            return wish.code == Errc::need_split
-                       ? core::make_extent_room(op, wish.inode, wish.key)
-                       : Errc::ok;
+            return wish.code == Errc::need_split ? core::make_extent_room(op, wish.inode, wish.key)
+                                                 : Errc::ok;
         }
         return wish.code == Errc::need_split
                    ? core::make_room(op, *inode, core::DirectoryLeafType{}, wish.key)
@@ -148,7 +146,7 @@ private:
 
 /// A directory that a team changes, and what must be in it.
 class TeamDirectory {
-public:
+ public:
     TeamDirectory(TeamVolume& volume, Handle handle) : volume_(volume), handle_(handle) {}
 
     Handle handle() const { return handle_; }
@@ -224,11 +222,12 @@ public:
             key = *next;
         }
         std::map<std::string, u64> wanted;
-        for (const auto& [name, handle] : names_) wanted[name] = handle.inode;
+        for (const auto& [name, handle] : names_)
+            wanted[name] = handle.inode;
         EXPECT_EQ(found, wanted);
     }
 
-private:
+ private:
     static u32 length_of(const std::string& name) { return static_cast<u32>(name.size()); }
 
     TeamVolume& volume_;
@@ -237,7 +236,7 @@ private:
 };
 
 class LockstepOperations : public testing::TestWithParam<u64> {
-protected:
+ protected:
     std::unique_ptr<MemoryDisk> disk_ = make_memory_disk(256 * mib);
 };
 INSTANTIATE_TEST_SUITE_P(BlockMaps, LockstepOperations, testing::ValuesIn(block_maps));
@@ -271,7 +270,8 @@ TEST_P(LockstepOperations, onNamesAgreeWithAMap) {
             if (step % 500 == 499) directory.expect_listing();
             if (step % 300 == 299) volume.commit();
         }
-        for (u64 i = 0; i < 300; ++i) directory.lookup(some_name(random, 1500));
+        for (u64 i = 0; i < 300; ++i)
+            directory.lookup(some_name(random, 1500));
         directory.expect_listing();
         while (!directory.names().empty() && !HasFailure()) {
             directory.unlink(directory.names().begin()->first);
@@ -294,10 +294,9 @@ TEST_P(LockstepOperations, onDirectoriesKeepTheirRules) {
         const auto rename = [&](Handle from, std::string name, Handle to, std::string new_name) {
             return volume
                 .run([&](TeamOperation& op) {
-                    return ops::rename(op, anyone, from, name.data(),
-                                       static_cast<u32>(name.size()), to, new_name.data(),
-                                       static_cast<u32>(new_name.size()), Rename::replace,
-                                       now_nanoseconds());
+                    return ops::rename(op, anyone, from, name.data(), static_cast<u32>(name.size()),
+                                       to, new_name.data(), static_cast<u32>(new_name.size()),
+                                       Rename::replace, now_nanoseconds());
                 })
                 .code();
         };
@@ -339,11 +338,11 @@ TEST_P(LockstepOperations, onContentsAgreeWithABlockMap) {
             const bool punches = random.one_in(4);
             for (u64 done = 0; done < count * 4096;) {
                 const Result<u64> result = volume.run([&](TeamOperation& op) {
-                    return punches ? ops::allocate(op, file, Allocate::punch_hole,
-                                                   block * 4096 + done, count * 4096 - done,
-                                                   now_nanoseconds(), no_writer)
-                                   : ops::fill(op, file, block * 4096 + done, count * 4096 - done,
-                                               now_nanoseconds(), no_writer);
+                    return punches
+                               ? ops::allocate(op, file, Allocate::punch_hole, block * 4096 + done,
+                                               count * 4096 - done, now_nanoseconds(), no_writer)
+                               : ops::fill(op, file, block * 4096 + done, count * 4096 - done,
+                                           now_nanoseconds(), no_writer);
                 });
                 ASSERT_TRUE(result);
                 done += *result;
@@ -353,14 +352,14 @@ TEST_P(LockstepOperations, onContentsAgreeWithABlockMap) {
                 if (!punches) data.insert(block + i);
             }
             const u64 asked = random.below(4100);
-            const Result<ops::Mapping> mapping = volume.run(
-                [&](TeamOperation& op) { return ops::map(op, file, asked); });
+            const Result<ops::Mapping> mapping =
+                volume.run([&](TeamOperation& op) { return ops::map(op, file, asked); });
             ASSERT_TRUE(mapping);
             EXPECT_EQ(mapping->kind == ops::MappingKind::data, data.contains(asked)) << asked;
         }
         for (u64 block = 0; block < 4100; ++block) {
-            const Result<ops::Mapping> mapping = volume.run(
-                [&](TeamOperation& op) { return ops::map(op, file, block); });
+            const Result<ops::Mapping> mapping =
+                volume.run([&](TeamOperation& op) { return ops::map(op, file, block); });
             ASSERT_TRUE(mapping);
             EXPECT_EQ(mapping->kind == ops::MappingKind::data, data.contains(block)) << block;
         }
@@ -375,11 +374,13 @@ TEST(LockstepTeam, broadcastsAndVotes) {
     };
     const u64 sum = run_lockstep<4>([](const LockstepTeam<4>& team) {
         Large mine{};
-        for (u64& word : mine.words) word = team.lane();
+        for (u64& word : mine.words)
+            word = team.lane();
         u64 total = 0;
         for (u32 from = 0; from < 4; ++from) {
             const Large got = team.broadcast(mine, from);
-            for (const u64 word : got.words) total += word;
+            for (const u64 word : got.words)
+                total += word;
             const u32 votes = team.ballot(team.lane() == from || team.lane() == 3);
             total += votes;
         }

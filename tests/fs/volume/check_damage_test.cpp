@@ -13,7 +13,8 @@
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/volume/check.hpp"
-#include "support/image_builder.hpp"
+#include "tests/support/image_builder.hpp"
+#include "tests/support/seed.hpp"
 
 namespace warren {
 namespace {
@@ -182,11 +183,6 @@ TEST(CheckDamage, TruncatedDisk) {
     }
 }
 
-u64 seed_of_run() {
-    if (const char* given = std::getenv("WARREN_SEED")) return std::strtoull(given, nullptr, 0);
-    return 1;
-}
-
 /// Changes some words of one metadata block in ways that look plausible, and seals it again.
 void forge(ImageBuilder& image, Random& random, const std::vector<u64>& places) {
     ImageEditor editor(image.disk());
@@ -235,7 +231,6 @@ void forge(ImageBuilder& image, Random& random, const std::vector<u64>& places) 
 }
 
 void forge_many(u64 rounds, u64 seed) {
-    SCOPED_TRACE("WARREN_SEED=" + std::to_string(seed));
     ImageBuilder image(16 * mib);
     describe(image, 20);
     const std::vector<u64> places = metadata_places(image);
@@ -262,8 +257,9 @@ TEST(CheckDamage, ForgedBlocks) {
 }
 
 TEST(CheckDamage, ForgedBlocksLong) {
+    const Seed seed;
     for (u64 i = 0; i < 40 && !HasFailure(); ++i)
-        forge_many(2500, seed_of_run() + 1000 + i);
+        forge_many(2500, seed.part(i));
 }
 
 }  // namespace

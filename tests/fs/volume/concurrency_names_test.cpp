@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names under change by many threads: what stays is found and listed exactly once, directories never
-// form a circle, link counts and data end up as the calls said.
+// Names under change by many threads: what stays is found and listed exactly once, directories
+// never form a circle, link counts and data end up as the calls said.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,13 +31,14 @@ std::string stable(u64 index) {
 }
 
 class ConcurrencyOfNames : public testing::TestWithParam<u64> {
-protected:
+ protected:
     OpenOptions options() const { return {.workers = 2, .meta_buffer_bytes = GetParam()}; }
 
     /// A directory whose stable names are there all the time.
     Handle make_stable(Volume& volume) {
         const Handle directory = make_directory(volume, volume.root(), "d");
-        for (u64 i = 0; i < stable_names; ++i) make_file(volume, directory, stable(i));
+        for (u64 i = 0; i < stable_names; ++i)
+            make_file(volume, directory, stable(i));
         return directory;
     }
 
@@ -133,10 +134,10 @@ TEST_P(ConcurrencyOfNames, readdirAgainstEverything) {
     // Other inodes come under the stable names, and names come and go by rename.
     bodies.push_back([&](Random& random) {
         while (!deadline.is_over()) {
-            EXPECT_EQ(volume->rename(anybody, directory, stable(random.below(stable_names / 2)),
-                                     directory, stable(random.below(stable_names / 2)),
-                                     Rename::exchange),
-                      Errc::ok);
+            EXPECT_EQ(
+                volume->rename(anybody, directory, stable(random.below(stable_names / 2)),
+                               directory, stable(random.below(stable_names / 2)), Rename::exchange),
+                Errc::ok);
             EXPECT_TRUE(volume->create(anybody, elsewhere, "x", {}));
             EXPECT_EQ(volume->rename(anybody, elsewhere, "x", directory,
                                      stable(random.below(stable_names))),
@@ -148,7 +149,8 @@ TEST_P(ConcurrencyOfNames, readdirAgainstEverything) {
     bodies.push_back([&](Random&) {
         while (!deadline.is_over()) {
             const Handle tree = make_directory(*volume, directory, "tree");
-            for (u32 i = 0; i < 20; ++i) make_file(*volume, tree, std::to_string(i));
+            for (u32 i = 0; i < 20; ++i)
+                make_file(*volume, tree, std::to_string(i));
             Removal removal;
             EXPECT_EQ(volume->remove_tree(anybody, directory, "tree", removal), Errc::ok);
             EXPECT_EQ(removal.files, 20u);
@@ -194,11 +196,11 @@ TEST_P(ConcurrencyOfNames, movesOfDirectoriesMakeNoCircle) {
                 ASSERT_TRUE(parent);
                 const Handle to = directories[random.below(directories.size())];
                 const std::string name = std::to_string(which);
-                const Errc code = volume->rename(anybody, *parent, name, to, name,
-                                                 Rename::no_replace);
+                const Errc code =
+                    volume->rename(anybody, *parent, name, to, name, Rename::no_replace);
                 if (code == Errc::ok) ++moved;
-                EXPECT_TRUE(code == Errc::ok || code == Errc::no_entry ||
-                            code == Errc::invalid || code == Errc::exists)
+                EXPECT_TRUE(code == Errc::ok || code == Errc::no_entry || code == Errc::invalid ||
+                            code == Errc::exists)
                     << static_cast<int>(code);
             }
         });
@@ -221,8 +223,8 @@ TEST_P(ConcurrencyOfNames, linksAgainstUnlinksAndCloses) {
             while (!deadline.is_over()) {
                 const std::string name(1, static_cast<char>('a' + random.below(4)));
                 const std::string other(1, static_cast<char>('a' + random.below(4)));
-                const auto made =
-                    volume->create(anybody, volume->root(), name, {.hold = Hold::yes, .open = true});
+                const auto made = volume->create(anybody, volume->root(), name,
+                                                 {.hold = Hold::yes, .open = true});
                 EXPECT_TRUE(made || made.code() == Errc::exists);
                 const auto found = volume->lookup(anybody, volume->root(), other, Hold::yes);
                 if (found && volume->open_file(found->handle) == Errc::ok) {
@@ -254,13 +256,12 @@ TEST_P(ConcurrencyOfNames, linksAgainstUnlinksAndCloses) {
     volume.close_and_check();
 }
 
-/// Every block of a file is written as a whole with one value: no reader may see two, and no byte that
-/// nobody wrote.
+/// Every block of a file is written as a whole with one value: no reader may see two, and no byte
+/// that nobody wrote.
 TEST_P(ConcurrencyOfNames, readsAgainstWritesAndTruncation) {
     const Seed seed;
     MemoryVolume volume(256 * mib, options());
-    const auto file =
-        volume->create(anybody, volume->root(), "f", {.mode = 0100644, .open = true});
+    const auto file = volume->create(anybody, volume->root(), "f", {.mode = 0100644, .open = true});
     ASSERT_TRUE(file);
     const Handle handle = file->handle;
     const Deadline deadline(some_time());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads on one volume. What a thread alone works on must be as its model says; what all work on
-// must keep the rules that hold whatever the order was: counts agree, nothing is lost, nothing is
-// found twice, the check finds nothing wrong.
+// Many threads on one volume. What a thread alone works on must be as its model says; what all work
+// on must keep the rules that hold whatever the order was: counts agree, nothing is lost, nothing
+// is found twice, the check finds nothing wrong.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -27,17 +27,16 @@ milliseconds some_time() {
 
 /// Answers that a call may get when others change the same names.
 bool is_fair(Errc code) {
-    static const std::set<Errc> fair = {Errc::ok,        Errc::exists,        Errc::no_entry,
-                                        Errc::stale,     Errc::not_empty,     Errc::not_directory,
-                                        Errc::is_directory, Errc::invalid,    Errc::no_data,
-                                        Errc::not_permitted, Errc::bad_handle,
-                                        Errc::no_such_address};
+    static const std::set<Errc> fair = {
+        Errc::ok,        Errc::exists,        Errc::no_entry,     Errc::stale,
+        Errc::not_empty, Errc::not_directory, Errc::is_directory, Errc::invalid,
+        Errc::no_data,   Errc::not_permitted, Errc::bad_handle,   Errc::no_such_address};
     return fair.contains(code);
 }
 
 /// Works on a tree that all threads share; only the kind of each answer can be foreseen.
 class SharedTree {
-public:
+ public:
     SharedTree(Volume& volume, Handle root) : volume_(volume), root_(root) {}
 
     void step(Random& random) {
@@ -77,7 +76,7 @@ public:
         }
     }
 
-private:
+ private:
     static void expect(Errc code) { EXPECT_TRUE(is_fair(code)) << static_cast<int>(code); }
     template <class T>
     static void expect(const Result<T>& result) {
@@ -167,7 +166,8 @@ private:
 
     void step_many(Random& random, Handle in) {
         std::vector<std::string> names;
-        for (u64 i = 0; i < 20; ++i) names.push_back(pick_name(random));
+        for (u64 i = 0; i < 20; ++i)
+            names.push_back(pick_name(random));
         std::vector<Creation> creations;
         std::vector<Move> moves;
         const Handle to = pick_directory(random);
@@ -177,10 +177,12 @@ private:
         }
         std::vector<Result<Attributes>> made(names.size());
         volume_.create_many(anybody, creations, made);
-        for (const auto& one : made) expect(one);
+        for (const auto& one : made)
+            expect(one);
         std::vector<Errc> moved(names.size(), Errc::io);
         volume_.move_many(anybody, moves, moved);
-        for (const Errc one : moved) expect(one);
+        for (const Errc one : moved)
+            expect(one);
     }
 
     Volume& volume_;
@@ -188,7 +190,7 @@ private:
 };
 
 class Concurrency : public testing::TestWithParam<u64> {
-protected:
+ protected:
     OpenOptions options() const { return {.workers = 2, .meta_buffer_bytes = GetParam()}; }
 };
 constexpr u64 maps_for_crowds[] = {0, 2 * mib};
@@ -210,7 +212,8 @@ TEST_P(Concurrency, everyOperationAtOnceAgreesWithTheModels) {
     Bodies bodies;
     for (u32 i = 0; i < crowd; ++i) {
         bodies.push_back([&, i](Random& random) {
-            while (!deadline.is_over() && drivers[i]->step()) shared.step(random);
+            while (!deadline.is_over() && drivers[i]->step())
+                shared.step(random);
         });
     }
     run_crowd(seed.value(), bodies);
@@ -254,8 +257,7 @@ TEST_P(Concurrency, rmdirAgainstCreate) {
                 EXPECT_TRUE(made || made.code() == Errc::exists);
                 const Errc gone = volume->remove_directory(anybody, volume->root(), "d");
                 if (gone == Errc::ok) ++removed;
-                EXPECT_TRUE(gone == Errc::ok || gone == Errc::not_empty ||
-                            gone == Errc::no_entry)
+                EXPECT_TRUE(gone == Errc::ok || gone == Errc::not_empty || gone == Errc::no_entry)
                     << static_cast<int>(gone);
             }
         });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume that is full says so and loses nothing; what is there can be read, removed and, after that,
-// made again. And a directory with as many colliding names as it can hold.
+// A volume that is full says so and loses nothing; what is there can be read, removed and, after
+// that, made again. And a directory with as many colliding names as it can hold.
 #include <gtest/gtest.h>
 
 #include "tests/support/memory_volume.hpp"
@@ -12,7 +12,7 @@ namespace warren {
 namespace {
 
 class FullVolume : public testing::TestWithParam<u64> {
-protected:
+ protected:
     OpenOptions options() const { return {.workers = 2, .meta_buffer_bytes = GetParam()}; }
 };
 INSTANTIATE_TEST_SUITE_P(BlockMaps, FullVolume, testing::ValuesIn(block_maps));
@@ -21,7 +21,8 @@ INSTANTIATE_TEST_SUITE_P(BlockMaps, FullVolume, testing::ValuesIn(block_maps));
 std::vector<std::byte> bytes_of(u64 index, u64 length) {
     std::vector<std::byte> bytes(length);
     Random random(index);
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+    for (std::byte& byte : bytes)
+        byte = static_cast<std::byte>(random.next());
     return bytes;
 }
 
@@ -108,9 +109,9 @@ TEST_P(FullVolume, losesNothingAndCanBeEmptiedAndFilledAgain) {
                 const std::string& path = filling.files[i].name;
                 const auto directory = volume->resolve(anybody, path.substr(0, path.rfind('/')));
                 ASSERT_TRUE(directory);
-                ASSERT_EQ(volume->unlink(anybody, directory->handle,
-                                         path.substr(path.rfind('/') + 1)),
-                          Errc::ok);
+                ASSERT_EQ(
+                    volume->unlink(anybody, directory->handle, path.substr(path.rfind('/') + 1)),
+                    Errc::ok);
             }
             remove_all(*volume);
             EXPECT_EQ(volume->statistics().inodes_used, 2u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each I/O of a small workload fails once: by itself, with all after it, and torn. The caller is told,
-// nothing crashes, and the volume opens again in a state that it may be in.
+// Each I/O of a small workload fails once: by itself, with all after it, and torn. The caller is
+// told, nothing crashes, and the volume opens again in a state that it may be in.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,8 +15,12 @@ namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
 
-Errc first_of(Errc code) { return code; }
-Errc first_of(const std::set<Errc>& codes) { return *codes.begin(); }
+Errc first_of(Errc code) {
+    return code;
+}
+Errc first_of(const std::set<Errc>& codes) {
+    return *codes.begin();
+}
 template <class T>
 Errc first_of(const Result<T>& result) {
     return result.code();
@@ -30,12 +34,16 @@ Result<Handle> handle_at(System& system, std::string_view path) {
     return found->handle;
 }
 
-std::string_view name_in(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-std::string_view directory_of(std::string_view path) { return path.substr(0, path.rfind('/')); }
+std::string_view name_in(std::string_view path) {
+    return path.substr(path.rfind('/') + 1);
+}
+std::string_view directory_of(std::string_view path) {
+    return path.substr(0, path.rfind('/'));
+}
 
 /// The same steps for a volume and for the model.
 class Script {
-public:
+ public:
     struct Step {
         std::string text;
         std::function<Errc(Volume&)> on_volume;
@@ -75,7 +83,7 @@ public:
     }
     const std::vector<Step>& steps() const { return steps_; }
 
-private:
+ private:
     std::vector<Step> steps_;
 };
 
@@ -127,7 +135,8 @@ void add_attribute(Script& script, const std::string& path, u64 length) {
 Script make_base() {
     Script script;
     add_create(script, "/old", 040755);
-    for (int i = 0; i < 120; ++i) add_create(script, "/old/file" + std::to_string(i));
+    for (int i = 0; i < 120; ++i)
+        add_create(script, "/old/file" + std::to_string(i));
     add_write(script, "/old/file0", 0, 100, 1);
     add_write(script, "/old/file1", 0, 20'000, 2);
     add_attribute(script, "/old/file1", 100);
@@ -140,7 +149,8 @@ Script make_base() {
 Script make_work() {
     Script script;
     add_create(script, "/new", 040755);
-    for (int i = 0; i < 20; ++i) add_create(script, "/new/file" + std::to_string(i));
+    for (int i = 0; i < 20; ++i)
+        add_create(script, "/new/file" + std::to_string(i));
     add_write(script, "/new/file3", 0, 50, 3);
     add_write(script, "/new/file4", 5000, 30'000, 4);
     add_write(script, "/old/file1", 100, 9000, 5);
@@ -169,7 +179,8 @@ Script make_work() {
     script.add_at("/old/file9", [](auto& system, Handle directory, std::string_view name) {
         return system.unlink(anybody, directory, name);
     });
-    for (int i = 0; i < 90; ++i) add_create(script, "/old/more" + std::to_string(i));
+    for (int i = 0; i < 90; ++i)
+        add_create(script, "/old/more" + std::to_string(i));
     add_remove_tree(script, "/new/sub");
     script.add_sync();
     add_remove_tree(script, "/old");

@@ -12,7 +12,7 @@ namespace warren {
 namespace {
 
 class Lifetimes : public testing::TestWithParam<u64> {
-protected:
+ protected:
     MemoryVolume volume_{64 * mib, {.workers = 2, .meta_buffer_bytes = GetParam()}};
 
     Volume& volume() { return *volume_; }
@@ -66,8 +66,7 @@ TEST_P(Lifetimes, aHeldNumberIsNotUsedAgainUntilItIsForgotten) {
     std::set<u64> held;
     std::vector<Handle> handles;
     for (int i = 0; i < 200; ++i) {
-        const auto made =
-            volume().create(anybody, root(), std::to_string(i), {.hold = Hold::yes});
+        const auto made = volume().create(anybody, root(), std::to_string(i), {.hold = Hold::yes});
         ASSERT_TRUE(made);
         held.insert(made->handle.inode);
         handles.push_back(made->handle);
@@ -78,7 +77,8 @@ TEST_P(Lifetimes, aHeldNumberIsNotUsedAgainUntilItIsForgotten) {
     for (int i = 0; i < 200; ++i) {
         EXPECT_FALSE(held.contains(make_file(volume(), root(), std::to_string(i)).inode));
     }
-    for (const Handle handle : handles) volume().forget(handle, 1);
+    for (const Handle handle : handles)
+        volume().forget(handle, 1);
     // There are 8176 numbers in a frame: all of them come round before a second frame is made.
     u64 again = 0;
     for (int i = 0; i < 8100; ++i) {

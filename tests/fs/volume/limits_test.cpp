@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // As much as a volume shall take: a million names in a directory, ten thousand directories in each
-// other, files of terabytes, the smallest and the largest volume, a full one, names that all collide.
+// other, files of terabytes, the smallest and the largest volume, a full one, names that all
+// collide.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,11 +27,14 @@ void make_many(Volume& volume, Handle directory, u64 begin, u64 end) {
         const u64 count = std::min(batch, end - at);
         std::vector<std::string> names;
         std::vector<Creation> creations;
-        for (u64 i = 0; i < count; ++i) names.push_back(number_name(at + i));
-        for (const std::string& name : names) creations.push_back({directory, name, {}});
+        for (u64 i = 0; i < count; ++i)
+            names.push_back(number_name(at + i));
+        for (const std::string& name : names)
+            creations.push_back({directory, name, {}});
         std::vector<Result<Attributes>> made(count);
         volume.create_many(anybody, creations, made);
-        for (u64 i = 0; i < count; ++i) ASSERT_TRUE(made[i]) << names[i];
+        for (u64 i = 0; i < count; ++i)
+            ASSERT_TRUE(made[i]) << names[i];
     }
 }
 
@@ -155,12 +159,14 @@ TEST(Limits, namesOfAnyBytesAndAnyLength) {
         }
         add("..." + std::string(1, static_cast<char>(byte)));
     }
-    for (u64 length = 1; length <= 255; ++length) add(std::string(length, 'z'));
+    for (u64 length = 1; length <= 255; ++length)
+        add(std::string(length, 'z'));
     const Seed seed;
     Random random(seed.value());
     for (u64 i = 0; i < 1000; ++i) {
         std::string name(1 + random.below(255), 'x');
-        for (char& c : name) c = static_cast<char>(1 + random.below(255));
+        for (char& c : name)
+            c = static_cast<char>(1 + random.below(255));
         std::erase(name, '/');
         add(name);
     }
@@ -274,7 +280,8 @@ TEST(Limits, volumesOfAllSizes) {
         const std::vector<std::byte> data(300'000, std::byte{5});
         EXPECT_EQ(*volume->write(file, 1000, data), data.size());
         EXPECT_EQ(volume->release(file), Errc::ok);
-        for (u64 i = 0; i < 200; ++i) make_file(*volume, volume->root(), number_name(i));
+        for (u64 i = 0; i < 200; ++i)
+            make_file(*volume, volume->root(), number_name(i));
         EXPECT_EQ(volume->statistics().blocks, size / (2 * mib) * 512);
         volume.close_and_check();
         volume.open();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The power is cut after every event of a workload, with later writes lost, torn and in any order. Each
-// time the volume opens, the check finds nothing, and it holds all that was synced: it is in one of
-// the states between the last sync that came back and the operation that was running.
+// The power is cut after every event of a workload, with later writes lost, torn and in any order.
+// Each time the volume opens, the check finds nothing, and it holds all that was synced: it is in
+// one of the states between the last sync that came back and the operation that was running.
 #include <gtest/gtest.h>
 
 #include "tests/support/memory_volume.hpp"
@@ -34,7 +34,8 @@ struct Recording {
     }
     u64 last_state(u64 event) const {
         u64 state = 0;
-        while (state + 1 < events.size() && events[state] <= event) ++state;
+        while (state + 1 < events.size() && events[state] <= event)
+            ++state;
         return state;
     }
 };
@@ -80,8 +81,8 @@ Recording record(u64 seed, u64 steps, u64 meta_buffer_bytes) {
 
 /// Opens what a cut after `event` left and compares it with the states that it may be in.
 void expect_state(MemoryDisk& image, const Recording& recording, u64 event) {
-    SCOPED_TRACE(testing::Message() << "cut after event " << event << " of "
-                                    << recording.disk().event_count());
+    SCOPED_TRACE(testing::Message()
+                 << "cut after event " << event << " of " << recording.disk().event_count());
     const auto volume = open_on(image, one_worker);
     ASSERT_TRUE(volume);
     const std::string wrong = recording.history.explain(*volume, recording.first_state(event),
@@ -112,8 +113,8 @@ TEST_P(PowerCut, withWritesTornDroppedAndReorderedLosesNothingSynced) {
     for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure(); ++event) {
         const u64 how = random.below(8);
         const Cut cut{(how & 1) != 0, (how & 2) != 0, (how & 4) != 0, random.next()};
-        SCOPED_TRACE(testing::Message() << "drop, tear, reorder bits " << how << " cut seed "
-                                        << cut.seed);
+        SCOPED_TRACE(testing::Message()
+                     << "drop, tear, reorder bits " << how << " cut seed " << cut.seed);
         const auto image = recording.disk().image_after(event, cut);
         expect_state(*image, recording, event);
     }
@@ -141,7 +142,8 @@ u64 make_forest(Volume& volume, u64 directories, u64 files) {
     const Handle top = make_directory(volume, volume.root(), "top");
     for (u64 d = 0; d < directories; ++d) {
         const Handle directory = make_directory(volume, top, "d" + std::to_string(d));
-        for (u64 f = 0; f < files; ++f) make_file(volume, directory, "f" + std::to_string(f));
+        for (u64 f = 0; f < files; ++f)
+            make_file(volume, directory, "f" + std::to_string(f));
     }
     return directories * files + directories + 1;
 }

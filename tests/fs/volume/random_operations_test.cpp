@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations on a volume, each answer compared with a model file system: over both block maps,
-// with names whose hashes collide, with the volume closed, checked and opened again in between.
+// Random operations on a volume, each answer compared with a model file system: over both block
+// maps, with names whose hashes collide, with the volume closed, checked and opened again in
+// between.
 #include "tests/support/random_operations.hpp"
 
 #include <gtest/gtest.h>
