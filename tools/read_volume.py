@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists a Warren volume, reading it by docs/FORMAT.md alone (see volume_image.py), as text or JSON.
 
-Whatever breaks a rule of the format is named on standard error; then the exit code is 1. What can be
-read is listed all the same.
+Whatever breaks a rule of the format is named on standard error; then the exit code is 1. What can
+be read is listed all the same.
 """
 import argparse
 import hashlib

@@ -14,14 +14,15 @@ MASK = (1 << 64) - 1
 SUPERBLOCK_FIELDS = '<QIIQQQ16s32s10QqIIQQQQQ'  # behind the block header
 MAGIC = 0x0A314E4552524157
 COPY_PLACE = FRAME - BLOCK
-FRAME_SYSTEM, FRAME_INODES, FRAME_METADATA, FRAME_DATA = 1, 2, 3, 4
+FRAME_INODES, FRAME_METADATA, FRAME_DATA = 2, 3, 4
 (SUPERBLOCK, FRAME_TABLE, INODE_BITMAP, DIRECTORY_LEAF, DIRECTORY_NODE, EXTENT_LEAF, EXTENT_NODE,
  ATTRIBUTES, JOURNAL_DESCRIPTOR, JOURNAL_COMMIT, LINK_TARGET) = range(1, 12)
 AREA_BYTES, AREA_EXTENTS, AREA_TREE, AREA_TARGET = 0, 1, 2, 3
 HEIGHT_MAX = 12
 KEY_END = MASK
-TYPES = {stat.S_IFREG: 'file', stat.S_IFDIR: 'directory', stat.S_IFLNK: 'link', stat.S_IFBLK: 'block',
-         stat.S_IFCHR: 'character', stat.S_IFIFO: 'fifo', stat.S_IFSOCK: 'socket'}
+TYPES = {stat.S_IFREG: 'file', stat.S_IFDIR: 'directory', stat.S_IFLNK: 'link',
+         stat.S_IFBLK: 'block', stat.S_IFCHR: 'character', stat.S_IFIFO: 'fifo',
+         stat.S_IFSOCK: 'socket'}
 
 
 class Damage(Exception):
@@ -190,7 +191,6 @@ class Volume:
         for (place, blocks), (following, _) in zip(parts, parts[1:] + [(found.size, 0)]):
             require(place % BLOCK == 0 and place + blocks * BLOCK <= following,
                     'the parts of the volume overlap')
-        self.parts = parts
 
     def replay(self):
         best = None

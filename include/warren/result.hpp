@@ -15,6 +15,7 @@ enum class [[nodiscard]] Errc : i32{
     no_entry = 2,         // ENOENT
     io = 5,               // EIO
     no_such_address = 6,  // ENXIO: no data or hole behind this offset
+    no_memory = 12,       // ENOMEM
     bad_handle = 9,       // EBADF
     access = 13,          // EACCES
     busy = 16,            // EBUSY

@@ -85,8 +85,8 @@ class CheckTest : public testing::Test {
         image.finish();
     }
 
-    static std::vector<Run> runs() {
-        std::vector<Run> all;
+    static std::vector<FileRun> runs() {
+        std::vector<FileRun> all;
         for (u32 i = 0; i < 20; ++i)
             all.push_back({i * 3, 1 + i % 2, i % 5 == 0});
         return all;

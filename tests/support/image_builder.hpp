@@ -16,7 +16,7 @@
 namespace warren::test {
 
 /// A run of a file's blocks. Its contents are bytes that depend on the file block alone.
-struct Run {
+struct FileRun {
     u64 file_block = 0;
     u32 blocks = 0;
     bool is_unwritten = false;
@@ -31,7 +31,8 @@ class ImageBuilder {
 
     u64 add_directory(u64 parent, const std::string& name);
     u64 add_file(u64 parent, const std::string& name, const std::string& contents);
-    u64 add_runs(u64 parent, const std::string& name, u64 size_bytes, const std::vector<Run>& runs);
+    u64 add_runs(u64 parent, const std::string& name, u64 size_bytes,
+                 const std::vector<FileRun>& runs);
     u64 add_link(u64 parent, const std::string& name, const std::string& target);
     u64 add_node(u64 parent, const std::string& name, u32 mode, u32 device);
     /// A file without a name that the directory of orphans keeps.
@@ -56,11 +57,12 @@ class ImageBuilder {
         format::Inode inode{};
         std::map<std::string, u64> names;  // of a directory
         std::string contents;              // of a file or a link
-        std::vector<Run> runs;
+        std::vector<FileRun> runs;
         std::map<std::string, std::string> attributes;
     };
     class Sink;
 
+    void be_the_same_always();
     u64 add_inode(u64 parent, const std::string& name, u32 mode);
     u64 hash_of(const std::string& name) const;
     u64 take_metadata();

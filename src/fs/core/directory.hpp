@@ -14,6 +14,7 @@ namespace warren::core {
 /// Where a name is, or where it would go.
 struct Entry {
     bool exists = false;
+    bool is_full = false;  // it is not there, and no further name of its hash can be added
     u64 inode = 0;
     u8 type = 0;
     u64 key = 0;  // of the name, or the free one that it would get
@@ -44,7 +45,7 @@ WARREN_HD inline u32 free_number(const u64 (&taken)[4]) {
 }
 
 /// Looks for `name` in `directory`. If it is not there, the answer says where it would go; its leaf
-/// is null if the directory has none yet. Errc::no_space if 256 names have the very same hash.
+/// is null if the directory has none yet.
 template <class Team>
 WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& directory,
                                    const Name& name) {
@@ -75,11 +76,12 @@ WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& director
         if (at > (first | 0xff)) break;
         // Names with this very hash go on in the next leaf: that the name is not here must still
         // hold when it is added there.
-        if (!op.has_lock_room(8)) return Errc::no_space;
-        WARREN_TRY(op.will_write(descent.leaf_seen));
+        entry.is_full = entry.is_full || !op.has_lock_room(8);
+        if (!entry.is_full) WARREN_TRY(op.will_write(descent.leaf_seen));
     } while (true);
     const u32 number = free_number(taken);
-    if (number == 256) return Errc::no_space;
+    entry.is_full = entry.is_full || number == 256;
+    if (entry.is_full) return entry;
     entry.key = first | number;
     if (descent.empty) return entry;
     if (entry.key < descent.lower) {
@@ -90,10 +92,12 @@ WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& director
     return entry;
 }
 
-/// Notes that apply will add `name` where find_entry() said. Errc::need_split if there is no room.
+/// Notes that apply will add `name` where find_entry() said. Errc::need_split if there is no room,
+/// Errc::no_space if too many names have the very same hash.
 template <class Team>
 WARREN_HD Errc plan_link(Operation<Team>& op, const InodeRef& directory, const Name& name,
                          const Entry& entry) {
+    if (entry.is_full) return Errc::no_space;
     if (entry.leaf == nullptr || !leaf_has_room(op.team, *entry.leaf, name.length)) {
         return op.need_structure(Errc::need_split, directory.number, entry.key);
     }

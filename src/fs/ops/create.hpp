@@ -163,6 +163,8 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
                                     Handle directory, const char* name, u32 length,
                                     const CreateArguments& arguments) {
     if (arguments.target_length > format::target_length_max) return Errc::name_too_long;
+    const bool is_link = (arguments.mode & format::type_mask) == format::type_symlink;
+    if (is_link && arguments.target_length == 0) return Errc::no_entry;
     const Result<Found> found = find(op, caller, directory, name, length, may_execute);
     if (!found) return found.code();
     if (found->entry.exists) return Errc::exists;

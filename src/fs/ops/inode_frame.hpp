@@ -54,4 +54,67 @@ WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
     return Errc::ok;
 }
 
+inline constexpr u32 bitmap_words = format::inodes_per_frame / 64;
+
+/// The bits of word `w` of a bitmap that stand for inodes: the first 16 are the bitmap's own block.
+WARREN_HD constexpr u64 inode_bits(u32 w) {
+    return w == 0 ? ~((u64{1} << format::inodes_per_block) - 1) : ~u64{0};
+}
+
+/// Holds every slot of a frame without inodes. False, and nothing held, if one is in use or held.
+WARREN_HD inline bool hold_all_slots(format::InodeBitmap& bitmap) {
+    u32 held = 0;
+    for (; held < bitmap_words; ++held) {
+        u64 expected = 0;
+        // Acquire: pairs with the release in let_go_slot().
+        if (!device_atomic<u64>(bitmap.held[held])
+                 .compare_exchange_strong(expected, inode_bits(held), hd::memory_order_acquire,
+                                          hd::memory_order_relaxed)) {
+            break;
+        }
+    }
+    bool is_empty = held == bitmap_words;
+    for (u32 w = 0; w < bitmap_words && is_empty; ++w) {
+        is_empty = (relaxed_load(bitmap.used[w]) & inode_bits(w)) == 0;
+    }
+    for (u32 w = 0; w < held && !is_empty; ++w) {
+        // Release: pairs with the acquire in hold_slot().
+        device_atomic<u64>(bitmap.held[w]).fetch_and(~inode_bits(w), hd::memory_order_release);
+    }
+    return is_empty;
+}
+
+/// Turns a frame whose inodes are all gone into a free one; Errc::not_empty if they are not. Its
+/// overlay says "committed" until the commit that holds this makes it free for others.
+template <class Team>
+WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
+    const u64 place = frame * format::frame_size;
+    const Result<Block*> block = op.pin(place);
+    if (!block) return block.code();
+    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
+    WARREN_TRY(op.begin_apply(1));
+    if (!once(op.team, [&] { return hold_all_slots(bitmap); })) {
+        op.cancel_apply();
+        return Errc::not_empty;
+    }
+    op.clear_dirty(place);
+    once(op.team, [&] {
+        StoreState& state = *op.store.state;
+        clear_bit(room_of(op.store, FrameKind::inodes), frame);
+        for (u32 w = 0; w < 8; ++w) {
+            relaxed_store(op.store.overlays[frame].committed[w], ~u64{0});
+            relaxed_store(op.store.frame(frame).used[w], 0);
+        }
+        relaxed_store(op.store.frame(frame).kind, static_cast<u64>(FrameKind::free));
+        device_atomic<u64>(state.blocks_used)
+            .fetch_sub(format::blocks_per_frame, hd::memory_order_relaxed);
+        device_atomic<u64>(state.inode_slots)
+            .fetch_sub(format::inodes_per_frame - format::inodes_per_block,
+                       hd::memory_order_relaxed);
+    });
+    op.mark_dirty(op.store.table_place(frame));
+    op.end_apply();
+    return Errc::ok;
+}
+
 }  // namespace warren::ops

@@ -44,22 +44,6 @@ struct Released {
     bool must_reclaim = false;  // nobody has it open and it has no name
 };
 
-/// Gives back one open. Errc::bad_handle if there is none.
-template <class Team>
-WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
-    const bool is_open = load(op.team, inode->at->references) >= one_open;
-    const u32 links = load(op.team, inode->at->links);
-    WARREN_TRY(op.confirm(inode->seen));
-    if (!is_open) return Errc::bad_handle;
-    WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(0));
-    const u64 left = drop_references(op, *inode, one_open);
-    op.end_apply();
-    return Released{left < one_open && links == 0};
-}
-
 /// Finds the slot of an inode that may have been removed while it was held: as find_inode(), but
 /// without a word on its generation, which is 0 then. Errc::stale if there can be no inode.
 template <class Team>
@@ -96,6 +80,37 @@ WARREN_HD void let_number_go(Operation<Team>& op, const InodeRef& inode,
     op.drop_pinned(bit.bitmap_place);
 }
 
+/// Pins the bitmap of an inode that find_held() found removed; leaves `bitmap` alone else.
+template <class Team>
+WARREN_HD Errc pin_bitmap_of_removed(Operation<Team>& op, const InodeRef& inode,
+                                     format::InodeBitmap*& bitmap) {
+    if (inode.generation != 0) return Errc::ok;
+    const Result<format::InodeBitmap*> pinned = pin_bitmap(op, inode.number);
+    if (pinned) bitmap = *pinned;
+    return pinned.code();
+}
+
+/// Gives back one open. Errc::bad_handle if there is none. A directory may have gone meanwhile.
+template <class Team>
+WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
+    const Result<InodeRef> inode = find_held(op, handle.inode);
+    if (!inode) return inode.code();
+    const bool is_removed = inode->generation == 0;
+    const bool is_open = load(op.team, inode->at->references) >= one_open;
+    const u32 links = load(op.team, inode->at->links);
+    WARREN_TRY(op.confirm(inode->seen));
+    if (!is_removed && inode->generation != handle.generation) return Errc::stale;
+    if (!is_open) return Errc::bad_handle;
+    format::InodeBitmap* bitmap = nullptr;
+    WARREN_TRY(pin_bitmap_of_removed(op, *inode, bitmap));
+    WARREN_TRY(op.will_write(inode->seen));
+    WARREN_TRY(op.begin_apply(0));
+    const u64 left = drop_references(op, *inode, one_open);
+    if (left == 0 && is_removed) let_number_go(op, *inode, *bitmap);
+    op.end_apply();
+    return Released{!is_removed && left < one_open && links == 0};
+}
+
 /// Gives back `count` look-ups, at most those that there are. Errc::stale if the number belongs to
 /// another inode by now: then nothing was held.
 template <class Team>
@@ -109,11 +124,7 @@ WARREN_HD Errc forget(Operation<Team>& op, Handle handle, u64 count) {
     const u64 given = count < lookups ? count : lookups;
     if (given == 0) return Errc::ok;
     format::InodeBitmap* bitmap = nullptr;
-    if (is_removed) {
-        const Result<format::InodeBitmap*> pinned = pin_bitmap(op, inode->number);
-        if (!pinned) return pinned.code();
-        bitmap = *pinned;
-    }
+    WARREN_TRY(pin_bitmap_of_removed(op, *inode, bitmap));
     WARREN_TRY(op.will_write(inode->seen));
     WARREN_TRY(op.begin_apply(0));
     const u64 left = drop_references(op, *inode, given);

@@ -78,6 +78,9 @@ template <class Team>
 WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const RenamePlan& plan) {
     const bool target_moves = how == Rename::exchange && plan.target_is_directory;
     if (!plan.crosses || (!plan.source_is_directory && !target_moves)) return Errc::ok;
+    // A directory that is going takes nothing in, and may lead nowhere.
+    const u64 state = load(op.team, plan.target.directory.at->entries);
+    if ((state & format::entries_dying) != 0) return Errc::no_entry;
     Seen moves;
     WARREN_TRY(op.observe(move_lock_place, moves));
     WARREN_TRY(op.will_write(moves));

@@ -9,6 +9,7 @@
 
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
+#include "fs/ops/inode_frame.hpp"
 
 namespace warren {
 
@@ -76,6 +77,7 @@ Errc Committer::commit() {
     error_ = write();
     if (error_ == Errc::ok) {
         publish_frees();
+        end_empty_inode_frames();
     } else {
         relaxed_store(store_.state->read_only, 1);
     }
@@ -190,8 +192,11 @@ void Committer::publish_frees() {
 
 void Committer::publish_frame(u64 frame, const format::FrameEntry& committed) {
     const auto kind = static_cast<FrameKind>(committed.kind);
-    if (kind != FrameKind::data && kind != FrameKind::metadata) return;
     core::FrameOverlay& overlay = store_.overlays[frame];
+    if (kind == FrameKind::free && relaxed_load(overlay.committed[0]) != 0) {
+        return publish_free_frame(frame);
+    }
+    if (kind != FrameKind::data && kind != FrameKind::metadata) return;
     u64 freed[8];
     bool freed_some = false;
     bool empty = true;
@@ -210,6 +215,30 @@ void Committer::publish_frame(u64 frame, const format::FrameEntry& committed) {
     if (!empty || !core::release_frame(store_, frame)) return;
     core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
     op.mark_dirty(store_.table_place(frame));
+}
+
+/// A frame that held inodes is free for good.
+void Committer::publish_free_frame(u64 frame) {
+    static_cast<void>(disk_.discard(frame * format::frame_size, format::frame_size));
+    for (u64& word : store_.overlays[frame].committed)
+        relaxed_store(word, 0);
+    core::unclaim_frame(store_, frame);
+}
+
+/// Lets frames go whose last inode went with this commit.
+void Committer::end_empty_inode_frames() {
+    for (const Copy& copy : copies_) {
+        const auto& bitmap = reinterpret_cast<const format::InodeBitmap&>(*copy.block);
+        if (bitmap.header.kind != static_cast<u16>(format::BlockKind::inode_bitmap)) continue;
+        u64 used = 0;
+        for (u32 w = 0; w < ops::bitmap_words; ++w)
+            used |= bitmap.used[w] & ops::inode_bits(w);
+        if (used != 0 || copy.place % format::frame_size != 0) continue;
+        core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
+        // If somebody is at work there, the frame stays one of inodes.
+        static_cast<void>(ops::end_inode_frame(op, copy.place / format::frame_size));
+        core::finish(op);
+    }
 }
 
 /// Tells the disk that the blocks of a frame whose bits are set hold nothing any more. A hint: what

@@ -48,6 +48,8 @@ class Committer {
     Errc write();
     void publish_frees();
     void publish_frame(u64 frame, const format::FrameEntry& committed);
+    void publish_free_frame(u64 frame);
+    void end_empty_inode_frames();
     void discard_runs(u64 frame, const u64 (&freed)[8]);
     void release_pins();
     bool is_table_place(u64 place) const;

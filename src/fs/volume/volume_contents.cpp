@@ -82,7 +82,7 @@ Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
 
 }  // namespace
 
-Errc VolumeImplementation::resize_file(Handle file, u64 size) {
+Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     if (size > format::file_size_max) return Errc::file_too_big;
     std::unique_lock lock(data_lock(file.inode));
     WARREN_TRY(zero_tail(*this, file, size));
@@ -90,7 +90,7 @@ Errc VolumeImplementation::resize_file(Handle file, u64 size) {
     for (;;) {
         const Result<bool> done = run([&](CpuOperation& op) {
             op.may_use_reserve = true;
-            return ops::truncate(op, file, size, now_nanoseconds(), writer);
+            return ops::truncate(op, file, size, now, writer);
         });
         if (!done) return done.code();
         if (*done) return Errc::ok;

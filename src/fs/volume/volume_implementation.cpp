@@ -138,6 +138,12 @@ void VolumeImplementation::adopt_frame(u64 frame) {
     }
 }
 
+namespace {
+
+constexpr u32 crowded_max = 64;
+
+}  // namespace
+
 Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
     switch (wish.code) {
         case Errc::retry:
@@ -145,7 +151,11 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
             return Errc::ok;
         case Errc::need_block: {
             const Errc loaded = loader_->load(wish.place);
-            if (loaded == Errc::need_commit) return commit();
+            // If a commit does not help either, all of the meta buffer is held by open files and
+            // by what the kernel knows.
+            if (loaded == Errc::need_commit) {
+                return ++attempts.crowded > crowded_max ? Errc::no_memory : commit();
+            }
             // The place may have changed hands since the operation read it: look again first.
             if (loaded == Errc::corrupt && ++attempts.damaged < 4) return Errc::ok;
             return loaded;

@@ -74,8 +74,8 @@ class VolumeImplementation {
     /// Frees an inode without names, whatever hangs on it.
     Errc reclaim(Handle handle);
 
-    /// Sets the size of a file; what lies behind it goes.
-    Errc resize_file(Handle file, u64 size);
+    /// Sets the size of a file; what lies behind it goes. `now` = 0 leaves the times.
+    Errc resize_file(Handle file, u64 size, i64 now);
 
     const core::Store& store() { return memory_.store(); }
     Disk& disk() { return *disk_; }
@@ -94,6 +94,7 @@ class VolumeImplementation {
     struct Attempts {
         u32 retries = 0;
         u32 damaged = 0;
+        u32 crowded = 0;
         bool committed_for_space = false;
     };
     struct Wish {

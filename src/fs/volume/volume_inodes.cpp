@@ -19,16 +19,21 @@ Result<Attributes> Volume::set_attributes(const Caller& caller, Handle handle,
                                           const AttributeChange& change) {
     VolumeImplementation& volume = *implementation_;
     const core::Credentials who = credentials_of(caller);
+    const i64 now = now_nanoseconds();
     AttributeChange rest = change;
-    if ((change.which & AttributeChange::size) != 0) {
+    rest.which &= ~static_cast<u32>(AttributeChange::size);
+    const bool resizes = rest.which != change.which;
+    if (resizes) {
         WARREN_TRY(volume.run(
             [&](CpuOperation& op) { return ops::check_access(op, who, handle, core::may_write); }));
-        WARREN_TRY(volume.resize_file(handle, change.new_size));
-        rest.which &= ~static_cast<u32>(AttributeChange::size);
     }
-    return volume.run([&](CpuOperation& op) {
-        return ops::set_attributes(op, who, handle, rest, now_nanoseconds());
-    });
+    // What may be refused comes first: a file must not be cut by a call that fails.
+    const Result<Attributes> changed = volume.run(
+        [&](CpuOperation& op) { return ops::set_attributes(op, who, handle, rest, now); });
+    if (!changed || !resizes) return changed;
+    const bool sets_time = (rest.which & AttributeChange::modified) != 0;
+    WARREN_TRY(volume.resize_file(handle, change.new_size, sets_time ? 0 : now));
+    return attributes(handle);
 }
 
 Result<Handle> Volume::handle_of(u64 inode) {

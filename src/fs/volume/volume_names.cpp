@@ -166,11 +166,12 @@ Result<Attributes> Volume::resolve(const Caller& caller, std::string_view path) 
         path.remove_prefix(start);
         const std::string_view name = path.substr(0, path.find('/'));
         path.remove_prefix(name.size());
-        if (name == ".") continue;
-        if (name == "..") {
+        if (name == "." || name == "..") {
             if ((at->mode & format::type_mask) != format::type_directory) {
                 return Errc::not_directory;
             }
+            WARREN_TRY(check_access(caller, at->handle, core::may_execute));
+            if (name == ".") continue;
             const Result<Handle> parent = handle_of(at->parent);
             if (!parent) return parent.code();
             at = attributes(*parent);

@@ -70,7 +70,7 @@ void describe(ImageBuilder& image, int files) {
     const u64 text = image.add_file(inner, "text", std::string(5000, 't'));
     image.add_name(root, "text", text);
     image.set_attribute(text, "user.note", "some value");
-    std::vector<test::Run> runs;
+    std::vector<test::FileRun> runs;
     for (u32 i = 0; i < 14; ++i)
         runs.push_back({i * 2, 1, i % 5 == 0});
     image.add_runs(root, "sparse", 28 * block_size, runs);
@@ -253,7 +253,8 @@ void forge_many(u64 rounds, u64 seed) {
 }
 
 TEST(CheckDamage, ForgedBlocks) {
-    forge_many(1500, seed_of_run());
+    const Seed seed;
+    forge_many(1500, seed.value());
 }
 
 TEST(CheckDamage, ForgedBlocksLong) {

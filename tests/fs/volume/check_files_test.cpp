@@ -48,7 +48,7 @@ TEST_F(CheckTest, DamagedExtentNodeLosesNothing) {
     editor().flip(tree_block(sparse, 1) + 70);
     expect_found_and_repaired("/sparse: the tree node at");
     u64 data = 0;
-    for (const Run& run : runs())
+    for (const FileRun& run : runs())
         data += run.blocks;
     EXPECT_GE(editor().inode(sparse).blocks, data);
     EXPECT_LE(editor().inode(sparse).blocks, data + 10);

@@ -209,7 +209,4 @@ TEST_F(CheckTest, RepairSurvivesACutAfterEveryWrite) {
 }
 
 }  // namespace
-}  // namespace warren
-
-}  // namespace
 }  // namespace warren::test
