@@ -105,7 +105,7 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
     if (made.code() == Errc::exists && (info->flags & O_EXCL) == 0) {
         return open_existing(request, directory, name, info);
     }
-    if (!made) return request.reply(made.code());
+    if (!made) return request.reply(about_name(made.code()));
     const fuse_entry_param entry = request.take_entry(*made);
     request.mount.nodes.count_open(entry.ino);
     info->fh = made->handle.generation;
@@ -194,9 +194,6 @@ void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_i
     fuse_reply_lseek(raw, static_cast<off_t>(*found));
 }
 
-/// What the volume answers when there is no data behind an offset (ENXIO).
-constexpr Errc no_such_place = static_cast<Errc>(6);
-
 /// A range to copy and how far that has come.
 struct CopyJob {
     Handle source;
@@ -247,7 +244,7 @@ Errc copy_data(const Request& request, CopyJob& job) {
 /// One step of a copy: over a hole, or a piece of data.
 Errc copy_step(const Request& request, CopyJob& job) {
     const Result<u64> data = request.volume->seek(job.source, job.source_offset, Seek::data);
-    if (!data && data.code() != no_such_place) return data.code();
+    if (!data && data.code() != Errc::no_such_address) return data.code();
     const u64 hole = data ? *data - job.source_offset : job.left;
     return hole > 0 ? copy_hole(request, job, std::min(hole, job.left)) : copy_data(request, job);
 }

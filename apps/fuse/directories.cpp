@@ -142,7 +142,7 @@ void read_directory(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t of
                 name = entry.name;
                 return listing.add(name.c_str(), entry.inode, type_bits(entry.type), entry.cookie);
             });
-        if (code != Errc::ok && listing.used == 0) return request.reply(code);
+        if (code != Errc::ok && listing.used == 0) return request.reply(about_name(code));
     }
     fuse_reply_buf(raw, listing.bytes.data(), listing.used);
 }
@@ -195,7 +195,7 @@ void read_directory_plus(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off
     for (bool more = add_dots(request, listing, directory, position, true); more;) {
         Batch batch;
         const Errc code = read_batch(request, directory, from, listing.room(), batch);
-        if (code != Errc::ok && listing.used == 0) return request.reply(code);
+        if (code != Errc::ok && listing.used == 0) return request.reply(about_name(code));
         for (const Batch::Item& item : batch.items) {
             const char* name = batch.names.c_str() + item.name_start;
             if (!add_looked_up(request, listing, directory, name, item, taken)) break;

@@ -39,7 +39,7 @@ void look_up(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     Handle directory;
     if (!request.find(parent, directory)) return;
     const Result<Attributes> found =
-        request.volume->lookup(request.caller(), directory, wanted, Hold::yes);
+        about_name(request.volume->lookup(request.caller(), directory, wanted, Hold::yes));
     if (found.code() == Errc::no_entry) return request.reply_absent();
     request.reply_entry(found);
 }
@@ -51,7 +51,8 @@ void make(fuse_req_t raw, fuse_ino_t parent, const char* name, CreateOptions opt
     if (!request.find(parent, directory)) return;
     options.hold = Hold::yes;
     request.mount.note_change();
-    request.reply_entry(request.volume->create(request.caller(), directory, name, options));
+    request.reply_entry(
+        about_name(request.volume->create(request.caller(), directory, name, options)));
 }
 
 void make_node(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
@@ -90,21 +91,22 @@ void link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* ne
     if (!request.find(node, file) || !request.find(new_parent, directory)) return;
     request.mount.note_change();
     request.reply_entry(
-        request.volume->link(request.caller(), file, directory, new_name, Hold::yes));
+        about_name(request.volume->link(request.caller(), file, directory, new_name, Hold::yes)));
 }
 
 void unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     const Request request(raw);
     Handle directory;
     if (!request.find(parent, directory)) return;
-    request.reply_changed(request.volume->unlink(request.caller(), directory, name));
+    request.reply_changed(about_name(request.volume->unlink(request.caller(), directory, name)));
 }
 
 void remove_directory(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     const Request request(raw);
     Handle directory;
     if (!request.find(parent, directory)) return;
-    request.reply_changed(request.volume->remove_directory(request.caller(), directory, name));
+    request.reply_changed(
+        about_name(request.volume->remove_directory(request.caller(), directory, name)));
 }
 
 void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
@@ -120,7 +122,8 @@ void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
     }
     Handle from, to;
     if (!request.find(parent, from) || !request.find(new_parent, to)) return;
-    request.reply_changed(request.volume->rename(request.caller(), from, name, to, new_name, how));
+    request.reply_changed(
+        about_name(request.volume->rename(request.caller(), from, name, to, new_name, how)));
 }
 
 void forget(fuse_req_t raw, fuse_ino_t node, u64 count) {

@@ -20,6 +20,15 @@ inline constexpr i64 second_ns = 1'000'000'000;
 /// Nanoseconds since 1970, now.
 i64 now_ns();
 
+/// The answer to a call about a name: a directory that is gone has none, and neither has a file
+/// that is. (Errc::stale would reach programs, which have never heard of it.)
+inline Errc about_name(Errc code) {
+    return code == Errc::stale ? Errc::no_entry : code;
+}
+inline Result<Attributes> about_name(const Result<Attributes>& result) {
+    return result.code() == Errc::stale ? Result<Attributes>(Errc::no_entry) : result;
+}
+
 /// What stat(2) shows.
 struct stat to_stat(const Attributes& attributes);
 

@@ -182,9 +182,9 @@ class BadPathTest(CommandCase):
         self.assertIn("No such file", self.error("find", "none"))
 
     def test_mount_point_that_is_not_there(self):
-        line = self.error("mount", self.image, self.folder / "nowhere")
+        line = self.error("mount", self.image, self.folder / "nowhere", code=32)
         self.assertIn("nowhere", line)
-        line = self.error("umount", self.folder / "nowhere")
+        line = self.error("umount", self.folder / "nowhere", code=32)
         self.assertIn("nowhere", line)
 
     def test_closed_output(self):

@@ -6,7 +6,6 @@ same one runs on the reference."""
 
 import errno
 import os
-import socket
 import stat
 import time
 from dataclasses import dataclass, field

@@ -58,7 +58,7 @@ inline void expect_clean(Disk& disk) {
 
 /// A volume with one of everything, in trees with several levels.
 class CheckTest : public testing::Test {
- protected:
+ public:
     CheckTest() : image(16 * mib) {
         image.limits = {4, 3, 3, 2};
         const u64 root = image.root();

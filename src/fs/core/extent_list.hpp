@@ -59,23 +59,12 @@ WARREN_HD constexpr bool can_merge(const Extent& before, const Extent& next) {
            u64{before.length} + next.length <= format::extent_length_max;
 }
 
-/// The index of the extent that covers `block`, else of the first behind it, else the count. W
-/// lanes look at W extents at a time; for one lane that is a binary search. Collective.
+/// The index of the extent that covers `block`, else of the first behind it, else the count.
 template <class Team>
 WARREN_HD u32 search_extents(const Team& team, const ExtentList& list, u64 block) {
     if (list.count == 0) return 0;
-    u32 low = 0;
-    u32 length = list.count;
-    while (length > 1) {
-        const u32 probe = low + length * (team.lane() + 1) / (Team::width + 1);
-        const bool vote = relaxed_load(list.at[probe].file_block) <= block;
-        const u32 votes = static_cast<u32>(hd::popcount(team.ballot(vote)));
-        const u32 begin = votes == 0 ? low : low + length * votes / (Team::width + 1);
-        const u32 end =
-            votes == Team::width ? low + length : low + length * (votes + 1) / (Team::width + 1);
-        low = begin;
-        length = end - begin;
-    }
+    const u32 low = search_keys(team, list.count, block,
+                                [&](u32 i) { return relaxed_load(list.at[i].file_block); });
     const Extent found = once(team, [&] { return read_extent(list.at[low]); });
     return end_of(found) > block ? low : low + 1;
 }

@@ -180,22 +180,19 @@ struct ExtentLeafType {
 /// Moves the extents in the inode into the first leaf of a tree.
 template <class Team>
 WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home) {
-    const Result<u64> place = reserve_metadata(op);
-    if (!place) return place.code();
-    const Result<Block*> block = fresh_block(op, *place);
+    const Result<FreshBlock> block = reserve_block(op);
     if (!block) return block.code();
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(3));
-    use_blocks(op, *place, 1);
-    start_block(op, *block, *place, extent_tree.leaf, inode);
+    start_block(op, *block, extent_tree.leaf, inode);
     once(op.team, [&] {
-        auto* leaf = reinterpret_cast<ExtentLeaf*>(*block);
+        auto* leaf = reinterpret_cast<ExtentLeaf*>(block->at);
         for (u32 i = 0; i < home.list.count; ++i) {
             write_extent(leaf->extents[i], read_extent(home.list.at[i]));
         }
         relaxed_store(leaf->count, home.list.count);
         clear_area(inode, AreaKind::tree);
-        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(*place));
+        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(block->place));
         relaxed_store(inode.at->area_count, 1);
         relaxed_store(inode.at->height, 1);
     });

@@ -47,15 +47,15 @@ struct Descent {
     u64 upper = key_end;  // lowest key of the next leaf
 };
 
-/// The index of the last pair whose key is not above `key`, 0 if there is none. W lanes look at W
-/// keys at a time; for one lane that is a binary search.
-template <class Team>
-WARREN_HD u32 search_pairs(const Team& team, const Pairs& where, u64 key) {
+/// The index of the last of `count` sorted keys that is not above `key`, 0 if there is none;
+/// `key_at` reads one. W lanes look at W keys at a time; for one lane that is a binary search.
+template <class Team, class KeyAt>
+WARREN_HD u32 search_keys(const Team& team, u32 count, u64 key, const KeyAt& key_at) {
     u32 low = 0;
-    u32 length = where.count;
+    u32 length = count;
     while (length > 1) {
         const u32 probe = low + length * (team.lane() + 1) / (Team::width + 1);
-        const bool vote = relaxed_load(where.pairs[probe].key) <= key;
+        const bool vote = key_at(probe) <= key;
         const u32 votes = static_cast<u32>(hd::popcount(team.ballot(vote)));
         const u32 begin = votes == 0 ? low : low + length * votes / (Team::width + 1);
         const u32 end =
@@ -64,6 +64,13 @@ WARREN_HD u32 search_pairs(const Team& team, const Pairs& where, u64 key) {
         length = end - begin;
     }
     return low;
+}
+
+/// The index of the pair on the way to `key`.
+template <class Team>
+WARREN_HD u32 search_pairs(const Team& team, const Pairs& where, u64 key) {
+    return search_keys(team, where.count, key,
+                       [&](u32 i) { return relaxed_load(where.pairs[i].key); });
 }
 
 /// The root of the tree in `inode`. Errc::corrupt if it holds no tree.
@@ -155,28 +162,20 @@ WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kin
     return sound ? Errc::ok : Errc::corrupt;
 }
 
-/// Fills a new block's header and clears the rest. Only within apply; the block is not published
-/// yet.
-template <class Team>
-WARREN_HD void start_block(Operation<Team>& op, Block* block, u64 place, BlockKind kind,
-                           const InodeRef& owner) {
-    for (u32 i = op.team.lane(); i < format::block_size / 8; i += Team::width) {
-        relaxed_store(block->words[i], 0);
-    }
-    op.team.sync();
-    once(op.team, [&] {
-        auto* header = reinterpret_cast<format::BlockHeader*>(block);
-        relaxed_store(header->kind, static_cast<u16>(kind));
-        relaxed_store(header->owner, owner.number);
-        relaxed_store(header->owner_generation, owner.generation);
-    });
-    op.mark_dirty(place);
-}
+/// A reserved metadata block and its memory, pinned.
+struct FreshBlock {
+    u64 place = 0;
+    Block* at = nullptr;
+};
 
-/// The memory of a reserved metadata block: resident from here on, contents undefined.
+/// Reserves a metadata block for apply. Its memory is resident from here on, its contents
+/// undefined.
 template <class Team>
-WARREN_HD Result<Block*> fresh_block(Operation<Team>& op, u64 place) {
+WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
     const Store& store = op.store;
+    const Result<u64> reserved = reserve_metadata(op);
+    if (!reserved) return reserved.code();
+    const u64 place = *reserved;
     if (store.heads == nullptr) {
         once(op.team, [&] {
             const u64 block = place / format::block_size;
@@ -185,7 +184,28 @@ WARREN_HD Result<Block*> fresh_block(Operation<Team>& op, u64 place) {
                 .fetch_or(u64{1} << block % 64, hd::memory_order_release);
         });
     }
-    return op.pin(place);
+    const Result<Block*> block = op.pin(place);
+    if (!block) return block.code();
+    return FreshBlock{place, *block};
+}
+
+/// Fills a new block's header and clears the rest. Only within apply; the block is not published
+/// yet.
+template <class Team>
+WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh, BlockKind kind,
+                           const InodeRef& owner) {
+    use_blocks(op, fresh.place, 1);
+    for (u32 i = op.team.lane(); i < format::block_size / 8; i += Team::width) {
+        relaxed_store(fresh.at->words[i], 0);
+    }
+    op.team.sync();
+    once(op.team, [&] {
+        auto* header = reinterpret_cast<format::BlockHeader*>(fresh.at);
+        relaxed_store(header->kind, static_cast<u16>(kind));
+        relaxed_store(header->owner, owner.number);
+        relaxed_store(header->owner_generation, owner.generation);
+    });
+    op.mark_dirty(fresh.place);
 }
 
 /// Counts blocks that the tree of `inode` gained or lost. Only within apply.

@@ -11,16 +11,13 @@ namespace warren::core {
 /// Gives an empty tree its first leaf.
 template <class Team>
 WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds) {
-    const Result<u64> place = reserve_metadata(op);
-    if (!place) return place.code();
-    const Result<Block*> leaf = fresh_block(op, *place);
+    const Result<FreshBlock> leaf = reserve_block(op);
     if (!leaf) return leaf.code();
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(3));
-    use_blocks(op, *place, 1);
-    start_block(op, *leaf, *place, kinds.leaf, inode);
+    start_block(op, *leaf, kinds.leaf, inode);
     once(op.team, [&] {
-        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(*place));
+        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(leaf->place));
         relaxed_store(inode.at->area_count, 1);
         relaxed_store(inode.at->height, 1);
     });
@@ -34,23 +31,21 @@ template <class Team>
 WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                          const Pairs& root) {
     if (root.height >= tree_height_max) return Errc::no_space;
-    const Result<u64> place = reserve_metadata(op);
-    if (!place) return place.code();
-    const Result<Block*> block = fresh_block(op, *place);
+    const Result<FreshBlock> block = reserve_block(op);
     if (!block) return block.code();
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(3));
-    use_blocks(op, *place, 1);
-    start_block(op, *block, *place, kinds.node, inode);
+    start_block(op, *block, kinds.node, inode);
     once(op.team, [&] {
-        auto* node = reinterpret_cast<TreeNode*>(*block);
+        auto* node = reinterpret_cast<TreeNode*>(block->at);
         for (u32 i = 0; i < root.count; ++i) {
             store_pair(node->pairs[i], relaxed_load(root.pairs[i].key),
                        {relaxed_load(root.pairs[i].child.raw)});
         }
         relaxed_store(node->count, root.count);
         relaxed_store(node->height, root.height);
-        store_pair(root.pairs[0], 0, BlockPointer::to(*place, format::SizeClass::kib_4, true));
+        store_pair(root.pairs[0], 0,
+                   BlockPointer::to(block->place, format::SizeClass::kib_4, true));
         relaxed_store(inode.at->area_count, 1);
         relaxed_store(inode.at->height, static_cast<u8>(root.height + 1));
     });
@@ -64,18 +59,15 @@ WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds k
 template <class Team>
 WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, Pairs above,
                           u32 index, const Pairs& child, u64 key) {
-    const Result<u64> place = reserve_metadata(op);
-    if (!place) return place.code();
-    const Result<Block*> block = fresh_block(op, *place);
+    const Result<FreshBlock> block = reserve_block(op);
     if (!block) return block.code();
     const u64 last = load(op.team, child.pairs[child.count - 1].key);
     const u32 keep = key >= last ? child.count - 1 : child.count / 2;
     WARREN_TRY(op.will_write(above.seen));
     WARREN_TRY(op.will_write(child.seen));
     WARREN_TRY(op.begin_apply(5));
-    use_blocks(op, *place, 1);
-    start_block(op, *block, *place, kinds.node, inode);
-    auto* fresh = reinterpret_cast<TreeNode*>(*block);
+    start_block(op, *block, kinds.node, inode);
+    auto* fresh = reinterpret_cast<TreeNode*>(block->at);
     for (u32 i = keep + op.team.lane(); i < child.count; i += Team::width) {
         store_pair(fresh->pairs[i - keep], relaxed_load(child.pairs[i].key),
                    {relaxed_load(child.pairs[i].child.raw)});
@@ -85,7 +77,7 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
         relaxed_store(fresh->count, child.count - keep);
         relaxed_store(fresh->height, child.height);
         insert_pair(inode, above, index + 1, relaxed_load(fresh->pairs[0].key),
-                    BlockPointer::to(*place, format::SizeClass::kib_4, true));
+                    BlockPointer::to(block->place, format::SizeClass::kib_4, true));
         store_count(inode, child, keep);
     });
     op.mark_dirty(child.seen.place);
@@ -100,9 +92,7 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
 template <class Team, class Leaf>
 WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
                           Descent& descent, u64 key) {
-    const Result<u64> place = reserve_metadata(op);
-    if (!place) return place.code();
-    const Result<Block*> block = fresh_block(op, *place);
+    const Result<FreshBlock> block = reserve_block(op);
     if (!block) return block.code();
     const Result<u64> pivot = leaf_type.pivot(op, descent, key);
     if (!pivot) return pivot.code();
@@ -111,11 +101,11 @@ WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_
     WARREN_TRY(op.will_write(descent.above.seen));
     WARREN_TRY(op.will_write(descent.leaf_seen));
     WARREN_TRY(op.begin_apply(5));
-    use_blocks(op, *place, 1);
-    start_block(op, *block, *place, Leaf::kinds.leaf, inode);
-    leaf_type.move_upper(op, descent.leaf, *block, *pivot);
+    start_block(op, *block, Leaf::kinds.leaf, inode);
+    leaf_type.move_upper(op, descent.leaf, block->at, *pivot);
     once(op.team, [&] {
-        insert_pair(inode, descent.above, descent.index + 1, *pivot, BlockPointer::to(*place));
+        insert_pair(inode, descent.above, descent.index + 1, *pivot,
+                    BlockPointer::to(block->place));
     });
     op.mark_dirty(descent.leaf_seen.place);
     op.mark_dirty(place_of(inode, descent.above));

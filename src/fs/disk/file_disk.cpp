@@ -47,7 +47,7 @@ Failure open_failure(const std::string& path, int error) {
         case ENOTDIR:
             return {Errc::no_entry,
                     start +
-                        "no such file or device; check the path, or make a volume with "
+                        "No such file or directory; check the path, or make a volume with "
                         "'warren mkfs'"};
         case EACCES:
         case EPERM:

@@ -225,12 +225,10 @@ WARREN_HD Result<AttributeEdit> plan_edit(Operation<Team>& op, const InodeRef& i
     edit.is_emptied = edit.has_old() && kept + added_bytes == 0;
     edit.is_fresh = edit.block == nullptr && added_bytes > 0;
     if (!edit.is_fresh) return edit;
-    const Result<u64> place = reserve_metadata(op);
-    if (!place) return place.code();
-    const Result<Block*> fresh = fresh_block(op, *place);
+    const Result<FreshBlock> fresh = reserve_block(op);
     if (!fresh) return fresh.code();
-    edit.place = *place;
-    edit.block = reinterpret_cast<AttributeBlock*>(*fresh);
+    edit.place = fresh->place;
+    edit.block = reinterpret_cast<AttributeBlock*>(fresh->at);
     return edit;
 }
 
@@ -246,9 +244,8 @@ WARREN_HD void apply_edit(Operation<Team>& op, const InodeRef& inode, const Attr
                           const AttributeName& name, bool adds, const std::byte* value,
                           u32 value_length) {
     if (edit.is_fresh) {
-        use_blocks(op, edit.place, 1);
-        start_block(op, reinterpret_cast<Block*>(edit.block), edit.place, BlockKind::attributes,
-                    inode);
+        const FreshBlock fresh{edit.place, reinterpret_cast<Block*>(edit.block)};
+        start_block(op, fresh, BlockKind::attributes, inode);
         once(op.team, [&] { hang_attributes(inode, BlockPointer::to(edit.place), 1); });
     }
     once(op.team, [&] {

@@ -22,28 +22,14 @@ struct NewInode {
     InodeRef inode;
     format::InodeBitmap* bitmap = nullptr;
     InheritPlan inherit;
-    u64 acl_place = 0;
-    format::AttributeBlock* acl = nullptr;
-    u64 target_place = 0;
-    format::LinkTarget* target = nullptr;
+    FreshBlock acl;     // place 0: none
+    FreshBlock target;  // of a long link; place 0: none
     u32 user = 0;
     u32 group = 0;
 };
 
 /// Metadata blocks that a new inode dirties: itself, its bitmap, an ACL, a long target, the table.
 inline constexpr u32 new_inode_blocks_max = 6;
-
-/// Reserves one metadata block that hangs on an inode.
-template <class Team, class T>
-WARREN_HD Errc reserve_side_block(Operation<Team>& op, u64& place, T*& at) {
-    const Result<u64> reserved = reserve_metadata(op);
-    if (!reserved) return reserved.code();
-    const Result<Block*> block = fresh_block(op, *reserved);
-    if (!block) return block.code();
-    place = *reserved;
-    at = reinterpret_cast<T*>(*block);
-    return Errc::ok;
-}
 
 /// Reserves what a new inode in `parent` needs.
 template <class Team>
@@ -76,10 +62,14 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
     if (!bitmap) return bitmap.code();
     fresh.bitmap = *bitmap;
     if (fresh.inherit.needs_block) {
-        WARREN_TRY(reserve_side_block(op, fresh.acl_place, fresh.acl));
+        const Result<FreshBlock> acl = reserve_block(op);
+        if (!acl) return acl.code();
+        fresh.acl = *acl;
     }
     if (arguments.target_length > format::area_bytes) {
-        WARREN_TRY(reserve_side_block(op, fresh.target_place, fresh.target));
+        const Result<FreshBlock> target = reserve_block(op);
+        if (!target) return target.code();
+        fresh.target = *target;
     }
     return Errc::ok;
 }
@@ -89,7 +79,7 @@ template <class Team>
 WARREN_HD void apply_target(Operation<Team>& op, const NewInode& fresh,
                             const CreateArguments& arguments) {
     Inode& at = *fresh.inode.at;
-    if (fresh.target == nullptr) {
+    if (fresh.target.place == 0) {
         once(op.team, [&] {
             for (u32 i = 0; i * 8 < arguments.target_length; ++i) {
                 relaxed_store(at.area.words[i],
@@ -98,21 +88,20 @@ WARREN_HD void apply_target(Operation<Team>& op, const NewInode& fresh,
         });
         return;
     }
-    use_blocks(op, fresh.target_place, 1);
-    start_block(op, reinterpret_cast<Block*>(fresh.target), fresh.target_place,
-                format::BlockKind::link_target, fresh.inode);
+    start_block(op, fresh.target, format::BlockKind::link_target, fresh.inode);
+    auto* block = reinterpret_cast<format::LinkTarget*>(fresh.target.at);
     once(op.team, [&] {
         const u32 head = format::target_head_bytes;
         const u32 rest = arguments.target_length - head;
         relaxed_store(at.area_kind, static_cast<u8>(AreaKind::target));
-        relaxed_store(at.area.words[0], format::BlockPointer::to(fresh.target_place).raw);
+        relaxed_store(at.area.words[0], format::BlockPointer::to(fresh.target.place).raw);
         for (u32 i = 0; i < head / 8; ++i) {
             relaxed_store(at.area.words[i + 1], name_word(arguments.target, head, i));
         }
         for (u32 i = 0; i < rest; ++i) {
-            relaxed_store(fresh.target->bytes[i], static_cast<u8>(arguments.target[head + i]));
+            relaxed_store(block->bytes[i], static_cast<u8>(arguments.target[head + i]));
         }
-        relaxed_store(fresh.target->length, rest);
+        relaxed_store(block->length, rest);
     });
 }
 
@@ -138,9 +127,9 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
         relaxed_store(at.area_kind,
                       static_cast<u8>(is_directory ? AreaKind::tree : AreaKind::bytes));
         relaxed_store(at.blocks,
-                      (fresh.acl_place != 0 ? 1u : 0u) + (fresh.target_place != 0 ? 1u : 0u));
-        if (fresh.acl_place != 0) {
-            relaxed_store(at.attributes.raw, format::BlockPointer::to(fresh.acl_place).raw);
+                      (fresh.acl.place != 0 ? 1u : 0u) + (fresh.target.place != 0 ? 1u : 0u));
+        if (fresh.acl.place != 0) {
+            relaxed_store(at.attributes.raw, format::BlockPointer::to(fresh.acl.place).raw);
         }
         relaxed_store(at.accessed, arguments.now);
         relaxed_store(at.modified, arguments.now);
@@ -148,11 +137,10 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
         relaxed_store(at.born, arguments.now);
     });
     if (arguments.target_length > 0) apply_target(op, fresh, arguments);
-    if (fresh.acl != nullptr) {
-        use_blocks(op, fresh.acl_place, 1);
-        start_block(op, reinterpret_cast<Block*>(fresh.acl), fresh.acl_place,
-                    format::BlockKind::attributes, fresh.inode);
-        apply_inherit(op, fresh.inherit, parent, *fresh.acl);
+    if (fresh.acl.place != 0) {
+        start_block(op, fresh.acl, format::BlockKind::attributes, fresh.inode);
+        apply_inherit(op, fresh.inherit, parent,
+                      *reinterpret_cast<format::AttributeBlock*>(fresh.acl.at));
     }
     if (arguments.references != 0) add_references(op, fresh.inode, arguments.references);
 }

@@ -18,13 +18,10 @@ template <class Team>
 WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& caller,
                                      Handle directory, const char* name, u32 length, i64 now) {
     op.may_use_reserve = true;
-    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
+    const Result<Found> found = find_removable(op, caller, directory, name, length);
     if (!found) return found.code();
-    if (!found->entry.exists) return Errc::no_entry;
     const InodeRef parent = found->directory;
     const InodeRef inode = found->inode;
-    WARREN_TRY(check_permission(op, parent, caller, may_write));
-    WARREN_TRY(check_sticky(op, parent, caller, load(op.team, inode.at->user)));
     if (found->entry.type != format::entry_type(format::type_directory)) {
         return Errc::not_directory;
     }
@@ -174,11 +171,13 @@ template <class Team>
 WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
     const Result<InodeRef> directory = find_inode(op, number);
     if (!directory) return directory.code();
+    WARREN_TRY(op.begin_apply(1));
     once(op.team, [&] {
         device_atomic<u64>(directory->at->entries)
             .fetch_or(format::entries_dying, hd::memory_order_relaxed);
     });
     if (op.store.heads != nullptr) op.mark_dirty(directory->block_place());
+    op.end_apply();
     return Errc::ok;
 }
 

@@ -13,18 +13,27 @@ struct Removed {
     u64 prune_key = 0;
 };
 
+/// Finds a name that the caller may take away. Errc::no_entry if it is not there.
+template <class Team>
+WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& caller,
+                                       Handle directory, const char* name, u32 length) {
+    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
+    if (!found) return found.code();
+    if (!found->entry.exists) return Errc::no_entry;
+    WARREN_TRY(check_permission(op, found->directory, caller, may_write));
+    WARREN_TRY(check_sticky(op, found->directory, caller, load(op.team, found->inode.at->user)));
+    return found;
+}
+
 /// Removes `name`. `is_rmdir` says which kind it must be: Errc::not_directory, Errc::is_directory.
 /// A directory must be empty: Errc::not_empty.
 template <class Team>
 WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller, Handle directory,
                                  const char* name, u32 length, bool is_rmdir, i64 now) {
-    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
+    const Result<Found> found = find_removable(op, caller, directory, name, length);
     if (!found) return found.code();
-    if (!found->entry.exists) return Errc::no_entry;
     const InodeRef parent = found->directory;
     const InodeRef inode = found->inode;
-    WARREN_TRY(check_permission(op, parent, caller, may_write));
-    WARREN_TRY(check_sticky(op, parent, caller, load(op.team, inode.at->user)));
     const bool is_directory = found->entry.type == format::entry_type(format::type_directory);
     if (is_rmdir && !is_directory) return Errc::not_directory;
     if (!is_rmdir && is_directory) return Errc::is_directory;

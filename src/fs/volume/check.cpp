@@ -12,6 +12,7 @@
 #include "fs/journal/journal.hpp"
 #include "fs/volume/check_directories.hpp"
 #include "fs/volume/check_files.hpp"
+#include "fs/volume/guarded_disk.hpp"
 #include "fs/volume/overlay_disk.hpp"
 #include "fs/volume/repair.hpp"
 #include "fs/volume/superblock_io.hpp"
@@ -52,8 +53,8 @@ bool is_same_volume(const Superblock& a, const Superblock& b) {
 
 class Checker {
  public:
-    Checker(Disk& disk, const std::string& path, const CheckOptions& options, CheckResult& result,
-            u64 hash_mask)
+    Checker(GuardedDisk& disk, const std::string& path, const CheckOptions& options,
+            CheckResult& result, u64 hash_mask)
         : disk_(disk),
           path_(path),
           options_(options),
@@ -119,11 +120,15 @@ class Checker {
         check::compare_directories(context);
         context.frames.compare();
         check::compare_inode_count(context);
+        if (disk_.has_failed()) report.volume("the disk: some blocks cannot be read (I/O error)");
         report.flush([&](u32 ordinal) { return check::path_of(context, ordinal); });
         count(context);
         const bool is_done = superblock_.clean == 1 || has_orphans_;
         if (!repairs || (result_.problems == 0 && is_done)) return {};
-        return repair(context);
+        if (!disk_.has_failed()) return repair(context);
+        return {Errc::io, path_ +
+                              ": some blocks cannot be read, so nothing was repaired; copy the "
+                              "volume to a sound disk and repair the copy"};
     }
 
     void count(Context& context) {
@@ -168,7 +173,7 @@ class Checker {
         return {};
     }
 
-    Disk& disk_;
+    GuardedDisk& disk_;
     const std::string& path_;
     const CheckOptions& options_;
     CheckResult& result_;
@@ -183,9 +188,9 @@ class Checker {
 
 Failure check_disk(Disk& disk, const std::string& path, const CheckOptions& options,
                    CheckResult& result, u64 hash_mask) {
-    if (options.repair) return Checker(disk, path, options, result, hash_mask).run();
     OverlayDisk overlay(disk);
-    return Checker(overlay, path, options, result, hash_mask).run();
+    GuardedDisk guarded(options.repair ? disk : overlay);
+    return Checker(guarded, path, options, result, hash_mask).run();
 }
 
 Failure check_volume(const std::string& path, const CheckOptions& options, CheckResult& result) {

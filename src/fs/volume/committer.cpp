@@ -116,11 +116,13 @@ void Committer::take_copy(u64 place) {
 void Committer::collect_frame(u64 frame) {
     for (u64 w = 0; w < format::blocks_per_frame / 64; ++w) {
         const u64 index = frame * (format::blocks_per_frame / 64) + w;
-        u64 bits = device_atomic<u64>(store_.dirty[index]).exchange(0, hd::memory_order_relaxed);
-        for (; bits != 0; bits &= bits - 1) {
+        const u64 dirty = relaxed_load(store_.dirty[index]);
+        for (u64 bits = dirty; bits != 0; bits &= bits - 1) {
             const u64 block = index * 64 + static_cast<u64>(std::countr_zero(bits));
             take_copy(block * format::block_size);
         }
+        // Only now, with the blocks pinned: a clean one may be evicted at any moment.
+        device_atomic<u64>(store_.dirty[index]).fetch_and(~dirty, hd::memory_order_relaxed);
     }
 }
 

@@ -253,7 +253,7 @@ Failure make_volume(const std::string& path, const FormatOptions& options) {
     auto disk = FileDisk::open(path, may_create ? OpenMode::create : OpenMode::read_write, failure);
     if (!disk) {
         if (failure.code == Errc::no_entry && !may_create && ::access(path.c_str(), F_OK) != 0) {
-            failure.message = path + ": no such file or device; use --size to make a new image";
+            failure.message = path + ": No such file or directory; use --size to make a new image";
         }
         return failure;
     }

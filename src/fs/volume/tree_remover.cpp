@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "fs/ops/change_structure.hpp"
 #include "fs/volume/part_tree.hpp"
 
 namespace warren {
@@ -37,7 +38,8 @@ auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
         for (Errc changed = Errc::retry; changed != Errc::ok;) {
             CpuOperation inner(team, volume_.store());
             inner.gate_is_held = true;
-            changed = VolumeImplementation::change_structure(inner, code, inode, key);
+            inner.may_use_reserve = true;
+            changed = ops::change_structure(inner, code, inode, key);
             const u64 missing = inner.needed_place;
             core::finish(inner);
             if (changed == Errc::need_block) changed = volume_.loader().load(missing);
@@ -224,8 +226,8 @@ Errc TreeRemover::drop_root(const ThreadTeam& team, u64 directory) {
     if (!removed) return removed.code();
     if (removed->prune_inode == 0) return Errc::ok;
     return run_in_step(team, [&](CpuOperation& op) {
-        return VolumeImplementation::change_structure(op, Errc::need_prune, removed->prune_inode,
-                                                      removed->prune_key);
+        return ops::change_structure(op, Errc::need_prune, removed->prune_inode,
+                                     removed->prune_key);
     });
 }
 

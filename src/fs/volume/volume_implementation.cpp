@@ -10,8 +10,8 @@
 #include <cstring>
 #include <thread>
 
-#include "fs/core/extents.hpp"
 #include "fs/format/check_block.hpp"
+#include "fs/ops/change_structure.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "fs/ops/reclaim.hpp"
 #include "fs/volume/superblock_io.hpp"
@@ -172,7 +172,7 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
         case Errc::need_inodes: {
             const Errc added = add_inode_frame();
             if (added != Errc::need_space) return added;
-            return serve({Errc::need_space, 0, 0, 0}, attempts);
+            return serve({Errc::need_space, 0, 0, 0, false}, attempts);
         }
         case Errc::corrupt:
             // What was read under a version that held cannot be right; still, look twice.
@@ -182,21 +182,11 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
     }
 }
 
-Errc VolumeImplementation::change_structure(CpuOperation& op, Errc what, u64 number, u64 key) {
-    op.may_use_reserve = true;
-    const Result<core::InodeRef> inode = core::find_inode(op, number);
-    if (!inode) return inode.code() == Errc::stale ? Errc::ok : inode.code();
-    const u32 mode = load(op.team, inode->at->mode);
-    if ((mode & format::type_mask) != format::type_directory) {
-        return what == Errc::need_split ? core::make_extent_room(op, number, key) : Errc::ok;
-    }
-    return what == Errc::need_split ? core::make_room(op, *inode, core::DirectoryLeafType{}, key)
-                                    : core::prune(op, *inode, core::DirectoryLeafType{}, key);
-}
-
 Errc VolumeImplementation::serve_structure(const Wish& wish) {
-    return run(
-        [&](CpuOperation& op) { return change_structure(op, wish.code, wish.inode, wish.key); });
+    return run([&](CpuOperation& op) {
+        op.may_use_reserve = wish.may_use_reserve;
+        return ops::change_structure(op, wish.code, wish.inode, wish.key);
+    });
 }
 
 /// Turns a free frame into one of inodes. Errc::need_space if no frame is free.
@@ -217,7 +207,7 @@ Errc VolumeImplementation::settle(const ops::Removed& removed) {
     if (removed.prune_inode != 0) {
         // Only tidiness: the removal itself has succeeded.
         static_cast<void>(
-            serve_structure({Errc::need_prune, 0, removed.prune_inode, removed.prune_key}));
+            serve_structure({Errc::need_prune, 0, removed.prune_inode, removed.prune_key, true}));
     }
     return removed.reclaim.inode != 0 ? reclaim(removed.reclaim) : Errc::ok;
 }

@@ -58,16 +58,14 @@ class VolumeImplementation {
         for (;;) {
             CpuOperation op(this_team(), store());
             auto result = body(op);
-            const Wish wish{code_of(result), op.needed_place, op.needed_inode, op.needed_key};
+            const Wish wish{code_of(result), op.needed_place, op.needed_inode, op.needed_key,
+                            op.may_use_reserve};
             core::finish(op);
             if (is_final(wish.code) && wish.code != Errc::corrupt) return result;
             const Errc served = serve(wish, attempts);
             if (served != Errc::ok) return decltype(result)(served);
         }
     }
-
-    /// Serves Errc::need_split or need_prune: changes the tree of `inode` on the path to `key`.
-    static Errc change_structure(CpuOperation& op, Errc what, u64 inode, u64 key);
 
     /// Does what a removal left to do: prunes an empty leaf, frees an orphan step by step.
     Errc settle(const ops::Removed& removed);
@@ -102,6 +100,7 @@ class VolumeImplementation {
         u64 place;
         u64 inode;
         u64 key;
+        bool may_use_reserve;
     };
     static constexpr u64 data_lock_count = 1024;
 

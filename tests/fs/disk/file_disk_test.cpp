@@ -164,8 +164,8 @@ TEST_F(FileDiskTest, lockHoldsBetweenProcessesAndDiesWithThem) {
 }
 
 TEST_F(FileDiskTest, saysWhyAFileCannotBeOpened) {
-    expect_failure(path_, OpenMode::read_write, Errc::no_entry, "no such file or device");
-    expect_failure(path_ + "/x/y", OpenMode::create, Errc::no_entry, "no such file or device");
+    expect_failure(path_, OpenMode::read_write, Errc::no_entry, "No such file or directory");
+    expect_failure(path_ + "/x/y", OpenMode::create, Errc::no_entry, "No such file or directory");
     expect_failure(folder_, OpenMode::read_write, Errc::is_directory, "is a directory");
     expect_failure("/dev/null", OpenMode::read_only, Errc::invalid, "is no file or block device");
     ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);

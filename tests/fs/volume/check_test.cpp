@@ -3,6 +3,7 @@
 // and is gone afterwards; a repair that is cut off can be started again.
 #include "fs/volume/check.hpp"
 
+#include "fs/disk/fault_disk.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/journal/journal.hpp"
 #include "fs/volume/check_report.hpp"
@@ -190,11 +191,17 @@ TEST_F(CheckTest, JournalIsReplayedInMemory) {
     EXPECT_EQ(editor().superblock().clean, 0u) << "there is an orphan";
 }
 
+/// Damage of several kinds at once.
+void hurt(CheckTest& test) {
+    test.editor().flip(test.tree_block(test.directory, 1) + 70);
+    test.change_block<DirectoryLeaf>(test.tree_block(test.child, 0),
+                                     [&](DirectoryLeaf& leaf) { leaf.slots[0].target += 4000; });
+    test.change_inode(test.few, [](Inode& inode) { inode.area.extents[1].file_block = 0; });
+    test.editor().flip(test.image.superblock().frame_table_offset + 2000);
+}
+
 TEST_F(CheckTest, RepairSurvivesACutAfterEveryWrite) {
-    editor().flip(tree_block(directory, 1) + 70);
-    change_block<DirectoryLeaf>(tree_block(child, 0),
-                                [&](DirectoryLeaf& leaf) { leaf.slots[0].target += 4000; });
-    change_inode(few, [](Inode& inode) { inode.area.extents[1].file_block = 0; });
+    hurt(*this);
     disk().start_recording();
     EXPECT_EQ(check(disk(), true).failure.code, Errc::ok);
     disk().stop_recording();
@@ -206,6 +213,94 @@ TEST_F(CheckTest, RepairSurvivesACutAfterEveryWrite) {
         expect_clean(*cut);
         ASSERT_FALSE(HasFailure()) << "after " << events << " events";
     }
+}
+
+/// Lets each access of a repair fail in turn, it alone or all from it on.
+void fail_each(CheckTest& test, bool is_once) {
+    const auto pristine = test.disk().copy();
+    u64 count = ~u64{0};
+    for (u64 nth = 1; nth <= count; ++nth) {
+        const auto copy = pristine->copy();
+        FaultDisk failing(*copy);
+        failing.set_plan({true, true, true, nth, is_once, true});
+        const Outcome outcome = check(failing, true);
+        if (failing.failed_count() == 0)
+            count = nth;
+        else
+            EXPECT_NE(outcome.failure.code, Errc::ok) << nth;
+        const Outcome again = check(*copy, true);
+        EXPECT_EQ(again.result.repaired, again.result.problems) << nth << again.all();
+        EXPECT_FALSE(again.says("is in no directory")) << nth << again.all();
+        expect_clean(*copy);
+        ASSERT_FALSE(testing::Test::HasFailure()) << "access " << nth;
+    }
+    EXPECT_GT(count, 50u);
+}
+
+TEST_F(CheckTest, RepairSurvivesEachFailingAccess) {
+    hurt(*this);
+    fail_each(*this, true);
+    fail_each(*this, false);
+}
+
+TEST_F(CheckTest, WhatCannotBeReadIsAProblem) {
+    FaultDisk failing(disk());
+    failing.set_plan({true, false, false, 30, false, false});
+    const Outcome outcome = check(failing);
+    EXPECT_EQ(outcome.failure.code, Errc::ok);
+    EXPECT_TRUE(outcome.says("some blocks cannot be read")) << outcome.all();
+}
+
+TEST_F(CheckTest, RepairOfAFullVolume) {
+    editor().flip(tree_block(directory, 1) + 70);
+    // All that is free is marked as in use: only the second round has blocks to write to.
+    change_block<format::FrameTableBlock>(
+        image.superblock().frame_table_offset, [&](format::FrameTableBlock& table) {
+            for (u64 frame = 0; frame < image.superblock().frame_count; ++frame) {
+                u64& kind = table.entries[frame].kind;
+                if (kind == 0) kind = static_cast<u64>(format::FrameKind::data);
+                std::ranges::fill(table.entries[frame].used, ~u64{0});
+            }
+        });
+    expect_found_and_repaired("blocks are in use but belong to nothing");
+    EXPECT_EQ(count_names(directory), 41u);
+}
+
+TEST_F(CheckTest, LostAndFoundIsUsedAgain) {
+    for (const u64 number : {child, grandchild}) {
+        change_block<DirectoryLeaf>(tree_block(number, 0), [](DirectoryLeaf& leaf) {
+            const format::BlockHeader header = leaf.header;
+            leaf = {};
+            leaf.header = header;
+        });
+        expect_found_and_repaired("is in no directory");
+    }
+    EXPECT_TRUE(has_name(image.root(), "lost+found"));
+    EXPECT_FALSE(has_name(image.root(), "lost+found.2"));
+}
+
+TEST_F(CheckTest, LostFilesGoToTheRootWithoutAFreeInode) {
+    change_block<DirectoryLeaf>(tree_block(grandchild, 0), [](DirectoryLeaf& leaf) {
+        const format::BlockHeader header = leaf.header;
+        leaf = {};
+        leaf.header = header;
+    });
+    const u64 frame = image.root() / format::inodes_per_frame;
+    Inode fifo{};
+    fifo.generation = 5;
+    fifo.mode = format::type_fifo | 0600;
+    fifo.links = 1;
+    ImageEditor edit = editor();
+    for (u64 slot = format::inodes_per_block; slot < format::inodes_per_frame; ++slot) {
+        const u64 number = frame * format::inodes_per_frame + slot;
+        if (edit.inode(number).generation == 0) edit.set_inode(number, fifo);
+    }
+    change_block<format::InodeBitmap>(frame * format::frame_size, [](format::InodeBitmap& bitmap) {
+        std::ranges::fill(bitmap.used, ~u64{0});
+    });
+    expect_found_and_repaired("is in no directory");
+    EXPECT_FALSE(has_name(image.root(), "lost+found"));
+    EXPECT_TRUE(has_name(image.root(), "#" + std::to_string(few)));
 }
 
 }  // namespace

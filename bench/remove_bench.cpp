@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long does it take to remove a tree? The scenarios of the thesis (Single, Deep, Wide, Mix) and
+// many files: Volume::remove_tree() beside `rm -rf` and the smallest loop of system calls, on tmpfs
+// and on ext4 over a loop device in memory.
+//
+// Three times are told apart: the names are gone (return of the call), the space can be used again,
+// all is durable. In Warren the last two are one moment, the end of the commit; on tmpfs the first
+// two are; on ext4 the space comes back with the journal's commit, so also with sync.
+//
+//   remove_bench [--runs N] [--large N]    N runs (5); with --large 0 without 1,000,000 files
+#include <functional>
+
+#include "bench/support/places.hpp"
+#include "bench/support/report.hpp"
+#include "bench/support/trees.hpp"
+
+using namespace warren;
+using namespace warren::bench;
+
+namespace {
+
+struct Scenario {
+    std::string label;
+    std::function<Tree(const std::string&)> make;
+    u64 runs;
+    bool has_loop;
+};
+
+struct Places {
+    Scratch memory{"/dev/shm"};
+    Scratch tmpfs{"/dev/shm"};
+    LoopExt4 ext4{memory.path(), 12 * gib, 12'000'000};
+    OpenVolume volume{memory.path(), 16 * gib};
+};
+
+const char* const gone = "Warren remove_tree, names gone";
+const char* const durable = "Warren remove_tree + sync, durable and reusable";
+
+/// The ways to remove on the host; each needs a tree of its own a run.
+const char* const rm_name = "rm";
+const char* const loop_name = "loop";
+
+std::string tree_name(const std::string& way, u64 run) {
+    return way + std::to_string(run);
+}
+
+void make_trees(const Scenario& scenario, Places& places) {
+    for (u64 run = 0; run < scenario.runs; ++run) {
+        const Tree tree = scenario.make(tree_name(rm_name, run));
+        make_in_volume(*places.volume, places.volume->root(), tree);
+        make_on_host(places.tmpfs.path(), tree);
+        make_on_host(places.ext4.path(), tree);
+        if (!scenario.has_loop) continue;
+        const Tree other = scenario.make(tree_name(loop_name, run));
+        make_on_host(places.tmpfs.path(), other);
+        make_on_host(places.ext4.path(), other);
+    }
+    require(places.volume->sync() == Errc::ok, "cannot sync the volume");
+    places.ext4.sync();
+}
+
+void measure_host(const Scenario& scenario, Places& places, u64 run, double items, Report& report) {
+    const std::string& tmpfs = places.tmpfs.path();
+    const std::string& ext4 = places.ext4.path();
+    const std::string name = tree_name(rm_name, run);
+    const auto rm = [&](const std::string& base) {
+        return time_of([&] { run_or_die({"rm", "-rf", base + "/" + name}); });
+    };
+    report.add(scenario.label, "tmpfs rm -rf", rm(tmpfs), items);
+    const double names = rm(ext4);
+    report.add(scenario.label, "ext4 rm -rf", names, items);
+    report.add(scenario.label, "ext4 rm -rf + sync, durable",
+               names + time_of([&] { places.ext4.sync(); }), items);
+    if (!scenario.has_loop) return;
+    const std::string other = tree_name(loop_name, run);
+    report.add(scenario.label, "tmpfs unlinkat loop",
+               time_of([&] { remove_by_loop(tmpfs, other); }), items);
+    report.add(scenario.label, "ext4 unlinkat loop", time_of([&] { remove_by_loop(ext4, other); }),
+               items);
+    places.ext4.sync();
+}
+
+void measure(const Scenario& scenario, Report& report) {
+    Places places;
+    make_trees(scenario, places);
+    const double items = static_cast<double>(scenario.make("x").size());
+    for (u64 run = 0; run < scenario.runs; ++run) {
+        Removal removal;
+        const double names = time_of([&] {
+            require(places.volume->remove_tree({}, places.volume->root(), tree_name(rm_name, run),
+                                               removal) == Errc::ok,
+                    "remove_tree failed");
+        });
+        report.add(scenario.label, gone, names, items);
+        report.add(
+            scenario.label, durable,
+            names + time_of([&] { require(places.volume->sync() == Errc::ok, "sync failed"); }),
+            items);
+        require(static_cast<double>(removal.files + removal.directories) == items,
+                "remove_tree counted wrong");
+        measure_host(scenario, places, run, items, report);
+    }
+    report.set_reference(scenario.label, gone);
+}
+
+/// One file through unlink(), which a caller with one name would use.
+void measure_unlink(Report& report, u64 runs) {
+    Places places;
+    for (u64 run = 0; run < runs; ++run)
+        make_in_volume(*places.volume, places.volume->root(), single_file(tree_name("one", run)));
+    require(places.volume->sync() == Errc::ok, "cannot sync the volume");
+    for (u64 run = 0; run < runs; ++run) {
+        report.add("Single", "Warren unlink", time_of([&] {
+                       require(places.volume->unlink({}, places.volume->root(),
+                                                     tree_name("one", run)) == Errc::ok,
+                               "unlink failed");
+                   }),
+                   1);
+    }
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+    raise_open_file_limit();
+    const u64 runs = option(argument_count, arguments, "runs", 5);
+    const bool with_large = option(argument_count, arguments, "large", 1) != 0;
+    Report report("remove_bench", argument_count, arguments);
+    std::vector<Scenario> scenarios = {
+        {"Single", single_file, runs, true},
+        {"Deep", [](const std::string& name) { return deep_tree(name, 1000); }, runs, true},
+        {"Wide", [](const std::string& name) { return wide_tree(name, 1000); }, runs, true},
+        {"Mix", [](const std::string& name) { return flat_tree(name, 100, 100, true); }, runs,
+         true},
+        {"100,000 files", [](const std::string& name) { return flat_tree(name, 100, 1000, false); },
+         runs, true},
+    };
+    if (with_large) {
+        scenarios.push_back(
+            {"1,000,000 files",
+             [](const std::string& name) { return flat_tree(name, 1000, 1000, false); }, 3, false});
+    }
+    for (const Scenario& scenario : scenarios)
+        measure(scenario, report);
+    measure_unlink(report, runs);
+    report.must("Mix, rm -rf on tmpfs over Warren (names gone)",
+                report.median("Mix", "tmpfs rm -rf") / report.median("Mix", gone), 20);
+    return report.finish();
+}

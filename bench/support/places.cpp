@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places are made with the programs an administrator would use: mkfs.ext4, mount, umount.
+#include "bench/support/places.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "bench/support/report.hpp"
+
+extern char** environ;
+
+namespace warren::bench {
+
+int run_program(const std::vector<std::string>& words) {
+    std::vector<char*> pointers;
+    for (const std::string& word : words)
+        pointers.push_back(const_cast<char*>(word.c_str()));
+    pointers.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    pid_t child = 0;
+    const int failed =
+        ::posix_spawnp(&child, pointers[0], &actions, nullptr, pointers.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    require(failed == 0, "cannot run " + words[0]);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+void run_or_die(const std::vector<std::string>& words) {
+    if (run_program(words) == 0) return;
+    std::string line;
+    for (const std::string& word : words)
+        line += word + " ";
+    die("failed: " + line);
+}
+
+Scratch::Scratch(const std::string& base) : path_(base + "/warren-bench-XXXXXX") {
+    require(::mkdtemp(path_.data()) != nullptr, "cannot make a directory in " + base);
+}
+
+Scratch::~Scratch() {
+    run_program({"rm", "-rf", path_});
+}
+
+LoopExt4::LoopExt4(const std::string& folder, u64 size_bytes, u64 inodes)
+    : image_(folder + "/ext4.img"), path_(folder + "/ext4") {
+    require(::geteuid() == 0, "ext4 on a loop device needs root");
+    std::filesystem::create_directory(path_);
+    std::ofstream(image_).close();
+    std::filesystem::resize_file(image_, size_bytes);
+    // Inode tables made in the background would write while others are measured.
+    run_or_die({"mkfs.ext4", "-q", "-F", "-N", std::to_string(inodes), "-E",
+                "lazy_itable_init=0,lazy_journal_init=0", image_});
+    mount();
+}
+
+LoopExt4::~LoopExt4() {
+    unmount();
+}
+
+void LoopExt4::mount() {
+    run_or_die({"mount", "-o", "loop", image_, path_});
+    mounted_ = true;
+}
+
+void LoopExt4::unmount() {
+    if (mounted_) run_program({"umount", path_});
+    mounted_ = false;
+}
+
+void LoopExt4::sync() const {
+    const int directory = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    require(directory >= 0 && ::syncfs(directory) == 0, "cannot sync ext4");
+    ::close(directory);
+}
+
+OpenVolume::OpenVolume(const std::string& folder, u64 size_bytes) : image_(folder + "/warren.img") {
+    FormatOptions format;
+    format.size_bytes = size_bytes;
+    Failure failure = make_volume(image_, format);
+    require(failure.code == Errc::ok, failure.message);
+    volume_ = Volume::open(image_, {}, failure);
+    require(volume_ != nullptr, failure.message);
+}
+
+OpenVolume::~OpenVolume() {
+    require(volume_->close() == Errc::ok, "cannot close the volume");
+}
+
+void drop_caches(int what) {
+    ::sync();
+    std::ofstream("/proc/sys/vm/drop_caches") << what << "\n";
+}
+
+u64 option(int argument_count, char** arguments, const std::string& name, u64 otherwise) {
+    for (int i = 1; i + 1 < argument_count; ++i) {
+        if (arguments[i] == "--" + name) return std::strtoull(arguments[i + 1], nullptr, 10);
+    }
+    return otherwise;
+}
+
+void raise_open_file_limit() {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace warren::bench

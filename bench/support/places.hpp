@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things are measured: a directory on tmpfs, an ext4 on a loop device, a Warren volume; and
+// the programs that are measured there.
+//
+// Invariant: what a place made (files, mounts, loop devices) is gone with it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "warren/volume.hpp"
+
+namespace warren::bench {
+
+/// Runs a program to its end with its output thrown away; its exit code.
+int run_program(const std::vector<std::string>& words);
+/// Runs a program to its end; the program ends if it fails.
+void run_or_die(const std::vector<std::string>& words);
+
+/// A new empty directory below `base`, removed with all in it at the end.
+class Scratch {
+ public:
+    explicit Scratch(const std::string& base);
+    ~Scratch();
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    const std::string& path() const { return path_; }
+
+ private:
+    std::string path_;
+};
+
+/// ext4 with its default options on a loop device over a file in a directory. Needs root.
+class LoopExt4 {
+ public:
+    LoopExt4(const std::string& folder, u64 size_bytes, u64 inodes);
+    ~LoopExt4();
+    LoopExt4(const LoopExt4&) = delete;
+    LoopExt4& operator=(const LoopExt4&) = delete;
+    const std::string& path() const { return path_; }
+    const std::string& image() const { return image_; }
+    void mount();
+    void unmount();
+    /// Everything durable.
+    void sync() const;
+
+ private:
+    std::string image_;
+    std::string path_;
+    bool mounted_ = false;
+};
+
+/// A Warren volume in a file of a directory, open.
+class OpenVolume {
+ public:
+    OpenVolume(const std::string& folder, u64 size_bytes);
+    ~OpenVolume();
+    OpenVolume(const OpenVolume&) = delete;
+    OpenVolume& operator=(const OpenVolume&) = delete;
+    Volume& operator*() const { return *volume_; }
+    Volume* operator->() const { return volume_.get(); }
+    const std::string& image() const { return image_; }
+
+ private:
+    std::string image_;
+    std::unique_ptr<Volume> volume_;
+};
+
+/// Flushes what is dirty and throws away the kernel's cached names and inodes (2) or pages (1).
+void drop_caches(int what);
+
+/// "--name VALUE" among the arguments of the program, or `otherwise`.
+u64 option(int argument_count, char** arguments, const std::string& name, u64 otherwise);
+
+/// Lets the program open many files.
+void raise_open_file_limit();
+
+}  // namespace warren::bench

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a driver does for an operation that answered need_split or need_prune: one step of changing
+// the tree in its way. It serves files and directories alike.
+#pragma once
+
+#include "fs/core/directory.hpp"
+#include "fs/core/extents.hpp"
+
+namespace warren::ops {
+
+using namespace warren::core;
+
+/// Takes one step in the tree of inode `number` on the path to `key`. Errc::retry if another step
+/// is needed; Errc::ok if the operation in need may start again, also if the inode has gone.
+template <class Team>
+WARREN_HD Errc change_structure(Operation<Team>& op, Errc what, u64 number, u64 key) {
+    const Result<InodeRef> inode = find_inode(op, number);
+    if (!inode) return inode.code() == Errc::stale ? Errc::ok : inode.code();
+    const u32 mode = load(op.team, inode->at->mode);
+    if ((mode & format::type_mask) == format::type_directory) {
+        return what == Errc::need_split ? make_room(op, *inode, DirectoryLeafType{}, key)
+                                        : prune(op, *inode, DirectoryLeafType{}, key);
+    }
+    // A file's trees lose their leaves with the blocks, so they only ask for room.
+    const Errc made = make_extent_room(op, number, key);
+    return made == Errc::retry ? Errc::ok : made;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What cannot be read today may be readable tomorrow, from another drive or another copy. A repair
+// that took it for lost would make it so.
+//
+// Invariant: once a read has failed, no write passes.
+#pragma once
+
+#include "fs/disk/disk.hpp"
+
+namespace warren {
+
+class GuardedDisk final : public Disk {
+ public:
+    /// Requires: `below` outlives this.
+    explicit GuardedDisk(Disk& below) : below_(below) {}
+
+    u64 size_bytes() const override { return below_.size_bytes(); }
+    Errc read(u64 offset, std::span<std::byte> target) override {
+        const Errc code = below_.read(offset, target);
+        has_failed_ = has_failed_ || code != Errc::ok;
+        return code;
+    }
+    Errc write(u64 offset, std::span<const std::byte> source) override {
+        return has_failed_ ? Errc::io : below_.write(offset, source);
+    }
+    Errc flush() override { return below_.flush(); }
+    Errc discard(u64 offset, u64 length_bytes) override {
+        return has_failed_ ? Errc::ok : below_.discard(offset, length_bytes);
+    }
+
+    /// Whether a read has failed.
+    bool has_failed() const { return has_failed_; }
+
+ private:
+    Disk& below_;
+    bool has_failed_ = false;
+};
+
+}  // namespace warren

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// A volume whose operations run as warps on a GPU: its state is made by the CPU engine, goes to
+// device memory as a Store, and comes back to be committed and closed as any other.
+//
+// Invariant: while commands run, the host's copy is at rest; after run() nothing is reserved,
+// locked or promised on the device.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fs/disk/fault_disk.hpp"
+#include "fs/engine/cuda/operations.hpp"
+#include "fs/volume/superblock_io.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+/// Whether there is a GPU to run on.
+inline bool has_device() {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+/// Device memory for `count` values.
+template <class T>
+class DeviceArray {
+ public:
+    explicit DeviceArray(u64 count) : count_(count) {
+        EXPECT_EQ(cudaMalloc(&data_, count * sizeof(T)), cudaSuccess);
+    }
+    explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
+        EXPECT_EQ(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyDefault),
+                  cudaSuccess);
+    }
+    ~DeviceArray() { cudaFree(data_); }
+    DeviceArray(const DeviceArray&) = delete;
+    DeviceArray& operator=(const DeviceArray&) = delete;
+
+    T* data() const { return data_; }
+    std::vector<T> read() const {
+        std::vector<T> values(count_);
+        EXPECT_EQ(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDefault),
+                  cudaSuccess);
+        return values;
+    }
+
+ private:
+    T* data_ = nullptr;
+    u64 count_;
+};
+
+/// A command with its names.
+struct Request {
+    cuda_engine::Verb verb = cuda_engine::Verb::lookup;
+    Handle directory;
+    std::string name = {};
+    Handle target = {};
+    std::string new_name = {};
+    u32 mode = 0100644;
+    u64 key = 0;
+    AttributeChange change = {};
+};
+
+struct Answer {
+    Errc code = Errc::io;
+    u64 key = 0;
+    Handle orphan;
+    Attributes attributes;
+};
+
+/// How the volume's memory is divided among warps in a run.
+struct Launch {
+    u32 blocks = 264;
+    u32 warps_per_block = 4;
+};
+
+class DeviceVolume {
+ public:
+    /// Opens the volume on `disk`, which outlives this. `keeps_journal_room`: commands meet the
+    /// limit of the real journal and the host commits between runs; else there is no limit.
+    explicit DeviceVolume(Disk& disk, bool keeps_journal_room = false, Launch launch = {})
+        : keeps_journal_room_(keeps_journal_room), launch_(launch) {
+        format::Superblock superblock;
+        EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
+        host_ = std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk),
+                                                       superblock, OpenOptions{.workers = 1});
+        EXPECT_EQ(host_->start(), Errc::ok);
+        device_ = host_->store();
+        journal_room_ = device_.state->journal_room;
+        load_all();
+        mirror_all();
+        upload();
+    }
+    ~DeviceVolume() {
+        for (const Mirror& mirror : mirrors_)
+            cudaFree(mirror.device);
+    }
+    DeviceVolume(const DeviceVolume&) = delete;
+    DeviceVolume& operator=(const DeviceVolume&) = delete;
+
+    Handle root() {
+        return *host_->run(
+            [&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
+    }
+    u64 blocks_used() const { return host_->store().state->blocks_used; }
+    u32 commits() const { return commits_; }
+    /// Milliseconds that the first launch of the last run() took on the device.
+    float first_launch_ms() const { return first_launch_ms_; }
+
+    /// Runs all requests at once, warp beside warp, serving what they need; their answers.
+    std::vector<Answer> run(const std::vector<Request>& requests);
+
+    /// Brings everything back to the host, makes it durable and closes the volume.
+    void close() {
+        download();
+        commit_in_parts();
+        EXPECT_EQ(host_->close(), Errc::ok);
+    }
+
+ private:
+    /// Memory of the host with its counterpart on the device.
+    struct Mirror {
+        void* host;
+        void* device;
+        u64 bytes;
+    };
+
+    template <class T>
+    void mirror(T*& pointer, u64 count) {
+        void* device = nullptr;
+        EXPECT_EQ(cudaMalloc(&device, count * sizeof(T)), cudaSuccess);
+        mirrors_.push_back({pointer, device, count * sizeof(T)});
+        pointer = static_cast<T*>(device);
+    }
+
+    void load_all();
+    void mirror_all();
+    void upload();
+    void download();
+    void expect_at_rest();
+    void commit_in_parts();
+    void serve(Errc wish, const std::vector<Request>& requests);
+    std::vector<u32> run_some(const std::vector<Request>& requests, const std::vector<u32>& which,
+                              std::vector<Answer>& answers);
+
+    const bool keeps_journal_room_;
+    const Launch launch_;
+    std::unique_ptr<VolumeImplementation> host_;
+    core::Store device_{};
+    u64 journal_room_ = 0;
+    u32 commits_ = 0;
+    float first_launch_ms_ = 0;
+    std::vector<Mirror> mirrors_;
+};
+
+/// Brings every block that holds metadata into the host's memory; the others are zero there.
+inline void DeviceVolume::load_all() {
+    const core::Store& store = host_->store();
+    for (u64 frame = 0; frame < store.frame_count; ++frame) {
+        const format::FrameKind kind = core::kind_of(store, frame);
+        if (kind != format::FrameKind::inodes && kind != format::FrameKind::metadata) continue;
+        for (u64 block = 0; block < format::blocks_per_frame; ++block) {
+            const u64 place = frame * format::frame_size + block * format::block_size;
+            EXPECT_EQ(host_->loader().load(place), Errc::ok);
+        }
+    }
+    for (u64 word = 0; word <= store.block_count() / 64; ++word)
+        store.resident[word] = ~u64{0};
+}
+
+inline void DeviceVolume::mirror_all() {
+    const u64 frame_words = device_.frame_count / 64 + 1;
+    const u64 block_words = device_.block_count() / 64 + 1;
+    mirror(device_.state, 1);
+    mirror(device_.frame_table, host_->superblock().frame_table_blocks);
+    mirror(device_.overlays, device_.frame_count);
+    mirror(device_.frames_free, frame_words);
+    for (u64*& room : device_.frames_with_room)
+        mirror(room, frame_words);
+    mirror(device_.versions, core::version_stripes);
+    mirror(device_.dirty, block_words);
+    mirror(device_.dirty_frames, frame_words);
+    mirror(device_.base, device_.size_bytes);
+    mirror(device_.resident, block_words);
+}
+
+inline void DeviceVolume::upload() {
+    host_->store().state->journal_room = keeps_journal_room_ ? journal_room_ : u64{1} << 40;
+    for (const Mirror& mirror : mirrors_) {
+        EXPECT_EQ(cudaMemcpy(mirror.device, mirror.host, mirror.bytes, cudaMemcpyDefault),
+                  cudaSuccess);
+    }
+}
+
+inline void DeviceVolume::download() {
+    for (const Mirror& mirror : mirrors_) {
+        EXPECT_EQ(cudaMemcpy(mirror.host, mirror.device, mirror.bytes, cudaMemcpyDefault),
+                  cudaSuccess);
+    }
+    expect_at_rest();
+}
+
+/// Whatever a command took, it gave back.
+inline void DeviceVolume::expect_at_rest() {
+    const core::Store& store = host_->store();
+    u64 locked = 0;
+    for (u32 i = 0; i < core::version_stripes; ++i)
+        locked += store.versions[i] & 1;
+    u64 reserved = 0;
+    u64 held = 0;
+    for (u64 frame = 0; frame < store.frame_count; ++frame) {
+        for (const u64 word : store.overlays[frame].reserved)
+            reserved += word != 0 ? 1 : 0;
+        if (core::kind_of(store, frame) != format::FrameKind::inodes) continue;
+        const auto* bitmap =
+            reinterpret_cast<const format::InodeBitmap*>(store.base + frame * format::frame_size);
+        for (const u64 word : bitmap->held)
+            held += word != 0 ? 1 : 0;
+    }
+    u64 inside = 0;
+    for (const core::GateSlot& slot : store.state->gate)
+        inside += slot.inside;
+    EXPECT_EQ(locked, 0u);
+    EXPECT_EQ(reserved, 0u);
+    EXPECT_EQ(held, 0u);
+    EXPECT_EQ(inside, 0u);
+    EXPECT_EQ(store.state->promised_blocks, 0u);
+}
+
+/// Commits what is dirty in parts that the journal can hold. Nothing runs meanwhile, so it does not
+/// matter that the parts are not consistent each.
+inline void DeviceVolume::commit_in_parts() {
+    const core::Store& store = host_->store();
+    store.state->journal_room = journal_room_;
+    const u64 words = store.block_count() / 64;
+    const std::vector<u64> dirty(store.dirty, store.dirty + words);
+    std::fill_n(store.dirty, words, 0);
+    u64 marked = 0;
+    u64 all = 0;
+    const u64 counted = store.state->dirty_blocks;
+    for (u64 word = 0; word < words; ++word) {
+        if (dirty[word] == 0) continue;
+        store.dirty[word] = dirty[word];
+        core::set_bit(store.dirty_frames, word * 64 / format::blocks_per_frame);
+        marked += static_cast<u64>(std::popcount(dirty[word]));
+        all += static_cast<u64>(std::popcount(dirty[word]));
+        if (marked + 64 < journal_room_) continue;
+        EXPECT_EQ(host_->commit(), Errc::ok);
+        marked = 0;
+    }
+    EXPECT_EQ(host_->commit(), Errc::ok);
+    EXPECT_EQ(all, counted);
+    ++commits_;
+}
+
+/// Does for all requests that wait what the engine asks of the host.
+inline void DeviceVolume::serve(Errc wish, const std::vector<Request>& /*requests*/) {
+    if (wish == Errc::need_inodes) {
+        std::vector<Answer> answers(1);
+        const std::vector<Request> frame{{cuda_engine::Verb::add_inode_frame, {}}};
+        EXPECT_TRUE(run_some(frame, {0}, answers).empty());
+        EXPECT_EQ(answers[0].code, Errc::ok);
+        return;
+    }
+    EXPECT_TRUE(wish == Errc::need_commit || wish == Errc::need_space) << static_cast<int>(wish);
+    download();
+    commit_in_parts();
+    upload();
+}
+
+inline std::vector<Answer> DeviceVolume::run(const std::vector<Request>& requests) {
+    std::vector<Answer> answers(requests.size());
+    std::vector<u32> waiting(requests.size());
+    for (u32 i = 0; i < waiting.size(); ++i)
+        waiting[i] = i;
+    first_launch_ms_ = 0;
+    for (u32 rounds = 0; !waiting.empty(); ++rounds) {
+        waiting = run_some(requests, waiting, answers);
+        if (waiting.empty()) break;
+        EXPECT_LT(rounds, 1000u) << waiting.size() << " requests wait";
+        if (rounds >= 1000 || testing::Test::HasFailure()) break;
+        serve(answers[waiting[0]].code, requests);
+    }
+    return answers;
+}
+
+/// Runs the requests named by `which` once; those of them that need something from the host.
+inline std::vector<u32> DeviceVolume::run_some(const std::vector<Request>& requests,
+                                               const std::vector<u32>& which,
+                                               std::vector<Answer>& answers) {
+    std::vector<char> names(1);
+    std::vector<cuda_engine::Command> commands(which.size());
+    for (const u32 index : which) {
+        names.insert(names.end(), requests[index].name.begin(), requests[index].name.end());
+        names.insert(names.end(), requests[index].new_name.begin(), requests[index].new_name.end());
+    }
+    const DeviceArray<char> device_names(names);
+    const DeviceArray<format::DirectoryLeaf> leaf(1);
+    const char* at = device_names.data() + 1;
+    for (u32 i = 0; i < which.size(); ++i) {
+        const Request& request = requests[which[i]];
+        cuda_engine::Command& command = commands[i];
+        command.verb = request.verb;
+        command.mode = request.mode;
+        command.directory = request.directory;
+        command.target = request.target;
+        command.key = request.key;
+        command.leaf = leaf.data();
+        command.change = request.change;
+        command.now = now_nanoseconds();
+        command.length = static_cast<u32>(request.name.size());
+        command.new_length = static_cast<u32>(request.new_name.size());
+        command.name = at;
+        command.new_name = at + command.length;
+        at += command.length + command.new_length;
+    }
+    const DeviceArray<cuda_engine::Command> device_commands(commands);
+    const DeviceArray<cuda_engine::Verdict> verdicts(which.size());
+    const DeviceArray<Attributes> results(which.size());
+    cudaEvent_t begin;
+    cudaEvent_t end;
+    cudaEventCreate(&begin);
+    cudaEventCreate(&end);
+    cudaEventRecord(begin);
+    EXPECT_EQ(cuda_engine::run_commands(device_, device_commands.data(),
+                                        static_cast<u32>(which.size()), verdicts.data(),
+                                        results.data(), launch_.blocks, launch_.warps_per_block),
+              Errc::ok)
+        << cudaGetErrorString(cudaGetLastError());
+    cudaEventRecord(end);
+    cudaEventSynchronize(end);
+    if (first_launch_ms_ == 0) cudaEventElapsedTime(&first_launch_ms_, begin, end);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    const std::vector<cuda_engine::Verdict> read_verdicts = verdicts.read();
+    const std::vector<Attributes> read_results = results.read();
+    std::vector<u32> waiting;
+    for (u32 i = 0; i < which.size(); ++i) {
+        const cuda_engine::Verdict& verdict = read_verdicts[i];
+        answers[which[i]] = {verdict.code, verdict.key, verdict.orphan, read_results[i]};
+        if (!is_final(verdict.code)) waiting.push_back(which[i]);
+    }
+    return waiting;
+}
+
+}  // namespace warren
