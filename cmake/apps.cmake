@@ -30,7 +30,8 @@ function(warren_program)
     install(TARGETS warren RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 
     file(RELATIVE_PATH from_sbin "/${CMAKE_INSTALL_SBINDIR}" "/${CMAKE_INSTALL_BINDIR}/warren")
-    foreach(name mkfs.warren fsck.warren mount.warren)
+    foreach(name mkfs.warren fsck.warren mount.warren mount.fuse.warren umount.warren
+                 umount.fuse.warren)
         add_custom_command(TARGET warren POST_BUILD
             COMMAND "${CMAKE_COMMAND}" -E create_symlink warren
                     "${PROJECT_BINARY_DIR}/bin/${name}")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/fuse/device.hpp"
+#include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/operations.hpp"
 #include "apps/fuse/request.hpp"
@@ -29,8 +30,13 @@ Handle handle_of(const Request& request, fuse_ino_t node, const fuse_file_info* 
     return {request.mount.nodes.inode_of(node), static_cast<u32>(info->fh)};
 }
 
-void close_again(const Request& request, fuse_ino_t node, Handle file) {
-    request.mount.nodes.count_release(node);
+bool writes(const fuse_file_info* info) {
+    return (info->flags & O_ACCMODE) != O_RDONLY;
+}
+
+void close_again(const Request& request, fuse_ino_t node, Handle file,
+                 const fuse_file_info* info) {
+    request.mount.nodes.count_release(node, writes(info));
     static_cast<void>(request.volume->release(file));
 }
 
@@ -46,10 +52,10 @@ Errc empty_file(const Request& request, Handle file) {
 /// Opens a file that is there and prepares the reply.
 Errc open_file(const Request& request, fuse_ino_t node, Handle file, fuse_file_info* info) {
     WARREN_TRY(request.volume->open_file(file));
-    request.mount.nodes.count_open(node);
+    request.mount.nodes.count_open(node, writes(info));
     if ((info->flags & O_TRUNC) != 0) {
         if (const Errc code = empty_file(request, file); code != Errc::ok) {
-            close_again(request, node, file);
+            close_again(request, node, file, info);
             return code;
         }
     } else if ((info->flags & O_ACCMODE) != O_WRONLY && (info->flags & O_NOATIME) == 0) {
@@ -67,7 +73,7 @@ void open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     if (const Errc code = open_file(request, node, file, info); code != Errc::ok) {
         return request.reply(code);
     }
-    if (fuse_reply_open(raw, info) != 0) close_again(request, node, file);
+    if (fuse_reply_open(raw, info) != 0) close_again(request, node, file, info);
 }
 
 /// Answers create() with a file that somebody else made just before.
@@ -85,7 +91,7 @@ void open_existing(const Request& request, Handle directory, const char* name,
         return request.reply(code);
     }
     if (fuse_reply_create(request.raw(), &entry, info) != 0) {
-        close_again(request, entry.ino, found->handle);
+        close_again(request, entry.ino, found->handle, info);
         request.give_back(entry.ino, 1);
     }
 }
@@ -107,18 +113,18 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
     }
     if (!made) return request.reply(about_name(made.code()));
     const fuse_entry_param entry = request.take_entry(*made);
-    request.mount.nodes.count_open(entry.ino);
+    request.mount.nodes.count_open(entry.ino, writes(info));
     info->fh = made->handle.generation;
     info->keep_cache = 1;
     if (fuse_reply_create(raw, &entry, info) != 0) {
-        close_again(request, entry.ino, made->handle);
+        close_again(request, entry.ino, made->handle, info);
         request.give_back(entry.ino, 1);
     }
 }
 
 void release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw);
-    request.mount.nodes.count_release(node);
+    request.mount.nodes.count_release(node, writes(info));
     request.reply(request.volume->release(handle_of(request, node, info)));
 }
 
@@ -147,8 +153,10 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     const Handle file = handle_of(request, node, info);
     if (clears_privileges()) clear_privileges(request, node, file);
     request.mount.note_change();
-    const Result<u64> put = request.volume->write(file, static_cast<u64>(offset),
-                                                  std::as_bytes(std::span(bytes, size_bytes)));
+    // The kernel sets the times of what it held back, and sends them after the pages.
+    const Stamp stamp = info->writepage != 0 ? Stamp::no : Stamp::yes;
+    const Result<u64> put = request.volume->write(
+        file, static_cast<u64>(offset), std::as_bytes(std::span(bytes, size_bytes)), stamp);
     if (!put) return request.reply(put.code());
     fuse_reply_write(raw, *put);
 }
@@ -185,13 +193,19 @@ void allocate(fuse_req_t raw, fuse_ino_t node, int mode, off_t offset, off_t len
 }
 
 void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_info* info) {
-    const Request request(raw);
-    if (whence != SEEK_DATA && whence != SEEK_HOLE) return request.reply(Errc::invalid);
-    const Result<u64> found =
-        request.volume->seek(handle_of(request, node, info), static_cast<u64>(offset),
-                             whence == SEEK_DATA ? Seek::data : Seek::hole);
-    if (!found) return request.reply(found.code());
-    fuse_reply_lseek(raw, static_cast<off_t>(*found));
+    if (whence != SEEK_DATA && whence != SEEK_HOLE) {
+        fuse_reply_err(raw, EINVAL);
+        return;
+    }
+    MountState& mount = *static_cast<MountState*>(fuse_req_userdata(raw));
+    const Handle file{mount.nodes.inode_of(node), static_cast<u32>(info->fh)};
+    const SeekRequest seek{raw, node, file, static_cast<u64>(offset),
+                           whence == SEEK_DATA ? Seek::data : Seek::hole};
+    if (mount.nodes.is_written(node)) {
+        mount.late_seeker->take(seek);
+    } else {
+        answer_seek(seek);
+    }
 }
 
 /// A range to copy and how far that has come.

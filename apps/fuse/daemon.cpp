@@ -16,6 +16,7 @@
 
 #include "apps/fuse/control_server.hpp"
 #include "apps/fuse/housekeeping.hpp"
+#include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
 #include "apps/fuse/mount_flags.hpp"
 #include "apps/fuse/session.hpp"
@@ -126,6 +127,8 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
             return directory &&
                    mount.volume.access()->lookup({0, 0, {}, 0, false}, *directory, name);
         });
+        LateSeeker late_seeker(session.get());
+        mount.late_seeker = &late_seeker;
         const auto server = std::make_shared<ControlServer>(mount, invalidator);
         serve_session(options, mount, session, *server, report, warning);
         server->stop();

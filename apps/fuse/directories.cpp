@@ -70,22 +70,22 @@ void open_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     Handle directory;
     if (!request.find(node, directory)) return;
     if (const Errc code = request.volume->open_file(directory); code != Errc::ok) {
-        return request.reply(code);
+        return request.reply(about_name(code));
     }
-    request.mount.nodes.count_open(node);
+    request.mount.nodes.count_open(node, false);
     if ((info->flags & O_NOATIME) == 0) request.note_access(directory, node, true);
     info->fh = directory.generation;
     info->cache_readdir = 1;
     info->keep_cache = 1;
     if (fuse_reply_open(raw, info) != 0) {
-        request.mount.nodes.count_release(node);
+        request.mount.nodes.count_release(node, false);
         static_cast<void>(request.volume->release(directory));
     }
 }
 
 void release_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw);
-    request.mount.nodes.count_release(node);
+    request.mount.nodes.count_release(node, false);
     const Handle directory{request.mount.nodes.inode_of(node), static_cast<u32>(info->fh)};
     request.reply(request.volume->release(directory));
 }

@@ -18,10 +18,24 @@ i64 to_ns(const timespec& time) {
     return time.tv_sec * second_ns + time.tv_nsec;
 }
 
+/// What a directory is that a bulk command removed while somebody stood in it: empty, without
+/// links, and nothing in it to be protected.
+Attributes removed_directory(Handle handle) {
+    Attributes attributes;
+    attributes.handle = handle;
+    attributes.mode = S_IFDIR | 0777;
+    return attributes;
+}
+
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
     const Request request(raw);
     Handle handle;
-    if (request.find(node, handle)) request.reply_attributes(request.volume->attributes(handle));
+    if (!request.find(node, handle)) return;
+    const Result<Attributes> attributes = request.volume->attributes(handle);
+    if (attributes.code() == Errc::stale && request.mount.nodes.is_directory(node)) {
+        return request.reply_attributes(removed_directory(handle));
+    }
+    request.reply_attributes(attributes);
 }
 
 AttributeChange to_change(const struct stat& facts, int which) {
@@ -57,7 +71,12 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     Handle handle;
     if (!request.find(node, handle)) return;
     AttributeChange change = to_change(*facts, which);
-    if ((which & FUSE_SET_ATTR_KILL_SUID) != 0) request.drop_privileges(handle, change);
+    // A change of nothing (but the time of change) is a chown to the same ids, or what the kernel
+    // sends before it allocates: both clear the bits as well.
+    const bool is_empty = (which & ~FUSE_SET_ATTR_CTIME) == 0;
+    if (is_empty || (which & FUSE_SET_ATTR_KILL_SUID) != 0) {
+        request.drop_privileges(handle, change);
+    }
     request.mount.note_change();
     request.reply_attributes(request.volume->set_attributes(request.caller(), handle, change));
 }

@@ -19,6 +19,7 @@
 #include "apps/fuse/log.hpp"
 #include "apps/fuse/mount_flags.hpp"
 #include "apps/fuse/mount_table.hpp"
+#include "apps/fuse/unmount.hpp"
 
 namespace warren::fuse {
 
@@ -36,6 +37,24 @@ std::string resolved(const std::string& path) {
     return full ? std::string(full.get()) : std::string();
 }
 
+/// Takes away what is left at the mount point of a volume whose daemon was killed: it answers
+/// nothing, and a mount on top of it would only hide it.
+void remove_dead_mount(const std::string& mountpoint) {
+    struct statx facts {};
+    if (::statx(AT_FDCWD, mountpoint.c_str(), AT_STATX_FORCE_SYNC, STATX_TYPE, &facts) == 0 ||
+        errno != ENOTCONN) {
+        return;
+    }
+    const auto table = read_mount_table();
+    const auto top = std::find_if(table.rbegin(), table.rend(), [&](const MountedPlace& place) {
+        return place.mountpoint == mountpoint;
+    });
+    // Who may not unmount it hears the reason from the mount that follows.
+    if (top != table.rend() && top->is_warren()) {
+        static_cast<void>(detach(mountpoint, Detach::lazily));
+    }
+}
+
 /// Makes both paths absolute. An error text, or nothing.
 std::string resolve_paths(MountOptions& options) {
     const std::string image = resolved(options.image);
@@ -45,6 +64,7 @@ std::string resolve_paths(MountOptions& options) {
         return "mount point " + options.mountpoint + ": " + std::strerror(errno) +
                (errno == ENOENT ? "; make the directory first" : "");
     }
+    remove_dead_mount(mountpoint);
     struct stat facts {};
     if (::stat(mountpoint.c_str(), &facts) != 0) return mountpoint + ": " + std::strerror(errno);
     if (!S_ISDIR(facts.st_mode)) return "mount point " + mountpoint + ": not a directory";

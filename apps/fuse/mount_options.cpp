@@ -52,8 +52,10 @@ constexpr std::array<std::string_view, 21> ignored{"defaults",
                                                    "big_writes",
                                                    "mand"};
 
-constexpr std::array<std::string_view, 6> ignored_beginnings{
-    "x-", "X-", "comment=", "uhelper=", "helper=", "user="};
+/// The last ones are what the kernel shows of a FUSE mount: mount(8) repeats them at a remount.
+constexpr std::array<std::string_view, 10> ignored_beginnings{
+    "x-",    "X-",       "comment=",  "uhelper=",  "helper=",
+    "user=", "user_id=", "group_id=", "max_read=", "blksize="};
 
 void set_flag(MountOptions& options, std::string_view name, std::string_view opposite) {
     std::erase_if(options.flags,

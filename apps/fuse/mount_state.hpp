@@ -14,6 +14,8 @@
 
 namespace warren::fuse {
 
+class LateSeeker;
+
 struct MountState {
     MountState(std::unique_ptr<Volume> opened, const std::string& image_path, bool opened_read_only)
         : volume(std::move(opened), image_path, opened_read_only),
@@ -26,6 +28,7 @@ struct MountState {
     std::string image;       // absolute
     std::string mountpoint;  // absolute
     fuse_session* session = nullptr;
+    LateSeeker* late_seeker = nullptr;  // set while requests are answered
     std::atomic<bool> read_only;
     std::atomic<AccessTimes> access_times{AccessTimes::relative};
     std::atomic<bool> changed{false};     // since the last periodic commit

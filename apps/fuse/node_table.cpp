@@ -11,7 +11,7 @@ constexpr u64 root_node = 1;
 }  // namespace
 
 NodeTable::NodeTable(Handle root) : root_(root) {
-    shard(root_node).nodes[root_node] = {root.generation, false, 0, 1};
+    shard(root_node).nodes[root_node] = {root.generation, false, true, 0, 1};
 }
 
 u64 NodeTable::exchanged(u64 number) const {
@@ -27,6 +27,7 @@ void NodeTable::remember(const Attributes& attributes) {
     Node& entry = home.nodes[node];
     entry.generation = attributes.handle.generation;
     entry.shared = entry.shared || (attributes.links > 1 && !is_directory);
+    entry.directory = is_directory;
     ++entry.references;
 }
 
@@ -53,18 +54,36 @@ std::optional<Handle> NodeTable::find(u64 node) const {
     return Handle{inode_of(node), entry->second.generation};
 }
 
-void NodeTable::count_open(u64 node) {
-    Shard& home = shard(node);
+bool NodeTable::is_directory(u64 node) const {
+    const Shard& home = shard(node);
     std::lock_guard lock(home.mutex);
     const auto entry = home.nodes.find(node);
-    if (entry != home.nodes.end()) ++entry->second.opens;
+    return entry != home.nodes.end() && entry->second.directory;
 }
 
-void NodeTable::count_release(u64 node) {
+void NodeTable::count_open(u64 node, bool writes) {
     Shard& home = shard(node);
     std::lock_guard lock(home.mutex);
     const auto entry = home.nodes.find(node);
-    if (entry != home.nodes.end() && entry->second.opens > 0) --entry->second.opens;
+    if (entry == home.nodes.end()) return;
+    ++entry->second.opens;
+    if (writes) ++entry->second.writers;
+}
+
+void NodeTable::count_release(u64 node, bool writes) {
+    Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    if (entry == home.nodes.end() || entry->second.opens == 0) return;
+    --entry->second.opens;
+    if (writes && entry->second.writers > 0) --entry->second.writers;
+}
+
+bool NodeTable::is_written(u64 node) const {
+    const Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    return entry != home.nodes.end() && entry->second.writers > 0;
 }
 
 std::vector<u64> NodeTable::shared_or_open() const {

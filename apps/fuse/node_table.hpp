@@ -33,8 +33,14 @@ class NodeTable {
     /// The inode behind a node; nothing if the kernel has no reference to it.
     std::optional<Handle> find(u64 node) const;
 
-    void count_open(u64 node);
-    void count_release(u64 node);
+    /// Whether the kernel has this node, as a directory.
+    bool is_directory(u64 node) const;
+
+    /// Counts an open, by one who will write or only read, and its end.
+    void count_open(u64 node, bool writes);
+    void count_release(u64 node, bool writes);
+    /// Whether it is open for writing: then the kernel may hold back what was written.
+    bool is_written(u64 node) const;
 
     /// Nodes whose attributes may change when other names go away: several links, or open.
     std::vector<u64> shared_or_open() const;
@@ -51,8 +57,10 @@ class NodeTable {
     struct Node {
         u32 generation = 0;
         bool shared = false;  // has been seen with more than one link
+        bool directory = false;
         u64 opens = 0;
         u64 references = 0;
+        u64 writers = 0;  // of the opens
     };
     struct alignas(64) Shard {
         mutable std::mutex mutex;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `warren`: finds the command by its name, or by the name that the program was called
-// by (mkfs.warren, fsck.warren, mount.warren), and runs it.
+// by (mkfs.warren, fsck.warren, mount.warren and, as mount(8) names the type of a FUSE mount,
+// mount.fuse.warren), and runs it.
 //
 // Invariant: exit code 2 means that there is no such command; what was printed on stdout has been
 // written when the program ends with success.
@@ -130,10 +131,10 @@ std::string_view base_name(std::string_view path) {
 
 int run(int count, char** words) {
     const std::vector<char*> arguments(words, words + count);
-    constexpr std::string_view helper_ending = ".warren";
     const std::string_view called = count > 0 ? base_name(words[0]) : std::string_view("warren");
-    if (called.ends_with(helper_ending)) {
-        const std::string name(called.substr(0, called.size() - helper_ending.size()));
+    for (const std::string_view helper_ending : {".fuse.warren", ".warren"}) {
+        if (!called.ends_with(helper_ending)) continue;
+        const std::string_view name = called.substr(0, called.size() - helper_ending.size());
         if (const Command* command = find_command(name)) {
             return run_command(*command, std::string(called), arguments);
         }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -19,22 +20,49 @@ extern char** environ;
 
 namespace warren::bench {
 
-int run_program(const std::vector<std::string>& words) {
+namespace {
+
+/// Starts a program with its output going to `output`, which is closed here.
+pid_t start_program(const std::vector<std::string>& words, int output) {
     std::vector<char*> pointers;
     for (const std::string& word : words)
         pointers.push_back(const_cast<char*>(word.c_str()));
     pointers.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     pid_t child = 0;
     const int failed =
         ::posix_spawnp(&child, pointers[0], &actions, nullptr, pointers.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     require(failed == 0, "cannot run " + words[0]);
+    ::close(output);
+    return child;
+}
+
+int exit_code_of(pid_t child) {
     int status = 0;
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& words) {
+    return exit_code_of(start_program(words, ::open("/dev/null", O_WRONLY | O_CLOEXEC)));
+}
+
+std::string output_of(const std::vector<std::string>& words) {
+    std::array<int, 2> ends{};
+    require(::pipe2(ends.data(), O_CLOEXEC) == 0, "cannot make a pipe");
+    const pid_t child = start_program(words, ends[1]);
+    std::string text;
+    std::array<char, 4096> part{};
+    for (ssize_t got; (got = ::read(ends[0], part.data(), part.size())) > 0;)
+        text.append(part.data(), static_cast<std::size_t>(got));
+    ::close(ends[0]);
+    require(exit_code_of(child) == 0, "failed: " + words[0]);
+    return text;
 }
 
 void run_or_die(const std::vector<std::string>& words) {

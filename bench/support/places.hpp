@@ -17,6 +17,8 @@ namespace warren::bench {
 int run_program(const std::vector<std::string>& words);
 /// Runs a program to its end; the program ends if it fails.
 void run_or_die(const std::vector<std::string>& words);
+/// What a program prints; the program ends if it fails.
+std::string output_of(const std::vector<std::string>& words);
 
 /// A new empty directory below `base`, removed with all in it at the end.
 class Scratch {

@@ -109,6 +109,8 @@ enum class Allocate : u8 {
     zero_range_keep_size
 };
 enum class Seek : u8 { data, hole };
+/// Whether a write sets the times modified and changed (a kernel that caches writes does itself).
+enum class Stamp : u8 { yes, no };
 enum class AttributeSet : u8 { any, create, replace };
 
 struct Statistics {
@@ -234,7 +236,8 @@ class Volume {
 
     // Contents. Requires: the file is open (open_file or CreateOptions::open).
     Result<u64> read(Handle file, u64 offset, std::span<std::byte> target);
-    Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source);
+    Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source,
+                      Stamp stamp = Stamp::yes);
     Errc allocate(Handle file, Allocate how, u64 offset, u64 length);
     Result<u64> seek(Handle file, u64 offset, Seek whence);
 

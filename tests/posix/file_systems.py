@@ -67,7 +67,7 @@ class Ext4(FileSystem):
         if not os.path.exists(self.image):
             with open(self.image, "wb") as file:
                 file.truncate(SIZE_BYTES)
-            run("mkfs.ext4", "-q", "-F", "-I", "256", self.image)
+            run("mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256", self.image)
         run("mount", "-o", "loop", self.image, self.root)
 
     def make_read_only(self):

@@ -209,7 +209,9 @@ def descriptor_of_directory(stage):
     stage.fails(errno.EINVAL, os.ftruncate, file, 0)
     stage.fails(errno.EBADF, os.posix_fallocate, file, 0, 1)
     stage.succeeds(os.fsync, file)
-    stage.fails(errno.ENOTDIR, os.stat, "x", dir_fd=os.open(stage.make("regular", "y"), 0))
+    os.close(file)
+    file = os.open(stage.make("regular", "y"), os.O_RDONLY)
+    stage.fails(errno.ENOTDIR, os.stat, "x", dir_fd=file)
     os.close(file)
 
 
@@ -236,13 +238,14 @@ def busy_program(stage):
     path = stage.path("program")
     shutil.copy("/bin/sleep", path)
     os.chmod(path, 0o755)
-    process = subprocess.Popen([path, "30"])
-    stage.fails(errno.ETXTBSY, open_and_close, path, os.O_WRONLY)
-    stage.fails(errno.ETXTBSY, open_and_close, path, os.O_RDWR)
-    stage.fails(errno.ETXTBSY, calls.truncate, path, 10)
-    stage.succeeds(os.unlink, path)
-    process.kill()
-    process.wait()
+    with subprocess.Popen([path, "30"]) as process:
+        try:
+            stage.fails(errno.ETXTBSY, open_and_close, path, os.O_WRONLY)
+            stage.fails(errno.ETXTBSY, open_and_close, path, os.O_RDWR)
+            stage.fails(errno.ETXTBSY, calls.truncate, path, 10)
+            stage.succeeds(os.unlink, path)
+        finally:
+            process.kill()
     shutil.copy("/bin/true", path)
     os.chmod(path, 0o755)
     file = os.open(path, os.O_RDWR)

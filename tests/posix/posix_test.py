@@ -47,12 +47,14 @@ def skip_unless_possible():
 def run_case(case, stage):
     """None, or what went wrong."""
     os.umask(0o022)
+    first_free = os.dup(0)
+    os.close(first_free)
     try:
         case.function(stage, *case.row)
     except Failed as failure:
         return str(failure)
     except OSError as error:
-        line = traceback.extract_tb(error.__traceback__)[-1].lineno
+        line = "?"
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename.endswith("_cases.py"):
                 line = f"{os.path.basename(frame.filename)}:{frame.lineno}"
@@ -60,6 +62,8 @@ def run_case(case, stage):
     finally:
         os.umask(0o022)
         os.chdir("/")
+        # What a case that failed left open would keep the mount busy.
+        os.closerange(first_free, 256)
     return None
 
 
@@ -94,52 +98,57 @@ def keeps_everything(file_system):
            f"{after.get(lost[0])}" if lost else None
 
 
-def run_cases(file_system, cases):
-    """Failures by the name of their case."""
-    failures = {}
-    file_system.mount()
-    os.chmod(file_system.root, 0o755)
+class Run:
+    """All cases on one file system; `failures` by the name of their case."""
 
-    def run_one(number, case):
-        folder = os.path.join(file_system.root, f"{number:04}")
-        if not case.read_only:
+    def __init__(self, file_system):
+        self.file_system = file_system
+        self.failures = {}
+
+    def note(self, name, message):
+        if message is not None:
+            self.failures[name] = message
+
+    def folder(self, name):
+        return os.path.join(self.file_system.root, name)
+
+    def run(self, cases):
+        os.chmod(self.file_system.root, 0o755)
+        for number, case in enumerate(case for case in cases if not case.read_only):
+            folder = self.folder(f"{number:04}")
             os.mkdir(folder)
             os.chmod(folder, 0o755)
-        else:
-            folder = os.path.join(file_system.root, "read_only")
-        message = run_case(case, Stage(folder, file_system.outside))
-        if message is not None:
-            failures[case.name] = message
-
-    changing = [case for case in cases if not case.read_only]
-    for number, case in enumerate(changing):
-        run_one(number, case)
-    folder = os.path.join(file_system.root, "read_only")
-    os.mkdir(folder)
-    read_only_cases.prepare(Stage(folder, file_system.outside))
-    message = keeps_everything(file_system)
-    if message is not None:
-        failures["everything is there after mounting again"] = message
-    file_system.make_read_only()
-    for case in cases:
-        if case.read_only:
-            run_one(0, case)
-    file_system.unmount()
-    file_system.check()
-    return failures
+            self.note(case.name, run_case(case, Stage(folder, self.file_system.outside)))
+        stage = Stage(self.folder("read_only"), self.file_system.outside)
+        os.mkdir(stage.folder)
+        read_only_cases.prepare(stage)
+        self.note("everything is there after mounting again", keeps_everything(self.file_system))
+        self.file_system.make_read_only()
+        for case in cases:
+            if case.read_only:
+                self.note(case.name, run_case(case, stage))
 
 
 def run_on(kind, cases):
+    """The failures of the cases on a file system of that kind."""
     file_system = kind()
+    run = Run(file_system)
     start = time.monotonic()
     try:
-        failures = run_cases(file_system, cases)
+        file_system.mount()
+        run.run(cases)
+        file_system.unmount()
+        file_system.check()
+    except (OSError, RuntimeError) as error:
+        if not run.failures:
+            raise
+        run.note("mount, unmount and check", str(error))
     finally:
         os.chdir("/")
         file_system.remove()
-    print(f"{kind.name}: {len(cases) + 1 - len(failures)} passed, {len(failures)} failed, "
+    print(f"{kind.name}: {len(cases) + 1 - len(run.failures)} passed, {len(run.failures)} failed, "
           f"{time.monotonic() - start:.1f} s", flush=True)
-    return failures
+    return run.failures
 
 
 def run_reference(cases):

@@ -137,7 +137,7 @@ def into_itself(stage):
     os.makedirs(stage.path("a/b/c"))
     for name in ("a/x", "a/b/x", "a/b/c/x", "a/b/c"):
         stage.fails(errno.EINVAL, os.rename, stage.path("a"), stage.path(name))
-        stage.fails(errno.EINVAL, renameat2, stage.path("a"), stage.path(name), RENAME_NOREPLACE)
+    stage.fails(errno.EINVAL, renameat2, stage.path("a"), stage.path("a/x"), RENAME_NOREPLACE)
     stage.fails(errno.EINVAL, renameat2, stage.path("a"), stage.path("a/b"), RENAME_EXCHANGE)
     stage.fails(errno.EINVAL, renameat2, stage.path("a/b/c"), stage.path("a"), RENAME_EXCHANGE)
     stage.fails(errno.ENOTEMPTY, os.rename, stage.path("a/b"), stage.path("a"))

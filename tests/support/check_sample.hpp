@@ -29,10 +29,11 @@ struct Outcome {
     CheckResult result;
     std::vector<std::string> lines;
 
-    bool says(const std::string& text) const {
-        return std::ranges::any_of(lines,
-                                   [&](const auto& line) { return line.find(text) != line.npos; });
+    i64 count(const std::string& text) const {
+        return std::ranges::count_if(
+            lines, [&](const auto& line) { return line.find(text) != line.npos; });
     }
+    bool says(const std::string& text) const { return count(text) > 0; }
     std::string all() const {
         std::string text = failure.message + "\n";
         for (const std::string& line : lines)

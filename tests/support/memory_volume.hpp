@@ -14,7 +14,7 @@
 namespace warren {
 
 /// The smallest meta buffer that a volume opens with.
-inline constexpr u64 small_meta_buffer = 256 * kib;
+inline constexpr u64 small_meta_buffer = 1 * mib;
 
 /// Both ways in which metadata blocks are kept in memory, for tests that run each.
 inline constexpr u64 block_maps[] = {0, small_meta_buffer};

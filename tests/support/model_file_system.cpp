@@ -257,6 +257,8 @@ Errc ModelFileSystem::check_rename(const Caller& caller, const Found& from, cons
         // Who moves a directory changes its "..".
         if (moves && !allows(caller, from.inode, 2)) return Errc::access;
         if (comes_back && !allows(caller, to.inode, 2)) return Errc::access;
+        // A removed directory leads nowhere, so that it cannot lie below anything.
+        if (moves && is_dead(to.directory)) return Errc::no_entry;
         if (moves && lies_at_or_below(to.directory, from.inode)) return Errc::invalid;
         if (comes_back && lies_at_or_below(from.directory, to.inode)) return Errc::invalid;
     }

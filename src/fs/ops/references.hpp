@@ -90,7 +90,8 @@ WARREN_HD Errc pin_bitmap_of_removed(Operation<Team>& op, const InodeRef& inode,
     return pinned.code();
 }
 
-/// Gives back one open. Errc::bad_handle if there is none. A directory may have gone meanwhile.
+/// Gives back one open. A directory may have gone meanwhile. If there is no open the answer is
+/// Errc::bad_handle, or Errc::stale if the inode is gone too.
 template <class Team>
 WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_held(op, handle.inode);
@@ -100,7 +101,7 @@ WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     const u32 links = load(op.team, inode->at->links);
     WARREN_TRY(op.confirm(inode->seen));
     if (!is_removed && inode->generation != handle.generation) return Errc::stale;
-    if (!is_open) return Errc::bad_handle;
+    if (!is_open) return is_removed ? Errc::stale : Errc::bad_handle;
     format::InodeBitmap* bitmap = nullptr;
     WARREN_TRY(pin_bitmap_of_removed(op, *inode, bitmap));
     WARREN_TRY(op.will_write(inode->seen));

@@ -235,9 +235,9 @@ std::vector<Extent> save_extents(Context& context, u32 ordinal, const Inode& ino
     }
     const u64 lost = wanted - blocks_of(kept);
     if (lost > 0 || saving.refused > 0) {
-        context.problem(ordinal, std::to_string(lost) + " blocks and " +
-                                     std::to_string(saving.refused) +
-                                     " extents of its contents are lost");
+        context.problem(ordinal, "lost of its contents: blocks " + std::to_string(lost) +
+                                     ", extents that make no sense " +
+                                     std::to_string(saving.refused));
     }
     return kept;
 }

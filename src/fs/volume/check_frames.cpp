@@ -184,14 +184,6 @@ void FrameMap::mark_whole(u64 frame, FrameKind kind) {
     std::ranges::fill(group.owned[entry], ~u64{0});
 }
 
-bool FrameMap::is_used(u64 place) const {
-    const u64 frame = place / frame_size;
-    const Group* group = find(frame);
-    if (group == nullptr) return false;
-    const u64 bit = place / block_size % blocks_per_frame;
-    return (group->entries[frame % frames_per_table_block].used[bit / 64] >> bit % 64 & 1) != 0;
-}
-
 bool FrameMap::is_owned(u64 place) const {
     const u64 frame = place / frame_size;
     const Group* group = find(frame);
@@ -294,10 +286,10 @@ void FrameMap::compare_frame(const Group& group, u32 entry) {
     const std::string frame =
         "frame " + std::to_string(group.index * frames_per_table_block + entry) + ": ";
     if (const u32 count = count_bits(leaked); count > 0) {
-        report_.volume(frame + std::to_string(count) + " blocks are in use but belong to nothing");
+        report_.volume(frame + "blocks in use that belong to nothing: " + std::to_string(count));
     }
     if (const u32 count = count_bits(missing); count > 0) {
-        report_.volume(frame + std::to_string(count) + " blocks are marked free but are in use");
+        report_.volume(frame + "blocks marked free that are in use: " + std::to_string(count));
     }
 }
 

@@ -32,7 +32,6 @@ class FrameMap {
 
     /// Frames that hold inodes, in rising order.
     const std::vector<u64>& inode_frames() const { return inode_frames_; }
-    bool is_used(u64 place) const;
     bool is_owned(u64 place) const;
 
     /// Gives `blocks` blocks at `place` an owner. The number of blocks, from the first, for which

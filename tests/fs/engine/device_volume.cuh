@@ -9,6 +9,8 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +44,7 @@ class DeviceArray {
     DeviceArray& operator=(const DeviceArray&) = delete;
 
     T* data() const { return data_; }
+    u64 count() const { return count_; }
     std::vector<T> read() const {
         std::vector<T> values(count_);
         EXPECT_EQ(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDefault),
@@ -107,10 +110,11 @@ class DeviceVolume {
         return *host_->run(
             [&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
     }
-    u64 blocks_used() const { return host_->store().state->blocks_used; }
     u32 commits() const { return commits_; }
-    /// Milliseconds that the first launch of the last run() took on the device.
-    float first_launch_ms() const { return first_launch_ms_; }
+    /// Milliseconds that kernels have taken so far, by the device's clock.
+    float launched_ms() const { return launched_ms_; }
+    /// What the last Verb::read_leaf copied.
+    const format::DirectoryLeaf& leaf() const { return leaf_; }
 
     /// Runs all requests at once, warp beside warp, serving what they need; their answers.
     std::vector<Answer> run(const std::vector<Request>& requests);
@@ -144,7 +148,10 @@ class DeviceVolume {
     void download();
     void expect_at_rest();
     void commit_in_parts();
-    void serve(Errc wish, const std::vector<Request>& requests);
+    void serve(Errc wish);
+    void launch(const DeviceArray<cuda_engine::Command>& commands,
+                const DeviceArray<cuda_engine::Verdict>& verdicts,
+                const DeviceArray<Attributes>& results);
     std::vector<u32> run_some(const std::vector<Request>& requests, const std::vector<u32>& which,
                               std::vector<Answer>& answers);
 
@@ -154,7 +161,8 @@ class DeviceVolume {
     core::Store device_{};
     u64 journal_room_ = 0;
     u32 commits_ = 0;
-    float first_launch_ms_ = 0;
+    float launched_ms_ = 0;
+    format::DirectoryLeaf leaf_{};
     std::vector<Mirror> mirrors_;
 };
 
@@ -259,7 +267,7 @@ inline void DeviceVolume::commit_in_parts() {
 }
 
 /// Does for all requests that wait what the engine asks of the host.
-inline void DeviceVolume::serve(Errc wish, const std::vector<Request>& /*requests*/) {
+inline void DeviceVolume::serve(Errc wish) {
     if (wish == Errc::need_inodes) {
         std::vector<Answer> answers(1);
         const std::vector<Request> frame{{cuda_engine::Verb::add_inode_frame, {}}};
@@ -278,30 +286,44 @@ inline std::vector<Answer> DeviceVolume::run(const std::vector<Request>& request
     std::vector<u32> waiting(requests.size());
     for (u32 i = 0; i < waiting.size(); ++i)
         waiting[i] = i;
-    first_launch_ms_ = 0;
     for (u32 rounds = 0; !waiting.empty(); ++rounds) {
         waiting = run_some(requests, waiting, answers);
         if (waiting.empty()) break;
         EXPECT_LT(rounds, 1000u) << waiting.size() << " requests wait";
         if (rounds >= 1000 || testing::Test::HasFailure()) break;
-        serve(answers[waiting[0]].code, requests);
+        serve(answers[waiting[0]].code);
     }
     return answers;
 }
 
-/// Runs the requests named by `which` once; those of them that need something from the host.
-inline std::vector<u32> DeviceVolume::run_some(const std::vector<Request>& requests,
-                                               const std::vector<u32>& which,
-                                               std::vector<Answer>& answers) {
-    std::vector<char> names(1);
+inline void DeviceVolume::launch(const DeviceArray<cuda_engine::Command>& commands,
+                                 const DeviceArray<cuda_engine::Verdict>& verdicts,
+                                 const DeviceArray<Attributes>& results) {
+    cudaEvent_t begin;
+    cudaEvent_t end;
+    cudaEventCreate(&begin);
+    cudaEventCreate(&end);
+    cudaEventRecord(begin);
+    const Errc ran = cuda_engine::run_commands(device_, commands.data(),
+                                               static_cast<u32>(commands.count()),
+                                               verdicts.data(), results.data(), launch_.blocks,
+                                               launch_.warps_per_block);
+    EXPECT_EQ(ran, Errc::ok) << cudaGetErrorString(cudaGetLastError());
+    cudaEventRecord(end);
+    cudaEventSynchronize(end);
+    float milliseconds = 0;
+    cudaEventElapsedTime(&milliseconds, begin, end);
+    launched_ms_ += milliseconds;
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+}
+
+/// The commands for some requests, with their names in `names` on the device.
+inline std::vector<cuda_engine::Command> commands_for(const std::vector<Request>& requests,
+                                                      const std::vector<u32>& which,
+                                                      const char* names,
+                                                      format::DirectoryLeaf* leaf) {
     std::vector<cuda_engine::Command> commands(which.size());
-    for (const u32 index : which) {
-        names.insert(names.end(), requests[index].name.begin(), requests[index].name.end());
-        names.insert(names.end(), requests[index].new_name.begin(), requests[index].new_name.end());
-    }
-    const DeviceArray<char> device_names(names);
-    const DeviceArray<format::DirectoryLeaf> leaf(1);
-    const char* at = device_names.data() + 1;
     for (u32 i = 0; i < which.size(); ++i) {
         const Request& request = requests[which[i]];
         cuda_engine::Command& command = commands[i];
@@ -310,35 +332,38 @@ inline std::vector<u32> DeviceVolume::run_some(const std::vector<Request>& reque
         command.directory = request.directory;
         command.target = request.target;
         command.key = request.key;
-        command.leaf = leaf.data();
+        command.leaf = leaf;
         command.change = request.change;
         command.now = now_nanoseconds();
         command.length = static_cast<u32>(request.name.size());
         command.new_length = static_cast<u32>(request.new_name.size());
-        command.name = at;
-        command.new_name = at + command.length;
-        at += command.length + command.new_length;
+        command.name = names;
+        command.new_name = names + command.length;
+        names += command.length + command.new_length;
     }
-    const DeviceArray<cuda_engine::Command> device_commands(commands);
+    return commands;
+}
+
+/// Runs the requests named by `which` once; those of them that need something from the host.
+inline std::vector<u32> DeviceVolume::run_some(const std::vector<Request>& requests,
+                                               const std::vector<u32>& which,
+                                               std::vector<Answer>& answers) {
+    std::vector<char> names;
+    for (const u32 index : which) {
+        names.insert(names.end(), requests[index].name.begin(), requests[index].name.end());
+        names.insert(names.end(), requests[index].new_name.begin(), requests[index].new_name.end());
+    }
+    names.push_back(0);
+    const DeviceArray<char> device_names(names);
+    const DeviceArray<format::DirectoryLeaf> leaf(1);
+    const DeviceArray<cuda_engine::Command> commands(
+        commands_for(requests, which, device_names.data(), leaf.data()));
     const DeviceArray<cuda_engine::Verdict> verdicts(which.size());
     const DeviceArray<Attributes> results(which.size());
-    cudaEvent_t begin;
-    cudaEvent_t end;
-    cudaEventCreate(&begin);
-    cudaEventCreate(&end);
-    cudaEventRecord(begin);
-    EXPECT_EQ(cuda_engine::run_commands(device_, device_commands.data(),
-                                        static_cast<u32>(which.size()), verdicts.data(),
-                                        results.data(), launch_.blocks, launch_.warps_per_block),
-              Errc::ok)
-        << cudaGetErrorString(cudaGetLastError());
-    cudaEventRecord(end);
-    cudaEventSynchronize(end);
-    if (first_launch_ms_ == 0) cudaEventElapsedTime(&first_launch_ms_, begin, end);
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
+    launch(commands, verdicts, results);
     const std::vector<cuda_engine::Verdict> read_verdicts = verdicts.read();
     const std::vector<Attributes> read_results = results.read();
+    leaf_ = leaf.read()[0];
     std::vector<u32> waiting;
     for (u32 i = 0; i < which.size(); ++i) {
         const cuda_engine::Verdict& verdict = read_verdicts[i];

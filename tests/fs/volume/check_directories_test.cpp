@@ -13,7 +13,7 @@ TEST_F(CheckTest, LostRoot) {
     });
     const Inode before = editor().inode(directory);
     expect_found_and_repaired("the root directory is lost");
-    // Its leaves say another generation than the inode that is left, so all of it is in lost+found.
+    // Its leaves are found by looking at every block.
     EXPECT_EQ(count_names(image.root()), names);
     EXPECT_EQ(editor().inode(directory).entries, before.entries);
 }

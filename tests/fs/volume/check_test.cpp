@@ -101,7 +101,7 @@ TEST_F(CheckTest, LeakedBlocks) {
             const u64 frame = image.superblock().metadata_frames_end - 1;
             table.entries[frame].used[7] |= u64{7} << 61;
         });
-    expect_found_and_repaired("3 blocks are in use but belong to nothing");
+    expect_found_and_repaired("blocks in use that belong to nothing: 3");
 }
 
 TEST_F(CheckTest, BlocksMarkedFree) {
@@ -109,7 +109,7 @@ TEST_F(CheckTest, BlocksMarkedFree) {
         image.superblock().frame_table_offset, [&](format::FrameTableBlock& table) {
             table.entries[image.superblock().frame_count - 1].used[7] &= ~(u64{1} << 63);
         });
-    expect_found_and_repaired("1 blocks are marked free but are in use");
+    expect_found_and_repaired("blocks marked free that are in use: 1");
 }
 
 TEST_F(CheckTest, FramesOfAWrongKind) {
@@ -230,7 +230,8 @@ void fail_each(CheckTest& test, bool is_once) {
             EXPECT_NE(outcome.failure.code, Errc::ok) << nth;
         const Outcome again = check(*copy, true);
         EXPECT_EQ(again.result.repaired, again.result.problems) << nth << again.all();
-        EXPECT_FALSE(again.says("is in no directory")) << nth << again.all();
+        // One entry was hurt; no other name may get lost.
+        EXPECT_LE(again.count("is in no directory"), 1) << nth << again.all();
         expect_clean(*copy);
         ASSERT_FALSE(testing::Test::HasFailure()) << "access " << nth;
     }
@@ -262,7 +263,7 @@ TEST_F(CheckTest, RepairOfAFullVolume) {
                 std::ranges::fill(table.entries[frame].used, ~u64{0});
             }
         });
-    expect_found_and_repaired("blocks are in use but belong to nothing");
+    expect_found_and_repaired("blocks in use that belong to nothing: ");
     EXPECT_EQ(count_names(directory), 41u);
 }
 

@@ -319,7 +319,7 @@ class ReadVolumeTest(unittest.TestCase):
         seed = int(os.environ.get('WARREN_SEED', '1'))
         source = random.Random(seed)
         damaged = os.path.join(self.folder.name, 'damaged.img')
-        for number in range(40):
+        for number in range(25):
             data = bytearray(pristine)
             for _ in range(source.randrange(1, 4)):
                 place = source.choice(places)
@@ -333,8 +333,17 @@ class ReadVolumeTest(unittest.TestCase):
             self.assertNotIn('Traceback', run.stderr.decode(), what)
             self.assertEqual(run.returncode == 1, bool(run.stderr), what)
             warren('fsck', damaged, codes=(0, 4, 8))
-            warren('fsck', '--repair', damaged, codes=(0, 1, 8))
-            warren('fsck', damaged, codes=(0, 8))
+            self.repair(damaged)
+
+    def repair(self, image):
+        """After a repair all agree that nothing is wrong, unless there is no superblock left."""
+        run = subprocess.run([WARREN, 'fsck', '--repair', image], capture_output=True, check=False)
+        self.assertIn(run.returncode, (0, 1, 8), run.stdout)
+        if run.returncode != 8:
+            warren('fsck', image)
+            found = read_image(image)['entries']
+            listed = json.loads(warren('find', '--json', image + ':/'))
+            self.assertEqual(len(found), len(listed))
 
     def fill_small(self):
         path = os.path.join(self.source, b'data')

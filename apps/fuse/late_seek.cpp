@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// To forget the pages of a file, the kernel has to write the dirty ones first; there is no gentler
+// way to ask for that from here. It reads again what it needs.
+#include "apps/fuse/late_seek.hpp"
+
+#include "apps/fuse/request.hpp"
+
+namespace warren::fuse {
+
+void answer_seek(const SeekRequest& seek) {
+    const Request request(seek.raw);
+    const Result<u64> found = request.volume->seek(seek.file, seek.offset, seek.whence);
+    if (!found) return request.reply(found.code());
+    fuse_reply_lseek(seek.raw, static_cast<off_t>(*found));
+}
+
+LateSeeker::LateSeeker(fuse_session* session) : session_(session), thread_([this] { run(); }) {}
+
+LateSeeker::~LateSeeker() {
+    {
+        std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+void LateSeeker::take(const SeekRequest& seek) {
+    {
+        std::lock_guard lock(mutex_);
+        waiting_.push_back(seek);
+    }
+    changed_.notify_all();
+}
+
+void LateSeeker::run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+        changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
+        if (waiting_.empty()) return;
+        const SeekRequest seek = waiting_.front();
+        waiting_.pop_front();
+        lock.unlock();
+        // From the offset on: what lies before it does not matter. Length 0 is up to the end.
+        fuse_lowlevel_notify_inval_inode(session_, seek.node, static_cast<off_t>(seek.offset), 0);
+        answer_seek(seek);
+        lock.lock();
+    }
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both daemons put themselves into the background once the mount answers.
+#include "bench/support/mounts.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "bench/support/places.hpp"
+#include "bench/support/report.hpp"
+
+namespace warren::bench {
+
+namespace {
+
+constexpr const char* example = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";
+
+}  // namespace
+
+std::string warren_program() {
+    if (const char* named = std::getenv("WARREN")) return named;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+    return (self.parent_path().parent_path() / "bin" / "warren").string();
+}
+
+WarrenMount::WarrenMount(const std::string& folder, u64 size_bytes)
+    : image_(folder + "/mounted.img"), path_(folder + "/warren") {
+    std::filesystem::create_directory(path_);
+    FormatOptions format;
+    format.size_bytes = size_bytes;
+    const Failure failure = make_volume(image_, format);
+    require(failure.code == Errc::ok, failure.message);
+}
+
+void WarrenMount::mount() {
+    run_or_die({warren_program(), "mount", image_, path_});
+    mounted_ = true;
+}
+
+void WarrenMount::unmount() {
+    if (mounted_) run_program({warren_program(), "umount", path_});
+    mounted_ = false;
+}
+
+WarrenMount::~WarrenMount() {
+    unmount();
+}
+
+Passthrough::Passthrough(const std::string& folder, const std::string& source)
+    : path_(folder + "/passthrough") {
+    std::filesystem::create_directory(path_);
+    const std::string program = folder + "/passthrough_ll";
+    require(std::filesystem::exists(example), std::string(example) + " is not there");
+    run_or_die({"sh", "-c",
+                std::string("cc -O2 -o ") + program + " " + example +
+                    " $(pkg-config fuse3 --cflags --libs)"});
+    run_or_die({program, "-o", "source=" + source + ",cache=always,writeback,clone_fd", path_});
+}
+
+Passthrough::~Passthrough() {
+    run_program({"fusermount3", "-u", path_});
+}
+
+}  // namespace warren::bench

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is mounted for the measurements through the kernel: a Warren volume by its own daemon, and
+// libfuse's passthrough over a directory as the peer that does the least.
+//
+// Invariant: a mount is gone, and its daemon has ended, when its object goes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "warren/types.hpp"
+
+namespace warren::bench {
+
+/// The program under test: the environment's WARREN, else bin/warren beside the bench folder.
+std::string warren_program();
+
+/// A Warren volume in a file of `folder`, mounted by `warren mount`.
+class WarrenMount {
+ public:
+    /// Makes the volume; mount() must follow.
+    WarrenMount(const std::string& folder, u64 size_bytes);
+    ~WarrenMount();
+    WarrenMount(const WarrenMount&) = delete;
+    WarrenMount& operator=(const WarrenMount&) = delete;
+    void mount();
+    void unmount();
+    const std::string& path() const { return path_; }
+    const std::string& image() const { return image_; }
+
+ private:
+    std::string image_;
+    std::string path_;
+    bool mounted_ = false;
+};
+
+/// libfuse's example passthrough_ll over a directory, compiled from the copy that Debian's
+/// libfuse3-dev brings, with its fastest options: everything cached, writeback, a descriptor of
+/// /dev/fuse for each thread.
+class Passthrough {
+ public:
+    Passthrough(const std::string& folder, const std::string& source);
+    ~Passthrough();
+    Passthrough(const Passthrough&) = delete;
+    Passthrough& operator=(const Passthrough&) = delete;
+    const std::string& path() const { return path_; }
+
+ private:
+    std::string path_;
+};
+
+}  // namespace warren::bench
