@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening, reading, writing and allocating. The kernel keeps what it has read and written in its
 // page cache (and serves O_DIRECT itself), so an open file needs no state here but its generation.
+// With its writeback cache it also keeps the times modified and changed of files, and sends them
+// when they differ: a change of contents must not set them here, or they would differ by a moment
+// once the kernel has forgotten its own.
 //
 // Invariant: each open that the kernel knows of is counted once in the volume.
 #include <fcntl.h>
@@ -45,6 +48,7 @@ Errc empty_file(const Request& request, Handle file) {
     AttributeChange change;
     change.which = AttributeChange::size;
     if (clears_privileges()) request.drop_privileges(file, change);
+    request.keep_times(file, change);
     request.mount.note_change();
     return request.volume->set_attributes(request.caller(), file, change).code();
 }
@@ -153,10 +157,8 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     const Handle file = handle_of(request, node, info);
     if (clears_privileges()) clear_privileges(request, node, file);
     request.mount.note_change();
-    // The kernel sets the times of what it held back, and sends them after the pages.
-    const Stamp stamp = info->writepage != 0 ? Stamp::no : Stamp::yes;
     const Result<u64> put = request.volume->write(
-        file, static_cast<u64>(offset), std::as_bytes(std::span(bytes, size_bytes)), stamp);
+        file, static_cast<u64>(offset), std::as_bytes(std::span(bytes, size_bytes)), Stamp::no);
     if (!put) return request.reply(put.code());
     fuse_reply_write(raw, *put);
 }
@@ -188,8 +190,9 @@ void allocate(fuse_req_t raw, fuse_ino_t node, int mode, off_t offset, off_t len
         default:
             return request.reply(Errc::not_supported);
     }
-    request.reply_changed(request.volume->allocate(
-        handle_of(request, node, info), how, static_cast<u64>(offset), static_cast<u64>(length)));
+    request.reply_changed(request.volume->allocate(handle_of(request, node, info), how,
+                                                   static_cast<u64>(offset),
+                                                   static_cast<u64>(length), Stamp::no));
 }
 
 void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_info* info) {
@@ -227,14 +230,15 @@ struct CopyJob {
 
 /// Makes a hole of `bytes` in the target, which may grow by it.
 Errc copy_hole(const Request& request, CopyJob& job, u64 bytes) {
-    WARREN_TRY(
-        request.volume->allocate(job.target, Allocate::punch_hole, job.target_offset, bytes));
+    WARREN_TRY(request.volume->allocate(job.target, Allocate::punch_hole, job.target_offset, bytes,
+                                        Stamp::no));
     const Result<Attributes> target = request.volume->attributes(job.target);
     if (!target) return target.code();
     if (target->size < job.target_offset + bytes) {
         AttributeChange change;
         change.which = AttributeChange::size;
         change.new_size = job.target_offset + bytes;
+        request.keep_times(job.target, change);
         WARREN_TRY(request.volume->set_attributes(request.caller(), job.target, change).code());
     }
     job.advance(bytes);
@@ -248,7 +252,7 @@ Errc copy_data(const Request& request, CopyJob& job) {
     if (!got) return got.code();
     if (*got == 0) return Errc::out_of_range;
     const Result<u64> put =
-        request.volume->write(job.target, job.target_offset, buffer.first(*got));
+        request.volume->write(job.target, job.target_offset, buffer.first(*got), Stamp::no);
     if (!put) return put.code();
     if (*put == 0) return Errc::no_space;
     job.advance(*put);

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "apps/fuse/control_server.hpp"
@@ -127,11 +128,12 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
             return directory &&
                    mount.volume.access()->lookup({0, 0, {}, 0, false}, *directory, name);
         });
-        LateSeeker late_seeker(session.get());
-        mount.late_seeker = &late_seeker;
+        auto late_seeker = std::make_unique<LateSeeker>(session.get());
+        mount.late_seeker = late_seeker.get();
         const auto server = std::make_shared<ControlServer>(mount, invalidator);
         serve_session(options, mount, session, *server, report, warning);
         server->stop();
+        late_seeker.reset();  // before the volume closes
         session.unmount();
         closed = mount.volume.close();
         server->report_closed(closed);

@@ -65,13 +65,17 @@ u32 type_bits(u8 type) {
     return u32{type} << 12;
 }
 
+/// A directory that is gone, while somebody stands in it, has no entries.
+Errc unless_removed(const Request& request, fuse_ino_t node, Errc code) {
+    return code == Errc::stale && request.mount.nodes.is_directory(node) ? Errc::ok : code;
+}
+
 void open_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw);
     Handle directory;
     if (!request.find(node, directory)) return;
-    if (const Errc code = request.volume->open_file(directory); code != Errc::ok) {
-        return request.reply(about_name(code));
-    }
+    const Errc opened = unless_removed(request, node, request.volume->open_file(directory));
+    if (opened != Errc::ok) return request.reply(about_name(opened));
     request.mount.nodes.count_open(node, false);
     if ((info->flags & O_NOATIME) == 0) request.note_access(directory, node, true);
     info->fh = directory.generation;
@@ -137,11 +141,12 @@ void read_directory(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t of
     Listing listing(raw, size_bytes);
     if (add_dots(request, listing, directory, position, false)) {
         std::string name;
-        const Errc code = request.volume->read_directory(
+        const Errc read = request.volume->read_directory(
             directory, position <= 2 ? 0 : position, [&](const DirectoryEntry& entry) {
                 name = entry.name;
                 return listing.add(name.c_str(), entry.inode, type_bits(entry.type), entry.cookie);
             });
+        const Errc code = unless_removed(request, node, read);
         if (code != Errc::ok && listing.used == 0) return request.reply(about_name(code));
     }
     fuse_reply_buf(raw, listing.bytes.data(), listing.used);
@@ -194,7 +199,8 @@ void read_directory_plus(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off
     // Every entry of a batch may have gone meanwhile: an empty reply would end the listing.
     for (bool more = add_dots(request, listing, directory, position, true); more;) {
         Batch batch;
-        const Errc code = read_batch(request, directory, from, listing.room(), batch);
+        const Errc read = read_batch(request, directory, from, listing.room(), batch);
+        const Errc code = unless_removed(request, node, read);
         if (code != Errc::ok && listing.used == 0) return request.reply(about_name(code));
         for (const Batch::Item& item : batch.items) {
             const char* name = batch.names.c_str() + item.name_start;

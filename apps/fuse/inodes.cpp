@@ -77,6 +77,9 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     if (is_empty || (which & FUSE_SET_ATTR_KILL_SUID) != 0) {
         request.drop_privileges(handle, change);
     }
+    const bool resizes_alone = (which & FUSE_SET_ATTR_SIZE) != 0 &&
+                               (which & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) == 0;
+    if (resizes_alone) request.keep_times(handle, change);
     request.mount.note_change();
     request.reply_attributes(request.volume->set_attributes(request.caller(), handle, change));
 }

@@ -40,9 +40,13 @@ void LateSeeker::run() {
         if (waiting_.empty()) return;
         const SeekRequest seek = waiting_.front();
         waiting_.pop_front();
+        const bool can_wait = !ending_;  // at the end nobody serves what the kernel would send
         lock.unlock();
         // From the offset on: what lies before it does not matter. Length 0 is up to the end.
-        fuse_lowlevel_notify_inval_inode(session_, seek.node, static_cast<off_t>(seek.offset), 0);
+        if (can_wait) {
+            const auto start = static_cast<off_t>(seek.offset);
+            fuse_lowlevel_notify_inval_inode(session_, seek.node, start, 0);
+        }
         answer_seek(seek);
         lock.lock();
     }

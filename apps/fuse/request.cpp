@@ -130,6 +130,14 @@ void Request::drop_privileges(Handle handle, AttributeChange& change) const {
     change.new_mode = mode & ~dropped;
 }
 
+void Request::keep_times(Handle handle, AttributeChange& change) const {
+    const Result<Attributes> attributes = volume->attributes(handle);
+    if (!attributes) return;
+    change.which |= AttributeChange::modified | AttributeChange::changed;
+    change.new_modified = attributes->modified;
+    change.new_changed = attributes->changed;
+}
+
 void Request::note_access(Handle handle, fuse_ino_t node, bool in_cache) const {
     const AccessTimes rule = mount.access_times.load(std::memory_order_relaxed);
     if (rule == AccessTimes::never || mount.read_only.load(std::memory_order_relaxed)) return;

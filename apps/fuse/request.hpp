@@ -65,6 +65,10 @@ class Request {
     /// Adds to `change` that set-user-id and an executable's set-group-id go, if they are set.
     void drop_privileges(Handle handle, AttributeChange& change) const;
 
+    /// Adds to `change`, which sets the size, that the times modified and changed stay: the kernel
+    /// keeps those of a file itself, and has said so in the request if they are to change.
+    void keep_times(Handle handle, AttributeChange& change) const;
+
     /// Notes an access to the inode's contents, as the mount's options ask for. `in_cache` says
     /// that the kernel may serve it without asking again, so it has to be told of the new time.
     void note_access(Handle handle, fuse_ino_t node, bool in_cache) const;

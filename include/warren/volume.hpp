@@ -109,7 +109,8 @@ enum class Allocate : u8 {
     zero_range_keep_size
 };
 enum class Seek : u8 { data, hole };
-/// Whether a write sets the times modified and changed (a kernel that caches writes does itself).
+/// Whether a change of contents sets the times modified and changed. Not where the kernel caches
+/// writes: it keeps these times itself and sends them when they differ.
 enum class Stamp : u8 { yes, no };
 enum class AttributeSet : u8 { any, create, replace };
 
@@ -238,7 +239,7 @@ class Volume {
     Result<u64> read(Handle file, u64 offset, std::span<std::byte> target);
     Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source,
                       Stamp stamp = Stamp::yes);
-    Errc allocate(Handle file, Allocate how, u64 offset, u64 length);
+    Errc allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp stamp = Stamp::yes);
     Result<u64> seek(Handle file, u64 offset, Seek whence);
 
     // Extended attributes. An empty `target` asks for the size.

@@ -14,6 +14,25 @@ namespace warren::core {
 
 using format::FrameKind;
 
+/// Reserves the free blocks of word `w` from bit `from` to the first that is taken, at most `want`;
+/// how many. None if the frame is not of kind `kind`. One lane.
+WARREN_HD inline u32 reserve_in_word(const Store& store, u64 frame, FrameKind kind, u32 w, u32 from,
+                                     u32 want) {
+    const u64 run = free_bits(store, frame, w) >> from;
+    u32 length = run == ~u64{0} ? 64 : static_cast<u32>(hd::countr_one(run));
+    if (length > want) length = want;
+    if (length == 0) return 0;
+    const u64 won = reserve_bits(store, frame, w, run_mask(w, w * 64 + from, length));
+    if (won != 0 && kind_of(store, frame) != kind) {
+        give_back_bits(store, frame, w, won);
+        return 0;
+    }
+    const u32 prefix = static_cast<u32>(hd::countr_one(won >> from));
+    const u64 keep = won & run_mask(w, w * 64 + from, prefix);
+    if (won != keep) give_back_bits(store, frame, w, won & ~keep);
+    return prefix;
+}
+
 /// Reserves up to `want` neighbouring blocks of `frame` at or behind block `first`; the run's
 /// length. The frame must have kind `kind`; it cannot change once a bit is reserved. One lane.
 WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind kind, u32& first,
@@ -23,34 +42,15 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
         if (w == first / 64) free &= ~u64{0} << first % 64;
         if (free == 0) continue;
         const u32 from = static_cast<u32>(hd::countr_zero(free));
-        const u64 run = free >> from;
-        u32 length = run == ~u64{0} ? 64 : static_cast<u32>(hd::countr_one(run));
-        if (length > want) length = want;
-        const u64 wanted = run_mask(w, w * 64 + from, length);
-        u64 won = reserve_bits(store, frame, w, wanted);
-        if (won != 0 && kind_of(store, frame) != kind) {
-            give_back_bits(store, frame, w, won);
-            return 0;
-        }
-        const u64 prefix = static_cast<u64>(hd::countr_one(won >> from));
-        const u64 keep = won & run_mask(w, w * 64 + from, static_cast<u32>(prefix));
-        if (won != keep) give_back_bits(store, frame, w, won & ~keep);
-        if (prefix == 0) {
+        u32 count = reserve_in_word(store, frame, kind, w, from, want);
+        if (count == 0) {
+            if (kind_of(store, frame) != kind) return 0;
             --w;  // lost to another worker: look at this word again
             continue;
         }
         first = w * 64 + from;
-        u32 count = static_cast<u32>(prefix);
-        if (from + count == 64 && count < want && w + 1 < 8) {
-            u32 next = (w + 1) * 64;
-            if ((free_bits(store, frame, w + 1) & 1) != 0) {
-                const u32 more = reserve_in_frame(store, frame, kind, next, want - count);
-                if (next == (w + 1) * 64) return count + more;
-                if (more > 0) {
-                    unreserve(store, (frame * format::blocks_per_frame + next) * format::block_size,
-                              more);
-                }
-            }
+        for (u32 next = w + 1; next < 8 && first + count == next * 64 && count < want; ++next) {
+            count += reserve_in_word(store, frame, kind, next, 0, want - count);
         }
         return count;
     }

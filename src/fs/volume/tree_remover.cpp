@@ -57,7 +57,12 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
     const u64 blocks_before = relaxed_load(volume_.store().state->blocks_used);
     while (!rooted_.empty()) {
         now_ = now_nanoseconds();
-        WARREN_TRY(volume_.run([&](CpuOperation& gate) { return run_step(gate); }));
+        {
+            // The crew comes before the gate: those that have it may wait for a commit, and a
+            // commit waits for those that have passed the gate.
+            const auto turn = volume_.crew().take_turn();
+            WARREN_TRY(volume_.run([&](CpuOperation& gate) { return run_step(gate); }));
+        }
         WARREN_TRY(prepare_next_step());
     }
     for (const Tally& tally : tallies_) {
@@ -76,14 +81,14 @@ Errc TreeRemover::run_step(CpuOperation& gate) {
     const u64 share = relaxed_load(state.journal_room) / 4;
     WARREN_TRY(gate.begin_apply(static_cast<u32>(share)));
     dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;
-    deadline_ = now_ + step_nanoseconds;
+    deadline_ = now_nanoseconds() + step_nanoseconds;
     // What is loose at the end costs leaves of the orphan directory, at least half full.
     loose_limit_ = share / 8 * (format::leaf_entries_max / 2);
     loose_ = 0;
     std::vector<Task> tasks;
     for (const u64 directory : rooted_)
         tasks.push_back({directory, 0, nullptr});
-    volume_.crew().run(std::move(tasks), [this](Crew::Worker& worker, const Task& task) {
+    volume_.crew().run_in_turn(std::move(tasks), [this](Crew::Worker& worker, const Task& task) {
         if (task.context != nullptr) {
             visit_range(worker, std::unique_ptr<Range>(static_cast<Range*>(task.context)));
         } else {

@@ -200,14 +200,14 @@ Errc zero_edges(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
 
 }  // namespace
 
-Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length) {
+Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp stamp) {
     VolumeImplementation& volume = *implementation_;
     if (length == 0) return Errc::invalid;
     if (offset > format::file_size_max || length > format::file_size_max - offset) {
         return Errc::file_too_big;
     }
     std::unique_lock lock(volume.data_lock(file.inode));
-    const i64 now = now_nanoseconds();
+    const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
     const bool grows = how == Allocate::reserve || how == Allocate::zero_range;
     const bool zeroes = how == Allocate::punch_hole || how == Allocate::zero_range ||
                         how == Allocate::zero_range_keep_size;

@@ -4,8 +4,34 @@
 #include "fs/engine/cpu/crew.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace warren {
+namespace {
+
+/// The crew whose task this thread executes, and as which worker.
+thread_local const Crew* working_for = nullptr;
+thread_local u32 working_as = 0;
+
+/// Notes for a while what this thread works on: tasks of one crew may start a run of another.
+class WorkScope {
+ public:
+    WorkScope(const Crew* crew, u32 worker)
+        : crew_before_(std::exchange(working_for, crew)),
+          worker_before_(std::exchange(working_as, worker)) {}
+    ~WorkScope() {
+        working_for = crew_before_;
+        working_as = worker_before_;
+    }
+    WorkScope(const WorkScope&) = delete;
+    WorkScope& operator=(const WorkScope&) = delete;
+
+ private:
+    const Crew* crew_before_;
+    u32 worker_before_;
+};
+
+}  // namespace
 
 void Crew::Worker::push(const Task& task) {
     crew_.pending_.fetch_add(1, std::memory_order_relaxed);
@@ -41,7 +67,29 @@ Crew::~Crew() {
 }
 
 void Crew::run(std::vector<Task> first, const Body& body) {
-    std::lock_guard run_lock(run_mutex_);
+    const auto turn = take_turn();
+    run_in_turn(std::move(first), body);
+}
+
+std::unique_lock<std::mutex> Crew::take_turn() {
+    // Who works for this crew has the turn of the run that it works on.
+    if (working_for == this) return {};
+    return std::unique_lock(run_mutex_);
+}
+
+/// The queue is nobody else's, so all is done when it is empty.
+void Crew::run_alone(u32 index, const std::vector<Task>& first, const Body& body) {
+    Worker self(*this, index);
+    for (const Task& task : first)
+        self.push(task);
+    for (Task task; self.pop(task);) {
+        body(self, task);
+        pending_.fetch_sub(1, std::memory_order_relaxed);
+    }
+}
+
+void Crew::run_in_turn(std::vector<Task> first, const Body& body) {
+    if (working_for == this) return run_alone(working_as, first, body);
     for (std::size_t i = 0; i < first.size(); ++i)
         workers_[i % width()]->push(first[i]);
     {
@@ -85,6 +133,7 @@ void Crew::thread_main(Worker& self) {
 }
 
 void Crew::work_until_done(Worker& self, const Body& body) {
+    const WorkScope scope(this, self.index());
     Task task;
     for (;;) {
         if (self.pop(task) || steal(self, task)) {

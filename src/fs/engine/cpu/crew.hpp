@@ -41,14 +41,22 @@ class Crew {
 
     u32 width() const { return static_cast<u32>(workers_.size()); }
 
-    /// Executes `first` and all that comes of it. One run at a time; others wait for their turn.
+    /// Executes `first` and all that comes of it. One run at a time; others wait for their turn. A
+    /// run that a task starts is executed by its worker alone.
     void run(std::vector<Task> first, const Body& body);
+
+    /// Waits until the crew is free and keeps it: for callers who must not wait for it in run()
+    /// because those that have it might wait for them. run_in_turn() goes with it.
+    [[nodiscard]] std::unique_lock<std::mutex> take_turn();
+    /// As run(). Requires: the caller has the turn.
+    void run_in_turn(std::vector<Task> first, const Body& body);
 
     /// Calls `body(team, index)` for each index below `count`, in chunks.
     void for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body);
 
  private:
     void work_until_done(Worker& self, const Body& body);
+    void run_alone(u32 index, const std::vector<Task>& first, const Body& body);
     bool steal(Worker& self, Task& task);
     void thread_main(Worker& self);
 

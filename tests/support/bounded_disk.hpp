@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes all on to another disk, fails the test at an access outside of it, and stops the program
+// when there are so many accesses that whoever makes them must hang.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "fs/disk/disk.hpp"
+
+namespace warren {
+
+class BoundedDisk final : public Disk {
+ public:
+    /// Requires: `below` outlives this.
+    explicit BoundedDisk(Disk& below) : below_(below) {}
+
+    u64 size_bytes() const override { return below_.size_bytes(); }
+    Errc read(u64 offset, std::span<std::byte> target) override {
+        check(offset, target.size());
+        return below_.read(offset, target);
+    }
+    Errc write(u64 offset, std::span<const std::byte> source) override {
+        check(offset, source.size());
+        return below_.write(offset, source);
+    }
+    Errc flush() override { return below_.flush(); }
+    Errc discard(u64 offset, u64 length_bytes) override {
+        return below_.discard(offset, length_bytes);
+    }
+
+ private:
+    /// What tests do with a small volume needs a few thousand accesses.
+    static constexpr u64 accesses_max = 2'000'000;
+
+    void check(u64 offset, u64 length) {
+        EXPECT_TRUE(offset <= size_bytes() && length <= size_bytes() - offset) << offset;
+        if (accesses_.fetch_add(1, std::memory_order_relaxed) < accesses_max) return;
+        ADD_FAILURE() << "the accesses to the disk do not end";
+        std::abort();
+    }
+
+    Disk& below_;
+    std::atomic<u64> accesses_{0};
+};
+
+}  // namespace warren
