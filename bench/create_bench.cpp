@@ -32,6 +32,10 @@ struct Shape {
     u32 entries;
 };
 
+double items_of(const Shape& shape) {
+    return static_cast<double>(u64{shape.parents} * shape.entries);
+}
+
 Handle find(Volume& volume, Handle directory, const std::string& name) {
     const Result<Attributes> found = volume.lookup({}, directory, name);
     require(bool(found), "cannot find " + name);
@@ -84,7 +88,7 @@ double each_on_host(const std::string& tree, const Shape& shape,
 void measure_volume(Report& report, Places& places, const Shape& shape, const std::string& root) {
     Volume& volume = *places.volume;
     const std::vector<std::string> names = entry_names(shape);
-    const double items = double{shape.parents} * shape.entries;
+    const double items = items_of(shape);
     make_in_volume(volume, volume.root(), flat_tree(root, shape.parents, 0, false));
     make_in_volume(volume, volume.root(), flat_tree(root + "-many", shape.parents, 0, false));
     const std::vector<Handle> directories =
@@ -129,7 +133,7 @@ void measure_volume(Report& report, Places& places, const Shape& shape, const st
 void measure_host(Report& report, const std::string& where, const std::string& folder,
                   const Shape& shape, const std::string& root) {
     const std::vector<std::string> names = entry_names(shape);
-    const double items = double{shape.parents} * shape.entries;
+    const double items = items_of(shape);
     make_on_host(folder, flat_tree(root, shape.parents, 0, false));
     const std::string tree = folder + "/" + root;
     report.add("create, " + shape.label, where + " openat(O_CREAT) + close",
@@ -179,7 +183,7 @@ void walk_host(Report& report, const std::string& where, const std::string& tree
 }
 
 void measure(Report& report, Places& places, const Shape& shape, u64 runs) {
-    const double items = double{shape.parents} * shape.entries;
+    const double items = items_of(shape);
     for (u64 run = 0; run < runs; ++run) {
         const std::string root = std::to_string(shape.parents) + "-" + std::to_string(run);
         measure_volume(report, places, shape, root);

@@ -37,8 +37,7 @@ bool writes(const fuse_file_info* info) {
     return (info->flags & O_ACCMODE) != O_RDONLY;
 }
 
-void close_again(const Request& request, fuse_ino_t node, Handle file,
-                 const fuse_file_info* info) {
+void close_again(const Request& request, fuse_ino_t node, Handle file, const fuse_file_info* info) {
     request.mount.nodes.count_release(node, writes(info));
     static_cast<void>(request.volume->release(file));
 }

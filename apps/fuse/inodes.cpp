@@ -18,12 +18,12 @@ i64 to_ns(const timespec& time) {
     return time.tv_sec * second_ns + time.tv_nsec;
 }
 
-/// What a directory is that a bulk command removed while somebody stood in it: empty, without
-/// links, and nothing in it to be protected.
-Attributes removed_directory(Handle handle) {
+/// What is left of an inode that is gone while the kernel remembers it, as of a directory in which
+/// somebody stands: nothing in it, no links, nothing to be protected.
+Attributes removed_inode(const Request& request, fuse_ino_t node, Handle handle) {
     Attributes attributes;
     attributes.handle = handle;
-    attributes.mode = S_IFDIR | 0777;
+    attributes.mode = request.mount.nodes.is_directory(node) ? S_IFDIR | 0777 : S_IFREG | 0666;
     return attributes;
 }
 
@@ -33,7 +33,7 @@ void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
     if (!request.find(node, handle)) return;
     const Result<Attributes> attributes = request.volume->attributes(handle);
     if (attributes.code() == Errc::stale && request.mount.nodes.is_directory(node)) {
-        return request.reply_attributes(removed_directory(handle));
+        return request.reply_attributes(removed_inode(request, node, handle));
     }
     request.reply_attributes(attributes);
 }
@@ -81,7 +81,15 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
                                (which & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) == 0;
     if (resizes_alone) request.keep_times(handle, change);
     request.mount.note_change();
-    request.reply_attributes(request.volume->set_attributes(request.caller(), handle, change));
+    const Result<Attributes> changed =
+        request.volume->set_attributes(request.caller(), handle, change);
+    // The kernel also sends the last times of what nobody has a name or descriptor of any more. An
+    // error would be kept for the next syncfs(2), of whomever.
+    const bool sets_times_alone = (which & ~(FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_CTIME)) == 0;
+    if (changed.code() == Errc::stale && sets_times_alone) {
+        return request.reply_attributes(removed_inode(request, node, handle));
+    }
+    request.reply_attributes(changed);
 }
 
 void get_statistics(fuse_req_t raw, fuse_ino_t) {

@@ -128,6 +128,11 @@ void Request::drop_privileges(Handle handle, AttributeChange& change) const {
     if ((mode & dropped) == 0) return;
     change.which |= AttributeChange::mode;
     change.new_mode = mode & ~dropped;
+    // The change that makes them go has its own time, which the kernel keeps for a file.
+    if (S_ISREG(attributes->mode) && (change.which & AttributeChange::changed) == 0) {
+        change.which |= AttributeChange::changed;
+        change.new_changed = attributes->changed;
+    }
 }
 
 void Request::keep_times(Handle handle, AttributeChange& change) const {

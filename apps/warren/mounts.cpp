@@ -57,10 +57,14 @@ std::optional<fuse::ControlConnection> connect_for(const std::string& path,
                                                    std::string_view other_tool) {
     std::optional<fuse::ControlConnection> connection = fuse::ControlConnection::for_path(path);
     if (connection) return connection;
-    struct stat found {};
-    if (::lstat(path.c_str(), &found) != 0) {
-        const Errc code = static_cast<Errc>(errno);
-        complain({attempt, ": ", reason(code), missing_hint(parse_location(path))});
+    struct statx found {};
+    // Not from the kernel's cache, which may know more than a daemon that has been killed.
+    constexpr int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC;
+    if (::statx(AT_FDCWD, path.c_str(), flags, STATX_TYPE, &found) != 0) {
+        const int error = errno;
+        complain({attempt, ": ", reason(static_cast<Errc>(error)),
+                  error == ENOTCONN ? "; the daemon of this mount has ended: unmount, mount again"
+                                    : missing_hint(parse_location(path))});
     } else if (is_on_warren_mount(path)) {
         complain({attempt,
                   ": the daemon of this mount cannot be reached (is its socket in "

@@ -21,12 +21,16 @@ struct WarpTeam {
     u32 worker = 0;
 
 #if defined(__CUDA_ARCH__)
-    WARREN_HD u32 lane() const { return threadIdx.x & 31u; }
+    WARREN_HD u32 lane() const {
+        return threadIdx.x & 31u;
+    }
     WARREN_HD u32 ballot(bool vote) const {
         __syncwarp();
         return __ballot_sync(~0u, vote);
     }
-    WARREN_HD void sync() const { __syncwarp(); }
+    WARREN_HD void sync() const {
+        __syncwarp();
+    }
 
     /// What lane `from` holds. T is cut into 32-bit words, each one shuffle.
     template <class T>
@@ -42,15 +46,23 @@ struct WarpTeam {
         return value;
     }
 #else
-    WARREN_HD u32 lane() const { return no_device<u32>(); }
-    WARREN_HD u32 ballot(bool /*vote*/) const { return no_device<u32>(); }
-    WARREN_HD void sync() const { no_device<u32>(); }
+    WARREN_HD u32 lane() const {
+        return no_device<u32>();
+    }
+    WARREN_HD u32 ballot(bool /*vote*/) const {
+        return no_device<u32>();
+    }
+    WARREN_HD void sync() const {
+        no_device<u32>();
+    }
     template <class T>
     WARREN_HD T broadcast(T /*value*/, u32 /*from*/) const {
         return no_device<T>();
     }
 #endif
-    WARREN_HD bool is_leader() const { return lane() == 0; }
+    WARREN_HD bool is_leader() const {
+        return lane() == 0;
+    }
 
  private:
     template <class T>

@@ -68,6 +68,15 @@ def rmdir(path):
     checked(libc.rmdir(os.fsencode(path)))
 
 
+def sync_all(folder):
+    """Has the file system of that folder write all it holds back; no other one."""
+    file = os.open(folder, os.O_RDONLY | os.O_NOATIME)
+    try:
+        checked(libc.syncfs(file))
+    finally:
+        os.close(file)
+
+
 def open_and_close(path, flags, mode=0o644):
     os.close(os.open(path, flags, mode))
 

@@ -146,6 +146,22 @@ WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     return empty;
 }
 
+/// A metadata frame that has room, new if there is none. Of many workers that find no room one
+/// takes a frame for all of them: Errc::retry for the others. One lane.
+WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
+    device_atomic<u32> claims(store.state->claims_metadata);
+    // Acquire: pairs with the release below: the frame that was added before us shows.
+    if (claims.exchange(1, hd::memory_order_acquire) != 0) return Errc::retry;
+    u64* room = room_of(store, FrameKind::metadata);
+    Result<u64> frame = find_bit_up(room, 0, store.frame_count);
+    if (*frame == store.frame_count) {
+        frame = claim_frame(store, FrameKind::metadata);
+        if (frame) publish_frame(store, *frame, FrameKind::metadata);
+    }
+    claims.store(0, hd::memory_order_release);
+    return frame;
+}
+
 struct Run {
     u64 place = 0;
     u32 blocks = 0;
@@ -190,10 +206,11 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
             frame = find_bit_up(room, 0, store.frame_count);
             if (frame < store.frame_count) continue;
         }
-        const Result<u64> taken = claim_frame(store, kind);
+        const Result<u64> taken =
+            kind == FrameKind::metadata ? add_metadata_frame(store) : claim_frame(store, kind);
         if (!taken) return taken.code();
         frame = *taken;
-        publish_frame(store, frame, kind);
+        if (kind != FrameKind::metadata) publish_frame(store, frame, kind);
     }
 }
 

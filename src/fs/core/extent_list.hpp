@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "fs/core/search_keys.hpp"
 #include "fs/format/tree.hpp"
 #include "team/team.hpp"
 

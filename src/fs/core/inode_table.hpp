@@ -29,22 +29,25 @@ struct InodeRef {
     }
 };
 
+/// Whether there is a slot for an inode of this number: in the volume, in a frame of inodes.
+template <class Team>
+WARREN_HD bool is_inode_slot(Operation<Team>& op, u64 number) {
+    const Store& store = op.store;
+    if (number >= store.size_bytes / format::inode_size ||
+        number % format::inodes_per_frame < format::inodes_per_block) {
+        return false;
+    }
+    const u64 kind = load(op.team, store.frame(number / format::inodes_per_frame).kind);
+    return static_cast<FrameKind>(kind) == FrameKind::inodes;
+}
+
 /// Finds the inode with this number, whatever its generation. Errc::stale if there is none.
 template <class Team>
 WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, u64 number) {
-    const Store& store = op.store;
-    const u64 place = number * format::inode_size;
-    const u64 frame = place / format::frame_size;
-    if (number >= store.size_bytes / format::inode_size ||
-        number % format::inodes_per_frame < format::inodes_per_block) {
-        return Errc::stale;
-    }
-    if (static_cast<FrameKind>(load(op.team, store.frame(frame).kind)) != FrameKind::inodes) {
-        return Errc::stale;
-    }
+    if (!is_inode_slot(op, number)) return Errc::stale;
     InodeRef inode;
     inode.number = number;
-    WARREN_TRY(op.observe(place, inode.seen));
+    WARREN_TRY(op.observe(number * format::inode_size, inode.seen));
     const Result<Block*> block = op.pin(inode.block_place());
     if (!block) return block.code();
     inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;

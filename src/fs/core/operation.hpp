@@ -272,14 +272,26 @@ class Operation {
             inside.fetch_sub(1, hd::memory_order_release);
             return Errc::read_only;
         }
+        const Errc promised = promise_blocks();
+        if (promised != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
+        return promised;
+    }
+
+    /// Takes journal room for what apply will dirty at most. Errc::retry if there is room but for
+    /// the promises of others, who mostly dirty less and are done soon.
+    WARREN_HD Errc promise_blocks() {
+        StoreState& state = *store.state;
         device_atomic<u64> promised(state.promised_blocks);
-        const u64 ahead = promised.fetch_add(promised_, hd::memory_order_relaxed);
-        if (relaxed_load(state.dirty_blocks) + ahead + promised_ > state.journal_room) {
+        u64 ahead = promised.load(hd::memory_order_relaxed);
+        const u64 wanted = relaxed_load(state.dirty_blocks) + promised_;
+        if (wanted + ahead <= state.journal_room) {
+            ahead = promised.fetch_add(promised_, hd::memory_order_relaxed);
+            if (relaxed_load(state.dirty_blocks) + promised_ + ahead <= state.journal_room) {
+                return Errc::ok;
+            }
             promised.fetch_sub(promised_, hd::memory_order_relaxed);
-            inside.fetch_sub(1, hd::memory_order_release);
-            return Errc::need_commit;
         }
-        return Errc::ok;
+        return wanted > state.journal_room ? Errc::need_commit : Errc::retry;
     }
 
     WARREN_HD void leave_gate() {

@@ -51,7 +51,8 @@ struct StoreState {
     u64 journal_room;     // blocks that one commit can hold
 
     u32 gate_closed;
-    u32 read_only;  // set by an I/O error: no operation applies any more
+    u32 read_only;        // set by an I/O error: no operation applies any more
+    u32 claims_metadata;  // one worker at a time takes a free frame for metadata
     GateSlot gate[gate_slots];
     WorkerHint hints[gate_slots];
 };

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "fs/core/inode_table.hpp"
+#include "fs/core/search_keys.hpp"
 
 namespace warren::core {
 
@@ -46,25 +47,6 @@ struct Descent {
     u64 lower = 0;        // lowest key of the leaf
     u64 upper = key_end;  // lowest key of the next leaf
 };
-
-/// The index of the last of `count` sorted keys that is not above `key`, 0 if there is none;
-/// `key_at` reads one. W lanes look at W keys at a time; for one lane that is a binary search.
-template <class Team, class KeyAt>
-WARREN_HD u32 search_keys(const Team& team, u32 count, u64 key, const KeyAt& key_at) {
-    u32 low = 0;
-    u32 length = count;
-    while (length > 1) {
-        const u32 probe = low + length * (team.lane() + 1) / (Team::width + 1);
-        const bool vote = key_at(probe) <= key;
-        const u32 votes = static_cast<u32>(hd::popcount(team.ballot(vote)));
-        const u32 begin = votes == 0 ? low : low + length * votes / (Team::width + 1);
-        const u32 end =
-            votes == Team::width ? low + length : low + length * (votes + 1) / (Team::width + 1);
-        low = begin;
-        length = end - begin;
-    }
-    return low;
-}
 
 /// The index of the pair on the way to `key`.
 template <class Team>

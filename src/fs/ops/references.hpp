@@ -48,15 +48,7 @@ struct Released {
 /// without a word on its generation, which is 0 then. Errc::stale if there can be no inode.
 template <class Team>
 WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, u64 number) {
-    const Store& store = op.store;
-    if (number >= store.size_bytes / format::inode_size ||
-        number % format::inodes_per_frame < format::inodes_per_block) {
-        return Errc::stale;
-    }
-    const u64 frame = number / format::inodes_per_frame;
-    if (static_cast<FrameKind>(load(op.team, store.frame(frame).kind)) != FrameKind::inodes) {
-        return Errc::stale;
-    }
+    if (!is_inode_slot(op, number)) return Errc::stale;
     InodeRef inode;
     inode.number = number;
     WARREN_TRY(op.observe(number * format::inode_size, inode.seen));

@@ -59,6 +59,7 @@ struct Harvest {
 template <class Team>
 WARREN_HD Errc harvest_file(Operation<Team>& op, u64 number, const Seen& leaf, i64 now,
                             Harvest& harvest) {
+    if (!is_inode_slot(op, number)) return Errc::corrupt;
     const u64 place = number * format::inode_size;
     const bool shares_lock = stripe_of(place) == stripe_of(leaf.place);
     InodeRef inode;
@@ -224,6 +225,20 @@ WARREN_HD void free_subtree(Operation<Team>& op, u64 place, u32 height) {
     free_metadata(op, place);
 }
 
+/// Errc::need_prune for the first leaf of a directory without names; Errc::corrupt if that has any:
+/// pruning would leave it there for ever.
+template <class Team>
+WARREN_HD Errc ask_for_prune(Operation<Team>& op, const InodeRef& directory) {
+    Descent descent;
+    WARREN_TRY(descend(op, directory, directory_tree, 0, descent));
+    if (!descent.empty) {
+        const bool is_empty = DirectoryLeafType{}.is_empty(op, descent.leaf);
+        WARREN_TRY(op.confirm(descent.leaf_seen));
+        if (!is_empty) return Errc::corrupt;
+    }
+    return op.need_structure(Errc::need_prune, directory.number, 0);
+}
+
 /// Frees an emptied directory of a dying tree and its own blocks. Errc::not_empty if names are
 /// left, Errc::need_prune if its tree must be taken down leaf by leaf first. Only within a bulk
 /// step; no lock is held.
@@ -232,6 +247,7 @@ WARREN_HD Errc free_directory(Operation<Team>& op, u64 number) {
     const Result<InodeRef> found = find_inode(op, number);
     if (!found) return found.code();
     const InodeRef directory = *found;
+    if (load(op.team, directory.at->entries) != format::entries_dying) return Errc::not_empty;
     const Result<Pairs> root = root_pairs(op, directory);
     if (!root) return root.code();
     const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, number);
@@ -240,11 +256,10 @@ WARREN_HD Errc free_directory(Operation<Team>& op, u64 number) {
     for (u32 i = 0; i < root->count; ++i) {
         children[i] = BlockPointer{load(op.team, root->pairs[i].child.raw)}.offset();
         if (!subtree_stays_resident(op, children[i], root->height - 1)) {
-            return op.need_structure(Errc::need_prune, number, 0);
+            return ask_for_prune(op, directory);
         }
     }
     const format::BlockPointer attributes{load(op.team, directory.at->attributes.raw)};
-    if (load(op.team, directory.at->entries) != format::entries_dying) return Errc::not_empty;
     if (!op.lock_now(directory.seen)) return Errc::retry;
     once(op.team, [&] {
         relaxed_store(directory.at->area_count, 0);

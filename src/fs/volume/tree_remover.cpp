@@ -20,7 +20,7 @@ constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than 
 /// As VolumeImplementation::run(), for parts of a bulk step: no commit can be waited for.
 template <class Body>
 auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
-    for (;;) {
+    for (u32 damaged = 0;;) {
         CpuOperation op(team, volume_.store());
         op.gate_is_held = true;
         auto result = body(op);
@@ -33,7 +33,13 @@ auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
             std::this_thread::yield();
             continue;
         }
-        if (code == Errc::need_block && volume_.loader().load(place) == Errc::ok) continue;
+        if (code == Errc::need_block) {
+            const Errc loaded = volume_.loader().load(place);
+            // The place may have changed hands since the operation read it: look again first.
+            const bool looks_again = loaded == Errc::corrupt && ++damaged < 4;
+            if (loaded == Errc::ok || looks_again) continue;
+            return decltype(result)(loaded);
+        }
         if (code != Errc::need_split && code != Errc::need_prune) return result;
         for (Errc changed = Errc::retry; changed != Errc::ok;) {
             CpuOperation inner(team, volume_.store());
@@ -128,7 +134,8 @@ void TreeRemover::set_aside_changed(const ThreadTeam& team, u64 directory, bool 
 }
 
 void TreeRemover::fail(Errc code) {
-    error_.store(code);
+    // A wish that a step cannot grant: the meta buffer has no room for what the step needs.
+    error_.store(is_final(code) ? code : Errc::no_memory);
 }
 
 void TreeRemover::visit(Crew::Worker& worker, u64 directory) {
@@ -219,8 +226,8 @@ void TreeRemover::finish_directory(Crew::Worker& worker, u64 directory) {
         if (dropped != Errc::ok) fail(dropped);
         return;
     }
-    set_aside_changed(worker.team(), directory, false);
-    if (freed != Errc::not_empty) fail(freed);
+    set_aside_changed(worker.team(), directory, freed == Errc::need_commit);
+    if (freed != Errc::not_empty && freed != Errc::need_commit) fail(freed);
 }
 
 /// A freed directory that hung on the orphan directory loses its name there in the same step.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bulk operations: one call, all workers.
 #include <algorithm>
-#include <set>
-#include <string>
+#include <functional>
+#include <initializer_list>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "fs/ops/rebuild.hpp"
@@ -37,21 +39,30 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
 
 namespace {
 
-/// A name in a directory, as items of a batch depend on each other by it.
-using NameKey = std::pair<u64, std::string>;
+/// Fewer items than this are done one after the other: waking workers would take longer.
+constexpr u64 shared_items_min = 256;
+/// A wave's blocks stay in the processors' caches between looking at its items and doing them.
+constexpr u64 wave_items_max = 2048;
+
+/// Stands for a name in a directory, as items of a batch depend on each other by it. Two names may
+/// have one key; then a wave ends early, no more.
+u64 name_key(u64 directory, std::string_view name) {
+    constexpr u64 odd_factor = 0x9e37'79b9'7f4a'7c15;
+    return std::hash<std::string_view>{}(name) ^ (directory + 1) * odd_factor;
+}
 
 /// Cuts a batch into waves: items of one wave touch different names, so their order does not
 /// matter.
 class Waves {
  public:
     /// Whether an item on these names may join the wave; if not, the wave must run first.
-    bool admits(const std::vector<NameKey>& keys) const {
-        return std::none_of(keys.begin(), keys.end(),
-                            [&](const NameKey& key) { return taken_.contains(key); });
+    bool admits(std::initializer_list<u64> keys) const {
+        return items_.size() < wave_items_max &&
+               std::none_of(keys.begin(), keys.end(),
+                            [&](u64 key) { return taken_.contains(key); });
     }
-    void add(u64 item, std::vector<NameKey> keys) {
-        for (NameKey& key : keys)
-            taken_.insert(std::move(key));
+    void add(u64 item, std::initializer_list<u64> keys) {
+        taken_.insert(keys);
         items_.push_back(item);
     }
     /// The items of the wave; the next one starts empty.
@@ -61,61 +72,89 @@ class Waves {
     }
 
  private:
-    std::set<NameKey> taken_;
+    std::unordered_set<u64> taken_;
     std::vector<u64> items_;
 };
+
+/// The moves of one wave. Where others lead may depend on the move of a directory, so that runs
+/// alone, between the files before and behind it.
+template <class MoveOne>
+void run_moves(Crew& crew, std::span<const Move> moves, const std::vector<u64>& items,
+               const std::vector<u8>& moves_directory, const MoveOne& move) {
+    for (std::size_t begin = 0; begin < items.size();) {
+        if (moves_directory[begin] != 0) {
+            move(items[begin++]);
+            continue;
+        }
+        std::size_t end = begin;
+        while (end < items.size() && moves_directory[end] == 0)
+            ++end;
+        // Neighbours in one directory share leaves: let one worker have them together.
+        std::vector<u64> files(items.begin() + static_cast<std::ptrdiff_t>(begin),
+                               items.begin() + static_cast<std::ptrdiff_t>(end));
+        std::stable_sort(files.begin(), files.end(), [&](u64 a, u64 b) {
+            return std::pair(moves[a].from.inode, moves[a].to.inode) <
+                   std::pair(moves[b].from.inode, moves[b].to.inode);
+        });
+        crew.for_each(files.size(), [&](const ThreadTeam&, u64 i) { move(files[i]); });
+        begin = end;
+    }
+}
 
 }  // namespace
 
 void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results) {
-    VolumeImplementation& volume = *implementation_;
-    Waves wave;
+    Crew& crew = implementation_->crew();
     const auto move = [&](u64 i) {
         results[i] = rename(caller, moves[i].from, moves[i].name, moves[i].to, moves[i].new_name);
     };
+    if (moves.size() < shared_items_min) {
+        for (u64 i = 0; i < moves.size(); ++i)
+            move(i);
+        return;
+    }
+    Waves wave;
     const auto run_wave = [&] {
-        std::vector<u64> items = wave.take();
-        // Neighbours in one directory share leaves: let one worker have them together.
-        std::stable_sort(items.begin(), items.end(), [&](u64 a, u64 b) {
-            return std::pair(moves[a].from.inode, moves[a].to.inode) <
-                   std::pair(moves[b].from.inode, moves[b].to.inode);
+        const std::vector<u64> items = wave.take();
+        std::vector<u8> moves_directory(items.size());
+        crew.for_each(items.size(), [&](const ThreadTeam&, u64 i) {
+            const Move& one = moves[items[i]];
+            const Result<Attributes> source = lookup(caller, one.from, one.name);
+            moves_directory[i] =
+                source && (source->mode & format::type_mask) == format::type_directory;
         });
-        volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) { move(items[i]); });
+        run_moves(crew, moves, items, moves_directory, move);
     };
     for (u64 i = 0; i < moves.size(); ++i) {
-        const std::vector<NameKey> keys = {{moves[i].from.inode, std::string(moves[i].name)},
-                                           {moves[i].to.inode, std::string(moves[i].new_name)}};
-        if (!wave.admits(keys)) run_wave();
-        const Result<Attributes> source = lookup(caller, moves[i].from, moves[i].name);
-        const bool moves_directory =
-            source && (source->mode & format::type_mask) == format::type_directory;
-        if (moves_directory) {
-            // Where other items lead may depend on it: it runs between two waves.
-            run_wave();
-            move(i);
-        } else {
-            wave.add(i, keys);
-        }
+        const u64 from = name_key(moves[i].from.inode, moves[i].name);
+        const u64 to = name_key(moves[i].to.inode, moves[i].new_name);
+        if (!wave.admits({from, to})) run_wave();
+        wave.add(i, {from, to});
     }
     run_wave();
 }
 
 void Volume::create_many(const Caller& caller, std::span<const Creation> creations,
                          std::span<Result<Attributes>> results) {
-    VolumeImplementation& volume = *implementation_;
+    Crew& crew = implementation_->crew();
+    const auto make = [&](u64 i) {
+        const Creation& one = creations[i];
+        results[i] = create(caller, one.directory, one.name, one.options);
+    };
+    if (creations.size() < shared_items_min) {
+        for (u64 i = 0; i < creations.size(); ++i)
+            make(i);
+        return;
+    }
     Waves wave;
     const auto run_wave = [&] {
         const std::vector<u64> items = wave.take();
-        volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 at) {
-            const Creation& one = creations[items[at]];
-            results[items[at]] = create(caller, one.directory, one.name, one.options);
-        });
+        crew.for_each(items.size(), [&](const ThreadTeam&, u64 i) { make(items[i]); });
     };
     for (u64 i = 0; i < creations.size(); ++i) {
-        std::vector<NameKey> keys = {
-            {creations[i].directory.inode, std::string(creations[i].name)}};
-        if (!wave.admits(keys)) run_wave();
-        wave.add(i, std::move(keys));
+        const u64 key = name_key(creations[i].directory.inode, creations[i].name);
+        if (!wave.admits({key})) run_wave();
+        wave.add(i, {key});
     }
     run_wave();
 }

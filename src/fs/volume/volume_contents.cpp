@@ -139,8 +139,7 @@ Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
     return done;
 }
 
-Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> source,
-                          Stamp stamp) {
+Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> source, Stamp stamp) {
     VolumeImplementation& volume = *implementation_;
     const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
     if (offset > format::file_size_max || source.size() > format::file_size_max - offset) {

@@ -310,8 +310,9 @@ TEST_P(LockstepOperations, onDirectoriesKeepTheirRules) {
         EXPECT_EQ(attributes(volume.root())->links, 4u);
         EXPECT_EQ(attributes(a.handle())->links, 2u);
         EXPECT_EQ(attributes(root.names().at("b")).code(), Errc::stale);
+        const Handle top = volume.root();
         const auto removed = volume.run([&](TeamOperation& op) {
-            return ops::unlink(op, anyone, volume.root(), "b", 1, true, now_nanoseconds());
+            return ops::unlink(op, anyone, top, "b", 1, true, now_nanoseconds());
         });
         ASSERT_TRUE(removed);
         volume.settle(*removed);

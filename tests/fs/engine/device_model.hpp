@@ -83,10 +83,11 @@ class DeviceModel {
             EXPECT_EQ(attributes->links, node.links) << number;
             if (!node.is_directory) continue;
             std::map<std::string, u64> listed;
-            const Errc code = volume.read_directory(node.handle, 0, [&](const DirectoryEntry& entry) {
-                EXPECT_TRUE(listed.emplace(entry.name, entry.inode).second) << entry.name;
-                return true;
-            });
+            const Errc code =
+                volume.read_directory(node.handle, 0, [&](const DirectoryEntry& entry) {
+                    EXPECT_TRUE(listed.emplace(entry.name, entry.inode).second) << entry.name;
+                    return true;
+                });
             EXPECT_EQ(code, Errc::ok);
             EXPECT_TRUE(listed == node.names) << "directory " << number << " lists "
                                               << listed.size() << " of " << node.names.size();

@@ -126,9 +126,8 @@ std::vector<Request> for_names(Verb verb, const std::vector<Handle>& directories
                                u32 step = 1) {
     std::vector<Request> requests;
     for (u32 i = 0; i < count; i += step) {
-        requests.push_back({.verb = verb,
-                            .directory = directories[i % directories.size()],
-                            .name = name_of(i)});
+        requests.push_back(
+            {.verb = verb, .directory = directories[i % directories.size()], .name = name_of(i)});
     }
     return requests;
 }
@@ -153,6 +152,8 @@ TEST_F(WarpOperations, ManyNamesInOneDirectory) {
     Pair pair(256 * mib);
     create_look_up_and_unlink(pair, pair.make_directories("d", 1), 20'000);
     pair.close_and_compare();
+    // Warps that find the last metadata frame full at the same moment share the next one.
+    EXPECT_LE(pair.device.metadata_frames(), 8u);
 }
 
 TEST_F(WarpOperations, ManyNamesInManyDirectories) {
@@ -240,8 +241,8 @@ TEST_F(WarpOperations, AllKindsAtOnce) {
                     requests.push_back({Verb::create, directory, name});
                     break;
                 case 2:
-                    requests.push_back({Verb::rename, directory, name, other,
-                                        name + std::string(round + 1, 'r')});
+                    requests.push_back(
+                        {Verb::rename, directory, name, other, name + std::string(round + 1, 'r')});
                     break;
                 case 3:
                     requests.push_back({Verb::create, other, name + ".c" + std::to_string(round)});

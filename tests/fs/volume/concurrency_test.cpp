@@ -30,7 +30,8 @@ bool is_fair(Errc code) {
     static const std::set<Errc> fair = {
         Errc::ok,        Errc::exists,        Errc::no_entry,     Errc::stale,
         Errc::not_empty, Errc::not_directory, Errc::is_directory, Errc::invalid,
-        Errc::no_data,   Errc::not_permitted, Errc::bad_handle,   Errc::no_such_address};
+        Errc::no_data,   Errc::not_permitted, Errc::bad_handle,   Errc::no_such_address,
+        Errc::not_supported};  // the mode of a symbolic link
     return fair.contains(code);
 }
 

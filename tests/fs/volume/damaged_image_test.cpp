@@ -16,6 +16,7 @@
 #include "fs/volume/open_volume.hpp"
 #include "tests/support/bounded_disk.hpp"
 #include "tests/support/image_builder.hpp"
+#include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/thread_crowd.hpp"
 #include "tests/support/volume_walk.hpp"
@@ -284,7 +285,7 @@ class DamagedImage : public testing::TestWithParam<Seal> {
         SCOPED_TRACE(what);
         watchdog_.begin(what);
         const auto copy = disk.copy();
-        ImageEditor(disk_of(*copy)).flip(place + at, static_cast<u8>(1u << (at + count_) % 8));
+        ImageEditor(*copy).flip(place + at, static_cast<u8>(1u << (at + count_) % 8));
         if (GetParam() == Seal::forged && !forge_seal(*copy, place)) return;
         OpenOptions options{.workers = 1, .meta_buffer_bytes = count_ % 3 == 0 ? mib : 0};
         options.read_only = count_ % 7 == 0;
@@ -318,8 +319,6 @@ class DamagedImage : public testing::TestWithParam<Seal> {
     }
 
  private:
-    static Disk& disk_of(MemoryDisk& disk) { return disk; }
-
     Watchdog watchdog_;
     u64 count_ = 0;
 };

@@ -7,8 +7,7 @@
 // function does, and so does the stack that a kernel takes for all of its lanes.
 #include "fs/engine/cuda/operations.hpp"
 
-#include "fs/core/directory.hpp"
-#include "fs/core/extents.hpp"
+#include "fs/ops/change_structure.hpp"
 #include "fs/ops/create.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "fs/ops/reclaim.hpp"
@@ -30,7 +29,7 @@ __device__ Errc code_of(const Result<T>& result) {
     return result.code();
 }
 
-constexpr u32 attempts_max = 1u << 20;  // a warp gives up rather than spin for ever
+constexpr u32 attempts_max = 1u << 14;  // then the host gives the command again
 
 /// Makes room for the warps that this one lost to: a little longer each time, and not as long as
 /// its neighbours, up to 16 microseconds.
@@ -40,31 +39,19 @@ __device__ void back_off(const WarpTeam& team, u32 attempt) {
     team.sync();
 }
 
-/// Changes the structure of a tree as the driver of an operation is asked to, once.
-__device__ __noinline__ Errc change_structure(WarpOperation& op, Errc what, u64 number, u64 key) {
-    op.may_use_reserve = true;
-    const Result<core::InodeRef> inode = core::find_inode(op, number);
-    if (!inode) return inode.code() == Errc::stale ? Errc::ok : inode.code();
-    const u32 mode = load(op.team, inode->at->mode);
-    if ((mode & format::type_mask) != format::type_directory) {
-        return what == Errc::need_split ? core::make_extent_room(op, number, key) : Errc::ok;
-    }
-    return what == Errc::need_split ? core::make_room(op, *inode, core::DirectoryLeafType{}, key)
-                                    : core::prune(op, *inode, core::DirectoryLeafType{}, key);
-}
-
-/// Errc::ok if `wish` for another structure was served; else what the host must do.
+/// Serves a wish for another structure in at most `attempts` steps; how the last one ended.
 __device__ __noinline__ Verdict serve_structure(const WarpTeam& team, const core::Store& store,
-                                                const Verdict& wish) {
-    for (u32 attempt = 0; attempt < attempts_max; ++attempt) {
+                                                const Verdict& wish, u32 attempts) {
+    Verdict verdict{Errc::retry, 0, 0, 0, {}};
+    for (u32 attempt = 0; attempt < attempts && verdict.code == Errc::retry; ++attempt) {
+        if (attempt > 0) back_off(team, attempt);
         WarpOperation op(team, store);
-        const Errc code = change_structure(op, wish.code, wish.inode, wish.key);
-        const Verdict verdict{code, op.needed_place, 0, 0, {}};
+        op.may_use_reserve = true;
+        verdict.code = ops::change_structure(op, wish.code, wish.inode, wish.key);
+        verdict.place = op.needed_place;
         core::finish(op);
-        if (code != Errc::retry) return verdict;
-        back_off(team, attempt);
     }
-    return {Errc::busy, 0, 0, 0, {}};
+    return verdict;
 }
 
 /// Runs `body(op)` until it has an answer that the warp cannot get past by itself.
@@ -76,16 +63,17 @@ __device__ Verdict drive(const WarpTeam& team, const core::Store& store, const B
         const Errc code = code_of(body(op));
         const Verdict verdict{code, op.needed_place, op.needed_inode, op.needed_key, {}};
         core::finish(op);
-        if (code == Errc::retry) {
-            back_off(team, retries++);
-            continue;
+        if (code != Errc::retry && code != Errc::need_split) return verdict;
+        if (code == Errc::need_split) {
+            // One step, then look again: of many warps that find a leaf full one splits it, and
+            // the others must not split the halves.
+            const Verdict served = serve_structure(team, store, verdict, 1);
+            if (served.code == Errc::ok) continue;
+            if (served.code != Errc::retry) return served;
         }
-        if (code != Errc::need_split && code != Errc::need_prune) return verdict;
-        const Verdict served = serve_structure(team, store, verdict);
-        if (served.code != Errc::ok) return served;
-        retries = 0;
+        back_off(team, retries++);
     }
-    return {Errc::busy, 0, 0, 0, {}};
+    return {Errc::retry, 0, 0, 0, {}};
 }
 
 /// One command with what it works on.
@@ -103,8 +91,8 @@ struct Task {
 __device__ __noinline__ Verdict lookup(const Task& task) {
     const Command& command = task.command;
     return drive(task.team, task.store, [&](WarpOperation& op) {
-        const auto found = ops::lookup(op, task.caller(), command.directory, command.name,
-                                       command.length, 0);
+        const auto found =
+            ops::lookup(op, task.caller(), command.directory, command.name, command.length, 0);
         if (found) task.result = *found;
         return found.code();
     });
@@ -129,7 +117,8 @@ __device__ Verdict settle(const Task& task, Verdict verdict, const ops::Removed&
     verdict.orphan = removed.reclaim;
     if (removed.prune_inode != 0) {
         serve_structure(task.team, task.store,
-                        {Errc::need_prune, 0, removed.prune_inode, removed.prune_key, {}});
+                        {Errc::need_prune, 0, removed.prune_inode, removed.prune_key, {}},
+                        attempts_max);
     }
     return verdict;
 }
@@ -173,8 +162,8 @@ __device__ __noinline__ Verdict link(const Task& task) {
 __device__ __noinline__ Verdict set_attributes(const Task& task) {
     const Command& command = task.command;
     return drive(task.team, task.store, [&](WarpOperation& op) {
-        const auto changed = ops::set_attributes(op, task.caller(), command.directory,
-                                                 command.change, command.now);
+        const auto changed =
+            ops::set_attributes(op, task.caller(), command.directory, command.change, command.now);
         if (changed) task.result = *changed;
         return changed.code();
     });
@@ -222,12 +211,16 @@ __device__ __noinline__ Verdict reclaim(const Task& task) {
 
 __device__ __noinline__ Verdict add_inode_frame(const Task& task) {
     const core::Store& store = task.store;
-    const Result<u64> frame = once(
-        task.team, [&] { return core::claim_frame(store, core::FrameKind::inodes); });
-    if (!frame) return {frame.code(), 0, 0, 0, {}};
-    const Verdict started = drive(task.team, store, [&](WarpOperation& op) {
-        return ops::start_inode_frame(op, *frame);
+    const bool has_room = once(task.team, [&] {
+        const u64* room = core::room_of(store, core::FrameKind::inodes);
+        return core::find_bit_up(room, 0, store.frame_count) != store.frame_count;
     });
+    if (has_room) return {Errc::ok, 0, 0, 0, {}};
+    const Result<u64> frame =
+        once(task.team, [&] { return core::claim_frame(store, core::FrameKind::inodes); });
+    if (!frame) return {frame.code(), 0, 0, 0, {}};
+    const Verdict started = drive(
+        task.team, store, [&](WarpOperation& op) { return ops::start_inode_frame(op, *frame); });
     if (started.code != Errc::ok) {
         once(task.team, [&] { core::unclaim_frame(store, *frame); });
     }
@@ -282,10 +275,10 @@ Result<KernelShape> commands_kernel_shape(u32 warps_per_block) {
     cudaFuncAttributes attributes{};
     KernelShape shape{};
     const int threads = static_cast<int>(warps_per_block * WarpTeam::width);
-    const bool known = cudaFuncGetAttributes(&attributes, execute_commands) == cudaSuccess &&
-                       cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                           &shape.blocks_per_multiprocessor, execute_commands, threads, 0) ==
-                           cudaSuccess;
+    const bool known =
+        cudaFuncGetAttributes(&attributes, execute_commands) == cudaSuccess &&
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&shape.blocks_per_multiprocessor,
+                                                      execute_commands, threads, 0) == cudaSuccess;
     if (!known) return Errc::io;
     shape.registers = attributes.numRegs;
     shape.stack_bytes = attributes.localSizeBytes;

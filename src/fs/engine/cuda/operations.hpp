@@ -18,11 +18,11 @@ enum class Verb : u32 {
     remove_directory,
     rename,
     link,
-    set_attributes,   // of `directory`, whatever it is; `change` does not name the size
-    read_leaf,        // of `directory` at `key` into `leaf`; the verdict's key: where the next begins
-    truncate,         // of `directory`, a file, to `change.new_size`; its blocks are cut, not zeroed
-    reclaim,          // of `directory`, an orphan that is no directory
-    add_inode_frame,  // one at a time
+    set_attributes,  // of `directory`, whatever it is; `change` does not name the size
+    read_leaf,  // of `directory` at `key` into `leaf`; the verdict's key: where the next begins
+    truncate,   // of `directory`, a file, to `change.new_size`; its blocks are cut, not zeroed
+    reclaim,    // of `directory`, an orphan that is no directory
+    add_inode_frame,  // if none has room; one at a time
 };
 
 struct Command {
@@ -62,8 +62,8 @@ struct KernelShape {
 /// The kernel of run_commands() with blocks of `warps_per_block` warps. Errc::io without a device.
 Result<KernelShape> commands_kernel_shape(u32 warps_per_block);
 
-/// Runs `count` commands, one warp each, with `blocks` * `warps_per_block` warps, and waits. Errc::io
-/// if the device failed.
+/// Runs `count` commands, one warp each, with `blocks` * `warps_per_block` warps, and waits.
+/// Errc::io if the device failed.
 Errc run_commands(const core::Store& store, const Command* commands, u32 count, Verdict* verdicts,
                   Attributes* results, u32 blocks, u32 warps_per_block);
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Searching a sorted array together, in a node of a tree or a list of extents. What is read may
+// change meanwhile: the answer is an index in the array whatever was read, and means something only
+// if the caller finds the array unchanged afterwards.
+#pragma once
+
+#include "team/team.hpp"
+
+namespace warren::core {
+
+/// The index of the last of `count` sorted keys that is not above `key`, 0 if there is none;
+/// `key_at` reads one. W lanes look at W keys at a time; for one lane that is a binary search.
+template <class Team, class KeyAt>
+WARREN_HD u32 search_keys(const Team& team, u32 count, u64 key, const KeyAt& key_at) {
+    u32 low = 0;
+    u32 length = count;
+    while (length > 1) {
+        const u32 probe = low + length * (team.lane() + 1) / (Team::width + 1);
+        const bool vote = key_at(probe) <= key;
+        const u32 votes = static_cast<u32>(hd::popcount(team.ballot(vote)));
+        const u32 begin = votes == 0 ? low : low + length * votes / (Team::width + 1);
+        const u32 end =
+            votes == Team::width ? low + length : low + length * (votes + 1) / (Team::width + 1);
+        low = begin;
+        length = end - begin;
+    }
+    return low;
+}
+
+}  // namespace warren::core

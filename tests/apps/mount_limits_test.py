@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The ends of what a mount can take: a full volume, very deep trees, very large files, any bytes
+for a name, a killed daemon, mount(8) as the caller. Nothing is lost, and the volume is clean."""
+
+import errno
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import mounted
+from mounted import MountedTest, Volume, drop_caches, run
+
+TIB = 1 << 40
+DEPTH = 10_000
+
+
+class FullTest(unittest.TestCase):
+    def setUp(self):
+        self.volume = Volume("64M")
+        self.addCleanup(self.volume.remove)
+        self.volume.mount()
+
+    def path(self, name):
+        return os.path.join(self.volume.root, name)
+
+    def fill(self, name, size):
+        """Writes until there is no space; says whether the writer was told."""
+        try:
+            with open(self.path(name), "wb", buffering=0) as file:
+                for _ in range(size >> 20):
+                    file.write(bytes(1 << 20))
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.assertEqual(error.errno, errno.ENOSPC)
+            return True
+        return False
+
+    def test_nothing_is_lost_and_deleting_works(self):
+        kept = os.urandom(5 << 20)
+        with open(self.path("kept"), "wb") as file:
+            file.write(kept)
+        self.assertTrue(self.fill("large", 200 << 20))
+        count = 0
+        with self.assertRaises(OSError) as caught:
+            while True:
+                os.close(os.open(self.path(f"s{count}"), os.O_CREAT | os.O_WRONLY))
+                count += 1
+        self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        drop_caches()
+        with open(self.path("kept"), "rb") as file:
+            self.assertEqual(file.read(), kept)
+        os.unlink(self.path("large"))
+        for i in range(0, count, 2):
+            os.unlink(self.path(f"s{i}"))
+        with open(self.path("again"), "wb") as file:
+            file.write(kept)
+            file.flush()
+            os.fsync(file.fileno())
+        self.volume.unmount()
+        self.volume.check()
+        self.volume.mount()
+        for name in ("kept", "again"):
+            with open(self.path(name), "rb") as file:
+                self.assertEqual(file.read(), kept)
+        self.assertEqual(len(os.listdir(self.volume.root)), 2 + count // 2)
+        self.volume.unmount()
+
+
+class LimitsTest(MountedTest):
+    def dig(self):
+        home = os.getcwd()
+        os.chdir(self.folder)
+        try:
+            for _ in range(DEPTH):
+                os.mkdir("d")
+                os.chdir("d")
+            with open("leaf", "wb") as file:
+                file.write(b"deep")
+        finally:
+            os.chdir(home)
+
+    def test_deep_trees(self):
+        self.dig()
+        found = run("find", self.folder, "-name", "leaf").stdout
+        self.assertEqual(found.count("/d"), DEPTH + self.folder.count("/d"))
+        run("rm", "-r", self.path("d"))
+        self.assertEqual(os.listdir(self.folder), [])
+        self.dig()
+        subprocess.run(["rm", "-rf", self.path("d")], check=True)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_any_name(self):
+        names = [bytes([byte]) for byte in range(1, 256) if byte not in b"/."]
+        names += [b"...", b"-rf", b"a\nb", b"\xff" * 255, "\u65e5\u672c".encode()]
+        folder = os.fsencode(self.folder)
+        for name in names:
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(name)
+        drop_caches()
+        self.assertEqual(sorted(os.listdir(folder)), sorted(names))
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                self.assertEqual(file.read(), name)
+        self.fails_with(errno.ENAMETOOLONG, os.mkdir, self.path("n" * 256))
+
+    def test_large_sparse_file(self):
+        file = os.open(self.path("sparse"), os.O_CREAT | os.O_RDWR)
+        os.pwrite(file, b"end", TIB - 3)
+        os.pwrite(file, b"middle", TIB // 2)
+        self.assertEqual(os.lseek(file, 0, os.SEEK_DATA), TIB // 2)
+        self.assertEqual(os.lseek(file, TIB // 2, os.SEEK_HOLE), TIB // 2 + 4096)
+        self.assertEqual(os.lseek(file, TIB // 2 + 4096, os.SEEK_DATA), TIB - 4096)
+        self.fails_with(errno.ENXIO, os.lseek, file, TIB, os.SEEK_DATA)
+        subprocess.run(["cp", "--sparse=auto", self.path("sparse"), self.path("copy")], check=True,
+                       timeout=60)
+        facts = os.stat(self.path("copy"))
+        self.assertEqual(facts.st_size, TIB)
+        self.assertLess(facts.st_blocks, 64)
+        copy = os.open(self.path("copy"), os.O_RDONLY)
+        self.assertEqual(os.pread(copy, 6, TIB // 2), b"middle")
+        self.assertEqual(os.pread(copy, 6, TIB - 3), b"end")
+        self.fails_with(errno.EFBIG, os.ftruncate, file, (1 << 63) - 1)
+        os.close(copy)
+        os.close(file)
+
+
+class LifeTest(unittest.TestCase):
+    def setUp(self):
+        self.volume = Volume("64M")
+        self.addCleanup(self.volume.remove)
+
+    def mounts(self):
+        with open("/proc/self/mounts", encoding="utf-8") as table:
+            return [line.split() for line in table if line.split()[1] == self.volume.root]
+
+    def kill_daemon(self):
+        text = run("info", self.volume.root, "--json").stdout
+        number = int(text.split('"process":')[1].split(",")[0].split("\n")[0].strip(" }"))
+        os.kill(number, signal.SIGKILL)
+        deadline = time.time() + 20
+        while os.path.exists(f"/proc/{number}/exe") and time.time() < deadline:
+            time.sleep(0.01)
+
+    def test_killed_daemon(self):
+        self.volume.mount()
+        file = os.open(os.path.join(self.volume.root, "f"), os.O_CREAT | os.O_WRONLY)
+        os.write(file, b"synced")
+        os.fsync(file)
+        os.close(file)
+        self.kill_daemon()
+        with self.assertRaises(OSError) as caught:
+            os.listdir(self.volume.root)
+        self.assertEqual(caught.exception.errno, errno.ENOTCONN)
+        done = run("info", self.volume.root, code=None)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.volume.mount()  # in its place, not on top of it
+        self.assertEqual(len(self.mounts()), 1)
+        with open(os.path.join(self.volume.root, "f"), "rb") as file:
+            self.assertEqual(file.read(), b"synced")
+        self.kill_daemon()
+        self.volume.unmount()
+        self.assertEqual(self.mounts(), [])
+        self.volume.check()
+
+    def helper(self, name, *words, code=0):
+        """Calls the program as mount(8) or umount(8) would."""
+        program = os.path.join(self.volume.folder, name)
+        if not os.path.islink(program):
+            os.symlink(mounted.WARREN, program)
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, code, done.stderr)
+
+    def test_helpers_of_mount(self):
+        image, root = self.volume.image, self.volume.root
+        self.helper("mount.warren", image, root, "-o", "rw,noatime")
+        self.assertIn("noatime", self.mounts()[0][3])
+        shown = self.mounts()[0][3]  # what mount(8) passes back at a remount
+        self.helper("mount.fuse.warren", image, root, "-o", f"{shown},remount,ro", "-t",
+                    "fuse.warren")
+        self.assertIn("ro", self.mounts()[0][3].split(","))
+        self.helper("mount.fuse.warren", image, root, "-o", f"{shown},remount,rw")
+        with open(os.path.join(root, "f"), "wb") as file:
+            file.write(b"written")
+        self.helper("umount.fuse.warren", root)
+        self.assertEqual(self.mounts(), [])
+        self.helper("fsck.warren", image)
+
+
+if __name__ == "__main__":
+    mounted.main()
