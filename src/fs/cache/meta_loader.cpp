@@ -111,7 +111,10 @@ Errc MetaLoader::fill(u64 place, Block& block) {
     WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block, 1))));
     const u16 found = reinterpret_cast<format::BlockHeader&>(block).kind;
     if (!is_tree_kind(found)) return Errc::corrupt;
-    return format::check_block(block, static_cast<BlockKind>(found), volume_, place);
+    WARREN_TRY(format::check_block(block, static_cast<BlockKind>(found), volume_, place));
+    const bool is_leaf = found == static_cast<u16>(BlockKind::directory_leaf);
+    const auto& leaf = reinterpret_cast<const format::DirectoryLeaf&>(block);
+    return is_leaf && !format::leaf_is_sound(leaf) ? Errc::corrupt : Errc::ok;
 }
 
 Errc MetaLoader::fill_inodes(u64 place, Block& block) {

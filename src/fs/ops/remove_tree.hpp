@@ -191,16 +191,19 @@ WARREN_HD Errc keep_directory(Operation<Team>& op, u64 number) {
     return Errc::ok;
 }
 
-/// Whether all nodes of a subtree will stay in memory while it is freed.
+/// Whether all nodes of a subtree will stay in memory while it is freed, and its pointers lead to
+/// blocks of this volume.
 template <class Team>
 WARREN_HD bool subtree_stays_resident(Operation<Team>& op, u64 place, u32 height) {
+    if (place % format::block_size != 0 || place >= op.store.size_bytes) return false;
     if (height == 0) return true;
     if (op.store.heads != nullptr) return false;
     const Result<Block*> block = op.pin(place);
     if (!block) return false;
     auto* node = reinterpret_cast<TreeNode*>(*block);
+    if (load(op.team, node->height) != height) return false;
     const u32 count = load(op.team, node->count);
-    for (u32 i = 0; height > 1 && i < count && i < format::node_pairs_max; ++i) {
+    for (u32 i = 0; i < count && i < format::node_pairs_max; ++i) {
         const BlockPointer child{load(op.team, node->pairs[i].child.raw)};
         if (!subtree_stays_resident(op, child.offset(), height - 1)) return false;
     }

@@ -7,18 +7,42 @@
 
 namespace warren::ops {
 
+/// How far a look for circles came before it needed a block that was not in memory. A meta buffer
+/// may be too small for all inodes of a deep path at once, so the next attempt goes on from here.
+struct MoveWalk {
+    u64 version = 0;  // of the move lock
+    u64 inode = 0;
+    u64 directory = 0;
+    u64 at = 0;
+};
+
 /// Errc::invalid if `inode` is `directory` or lies above it. Parents of directories change only
-/// under the move lock, which the caller has observed.
+/// under the move lock, which the caller has observed as `moves`. `walk` may be null.
 template <class Team>
-WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory) {
-    u64 at = directory;
+WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory, const Seen& moves,
+                               MoveWalk* walk) {
+    const u64 start = once(op.team, [&] {
+        const bool goes_on = walk != nullptr && walk->version == moves.version &&
+                             walk->inode == inode && walk->directory == directory;
+        return goes_on ? walk->at : directory;
+    });
+    const u64 steps_max = load(op.team, op.store.state->inode_slots);
+    u64 at = start;
     for (u64 steps = 0;; ++steps) {
         if (at == inode) return Errc::invalid;
         if (at == op.store.root_inode || at == op.store.orphan_directory) return Errc::ok;
-        if (steps > op.store.size_bytes / format::inode_size) return Errc::corrupt;
+        if (steps > steps_max) return Errc::corrupt;
         const u32 mark = op.pin_mark();
         const Result<InodeRef> here = find_inode(op, at);
-        if (!here) return here.code() == Errc::stale ? Errc::retry : here.code();
+        if (here.code() == Errc::need_block && walk != nullptr) {
+            once(op.team, [&] { *walk = {moves.version, inode, directory, at}; });
+        }
+        if (here.code() == Errc::stale) {
+            // Only in a tree that is being removed is a directory gone before one below it.
+            WARREN_TRY(op.confirm(moves));
+            return Errc::no_entry;
+        }
+        if (!here) return here.code();
         at = load(op.team, here->at->parent);
         WARREN_TRY(op.confirm(here->seen));
         op.release_pins(mark);
@@ -75,7 +99,8 @@ WARREN_HD Errc check_rename(Operation<Team>& op, const Credentials& caller, Rena
 
 /// Takes the move lock into the plan and looks for cycles.
 template <class Team>
-WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const RenamePlan& plan) {
+WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const RenamePlan& plan,
+                                   MoveWalk* walk) {
     const bool target_moves = how == Rename::exchange && plan.target_is_directory;
     if (!plan.crosses || (!plan.source_is_directory && !target_moves)) return Errc::ok;
     // A directory that is going takes nothing in, and may lead nowhere.
@@ -85,10 +110,12 @@ WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const Rename
     WARREN_TRY(op.observe(move_lock_place, moves));
     WARREN_TRY(op.will_write(moves));
     if (plan.source_is_directory) {
-        WARREN_TRY(check_not_above(op, plan.source.inode.number, plan.target.directory.number));
+        WARREN_TRY(check_not_above(op, plan.source.inode.number, plan.target.directory.number,
+                                   moves, walk));
     }
     if (target_moves) {
-        WARREN_TRY(check_not_above(op, plan.target.inode.number, plan.source.directory.number));
+        WARREN_TRY(check_not_above(op, plan.target.inode.number, plan.source.directory.number,
+                                   moves, walk));
     }
     return Errc::ok;
 }
@@ -147,11 +174,11 @@ WARREN_HD Removed apply_rename(Operation<Team>& op, const RenamePlan& plan, i64 
     return removed;
 }
 
-/// Renames (from, name) to (to, new_name).
+/// Renames (from, name) to (to, new_name). `walk` is the caller's memory over several attempts.
 template <class Team>
 WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller, Handle from,
                                  const char* name, u32 length, Handle to, const char* new_name,
-                                 u32 new_length, Rename how, i64 now) {
+                                 u32 new_length, Rename how, i64 now, MoveWalk* walk = nullptr) {
     RenamePlan plan;
     const Result<Found> source = find(op, caller, from, name, length, may_execute);
     if (!source) return source.code();
@@ -161,7 +188,7 @@ WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller,
     plan.target = *target;
     WARREN_TRY(check_rename(op, caller, how, plan));
     if (plan.nothing) return Removed{};
-    WARREN_TRY(plan_directory_move(op, how, plan));
+    WARREN_TRY(plan_directory_move(op, how, plan, walk));
     WARREN_TRY(op.will_write(plan.source.entry.leaf_seen));
     WARREN_TRY(op.will_write(plan.source.inode.seen));
     const bool replaces = plan.target.entry.exists;

@@ -102,9 +102,10 @@ Errc Volume::rename(const Caller& caller, Handle from, std::string_view name, Ha
                     std::string_view new_name, Rename how) {
     VolumeImplementation& volume = *implementation_;
     const core::Credentials who = credentials_of(caller);
+    ops::MoveWalk walk;
     const Result<ops::Removed> removed = volume.run([&](CpuOperation& op) {
         return ops::rename(op, who, from, name.data(), length_of(name), to, new_name.data(),
-                           length_of(new_name), how, now_nanoseconds());
+                           length_of(new_name), how, now_nanoseconds(), &walk);
     });
     return removed ? volume.settle(*removed) : removed.code();
 }

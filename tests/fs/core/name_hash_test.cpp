@@ -15,7 +15,8 @@ constexpr u64 counting_key[2] = {0x0706050403020100u, 0x0f0e0d0c0b0a0908u};
 
 std::string counting(u32 length) {
     std::string bytes(length, '\0');
-    for (u32 i = 0; i < length; ++i) bytes[i] = static_cast<char>(i);
+    for (u32 i = 0; i < length; ++i)
+        bytes[i] = static_cast<char>(i);
     return bytes;
 }
 

@@ -325,7 +325,7 @@ TEST_F(WarpOperations, NoDirectoryMovesBelowItself) {
 TEST_F(WarpOperations, FullJournalIsCommittedBetweenRuns) {
     Pair pair(64 * mib, true);
     const auto directories = pair.make_directories("d", 30);
-    create_look_up_and_unlink(pair, directories, 4'000);
+    create_look_up_and_unlink(pair, directories, 10'000);
     EXPECT_GT(pair.device.commits(), 1u);
     pair.close_and_compare();
 }
