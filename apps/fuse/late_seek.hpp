@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "apps/fuse/library.hpp"
+#include "apps/fuse/mount_state.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::fuse {
@@ -31,7 +32,7 @@ void answer_seek(const SeekRequest& seek);
 
 class LateSeeker {
  public:
-    explicit LateSeeker(fuse_session* session);
+    explicit LateSeeker(MountState& mount) : mount_(mount), thread_([this] { run(); }) {}
     ~LateSeeker();
     LateSeeker(const LateSeeker&) = delete;
     LateSeeker& operator=(const LateSeeker&) = delete;
@@ -41,8 +42,10 @@ class LateSeeker {
 
  private:
     void run();
+    /// Makes the kernel write the pages of the file; false if we come to an end.
+    bool write_out(const SeekRequest& seek);
 
-    fuse_session* session_;
+    MountState& mount_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<SeekRequest> waiting_;

@@ -51,6 +51,8 @@ WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64
     op.forget_locks();
     const Result<bool> stepped = release_contents_step(op, handle);
     if (!stepped) return stepped.code();
+    // There is something left, but a step finds nothing.
+    if (!*stepped) return Errc::corrupt;
     return Reclaimed{};
 }
 

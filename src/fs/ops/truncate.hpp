@@ -52,6 +52,8 @@ WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size
     const InodeRef& inode = file->inode;
     Cut cut;
     WARREN_TRY(plan_cut(op, *file, blocks_of(new_size), key_end, CutFrom::end, cut));
+    // The last leaf holds something, but nothing that belongs there.
+    if (!cut.is_finished && !cut.range.frees && !cut.empties) return Errc::corrupt;
     u64 size = new_size;
     if (!cut.is_finished) {
         const u64 reached = cut.range.frees ? bytes_of(cut.range.begin) : file->size;

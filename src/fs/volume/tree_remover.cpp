@@ -14,6 +14,7 @@ namespace warren {
 namespace {
 
 constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
+constexpr u32 idle_steps_max = 1000;           // others can take a step's time or journal room
 
 }  // namespace
 
@@ -61,7 +62,8 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
     tallies_.assign(volume_.crew().width(), {});
     rooted_ = {root};
     const u64 blocks_before = relaxed_load(volume_.store().state->blocks_used);
-    while (!rooted_.empty()) {
+    u64 done = 0;
+    for (u32 idle_steps = 0; !rooted_.empty();) {
         now_ = now_nanoseconds();
         {
             // The crew comes before the gate: those that have it may wait for a commit, and a
@@ -70,6 +72,10 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
             WARREN_TRY(volume_.run([&](CpuOperation& gate) { return run_step(gate); }));
         }
         WARREN_TRY(prepare_next_step());
+        const u64 done_before = std::exchange(done, count_done());
+        idle_steps = done == done_before ? idle_steps + 1 : 0;
+        // A directory counts names that are nowhere to be found.
+        if (idle_steps == idle_steps_max) return Errc::corrupt;
     }
     for (const Tally& tally : tallies_) {
         removal.files += tally.harvest.files;
@@ -78,6 +84,14 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
     const u64 blocks_after = relaxed_load(volume_.store().state->blocks_used);
     removal.blocks += blocks_before > blocks_after ? blocks_before - blocks_after : 0;
     return Errc::ok;
+}
+
+/// How many names and directories have gone so far.
+u64 TreeRemover::count_done() const {
+    u64 count = 0;
+    for (const Tally& tally : tallies_)
+        count += tally.harvest.files + tally.directories;
+    return count;
 }
 
 /// One bulk step: the crew works through the rooted directories and what they hold until all is

@@ -38,6 +38,7 @@ class TreeRemover {
         u64 directories = 0;
     };
     Errc run_step(CpuOperation& gate);
+    u64 count_done() const;
     void visit(Crew::Worker& worker, u64 directory);
     void visit_range(Crew::Worker& worker, std::unique_ptr<Range> range);
     bool share(Crew::Worker& worker, u64 directory);

@@ -24,9 +24,9 @@ Result<Attributes> Volume::set_attributes(const Caller& caller, Handle handle,
     rest.which &= ~static_cast<u32>(AttributeChange::size);
     const bool resizes = rest.which != change.which;
     if (resizes) {
-        if (change.new_size > format::file_size_max) return Errc::file_too_big;
         WARREN_TRY(volume.run(
             [&](CpuOperation& op) { return ops::check_access(op, who, handle, core::may_write); }));
+        if (change.new_size > format::file_size_max) return Errc::file_too_big;
     }
     // What may be refused comes first: a file must not be cut by a call that fails.
     const Result<Attributes> changed = volume.run(
