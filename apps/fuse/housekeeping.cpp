@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
 #include "apps/fuse/unmount.hpp"
 
@@ -120,6 +121,7 @@ void Terminator::run() {
     }
     unmount_in_order();
     if (wait(grace_ms, signalled)) return;
+    mount_.late_seeker->stop();
     log_line(mount_.mountpoint + ": the connection is cut");
     do {
         fuse_session_exit(mount_.session);

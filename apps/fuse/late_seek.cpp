@@ -3,6 +3,8 @@
 // way to ask for that from here. It reads again what it needs.
 #include "apps/fuse/late_seek.hpp"
 
+#include <cerrno>
+
 #include "apps/fuse/request.hpp"
 
 namespace warren::fuse {
@@ -19,7 +21,7 @@ LateSeeker::LateSeeker(fuse_session* session) : session_(session), thread_([this
 LateSeeker::~LateSeeker() {
     {
         std::lock_guard lock(mutex_);
-        ending_ = true;
+        ending_ = stopped_ = true;
     }
     changed_.notify_all();
     thread_.join();
@@ -33,6 +35,12 @@ void LateSeeker::take(const SeekRequest& seek) {
     changed_.notify_all();
 }
 
+void LateSeeker::stop() {
+    std::unique_lock lock(mutex_);
+    stopped_ = true;
+    changed_.wait(lock, [&] { return !busy_; });
+}
+
 void LateSeeker::run() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -40,15 +48,19 @@ void LateSeeker::run() {
         if (waiting_.empty()) return;
         const SeekRequest seek = waiting_.front();
         waiting_.pop_front();
-        const bool can_wait = !ending_;  // at the end nobody serves what the kernel would send
+        if (stopped_) {
+            fuse_reply_err(seek.raw, EIO);
+            continue;
+        }
+        busy_ = true;
         lock.unlock();
         // From the offset on: what lies before it does not matter. Length 0 is up to the end.
-        if (can_wait) {
-            const auto start = static_cast<off_t>(seek.offset);
-            fuse_lowlevel_notify_inval_inode(session_, seek.node, start, 0);
-        }
+        const auto start = static_cast<off_t>(seek.offset);
+        fuse_lowlevel_notify_inval_inode(session_, seek.node, start, 0);
         answer_seek(seek);
         lock.lock();
+        busy_ = false;
+        changed_.notify_all();
     }
 }
 

@@ -4,7 +4,9 @@
 // the kernel send them first.
 //
 // Invariant: waits for requests that others answer, so it serves none itself and holds no lock; and
-// every seek that it took is answered, at the latest in the destructor.
+// every seek that it took is answered, at the latest in the destructor. It must be stopped while
+// requests are still answered: who waits for the kernel to write hears no signal and keeps the
+// device open, so nobody could end it.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +15,6 @@
 #include <thread>
 
 #include "apps/fuse/library.hpp"
-#include "apps/fuse/mount_state.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::fuse {
@@ -32,23 +33,25 @@ void answer_seek(const SeekRequest& seek);
 
 class LateSeeker {
  public:
-    explicit LateSeeker(MountState& mount) : mount_(mount), thread_([this] { run(); }) {}
+    explicit LateSeeker(fuse_session* session);
     ~LateSeeker();
     LateSeeker(const LateSeeker&) = delete;
     LateSeeker& operator=(const LateSeeker&) = delete;
 
     /// Answers later, when the kernel has written the file's pages.
     void take(const SeekRequest& seek);
+    /// Waits for the seek under way; those that come later are refused.
+    void stop();
 
  private:
     void run();
-    /// Makes the kernel write the pages of the file; false if we come to an end.
-    bool write_out(const SeekRequest& seek);
 
-    MountState& mount_;
+    fuse_session* session_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<SeekRequest> waiting_;
+    bool stopped_ = false;
+    bool busy_ = false;  // the thread is in the kernel
     bool ending_ = false;
     std::thread thread_;
 };

@@ -14,7 +14,6 @@
 
 namespace warren::fuse {
 
-class Flusher;
 class LateSeeker;
 
 struct MountState {
@@ -30,9 +29,6 @@ struct MountState {
     std::string mountpoint;  // absolute
     fuse_session* session = nullptr;
     LateSeeker* late_seeker = nullptr;  // set while requests are answered
-    Flusher* flusher = nullptr;         // set from before the first request on
-    std::atomic<u32> device_major{0};   // of the mount; known soon after its start
-    std::atomic<u32> device_minor{0};
     std::atomic<bool> read_only;
     std::atomic<AccessTimes> access_times{AccessTimes::relative};
     std::atomic<bool> changed{false};     // since the last periodic commit

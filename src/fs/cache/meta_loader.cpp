@@ -9,6 +9,7 @@
 #include "fs/core/frame_bits.hpp"
 #include "fs/core/head_table.hpp"
 #include "fs/format/check_block.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren {
 
@@ -112,9 +113,9 @@ Errc MetaLoader::fill(u64 place, Block& block) {
     const u16 found = reinterpret_cast<format::BlockHeader&>(block).kind;
     if (!is_tree_kind(found)) return Errc::corrupt;
     WARREN_TRY(format::check_block(block, static_cast<BlockKind>(found), volume_, place));
-    const bool is_leaf = found == static_cast<u16>(BlockKind::directory_leaf);
-    const auto& leaf = reinterpret_cast<const format::DirectoryLeaf&>(block);
-    return is_leaf && !format::leaf_is_sound(leaf) ? Errc::corrupt : Errc::ok;
+    const bool is_sound =
+        format::structure_is_sound(block, static_cast<BlockKind>(found), store_.size_bytes);
+    return is_sound ? Errc::ok : Errc::corrupt;
 }
 
 Errc MetaLoader::fill_inodes(u64 place, Block& block) {
@@ -133,7 +134,8 @@ Errc MetaLoader::fill_inodes(u64 place, Block& block) {
     auto* inodes = reinterpret_cast<format::Inode*>(&block);
     for (u32 i = 0; i < format::inodes_per_block; ++i) {
         const bool lives = (used >> i & 1) != 0 && inodes[i].generation != 0 &&
-                           format::inode_is_sound(inodes[i], volume_, first + i);
+                           format::inode_is_sound(inodes[i], volume_, first + i) &&
+                           format::area_is_sound(inodes[i], store_.size_bytes);
         if (!lives) inodes[i].generation = 0;
         inodes[i].references = 0;
     }

@@ -47,23 +47,6 @@ Errc check_block(const Block& block, BlockKind kind, u64 volume, u64 place) {
     return sound ? Errc::ok : Errc::corrupt;
 }
 
-bool leaf_is_sound(const DirectoryLeaf& leaf) {
-    u32 count = 0;
-    u32 live_bytes = 0;
-    for (const DirectorySlot& slot : leaf.slots) {
-        if (slot.inode() == 0) continue;
-        const u32 size_bytes = (slot.name_length() + 7) / 8 * 8;
-        const u32 offset = slot.name_offset();
-        if (size_bytes == 0 || offset % 8 != 0 || offset + size_bytes > leaf_heap_bytes) {
-            return false;
-        }
-        ++count;
-        live_bytes += size_bytes;
-    }
-    return leaf.count == count && leaf.heap_live == live_bytes && live_bytes <= leaf.heap_used &&
-           leaf.heap_used <= leaf_heap_bytes;
-}
-
 void seal_inodes(Block& block, u64 volume, u64 place, u64 transaction) {
     auto* inodes = reinterpret_cast<Inode*>(&block);
     for (u32 i = 0; i < inodes_per_block; ++i) {

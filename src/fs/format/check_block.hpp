@@ -3,7 +3,6 @@
 // in memory, checksums mean nothing.
 #pragma once
 
-#include "fs/format/directory.hpp"
 #include "fs/format/inode.hpp"
 #include "fs/format/layout.hpp"
 #include "warren/result.hpp"
@@ -16,10 +15,6 @@ void seal_block(Block& block, u64 volume, u64 place, u64 transaction);
 
 /// Errc::corrupt if the block is not a `kind` of this volume and place with a right CRC.
 Errc check_block(const Block& block, BlockKind kind, u64 volume, u64 place);
-
-/// Whether what a leaf says about its entries and its heap is possible: then working on it stays
-/// within the block, and so does what is copied into an empty one.
-bool leaf_is_sound(const DirectoryLeaf& leaf);
 
 /// Seals the 16 inodes of an inode block at `place`. A slot that was never used stays zero.
 void seal_inodes(Block& block, u64 volume, u64 place, u64 transaction);

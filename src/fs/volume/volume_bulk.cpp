@@ -40,7 +40,7 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
 namespace {
 
 /// Fewer items than this are done one after the other: waking workers would take longer.
-constexpr u64 shared_items_min = 256;
+constexpr u64 shared_items_min = 1024;
 /// A wave's blocks stay in the processors' caches between looking at its items and doing them.
 constexpr u64 wave_items_max = 2048;
 

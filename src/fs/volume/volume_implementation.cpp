@@ -98,6 +98,9 @@ Errc VolumeImplementation::load_frame_table() {
         static const format::Block untouched{};
         if (std::memcmp(&block, &untouched, sizeof block) == 0) continue;
         WARREN_TRY(format::check_block(block, format::BlockKind::frame_table, volume, place));
+        for (const format::FrameEntry& entry : table.entries) {
+            if (entry.kind > static_cast<u64>(FrameKind::data)) return Errc::corrupt;
+        }
     }
     for (u64 frame = 0; frame < store.frame_count; ++frame) {
         if (frame >= low && frame < high) {
