@@ -75,8 +75,8 @@ class Operation {
     }
 
     /// The metadata block at `place`, resident until release_pins(). Errc::need_block if it is not
-    /// in memory, Errc::corrupt if there can be no block. Requires: what the place was read from has
-    /// been confirmed since.
+    /// in memory, Errc::corrupt if there can be no block. Requires: what the place was read from
+    /// has been confirmed since.
     WARREN_HD Result<format::Block*> pin(u64 place) {
         if (place % format::block_size != 0 || place >= store.size_bytes) return Errc::corrupt;
         const u64 block = place / format::block_size;
