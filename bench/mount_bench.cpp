@@ -7,6 +7,7 @@
 //                                                   4 durability, 0 all (the default)
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "bench/support/mounts.hpp"
@@ -100,12 +101,25 @@ void measure_removal(Report& report, u64 runs) {
 }
 
 /// The peers of single calls and streams, each over a file or directory in memory.
-struct Pair {
+struct Peers {
     Scratch scratch{memory_folder};
     Scratch source{memory_folder};
     WarrenMount warren{scratch.path(), 8 * gib};
-    Passthrough passthrough{scratch.path(), source.path()};
-    Pair() { warren.mount(); }
+    Scratch checked_source{memory_folder};
+    Passthrough passthrough{scratch.path(), source.path(), false};
+    Passthrough checked{scratch.path(), checked_source.path(), true};
+    Peers() { warren.mount(); }
+
+    /// Who is measured, and where; first goes another one each run.
+    std::vector<std::pair<const char*, std::string>> order(u64 run) const {
+        std::vector<std::pair<const char*, std::string>> all = {
+            {"Warren", warren.path()},
+            {"passthrough_ll", passthrough.path()},
+            {"passthrough_ll, default_permissions", checked.path()}};
+        std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(run % all.size()),
+                    all.end());
+        return all;
+    }
 };
 
 void compare(Report& report, const std::string& scenario) {
@@ -115,16 +129,15 @@ void compare(Report& report, const std::string& scenario) {
 }
 
 void measure_single(Report& report, u64 runs, u64 count) {
-    const Pair pair;
+    const Peers peers;
     for (u64 run = 0; run < runs; ++run) {
-        for (const bool ours : {run % 2 == 0, run % 2 != 0}) {
-            const std::string& base = ours ? pair.warren.path() : pair.passthrough.path();
+        for (const auto& [subject, base] : peers.order(run)) {
             const std::string folder = base + "/single" + std::to_string(run);
             std::filesystem::create_directory(folder);
             for (const SingleOperation& operation : single_operations()) {
                 if (operation.drops_caches) drop_caches(3);
-                report.add(operation.name, ours ? "Warren" : "passthrough_ll",
-                           operation.run(folder, count), static_cast<double>(count));
+                report.add(operation.name, subject, operation.run(folder, count),
+                           static_cast<double>(count));
             }
         }
     }
@@ -133,12 +146,10 @@ void measure_single(Report& report, u64 runs, u64 count) {
 }
 
 void measure_streams(Report& report, u64 runs) {
-    const Pair pair;
+    const Peers peers;
     for (u64 run = 0; run < runs; ++run) {
-        for (const bool ours : {run % 2 == 0, run % 2 != 0}) {
-            const char* subject = ours ? "Warren" : "passthrough_ll";
-            const std::string file =
-                (ours ? pair.warren.path() : pair.passthrough.path()) + "/stream";
+        for (const auto& [subject, base] : peers.order(run)) {
+            const std::string file = base + "/stream";
             const double size_mib = 1024;
             report.add("write 1 GiB", subject, write_stream(file, gib), size_mib);
             report.add("write 1 GiB again", subject, write_stream(file, gib), size_mib);

@@ -45,15 +45,16 @@ WarrenMount::~WarrenMount() {
     unmount();
 }
 
-Passthrough::Passthrough(const std::string& folder, const std::string& source)
-    : path_(folder + "/passthrough") {
+Passthrough::Passthrough(const std::string& folder, const std::string& source, bool checked)
+    : path_(folder + (checked ? "/checked" : "/passthrough")) {
     std::filesystem::create_directory(path_);
-    const std::string program = folder + "/passthrough_ll";
+    const std::string program = path_ + "_ll";
     require(std::filesystem::exists(example), std::string(example) + " is not there");
     run_or_die({"sh", "-c",
                 std::string("cc -O2 -o ") + program + " " + example +
                     " $(pkg-config fuse3 --cflags --libs)"});
-    run_or_die({program, "-o", "source=" + source + ",cache=always,writeback,clone_fd", path_});
+    const std::string options = "source=" + source + ",cache=always,writeback,clone_fd";
+    run_or_die({program, "-o", options + (checked ? ",default_permissions" : ""), path_});
 }
 
 Passthrough::~Passthrough() {

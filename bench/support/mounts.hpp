@@ -37,10 +37,11 @@ class WarrenMount {
 
 /// libfuse's example passthrough_ll over a directory, compiled from the copy that Debian's
 /// libfuse3-dev brings, with its fastest options: everything cached, writeback, a descriptor of
-/// /dev/fuse for each thread.
+/// /dev/fuse for each thread. `checked`: the kernel checks permissions, as it does for Warren and
+/// must where several users meet; every change of a directory then costs one more request.
 class Passthrough {
  public:
-    Passthrough(const std::string& folder, const std::string& source);
+    Passthrough(const std::string& folder, const std::string& source, bool checked);
     ~Passthrough();
     Passthrough(const Passthrough&) = delete;
     Passthrough& operator=(const Passthrough&) = delete;

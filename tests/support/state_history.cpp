@@ -136,10 +136,8 @@ std::vector<std::byte> flatten(const ModelInode& inode, u64 size) {
 }  // namespace
 
 void StateHistory::add(const ModelFileSystem& model) {
-    State state{model, {}};
-    state.model.release_all();
-    state.shape = shape_of(state.model);
-    states_.push_back(std::move(state));
+    // Open files without a name stay in it: what is written to them shows if the name comes back.
+    states_.push_back({model, shape_of(model)});
 }
 
 std::string StateHistory::explain(Volume& volume, u64 first, u64 last) const {
@@ -195,8 +193,10 @@ std::string StateHistory::explain_file(Volume& volume, Handle file, u64 number, 
     for (u64 i = first; i <= last; ++i) {
         const ModelInode* inode = states_[i].model.find(ModelFileSystem::handle_of(number));
         if (inode == nullptr) continue;
-        smallest = std::min(smallest, inode->size);
-        largest = std::max(largest, inode->size);
+        if (inode->links > 0) {
+            smallest = std::min(smallest, inode->size);
+            largest = std::max(largest, inode->size);
+        }
         candidates.push_back(flatten(*inode, found->size));
     }
     if (found->size < smallest || found->size > largest) {

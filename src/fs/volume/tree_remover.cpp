@@ -203,7 +203,7 @@ bool TreeRemover::harvest(Crew::Worker& worker, u64 directory, u64 begin, u64 en
         loose_.fetch_add(1, std::memory_order_relaxed);
         worker.push({child, 0, nullptr});
     };
-    for (;;) {
+    for (u32 damaged = 0;;) {
         CpuOperation op(worker.team(), volume_.store());
         op.gate_is_held = true;
         tally.left_over = 0;
@@ -220,6 +220,8 @@ bool TreeRemover::harvest(Crew::Worker& worker, u64 directory, u64 begin, u64 en
             code = volume_.loader().load(place);
             if (code == Errc::ok) continue;
         }
+        // As for every operation: what cannot be right is looked at again.
+        if (code == Errc::corrupt && ++damaged < 4) continue;
         set_aside_changed(worker.team(), directory, code == Errc::need_commit);
         if (is_final(code) && code != Errc::ok && code != Errc::canceled) fail(code);
         return false;

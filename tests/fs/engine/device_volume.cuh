@@ -163,7 +163,7 @@ class DeviceVolume {
     std::vector<u32> run_some(const std::vector<Request>& requests, const std::vector<u32>& which,
                               std::vector<Answer>& answers);
 
-    static constexpr u32 rounds_max = 100;
+    static constexpr u32 idle_rounds_max = 8;  // in which no request gets its answer
 
     const bool keeps_journal_room_;
     const Launch launch_;
@@ -297,14 +297,16 @@ inline std::vector<Answer> DeviceVolume::run(const std::vector<Request>& request
     std::vector<u32> waiting(requests.size());
     for (u32 i = 0; i < waiting.size(); ++i)
         waiting[i] = i;
-    for (u32 rounds = 0; !waiting.empty(); ++rounds) {
+    for (u32 idle_rounds = 0; !waiting.empty();) {
+        const u64 waited = waiting.size();
         waiting = run_some(requests, waiting, answers);
         if (waiting.empty()) break;
         const Errc wish = answers[waiting[0]].code;
-        EXPECT_LT(rounds, rounds_max)
+        idle_rounds = waiting.size() == waited ? idle_rounds + 1 : 0;
+        EXPECT_LT(idle_rounds, idle_rounds_max)
             << waiting.size() << " requests wait for " << static_cast<int>(wish) << ", one of "
             << requests[waiting[0]].name;
-        if (rounds >= rounds_max) download();
+        if (idle_rounds == idle_rounds_max) download();
         if (testing::Test::HasFailure()) break;
         serve(wish);
     }

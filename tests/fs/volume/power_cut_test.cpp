@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(BlockMaps, PowerCut, testing::ValuesIn(block_maps));
 
 TEST_P(PowerCut, afterEveryEventLosesNothingSynced) {
     const Seed seed;
-    const Recording recording = record(seed.value(), 120 * test_load(), GetParam());
+    const Recording recording = record(seed.value(), 400 * test_load(), GetParam());
     for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure(); ++event) {
         const auto image = recording.disk().image_after(event);
         // The check must be able to tell before anybody has opened the volume again.
@@ -108,7 +108,7 @@ TEST_P(PowerCut, afterEveryEventLosesNothingSynced) {
 
 TEST_P(PowerCut, withWritesTornDroppedAndReorderedLosesNothingSynced) {
     const Seed seed;
-    const Recording recording = record(seed.value(), 120 * test_load(), GetParam());
+    const Recording recording = record(seed.value(), 400 * test_load(), GetParam());
     Random random(seed.part(1));
     for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure(); ++event) {
         const u64 how = random.below(8);
@@ -122,7 +122,7 @@ TEST_P(PowerCut, withWritesTornDroppedAndReorderedLosesNothingSynced) {
 
 TEST_P(PowerCut, duringRecoveryChangesNothing) {
     const Seed seed;
-    const Recording recording = record(seed.value(), 60 * test_load(), GetParam());
+    const Recording recording = record(seed.value(), 150 * test_load(), GetParam());
     Random random(seed.part(2));
     for (int round = 0; round < 12 && !HasFailure(); ++round) {
         const u64 event = random.below(recording.disk().event_count() + 1);

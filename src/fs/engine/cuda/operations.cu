@@ -29,7 +29,7 @@ __device__ Errc code_of(const Result<T>& result) {
     return result.code();
 }
 
-constexpr u32 attempts_max = 1u << 14;  // then the host gives the command again
+constexpr u32 attempts_max = 1u << 12;  // then the host gives the command again
 
 /// Makes room for the warps that this one lost to: a little longer each time, and not as long as
 /// its neighbours, up to 16 microseconds.
