@@ -218,7 +218,7 @@ void measure_durability(Report& report, u64 runs, const char* base) {
 int main(int argument_count, char** arguments) {
     raise_open_file_limit();
     const u64 runs = option(argument_count, arguments, "runs", 5);
-    const u64 files = option(argument_count, arguments, "files", 20'000);
+    const u64 files = option(argument_count, arguments, "files", 10'000);
     const u64 part = option(argument_count, arguments, "part", 0);
     Report report("mount_bench", argument_count, arguments);
     if (part == 0 || part == 2) measure_single(report, runs, files);

@@ -11,9 +11,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <thread>
+#include <vector>
 
 #include "apps/fuse/mount_table.hpp"
 #include "apps/warren/arguments.hpp"
@@ -201,31 +204,55 @@ void measure_engine(Report& report, const std::string& directory) {
                    grouped(measured.files) + where);
 }
 
-void check_mount(Report& report, const std::string& path, bool measure) {
-    const std::string subject = "mount " + quote(path);
+struct Finding {
+    State state;
+    std::string detail;
+};
+
+std::vector<Finding> examine_mount(const std::string& path, bool measure) {
     auto connection = fuse::ControlConnection::for_path(path);
     fuse::MountInfo info;
     const Errc code = connection ? connection->info(info) : Errc::no_device;
     if (code != Errc::ok) {
-        report.add(State::bad, subject,
-                   is_on_warren_mount(path)
-                       ? "its daemon cannot be reached, so bulk commands do not work there"
-                       : "is not on a Warren volume");
-        return;
+        return {{State::bad,
+                 is_on_warren_mount(path)
+                     ? "its daemon cannot be reached, so bulk commands do not work there"
+                     : "is not on a Warren volume"}};
     }
-    report.add(State::good, subject,
-               info.image + (info.read_only ? ", read-only" : "") + ", process " +
-                   std::to_string(info.process) + ", bulk commands go to the engine");
-    if (!measure) return;
+    std::vector<Finding> findings = {
+        {State::good, info.image + (info.read_only ? ", read-only" : "") + ", process " +
+                          std::to_string(info.process) + ", bulk commands go to the engine"}};
+    if (!measure) return findings;
     MountMeasured measured;
     if (measure_mount(path, *connection, measured) != Errc::ok) {
-        report.add(State::note, subject, "its round trips could not be measured");
+        findings.push_back({State::note, "its round trips could not be measured"});
+        return findings;
+    }
+    findings.push_back(
+        {State::good, long_time(measured.lookup_ns) + " a lookup through the kernel (measured)"});
+    findings.push_back(
+        {State::good, long_time(measured.command_ns) + " a command to the daemon (measured)"});
+    return findings;
+}
+
+/// A daemon that is stopped answers nothing, the kernel's questions included. The thread that asked
+/// then waits until the process ends.
+void check_mount(Report& report, const std::string& path, bool measure) {
+    constexpr std::chrono::seconds patience{5};
+    std::packaged_task<std::vector<Finding>()> examination(
+        [path, measure] { return examine_mount(path, measure); });
+    std::future<std::vector<Finding>> answer = examination.get_future();
+    std::thread(std::move(examination)).detach();
+    const std::string subject = "mount " + quote(path);
+    if (answer.wait_for(patience) != std::future_status::ready) {
+        report.add(State::bad, subject,
+                   "has not answered for " + std::to_string(patience.count()) +
+                       " s; its daemon may be stopped (ps -C warren -o pid,stat,args; "
+                       "kill -CONT PID lets it go on)");
         return;
     }
-    report.add(State::good, subject,
-               long_time(measured.lookup_ns) + " a lookup through the kernel (measured)");
-    report.add(State::good, subject,
-               long_time(measured.command_ns) + " a command to the daemon (measured)");
+    for (const Finding& finding : answer.get())
+        report.add(finding.state, subject, finding.detail);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 for a name, a killed daemon, mount(8) as the caller. Nothing is lost, and the volume is clean."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -152,9 +153,11 @@ class LifeTest(unittest.TestCase):
         with open("/proc/self/mounts", encoding="utf-8") as table:
             return [line.split() for line in table if line.split()[1] == self.volume.root]
 
+    def daemon(self):
+        return json.loads(run("info", self.volume.root, "--json").stdout)[0]["process"]
+
     def kill_daemon(self):
-        text = run("info", self.volume.root, "--json").stdout
-        number = int(text.split('"process":')[1].split(",")[0].split("\n")[0].strip(" }"))
+        number = self.daemon()
         os.kill(number, signal.SIGKILL)
         deadline = time.time() + 20
         while os.path.exists(f"/proc/{number}/exe") and time.time() < deadline:
@@ -181,6 +184,16 @@ class LifeTest(unittest.TestCase):
         self.volume.unmount()
         self.assertEqual(self.mounts(), [])
         self.volume.check()
+
+    def test_doctor_of_a_stopped_daemon(self):
+        self.volume.mount()
+        number = self.daemon()
+        os.kill(number, signal.SIGSTOP)
+        try:
+            done = run("doctor", "-q", self.volume.root, code=1)
+        finally:
+            os.kill(number, signal.SIGCONT)
+        self.assertIn("has not answered", done.stdout)
 
     def test_cut_while_a_writer_seeks(self):
         """A second signal cuts the connection; nobody may be left waiting for anybody."""

@@ -20,7 +20,7 @@ inline constexpr u64 compatible_known = 0;
 inline constexpr u64 read_only_compatible_known = 0;
 inline constexpr u64 incompatible_known = 0;
 
-struct Superblock {
+struct alignas(block_size) Superblock {
     BlockHeader header;
     u64 magic;
     u32 version_major;
