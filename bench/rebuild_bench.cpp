@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does it cost to pack a directory after many names went, and what does it give? The thesis's
-// FxUy (y of x files unlinked) and 1,000,000 names of which every second went: Volume::rebuild()
-// beside making the directory anew on tmpfs and ext4, which is what one does there (and, for ext4
-// unmounted, e2fsck -D over the whole file system).
+// FxUy (y of x files unlinked) and 1,000,000 names of which every second went: Volume::rebuild(),
+// and the same as a command to a mount, beside making the directory anew on tmpfs and ext4, which
+// is what one does there (and, for ext4 unmounted, e2fsck -D over the whole file system).
 //
 //   rebuild_bench [--runs N] [--large N]    with --large 0 without 1,000,000 names
 #include <dirent.h>
@@ -12,6 +12,8 @@
 
 #include <cstring>
 
+#include "apps/fuse/control.hpp"
+#include "bench/support/mounts.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "bench/support/trees.hpp"
@@ -96,10 +98,41 @@ struct Places {
     Scratch tmpfs{"/dev/shm"};
     LoopExt4 ext4{memory.path(), 6 * gib, 4'000'000};
     OpenVolume volume{memory.path(), 8 * gib};
+    WarrenMount mounted{memory.path(), 8 * gib};
 };
 
 std::string label_of(const Case& which) {
     return "F" + std::to_string(which.files) + "U" + std::to_string(which.unlinked);
+}
+
+std::string mounted_directory(const Case& which, u64 run, Names names) {
+    return label_of(which) + "-" + std::to_string(run) + suffix_of(names);
+}
+
+void fill_mounted(const Places& places, const std::vector<Case>& cases) {
+    places.mounted.fill([&](Volume& volume) {
+        for (const Case& which : cases) {
+            for (u64 run = 0; run < which.runs; ++run) {
+                for (const Names names : {Names::cached, Names::not_cached})
+                    prepare_volume(volume, which, mounted_directory(which, run, names));
+            }
+        }
+    });
+}
+
+void measure_mounted(Report& report, const Places& places, const Case& which, u64 run) {
+    for (const Names names : {Names::cached, Names::not_cached}) {
+        const std::string path = places.mounted.path() + "/" + mounted_directory(which, run, names);
+        prepare_names(names, path);
+        Rebuilt rebuilt;
+        report.add(label_of(which), "mount, one command" + suffix_of(names), time_of([&] {
+                       auto connection = fuse::ControlConnection::for_path(path);
+                       require(connection && connection->rebuild(path, rebuilt) == Errc::ok,
+                               "rebuild on the mount failed");
+                   }),
+                   static_cast<double>(which.files));
+        require(rebuilt.entries == which.files - which.unlinked, "names were lost");
+    }
 }
 
 void measure(Report& report, Places& places, const Case& which) {
@@ -122,6 +155,7 @@ void measure(Report& report, Places& places, const Case& which) {
             label, "Warren rebuild + sync, durable",
             packed + time_of([&] { require(places.volume->sync() == Errc::ok, "sync failed"); }),
             items);
+        measure_mounted(report, places, which, run);
         report.add(label, "tmpfs, made anew", make_anew(places.tmpfs.path(), directory), items);
         const std::string path = places.ext4.path() + "/" + directory;
         const u64 before = directory_blocks(path);
@@ -161,6 +195,8 @@ int main(int argument_count, char** arguments) {
                                {1000, 100, runs}, {1000, 500, runs}, {1000, 1000, runs}};
     if (with_large) cases.push_back({1'000'000, 500'000, 3});
     Places places;
+    fill_mounted(places, cases);
+    places.mounted.mount();
     for (const Case& which : cases)
         measure(report, places, which);
     measure_e2fsck(report, places, cases.back());

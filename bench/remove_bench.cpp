@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long does it take to remove a tree? The scenarios of the thesis (Single, Deep, Wide, Mix) and
-// many files: Volume::remove_tree() beside `rm -rf` and the smallest loop of system calls, on tmpfs
-// and on ext4 over a loop device in memory.
+// many files: Volume::remove_tree(), and `warren rm -r` on a mount, beside `rm -rf` and the
+// smallest loop of system calls, on tmpfs and on ext4 over a loop device in memory. What is mounted
+// is measured with the kernel's names cached and without.
 //
 // Three times are told apart: the names are gone (return of the call), the space can be used again,
 // all is durable. In Warren the last two are one moment, the end of the commit; on tmpfs the first
@@ -10,6 +11,7 @@
 //   remove_bench [--runs N] [--large N]    N runs (5); with --large 0 without 1,000,000 files
 #include <functional>
 
+#include "bench/support/mounts.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "bench/support/trees.hpp"
@@ -31,14 +33,19 @@ struct Places {
     Scratch tmpfs{"/dev/shm"};
     LoopExt4 ext4{memory.path(), 12 * gib, 12'000'000};
     OpenVolume volume{memory.path(), 16 * gib};
+    WarrenMount mounted{memory.path(), 16 * gib};
 };
 
 const char* const gone = "Warren remove_tree, names gone";
 const char* const durable = "Warren remove_tree + sync, durable and reusable";
 
-/// The ways to remove on the host; each needs a tree of its own a run.
+const char* const mounted_gone = "mount, warren rm -r";
+const char* const ext4_gone = "ext4 rm -rf";
+
+/// The ways to remove; each needs a tree of its own a run.
 const char* const rm_name = "rm";
 const char* const loop_name = "loop";
+const char* const cold_name = "cold";
 
 std::string tree_name(const std::string& way, u64 run) {
     return way + std::to_string(run);
@@ -55,7 +62,39 @@ void make_trees(const Scenario& scenario, Places& places) {
         make_on_host(places.tmpfs.path(), other);
         make_on_host(places.ext4.path(), other);
     }
+    for (u64 run = 0; run < scenario.runs; ++run)
+        make_on_host(places.ext4.path(), scenario.make(tree_name(cold_name, run)));
+    places.mounted.fill([&](Volume& volume) {
+        for (u64 run = 0; run < scenario.runs; ++run) {
+            for (const char* way : {rm_name, cold_name})
+                make_in_volume(volume, volume.root(), scenario.make(tree_name(way, run)));
+        }
+    });
+    places.mounted.mount();
     require(places.volume->sync() == Errc::ok, "cannot sync the volume");
+    places.ext4.sync();
+}
+
+void measure_mounted(const Scenario& scenario, const Places& places, u64 run, double items,
+                     Report& report) {
+    for (const Names names : {Names::cached, Names::not_cached}) {
+        const char* way = names == Names::cached ? rm_name : cold_name;
+        const std::string path = places.mounted.path() + "/" + tree_name(way, run);
+        prepare_names(names, path);
+        const double removed = time_of([&] { run_or_die({warren_program(), "rm", "-r", path}); });
+        report.add(scenario.label, mounted_gone + suffix_of(names), removed, items);
+        report.add(scenario.label, mounted_gone + (" + warren sync, durable" + suffix_of(names)),
+                   removed + time_of([&] {
+                       run_or_die({warren_program(), "sync", places.mounted.path()});
+                   }),
+                   items);
+    }
+    const std::string cold = places.ext4.path() + "/" + tree_name(cold_name, run);
+    prepare_names(Names::not_cached, cold);
+    report.add(scenario.label, ext4_gone + suffix_of(Names::not_cached), time_of([&] {
+                   run_or_die({"rm", "-rf", cold});
+               }),
+               items);
     places.ext4.sync();
 }
 
@@ -67,8 +106,9 @@ void measure_host(const Scenario& scenario, Places& places, u64 run, double item
         return time_of([&] { run_or_die({"rm", "-rf", base + "/" + name}); });
     };
     report.add(scenario.label, "tmpfs rm -rf", rm(tmpfs), items);
+    prepare_names(Names::cached, ext4 + "/" + name);
     const double names = rm(ext4);
-    report.add(scenario.label, "ext4 rm -rf", names, items);
+    report.add(scenario.label, ext4_gone, names, items);
     report.add(scenario.label, "ext4 rm -rf + sync, durable",
                names + time_of([&] { places.ext4.sync(); }), items);
     if (!scenario.has_loop) return;
@@ -99,6 +139,7 @@ void measure(const Scenario& scenario, Report& report) {
         require(static_cast<double>(removal.files + removal.directories) == items,
                 "remove_tree counted wrong");
         measure_host(scenario, places, run, items, report);
+        measure_mounted(scenario, places, run, items, report);
     }
     report.set_reference(scenario.label, gone);
 }
@@ -145,5 +186,12 @@ int main(int argument_count, char** arguments) {
     measure_unlink(report, runs);
     report.must("Mix, rm -rf on tmpfs over Warren (names gone)",
                 report.median("Mix", "tmpfs rm -rf") / report.median("Mix", gone), 20);
+    const std::string many = "100,000 files";
+    for (const Names names : {Names::cached, Names::not_cached}) {
+        report.must(many + suffix_of(names) + ", rm -rf on ext4 over warren rm -r on a mount",
+                    report.median(many, ext4_gone + suffix_of(names)) /
+                        report.median(many, mounted_gone + suffix_of(names)),
+                    20);
+    }
     return report.finish();
 }

@@ -2,6 +2,8 @@
 // Both daemons put themselves into the background once the mount answers.
 #include "bench/support/mounts.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -31,6 +33,14 @@ WarrenMount::WarrenMount(const std::string& folder, u64 size_bytes)
     require(failure.code == Errc::ok, failure.message);
 }
 
+void WarrenMount::fill(const std::function<void(Volume&)>& work) const {
+    Failure failure;
+    const std::unique_ptr<Volume> volume = Volume::open(image_, {}, failure);
+    require(volume != nullptr, failure.message);
+    work(*volume);
+    require(volume->close() == Errc::ok, "cannot close the volume");
+}
+
 void WarrenMount::mount() {
     run_or_die({warren_program(), "mount", image_, path_});
     mounted_ = true;
@@ -43,6 +53,17 @@ void WarrenMount::unmount() {
 
 WarrenMount::~WarrenMount() {
     unmount();
+}
+
+void prepare_names(Names names, const std::string& path) {
+    drop_caches(2);
+    // What the kernel forgets it tells the daemon afterwards.
+    ::usleep(300'000);
+    if (names == Names::cached) run_or_die({"find", path, "-size", "+1"});
+}
+
+std::string suffix_of(Names names) {
+    return names == Names::cached ? "" : ", not cached";
 }
 
 Passthrough::Passthrough(const std::string& folder, const std::string& source, bool checked)

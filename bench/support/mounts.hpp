@@ -5,11 +5,10 @@
 // Invariant: a mount is gone, and its daemon has ended, when its object goes.
 #pragma once
 
-#include <sys/types.h>
-
+#include <functional>
 #include <string>
 
-#include "warren/types.hpp"
+#include "warren/volume.hpp"
 
 namespace warren::bench {
 
@@ -21,6 +20,8 @@ class WarrenMount {
  public:
     /// Makes the volume; mount() must follow.
     WarrenMount(const std::string& folder, u64 size_bytes);
+    /// Lets `work` put into the volume what is measured later, before it is mounted.
+    void fill(const std::function<void(Volume&)>& work) const;
     ~WarrenMount();
     WarrenMount(const WarrenMount&) = delete;
     WarrenMount& operator=(const WarrenMount&) = delete;
@@ -34,6 +35,15 @@ class WarrenMount {
     std::string path_;
     bool mounted_ = false;
 };
+
+/// Whether the kernel knows the names and inodes below a path when a measurement begins.
+enum class Names { cached, not_cached };
+
+/// Brings the kernel into that state: walks over all of `path`, or throws everything away.
+void prepare_names(Names names, const std::string& path);
+
+/// What is added to a subject's name: nothing, or ", not cached".
+std::string suffix_of(Names names);
 
 /// libfuse's example passthrough_ll over a directory, compiled from the copy that Debian's
 /// libfuse3-dev brings, with its fastest options: everything cached, writeback, a descriptor of
