@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <vector>
 
 #include "apps/fuse/device.hpp"
@@ -110,7 +111,9 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
     options.open = true;
     request.mount.note_change();
     const Result<Attributes> made =
-        request.volume->create(request.caller(), directory, name, options);
+        std::string_view(name) == unnamed_file
+            ? request.volume->create_unnamed(request.caller(), directory, options)
+            : request.volume->create(request.caller(), directory, name, options);
     if (made.code() == Errc::exists && (info->flags & O_EXCL) == 0) {
         return open_existing(request, directory, name, info);
     }

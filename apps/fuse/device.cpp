@@ -31,9 +31,17 @@ T copy_of(const char* bytes) {
     return value;
 }
 
-void look_at_request(const char* bytes, size_t size_bytes) {
+/// libfuse does not know the request for a file without a name (O_TMPFILE). It is that for a file,
+/// and the kernel names the file "/", which no other request does: see unnamed_file.
+void present_as_create(char* bytes) {
+    const u32 opcode = FUSE_CREATE;
+    std::memcpy(bytes + offsetof(fuse_in_header, opcode), &opcode, sizeof(opcode));
+}
+
+void look_at_request(char* bytes, size_t size_bytes) {
     request_clears_privileges = false;
     if (size_bytes < sizeof(fuse_in_header)) return;
+    if (copy_of<fuse_in_header>(bytes).opcode == FUSE_TMPFILE) present_as_create(bytes);
     const auto header = copy_of<fuse_in_header>(bytes);
     const char* body = bytes + sizeof(header);
     const size_t body_bytes = size_bytes - sizeof(header);
@@ -69,7 +77,7 @@ void look_at_reply(const iovec* pieces, int count) {
 
 ssize_t read_request(int device, void* buffer, size_t size_bytes, void*) {
     const ssize_t got = ::read(device, buffer, size_bytes);
-    if (got > 0) look_at_request(static_cast<const char*>(buffer), static_cast<size_t>(got));
+    if (got > 0) look_at_request(static_cast<char*>(buffer), static_cast<size_t>(got));
     return got;
 }
 

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thin layer between libfuse and the kernel's device, for what libfuse 3.14 drops: the kernel's
 // offer that the file system clears set-user-id bits itself (without it every write(2) asks for an
-// extended attribute first), and the mark on a request that they are to be cleared.
+// extended attribute first), the mark on a request that they are to be cleared, and the request for
+// a file without a name (O_TMPFILE).
 //
-// Invariant: bytes pass unchanged, but for one bit in the answer to the first request.
+// Invariant: bytes pass unchanged, but for one bit in the answer to the first request, and the kind
+// of a request that libfuse does not know.
 #pragma once
+
+#include <string_view>
 
 #include "apps/fuse/library.hpp"
 
 namespace warren::fuse {
+
+/// The name with which a request to create a file asks for one without a name.
+inline constexpr std::string_view unnamed_file = "/";
 
 /// Puts the layer under a mounted session. False, and nothing is changed, if libfuse refuses.
 bool install_device_layer(fuse_session* session);

@@ -89,6 +89,31 @@ class Names(MountedTest):
         self.assertEqual((os.read(file, 10), self.read("b")), (b"old", b"new"))
         os.close(file)
 
+    def test_file_without_a_name(self):
+        used = os.statvfs(self.folder).f_files - os.statvfs(self.folder).f_ffree
+        file = os.open(self.folder, os.O_TMPFILE | os.O_RDWR, 0o640)
+        os.write(file, b"nameless")
+        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual(os.fstat(file).st_nlink, 0)
+        self.assertEqual(stat.S_IMODE(os.fstat(file).st_mode), 0o640)
+        # A directory lets Python call linkat(2), which follows the link.
+        os.link(f"/proc/self/fd/{file}", self.path("named"), src_dir_fd=file)
+        self.assertEqual(os.fstat(file).st_nlink, 1)
+        os.close(file)
+        with open(self.path("named"), "rb") as named:
+            self.assertEqual(named.read(), b"nameless")
+        for flags in (0, os.O_EXCL):  # O_EXCL: never to be named
+            file = os.open(self.folder, os.O_TMPFILE | os.O_RDWR | flags, 0o600)
+            os.write(file, bytes(1 << 20))
+            if flags:
+                self.fails_with(errno.ENOENT, os.link, f"/proc/self/fd/{file}",
+                                self.path("other"), src_dir_fd=file)
+            os.close(file)
+        os.unlink(self.path("named"))
+        run_sync()
+        mounted.drop_caches()
+        self.assertEqual(os.statvfs(self.folder).f_files - os.statvfs(self.folder).f_ffree, used)
+
     def test_special_files(self):
         os.mkfifo(self.path("pipe"), 0o600)
         os.mknod(self.path("null"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
