@@ -126,6 +126,20 @@ void Committer::collect_frame(u64 frame) {
     }
 }
 
+/// Calls `action(frame, entry)` for each frame whose entry is in a copy.
+template <class Action>
+void Committer::for_each_table_entry(const Action& action) const {
+    for (const Copy& copy : copies_) {
+        if (!is_table_place(copy.place)) continue;
+        const auto& table = reinterpret_cast<const format::FrameTableBlock&>(*copy.block);
+        const u64 first = (copy.place - superblock_.frame_table_offset) / format::block_size *
+                          format::frames_per_table_block;
+        for (u64 i = 0; i < format::frames_per_table_block; ++i) {
+            if (first + i < store_.frame_count) action(first + i, table.entries[i]);
+        }
+    }
+}
+
 /// Copies all dirty blocks. The gate is closed.
 void Committer::collect() {
     const u64 words = store_.frame_count / 64 + 1;
@@ -135,6 +149,7 @@ void Committer::collect() {
             collect_frame(w * 64 + static_cast<u64>(std::countr_zero(bits)));
         }
     }
+    keep_from_reuse();
     core::StoreState& state = *store_.state;
     relaxed_store(state.dirty_blocks, 0);
     superblock_.metadata_frames_end = relaxed_load(state.metadata_frames_end);
@@ -142,6 +157,17 @@ void Committer::collect() {
     superblock_.blocks_used = relaxed_load(state.blocks_used);
     superblock_.inodes_used = relaxed_load(state.inodes_used);
     superblock_.generation = relaxed_load(state.generation);
+}
+
+/// What this commit holds in use counts as committed from now on, although it is not durable yet: if
+/// it is freed meanwhile, nobody may write to it before the commit that frees it.
+void Committer::keep_from_reuse() {
+    for_each_table_entry([this](u64 frame, const format::FrameEntry& entry) {
+        for (u32 w = 0; w < 8; ++w) {
+            device_atomic<u64>(store_.overlays[frame].committed[w])
+                .fetch_or(entry.used[w], hd::memory_order_relaxed);
+        }
+    });
 }
 
 /// Gives every copy its identity, transaction and checksum, and adds the superblock.
@@ -181,15 +207,8 @@ Errc Committer::write() {
 
 /// Tells the allocator and the disk what is free for good now.
 void Committer::publish_frees() {
-    for (const Copy& copy : copies_) {
-        if (!is_table_place(copy.place)) continue;
-        const auto& table = reinterpret_cast<const format::FrameTableBlock&>(*copy.block);
-        const u64 first = (copy.place - superblock_.frame_table_offset) / format::block_size *
-                          format::frames_per_table_block;
-        for (u64 i = 0; i < format::frames_per_table_block; ++i) {
-            if (first + i < store_.frame_count) publish_frame(first + i, table.entries[i]);
-        }
-    }
+    for_each_table_entry(
+        [this](u64 frame, const format::FrameEntry& entry) { publish_frame(frame, entry); });
 }
 
 void Committer::publish_frame(u64 frame, const format::FrameEntry& committed) {

@@ -41,11 +41,14 @@ class Committer {
         format::Block* block;
     };
     void collect();
+    void keep_from_reuse();
     void collect_frame(u64 frame);
     void take_copy(u64 place);
     const format::Block* memory_of(u64 place);
     void seal();
     Errc write();
+    template <class Action>
+    void for_each_table_entry(const Action& action) const;
     void publish_frees();
     void publish_frame(u64 frame, const format::FrameEntry& committed);
     void publish_free_frame(u64 frame);
