@@ -43,6 +43,10 @@ function(warren_cuda_library name)
     if(sources)
         add_library(${name} STATIC ${sources})
         target_link_libraries(${name} PUBLIC ${ARGN})
+        # The verbs of the file system are spread over files that call each other on the device;
+        # their device code is linked here, so that programs need no CUDA linker.
+        set_target_properties(${name} PROPERTIES CUDA_SEPARABLE_COMPILATION ON
+                              CUDA_RESOLVE_DEVICE_SYMBOLS ON)
     else()
         add_library(${name} INTERFACE)
         target_link_libraries(${name} INTERFACE ${ARGN})

@@ -3,8 +3,8 @@
 """Prints a benchmark's CSV as a Markdown table for docs/BENCHMARKS.md.
 
 A cell is the median with the larger distance of the extremes from it. Scenarios are columns and
-subjects rows, or the other way round if that is narrower; a list if most cells were empty. What was measured where, when and by
-which command stands above, the bounds that must be kept below.
+subjects rows, or the other way round if that is narrower; a list if most cells were empty. What was
+measured where, when and by which command stands above, the bounds that must be kept below.
 """
 
 import argparse

@@ -49,6 +49,7 @@ enum class [[nodiscard]] Errc : i32{
     need_prune = 4101,    // a tree leaf is empty: remove it, start again
     need_inodes = 4102,   // no inode is free: make a frame of them, start again
     need_reclaim = 4103,  // a removed inode holds too much for one step: reclaim it in several
+    need_frame = 4104,    // no metadata frame with memory is free: the engine adds memory
 };
 
 /// Whether `code` is an answer for the caller rather than a wish of the engine.

@@ -159,10 +159,14 @@ struct Scanned {
     Attributes attributes;
 };
 
+/// What runs the operations. `automatic`: a GPU if there is one and this build can use it.
+enum class EngineChoice : u8 { automatic, cpu, cuda };
+
 struct OpenOptions {
     bool read_only = false;
     u32 workers = 0;            // threads of bulk operations; 0: all cores
     u64 meta_buffer_bytes = 0;  // 0: everything resident; else at most so much metadata in memory
+    EngineChoice engine = EngineChoice::automatic;
 };
 
 struct FormatOptions {
@@ -195,7 +199,8 @@ class Volume {
 
     Handle root() const;
     std::string label() const;
-    std::string uuid() const;  // 8-4-4-4-12 hexadecimal digits
+    std::string uuid() const;         // 8-4-4-4-12 hexadecimal digits
+    std::string_view engine() const;  // what runs the operations: "cpu" or "cuda"
     Statistics statistics() const;
 
     // Names.

@@ -10,10 +10,20 @@
 
 namespace warren {
 
+#if defined(__CUDACC_RDC__)
+/// Leaves word for the host, which finds it after the device has stopped. One definition serves all
+/// of a program's device code that is linked together.
+__device__ void record_fault(const char* what, const char* file, int line);
+#endif
+
 /// Says where an invariant broke and stops. Never returns.
 [[noreturn]] WARREN_HD inline void check_failed(const char* what, const char* file, int line) {
 #if defined(__CUDA_ARCH__)
+#if defined(__CUDACC_RDC__)
+    record_fault(what, file, line);
+#else
     printf("warren: broken invariant: %s (%s:%d)\n", what, file, line);
+#endif
     __trap();
 #else
     std::fprintf(stderr, "warren: broken invariant: %s (%s:%d)\n", what, file, line);

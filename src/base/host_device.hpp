@@ -17,6 +17,14 @@
 #include <atomic>
 #endif
 
+// A GPU's compiler takes longer for a function than for its parts, and a kernel's stack is that of
+// all lanes: there each verb of a command stays a function. A CPU's may do as it likes.
+#if defined(__CUDACC__)
+#define WARREN_NOINLINE __noinline__
+#else
+#define WARREN_NOINLINE
+#endif
+
 namespace warren {
 
 #if defined(WARREN_CUDA)

@@ -7,28 +7,9 @@
 
 #include "fs/volume/check.hpp"
 #include "fs/volume/make_volume.hpp"
-#include "fs/volume/open_volume.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
+#include "tests/support/test_engine.hpp"
 
 namespace warren {
-namespace {
-
-/// What open_volume() does, with another store: its journal must have been replayed.
-std::unique_ptr<Volume> open_with_mask(Disk& disk, const OpenOptions& options, u64 hash_mask) {
-    format::Superblock superblock;
-    const Failure failure = read_superblock(disk, "image", superblock);
-    EXPECT_EQ(failure.code, Errc::ok) << failure.message;
-    auto implementation = std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk),
-                                                                 superblock, options);
-    EXPECT_EQ(implementation->start(), Errc::ok);
-    const_cast<core::Store&>(implementation->store()).hash_mask = hash_mask;
-    EXPECT_EQ(implementation->reclaim_orphans(), Errc::ok);
-    return std::make_unique<Volume>(std::move(implementation));
-}
-
-}  // namespace
-
 std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes) {
     auto disk = std::make_unique<MemoryDisk>(size_bytes);
     const Failure failure =
@@ -39,9 +20,10 @@ std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes) {
     return disk;
 }
 
-std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options) {
+std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options, u64 hash_mask) {
     Failure failure;
-    auto volume = open_volume(std::make_unique<FaultDisk>(disk), "image", options, failure);
+    auto volume =
+        open_on_test_engine(std::make_unique<FaultDisk>(disk), options, failure, hash_mask);
     EXPECT_TRUE(volume) << failure.message;
     return volume;
 }
@@ -69,8 +51,7 @@ MemoryVolume::MemoryVolume(std::unique_ptr<MemoryDisk> disk, const OpenOptions& 
 }
 
 void MemoryVolume::open() {
-    volume_ = hash_mask_ == ~u64{0} ? open_on(faults_, options_)
-                                    : open_with_mask(faults_, options_, hash_mask_);
+    volume_ = open_on(faults_, options_, hash_mask_);
 }
 
 void MemoryVolume::close() {

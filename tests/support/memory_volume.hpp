@@ -23,7 +23,9 @@ inline constexpr u64 block_maps[] = {0, small_meta_buffer};
 std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes);
 
 /// Opens the volume on `disk`, which outlives it. Null, and a failed test, if that is not possible.
-std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options = {});
+/// With a `hash_mask`, names have only those bits of their hash.
+std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options = {},
+                                u64 hash_mask = ~u64{0});
 
 /// Fails the test unless the check finds nothing wrong. True if all is well.
 bool expect_clean(Disk& disk, u64 hash_mask = ~u64{0});

@@ -59,8 +59,15 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
 
 inline constexpr u32 data_window_frames = 32;
 
-/// Takes one free frame for `kind`: nobody else finds it. Errc::need_space if there is none. One
-/// lane; publish_frame() or unclaim_frame() follows.
+/// Whether metadata may lie in `frame`. An engine gives memory to few of a large volume's frames.
+WARREN_HD inline bool has_memory(const Store& store, u64 frame) {
+    const u64 end = relaxed_load(store.state->frames_with_memory);
+    return end == 0 || frame < end;
+}
+
+/// Takes one free frame for `kind`: nobody else finds it. Errc::need_space if there is none,
+/// Errc::need_frame if metadata or inodes would lie where no memory is. One lane; publish_frame()
+/// or unclaim_frame() follows.
 WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
     const bool is_data = kind == FrameKind::data;
     const u64 end = store.frame_count;
@@ -70,6 +77,7 @@ WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
         u64 frame = is_data ? find_bit_down(store.frames_free, 0, end)
                             : find_bit_up(store.frames_free, 0, end);
         if (frame == end) return Errc::need_space;
+        if (!is_data && !has_memory(store, frame)) return Errc::need_frame;
         // Data start below free frames, so that a file that grows finds the next one free.
         for (u32 i = 1; is_data && i < data_window_frames && frame > 0; ++i) {
             if (!test_bit(store.frames_free, frame - 1)) break;

@@ -45,6 +45,7 @@ struct StoreState {
     u64 data_frames_begin;
     u64 generation;  // of the inode allocated last
     u64 free_frames;
+    u64 frames_with_memory;  // metadata lie below this frame; 0: all frames have memory
 
     u64 dirty_blocks;     // blocks marked dirty since the last commit
     u64 promised_blocks;  // journal room promised to operations that apply right now

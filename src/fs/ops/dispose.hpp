@@ -60,6 +60,15 @@ WARREN_HD void apply_orphan(Operation<Team>& op, const OrphanEntry& orphan, u64 
                now);
 }
 
+/// Takes off a directory the link that a subdirectory's ".." was. One lane. A directory that was
+/// detached with what is below it has no links any more and keeps none.
+WARREN_HD inline void drop_parent_link(const InodeRef& directory) {
+    device_atomic<u32> word(directory.at->links);
+    u32 links = word.load(hd::memory_order_relaxed);
+    while (links != 0 && !word.compare_exchange_weak(links, links - 1, hd::memory_order_relaxed)) {
+    }
+}
+
 enum class Fate : u8 { keep, free, orphan };
 
 struct Disposal {

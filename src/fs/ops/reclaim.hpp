@@ -35,16 +35,19 @@ WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inod
     return reclaimed;
 }
 
-/// One step of freeing an inode without names. Done at once if it has a name or is open again.
+/// One step of freeing an inode without names. Done at once if it has a name or is open again;
+/// not so with `although_open`, for directories of a tree that is being removed: nothing keeps
+/// them.
 template <class Team>
-WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64 now) {
+WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64 now,
+                                         bool although_open = false) {
     op.may_use_reserve = true;
     const Result<InodeRef> inode = find_inode(op, handle);
     if (!inode) return inode.code();
-    const bool is_wanted =
-        load(op.team, inode->at->links) > 0 || load(op.team, inode->at->references) >= one_open;
+    const bool is_open = load(op.team, inode->at->references) >= one_open;
+    const bool has_name = load(op.team, inode->at->links) > 0;
     WARREN_TRY(op.confirm(inode->seen));
-    if (is_wanted) return Reclaimed{true, {}};
+    if (!although_open && (has_name || is_open)) return Reclaimed{true, {}};
     const Result<bool> at_once = releases_in_one_step(op, *inode);
     if (!at_once) return at_once.code();
     if (*at_once) return end_orphan(op, *inode, now);

@@ -128,7 +128,7 @@ WARREN_HD void apply_arrival(Operation<Team>& op, const InodeRef& inode, bool is
         relaxed_store(inode.at->changed, now);
         if (!is_directory || from.number == to.number) return;
         relaxed_store(inode.at->parent, to.number);
-        device_atomic<u32>(from.at->links).fetch_sub(1, hd::memory_order_relaxed);
+        drop_parent_link(from);
         device_atomic<u32>(to.at->links).fetch_add(1, hd::memory_order_relaxed);
     });
     op.mark_dirty(inode.block_place());
@@ -155,10 +155,7 @@ WARREN_HD Removed apply_rename(Operation<Team>& op, const RenamePlan& plan, i64 
     if (target.entry.exists) {
         apply_retarget(op, target, source.entry, now);
         if (plan.target_is_directory) {
-            once(op.team, [&] {
-                device_atomic<u32>(target.directory.at->links)
-                    .fetch_sub(1, hd::memory_order_relaxed);
-            });
+            once(op.team, [&] { drop_parent_link(target.directory); });
         }
         if (apply_disposal(op, plan.disposal, now)) removed.reclaim = target.inode.handle();
     } else {

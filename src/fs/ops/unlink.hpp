@@ -48,8 +48,7 @@ WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller,
             op.cancel_apply();
             return killed;
         }
-        once(op.team,
-             [&] { device_atomic<u32>(parent.at->links).fetch_sub(1, hd::memory_order_relaxed); });
+        once(op.team, [&] { drop_parent_link(parent); });
     }
     Removed removed;
     if (apply_unlink(op, parent, found->entry, now)) {

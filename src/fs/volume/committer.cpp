@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
@@ -59,32 +60,67 @@ void Committer::open_gate() {
     device_atomic<u32>(store_.state->gate_closed).store(0, hd::memory_order_release);
 }
 
+void Committer::pause_with(std::function<Errc()> pause, std::function<Errc()> resume) {
+    pause_ = std::move(pause);
+    resume_ = std::move(resume);
+}
+
+void Committer::forbid(Errc error) {
+    Errc none = Errc::ok;
+    error_.compare_exchange_strong(none, error, std::memory_order_relaxed);
+}
+
+template <class Action>
+Errc Committer::while_paused(const Action& action) {
+    if (!pause_) {
+        action();
+        return Errc::ok;
+    }
+    WARREN_TRY(pause_());
+    action();
+    return resume_();
+}
+
+/// Notes the error; operations apply nothing any more.
+Errc Committer::fail(Errc error) {
+    forbid(error);
+    const auto stop = [this] { relaxed_store(store_.state->read_only, 1); };
+    if (while_paused(stop) != Errc::ok) stop();
+    return this->error();
+}
+
 Errc Committer::commit() {
     std::lock_guard lock(mutex_);
-    if (error_ != Errc::ok) return error_;
-    close_gate();
-    collect();
-    open_gate();
+    if (error() != Errc::ok) return error();
+    const Errc collected = while_paused([this] {
+        // While the engine was on its way to the pause, somebody may have forbidden this.
+        if (error() != Errc::ok) return;
+        close_gate();
+        collect();
+        open_gate();
+    });
+    if (collected != Errc::ok) return fail(collected);
+    if (error() != Errc::ok) return error();
     if (copies_.empty()) {
         const Errc flushed = disk_.flush();
-        if (flushed != Errc::ok) {
-            error_ = flushed;
-            relaxed_store(store_.state->read_only, 1);
-        }
-        return flushed;
+        return flushed == Errc::ok ? Errc::ok : fail(flushed);
     }
-    seal();
-    error_ = write();
-    if (error_ == Errc::ok) {
-        publish_frees();
-        end_empty_inode_frames();
-    } else {
-        relaxed_store(store_.state->read_only, 1);
-    }
+    Errc committed = commit_dirty();
+    if (committed != Errc::ok) committed = fail(committed);
     release_pins();
     copies_.clear();
     buffered_ = 0;
-    return error_;
+    return committed;
+}
+
+/// Makes the copies durable and publishes what has become free.
+Errc Committer::commit_dirty() {
+    seal();
+    WARREN_TRY(write());
+    return while_paused([this] {
+        publish_frees();
+        end_empty_inode_frames();
+    });
 }
 
 bool Committer::is_table_place(u64 place) const {
@@ -159,8 +195,8 @@ void Committer::collect() {
     superblock_.generation = relaxed_load(state.generation);
 }
 
-/// What this commit holds in use counts as committed from now on, although it is not durable yet: if
-/// it is freed meanwhile, nobody may write to it before the commit that frees it.
+/// What this commit holds in use counts as committed from now on, although it is not durable yet:
+/// if it is freed meanwhile, nobody may write to it before the commit that frees it.
 void Committer::keep_from_reuse() {
     for_each_table_entry([this](u64 frame, const format::FrameEntry& entry) {
         for (u32 w = 0; w < 8; ++w) {

@@ -6,6 +6,8 @@
 // becomes free for others only when the commit that holds its free is durable.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -24,11 +26,18 @@ class Committer {
     Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
               format::Superblock& superblock);
 
+    /// For an engine that does not work on the host's Store: `pause` brings that up to date and
+    /// keeps operations from changing anything until `resume`. Both are called around whatever a
+    /// commit reads and writes there.
+    void pause_with(std::function<Errc()> pause, std::function<Errc()> resume);
+
     /// Makes everything applied so far durable, file data included.
     Errc commit();
+    /// Lets no commit begin any more that would hold what is applied from now on.
+    void forbid(Errc error);
 
     /// After an error nothing is written any more; this is the error.
-    Errc error() const { return error_; }
+    Errc error() const { return error_.load(std::memory_order_relaxed); }
     u64 transaction() const { return transaction_; }
 
     /// Keeps operations from applying until open_gate(), and waits for those that are at it.
@@ -40,6 +49,10 @@ class Committer {
         u64 place;
         format::Block* block;
     };
+    template <class Action>
+    Errc while_paused(const Action& action);
+    Errc commit_dirty();
+    Errc fail(Errc error);
     void collect();
     void keep_from_reuse();
     void collect_frame(u64 frame);
@@ -64,7 +77,9 @@ class Committer {
     Journal journal_;
     std::mutex mutex_;  // one commit at a time
     u64 transaction_;
-    Errc error_ = Errc::ok;
+    std::atomic<Errc> error_{Errc::ok};
+    std::function<Errc()> pause_;
+    std::function<Errc()> resume_;
     std::vector<Copy> copies_;
     std::vector<std::unique_ptr<format::Block[]>> buffers_;
     u64 buffered_ = 0;

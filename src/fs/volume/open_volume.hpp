@@ -3,6 +3,7 @@
 // Tests use it on disks in memory, disks that fail and disks that were cut off.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,8 +12,16 @@
 
 namespace warren {
 
+/// What tests change about a volume that is being opened.
+struct OpenChanges {
+    u64 hash_mask = ~u64{0};  // names have only those bits of their hash
+    /// Called before the first operation.
+    std::function<void(VolumeImplementation&)> adjust = {};
+};
+
 /// Opens the volume on `disk`; `path` is for messages. Null and a filled `failure` if not possible.
 std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::string& path,
-                                    const OpenOptions& options, Failure& failure);
+                                    const OpenOptions& options, Failure& failure,
+                                    const OpenChanges& changes = {});
 
 }  // namespace warren

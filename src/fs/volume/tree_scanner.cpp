@@ -7,7 +7,15 @@
 #include "fs/volume/part_tree.hpp"
 
 namespace warren {
+
+using ops::Verb;
+
 namespace {
+
+Result<Attributes> attributes_in(const ops::Reply& reply) {
+    return reply.code == Errc::ok ? Result<Attributes>(reply.attributes)
+                                  : Result<Attributes>(reply.code);
+}
 
 bool is_directory(const Attributes& attributes) {
     return (attributes.mode & format::type_mask) == format::type_directory;
@@ -22,8 +30,7 @@ bool has_vanished(Errc code) {
 
 Errc TreeScanner::scan(const core::Credentials& caller, Handle root,
                        const std::function<bool(const Scanned&)>& visit) {
-    const Result<Attributes> attributes =
-        volume_.run([&](CpuOperation& op) { return ops::get_attributes(op, root, 0); });
+    const Result<Attributes> attributes = volume_.ask<Verb::get_attributes>(command_on(root));
     if (!attributes) return attributes.code();
     Scanned first;
     first.directory = root;
@@ -34,8 +41,7 @@ Errc TreeScanner::scan(const core::Credentials& caller, Handle root,
 }
 
 Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root) {
-    const Result<Attributes> attributes =
-        volume_.run([&](CpuOperation& op) { return ops::get_attributes(op, root, 0); });
+    const Result<Attributes> attributes = volume_.ask<Verb::get_attributes>(command_on(root));
     if (!attributes) return attributes.code();
     Visitor visitor;
     visitor.permission = core::may_read | core::may_write | core::may_execute;
@@ -66,29 +72,51 @@ Errc TreeScanner::list(Crew::Worker& worker, const core::Credentials& caller,
                        const Directory& directory, const Visitor& visitor) {
     const Handle handle = directory.attributes.handle;
     const auto leaf = std::make_unique<format::DirectoryLeaf>();
+    ops::Command read = command_on(handle);
+    read.buffer = leaf.get();
+    read.buffer_bytes = sizeof *leaf;
+    ops::Command check = command_on(handle);
+    check.caller = caller;
+    check.mode = visitor.permission;
     bool may_list = false;
     for (u64 key = 0; key != core::key_end;) {
-        const u64 from = key;
-        const Result<u64> next = volume_.run([&](CpuOperation& op) -> Result<u64> {
-            return ops::read_leaf(op, handle, from, *leaf);
-        });
+        read.from = key;
+        const Result<u64> next = volume_.ask<Verb::read_leaf>(read);
         if (!next) return next.code();
         if (leaf->count > 0 && !may_list) {
             // An empty directory asks for no permission: there is nothing to see or to remove.
-            WARREN_TRY(volume_.run([&](CpuOperation& op) {
-                return ops::check_access(op, caller, handle, visitor.permission);
-            }));
+            WARREN_TRY(volume_.ask<Verb::check_access>(check));
             may_list = true;
         }
-        WARREN_TRY(list_leaf(worker, directory, *leaf, from, visitor));
+        WARREN_TRY(list_leaf(worker, directory, *leaf, key, visitor));
         key = *next;
     }
     return Errc::ok;
 }
 
+/// Asks for the attributes of all entries of a leaf at once; in the order of its slots.
+std::vector<ops::Reply> TreeScanner::ask_for_leaf(const format::DirectoryLeaf& leaf, u64 from) {
+    std::vector<ops::Command> commands;
+    for (u32 i = 0; i < format::leaf_entries_max; ++i) {
+        const format::DirectorySlot slot = leaf.slots[i];
+        if (slot.inode() == 0 || format::entry_key(leaf.hashes[i], slot) < from) continue;
+        ops::Command& command = commands.emplace_back();
+        command.verb = Verb::attributes_of;
+        command.from = slot.inode();
+    }
+    std::vector<ops::Reply> replies(commands.size());
+    volume_.execute_many(commands, replies);
+    return replies;
+}
+
 Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
                             const format::DirectoryLeaf& leaf, u64 from, const Visitor& visitor) {
     const char* heap = reinterpret_cast<const char*>(leaf.heap);
+    // An engine with memory of its own is asked once for all entries.
+    const bool is_host = volume_.works_on_host();
+    const std::vector<ops::Reply> asked =
+        is_host ? std::vector<ops::Reply>() : ask_for_leaf(leaf, from);
+    std::size_t next = 0;
     for (u32 i = 0; i < format::leaf_entries_max; ++i) {
         const format::DirectorySlot slot = leaf.slots[i];
         if (slot.inode() == 0) continue;
@@ -98,11 +126,9 @@ Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
         }
         Scanned found;
         const Result<Attributes> attributes =
-            volume_.run([&](CpuOperation& op) -> Result<Attributes> {
-                const Result<core::InodeRef> inode = core::find_inode(op, slot.inode());
-                if (!inode) return inode.code();
-                return core::attributes_of(op, *inode);
-            });
+            is_host ? volume_.ask<Verb::attributes_of>(
+                          [&](ops::Command& command) { command.from = slot.inode(); })
+                    : attributes_in(asked[next++]);
         if (!attributes) {
             if (has_vanished(attributes.code())) continue;
             return attributes.code();
@@ -119,6 +145,7 @@ Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
 }
 
 Result<std::vector<u64>> TreeScanner::ranges(Handle directory) {
+    if (!volume_.works_on_host()) return std::vector<u64>{0};
     return volume_.run([&](CpuOperation& op) -> Result<std::vector<u64>> {
         const Result<core::InodeRef> inode = core::find_directory(op, directory);
         if (!inode) return inode.code();

@@ -43,6 +43,8 @@ class TreeScanner {
     Errc list_leaf(Crew::Worker& worker, const Directory& directory,
                    const format::DirectoryLeaf& leaf, u64 from, const Visitor& visitor);
 
+    std::vector<ops::Reply> ask_for_leaf(const format::DirectoryLeaf& leaf, u64 from);
+
     VolumeImplementation& volume_;
     std::atomic<Errc> error_{Errc::ok};
 };

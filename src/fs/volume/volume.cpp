@@ -42,7 +42,8 @@ Failure prepare(Disk& disk, const std::string& path, const OpenOptions& options,
 }  // namespace
 
 std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::string& path,
-                                    const OpenOptions& options, Failure& failure) {
+                                    const OpenOptions& options, Failure& failure,
+                                    const OpenChanges& changes) {
     format::Superblock superblock;
     failure = prepare(*disk, path, options, superblock);
     if (failure.code != Errc::ok) return nullptr;
@@ -50,9 +51,15 @@ std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::strin
     if (options.meta_buffer_bytes != 0) {
         effective.meta_buffer_bytes = std::max(options.meta_buffer_bytes, meta_buffer_min_bytes);
     }
-    auto implementation =
-        std::make_unique<VolumeImplementation>(std::move(disk), superblock, effective);
+    auto implementation = std::make_unique<VolumeImplementation>(std::move(disk), superblock,
+                                                                 effective, changes.hash_mask);
     Errc started = implementation->start();
+    if (started == Errc::no_device && !implementation->engine_failure().empty()) {
+        failure = {started, path + ": cannot open the volume with the CUDA engine: " +
+                                implementation->engine_failure() + "; use the CPU engine"};
+        return nullptr;
+    }
+    if (started == Errc::ok && changes.adjust) changes.adjust(*implementation);
     if (started == Errc::ok && !options.read_only) started = implementation->reclaim_orphans();
     if (started != Errc::ok) {
         failure = {started, path + ": cannot open the volume: " +
@@ -85,8 +92,9 @@ Errc Volume::close() {
 
 Handle Volume::root() const {
     VolumeImplementation& volume = *implementation_;
-    const Result<Handle> root =
-        volume.run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
+    ops::Command command;
+    command.from = volume.store().root_inode;
+    const Result<Handle> root = volume.ask<ops::Verb::handle_of>(command);
     return root ? *root : Handle{};
 }
 
@@ -108,7 +116,13 @@ std::string Volume::uuid() const {
     return text;
 }
 
+std::string_view Volume::engine() const {
+    return implementation_->engine().name();
+}
+
 Statistics Volume::statistics() const {
+    // A device that is lost leaves the counters as they were.
+    static_cast<void>(implementation_->engine().refresh_counters());
     const core::Store& store = implementation_->store();
     const core::StoreState& state = *store.state;
     Statistics statistics;

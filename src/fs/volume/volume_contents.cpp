@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // File contents: operations say where data lie, this moves them between the caller and the disk.
 //
-// Data go to the disk before the metadata that make them visible are applied, hence before any
-// commit that holds these. The data lock of a file keeps its blocks in place meanwhile.
+// Data go to the disk before any commit that holds the metadata which make them visible; on the
+// host's Store before these are applied. The data lock of a file keeps its blocks in place
+// meanwhile, and others from blocks whose data are still to come.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "fs/ops/contents.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
+
+using ops::Verb;
+
 namespace {
 
 constexpr u64 staged_blocks_max = 16;  // pieces up to this size go out as one write
@@ -74,10 +77,41 @@ Errc write_zeros_at(Disk& disk, u64 place, u64 length) {
 
 /// Zeroes what lies between the end of the file and `first_new_byte` in its last block.
 Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
-    const Result<ops::Gap> gap =
-        volume.run([&](CpuOperation& op) { return ops::tail_to_zero(op, file, first_new_byte); });
+    const Result<ops::Gap> gap = volume.ask<Verb::tail_to_zero>([&](ops::Command& command) {
+        command.handle = file;
+        command.from = first_new_byte;
+    });
     if (!gap) return gap.code();
     return gap->length == 0 ? Errc::ok : write_zeros_at(volume.disk(), gap->place, gap->length);
+}
+
+Result<ops::Mapping> map_block(VolumeImplementation& volume, Handle file, u64 block) {
+    return volume.ask<Verb::map>([&](ops::Command& command) {
+        command.handle = file;
+        command.from = block;
+    });
+}
+
+/// How far the steps of a command came, and what ended them.
+struct Progress {
+    u64 done = 0;
+    Errc code = Errc::ok;
+};
+
+/// Gives `command` step by step until it has done the bytes [offset, offset + length).
+template <Verb verb>
+Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offset, u64 length,
+                   const DataWriter& writer) {
+    Progress progress;
+    while (progress.done < length) {
+        command.from = offset + progress.done;
+        command.length = length - progress.done;
+        const Result<u64> step = volume.ask<verb>(command, writer);
+        progress.code = step.code();
+        if (!step) break;
+        progress.done += *step;
+    }
+    return progress;
 }
 
 }  // namespace
@@ -87,11 +121,12 @@ Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     std::unique_lock lock(data_lock(file.inode));
     WARREN_TRY(zero_tail(*this, file, size));
     const DataWriter writer(disk(), 0, {});
+    ops::Command command = command_on(file);
+    command.from = size;
+    command.now = now;
+    command.may_use_reserve = true;
     for (;;) {
-        const Result<bool> done = run([&](CpuOperation& op) {
-            op.may_use_reserve = true;
-            return ops::truncate(op, file, size, now, writer);
-        });
+        const Result<bool> done = ask<Verb::truncate>(command, writer);
         if (!done) return done.code();
         if (*done) return Errc::ok;
     }
@@ -104,8 +139,7 @@ Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
     while (done < target.size()) {
         const u64 at = offset + done;
         const u64 block = at / format::block_size;
-        const Result<ops::Mapping> mapping =
-            volume.run([&](CpuOperation& op) { return ops::map(op, file, block); });
+        const Result<ops::Mapping> mapping = map_block(volume, file, block);
         if (!mapping) return mapping.code();
         if (at >= mapping->size) break;
         u64 end = std::min(mapping->size, offset + target.size());
@@ -150,38 +184,40 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
     std::unique_lock exclusive(mutex, std::defer_lock);
     // Whole blocks below the end of the file may be written side by side. Parts of a block that is
     // new, and the bytes between the old end and the new data, are zeroed around them: alone.
-    const bool is_aligned = (offset | source.size()) % format::block_size == 0;
-    if (is_aligned) shared.lock();
+    const bool is_shared =
+        volume.works_on_host() && (offset | source.size()) % format::block_size == 0;
+    if (is_shared) shared.lock();
     const Result<Attributes> before = attributes(file);
     if (!before) return before.code();
-    if (!is_aligned || offset > before->size) {
+    if (!is_shared || offset > before->size) {
         if (shared.owns_lock()) shared.unlock();
         exclusive.lock();
         WARREN_TRY(zero_tail(volume, file, offset));
     }
-    const Result<bool> in_inode = volume.run([&](CpuOperation& op) {
-        return ops::store_inline(op, file, offset, source.data(), source.size(), now);
-    });
-    if (!in_inode) return in_inode.code();
-    if (*in_inode) return source.size();
-    const DataWriter writer(volume.disk(), offset, source);
-    u64 done = 0;
-    while (done < source.size()) {
-        const Result<u64> step = volume.run([&](CpuOperation& op) {
-            return ops::fill(op, file, offset + done, source.size() - done, now, writer);
+    if (offset + source.size() <= format::area_bytes) {
+        const Result<bool> in_inode = volume.ask<Verb::store_inline>([&](ops::Command& command) {
+            command.handle = file;
+            command.from = offset;
+            command.text = source.data();
+            command.text_bytes = source.size();
+            command.now = now;
         });
-        if (!step) return done > 0 ? Result<u64>(done) : Result<u64>(step.code());
-        done += *step;
+        if (!in_inode) return in_inode.code();
+        if (*in_inode) return source.size();
     }
-    return done;
+    ops::Command fill = command_on(file);
+    fill.now = now;
+    const DataWriter writer(volume.disk(), offset, source);
+    const Progress progress = run_steps<Verb::fill>(volume, fill, offset, source.size(), writer);
+    return progress.done > 0 || progress.code == Errc::ok ? Result<u64>(progress.done)
+                                                          : Result<u64>(progress.code);
 }
 
 namespace {
 
 /// Zeroes the part of one block that a range covers, where the block holds data.
 Errc zero_part_of_block(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
-    const Result<ops::Mapping> mapping = volume.run(
-        [&](CpuOperation& op) { return ops::map(op, file, begin / format::block_size); });
+    const Result<ops::Mapping> mapping = map_block(volume, file, begin / format::block_size);
     if (!mapping) return mapping.code();
     if (mapping->kind != ops::MappingKind::data) return Errc::ok;
     return write_zeros_at(volume.disk(), mapping->place + begin % format::block_size, end - begin);
@@ -211,27 +247,24 @@ Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp s
     const bool zeroes = how == Allocate::punch_hole || how == Allocate::zero_range ||
                         how == Allocate::zero_range_keep_size;
     if (grows) WARREN_TRY(zero_tail(volume, file, offset + length));
-    const DataWriter writer(volume.disk(), 0, {});
-    u64 done = 0;
-    while (done < length) {
-        const Result<u64> step = volume.run([&](CpuOperation& op) {
-            op.may_use_reserve = how == Allocate::punch_hole;
-            return ops::allocate(op, file, how, offset + done, length - done, now, writer);
-        });
-        if (!step) return step.code();
-        done += *step;
-    }
+    ops::Command command = command_on(file);
+    command.how = static_cast<u8>(how);
+    command.now = now;
+    command.may_use_reserve = how == Allocate::punch_hole;
+    const Progress progress = run_steps<Verb::allocate>(volume, command, offset, length,
+                                                        DataWriter(volume.disk(), 0, {}));
+    WARREN_TRY(progress.code);
     return zeroes ? zero_edges(volume, file, offset, offset + length) : Errc::ok;
 }
 
 Result<u64> Volume::seek(Handle file, u64 offset, Seek whence) {
-    VolumeImplementation& volume = *implementation_;
-    for (u64 at = offset;;) {
-        const Result<ops::Sought> step =
-            volume.run([&](CpuOperation& op) { return ops::seek(op, file, at, whence); });
+    ops::Command command = command_on(file);
+    command.how = static_cast<u8>(whence);
+    for (command.from = offset;;) {
+        const Result<ops::Sought> step = implementation_->ask<Verb::seek>(command);
         if (!step) return step.code();
         if (step->is_found) return step->offset;
-        at = step->offset;
+        command.from = step->offset;
     }
 }
 

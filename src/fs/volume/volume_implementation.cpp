@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's side of the contract with operations: what each of their wishes costs and when it
 // ends in an error for the caller.
+//
+// Where the engine does not write data itself, a piece is the file's before its bytes are on the
+// disk. Invariant: no commit falls in between, and nobody reads the file's data.
 #include "fs/volume/volume_implementation.hpp"
 
 #include <time.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <thread>
 
+#include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
-#include "fs/ops/change_structure.hpp"
-#include "fs/ops/inode_frame.hpp"
-#include "fs/ops/reclaim.hpp"
 #include "fs/volume/superblock_io.hpp"
-#include "fs/volume/tree_remover.hpp"
+#if defined(WARREN_CUDA)
+#include "fs/engine/cuda/cuda_engine.hpp"
+#endif
 
 namespace warren {
 
@@ -27,24 +29,13 @@ i64 now_nanoseconds() {
     return i64{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-ThreadTeam this_team() {
-    static std::atomic<u32> count{0};
-    thread_local const u32 worker = count.fetch_add(1, std::memory_order_relaxed);
-    return ThreadTeam{worker};
-}
-
-core::Credentials credentials_of(const Caller& caller) {
-    return {caller.user,          caller.group,
-            caller.groups.data(), static_cast<u32>(caller.groups.size()),
-            caller.umask,         caller.check};
-}
-
 VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
                                            const format::Superblock& superblock,
-                                           const OpenOptions& options)
+                                           const OpenOptions& options, u64 hash_mask)
     : disk_(std::move(disk)),
       superblock_(superblock),
       options_(options),
+      hash_mask_(hash_mask),
       data_locks_(std::make_unique<std::shared_mutex[]>(data_lock_count)),
       crew_(options.workers) {}
 
@@ -58,6 +49,7 @@ Errc VolumeImplementation::start() {
     core::Store& store = memory_.store();
     store.hash_key[0] = superblock_.hash_key[0];
     store.hash_key[1] = superblock_.hash_key[1];
+    store.hash_mask = hash_mask_;
     store.root_inode = superblock_.root_inode;
     store.orphan_directory = superblock_.orphan_directory;
     store.reserve_blocks = std::min<u64>(1024, store.block_count() / 64);
@@ -72,12 +64,42 @@ Errc VolumeImplementation::start() {
     std::memcpy(&volume, superblock_.uuid, sizeof volume);
     loader_ = std::make_unique<MetaLoader>(*disk_, store, volume);
     WARREN_TRY(load_frame_table());
-    if (options_.read_only) return Errc::ok;
+    if (options_.read_only) return start_engine();
     superblock_.clean = 0;
     WARREN_TRY(
         write_superblock(*disk_, superblock_, superblock_.header.transaction + 1, Copies::both));
     committer_ = std::make_unique<Committer>(*disk_, store, *loader_, superblock_);
+    return start_engine();
+}
+
+/// Makes the engine that was asked for; the Store is ready.
+Errc VolumeImplementation::start_engine() {
+    const bool wants_cuda = options_.engine == EngineChoice::cuda;
+    if (options_.meta_buffer_bytes != 0) {
+        engine_failure_ = "it keeps all metadata in memory, so it takes no meta buffer";
+    } else if (options_.engine != EngineChoice::cpu) {
+#if defined(WARREN_CUDA)
+        engine_ = make_cuda_engine(memory_.store(), engine_failure_);
+#else
+        engine_failure_ = "this program was built without it";
+#endif
+    }
+    if (engine_ != nullptr) {
+        use_engine(std::move(engine_));
+        return Errc::ok;
+    }
+    if (wants_cuda) return Errc::no_device;
+    engine_failure_.clear();
+    engine_ = std::make_unique<CpuEngine>(memory_.store());
+    works_on_host_ = true;
     return Errc::ok;
+}
+
+void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
+    engine_ = std::move(engine);
+    works_on_host_ = false;
+    if (committer_ == nullptr) return;
+    committer_->pause_with([this] { return pause_engine(); }, [this] { return resume_engine(); });
 }
 
 /// Reads the table blocks that describe frames in use; the others stay zero, which means free.
@@ -152,17 +174,8 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
         case Errc::retry:
             if (++attempts.retries > 16) std::this_thread::yield();
             return Errc::ok;
-        case Errc::need_block: {
-            const Errc loaded = loader_->load(wish.place);
-            // If a commit does not help either, all of the meta buffer is held by open files and
-            // by what the kernel knows.
-            if (loaded == Errc::need_commit) {
-                return ++attempts.crowded > crowded_max ? Errc::no_memory : commit();
-            }
-            // The place may have changed hands since the operation read it: look again first.
-            if (loaded == Errc::corrupt && ++attempts.damaged < 4) return Errc::ok;
-            return loaded;
-        }
+        case Errc::need_block:
+            return serve_block(wish.place, attempts);
         case Errc::need_commit:
             return commit();
         case Errc::need_space:
@@ -177,6 +190,11 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
             if (added != Errc::need_space) return added;
             return serve({Errc::need_space, 0, 0, 0, false}, attempts);
         }
+        case Errc::need_frame: {
+            const Errc added = engine_->add_frames();
+            if (added != Errc::need_space) return added;
+            return serve({Errc::need_space, 0, 0, 0, false}, attempts);
+        }
         case Errc::corrupt:
             // What was read under a version that held cannot be right; still, look twice.
             return ++attempts.damaged < 4 ? Errc::ok : Errc::corrupt;
@@ -185,78 +203,111 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
     }
 }
 
+Errc VolumeImplementation::serve_block(u64 place, Attempts& attempts) {
+    const Errc loaded = loader_->load(place);
+    if (loaded == Errc::ok) return engine_->show_block(place);
+    // If a commit does not help either, all of the meta buffer is held by open files and by what
+    // the kernel knows.
+    if (loaded == Errc::need_commit) {
+        return ++attempts.crowded > crowded_max ? Errc::no_memory : commit();
+    }
+    // The place may have changed hands since the operation read it: look again first.
+    if (loaded == Errc::corrupt && ++attempts.damaged < 4) return Errc::ok;
+    return loaded;
+}
+
 Errc VolumeImplementation::serve_structure(const Wish& wish) {
-    return run([&](CpuOperation& op) {
-        op.may_use_reserve = wish.may_use_reserve;
-        return ops::change_structure(op, wish.code, wish.inode, wish.key);
-    });
+    ops::Command change;
+    change.wish = wish.code;
+    change.from = wish.inode;
+    change.length = wish.key;
+    change.may_use_reserve = wish.may_use_reserve;
+    return ask<ops::Verb::change_structure>(change);
 }
 
 /// Turns a free frame into one of inodes. Errc::need_space if no frame is free.
 Errc VolumeImplementation::add_inode_frame() {
     std::lock_guard lock(inode_frame_mutex_);
-    const core::Store& all = store();
-    u64* room = core::room_of(all, FrameKind::inodes);
-    if (core::find_bit_up(room, 0, all.frame_count) != all.frame_count) return Errc::ok;
-    const Result<u64> frame = core::claim_frame(all, FrameKind::inodes);
-    if (!frame) return frame.code();
-    const Errc made =
-        run([&](CpuOperation& op) -> Errc { return ops::start_inode_frame(op, *frame); });
-    if (made != Errc::ok) core::unclaim_frame(all, *frame);
+    ops::Command command;
+    ops::Reply reply;
+    command.verb = ops::Verb::claim_inode_frame;
+    for (;;) {
+        engine_->attempt(command, reply);
+        if (reply.code == Errc::need_frame) {
+            WARREN_TRY(engine_->add_frames());
+        } else if (reply.code != Errc::retry) {
+            break;
+        }
+    }
+    if (reply.code != Errc::ok || reply.value == 0) return reply.code;
+    command.from = reply.value;
+    const Errc made = ask<ops::Verb::start_inode_frame>(command);
+    if (made != Errc::ok) static_cast<void>(ask<ops::Verb::unclaim_frame>(command));
     return made;
 }
 
-Errc VolumeImplementation::settle(const ops::Removed& removed) {
-    if (removed.prune_inode != 0) {
-        // Only tidiness: the removal itself has succeeded.
-        static_cast<void>(
-            serve_structure({Errc::need_prune, 0, removed.prune_inode, removed.prune_key, true}));
-    }
-    return removed.reclaim.inode != 0 ? reclaim(removed.reclaim) : Errc::ok;
+Errc VolumeImplementation::execute(const ops::Command& command, ops::Reply& reply) {
+    return drive(reply, [&] { engine_->attempt(command, reply); });
 }
 
-Errc VolumeImplementation::reclaim(Handle handle) {
-    const Result<Attributes> attributes =
-        run([&](CpuOperation& op) { return ops::get_attributes(op, handle, 0); });
-    if (!attributes) return attributes.code() == Errc::stale ? Errc::ok : attributes.code();
-    if ((attributes->mode & format::type_mask) == format::type_directory) {
-        const Errc dying =
-            run([&](CpuOperation& op) { return ops::start_dying(op, handle.inode); });
-        if (dying != Errc::ok) return dying;
-        Removal removal;
-        return TreeRemover(*this).remove(handle.inode, removal);
-    }
-    std::unique_lock lock(data_lock(handle.inode));
-    for (;;) {
-        const Result<ops::Reclaimed> step =
-            run([&](CpuOperation& op) { return ops::reclaim_step(op, handle, now_nanoseconds()); });
-        if (!step) return step.code() == Errc::stale ? Errc::ok : step.code();
-        if (step->is_done) return settle(step->removed);
-    }
-}
-
-Errc VolumeImplementation::reclaim_orphans() {
-    const Result<Handle> directory =
-        run([&](CpuOperation& op) { return ops::handle_of(op, store().orphan_directory); });
-    if (!directory) return directory.code();
-    std::vector<u64> orphans;
-    const auto leaf = std::make_unique<format::DirectoryLeaf>();
-    for (u64 key = 0; key != core::key_end;) {
-        const Result<u64> next =
-            run([&](CpuOperation& op) { return ops::read_leaf(op, *directory, key, *leaf); });
-        if (!next) return next.code();
-        for (const format::DirectorySlot& slot : leaf->slots) {
-            if (slot.inode() != 0) orphans.push_back(slot.inode());
+void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
+                                        std::span<ops::Reply> replies) {
+    engine_->attempt_many(commands, replies);
+    for (std::size_t i = 0; i < commands.size(); ++i) {
+        const Errc code = replies[i].code;
+        if (!is_final(code) || code == Errc::corrupt) {
+            static_cast<void>(execute(commands[i], replies[i]));
         }
-        key = *next;
     }
-    for (const u64 orphan : orphans) {
-        const Result<Handle> handle =
-            run([&](CpuOperation& op) { return ops::handle_of(op, orphan); });
-        if (!handle) return handle.code();
-        WARREN_TRY(reclaim(*handle));
+}
+
+Errc VolumeImplementation::execute_contents(const ops::Command& command, ops::Reply& reply,
+                                            const PieceWriter& writer) {
+    bool failed = false;
+    const Errc answer = drive(reply, [&] {
+        std::unique_lock turn(piece_turn_);
+        std::shared_lock lock(piece_mutex_);
+        turn.unlock();
+        engine_->attempt(command, reply);
+        if (reply.code != Errc::ok || !reply.has_piece) return;
+        reply.code = writer(reply.piece);
+        failed = reply.code != Errc::ok;
+        // The blocks are the file's and hold what others left there: never may a commit show that.
+        if (failed && committer_ != nullptr) committer_->forbid(reply.code);
+    });
+    if (failed) hide_piece(command, reply.piece);
+    return answer;
+}
+
+/// After a piece could not be written: lets its blocks read as zeros, then nothing changes any
+/// more.
+void VolumeImplementation::hide_piece(const ops::Command& command, const ops::Piece& piece) {
+    if (!piece.keeps_rest) {
+        ops::Command hide = command_on(command.handle);
+        hide.verb = ops::Verb::allocate;
+        hide.how = static_cast<u8>(Allocate::zero_range_keep_size);
+        hide.from = piece.file_block * format::block_size;
+        hide.length = piece.blocks * format::block_size;
+        ops::Reply reply;
+        static_cast<void>(execute(hide, reply));
     }
-    return Errc::ok;
+    if (pause_engine() != Errc::ok) return;
+    relaxed_store(store().state->read_only, 1);
+    static_cast<void>(resume_engine());
+}
+
+Errc VolumeImplementation::pause_engine() {
+    std::lock_guard turn(piece_turn_);
+    piece_mutex_.lock();
+    const Errc paused = engine_->pause();
+    if (paused != Errc::ok) piece_mutex_.unlock();
+    return paused;
+}
+
+Errc VolumeImplementation::resume_engine() {
+    const Errc resumed = engine_->resume();
+    piece_mutex_.unlock();
+    return resumed;
 }
 
 Errc VolumeImplementation::commit() {

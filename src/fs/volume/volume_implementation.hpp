@@ -1,34 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open volume: the disk, the engine's memory, the loader and the committer, and the driver that
-// runs operations until they have an answer.
+// An open volume: the disk, the host's memory, the loader, the committer and an engine, and the
+// driver that gives commands to the engine until they have an answer.
 //
-// Invariant: an operation that answers one of the engine's wishes (Errc from 4096 on) has changed
-// nothing; the driver serves the wish with no lock held and starts it again.
+// Invariant: a command or operation that answers a wish (Errc from 4096 on) has changed nothing;
+// the driver serves the wish with no lock held and starts it again.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "fs/cache/meta_loader.hpp"
 #include "fs/core/directory.hpp"
 #include "fs/core/permission.hpp"
+#include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/engine/cpu/crew.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
-#include "fs/ops/unlink.hpp"
+#include "fs/ops/execute.hpp"
 #include "fs/volume/committer.hpp"
+#include "fs/volume/removal_turns.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
 
 using CpuOperation = core::Operation<ThreadTeam>;
+/// Puts the bytes of a piece on the disk.
+using PieceWriter = std::function<Errc(const ops::Piece&)>;
 
 /// Nanoseconds since 1970.
 i64 now_nanoseconds();
-
-/// The worker number of the calling thread, for spreading allocation and gates.
-ThreadTeam this_team();
 
 inline Errc code_of(Errc code) {
     return code;
@@ -38,22 +45,112 @@ Errc code_of(const Result<T>& result) {
     return result.code();
 }
 
-core::Credentials credentials_of(const Caller& caller);
+inline core::Credentials credentials_of(const Caller& caller) {
+    return {caller.user,          caller.group,
+            caller.groups.data(), static_cast<u32>(caller.groups.size()),
+            caller.umask,         caller.check};
+}
+
+/// Lets a command be about `handle`, on behalf of nobody in particular.
+inline void set_subject(ops::Command& command, Handle handle) {
+    command.caller.check = false;
+    command.handle = handle;
+}
+inline void set_subject(ops::Command& command, Handle handle, const Caller& caller) {
+    command.caller.user = caller.user;
+    command.caller.group = caller.group;
+    command.caller.groups = caller.groups.data();
+    command.caller.group_count = static_cast<u32>(caller.groups.size());
+    command.caller.umask = caller.umask;
+    command.caller.check = caller.check;
+    command.handle = handle;
+}
+
+/// The arguments of a command about `handle`.
+inline ops::Command command_on(Handle handle) {
+    ops::Command command;
+    set_subject(command, handle);
+    return command;
+}
+inline ops::Command command_on(Handle handle, const Caller& caller) {
+    ops::Command command;
+    set_subject(command, handle, caller);
+    return command;
+}
+
+/// The length of a name as operations take it: whatever is too long is one byte too long.
+inline u32 length_of(std::string_view name) {
+    return static_cast<u32>(std::min<std::size_t>(name.size(), format::name_length_max + 1));
+}
+
+inline void set_name(ops::Command& command, std::string_view name) {
+    command.name = name.data();
+    command.name_length = length_of(name);
+}
 
 class VolumeImplementation {
  public:
+    /// Tests pass a `hash_mask`, with which names have only those bits of their hash.
     VolumeImplementation(std::unique_ptr<Disk> disk, const format::Superblock& superblock,
-                         const OpenOptions& options);
+                         const OpenOptions& options, u64 hash_mask = ~u64{0});
 
-    /// Reads the frame table and gets ready. The disk's journal has been replayed.
+    /// Reads the frame table and gets ready. The disk's journal has been replayed. Errc::no_device
+    /// if the engine that was asked for cannot be had; engine_failure() says why.
     Errc start();
+    const std::string& engine_failure() const { return engine_failure_; }
+    /// Takes another engine than start() made, one that does not work on the host's Store.
+    /// Requires: no operation has run.
+    void use_engine(std::unique_ptr<Engine> engine);
     /// Frees what was removed but still open when the volume was last in use.
     Errc reclaim_orphans();
     Errc close();
 
-    /// Runs `body(op)` until it has an answer for the caller.
+    /// Gives `command` to the engine until there is an answer for the caller: the reply's code.
+    Errc execute(const ops::Command& command, ops::Reply& reply);
+    /// As execute() for commands that do not depend on each other.
+    void execute_many(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
+
+    /// The answer of `verb` with the arguments of `command`: on the host's Store by the shortest
+    /// way, for some calls take less time than it takes to write a reply.
+    template <ops::Verb verb>
+    auto ask(const ops::Command& command) {
+        if (!works_on_host()) return ask_engine<verb>(command);
+        return run([&](CpuOperation& op) { return ops::answer<verb>(op, command); });
+    }
+    /// As above; `fill(command)` fills the arguments in. Then the host's way takes no longer than a
+    /// direct call of the operation, because a command is built for an engine only.
+    template <ops::Verb verb, std::invocable<ops::Command&> Fill>
+    [[gnu::always_inline]] inline auto ask(const Fill& fill) {
+        if (!works_on_host()) return ask_engine_filled<verb>(fill);
+        ops::Command command;
+        fill(command);
+        return run([&](CpuOperation& op) { return ops::answer<verb>(op, command); });
+    }
+    /// As above for fill, truncate and allocate; `writer` puts the bytes of a piece on the disk.
+    /// Requires: the caller keeps others from the file's data, unless works_on_host().
+    template <ops::Verb verb, class Writer>
+    auto ask(const ops::Command& command, const Writer& writer) {
+        using Answer = decltype(ops::answer<verb>(std::declval<CpuOperation&>(), command, writer));
+        if (works_on_host()) {
+            return run([&](CpuOperation& op) { return ops::answer<verb>(op, command, writer); });
+        }
+        ops::Command copy = command;
+        copy.verb = verb;
+        ops::Reply reply;
+        static_cast<void>(execute_contents(copy, reply, std::cref(writer)));
+        Answer answer = Errc::io;
+        ops::get_answer(reply, answer);
+        return answer;
+    }
+
+    /// Whether the engine works on the host's Store: then run() may be used, and data are written
+    /// before anybody can see where they are.
+    bool works_on_host() const { return works_on_host_; }
+
+    /// Runs `body(op)` on the host's Store until it has an answer for the caller. Requires:
+    /// works_on_host().
     template <class Body>
-    auto run(const Body& body) {
+    [[gnu::always_inline]] inline auto run(const Body& body) {
         Attempts attempts;
         for (;;) {
             CpuOperation op(this_team(), store());
@@ -67,15 +164,29 @@ class VolumeImplementation {
         }
     }
 
+    /// unlink(2) with what it leaves to do.
+    Errc unlink(const Caller& caller, Handle directory, std::string_view name);
+    /// rmdir(2) likewise.
+    Errc remove_directory(const Caller& caller, Handle directory, std::string_view name);
     /// Does what a removal left to do: prunes an empty leaf, frees an orphan step by step.
     Errc settle(const ops::Removed& removed);
     /// Frees an inode without names, whatever hangs on it.
     Errc reclaim(Handle handle);
+    /// As reclaim(), for what is no directory with names; with `although_open` not even those who
+    /// have it open keep it.
+    Errc reclaim_by_steps(Handle handle, bool although_open = false);
+    /// Frees a directory that hangs on the orphan directory, and all below it.
+    Errc remove_detached(Handle root, Removal& removal);
+    /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
+    Errc check_removable(const core::Credentials& caller, Handle root);
 
     /// Sets the size of a file; what lies behind it goes. `now` = 0 leaves the times.
     Errc resize_file(Handle file, u64 size, i64 now);
 
+    /// The host's Store. With an engine that does not work on it, it is up to date while that is
+    /// paused.
     const core::Store& store() { return memory_.store(); }
+    Engine& engine() { return *engine_; }
     Disk& disk() { return *disk_; }
     Crew& crew() { return crew_; }
     Committer& committer() { return *committer_; }
@@ -83,6 +194,13 @@ class VolumeImplementation {
     const format::Superblock& superblock() const { return superblock_; }
     bool is_read_only() const { return options_.read_only; }
     Errc commit();
+
+    /// The references that a caller of lookup() or create() takes. Nothing can be removed from a
+    /// volume that is read only, so nothing needs to be held.
+    u64 references_for(Hold hold, bool open) const {
+        if (options_.read_only) return 0;
+        return (hold == Hold::yes ? ops::one_lookup : 0) + (open ? ops::one_open : 0);
+    }
 
     /// Keeps the blocks of a file in place while data move: shared for reads and writes, exclusive
     /// for what gives blocks back.
@@ -104,22 +222,88 @@ class VolumeImplementation {
     };
     static constexpr u64 data_lock_count = 1024;
 
+    template <ops::Verb verb>
+    auto ask_engine(const ops::Command& arguments) {
+        ops::Command command = arguments;
+        ops::Reply reply;
+        command.verb = verb;
+        static_cast<void>(execute(command, reply));
+        decltype(ops::answer<verb>(std::declval<CpuOperation&>(), command)) answer = Errc::io;
+        ops::get_answer(reply, answer);
+        return answer;
+    }
+    template <ops::Verb verb, class Fill>
+    [[gnu::noinline]] auto ask_engine_filled(const Fill& fill) {
+        ops::Command command;
+        fill(command);
+        return ask_engine<verb>(command);
+    }
+    Errc execute_contents(const ops::Command& command, ops::Reply& reply,
+                          const PieceWriter& writer);
+    /// Calls `attempt()`, which fills `reply`, until there is an answer for the caller.
+    template <class Attempt>
+    Errc drive(ops::Reply& reply, const Attempt& attempt) {
+        Attempts attempts;
+        for (;;) {
+            attempt();
+            if (is_final(reply.code) && reply.code != Errc::corrupt) return reply.code;
+            const Errc served = serve({reply.code, reply.needed_place, reply.needed_inode,
+                                       reply.needed_key, reply.may_use_reserve},
+                                      attempts);
+            if (served != Errc::ok) return reply.code = served;
+        }
+    }
     Errc serve(const Wish& wish, Attempts& attempts);
+    Errc serve_block(u64 place, Attempts& attempts);
     Errc serve_structure(const Wish& wish);
     Errc add_inode_frame();
+    Errc remove_in_turn(Handle root, Removal& removal);
+    Errc start_engine();
+    Errc pause_engine();
+    Errc resume_engine();
+    void hide_piece(const ops::Command& command, const ops::Piece& piece);
     Errc load_frame_table();
     void adopt_frame(u64 frame);
 
     std::unique_ptr<Disk> disk_;
     format::Superblock superblock_;
     OpenOptions options_;
+    const u64 hash_mask_;
+    RemovalTurns removal_turns_;
     StoreMemory memory_;
     std::unique_ptr<MetaLoader> loader_;
     std::unique_ptr<Committer> committer_;
+    std::unique_ptr<Engine> engine_;
+    bool works_on_host_ = false;
+    std::string engine_failure_;
     std::mutex inode_frame_mutex_;
+    std::mutex piece_turn_;          // passed on the way to piece_mutex_, so that nobody starves
+    std::shared_mutex piece_mutex_;  // shared while bytes follow their piece; a commit's alone
     std::unique_ptr<std::shared_mutex[]> data_locks_;
     bool closed_ = false;
     Crew crew_;
 };
+
+inline void set_creation(ops::Command& command, const VolumeImplementation& volume,
+                         const Caller& caller, Handle directory, std::string_view name,
+                         const CreateOptions& options) {
+    set_subject(command, directory, caller);
+    set_name(command, name);
+    command.mode = options.mode;
+    command.device = options.device;
+    command.text = options.target.data();
+    command.text_bytes = options.target.size();
+    command.references = volume.references_for(options.hold, options.open);
+    command.now = now_nanoseconds();
+}
+inline void set_move(ops::Command& command, const Caller& caller, const Move& move, Rename how) {
+    set_subject(command, move.from, caller);
+    set_name(command, move.name);
+    command.target = move.to;
+    command.new_name = move.new_name.data();
+    command.new_name_length = length_of(move.new_name);
+    command.how = static_cast<u8>(how);
+    command.now = now_nanoseconds();
+}
 
 }  // namespace warren

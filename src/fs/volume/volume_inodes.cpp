@@ -1,50 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inode side of the public interface: attributes, extended attributes, references.
-#include "fs/ops/attributes.hpp"
-#include "fs/ops/references.hpp"
-#include "fs/ops/set_attributes.hpp"
+#include "fs/core/permission.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
 
+using ops::Verb;
+
 Result<Attributes> Volume::attributes(Handle handle, Hold hold) {
     VolumeImplementation& volume = *implementation_;
-    const bool holds = hold == Hold::yes && !volume.is_read_only();
-    return volume.run([&](CpuOperation& op) {
-        return ops::get_attributes(op, handle, holds ? ops::one_lookup : 0);
+    return volume.ask<Verb::get_attributes>([&](ops::Command& command) {
+        command.handle = handle;
+        command.references = volume.references_for(hold, false);
     });
 }
 
 Result<Attributes> Volume::set_attributes(const Caller& caller, Handle handle,
                                           const AttributeChange& change) {
     VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
     const i64 now = now_nanoseconds();
-    AttributeChange rest = change;
-    rest.which &= ~static_cast<u32>(AttributeChange::size);
-    const bool resizes = rest.which != change.which;
+    const u32 rest = change.which & ~static_cast<u32>(AttributeChange::size);
+    const bool resizes = rest != change.which;
     if (resizes) {
-        WARREN_TRY(volume.run(
-            [&](CpuOperation& op) { return ops::check_access(op, who, handle, core::may_write); }));
+        WARREN_TRY(check_access(caller, handle, core::may_write));
         if (change.new_size > format::file_size_max) return Errc::file_too_big;
     }
     // What may be refused comes first: a file must not be cut by a call that fails.
-    const Result<Attributes> changed = volume.run(
-        [&](CpuOperation& op) { return ops::set_attributes(op, who, handle, rest, now); });
+    const Result<Attributes> changed = volume.ask<Verb::set_attributes>([&](ops::Command& command) {
+        set_subject(command, handle, caller);
+        command.change = change;
+        command.change.which = rest;
+        command.now = now;
+    });
     if (!changed || !resizes) return changed;
-    const bool sets_time = (rest.which & AttributeChange::modified) != 0;
+    const bool sets_time = (rest & AttributeChange::modified) != 0;
     WARREN_TRY(volume.resize_file(handle, change.new_size, sets_time ? 0 : now));
     return attributes(handle);
 }
 
 Result<Handle> Volume::handle_of(u64 inode) {
-    return implementation_->run([&](CpuOperation& op) { return ops::handle_of(op, inode); });
+    return implementation_->ask<Verb::handle_of>(
+        [&](ops::Command& command) { command.from = inode; });
 }
 
 Errc Volume::check_access(const Caller& caller, Handle handle, u32 mask) {
-    const core::Credentials who = credentials_of(caller);
-    return implementation_->run(
-        [&](CpuOperation& op) { return ops::check_access(op, who, handle, mask); });
+    return implementation_->ask<Verb::check_access>([&](ops::Command& command) {
+        set_subject(command, handle, caller);
+        command.mode = mask;
+    });
 }
 
 Errc Volume::open_file(Handle handle) {
@@ -53,14 +56,14 @@ Errc Volume::open_file(Handle handle) {
         const Result<Attributes> exists = attributes(handle);
         return exists.code();
     }
-    return volume.run([&](CpuOperation& op) { return ops::open_file(op, handle); });
+    return volume.ask<Verb::open_file>([&](ops::Command& command) { command.handle = handle; });
 }
 
 Errc Volume::release(Handle handle) {
     VolumeImplementation& volume = *implementation_;
     if (volume.is_read_only()) return Errc::ok;
     const Result<ops::Released> released =
-        volume.run([&](CpuOperation& op) { return ops::release_file(op, handle); });
+        volume.ask<Verb::release_file>([&](ops::Command& command) { command.handle = handle; });
     if (!released) return released.code();
     return released->must_reclaim ? volume.reclaim(handle) : Errc::ok;
 }
@@ -68,39 +71,47 @@ Errc Volume::release(Handle handle) {
 void Volume::forget(Handle handle, u64 count) {
     VolumeImplementation& volume = *implementation_;
     if (volume.is_read_only()) return;
-    static_cast<void>(volume.run([&](CpuOperation& op) { return ops::forget(op, handle, count); }));
+    static_cast<void>(volume.ask<Verb::forget>([&](ops::Command& command) {
+        command.handle = handle;
+        command.references = count;
+    }));
 }
 
 Result<u64> Volume::get_attribute(Handle handle, std::string_view name,
                                   std::span<std::byte> target) {
-    const core::Credentials anybody{.check = false};
-    return implementation_->run([&](CpuOperation& op) {
-        return ops::get_attribute(op, anybody, handle, name.data(), static_cast<u32>(name.size()),
-                                  target.data(), target.size());
+    return implementation_->ask<Verb::get_attribute>([&](ops::Command& command) {
+        set_subject(command, handle);
+        set_name(command, name);
+        command.buffer = target.data();
+        command.buffer_bytes = target.size();
     });
 }
 
 Result<u64> Volume::list_attributes(Handle handle, std::span<char> target) {
-    const core::Credentials anybody{.check = false};
-    return implementation_->run([&](CpuOperation& op) {
-        return ops::list_attributes(op, anybody, handle, target.data(), target.size());
+    return implementation_->ask<Verb::list_attributes>([&](ops::Command& command) {
+        set_subject(command, handle);
+        command.buffer = target.data();
+        command.buffer_bytes = target.size();
     });
 }
 
 Errc Volume::set_attribute(const Caller& caller, Handle handle, std::string_view name,
                            std::span<const std::byte> value, AttributeSet how) {
-    const core::Credentials who = credentials_of(caller);
-    return implementation_->run([&](CpuOperation& op) {
-        return ops::set_attribute(op, who, handle, name.data(), static_cast<u32>(name.size()),
-                                  value.data(), value.size(), how, now_nanoseconds());
+    return implementation_->ask<Verb::set_attribute>([&](ops::Command& command) {
+        set_subject(command, handle, caller);
+        set_name(command, name);
+        command.text = value.data();
+        command.text_bytes = value.size();
+        command.how = static_cast<u8>(how);
+        command.now = now_nanoseconds();
     });
 }
 
 Errc Volume::remove_attribute(const Caller& caller, Handle handle, std::string_view name) {
-    const core::Credentials who = credentials_of(caller);
-    return implementation_->run([&](CpuOperation& op) {
-        return ops::remove_attribute(op, who, handle, name.data(), static_cast<u32>(name.size()),
-                                     now_nanoseconds());
+    return implementation_->ask<Verb::remove_attribute>([&](ops::Command& command) {
+        set_subject(command, handle, caller);
+        set_name(command, name);
+        command.now = now_nanoseconds();
     });
 }
 

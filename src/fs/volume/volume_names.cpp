@@ -1,111 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name side of the public interface: each call is one operation run by the driver, and what a
-// removal leaves to do.
+// The name side of the public interface: each call is one command, and what a removal leaves to do.
 #include <algorithm>
-#include <cstring>
+#include <utility>
+#include <vector>
 
-#include "fs/ops/create.hpp"
-#include "fs/ops/read_link.hpp"
-#include "fs/ops/rename.hpp"
+#include "fs/core/tree.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
-namespace {
 
-u32 length_of(std::string_view name) {
-    return static_cast<u32>(std::min<std::size_t>(name.size(), format::name_length_max + 1));
-}
-
-u64 references_for(const VolumeImplementation& volume, Hold hold, bool open) {
-    // Nothing can be removed from a volume that is read only, so nothing needs to be held.
-    if (volume.is_read_only()) return 0;
-    return (hold == Hold::yes ? ops::one_lookup : 0) + (open ? ops::one_open : 0);
-}
-
-ops::CreateArguments arguments_of(const VolumeImplementation& volume,
-                                  const CreateOptions& options) {
-    ops::CreateArguments arguments;
-    arguments.mode = options.mode;
-    arguments.device = options.device;
-    arguments.target = options.target.data();
-    arguments.target_length =
-        static_cast<u32>(std::min<std::size_t>(options.target.size(), 1u << 16));
-    arguments.references = references_for(volume, options.hold, options.open);
-    arguments.now = now_nanoseconds();
-    return arguments;
-}
-
-}  // namespace
+using ops::Verb;
 
 Result<Attributes> Volume::lookup(const Caller& caller, Handle directory, std::string_view name,
                                   Hold hold) {
     VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
-    const u64 references = references_for(volume, hold, false);
-    return volume.run([&](CpuOperation& op) {
-        return ops::lookup(op, who, directory, name.data(), length_of(name), references);
+    return volume.ask<Verb::lookup>([&](ops::Command& command) {
+        set_subject(command, directory, caller);
+        set_name(command, name);
+        command.references = volume.references_for(hold, false);
     });
 }
 
 Result<Attributes> Volume::create(const Caller& caller, Handle directory, std::string_view name,
                                   const CreateOptions& options) {
     VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
-    const ops::CreateArguments arguments = arguments_of(volume, options);
-    return volume.run([&](CpuOperation& op) {
-        return ops::create(op, who, directory, name.data(), length_of(name), arguments);
+    return volume.ask<Verb::create>([&](ops::Command& command) {
+        set_creation(command, volume, caller, directory, name, options);
     });
 }
 
 Result<Attributes> Volume::create_unnamed(const Caller& caller, Handle directory,
                                           const CreateOptions& options) {
     VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
-    ops::CreateArguments arguments = arguments_of(volume, options);
-    arguments.references |= ops::one_open;
-    return volume.run(
-        [&](CpuOperation& op) { return ops::create_unnamed(op, who, directory, arguments); });
+    return volume.ask<Verb::create_unnamed>([&](ops::Command& command) {
+        set_creation(command, volume, caller, directory, "", options);
+        command.references |= ops::one_open;
+    });
 }
 
 Result<Attributes> Volume::link(const Caller& caller, Handle file, Handle directory,
                                 std::string_view name, Hold hold) {
     VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
-    const u64 references = references_for(volume, hold, false);
-    return volume.run([&](CpuOperation& op) {
-        return ops::link(op, who, file, directory, name.data(), length_of(name), references,
-                         now_nanoseconds());
+    return volume.ask<Verb::link>([&](ops::Command& command) {
+        set_subject(command, file, caller);
+        command.target = directory;
+        set_name(command, name);
+        command.references = volume.references_for(hold, false);
+        command.now = now_nanoseconds();
     });
+}
+
+namespace {
+
+template <Verb verb>
+Errc remove_name(VolumeImplementation& volume, const Caller& caller, Handle directory,
+                 std::string_view name) {
+    const Result<ops::Removed> removed = volume.ask<verb>([&](ops::Command& command) {
+        set_subject(command, directory, caller);
+        set_name(command, name);
+        command.now = now_nanoseconds();
+    });
+    return removed ? volume.settle(*removed) : removed.code();
+}
+
+}  // namespace
+
+Errc VolumeImplementation::unlink(const Caller& caller, Handle directory, std::string_view name) {
+    return remove_name<Verb::unlink>(*this, caller, directory, name);
+}
+
+Errc VolumeImplementation::remove_directory(const Caller& caller, Handle directory,
+                                            std::string_view name) {
+    return remove_name<Verb::remove_directory>(*this, caller, directory, name);
 }
 
 Errc Volume::unlink(const Caller& caller, Handle directory, std::string_view name) {
-    VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
-    const Result<ops::Removed> removed = volume.run([&](CpuOperation& op) {
-        return ops::unlink(op, who, directory, name.data(), length_of(name), false,
-                           now_nanoseconds());
-    });
-    return removed ? volume.settle(*removed) : removed.code();
+    return implementation_->unlink(caller, directory, name);
 }
 
 Errc Volume::remove_directory(const Caller& caller, Handle directory, std::string_view name) {
-    VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
-    const Result<ops::Removed> removed = volume.run([&](CpuOperation& op) {
-        return ops::unlink(op, who, directory, name.data(), length_of(name), true,
-                           now_nanoseconds());
-    });
-    return removed ? volume.settle(*removed) : removed.code();
+    return implementation_->remove_directory(caller, directory, name);
 }
 
 Errc Volume::rename(const Caller& caller, Handle from, std::string_view name, Handle to,
                     std::string_view new_name, Rename how) {
     VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
     ops::MoveWalk walk;
-    const Result<ops::Removed> removed = volume.run([&](CpuOperation& op) {
-        return ops::rename(op, who, from, name.data(), length_of(name), to, new_name.data(),
-                           length_of(new_name), how, now_nanoseconds(), &walk);
+    const Result<ops::Removed> removed = volume.ask<Verb::rename>([&](ops::Command& command) {
+        set_move(command, caller, {from, name, to, new_name}, how);
+        command.walk = &walk;
     });
     return removed ? volume.settle(*removed) : removed.code();
 }
@@ -136,10 +119,13 @@ Errc Volume::read_directory(Handle directory, u64 cookie,
                             const std::function<bool(const DirectoryEntry&)>& emit) {
     VolumeImplementation& volume = *implementation_;
     const auto leaf = std::make_unique<format::DirectoryLeaf>();
+    ops::Command command = command_on(directory);
+    command.buffer = leaf.get();
+    command.buffer_bytes = sizeof *leaf;
     u64 from = cookie < 3 ? 0 : cookie - 3 + 1;
     for (;;) {
-        const Result<u64> next = volume.run(
-            [&](CpuOperation& op) { return ops::read_leaf(op, directory, from, *leaf); });
+        command.from = from;
+        const Result<u64> next = volume.ask<Verb::read_leaf>(command);
         if (!next) return next.code();
         for (const auto& [key, slot] : sorted_entries(*leaf, from)) {
             const format::DirectorySlot& at = leaf->slots[slot];
@@ -184,10 +170,11 @@ Result<Attributes> Volume::resolve(const Caller& caller, std::string_view path) 
 }
 
 Result<std::string> Volume::read_link(Handle link) {
-    VolumeImplementation& volume = *implementation_;
     char target[format::target_length_max + 1];
-    const Result<u64> length = volume.run(
-        [&](CpuOperation& op) { return ops::read_link(op, link, target, sizeof target); });
+    ops::Command command = command_on(link);
+    command.buffer = target;
+    command.buffer_bytes = sizeof target;
+    const Result<u64> length = implementation_->ask<Verb::read_link>(command);
     if (!length) return length.code();
     return std::string(target, *length);
 }

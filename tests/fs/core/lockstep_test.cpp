@@ -41,7 +41,8 @@ class TeamVolume {
         EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
         implementation_ = std::make_unique<VolumeImplementation>(
             std::make_unique<FaultDisk>(disk), superblock,
-            OpenOptions{.workers = 1, .meta_buffer_bytes = meta_buffer_bytes});
+            OpenOptions{
+                .workers = 1, .meta_buffer_bytes = meta_buffer_bytes, .engine = EngineChoice::cpu});
         EXPECT_EQ(implementation_->start(), Errc::ok);
     }
     ~TeamVolume() { EXPECT_EQ(implementation_->close(), Errc::ok); }

@@ -28,9 +28,9 @@ milliseconds some_time() {
 /// Answers that a call may get when others change the same names.
 bool is_fair(Errc code) {
     static const std::set<Errc> fair = {
-        Errc::ok,        Errc::exists,        Errc::no_entry,     Errc::stale,
-        Errc::not_empty, Errc::not_directory, Errc::is_directory, Errc::invalid,
-        Errc::no_data,   Errc::not_permitted, Errc::bad_handle,   Errc::no_such_address,
+        Errc::ok,           Errc::exists,        Errc::no_entry,     Errc::stale,
+        Errc::not_empty,    Errc::not_directory, Errc::is_directory, Errc::invalid,
+        Errc::no_data,      Errc::not_permitted, Errc::bad_handle,   Errc::no_such_address,
         Errc::not_supported};  // the mode of a symbolic link
     return fair.contains(code);
 }
@@ -266,6 +266,42 @@ TEST_P(Concurrency, rmdirAgainstCreate) {
     run_crowd(seed.value(), bodies);
     EXPECT_GT(removed, 0u);
     EXPECT_GT(created, 0u);
+    expect_counts_agree(*volume);
+    volume.close_and_check();
+}
+
+/// Whoever removes a directory and whoever closes it last come to free it together, while others
+/// make directories that get its number.
+TEST_P(Concurrency, removeTreeAgainstTheLastClose) {
+    const Seed seed;
+    MemoryVolume volume(256 * mib, options());
+    const Deadline deadline(some_time());
+    for (u64 round = 0; !deadline.is_over() && !HasFailure(); ++round) {
+        std::vector<Handle> doomed;
+        for (u32 i = 0; i < crowd; ++i) {
+            const std::string name = "d" + std::to_string(i);
+            doomed.push_back(make_directory(*volume, volume->root(), name));
+            make_directory(*volume, doomed.back(), "inner");
+            ASSERT_EQ(volume->open_file(doomed.back()), Errc::ok);
+        }
+        Bodies bodies;
+        for (u32 i = 0; i < crowd; ++i) {
+            bodies.push_back([&, i](Random&) {
+                Removal removal;
+                EXPECT_EQ(
+                    volume->remove_tree(anybody, volume->root(), "d" + std::to_string(i), removal),
+                    Errc::ok);
+                const std::string name = "kept" + std::to_string(i);
+                const Handle kept = make_directory(*volume, volume->root(), name);
+                EXPECT_TRUE(volume->create(anybody, kept, "file", {}));
+                EXPECT_TRUE(volume->lookup(anybody, kept, "file"));
+                EXPECT_EQ(volume->unlink(anybody, kept, "file"), Errc::ok);
+                EXPECT_EQ(volume->remove_directory(anybody, volume->root(), name), Errc::ok);
+            });
+            bodies.push_back([&, i](Random&) { EXPECT_EQ(volume->release(doomed[i]), Errc::ok); });
+        }
+        run_crowd(seed.part(round), bodies);
+    }
     expect_counts_agree(*volume);
     volume.close_and_check();
 }

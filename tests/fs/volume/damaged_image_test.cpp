@@ -13,11 +13,11 @@
 
 #include "fs/format/check_block.hpp"
 #include "fs/volume/check.hpp"
-#include "fs/volume/open_volume.hpp"
 #include "tests/support/bounded_disk.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/test_engine.hpp"
 #include "tests/support/thread_crowd.hpp"
 #include "tests/support/volume_walk.hpp"
 
@@ -232,7 +232,7 @@ void use_damaged(Disk& disk, const OpenOptions& options) {
     Failure failure;
     {
         const auto volume =
-            open_volume(std::make_unique<BoundedDisk>(disk), "image", options, failure);
+            open_on_test_engine(std::make_unique<BoundedDisk>(disk), options, failure);
         EXPECT_NE(volume == nullptr, failure.code == Errc::ok);
         EXPECT_NE(volume == nullptr, failure.message.empty());
         if (volume) {
@@ -269,8 +269,8 @@ bool forge_seal(Disk& disk, u64 place) {
         }
         return true;
     }
-    const u64 journal_end = editor.superblock().journal_offset +
-                            editor.superblock().journal_blocks * block_size;
+    const u64 journal_end =
+        editor.superblock().journal_offset + editor.superblock().journal_blocks * block_size;
     if (place >= editor.superblock().journal_offset && place < journal_end) return false;
     editor.write(place, block);
     return true;

@@ -5,9 +5,9 @@
 
 #include <functional>
 
-#include "fs/volume/open_volume.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/state_history.hpp"
+#include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -230,8 +230,8 @@ Outcome run_work(const Script& work, Disk& disk, u64 meta_buffer_bytes, AfterErr
     Outcome outcome;
     Failure failure;
     const auto volume =
-        open_volume(std::make_unique<FaultDisk>(disk), "image",
-                    {.workers = 1, .meta_buffer_bytes = meta_buffer_bytes}, failure);
+        open_on_test_engine(std::make_unique<FaultDisk>(disk),
+                            {.workers = 1, .meta_buffer_bytes = meta_buffer_bytes}, failure);
     outcome.was_told = volume == nullptr;
     if (volume == nullptr) {
         EXPECT_NE(failure.message, "");

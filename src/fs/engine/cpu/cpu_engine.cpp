@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// All operations, instantiated for a thread.
+#include "fs/engine/cpu/cpu_engine.hpp"
+
+#include <atomic>
+
+#include "fs/ops/execute.hpp"
+
+namespace warren {
+
+ThreadTeam this_team() {
+    static std::atomic<u32> count{0};
+    thread_local const u32 worker = count.fetch_add(1, std::memory_order_relaxed);
+    return ThreadTeam{worker};
+}
+
+void CpuEngine::attempt(const ops::Command& command, ops::Reply& reply) {
+    core::Operation<ThreadTeam> op(this_team(), store_);
+    ops::execute(op, command, reply);
+    core::finish(op);
+}
+
+void CpuEngine::attempt_many(std::span<const ops::Command> commands,
+                             std::span<ops::Reply> replies) {
+    for (std::size_t i = 0; i < commands.size(); ++i)
+        attempt(commands[i], replies[i]);
+}
+
+}  // namespace warren

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of every machine: a command runs on the thread that gives it, on the host's own Store.
+//
+// Invariant: one attempt is one operation. There is nothing to pause or to show: the commit closes
+// the gate of the same Store.
+#pragma once
+
+#include "fs/engine/engine.hpp"
+#include "team/team.hpp"
+
+namespace warren {
+
+/// The worker number of the calling thread, for spreading allocation and gates.
+ThreadTeam this_team();
+
+class CpuEngine final : public Engine {
+ public:
+    /// Requires: `store` outlives this.
+    explicit CpuEngine(const core::Store& store) : store_(store) {}
+
+    std::string_view name() const override { return "cpu"; }
+    void attempt(const ops::Command& command, ops::Reply& reply) override;
+    void attempt_many(std::span<const ops::Command> commands,
+                      std::span<ops::Reply> replies) override;
+
+    Errc pause() override { return Errc::ok; }
+    Errc resume() override { return Errc::ok; }
+    Errc show_block(u64 /*place*/) override { return Errc::ok; }
+    Errc add_frames() override { return Errc::ok; }
+
+ private:
+    const core::Store& store_;
+};
+
+}  // namespace warren

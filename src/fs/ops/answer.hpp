@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each verb of a command as a call of its operation: answer<verb>(op, command) is what the
+// operation answers. Whoever knows the verb when he is compiled has the operation's own answer;
+// execute() serves those who have only the command.
+//
+// Invariant: a command is checked before it is obeyed: whatever its numbers are, the answer is an
+// error at worst. Pointers and the lengths that belong to them are the engine's word.
+#pragma once
+
+#include "fs/ops/allocate.hpp"
+#include "fs/ops/attributes.hpp"
+#include "fs/ops/change_structure.hpp"
+#include "fs/ops/command.hpp"
+#include "fs/ops/create.hpp"
+#include "fs/ops/inode_frame.hpp"
+#include "fs/ops/read_link.hpp"
+#include "fs/ops/rebuild.hpp"
+#include "fs/ops/reclaim.hpp"
+#include "fs/ops/references.hpp"
+#include "fs/ops/remove_tree.hpp"
+#include "fs/ops/set_attributes.hpp"
+#include "fs/ops/truncate.hpp"
+
+namespace warren::ops {
+
+/// `how` as one of an enumeration that ends with `last`, if it is one.
+template <class Enum>
+WARREN_HD inline bool how_of(const Command& command, Enum last, Enum& how) {
+    how = static_cast<Enum>(command.how);
+    return command.how <= static_cast<u8>(last);
+}
+
+// What operations take by reference is copied for them, word by word: so a compiler that sees where
+// a command comes from builds none.
+
+WARREN_HD inline Credentials caller_of(const Command& command) {
+    const Credentials& from = command.caller;
+    return {from.user, from.group, from.groups, from.group_count, from.umask, from.check};
+}
+
+WARREN_HD inline AttributeChange change_of(const Command& command) {
+    const AttributeChange& from = command.change;
+    AttributeChange change;
+    change.which = from.which;
+    change.new_mode = from.new_mode;
+    change.new_user = from.new_user;
+    change.new_group = from.new_group;
+    change.new_size = from.new_size;
+    change.new_accessed = from.new_accessed;
+    change.new_modified = from.new_modified;
+    change.new_changed = from.new_changed;
+    return change;
+}
+
+WARREN_HD inline CreateArguments create_arguments(const Command& command) {
+    CreateArguments arguments;
+    arguments.mode = command.mode;
+    arguments.device = command.device;
+    arguments.target = static_cast<const char*>(command.text);
+    // The longest target is far shorter; what is longer still is refused as too long.
+    arguments.target_length =
+        command.text_bytes < 65536 ? static_cast<u32>(command.text_bytes) : 65536;
+    arguments.references = command.references;
+    arguments.now = command.now;
+    return arguments;
+}
+
+/// Whether `verb` belongs to the names, the inodes, the contents or the parts.
+WARREN_HD constexpr bool is_name_verb(Verb verb) {
+    return verb < Verb::get_attributes;
+}
+WARREN_HD constexpr bool is_inode_verb(Verb verb) {
+    return !is_name_verb(verb) && verb < Verb::map;
+}
+WARREN_HD constexpr bool is_content_verb(Verb verb) {
+    return verb >= Verb::map && verb < Verb::reclaim_step;
+}
+
+template <Verb verb, class Team>
+WARREN_HD inline auto answer_names(Operation<Team>& op, const Command& command) {
+    if constexpr (verb == Verb::lookup) {
+        return lookup(op, caller_of(command), command.handle, command.name, command.name_length,
+                      command.references);
+    } else if constexpr (verb == Verb::create) {
+        return create(op, caller_of(command), command.handle, command.name, command.name_length,
+                      create_arguments(command));
+    } else if constexpr (verb == Verb::create_unnamed) {
+        return create_unnamed(op, caller_of(command), command.handle, create_arguments(command));
+    } else if constexpr (verb == Verb::link) {
+        return link(op, caller_of(command), command.handle, command.target, command.name,
+                    command.name_length, command.references, command.now);
+    } else if constexpr (verb == Verb::unlink || verb == Verb::remove_directory) {
+        return unlink(op, caller_of(command), command.handle, command.name, command.name_length,
+                      verb == Verb::remove_directory, command.now);
+    } else if constexpr (verb == Verb::rename) {
+        Rename how;
+        if (!how_of(command, Rename::exchange, how)) return Result<Removed>(Errc::invalid);
+        return rename(op, caller_of(command), command.handle, command.name, command.name_length,
+                      command.target, command.new_name, command.new_name_length, how, command.now,
+                      command.walk);
+    } else if constexpr (verb == Verb::read_leaf) {
+        if (command.buffer_bytes < sizeof(DirectoryLeaf)) return Result<u64>(Errc::invalid);
+        auto& leaf = *static_cast<DirectoryLeaf*>(command.buffer);
+        return read_leaf(op, command.handle, command.from, leaf);
+    } else {
+        static_assert(verb == Verb::read_link);
+        return read_link(op, command.handle, static_cast<char*>(command.buffer),
+                         command.buffer_bytes);
+    }
+}
+
+/// The attributes of an inode by its number alone.
+template <class Team>
+WARREN_HD Result<Attributes> attributes_of_number(Operation<Team>& op, u64 number) {
+    const Result<InodeRef> inode = find_inode(op, number);
+    if (!inode) return inode.code();
+    return attributes_of(op, *inode);
+}
+
+template <Verb verb, class Team>
+WARREN_HD inline auto answer_inodes(Operation<Team>& op, const Command& command) {
+    if constexpr (verb == Verb::get_attributes) {
+        return get_attributes(op, command.handle, command.references);
+    } else if constexpr (verb == Verb::set_attributes) {
+        const bool resizes = (command.change.which & AttributeChange::size) != 0;
+        if (resizes) return Result<Attributes>(Errc::invalid);
+        return set_attributes(op, caller_of(command), command.handle, change_of(command),
+                              command.now);
+    } else if constexpr (verb == Verb::handle_of) {
+        return handle_of(op, command.from);
+    } else if constexpr (verb == Verb::attributes_of) {
+        return attributes_of_number(op, command.from);
+    } else if constexpr (verb == Verb::check_access) {
+        return check_access(op, caller_of(command), command.handle, command.mode);
+    } else if constexpr (verb == Verb::open_file) {
+        return open_file(op, command.handle);
+    } else if constexpr (verb == Verb::release_file) {
+        return release_file(op, command.handle);
+    } else if constexpr (verb == Verb::forget) {
+        return forget(op, command.handle, command.references);
+    } else if constexpr (verb == Verb::get_attribute) {
+        return get_attribute(op, caller_of(command), command.handle, command.name,
+                             command.name_length, static_cast<std::byte*>(command.buffer),
+                             command.buffer_bytes);
+    } else if constexpr (verb == Verb::list_attributes) {
+        return list_attributes(op, caller_of(command), command.handle,
+                               static_cast<char*>(command.buffer), command.buffer_bytes);
+    } else if constexpr (verb == Verb::set_attribute) {
+        AttributeSet how;
+        if (!how_of(command, AttributeSet::replace, how)) return Errc::invalid;
+        return set_attribute(op, caller_of(command), command.handle, command.name,
+                             command.name_length, static_cast<const std::byte*>(command.text),
+                             command.text_bytes, how, command.now);
+    } else {
+        static_assert(verb == Verb::remove_attribute);
+        return remove_attribute(op, caller_of(command), command.handle, command.name,
+                                command.name_length, command.now);
+    }
+}
+
+/// `writer` moves the data of fill, truncate and allocate between plan and apply; each calls it at
+/// most once in an attempt.
+template <Verb verb, class Team, class Writer>
+WARREN_HD inline auto answer_contents(Operation<Team>& op, const Command& command,
+                                      const Writer& writer) {
+    if constexpr (verb == Verb::map) {
+        return map(op, command.handle, command.from);
+    } else if constexpr (verb == Verb::tail_to_zero) {
+        return tail_to_zero(op, command.handle, command.from);
+    } else if constexpr (verb == Verb::store_inline) {
+        return store_inline(op, command.handle, command.from,
+                            static_cast<const std::byte*>(command.text), command.text_bytes,
+                            command.now);
+    } else if constexpr (verb == Verb::fill) {
+        return fill(op, command.handle, command.from, command.length, command.now, writer);
+    } else if constexpr (verb == Verb::truncate) {
+        return truncate(op, command.handle, command.from, command.now, writer);
+    } else if constexpr (verb == Verb::allocate) {
+        Allocate how;
+        const bool is_known = how_of(command, Allocate::zero_range_keep_size, how);
+        if (!is_known) return Result<u64>(Errc::invalid);
+        return allocate(op, command.handle, how, command.from, command.length, command.now, writer);
+    } else {
+        static_assert(verb == Verb::seek);
+        Seek how;
+        if (!how_of(command, Seek::hole, how)) return Result<Sought>(Errc::invalid);
+        return seek(op, command.handle, command.from, how);
+    }
+}
+
+/// Claims a free frame for inodes; 0 if there is room in one that exists. The claim stays until
+/// start_inode_frame or unclaim_frame, so one caller at a time does this.
+template <class Team>
+WARREN_HD Result<u64> claim_inode_frame(Operation<Team>& op) {
+    const Store& store = op.store;
+    const u64* room = room_of(store, FrameKind::inodes);
+    const bool has_room =
+        once(op.team, [&] { return find_bit_up(room, 0, store.frame_count) != store.frame_count; });
+    if (has_room) return u64{0};
+    return once(op.team, [&] { return claim_frame(store, FrameKind::inodes); });
+}
+
+/// A step of packing a directory's tree, for a caller who may write there.
+template <class Team>
+WARREN_HD Result<Packed> pack(Operation<Team>& op, const Command& command) {
+    Pack how;
+    if (!how_of(command, Pack::counter, how)) return Errc::invalid;
+    const Result<InodeRef> directory = find_directory(op, command.handle);
+    if (!directory) return directory.code();
+    WARREN_TRY(check_permission(op, *directory, caller_of(command), may_write));
+    if (how == Pack::leaves) return pack_leaves(op, *directory, command.from);
+    if (how == Pack::nodes) {
+        if (command.mode == 0 || command.mode >= tree_height_max) return Errc::invalid;
+        return pack_nodes(op, *directory, command.mode, command.from);
+    }
+    if (how == Pack::root) {
+        const Result<bool> lowered = lower_root(op, *directory);
+        return lowered ? Result<Packed>(Packed{0, !*lowered}) : Result<Packed>(lowered.code());
+    }
+    WARREN_TRY(reset_unlinks(op, *directory));
+    return Packed{0, true};
+}
+
+template <Verb verb, class Team>
+WARREN_HD inline auto answer_parts(Operation<Team>& op, const Command& command) {
+    if constexpr (verb == Verb::reclaim_step) {
+        return reclaim_step(op, command.handle, command.now, command.how != 0);
+    } else if constexpr (verb == Verb::count_names) {
+        return count_names(op, command.handle);
+    } else if constexpr (verb == Verb::change_structure) {
+        const bool is_known = command.wish == Errc::need_split || command.wish == Errc::need_prune;
+        if (!is_known) return Errc::invalid;
+        return change_structure(op, command.wish, command.from, command.length);
+    } else if constexpr (verb == Verb::claim_inode_frame) {
+        return claim_inode_frame(op);
+    } else if constexpr (verb == Verb::start_inode_frame) {
+        if (command.from >= op.store.frame_count) return Errc::invalid;
+        return start_inode_frame(op, command.from);
+    } else if constexpr (verb == Verb::unclaim_frame) {
+        if (command.from >= op.store.frame_count) return Errc::invalid;
+        once(op.team, [&] { unclaim_frame(op.store, command.from); });
+        return Errc::ok;
+    } else if constexpr (verb == Verb::detach_tree) {
+        return detach_tree(op, caller_of(command), command.handle, command.name,
+                           command.name_length, command.now);
+    } else if constexpr (verb == Verb::start_dying) {
+        return start_dying(op, command.from);
+    } else {
+        static_assert(verb == Verb::pack);
+        return pack(op, command);
+    }
+}
+
+/// One attempt of `verb` with the arguments of `command`, whose own verb does not count. An
+/// Errc or a Result.
+template <Verb verb, class Team>
+WARREN_HD inline auto answer(Operation<Team>& op, const Command& command) {
+    op.may_use_reserve = command.may_use_reserve;
+    if constexpr (is_name_verb(verb)) {
+        return answer_names<verb>(op, command);
+    } else if constexpr (is_inode_verb(verb)) {
+        return answer_inodes<verb>(op, command);
+    } else if constexpr (is_content_verb(verb)) {
+        return answer_contents<verb>(op, command, nullptr);  // nothing that writes data
+    } else {
+        return answer_parts<verb>(op, command);
+    }
+}
+
+/// As above, for fill, truncate and allocate.
+template <Verb verb, class Team, class Writer>
+WARREN_HD inline auto answer(Operation<Team>& op, const Command& command, const Writer& writer) {
+    op.may_use_reserve = command.may_use_reserve;
+    return answer_contents<verb>(op, command, writer);
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a command to a reply: one attempt, on any team. Whoever runs commands makes a fresh
+// core::Operation, calls execute(), then core::finish(), and serves what the reply wishes for.
+//
+// Lanes: all lanes call, with the same command. Each has a Reply of its own and all end with the
+// same values, so one lane stores it. What the command's pointers lead to is one memory for all.
+#pragma once
+
+#include "fs/ops/answer.hpp"
+
+namespace warren::ops {
+
+/// The writer of an engine that does not move data: what has to be written stands in the reply.
+/// The blocks are the file's when the reply is read, so the host keeps others from the file's data
+/// and from committing until it has written them.
+struct PieceRecorder {
+    Reply& reply;
+
+    WARREN_HD Errc operator()(const Piece& piece) const {
+        reply.piece = piece;
+        reply.has_piece = true;
+        return Errc::ok;
+    }
+};
+
+// Where an answer stands in a reply: put() and get() are twins.
+
+WARREN_HD inline void put(Reply& reply, const Attributes& answer) {
+    reply.attributes = answer;
+}
+WARREN_HD inline void get(const Reply& reply, Attributes& answer) {
+    answer = reply.attributes;
+}
+WARREN_HD inline void put(Reply& reply, const Handle& answer) {
+    reply.attributes.handle = answer;
+}
+WARREN_HD inline void get(const Reply& reply, Handle& answer) {
+    answer = reply.attributes.handle;
+}
+WARREN_HD inline void put(Reply& reply, const Removed& answer) {
+    reply.removed = answer;
+}
+WARREN_HD inline void get(const Reply& reply, Removed& answer) {
+    answer = reply.removed;
+}
+WARREN_HD inline void put(Reply& reply, const Mapping& answer) {
+    reply.mapping = answer;
+}
+WARREN_HD inline void get(const Reply& reply, Mapping& answer) {
+    answer = reply.mapping;
+}
+WARREN_HD inline void put(Reply& reply, u64 answer) {
+    reply.value = answer;
+}
+WARREN_HD inline void get(const Reply& reply, u64& answer) {
+    answer = reply.value;
+}
+WARREN_HD inline void put(Reply& reply, bool answer) {
+    reply.value = answer ? 1 : 0;
+}
+WARREN_HD inline void get(const Reply& reply, bool& answer) {
+    answer = reply.value != 0;
+}
+WARREN_HD inline void put(Reply& reply, const Released& answer) {
+    put(reply, answer.must_reclaim);
+}
+WARREN_HD inline void get(const Reply& reply, Released& answer) {
+    get(reply, answer.must_reclaim);
+}
+WARREN_HD inline void put(Reply& reply, const Reclaimed& answer) {
+    put(reply, answer.is_done);
+    put(reply, answer.removed);
+}
+WARREN_HD inline void get(const Reply& reply, Reclaimed& answer) {
+    get(reply, answer.is_done);
+    get(reply, answer.removed);
+}
+WARREN_HD inline void put(Reply& reply, const Gap& answer) {
+    reply.value = answer.place;
+    reply.length = answer.length;
+}
+WARREN_HD inline void get(const Reply& reply, Gap& answer) {
+    answer.place = reply.value;
+    answer.length = static_cast<u32>(reply.length);
+}
+WARREN_HD inline void put(Reply& reply, const Sought& answer) {
+    reply.value = answer.offset;
+    reply.length = answer.is_found ? 1 : 0;
+}
+WARREN_HD inline void get(const Reply& reply, Sought& answer) {
+    answer.offset = reply.value;
+    answer.is_found = reply.length != 0;
+}
+WARREN_HD inline void put(Reply& reply, const Packed& answer) {
+    reply.value = answer.next_key;
+    reply.length = answer.is_done ? 1 : 0;
+}
+WARREN_HD inline void get(const Reply& reply, Packed& answer) {
+    answer.next_key = reply.value;
+    answer.is_done = reply.length != 0;
+}
+
+/// Puts an answer into the reply if there is one; the code.
+WARREN_HD inline Errc put_answer(Reply& /*reply*/, Errc code) {
+    return code;
+}
+template <class T>
+WARREN_HD Errc put_answer(Reply& reply, const Result<T>& answer) {
+    if (answer) put(reply, *answer);
+    return answer.code();
+}
+
+/// The answer in a reply, which is an Errc or a Result.
+WARREN_HD inline void get_answer(const Reply& reply, Errc& answer) {
+    answer = reply.code;
+}
+template <class T>
+WARREN_HD void get_answer(const Reply& reply, Result<T>& answer) {
+    answer = reply.code;
+    if (reply.code != Errc::ok) return;
+    answer = T{};
+    get(reply, *answer);
+}
+
+// A verb each, as a function that is not inlined on a GPU.
+
+template <Verb verb, class Team>
+WARREN_HD WARREN_NOINLINE Errc execute_name(Operation<Team>& op, const Command& command,
+                                            Reply& reply) {
+    return put_answer(reply, answer_names<verb>(op, command));
+}
+template <Verb verb, class Team>
+WARREN_HD WARREN_NOINLINE Errc execute_inode(Operation<Team>& op, const Command& command,
+                                             Reply& reply) {
+    return put_answer(reply, answer_inodes<verb>(op, command));
+}
+template <Verb verb, class Team, class Writer>
+WARREN_HD WARREN_NOINLINE Errc execute_content(Operation<Team>& op, const Command& command,
+                                               Reply& reply, const Writer& writer) {
+    return put_answer(reply, answer_contents<verb>(op, command, writer));
+}
+template <Verb verb, class Team>
+WARREN_HD WARREN_NOINLINE Errc execute_part(Operation<Team>& op, const Command& command,
+                                            Reply& reply) {
+    return put_answer(reply, answer_parts<verb>(op, command));
+}
+
+// The switch, in four groups, so that a program may keep their kernels apart. Each answers
+// Errc::not_supported for a verb that is not its own.
+
+template <class Team>
+WARREN_HD Errc execute_names(Operation<Team>& op, const Command& command, Reply& reply) {
+    switch (command.verb) {
+        case Verb::lookup:
+            return execute_name<Verb::lookup>(op, command, reply);
+        case Verb::create:
+            return execute_name<Verb::create>(op, command, reply);
+        case Verb::create_unnamed:
+            return execute_name<Verb::create_unnamed>(op, command, reply);
+        case Verb::link:
+            return execute_name<Verb::link>(op, command, reply);
+        case Verb::unlink:
+            return execute_name<Verb::unlink>(op, command, reply);
+        case Verb::remove_directory:
+            return execute_name<Verb::remove_directory>(op, command, reply);
+        case Verb::rename:
+            return execute_name<Verb::rename>(op, command, reply);
+        case Verb::read_leaf:
+            return execute_name<Verb::read_leaf>(op, command, reply);
+        case Verb::read_link:
+            return execute_name<Verb::read_link>(op, command, reply);
+        default:
+            return Errc::not_supported;
+    }
+}
+
+template <class Team>
+WARREN_HD Errc execute_inodes(Operation<Team>& op, const Command& command, Reply& reply) {
+    switch (command.verb) {
+        case Verb::get_attributes:
+            return execute_inode<Verb::get_attributes>(op, command, reply);
+        case Verb::set_attributes:
+            return execute_inode<Verb::set_attributes>(op, command, reply);
+        case Verb::handle_of:
+            return execute_inode<Verb::handle_of>(op, command, reply);
+        case Verb::attributes_of:
+            return execute_inode<Verb::attributes_of>(op, command, reply);
+        case Verb::check_access:
+            return execute_inode<Verb::check_access>(op, command, reply);
+        case Verb::open_file:
+            return execute_inode<Verb::open_file>(op, command, reply);
+        case Verb::release_file:
+            return execute_inode<Verb::release_file>(op, command, reply);
+        case Verb::forget:
+            return execute_inode<Verb::forget>(op, command, reply);
+        case Verb::get_attribute:
+            return execute_inode<Verb::get_attribute>(op, command, reply);
+        case Verb::list_attributes:
+            return execute_inode<Verb::list_attributes>(op, command, reply);
+        case Verb::set_attribute:
+            return execute_inode<Verb::set_attribute>(op, command, reply);
+        case Verb::remove_attribute:
+            return execute_inode<Verb::remove_attribute>(op, command, reply);
+        default:
+            return Errc::not_supported;
+    }
+}
+
+template <class Team, class Writer>
+WARREN_HD Errc execute_contents(Operation<Team>& op, const Command& command, Reply& reply,
+                                const Writer& writer) {
+    switch (command.verb) {
+        case Verb::map:
+            return execute_content<Verb::map>(op, command, reply, writer);
+        case Verb::tail_to_zero:
+            return execute_content<Verb::tail_to_zero>(op, command, reply, writer);
+        case Verb::store_inline:
+            return execute_content<Verb::store_inline>(op, command, reply, writer);
+        case Verb::fill:
+            return execute_content<Verb::fill>(op, command, reply, writer);
+        case Verb::truncate:
+            return execute_content<Verb::truncate>(op, command, reply, writer);
+        case Verb::allocate:
+            return execute_content<Verb::allocate>(op, command, reply, writer);
+        case Verb::seek:
+            return execute_content<Verb::seek>(op, command, reply, writer);
+        default:
+            return Errc::not_supported;
+    }
+}
+
+template <class Team>
+WARREN_HD Errc execute_parts(Operation<Team>& op, const Command& command, Reply& reply) {
+    switch (command.verb) {
+        case Verb::reclaim_step:
+            return execute_part<Verb::reclaim_step>(op, command, reply);
+        case Verb::count_names:
+            return execute_part<Verb::count_names>(op, command, reply);
+        case Verb::change_structure:
+            return execute_part<Verb::change_structure>(op, command, reply);
+        case Verb::claim_inode_frame:
+            return execute_part<Verb::claim_inode_frame>(op, command, reply);
+        case Verb::start_inode_frame:
+            return execute_part<Verb::start_inode_frame>(op, command, reply);
+        case Verb::unclaim_frame:
+            return execute_part<Verb::unclaim_frame>(op, command, reply);
+        case Verb::detach_tree:
+            return execute_part<Verb::detach_tree>(op, command, reply);
+        case Verb::start_dying:
+            return execute_part<Verb::start_dying>(op, command, reply);
+        case Verb::pack:
+            return execute_part<Verb::pack>(op, command, reply);
+        default:
+            return Errc::not_supported;
+    }
+}
+
+/// Completes the reply of an attempt that ended with `code`.
+template <class Team>
+WARREN_HD void end_attempt(const Operation<Team>& op, Errc code, Reply& reply) {
+    reply.code = code;
+    reply.may_use_reserve = op.may_use_reserve;
+    reply.needed_place = op.needed_place;
+    reply.needed_inode = op.needed_inode;
+    reply.needed_key = op.needed_key;
+    if constexpr (Team::width > 1) {
+        // The writer is called by one lane.
+        reply.has_piece = once(op.team, [&] { return reply.has_piece; });
+        if (reply.has_piece) reply.piece = op.team.broadcast(reply.piece, 0);
+    }
+    if (code != Errc::ok) reply.has_piece = false;
+}
+
+/// One attempt of `command` by a fresh operation. `writer` moves the data of fill, truncate and
+/// allocate between plan and apply; each calls it at most once in an attempt.
+template <class Team, class Writer>
+WARREN_HD void execute(Operation<Team>& op, const Command& command, Reply& reply,
+                       const Writer& writer) {
+    op.may_use_reserve = command.may_use_reserve;
+    reply.has_piece = false;
+    Errc code = Errc::not_supported;
+    if (is_name_verb(command.verb)) {
+        code = execute_names(op, command, reply);
+    } else if (is_inode_verb(command.verb)) {
+        code = execute_inodes(op, command, reply);
+    } else if (is_content_verb(command.verb)) {
+        code = execute_contents(op, command, reply, writer);
+    } else {
+        code = execute_parts(op, command, reply);
+    }
+    end_attempt(op, code, reply);
+}
+
+/// As above for an engine that does not move data: the reply may carry a piece.
+template <class Team>
+WARREN_HD void execute(Operation<Team>& op, const Command& command, Reply& reply) {
+    execute(op, command, reply, PieceRecorder{reply});
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking a dying tree apart in a bulk step: each task is a directory, a node of its tree, or a few
+// leaves; every lane of the team frees what one entry means.
+//
+// A directory is claimed first: under its lock it loses its root, so nobody else finds its leaves
+// any more and no lock is held while their entries go. Invariant: when a step ends, a claimed
+// directory is freed, or it has the leaves and names back that could not go. Needs the identity
+// map. Parts that belong to a claimed directory alone keep the state of the work: pairs of what is
+// gone have no child, and counts of unfinished parts lie where no reader looks.
+#pragma once
+
+#include "fs/ops/lane_free.hpp"
+#include "fs/ops/tree_task.hpp"
+
+namespace warren::ops {
+
+/// The work of one team on one dying tree. `Step` is what all teams of the step share:
+///   LaneRules rules;
+///   bool is_full(team)                    no further directory is begun; collective
+///   bool is_listed(number)                a directory whose task needs no push; one lane
+///   bool push(team, bool mine, TreeTask)  each lane may add one; false where there is no room
+///   void set_aside(TreeTask, bool)        a directory that outlives the step, and whether it was
+///                                         looked through; one lane
+///   void freed(TreeTask)                  a directory that does not; one lane
+///   bool want(place)                      a block that may not be in memory: is it now? one lane
+///   void fail(Errc), void pause()         one lane
+template <class Team, class Step>
+class Harvester {
+ public:
+    WARREN_HD Harvester(const Team& team, const Store& store, Step& step)
+        : team_(team), store_(store), step_(step) {}
+
+    FreeTally tally;  // of this lane
+
+    /// Leaves that one task empties: many warps are short of work, threads of time for the queue.
+    static constexpr u32 range_leaves = Team::width == 1 ? 16 : 1;
+
+    /// Does one task. Collective, as all members that do not say "one lane".
+    WARREN_HD void visit(const TreeTask& task) {
+        switch (task.kind()) {
+            case TreeTask::directory_kind:
+                return visit_directory(task);
+            case TreeTask::range_kind:
+                return visit_range(task);
+            default:
+                return visit_node(task);
+        }
+    }
+
+ private:
+    struct Claim {
+        Errc code = Errc::ok;
+        u32 count = 0;
+        u32 height = 0;
+    };
+
+    /// The pairs of a claimed directory's root (place 0) or of a node of it.
+    struct Array {
+        TreePair* pairs;
+        u32 count;
+        u32* unfinished;  // parts of it that are
+    };
+
+    WARREN_HD Inode& inode_at(u64 number) const {
+        return *reinterpret_cast<Inode*>(store_.base + number * format::inode_size);
+    }
+    WARREN_HD TreeNode& node_at(u64 place) const {
+        return *reinterpret_cast<TreeNode*>(store_.base + place);
+    }
+    WARREN_HD InodeRef ref_of(u64 number) const {
+        InodeRef inode;
+        inode.number = number;
+        inode.at = &inode_at(number);
+        return inode;
+    }
+    WARREN_HD LaneOperation lane_operation() const { return {ThreadTeam{team_.worker}, store_}; }
+
+    /// Locks an inode, waiting for those that have the lock. One lane, which holds no other lock.
+    WARREN_HD u64 lock_inode(u64 number) const {
+        u64 version = 0;
+        while (!lock_by_lane(store_, step_.rules, number * format::inode_size, version))
+            step_.pause();
+        return version;
+    }
+
+    // A claimed directory has no root to show; what it was lies in words that a dying one does not
+    // need.
+    static WARREN_HD u32 pack_root(u32 count, u32 height) { return count | height << 8; }
+
+    WARREN_HD Array array_at(u64 number, u64 place) const {
+        Inode& inode = inode_at(number);
+        if (place == 0) {
+            return {inode.area.pairs, load(team_, inode.unlinks) & 0xff, &inode.device};
+        }
+        TreeNode& node = node_at(place);
+        return {node.pairs, load(team_, node.count), &node.header.crc};
+    }
+
+    /// Takes a directory out of everybody's sight. One lane.
+    WARREN_HD Claim claim(u64 number) const {
+        Claim root;
+        const u64 bitmap_place = inode_bit(number).bitmap_place;
+        if (!is_inode_slot(store_, number)) return {Errc::corrupt};
+        const u64 block = ref_of(number).block_place();
+        if (!are_resident(store_, block, bitmap_place) && !bring(block, bitmap_place)) {
+            return {Errc::need_block};
+        }
+        const u64 version = lock_inode(number);
+        Inode& at = inode_at(number);
+        const u32 generation = relaxed_load(at.generation);
+        const u32 mode = relaxed_load(at.mode);
+        root.count = relaxed_load(at.area_count);
+        root.height = relaxed_load(at.height);
+        const auto kind = static_cast<AreaKind>(relaxed_load(at.area_kind));
+        const bool sound = generation != 0 &&
+                           (mode & format::type_mask) == format::type_directory &&
+                           kind == AreaKind::tree && root.count <= format::root_pairs_max &&
+                           root.height <= tree_height_max && (root.count == 0 || root.height > 0);
+        if (!sound) root.code = Errc::corrupt;
+        if (sound) {
+            // From here on it takes no name: who counts one has the leaf locked, and we retire it.
+            device_atomic<u64>(at.entries)
+                .fetch_or(format::entries_dying, hd::memory_order_relaxed);
+            if (root.count != 0) {
+                const u32 ranges = (root.count + range_leaves - 1) / range_leaves;
+                relaxed_store(at.unlinks, pack_root(root.count, root.height));
+                relaxed_store(at.device, root.height == 1 ? ranges : root.count);
+                relaxed_store(at.area_count, 0);
+                relaxed_store(at.height, 0);
+            }
+        }
+        unlock_by_lane(store_, step_.rules, number * format::inode_size, version, sound ? 2 : 0);
+        return root;
+    }
+
+    WARREN_HD void visit_directory(const TreeTask& task) {
+        const u64 number = task.number();
+        marks_ = task.marks();
+        if (is_full()) {
+            once(team_, [&] { step_.set_aside(task, false); });
+            return;
+        }
+        const Claim root = once(team_, [&] { return claim(number); });
+        if (root.code != Errc::ok) {
+            once(team_, [&] {
+                if (root.code != Errc::need_block) step_.fail(root.code);
+                step_.set_aside(task, false);
+            });
+            return;
+        }
+        if (root.count == 0) return end_directory(task, 0, 0);
+        if (root.height == 1) {
+            spread_ranges(number, 0, root.count);
+        } else {
+            spread_nodes(number, 0, root.count, root.height - 1);
+        }
+    }
+
+    /// Makes tasks of the leaves below an array; the first is done here and now.
+    WARREN_HD void spread_ranges(u64 number, u64 place, u32 count) {
+        for (u32 base = range_leaves; base < count; base += range_leaves * Team::width) {
+            const u32 begin = base + team_.lane() * range_leaves;
+            const bool mine = begin < count;
+            const TreeTask task = mark(TreeTask::range(number, place, begin));
+            const bool pushed = step_.push(team_, mine, task);
+            // What finds no room in the queue is done at once.
+            for (u32 left = team_.ballot(mine && !pushed); left != 0; left &= left - 1) {
+                const u32 lane = static_cast<u32>(hd::countr_zero(left));
+                empty_range(number, place, base + lane * range_leaves);
+            }
+        }
+        empty_range(number, place, 0);
+    }
+
+    /// Makes tasks of the nodes below an array.
+    WARREN_HD void spread_nodes(u64 number, u64 place, u32 count, u32 height) {
+        const Array above = array_at(number, place);
+        for (u32 base = 0; base < count; base += Team::width) {
+            const u32 index = base + team_.lane();
+            const bool mine = index < count;
+            const u64 child =
+                mine ? BlockPointer{relaxed_load(above.pairs[index].child.raw)}.offset() : 0;
+            const TreeTask task = mark(TreeTask::node(number, height, child, place, index));
+            const bool pushed = step_.push(team_, mine, task);
+            for (u32 left = team_.ballot(mine && !pushed); left != 0; left &= left - 1) {
+                // It stays as it is, for the next step.
+                finish_part(number, place);
+            }
+        }
+    }
+
+    /// Ranges and nodes carry the marks of their directory.
+    WARREN_HD TreeTask mark(TreeTask task) const {
+        task.subject |= marks_;
+        return task;
+    }
+
+    WARREN_HD bool is_full() const {
+        return (marks_ & TreeTask::must_mark) == 0 && step_.is_full(team_);
+    }
+
+    WARREN_HD void visit_range(const TreeTask& task) {
+        marks_ = task.marks();
+        empty_range(task.number(), task.place(), task.index());
+    }
+
+    WARREN_HD void visit_node(const TreeTask& task) {
+        marks_ = task.marks();
+        const u64 number = task.number();
+        const u64 place = task.place();
+        const u32 height = task.kind();
+        const u32 count = once(team_, [&] { return open_node(number, task); });
+        if (count == 0) return finish_part(number, task.above());
+        if (height == 1) {
+            spread_ranges(number, place, count);
+        } else {
+            spread_nodes(number, place, count, height - 1);
+        }
+    }
+
+    /// Whether a block of the claimed directory `number` is in memory and what it should be; if so
+    /// nobody else changes it any more. One lane.
+    WARREN_HD bool open_block(u64 number, u64 place, BlockKind kind) const {
+        if (place % format::block_size != 0 || place >= store_.size_bytes) {
+            step_.fail(Errc::corrupt);
+            return false;
+        }
+        if (!are_resident(store_, place, place) && !bring(place, place)) return false;
+        u64 version = 0;
+        while (!lock_by_lane(store_, step_.rules, place, version))
+            step_.pause();
+        const auto& header = *reinterpret_cast<format::BlockHeader*>(store_.base + place);
+        const bool sound = relaxed_load(header.kind) == static_cast<u16>(kind) &&
+                           relaxed_load(header.owner) == number;
+        // Nothing was written under the lock, so there is nothing to release.
+        relaxed_store(step_.rules.word_of(store_, place), version + 2);
+        if (!sound) step_.fail(Errc::corrupt);
+        return sound;
+    }
+
+    /// How many pairs the node of `task` has; 0 if it cannot be taken apart now. One lane.
+    WARREN_HD u32 open_node(u64 number, const TreeTask& task) const {
+        const u64 place = task.place();
+        if (!open_block(number, place, BlockKind::directory_node)) return 0;
+        TreeNode& node = node_at(place);
+        const u32 count = relaxed_load(node.count);
+        const u32 height = task.kind();
+        if (relaxed_load(node.height) != height || count == 0 || count > format::node_pairs_max) {
+            step_.fail(Errc::corrupt);
+            return 0;
+        }
+        const u32 ranges = (count + range_leaves - 1) / range_leaves;
+        relaxed_store(node.header.crc, height == 1 ? ranges : count);
+        relaxed_store(node.header.transaction, task.above() | task.index());
+        return count;
+    }
+
+    WARREN_HD void empty_range(u64 number, u64 place, u32 begin) {
+        const Array array = array_at(number, place);
+        for (u32 i = begin; i < array.count && i < begin + range_leaves; ++i) {
+            if (is_full()) break;
+            const u64 leaf = BlockPointer{load(team_, array.pairs[i].child.raw)}.offset();
+            if (!empty_leaf(number, leaf)) continue;
+            once(team_, [&] { relaxed_store(array.pairs[i].child.raw, 0); });
+        }
+        finish_part(number, place);
+    }
+
+    /// Frees what the entries of a leaf mean, and the leaf. False if it stays.
+    WARREN_HD bool empty_leaf(u64 number, u64 place) {
+        const bool opened =
+            once(team_, [&] { return open_block(number, place, BlockKind::directory_leaf); });
+        if (!opened) return false;
+        auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store_.base + place);
+        constexpr u32 rounds = format::leaf_entries_max / Team::width;
+        u32 gone_here[(rounds + 31) / 32] = {};  // of this lane, one bit a round
+        u32 gone = 0;
+        u32 kept = 0;
+        for (u32 round = 0; round < rounds; ++round) {
+            const u32 slot = round * Team::width + team_.lane();
+            const DirectorySlot entry{relaxed_load(leaf.slots[slot].target), 0};
+            if (Team::width == 1 && entry.inode() == 0) continue;
+            const LaneFate fate = free_entries(entry);
+            const bool went = fate == LaneFate::gone;
+            if (went) gone_here[round / 32] |= u32{1} << round % 32;
+            gone += static_cast<u32>(hd::popcount(team_.ballot(went)));
+            kept += static_cast<u32>(hd::popcount(team_.ballot(!went && fate != LaneFate::none)));
+        }
+        if (gone > 0) {
+            once(team_, [&] {
+                device_atomic<u64>(inode_at(number).entries)
+                    .fetch_sub(gone, hd::memory_order_relaxed);
+            });
+        }
+        if (kept > 0) {
+            if (gone > 0) keep_leaf(leaf, place, gone_here);
+            return false;
+        }
+        free_own_block(number, place);
+        return true;
+    }
+
+    /// Each lane frees what its entry means; directories go into the queue. Never `busy`.
+    WARREN_HD LaneFate free_entries(const DirectorySlot& entry) {
+        const u64 number = entry.inode();
+        const bool is_directory = entry.type() == format::entry_type(format::type_directory);
+        LaneFate fate = LaneFate::none;
+        if (number != 0 && is_directory && step_.is_listed(number)) {
+            fate = LaneFate::gone;
+        } else if (number != 0) {
+            fate = free_entry(number, is_directory);
+        }
+        while (team_.ballot(fate == LaneFate::busy) != 0) {
+            if (fate == LaneFate::busy) {
+                step_.pause();
+                fate = free_entry(number, is_directory);
+            }
+        }
+        const bool descends = fate == LaneFate::descends;
+        if (team_.ballot(descends) != 0) {
+            const bool pushed = step_.push(team_, descends, TreeTask::directory(number));
+            if (descends) fate = pushed ? LaneFate::gone : LaneFate::keeps;
+        }
+        return fate;
+    }
+
+    /// One lane.
+    WARREN_HD WARREN_NOINLINE LaneFate free_entry(u64 number, bool is_directory) {
+        LaneFate fate = LaneFate::absent;
+        do {
+            fate = free_by_lane(store_, number, is_directory, step_.rules, tally);
+        } while (fate == LaneFate::absent &&
+                 bring(ref_of(number).block_place(), inode_bit(number).bitmap_place));
+        if (fate == LaneFate::damaged) step_.fail(Errc::corrupt);
+        return fate;
+    }
+
+    /// Asks for two blocks that are not both in memory. True if they are now. One lane.
+    WARREN_HD bool bring(u64 one, u64 other) const {
+        const bool has_one = step_.want(one);
+        return (other == one || step_.want(other)) && has_one;
+    }
+
+    /// Takes the entries that are gone out of a leaf that stays.
+    template <u32 words>
+    WARREN_HD void keep_leaf(DirectoryLeaf& leaf, u64 place, const u32 (&gone_here)[words]) {
+        for (u32 round = 0; round * Team::width < format::leaf_entries_max; ++round) {
+            if ((gone_here[round / 32] >> round % 32 & 1) == 0) continue;
+            const u32 slot = round * Team::width + team_.lane();
+            relaxed_store(leaf.slots[slot].target, 0);
+            relaxed_store(leaf.slots[slot].position, 0);
+            relaxed_store(leaf.hashes[slot], 0);
+        }
+        team_.sync();
+        once(team_, [&] {
+            u32 count = 0;
+            u32 live = 0;
+            for (u32 slot = 0; slot < format::leaf_entries_max; ++slot) {
+                const DirectorySlot entry = read_slot(leaf, slot);
+                if (entry.inode() == 0) continue;
+                ++count;
+                live += padded(entry.name_length());
+            }
+            relaxed_store(leaf.count, count);
+            relaxed_store(leaf.heap_live, live);
+            LaneOperation op = lane_operation();
+            op.mark_dirty(place);
+        });
+    }
+
+    /// Frees a block of the tree of the claimed directory `number`.
+    WARREN_HD void free_own_block(u64 number, u64 place) {
+        once(team_, [&] {
+            LaneOperation op = lane_operation();
+            free_block(op, place, tally);
+            Inode& at = inode_at(number);
+            device_atomic<u64>(at.blocks).fetch_sub(1, hd::memory_order_relaxed);
+            device_atomic<u64>(at.size).fetch_sub(format::block_size, hd::memory_order_relaxed);
+        });
+    }
+
+    /// One part of the array at `place` is finished. Whoever finishes the last one ends the array,
+    /// and so on upwards.
+    WARREN_HD void finish_part(u64 number, u64 place) {
+        for (;;) {
+            team_.sync();
+            const bool is_last = once(team_, [&] {
+                u32& unfinished = place == 0 ? inode_at(number).device : node_at(place).header.crc;
+                // Acquire and release: the last one sees what all others did.
+                return device_atomic<u32>(unfinished).fetch_sub(1, hd::memory_order_acq_rel) == 1;
+            });
+            if (!is_last) return;
+            if (place == 0) {
+                const u32 root = load(team_, inode_at(number).unlinks);
+                return end_directory(mark(TreeTask::directory(number)), root & 0xff, root >> 8);
+            }
+            place = end_node(number, place);
+        }
+    }
+
+    /// Drops the pairs without a child; how many are left. One lane, or privately.
+    static WARREN_HD u32 compact_pairs(TreePair* pairs, u32 count) {
+        u32 kept = 0;
+        const u64 first_key = relaxed_load(pairs[0].key);
+        for (u32 i = 0; i < count; ++i) {
+            const u64 child = relaxed_load(pairs[i].child.raw);
+            if (child == 0) continue;
+            relaxed_store(pairs[kept].key, kept == 0 ? first_key : relaxed_load(pairs[i].key));
+            relaxed_store(pairs[kept].child.raw, child);
+            ++kept;
+        }
+        return kept;
+    }
+
+    /// Frees a node that has nothing left, or packs it; the place of the one above.
+    WARREN_HD u64 end_node(u64 number, u64 place) {
+        TreeNode& node = node_at(place);
+        const u64 up = load(team_, node.header.transaction);
+        const u64 above = up / format::block_size * format::block_size;
+        const u32 index = static_cast<u32>(up % format::block_size);
+        const u32 count = load(team_, node.count);
+        const u32 kept = once(team_, [&] {
+            const u32 left = compact_pairs(node.pairs, count);
+            LaneOperation op = lane_operation();
+            if (left == 0) {
+                TreePair* pairs = above == 0 ? inode_at(number).area.pairs : node_at(above).pairs;
+                relaxed_store(pairs[index].child.raw, 0);
+            } else if (left < count) {
+                relaxed_store(node.count, left);
+                op.mark_dirty(place);
+            }
+            return left;
+        });
+        if (kept == 0) free_own_block(number, place);
+        return above;
+    }
+
+    /// Frees a claimed directory whose parts are finished, or gives it back what is left.
+    WARREN_HD void end_directory(const TreeTask& task, u32 count, u32 height) {
+        const u64 number = task.number();
+        once(team_, [&] {
+            const u32 kept = count == 0 ? 0 : compact_pairs(inode_at(number).area.pairs, count);
+            LaneFate fate = LaneFate::keeps;
+            if (kept == 0) {
+                do {
+                    fate = free_entry(number, true);
+                    if (fate == LaneFate::busy) step_.pause();
+                } while (fate == LaneFate::busy);
+            }
+            if (fate == LaneFate::gone) return step_.freed(task);
+            if (count != 0) restore(number, kept, height);
+            step_.set_aside(task, true);
+        });
+    }
+
+    /// Gives a claimed directory its root back. One lane.
+    WARREN_HD void restore(u64 number, u32 kept, u32 height) const {
+        const u64 version = lock_inode(number);
+        Inode& at = inode_at(number);
+        relaxed_store(at.area_count, static_cast<u16>(kept));
+        relaxed_store(at.height, static_cast<u8>(kept == 0 ? 0 : height));
+        relaxed_store(at.unlinks, 0);
+        relaxed_store(at.device, 0);
+        LaneOperation op = lane_operation();
+        op.mark_dirty(ref_of(number).block_place());
+        unlock_by_lane(store_, step_.rules, number * format::inode_size, version, 2);
+    }
+
+    const Team team_;
+    const Store& store_;
+    Step& step_;
+    u64 marks_ = 0;  // of the directory at work
+};
+
+}  // namespace warren::ops

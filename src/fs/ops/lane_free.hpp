@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Freeing one inode of a dying tree by one lane: 32 lanes of a warp free 32 files at once, a CPU
+// thread one after the other. Only what ends at once is ended here; the rest is told to the caller.
+//
+// Nothing here waits and nothing is held afterwards, so lanes that part cannot block each other.
+// Invariant: an inode changes only while this lane holds its version's lock; what is not freed is
+// as it was. Needs the identity map.
+#pragma once
+
+#include "fs/ops/dispose.hpp"
+
+namespace warren::ops {
+
+/// What one lane freed in a step; the step counts it when it ends.
+struct FreeTally {
+    u64 files = 0;  // names of files
+    u64 directories = 0;
+    u64 inodes = 0;
+    u64 blocks = 0;
+};
+
+enum class LaneFate : u8 {
+    none,      // there was nothing to do
+    gone,      // freed, or a name of several is gone
+    descends,  // a directory with something in it
+    keeps,     // needs an operation of its own: open, or very large
+    busy,      // somebody is at work on it: try again
+    absent,    // blocks that it needs are not in memory
+    damaged,   // not an inode of that type
+};
+
+using LaneOperation = Operation<ThreadTeam>;
+
+inline constexpr u32 stripe_none = ~0u;
+
+/// What a step allows its lanes.
+struct LaneRules {
+    i64 now = 0;
+    u64 dirty_max = 0;  // no link is taken from a file that survives beyond so many dirty blocks
+    /// A stripe that the step itself keeps locked: among its lanes this word stands for it.
+    u32 held_stripe = stripe_none;
+    u64* held_word = nullptr;
+
+    WARREN_HD u64& word_of(const Store& store, u64 place) const {
+        const u32 stripe = stripe_of(place);
+        return stripe == held_stripe ? *held_word : store.versions[stripe];
+    }
+};
+
+/// Locks what lies at `place`, whatever its version is. False if somebody holds it.
+WARREN_HD inline bool lock_by_lane(const Store& store, const LaneRules& rules, u64 place,
+                                   u64& version) {
+    device_atomic<u64> word(rules.word_of(store, place));
+    // Acquire: pairs with the release of the holder before us. A locked word stays as it is.
+    version = word.fetch_or(1, hd::memory_order_acquire);
+#if !defined(__CUDA_ARCH__)
+    // Pairs with fence_acquire() in unchanged(). On a GPU the change above is one event at the
+    // level-2 cache: what comes after its acquire comes after its write, without a costly fence.
+    fence_release();
+#endif
+    return (version & 1) == 0;
+}
+
+/// Unlocks; `step` is 2 if something was written, else 0.
+WARREN_HD inline void unlock_by_lane(const Store& store, const LaneRules& rules, u64 place,
+                                     u64 version, u64 step) {
+    // Release: pairs with the acquire in observe(), try_locks() and lock_by_lane().
+    device_atomic<u64>(rules.word_of(store, place)).store(version + step, hd::memory_order_release);
+}
+
+/// Whether the metadata blocks at both places are in memory.
+WARREN_HD inline bool are_resident(const Store& store, u64 one, u64 other) {
+    const u64 a = one / format::block_size;
+    const u64 b = other / format::block_size;
+    const bool both = (relaxed_load(store.resident[a / 64]) >> a % 64 &
+                       relaxed_load(store.resident[b / 64]) >> b % 64 & 1) != 0;
+#if !defined(__CUDA_ARCH__)
+    // Pairs with the release of the loader that filled the blocks. A GPU's blocks are filled by
+    // copies that end before the bit is set, and relaxed loads go to the level-2 cache.
+    fence_acquire();
+#endif
+    return both;
+}
+
+/// Frees blocks without counting them in the store.
+WARREN_HD inline void free_run(LaneOperation& op, u64 place, u64 blocks, FreeTally& tally) {
+    const Store& store = op.store;
+    for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
+        device_atomic<u64>(store.frame(frame).used[w]).fetch_and(~mask, hd::memory_order_relaxed);
+        set_bit(room_of(store, kind_of(store, frame)), frame);
+    });
+    tally.blocks += blocks;
+    for (u64 at = place; at < place + blocks * format::block_size;
+         at = (at / format::frame_size + 1) * format::frame_size) {
+        op.mark_dirty(store.table_place(at / format::frame_size));
+    }
+}
+
+/// Frees a metadata block without counting it in the store.
+WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally) {
+    op.clear_dirty(place);
+    free_run(op, place, 1, tally);
+}
+
+/// The parts of an inode that say whether and how it can go.
+struct LaneInode {
+    u32 generation;
+    u32 mode;
+    u32 links;
+    u32 count;
+    u64 entries;
+    u64 references;
+    u64 attributes;
+    u64 target;
+    AreaKind kind;
+
+    WARREN_HD explicit LaneInode(const Inode& at)
+        : generation(relaxed_load(at.generation)),
+          mode(relaxed_load(at.mode)),
+          links(relaxed_load(at.links)),
+          count(relaxed_load(at.area_count)),
+          entries(relaxed_load(at.entries)),
+          references(relaxed_load(at.references)),
+          attributes(relaxed_load(at.attributes.raw)),
+          target(relaxed_load(at.area.words[0])),
+          kind(static_cast<AreaKind>(relaxed_load(at.area_kind))) {}
+
+    WARREN_HD bool is_directory() const {
+        return (mode & format::type_mask) == format::type_directory;
+    }
+    WARREN_HD bool is_block(const Store& store, u64 pointer) const {
+        const BlockPointer block{pointer};
+        return block.is_valid() && block.offset() < store.size_bytes;
+    }
+};
+
+/// Whether all that an unlocked-by-others inode holds can be freed in one go.
+WARREN_HD inline LaneFate judge(const Store& store, const InodeRef& inode, const LaneInode& seen) {
+    if (seen.attributes != 0 && !seen.is_block(store, seen.attributes)) return LaneFate::damaged;
+    switch (seen.kind) {
+        case AreaKind::bytes:
+            return LaneFate::gone;
+        case AreaKind::tree:
+            return seen.count == 0 ? LaneFate::gone : LaneFate::keeps;
+        case AreaKind::target:
+            return seen.is_block(store, seen.target) ? LaneFate::gone : LaneFate::damaged;
+        case AreaKind::extents:
+            break;
+        default:
+            return LaneFate::damaged;
+    }
+    if (seen.count == 0) return LaneFate::gone;
+    const Weight weight = weigh_extents(store, inode);
+    if (weight == Weight::damaged) return LaneFate::damaged;
+    return weight == Weight::light ? LaneFate::gone : LaneFate::keeps;
+}
+
+/// Takes one of several names from a locked file. Keeps it if the journal's share is used up.
+WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u32 links,
+                                    const LaneRules& rules, FreeTally& tally) {
+    if (relaxed_load(op.store.state->dirty_blocks) >= rules.dirty_max) return LaneFate::keeps;
+    op.mark_dirty(inode.block_place());
+    relaxed_store(inode.at->links, links - 1);
+    relaxed_store(inode.at->changed, rules.now);
+    ++tally.files;
+    return LaneFate::gone;
+}
+
+/// Ends a locked inode that judge() let go: its blocks, its bit, its generation.
+WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const LaneInode& seen,
+                                FreeTally& tally) {
+    const Store& store = op.store;
+    if (seen.kind == AreaKind::extents) {
+        for (u32 i = 0; i < seen.count; ++i) {
+            const Extent extent = read_extent(inode.at->area.extents[i]);
+            free_run(op, extent.start.offset(), extent.length, tally);
+        }
+    }
+    if (seen.kind == AreaKind::target) free_block(op, BlockPointer{seen.target}.offset(), tally);
+    if (seen.attributes != 0) free_block(op, BlockPointer{seen.attributes}.offset(), tally);
+    const InodeBit bit = inode_bit(inode.number);
+    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
+    relaxed_store(inode.at->generation, 0);
+    device_atomic<u64> used(bitmap.used[bit.word]);
+    if (seen.references != 0) {
+        device_atomic<u64>(bitmap.held[bit.word]).fetch_or(bit.mask, hd::memory_order_relaxed);
+        // Release: pairs with the acquire in hold_slot(): the hold shows before the bit is clear.
+        used.fetch_and(~bit.mask, hd::memory_order_release);
+    } else {
+        // Whoever takes the number next locks the inode, and sees there what was done here.
+        used.fetch_and(~bit.mask, hd::memory_order_relaxed);
+    }
+    set_bit(room_of(store, FrameKind::inodes), inode.number / format::inodes_per_frame);
+    op.mark_dirty(bit.bitmap_place);
+    ++tally.inodes;
+    ++(seen.is_directory() ? tally.directories : tally.files);
+}
+
+/// What free_by_lane() does while it holds the lock.
+WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, bool is_directory,
+                                      const LaneRules& rules, FreeTally& tally) {
+    const LaneInode seen(*inode.at);
+    if (seen.generation == 0 || seen.is_directory() != is_directory) return LaneFate::damaged;
+    if (is_directory) {
+        if (seen.count != 0) return LaneFate::descends;
+        u64 expected = seen.entries & format::entries_dying;
+        // From here on it takes no name.
+        if (!device_atomic<u64>(inode.at->entries)
+                 .compare_exchange_strong(expected, format::entries_dying,
+                                          hd::memory_order_relaxed)) {
+            return LaneFate::descends;
+        }
+    } else {
+        if (seen.links > 1) return drop_link(op, inode, seen.links, rules, tally);
+        if (seen.references >= one_open) return LaneFate::keeps;
+    }
+    const LaneFate fate = judge(op.store, inode, seen);
+    if (fate == LaneFate::gone) end_inode(op, inode, seen, tally);
+    return fate;
+}
+
+/// Whether there can be an inode of this number in the volume.
+WARREN_HD inline bool is_inode_number(const Store& store, u64 number) {
+    return number < store.size_bytes / format::inode_size &&
+           number % format::inodes_per_frame >= format::inodes_per_block;
+}
+
+/// Whether there is a slot for an inode of this number: in the volume, in a frame of inodes.
+WARREN_HD inline bool is_inode_slot(const Store& store, u64 number) {
+    return is_inode_number(store, number) &&
+           kind_of(store, number / format::inodes_per_frame) == FrameKind::inodes;
+}
+
+/// Frees the inode that a name of a dying directory means, or takes one of its names away. The name
+/// is the caller's alone. Only within a bulk step; the lane holds no lock.
+WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_directory,
+                                       const LaneRules& rules, FreeTally& tally) {
+    if (!is_inode_number(store, number)) return LaneFate::damaged;
+    LaneOperation op(ThreadTeam{}, store);
+    const u64 place = number * format::inode_size;
+    InodeRef inode;
+    inode.number = number;
+    inode.at = reinterpret_cast<Inode*>(store.base + place);
+    // Both questions are asked before either answer is looked at.
+    const FrameKind kind = kind_of(store, number / format::inodes_per_frame);
+    const bool resident = are_resident(store, inode.block_place(), inode_bit(number).bitmap_place);
+    if (kind != FrameKind::inodes) return LaneFate::damaged;
+    if (!resident) return LaneFate::absent;
+    if (is_directory) {
+        // Only a hint, so without the lock: most have something in them.
+        const u64 names = relaxed_load(inode.at->entries) & ~format::entries_dying;
+        if (names != 0 || relaxed_load(inode.at->area_count) != 0) return LaneFate::descends;
+    }
+    u64 version = 0;
+    if (!lock_by_lane(store, rules, place, version)) return LaneFate::busy;
+    const LaneFate fate = free_locked(op, inode, is_directory, rules, tally);
+    unlock_by_lane(store, rules, place, version, fate == LaneFate::gone ? 2 : 0);
+    return fate;
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left to do when names have gone: empty leaves are pruned, and inodes without names are
+// freed, files step by step, directories with all that hangs on them.
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "fs/core/tree.hpp"
+#include "fs/volume/tree_remover.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+using ops::Verb;
+
+Errc VolumeImplementation::settle(const ops::Removed& removed) {
+    if (removed.prune_inode != 0) {
+        // Only tidiness: the removal itself has succeeded.
+        static_cast<void>(
+            serve_structure({Errc::need_prune, 0, removed.prune_inode, removed.prune_key, true}));
+    }
+    return removed.reclaim.inode != 0 ? reclaim(removed.reclaim) : Errc::ok;
+}
+
+Errc VolumeImplementation::reclaim(Handle handle) {
+    const Result<Attributes> found = ask<Verb::get_attributes>(command_on(handle));
+    if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
+    if ((found->mode & format::type_mask) != format::type_directory) {
+        return reclaim_by_steps(handle);
+    }
+    Removal removal;
+    return remove_detached(handle, removal);
+}
+
+Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open) {
+    std::unique_lock lock(data_lock(handle.inode));
+    ops::Command step = command_on(handle);
+    step.how = although_open ? 1 : 0;
+    for (;;) {
+        step.now = now_nanoseconds();
+        const Result<ops::Reclaimed> done = ask<Verb::reclaim_step>(step);
+        if (!done) return done.code() == Errc::stale ? Errc::ok : done.code();
+        if (done->is_done) return settle(done->removed);
+    }
+}
+
+namespace {
+
+/// Permission was asked for when the tree was detached.
+constexpr Caller nobody{.check = false};
+
+/// Takes a detached tree apart name by name: for engines that know no faster way. Directories come
+/// to the orphan directory as well before they are looked into, so nobody can move them away or add
+/// to them, and what a cut leaves is freed by the next opening.
+class TreeUnlinker {
+ public:
+    TreeUnlinker(VolumeImplementation& volume, Removal& removal)
+        : volume_(volume), removal_(removal) {}
+
+    Errc remove(Handle root) {
+        detached_.push_back(root);
+        while (!detached_.empty()) {
+            const Handle directory = detached_.back();
+            detached_.pop_back();
+            WARREN_TRY(empty(directory));
+            WARREN_TRY(volume_.reclaim_by_steps(directory, true));
+            ++removal_.directories;
+        }
+        return Errc::ok;
+    }
+
+ private:
+    /// Removes the files of a directory and detaches its directories.
+    Errc empty(Handle directory) {
+        ops::Command read = command_on(directory);
+        read.buffer = leaf_.get();
+        read.buffer_bytes = sizeof *leaf_;
+        while (read.from != core::key_end) {
+            const Result<u64> next = volume_.ask<Verb::read_leaf>(read);
+            if (!next) return next.code();
+            WARREN_TRY(empty_leaf(directory, read.from));
+            read.from = *next;
+        }
+        return Errc::ok;
+    }
+
+    Errc empty_leaf(Handle directory, u64 from) {
+        const char* heap = reinterpret_cast<const char*>(leaf_->heap);
+        ops::Removed emptied;
+        for (u32 i = 0; i < format::leaf_entries_max; ++i) {
+            const format::DirectorySlot slot = leaf_->slots[i];
+            const u64 key = format::entry_key(leaf_->hashes[i], slot);
+            if (slot.inode() == 0 || key < from) continue;
+            if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) {
+                return Errc::corrupt;
+            }
+            const std::string_view name(heap + slot.name_offset(), slot.name_length());
+            const bool is_directory = slot.type() == format::entry_type(format::type_directory);
+            const Errc removed =
+                is_directory ? detach(directory, name) : volume_.unlink(nobody, directory, name);
+            // Somebody else was faster.
+            if (removed == Errc::no_entry) continue;
+            WARREN_TRY(removed);
+            if (is_directory) {
+                emptied.prune_inode = directory.inode;
+                emptied.prune_key = key;
+            } else {
+                ++removal_.files;
+            }
+        }
+        return volume_.settle(emptied);
+    }
+
+    Errc detach(Handle parent, std::string_view name) {
+        ops::Command command = command_on(parent);
+        set_name(command, name);
+        command.now = now_nanoseconds();
+        const Result<Handle> detached = volume_.ask<Verb::detach_tree>(command);
+        if (detached) detached_.push_back(*detached);
+        return detached.code();
+    }
+
+    VolumeImplementation& volume_;
+    Removal& removal_;
+    std::vector<Handle> detached_;
+    std::unique_ptr<format::DirectoryLeaf> leaf_ = std::make_unique<format::DirectoryLeaf>();
+};
+
+}  // namespace
+
+Errc VolumeImplementation::remove_detached(Handle root, Removal& removal) {
+    const RemovalTurns::Turn turn(removal_turns_, root.inode);
+    const Result<Attributes> found = ask<Verb::get_attributes>(command_on(root));
+    if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
+    ops::Command dying;
+    dying.from = root.inode;
+    WARREN_TRY(ask<Verb::start_dying>(dying));
+    return remove_in_turn(root, removal);
+}
+
+Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
+    const Errc removed = engine_->remove_tree(root.inode, removal);
+    if (removed != Errc::not_supported) return removed;
+    if (works_on_host()) return TreeRemover(*this).remove(root.inode, removal);
+    const u64& used = store().state->blocks_used;
+    WARREN_TRY(engine_->refresh_counters());
+    const u64 before = relaxed_load(used);
+    WARREN_TRY(TreeUnlinker(*this, removal).remove(root));
+    WARREN_TRY(engine_->refresh_counters());
+    const u64 after = relaxed_load(used);
+    removal.blocks += before > after ? before - after : 0;
+    return Errc::ok;
+}
+
+Errc VolumeImplementation::reclaim_orphans() {
+    ops::Command find;
+    find.from = store().orphan_directory;
+    const Result<Handle> directory = ask<Verb::handle_of>(find);
+    if (!directory) return directory.code();
+    std::vector<u64> orphans;
+    const auto leaf = std::make_unique<format::DirectoryLeaf>();
+    ops::Command read = command_on(*directory);
+    read.buffer = leaf.get();
+    read.buffer_bytes = sizeof *leaf;
+    while (read.from != core::key_end) {
+        const Result<u64> next = ask<Verb::read_leaf>(read);
+        if (!next) return next.code();
+        for (const format::DirectorySlot& slot : leaf->slots) {
+            if (slot.inode() != 0) orphans.push_back(slot.inode());
+        }
+        read.from = *next;
+    }
+    for (const u64 orphan : orphans) {
+        find.from = orphan;
+        const Result<Handle> handle = ask<Verb::handle_of>(find);
+        if (!handle) return handle.code();
+        WARREN_TRY(reclaim(*handle));
+    }
+    return Errc::ok;
+}
+
+}  // namespace warren
