@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that a client and an engine share: rings of cells. A cell is a few slots of 64 bytes,
+// a slot four pieces of 16 bytes, and every piece carries the phase: the number of the lap in which
+// it was written. A reader who finds the phase in all pieces of what it needs has read what one
+// writer wrote for this lap, wherever the bytes came from and in whatever order.
+//
+// Invariant: a piece is read and written whole. On a GPU that is one access of 128 bits; on a CPU
+// the half with the phase is written last and read first. Nobody does read-modify-write here.
+#pragma once
+
+#include <cstring>
+
+#include "base/host_device.hpp"
+
+namespace warren::ring {
+
+struct alignas(16) Piece {
+    u64 low = 0;
+    u64 high = 0;  // 32 bits of payload, then the phase
+
+    WARREN_HD u32 phase() const { return static_cast<u32>(high >> 32); }
+    WARREN_HD u32 word(u32 index) const {
+        return static_cast<u32>(index == 0 ? low : index == 1 ? low >> 32 : high);
+    }
+    static WARREN_HD Piece make(const u32* words, u32 phase) {
+        return {words[0] | u64{words[1]} << 32, words[2] | u64{phase} << 32};
+    }
+};
+
+inline constexpr u32 words_per_piece = 3;
+inline constexpr u32 pieces_per_slot = 4;
+inline constexpr u32 words_per_slot = pieces_per_slot * words_per_piece;
+inline constexpr u32 inline_name_max = words_per_slot * 4;  // bytes
+
+/// A command: the head, and a name of at most 48 bytes in the slot behind it.
+inline constexpr u32 command_slots = 2;
+/// What became of it: as many slots as the answer needs.
+inline constexpr u32 completion_slots = 4;
+
+template <u32 slots>
+struct alignas(64) Cell {
+    Piece pieces[slots * pieces_per_slot];
+};
+using CommandCell = Cell<command_slots>;
+using CompletionCell = Cell<completion_slots>;
+static_assert(sizeof(CommandCell) == 128 && sizeof(CompletionCell) == 256);
+
+/// The phase of the cell for ticket number `ticket` in a ring of `cells` cells, a power of two.
+/// Memory that was never written has phase 0.
+WARREN_HD inline u32 phase_of(u64 ticket, u32 cells) {
+    return static_cast<u32>(ticket / cells) + 1;
+}
+
+/// Reads a piece that the other side may be writing. What was written before a piece whose phase is
+/// the expected one is seen by what is read afterwards.
+WARREN_HD inline Piece load_piece(const Piece& piece) {
+    Piece copy;
+#if defined(__CUDA_ARCH__)
+    asm volatile("{ .reg .b128 both; ld.acquire.sys.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
+                 : "=l"(copy.low), "=l"(copy.high)
+                 : "l"(&piece)
+                 : "memory");
+#else
+    // Acquire: pairs with the release in store_piece().
+    copy.high = system_atomic<u64>(const_cast<u64&>(piece.high)).load(hd::memory_order_acquire);
+    copy.low = system_atomic<u64>(const_cast<u64&>(piece.low)).load(hd::memory_order_relaxed);
+#endif
+    return copy;
+}
+
+/// Reads 16 bytes of a block in the arena, after the cell that tells of it.
+WARREN_HD inline Piece load_block_piece(const Piece& piece) {
+    Piece copy;
+#if defined(__CUDA_ARCH__)
+    asm volatile("{ .reg .b128 both; ld.relaxed.sys.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
+                 : "=l"(copy.low), "=l"(copy.high)
+                 : "l"(&piece)
+                 : "memory");
+#else
+    copy.low = system_atomic<u64>(const_cast<u64&>(piece.low)).load(hd::memory_order_relaxed);
+    copy.high = system_atomic<u64>(const_cast<u64&>(piece.high)).load(hd::memory_order_relaxed);
+#endif
+    return copy;
+}
+
+/// Writes a piece. A CPU publishes with it all that it wrote before; a GPU does not: there the
+/// caller puts a fence between what it wrote elsewhere and the pieces that tell of it.
+WARREN_HD inline void store_piece(Piece& piece, const Piece& value) {
+#if defined(__CUDA_ARCH__)
+    asm volatile(
+        "{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.sys.b128 [%0], both; }" ::"l"(
+            &piece),
+        "l"(value.low), "l"(value.high)
+        : "memory");
+#else
+    system_atomic<u64>(piece.low).store(value.low, hd::memory_order_relaxed);
+    // Release: pairs with the acquire in load_piece().
+    system_atomic<u64>(piece.high).store(value.high, hd::memory_order_release);
+#endif
+}
+
+/// Whether all pieces of slot `slot` in a copy of a cell are of `phase`.
+template <u32 slots>
+WARREN_HD bool slot_is_complete(const Cell<slots>& copy, u32 slot, u32 phase) {
+    bool same = true;
+    for (u32 i = 0; i < pieces_per_slot; ++i)
+        same = same && copy.pieces[slot * pieces_per_slot + i].phase() == phase;
+    return same;
+}
+
+template <u32 slots>
+WARREN_HD u32 cell_word(const Cell<slots>& copy, u32 index) {
+    return copy.pieces[index / words_per_piece].word(index % words_per_piece);
+}
+
+}  // namespace warren::ring

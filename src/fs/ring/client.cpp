@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// See fs/ring/client.hpp.
+//
+// Invariant: what the engine wrote is copied before it is looked at; a broken engine can give wrong
+// answers, but leads no pointer of ours astray.
+#include "fs/ring/client.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/check.hpp"
+#include "fs/ring/encode_command.hpp"
+#include "fs/ring/parking.hpp"
+#include "fs/ring/reply_code.hpp"
+
+namespace warren::ring {
+
+Result<ArenaRange> ArenaSpace::take(u64 bytes) {
+    const u64 wanted = (bytes + arena_granule - 1) / arena_granule * arena_granule;
+    if (wanted == 0) return ArenaRange{};
+    const auto found = std::find_if(free_.begin(), free_.end(),
+                                    [&](const auto& range) { return range.second >= wanted; });
+    if (found == free_.end()) return Errc::no_space;
+    const ArenaRange range{found->first, wanted};
+    const u64 rest = found->second - wanted;
+    free_.erase(found);
+    if (rest != 0) free_[range.offset + wanted] = rest;
+    return range;
+}
+
+void ArenaSpace::give_back(const ArenaRange& range) {
+    if (range.bytes == 0) return;
+    u64 begin = range.offset;
+    u64 end = range.offset + range.bytes;
+    const auto next = free_.lower_bound(begin);
+    if (next != free_.begin()) {
+        const auto before = std::prev(next);
+        if (before->first + before->second == begin) {
+            begin = before->first;
+            free_.erase(before);
+        }
+    }
+    if (next != free_.end() && next->first == end) {
+        end += next->second;
+        free_.erase(next);
+    }
+    free_[begin] = end - begin;
+}
+
+RingClient::RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status,
+                       u32 index, bool names_caller)
+    : ring_(ring),
+      doorbell_(doorbell),
+      status_(status),
+      index_(index),
+      names_caller_(names_caller),
+      pending_(ring.cells),
+      space_(ring.arena.bytes) {}
+
+/// Writes a command into the next cell.
+Result<u64> RingClient::place(const ops::Command& command) {
+    Pending& pending = pending_[next_ticket_ % ring_.cells];
+    const Result<u64> block_bytes = block_bytes_of(command, names_caller_);
+    if (!block_bytes) return block_bytes.code();
+    if (*block_bytes > ring_.arena.bytes || command.buffer_bytes > ring_.arena.bytes) {
+        return Errc::invalid;
+    }
+    if (!pending.is_taken) return Errc::busy;
+    const Result<ArenaRange> block = space_.take(*block_bytes);
+    if (!block) return Errc::busy;
+    const Result<ArenaRange> buffer = space_.take(command.buffer_bytes);
+    if (!buffer) {
+        space_.give_back(*block);
+        return Errc::busy;
+    }
+    if (block->bytes != 0) {
+        write_block(command, names_caller_, buffer->offset, ring_.arena.base + block->offset);
+    }
+    const u64 ticket = next_ticket_++;
+    pending = {false, command.verb, command.buffer, command.buffer_bytes, *block, *buffer};
+    write_cell(command, names_caller_, *block, phase_of(ticket, ring_.cells),
+               ring_.commands[ticket % ring_.cells]);
+    return ticket;
+}
+
+void RingClient::strike() {
+    if (ring_doorbell(doorbell_, status_, index_)) ++statistics_.wakes;
+}
+
+Result<u64> RingClient::submit(const ops::Command& command) {
+    const std::lock_guard lock(mutex_);
+    const Result<u64> ticket = place(command);
+    if (ticket.code() == Errc::busy) ++statistics_.full;
+    if (!ticket) return ticket;
+    ++statistics_.submitted;
+    strike();
+    return ticket;
+}
+
+u32 RingClient::submit_many(std::span<const ops::Command> commands, std::span<u64> tickets,
+                            Errc& failure) {
+    const std::lock_guard lock(mutex_);
+    u32 count = 0;
+    failure = Errc::ok;
+    for (; count < commands.size(); ++count) {
+        const Result<u64> ticket = place(commands[count]);
+        failure = ticket.code();
+        if (failure == Errc::busy) ++statistics_.full;
+        if (!ticket) break;
+        tickets[count] = *ticket;
+    }
+    statistics_.submitted += count;
+    if (count != 0) strike();
+    return count;
+}
+
+bool RingClient::poll(u64 ticket, ops::Reply& reply) {
+    const u32 index = static_cast<u32>(ticket % ring_.cells);
+    const u32 phase = phase_of(ticket, ring_.cells);
+    const CompletionCell& cell = ring_.completions[index];
+    CompletionCell copy;
+    const auto fetch = [&](u32 slot) {
+        for (u32 i = slot * pieces_per_slot; i < (slot + 1) * pieces_per_slot; ++i)
+            copy.pieces[i] = load_piece(cell.pieces[i]);
+        return slot_is_complete(copy, slot, phase);
+    };
+    if (load_piece(cell.pieces[0]).phase() != phase || !fetch(0)) return false;
+    const u32 words = std::min(words_of(cell_word(copy, 1) >> 16), reply_words_max);
+    const u32 slots = (words + words_per_slot - 1) / words_per_slot;
+    for (u32 slot = 1; slot < slots; ++slot) {
+        if (!fetch(slot)) return false;
+    }
+    ReplyWords arrived;
+    for (u32 i = 0; i < slots * words_per_slot; ++i)
+        arrived.words[i] = cell_word(copy, i);
+    decode_reply(arrived, reply);
+    const std::lock_guard lock(mutex_);
+    Pending& pending = pending_[index];
+    WARREN_CHECK(!pending.is_taken);
+    const u64 bytes = output_bytes(pending.verb, reply, pending.buffer_bytes);
+    if (bytes != 0) {
+        std::memcpy(pending.buffer, ring_.arena.base + pending.arena_buffer.offset, bytes);
+    }
+    space_.give_back(pending.block);
+    space_.give_back(pending.arena_buffer);
+    pending.is_taken = true;
+    return true;
+}
+
+bool RingClient::is_lost() const {
+    return system_atomic<u32>(const_cast<u32&>(status_.lost)).load(hd::memory_order_relaxed) != 0;
+}
+
+Errc RingClient::wait(u64 ticket, ops::Reply& reply, u32 milliseconds) {
+    using clock = std::chrono::steady_clock;
+    constexpr u32 spins_max = 4096;  // looks without sleep: some 100 microseconds
+    const auto begin = clock::now();
+    u64 spins = 0;
+    u64 sleeps = 0;
+    Errc outcome = Errc::ok;
+    while (!poll(ticket, reply)) {
+        if (++spins < spins_max) {
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+            continue;
+        }
+        const auto waited = clock::now() - begin;
+        if (is_lost()) {
+            // The last thing that the engine did may have been this.
+            outcome = poll(ticket, reply) ? Errc::ok : Errc::io;
+            break;
+        }
+        if (waited > std::chrono::milliseconds(milliseconds)) {
+            outcome = Errc::busy;
+            break;
+        }
+        ++sleeps;
+        if (waited < std::chrono::milliseconds(1)) {
+            std::this_thread::yield();
+        } else {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+    }
+    const std::lock_guard lock(mutex_);
+    statistics_.spins += spins;
+    statistics_.sleeps += sleeps;
+    return outcome;
+}
+
+RingClient::Statistics RingClient::statistics() const {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+}
+
+}  // namespace warren::ring

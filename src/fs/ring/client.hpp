@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's end of a ring: submits commands, one or thousands at a time, and takes their
+// replies in any order. Any number of threads may share one client.
+//
+// Invariant: a cell is written again only after its completion was taken, so neither side runs
+// over the other; a full ring is an answer (Errc::busy), never a wait.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "fs/ops/command.hpp"
+#include "fs/ring/ring.hpp"
+
+namespace warren::ring {
+
+/// Hands out parts of an arena.
+class ArenaSpace {
+ public:
+    explicit ArenaSpace(u64 bytes) : free_{{0, bytes}} {}
+
+    /// Where `bytes` of it are, rounded up to arena_granule; Errc::no_space if there are none.
+    Result<ArenaRange> take(u64 bytes);
+    void give_back(const ArenaRange& range);
+
+ private:
+    std::map<u64, u64> free_;  // offset to length; no two touch
+};
+
+class RingClient {
+ public:
+    struct Statistics {
+        u64 submitted = 0;
+        u64 full = 0;   // submissions refused because the ring or the arena was full
+        u64 wakes = 0;  // times that the engine had to be woken
+        u64 spins = 0;  // looks at completions that were not there yet
+        u64 sleeps = 0;
+    };
+
+    /// `index`: which counter of the doorbell is this ring's. `names_caller`: the ring is trusted
+    /// and each command says on whose behalf it is.
+    RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status, u32 index,
+               bool names_caller);
+
+    /// Submits a command; its ticket. Errc::busy if there is no room now, Errc::invalid if the
+    /// command cannot travel. What its pointers lead to is copied; the buffer must live until the
+    /// reply is taken.
+    Result<u64> submit(const ops::Command& command);
+    /// Submits the first so many commands as there is room for, with one stroke of the doorbell;
+    /// how many. `failure` says why it ended before the last.
+    u32 submit_many(std::span<const ops::Command> commands, std::span<u64> tickets, Errc& failure);
+
+    /// Takes the reply of a ticket if it has come. A ticket is taken once.
+    bool poll(u64 ticket, ops::Reply& reply);
+    /// Waits for the reply: spins for a while, then sleeps in between. Errc::io if the engine is
+    /// lost, Errc::busy if nothing came in `milliseconds`; then the ticket stays.
+    Errc wait(u64 ticket, ops::Reply& reply, u32 milliseconds);
+
+    Statistics statistics() const;
+
+ private:
+    /// What is kept of a command until its reply is taken.
+    struct Pending {
+        bool is_taken = true;
+        ops::Verb verb{};
+        void* buffer = nullptr;
+        u64 buffer_bytes = 0;
+        ArenaRange block;
+        ArenaRange arena_buffer;
+    };
+
+    Result<u64> place(const ops::Command& command);
+    void strike();
+    bool is_lost() const;
+
+    const RingMemory ring_;
+    Doorbell& doorbell_;
+    const ServerStatus& status_;
+    const u32 index_;
+    const bool names_caller_;
+
+    mutable std::mutex mutex_;  // guards all below but `buffer` of a ticket that is being taken
+    u64 next_ticket_ = 0;
+    std::vector<Pending> pending_;
+    ArenaSpace space_;
+    Statistics statistics_;
+};
+
+/// How many bytes a command has written to its buffer.
+WARREN_HD inline u64 output_bytes(ops::Verb verb, const ops::Reply& reply, u64 buffer_bytes) {
+    if (reply.code != Errc::ok || buffer_bytes == 0) return 0;
+    switch (verb) {
+        case ops::Verb::read_leaf:
+            return buffer_bytes < sizeof(format::DirectoryLeaf) ? buffer_bytes
+                                                                : sizeof(format::DirectoryLeaf);
+        case ops::Verb::read_link:
+        case ops::Verb::get_attribute:
+        case ops::Verb::list_attributes:
+            return reply.value < buffer_bytes ? reply.value : buffer_bytes;
+        default:
+            return 0;
+    }
+}
+
+}  // namespace warren::ring

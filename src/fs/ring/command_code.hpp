@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command as it travels: the words of a cell, a short name behind them, and a block of arguments
+// for what is rare or long. Encoding is the client's, decoding the engine's, on a CPU or a GPU.
+//
+// Invariant: decoding believes nothing. Whatever bytes a client writes, the outcome is an error for
+// this one command, or a command whose pointers and lengths lie in memory that is its own, whose
+// caller is the one that the daemon stamped on the ring, and whose verb is open to that ring.
+#pragma once
+
+#include "fs/ring/arguments.hpp"
+#include "fs/ring/cell.hpp"
+
+namespace warren::ring {
+
+/// What the daemon knows of a ring. It lies in memory that the client cannot write.
+struct Stamp {
+    core::Credentials caller;  // of the process that the ring was given to
+    bool is_trusted = false;   // commands may name other callers and use every verb
+};
+
+enum HeadFlag : u32 {
+    head_has_name = 1,    // in the slot behind
+    head_has_block = 2,   // in the arena
+    head_has_caller = 4,  // user and group stand where `from` and `length` would
+    head_may_use_reserve = 8,
+    head_holds_lookup = 16,  // references: one_lookup
+    head_holds_open = 32,    // references: one_open
+    head_checks = 64,        // the caller's permission is asked
+    head_flags_all = 127,
+};
+
+/// The twelve words of a head, unpacked.
+struct Head {
+    u32 verb;
+    u32 how;
+    u32 flags;
+    u32 generation;
+    u64 inode;
+    u32 name_bytes;
+    u32 mode;
+    u32 umask;
+    ArenaRange block;
+    i64 now;
+    u64 from;
+    u64 length;
+};
+
+inline constexpr u64 head_inode_end = u64{1} << 48;
+inline constexpr u32 block_place_bits = 18;  // of arena_granule units, and 14 for the length
+static_assert(arena_bytes_max / arena_granule <= u64{1} << block_place_bits);
+static_assert(block_bytes_max / arena_granule < u64{1} << (32 - block_place_bits));
+
+/// Reads word `i` of the head by `word(i)`.
+template <class Word>
+WARREN_HD Head unpack_head(const Word& word) {
+    const auto pair = [&](u32 i) { return word(i) | u64{word(i + 1)} << 32; };
+    Head head;
+    head.verb = word(0) & 0xff;
+    head.how = word(0) >> 8 & 0xff;
+    head.flags = word(0) >> 16;
+    head.generation = word(1);
+    head.inode = pair(2) & (head_inode_end - 1);
+    head.name_bytes = word(3) >> 16;
+    head.mode = word(4) & 0xffff;
+    head.umask = word(4) >> 16;
+    head.block.offset = (word(5) & ((1u << block_place_bits) - 1)) * arena_granule;
+    head.block.bytes = (word(5) >> block_place_bits) * arena_granule;
+    head.now = static_cast<i64>(pair(6));
+    head.from = pair(8);
+    head.length = pair(10);
+    return head;
+}
+
+WARREN_HD inline void pack_head(const Head& head, u32* words) {
+    const auto put = [&](u32 i, u64 value) {
+        words[i] = static_cast<u32>(value);
+        words[i + 1] = static_cast<u32>(value >> 32);
+    };
+    words[0] = head.verb | head.how << 8 | head.flags << 16;
+    words[1] = head.generation;
+    put(2, head.inode | u64{head.name_bytes} << 48);
+    words[4] = head.mode | head.umask << 16;
+    words[5] = static_cast<u32>(head.block.offset / arena_granule | head.block.bytes / arena_granule
+                                                                        << block_place_bits);
+    put(6, static_cast<u64>(head.now));
+    put(8, head.from);
+    put(10, head.length);
+}
+
+/// Verbs that a process with a ring of its own may use. The others count references for a kernel,
+/// tell places of data, or are parts of greater things: the daemon's business.
+WARREN_HD constexpr bool is_open_to_clients(ops::Verb verb) {
+    switch (verb) {
+        case ops::Verb::lookup:
+        case ops::Verb::create:
+        case ops::Verb::link:
+        case ops::Verb::unlink:
+        case ops::Verb::remove_directory:
+        case ops::Verb::rename:
+        case ops::Verb::read_link:
+        case ops::Verb::get_attributes:
+        case ops::Verb::set_attributes:
+        case ops::Verb::check_access:
+        case ops::Verb::set_attribute:
+        case ops::Verb::remove_attribute:
+            return true;
+        default:
+            return false;
+    }
+}
+
+inline constexpr u32 verb_count = static_cast<u32>(ops::Verb::pack) + 1;
+
+/// Whether this much of a head can be right; then, if the head has a block, it lies in the arena.
+WARREN_HD inline Errc check_head(const Head& head, const Arena& arena) {
+    if (head.verb >= verb_count) return Errc::not_supported;
+    if ((head.flags & ~u32{head_flags_all}) != 0) return Errc::invalid;
+    if ((head.flags & head_has_name) == 0 && head.name_bytes != 0) return Errc::invalid;
+    if (head.name_bytes > inline_name_max) return Errc::invalid;
+    if ((head.flags & head_has_block) == 0) return Errc::ok;
+    if (head.block.bytes < sizeof(Arguments) || head.block.bytes > block_bytes_max + arena_granule)
+        return Errc::invalid;
+    return arena.holds(head.block) ? Errc::ok : Errc::invalid;
+}
+
+/// Checks the copy of a block against its own length and the arena.
+WARREN_HD inline Errc check_arguments(const Arguments& arguments, const ArenaRange& block,
+                                      const Arena& arena) {
+    if (!are_bounded(arguments) || arguments.zero != 0) return Errc::invalid;
+    if (places_of(arguments).end > block.bytes) return Errc::invalid;
+    if (arguments.buffer_offset % arena_granule != 0) return Errc::invalid;
+    return arena.holds({arguments.buffer_offset, arguments.buffer_bytes}) ? Errc::ok
+                                                                          : Errc::invalid;
+}
+
+WARREN_HD inline void take_arguments(const std::byte* copy, const Arena& arena,
+                                     ops::Command& command) {
+    const auto& arguments = *reinterpret_cast<const Arguments*>(copy);
+    const ArgumentPlaces places = places_of(arguments);
+    const auto text_at = [&](u64 place) { return reinterpret_cast<const char*>(copy + place); };
+    command.handle.inode = arguments.inode;
+    command.target = {arguments.target_inode, arguments.target_generation};
+    command.references = arguments.references;
+    command.from = arguments.from;
+    command.length = arguments.length;
+    command.mode = arguments.mode;
+    command.device = arguments.device;
+    command.wish = static_cast<Errc>(arguments.wish);
+    command.change = {arguments.which,        arguments.new_mode,   arguments.new_user,
+                      arguments.new_group,    arguments.new_size,   arguments.new_accessed,
+                      arguments.new_modified, arguments.new_changed};
+    if (arguments.name_bytes != 0) {
+        command.name = text_at(places.name);
+        command.name_length = arguments.name_bytes;
+    }
+    command.new_name = text_at(places.new_name);
+    command.new_name_length = arguments.new_name_bytes;
+    command.text = copy + places.text;
+    command.text_bytes = arguments.text_bytes;
+    command.buffer = arguments.buffer_bytes != 0 ? arena.base + arguments.buffer_offset : nullptr;
+    command.buffer_bytes = arguments.buffer_bytes;
+    command.caller.user = arguments.user;
+    command.caller.group = arguments.group;
+    command.caller.umask = arguments.umask;
+    command.caller.groups = reinterpret_cast<const u32*>(copy + places.groups);
+    command.caller.group_count = arguments.group_count;
+}
+
+/// Puts the stamp on a command. A umask only takes rights away, so it is the client's.
+WARREN_HD inline Errc apply_stamp(const Stamp& stamp, bool names_caller, ops::Command& command) {
+    if (stamp.is_trusted && names_caller) return Errc::ok;
+    const u32 umask = command.caller.umask;
+    command.caller = stamp.caller;
+    command.caller.umask = umask;
+    if (stamp.is_trusted) return Errc::ok;
+    command.caller.check = true;
+    if (!is_open_to_clients(command.verb)) return Errc::not_permitted;
+    return command.references == 0 && !command.may_use_reserve ? Errc::ok : Errc::not_permitted;
+}
+
+/// Makes a command from copies: of the head (after check_head()), of the short name and, if the
+/// head has one, of the block. All of them must outlive the command.
+WARREN_HD inline Errc decode_command(const Head& head, const char* short_name,
+                                     const std::byte* block, const Arena& arena, const Stamp& stamp,
+                                     ops::Command& command) {
+    command = ops::Command{};
+    command.verb = static_cast<ops::Verb>(head.verb);
+    command.how = static_cast<u8>(head.how);
+    command.may_use_reserve = (head.flags & head_may_use_reserve) != 0;
+    command.handle = {head.inode, head.generation};
+    command.mode = head.mode;
+    command.now = head.now;
+    command.references = ((head.flags & head_holds_lookup) != 0 ? ops::one_lookup : 0) +
+                         ((head.flags & head_holds_open) != 0 ? ops::one_open : 0);
+    command.caller.umask = head.umask;
+    const bool has_caller = (head.flags & head_has_caller) != 0;
+    if (has_caller) {
+        command.caller.user = static_cast<u32>(head.from);
+        command.caller.group = static_cast<u32>(head.from >> 32);
+    } else {
+        command.from = head.from;
+        command.length = head.length;
+    }
+    if ((head.flags & head_has_block) != 0) {
+        const auto& arguments = *reinterpret_cast<const Arguments*>(block);
+        WARREN_TRY(check_arguments(arguments, head.block, arena));
+        take_arguments(block, arena, command);
+    }
+    if ((head.flags & head_has_name) != 0) {
+        command.name = short_name;
+        command.name_length = head.name_bytes;
+    }
+    command.caller.check = (head.flags & head_checks) != 0;
+    return apply_stamp(stamp, has_caller || (head.flags & head_has_block) != 0, command);
+}
+
+}  // namespace warren::ring

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's half of a command's code: see fs/ring/command_code.hpp.
+//
+// Invariant: decoding what was encoded here gives the same command, with the names and texts at
+// other addresses, whatever its verb.
+#pragma once
+
+#include "fs/ring/command_code.hpp"
+
+namespace warren::ring {
+
+/// Whether part of the command must travel in the arena. `names_caller`: the ring is trusted and
+/// the command says on whose behalf it is.
+inline bool needs_block(const ops::Command& command, bool names_caller) {
+    const bool odd_references = (command.references & ~(ops::one_lookup | ops::one_open)) != 0;
+    const bool is_large = command.mode > 0xffff || command.caller.umask > 0xffff ||
+                          command.handle.inode >= head_inode_end ||
+                          command.name_length > inline_name_max;
+    const bool has_more = command.new_name_length != 0 || command.text_bytes != 0 ||
+                          command.buffer_bytes != 0 || command.target != Handle{} ||
+                          command.change.which != 0 || command.device != 0 ||
+                          command.wish != Errc::ok;
+    const bool crowds_head = names_caller && (command.caller.group_count != 0 ||
+                                              command.from != 0 || command.length != 0);
+    return odd_references || is_large || has_more || crowds_head;
+}
+
+inline Arguments arguments_of(const ops::Command& command, bool names_caller, u64 buffer_offset) {
+    Arguments arguments{};
+    arguments.inode = command.handle.inode;
+    arguments.target_inode = command.target.inode;
+    arguments.references = command.references;
+    arguments.from = command.from;
+    arguments.length = command.length;
+    arguments.buffer_offset = command.buffer_bytes != 0 ? buffer_offset : 0;
+    arguments.buffer_bytes = command.buffer_bytes;
+    arguments.new_size = command.change.new_size;
+    arguments.new_accessed = command.change.new_accessed;
+    arguments.new_modified = command.change.new_modified;
+    arguments.new_changed = command.change.new_changed;
+    arguments.which = command.change.which;
+    arguments.new_mode = command.change.new_mode;
+    arguments.new_user = command.change.new_user;
+    arguments.new_group = command.change.new_group;
+    arguments.target_generation = command.target.generation;
+    arguments.device = command.device;
+    arguments.mode = command.mode;
+    arguments.umask = command.caller.umask;
+    if (names_caller) {
+        arguments.user = command.caller.user;
+        arguments.group = command.caller.group;
+        arguments.group_count = command.caller.group_count;
+    }
+    arguments.wish = static_cast<i32>(command.wish);
+    arguments.name_bytes = command.name_length > inline_name_max ? command.name_length : 0;
+    arguments.new_name_bytes = command.new_name_length;
+    arguments.text_bytes = static_cast<u32>(command.text_bytes);
+    return arguments;
+}
+
+/// How many bytes of the arena the command's block takes; 0: it needs none. Errc::invalid if it has
+/// more groups or longer texts than can travel.
+inline Result<u64> block_bytes_of(const ops::Command& command, bool names_caller) {
+    if (!needs_block(command, names_caller)) return u64{0};
+    if (command.text_bytes > text_bytes_max) return Errc::invalid;
+    const Arguments arguments = arguments_of(command, names_caller, 0);
+    if (!are_bounded(arguments)) return Errc::invalid;
+    return (places_of(arguments).end + arena_granule - 1) / arena_granule * arena_granule;
+}
+
+/// Writes the block of a command to `at`.
+inline void write_block(const ops::Command& command, bool names_caller, u64 buffer_offset,
+                        std::byte* at) {
+    const Arguments arguments = arguments_of(command, names_caller, buffer_offset);
+    const ArgumentPlaces places = places_of(arguments);
+    const auto put = [&](u64 place, const void* from, u64 bytes) {
+        if (bytes != 0) std::memcpy(at + place, from, bytes);
+    };
+    put(0, &arguments, sizeof arguments);
+    put(places.groups, command.caller.groups, u64{arguments.group_count} * sizeof(u32));
+    put(places.name, command.name, arguments.name_bytes);
+    put(places.new_name, command.new_name, arguments.new_name_bytes);
+    put(places.text, command.text, arguments.text_bytes);
+}
+
+/// Writes the command into its cell; its block lies at `block` already. The head's first piece is
+/// the last to be written.
+inline void write_cell(const ops::Command& command, bool names_caller, const ArenaRange& block,
+                       u32 phase, CommandCell& cell) {
+    Head head{};
+    head.verb = static_cast<u32>(command.verb);
+    head.how = command.how;
+    head.generation = command.handle.generation;
+    head.inode = command.handle.inode & (head_inode_end - 1);
+    head.mode = command.mode & 0xffff;
+    head.umask = command.caller.umask & 0xffff;
+    head.block = block;
+    head.now = command.now;
+    head.flags = (block.bytes != 0 ? u32{head_has_block} : 0) |
+                 (command.may_use_reserve ? u32{head_may_use_reserve} : 0) |
+                 ((command.references & ops::one_lookup) != 0 ? u32{head_holds_lookup} : 0) |
+                 ((command.references & ops::one_open) != 0 ? u32{head_holds_open} : 0) |
+                 (command.caller.check ? u32{head_checks} : 0);
+    if (names_caller && block.bytes == 0) {
+        head.flags |= head_has_caller;
+        head.from = command.caller.user | u64{command.caller.group} << 32;
+    } else {
+        head.from = command.from;
+        head.length = command.length;
+    }
+    if (command.name_length != 0 && command.name_length <= inline_name_max) {
+        head.flags |= head_has_name;
+        head.name_bytes = command.name_length;
+        u32 name[words_per_slot] = {};
+        std::memcpy(name, command.name, command.name_length);
+        for (u32 i = pieces_per_slot; i-- > 0;) {
+            store_piece(cell.pieces[pieces_per_slot + i],
+                        Piece::make(name + i * words_per_piece, phase));
+        }
+    }
+    u32 words[words_per_slot];
+    pack_head(head, words);
+    for (u32 i = pieces_per_slot; i-- > 0;)
+        store_piece(cell.pieces[i], Piece::make(words + i * words_per_piece, phase));
+}
+
+}  // namespace warren::ring

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// See fs/ring/pool.hpp.
+//
+// Invariant: every descriptor that comes in is taken over or closed, whatever the message was.
+#include "fs/ring/pool.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace warren::ring {
+namespace {
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr u32 message_magic = 0x52574152;  // "RAWR"
+constexpr u32 descriptors_sent = 3;
+constexpr u64 page_bytes = 4096;
+
+/// What goes with the descriptors of ring, doorbell and status.
+struct Message {
+    u32 magic;
+    u32 index;
+    u32 cells;
+    u32 zero;
+    u64 arena_bytes;
+};
+
+/// Room for the descriptors beside a message.
+union ControlSpace {
+    cmsghdr header;
+    char bytes[CMSG_SPACE(descriptors_sent * sizeof(int))];
+};
+
+}  // namespace
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+SharedMemory::~SharedMemory() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+    if (descriptor_ >= 0) close(descriptor_);
+}
+
+Errc SharedMemory::create(const char* name, u64 bytes) {
+    *this = SharedMemory();
+    descriptor_ = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (descriptor_ < 0) return Errc::no_memory;
+    if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) return Errc::no_memory;
+    if (fcntl(descriptor_, F_ADD_SEALS, seals) != 0) return Errc::no_memory;
+    void* data =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor_, 0);
+    if (data == MAP_FAILED) return Errc::no_memory;
+    data_ = static_cast<std::byte*>(data);
+    bytes_ = bytes;
+    return Errc::ok;
+}
+
+Errc SharedMemory::adopt(int descriptor, u64 bytes, bool may_write) {
+    *this = SharedMemory();
+    descriptor_ = descriptor;
+    struct stat status {};
+    const int sealed = fcntl(descriptor, F_GET_SEALS);
+    if (sealed < 0 || (sealed & F_SEAL_SHRINK) == 0) return Errc::invalid;
+    if (fstat(descriptor, &status) != 0 || static_cast<u64>(status.st_size) < bytes) {
+        return Errc::invalid;
+    }
+    const int protection = may_write ? PROT_READ | PROT_WRITE : PROT_READ;
+    void* data = mmap(nullptr, bytes, protection, MAP_SHARED, descriptor, 0);
+    if (data == MAP_FAILED) return Errc::no_memory;
+    data_ = static_cast<std::byte*>(data);
+    bytes_ = bytes;
+    return Errc::ok;
+}
+
+Result<u64> identify_peer(int socket, Peer& peer) {
+    ucred credentials{};
+    socklen_t length = sizeof credentials;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return Errc::io;
+    peer.user = credentials.uid;
+    peer.group = credentials.gid;
+    length = 0;
+    // The first call only tells how many bytes there are.
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, nullptr, &length) != 0 && errno != ERANGE) {
+        return Errc::io;
+    }
+    peer.groups.resize(length / sizeof(u32));
+    if (length != 0 &&
+        getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, peer.groups.data(), &length) != 0) {
+        return Errc::io;
+    }
+    return static_cast<u64>(credentials.pid);
+}
+
+Errc RingPool::create(u32 rings, const RingShape& shape) {
+    if (!shape.is_valid() || shape.cells > cells_max || rings == 0 || rings > rings_max) {
+        return Errc::invalid;
+    }
+    shape_ = shape;
+    WARREN_TRY(doorbell_.create("warren-doorbell", page_bytes));
+    WARREN_TRY(status_.create("warren-status", page_bytes));
+    rings_ = std::vector<Ring>(rings);
+    for (Ring& ring : rings_)
+        WARREN_TRY(ring.memory.create("warren-ring", shape.bytes()));
+    return Errc::ok;
+}
+
+std::span<std::byte> RingPool::ring_bytes(u32 index) const {
+    return {rings_[index].memory.data(), rings_[index].memory.bytes()};
+}
+
+Result<u32> RingPool::open_ring(Peer peer, bool is_trusted) {
+    const std::lock_guard lock(mutex_);
+    if (peer.groups.size() > groups_max) return Errc::invalid;
+    // Rings that nobody had yet come first: their memory is new.
+    for (const bool takes_used : {false, true}) {
+        for (u32 i = 0; i < rings_.size(); ++i) {
+            Ring& ring = rings_[i];
+            if (ring.is_open || (ring.generation != 0) != takes_used) continue;
+            if (takes_used) {
+                SharedMemory fresh;
+                WARREN_TRY(fresh.create("warren-ring", shape_.bytes()));
+                retired_.push_back(std::exchange(ring.memory, std::move(fresh)));
+            }
+            ring.peer = std::move(peer);
+            ring.is_open = true;
+            ring.is_trusted = is_trusted;
+            ++ring.generation;
+            return i;
+        }
+    }
+    return Errc::busy;
+}
+
+void RingPool::close_ring(u32 index) {
+    const std::lock_guard lock(mutex_);
+    rings_[index].is_open = false;
+}
+
+void RingPool::drop_retired() {
+    const std::lock_guard lock(mutex_);
+    retired_.clear();
+}
+
+bool RingPool::is_open(u32 index) const {
+    const std::lock_guard lock(mutex_);
+    return rings_[index].is_open;
+}
+
+Stamp RingPool::stamp(u32 index) const {
+    const std::lock_guard lock(mutex_);
+    const Ring& ring = rings_[index];
+    Stamp stamp;
+    stamp.caller.user = ring.peer.user;
+    stamp.caller.group = ring.peer.group;
+    stamp.caller.groups = ring.peer.groups.data();
+    stamp.caller.group_count = static_cast<u32>(ring.peer.groups.size());
+    stamp.is_trusted = ring.is_trusted;
+    return stamp;
+}
+
+u32 RingPool::generation(u32 index) const {
+    const std::lock_guard lock(mutex_);
+    return rings_[index].generation;
+}
+
+Errc RingPool::hand_over(int socket, u32 index) const {
+    // A descriptor of its own that cannot write: what is parked is for the daemon to say.
+    const std::string path = "/proc/self/fd/" + std::to_string(status_.descriptor());
+    const int status = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (status < 0) return Errc::io;
+    Message message{message_magic, index, shape_.cells, 0, shape_.arena_bytes};
+    iovec part{&message, sizeof message};
+    ControlSpace control{};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.bytes;
+    header.msg_controllen = sizeof control.bytes;
+    cmsghdr* attached = CMSG_FIRSTHDR(&header);
+    attached->cmsg_level = SOL_SOCKET;
+    attached->cmsg_type = SCM_RIGHTS;
+    attached->cmsg_len = CMSG_LEN(descriptors_sent * sizeof(int));
+    const int descriptors[descriptors_sent] = {rings_[index].memory.descriptor(),
+                                               doorbell_.descriptor(), status};
+    std::memcpy(CMSG_DATA(attached), descriptors, sizeof descriptors);
+    const ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+    close(status);
+    return sent == static_cast<ssize_t>(sizeof message) ? Errc::ok : Errc::io;
+}
+
+Errc RemoteRing::receive(int socket) {
+    Message message{};
+    iovec part{&message, sizeof message};
+    ControlSpace control{};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.bytes;
+    header.msg_controllen = sizeof control.bytes;
+    const ssize_t received = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+    const cmsghdr* attached = CMSG_FIRSTHDR(&header);
+    int descriptors[descriptors_sent] = {-1, -1, -1};
+    u32 count = 0;
+    if (received >= 0 && attached != nullptr && attached->cmsg_level == SOL_SOCKET &&
+        attached->cmsg_type == SCM_RIGHTS) {
+        count = static_cast<u32>((attached->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        std::memcpy(descriptors, CMSG_DATA(attached), count * sizeof(int));
+    }
+    shape_ = {message.cells, message.arena_bytes};
+    const bool is_right = received == static_cast<ssize_t>(sizeof message) &&
+                          message.magic == message_magic && count == descriptors_sent &&
+                          message.index < rings_max && shape_.is_valid() &&
+                          shape_.cells <= cells_max;
+    if (!is_right) {
+        for (u32 i = 0; i < count; ++i)
+            close(descriptors[i]);
+        return Errc::invalid;
+    }
+    index_ = message.index;
+    const Errc outcomes[] = {ring_.adopt(descriptors[0], shape_.bytes(), true),
+                             doorbell_.adopt(descriptors[1], sizeof(Doorbell), true),
+                             status_.adopt(descriptors[2], sizeof(ServerStatus), false)};
+    for (const Errc outcome : outcomes)
+        WARREN_TRY(outcome);
+    return Errc::ok;
+}
+
+}  // namespace warren::ring

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's rings. Each is a sealed memory file, made and shown to the GPU at the start; a
+// process that asks for one over a Unix socket gets the files of its ring and of the doorbell, and
+// a view of the status page that it cannot write. Who it is, the kernel says; the daemon stamps
+// that on the ring.
+//
+// Invariant: stamps lie in the daemon's own memory. The memory of a ring never goes to a second
+// process: the first may have it mapped still, so a ring that is opened again gets a new file.
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "fs/ring/command_code.hpp"
+#include "fs/ring/ring.hpp"
+
+namespace warren::ring {
+
+/// A sealed memory file and its mapping: it keeps its size, so nobody can make us fault.
+class SharedMemory {
+ public:
+    SharedMemory() = default;
+    SharedMemory(SharedMemory&& other) noexcept;
+    SharedMemory& operator=(SharedMemory&& other) noexcept;
+    ~SharedMemory();
+
+    /// A new file of zeros, populated.
+    Errc create(const char* name, u64 bytes);
+    /// Maps a file that somebody gave us; takes the descriptor. Errc::invalid unless it is sealed
+    /// and has at least `bytes`.
+    Errc adopt(int descriptor, u64 bytes, bool may_write);
+
+    std::byte* data() const { return data_; }
+    u64 bytes() const { return bytes_; }
+    int descriptor() const { return descriptor_; }
+
+ private:
+    int descriptor_ = -1;
+    std::byte* data_ = nullptr;
+    u64 bytes_ = 0;
+};
+
+/// Who is at the other end of a Unix socket.
+struct Peer {
+    u32 user = 0;
+    u32 group = 0;
+    std::vector<u32> groups;
+};
+Result<u64> identify_peer(int socket, Peer& peer);
+
+class RingPool {
+ public:
+    /// Makes `rings` rings, at most rings_max. Errc::invalid for a shape that cannot be,
+    /// Errc::no_memory.
+    Errc create(u32 rings, const RingShape& shape);
+
+    u32 rings() const { return static_cast<u32>(rings_.size()); }
+    const RingShape& shape() const { return shape_; }
+    Doorbell& doorbell() const { return *reinterpret_cast<Doorbell*>(doorbell_.data()); }
+    ServerStatus& status() const { return *reinterpret_cast<ServerStatus*>(status_.data()); }
+    RingMemory ring(u32 index) const { return ring_at(rings_[index].memory.data(), shape_); }
+    /// The memory of a ring and of the doorbell, for showing to a GPU.
+    std::span<std::byte> ring_bytes(u32 index) const;
+    std::span<std::byte> doorbell_bytes() const { return {doorbell_.data(), doorbell_.bytes()}; }
+
+    /// Takes a free ring for `peer` and zeroes it; its number. Errc::busy if none is free. The
+    /// engine must be told before the ring is used.
+    Result<u32> open_ring(Peer peer, bool is_trusted);
+    void close_ring(u32 index);
+    /// Lets go of the memory that rings had before they were opened again. Until then a GPU may
+    /// still be shown it.
+    void drop_retired();
+    bool is_open(u32 index) const;
+    /// The groups in it live until the ring is closed.
+    Stamp stamp(u32 index) const;
+    /// How often the ring has been opened: another number means other memory.
+    u32 generation(u32 index) const;
+
+    /// Sends the ring over a connected Unix socket.
+    Errc hand_over(int socket, u32 index) const;
+
+ private:
+    struct Ring {
+        SharedMemory memory;
+        Peer peer;
+        bool is_open = false;
+        bool is_trusted = false;
+        u32 generation = 0;
+    };
+
+    RingShape shape_;
+    SharedMemory doorbell_;
+    SharedMemory status_;
+    std::vector<Ring> rings_;
+    std::vector<SharedMemory> retired_;
+    mutable std::mutex mutex_;
+};
+
+/// A ring that another process handed over.
+class RemoteRing {
+ public:
+    /// Receives what RingPool::hand_over() sent. Errc::invalid if it is something else.
+    Errc receive(int socket);
+
+    RingMemory ring() const { return ring_at(ring_.data(), shape_); }
+    Doorbell& doorbell() const { return *reinterpret_cast<Doorbell*>(doorbell_.data()); }
+    const ServerStatus& status() const {
+        return *reinterpret_cast<const ServerStatus*>(status_.data());
+    }
+    u32 index() const { return index_; }
+
+ private:
+    RingShape shape_;
+    u32 index_ = 0;
+    SharedMemory ring_;
+    SharedMemory doorbell_;
+    SharedMemory status_;
+};
+
+}  // namespace warren::ring

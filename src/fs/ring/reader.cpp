@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// See fs/ring/reader.hpp.
+//
+// Invariant: the first piece of a completion is written last, so a client that sees it rarely has
+// to look twice.
+#include "fs/ring/reader.hpp"
+
+#include "fs/ring/reply_code.hpp"
+
+namespace warren::ring {
+namespace {
+
+/// Copies bytes that the client may be changing; a multiple of 16.
+void copy_shared(std::byte* to, const std::byte* from, u64 bytes) {
+    auto* pieces = reinterpret_cast<Piece*>(to);
+    const auto* shared = reinterpret_cast<const Piece*>(from);
+    for (u64 i = 0; i < bytes / sizeof(Piece); ++i)
+        pieces[i] = load_block_piece(shared[i]);
+}
+
+}  // namespace
+
+/// Copies the next cell; whether all of it that counts has arrived.
+bool RingReader::copy_next(CommandCell& copy) const {
+    const CommandCell& cell = ring_.commands[next_ticket_ % ring_.cells];
+    const u32 phase = phase_of(next_ticket_, ring_.cells);
+    for (u32 i = 0; i < pieces_per_slot; ++i)
+        copy.pieces[i] = load_piece(cell.pieces[i]);
+    if (!slot_is_complete(copy, 0, phase)) return false;
+    if ((cell_word(copy, 0) >> 16 & head_has_name) == 0) return true;
+    for (u32 i = pieces_per_slot; i < 2 * pieces_per_slot; ++i)
+        copy.pieces[i] = load_piece(cell.pieces[i]);
+    return slot_is_complete(copy, 1, phase);
+}
+
+bool RingReader::has_command() const {
+    CommandCell copy;
+    return copy_next(copy);
+}
+
+bool RingReader::take(Received& received) {
+    CommandCell copy;
+    if (!copy_next(copy)) return false;
+    received.ticket = next_ticket_++;
+    received.block.reset();
+    const Head head = unpack_head([&](u32 i) { return cell_word(copy, i); });
+    received.verdict = check_head(head, ring_.arena);
+    received.command = ops::Command{};
+    if (received.verdict != Errc::ok) return true;
+    if ((head.flags & head_has_name) != 0) {
+        u32 words[words_per_slot];
+        for (u32 i = 0; i < words_per_slot; ++i)
+            words[i] = cell_word(copy, words_per_slot + i);
+        std::memcpy(received.name, words, sizeof words);
+    }
+    if ((head.flags & head_has_block) != 0) {
+        received.block = std::make_unique_for_overwrite<std::byte[]>(head.block.bytes);
+        copy_shared(received.block.get(), ring_.arena.base + head.block.offset, head.block.bytes);
+    }
+    received.verdict = decode_command(head, received.name, received.block.get(), ring_.arena,
+                                      stamp_, received.command);
+    return true;
+}
+
+void RingReader::complete(const Received& received, const ops::Reply& reply) {
+    ReplyWords words;
+    encode_reply(static_cast<u32>(received.ticket), received.command.verb, reply, words);
+    const u32 phase = phase_of(received.ticket, ring_.cells);
+    CompletionCell& cell = ring_.completions[received.ticket % ring_.cells];
+    for (u32 i = words.slots() * pieces_per_slot; i-- > 0;)
+        store_piece(cell.pieces[i], Piece::make(words.words + i * words_per_piece, phase));
+}
+
+}  // namespace warren::ring

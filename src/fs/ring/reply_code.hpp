@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// What became of a command, as it travels back: the ticket, the code, a mask that says which parts
+// of the reply follow, and these parts. Most answers fit into one slot or two.
+//
+// Invariant: the engine writes a completion once, into the cell with the number of the command's
+// own, and never reads there. A client takes nothing from a reply on trust of more than itself.
+#pragma once
+
+#include "fs/ops/command.hpp"
+#include "fs/ring/cell.hpp"
+
+namespace warren::ring {
+
+enum ReplyPart : u32 {
+    reply_value = 1,
+    reply_length = 2,
+    reply_attributes = 4,
+    reply_removed = 8,
+    reply_mapping = 16,
+    reply_mapping_bytes = 32,
+    reply_piece = 64,
+    reply_piece_bytes = 128,
+    reply_needs = 256,
+    reply_may_use_reserve = 512,
+};
+
+inline constexpr u32 reply_words_max = completion_slots * words_per_slot;
+inline constexpr u32 reply_header_words = 2;  // ticket; code and mask
+
+/// The words of a completion under construction or being read.
+struct ReplyWords {
+    u32 words[reply_words_max] = {};
+    u32 count = reply_header_words;
+    bool is_full = false;
+
+    WARREN_HD void put(u32 word) {
+        if (count == reply_words_max) {
+            is_full = true;
+        } else {
+            words[count++] = word;
+        }
+    }
+    WARREN_HD void put_long(u64 value) {
+        put(static_cast<u32>(value));
+        put(static_cast<u32>(value >> 32));
+    }
+    WARREN_HD u32 take() { return count < reply_words_max ? words[count++] : 0; }
+    WARREN_HD u64 take_long() {
+        const u32 low = take();
+        return low | u64{take()} << 32;
+    }
+    WARREN_HD u32 mask() const { return words[1] >> 16; }
+    /// Slots that hold the words written so far.
+    WARREN_HD u32 slots() const { return (count + words_per_slot - 1) / words_per_slot; }
+};
+
+/// Which parts of the reply to a command are worth sending.
+WARREN_HD inline u32 parts_of(ops::Verb verb, const ops::Reply& reply) {
+    u32 mask = 0;
+    if (reply.value != 0) mask |= reply_value;
+    if (reply.length != 0) mask |= reply_length;
+    if (reply.may_use_reserve) mask |= reply_may_use_reserve;
+    if (!is_final(reply.code)) return mask | reply_needs;
+    if (reply.code != Errc::ok) return mask;
+    if (reply.attributes.handle != Handle{}) mask |= reply_attributes;
+    if (reply.removed.reclaim.inode != 0 || reply.removed.prune_inode != 0) mask |= reply_removed;
+    if (verb == ops::Verb::map) {
+        mask |= reply_mapping;
+        if (reply.mapping.kind == ops::MappingKind::bytes) mask |= reply_mapping_bytes;
+    } else if (reply.has_piece) {
+        mask |= reply_piece;
+        if (reply.piece.has_bytes) mask |= reply_piece_bytes;
+    }
+    return mask;
+}
+
+/// The number of words that the parts in `mask` take.
+WARREN_HD constexpr u32 words_of(u32 mask) {
+    constexpr u32 sizes[] = {2, 2, 22, 7, 11, 32, 6, 32, 6, 0};
+    u32 words = reply_header_words;
+    for (u32 i = 0; i < 10; ++i)
+        words += (mask >> i & 1) * sizes[i];
+    return words;
+}
+
+WARREN_HD inline void put_attributes(const Attributes& from, ReplyWords& to) {
+    to.put_long(from.handle.inode);
+    to.put(from.handle.generation);
+    to.put(from.mode);
+    to.put(from.links);
+    to.put(from.user);
+    to.put(from.group);
+    to.put(from.device);
+    to.put_long(from.size);
+    to.put_long(from.blocks);
+    to.put_long(from.parent);
+    to.put_long(static_cast<u64>(from.accessed));
+    to.put_long(static_cast<u64>(from.modified));
+    to.put_long(static_cast<u64>(from.changed));
+    to.put_long(static_cast<u64>(from.born));
+}
+
+WARREN_HD inline void take_attributes(ReplyWords& from, Attributes& to) {
+    to.handle.inode = from.take_long();
+    to.handle.generation = from.take();
+    to.mode = from.take();
+    to.links = from.take();
+    to.user = from.take();
+    to.group = from.take();
+    to.device = from.take();
+    to.size = from.take_long();
+    to.blocks = from.take_long();
+    to.parent = from.take_long();
+    to.accessed = static_cast<i64>(from.take_long());
+    to.modified = static_cast<i64>(from.take_long());
+    to.changed = static_cast<i64>(from.take_long());
+    to.born = static_cast<i64>(from.take_long());
+}
+
+WARREN_HD inline void put_mapping(const ops::Mapping& from, ReplyWords& to) {
+    to.put(static_cast<u32>(from.kind));
+    to.put_long(from.place);
+    to.put_long(from.blocks);
+    to.put_long(from.size);
+    to.put_long(from.seen.place);
+    to.put_long(from.seen.version);
+}
+
+WARREN_HD inline void take_mapping(ReplyWords& from, ops::Mapping& to) {
+    to.kind = static_cast<ops::MappingKind>(from.take() & 3);
+    to.place = from.take_long();
+    to.blocks = from.take_long();
+    to.size = from.take_long();
+    to.seen.place = from.take_long();
+    to.seen.version = from.take_long();
+}
+
+WARREN_HD inline void put_bytes(const ops::InlineBytes& from, ReplyWords& to) {
+    for (const u64 word : from.words)
+        to.put_long(word);
+}
+
+WARREN_HD inline void take_bytes(ReplyWords& from, ops::InlineBytes& to) {
+    for (u64& word : to.words)
+        word = from.take_long();
+}
+
+/// The words of the reply to the command with `ticket`. No verb gives more than fits; should one,
+/// the answer is Errc::overflow.
+WARREN_HD inline void encode_reply(u32 ticket, ops::Verb verb, const ops::Reply& reply,
+                                   ReplyWords& out) {
+    u32 mask = parts_of(verb, reply);
+    Errc code = reply.code;
+    if (words_of(mask) > reply_words_max) {
+        mask = 0;
+        code = Errc::overflow;
+    }
+    out.count = reply_header_words;
+    out.words[0] = ticket;
+    out.words[1] = static_cast<u32>(code) & 0xffff;
+    out.words[1] |= mask << 16;
+    if ((mask & reply_value) != 0) out.put_long(reply.value);
+    if ((mask & reply_length) != 0) out.put_long(reply.length);
+    if ((mask & reply_attributes) != 0) put_attributes(reply.attributes, out);
+    if ((mask & reply_removed) != 0) {
+        out.put_long(reply.removed.reclaim.inode);
+        out.put(reply.removed.reclaim.generation);
+        out.put_long(reply.removed.prune_inode);
+        out.put_long(reply.removed.prune_key);
+    }
+    if ((mask & reply_mapping) != 0) put_mapping(reply.mapping, out);
+    if ((mask & reply_mapping_bytes) != 0) put_bytes(reply.mapping.bytes, out);
+    if ((mask & reply_piece) != 0) {
+        out.put_long(reply.piece.file_block);
+        out.put_long(reply.piece.place);
+        out.put(reply.piece.blocks);
+        out.put((reply.piece.keeps_rest ? 1u : 0u) | (reply.piece.has_bytes ? 2u : 0u));
+    }
+    if ((mask & reply_piece_bytes) != 0) put_bytes(reply.piece.bytes, out);
+    if ((mask & reply_needs) != 0) {
+        out.put_long(reply.needed_place);
+        out.put_long(reply.needed_inode);
+        out.put_long(reply.needed_key);
+    }
+    // The rest of the last slot travels too, and must not tell of another command.
+    while (out.count % words_per_slot != 0)
+        out.put(0);
+}
+
+/// The reply in `in`, whose words have all arrived; its ticket.
+inline u32 decode_reply(ReplyWords& in, ops::Reply& reply) {
+    reply = ops::Reply{};
+    const u32 mask = in.mask();
+    in.count = reply_header_words;
+    reply.code = static_cast<Errc>(in.words[1] & 0xffff);
+    reply.may_use_reserve = (mask & reply_may_use_reserve) != 0;
+    if ((mask & reply_value) != 0) reply.value = in.take_long();
+    if ((mask & reply_length) != 0) reply.length = in.take_long();
+    if ((mask & reply_attributes) != 0) take_attributes(in, reply.attributes);
+    if ((mask & reply_removed) != 0) {
+        reply.removed.reclaim.inode = in.take_long();
+        reply.removed.reclaim.generation = in.take();
+        reply.removed.prune_inode = in.take_long();
+        reply.removed.prune_key = in.take_long();
+    }
+    if ((mask & reply_mapping) != 0) {
+        reply.mapping = ops::Mapping{};
+        take_mapping(in, reply.mapping);
+    }
+    if ((mask & reply_mapping_bytes) != 0) take_bytes(in, reply.mapping.bytes);
+    if ((mask & reply_piece) != 0) {
+        reply.has_piece = true;
+        reply.piece = ops::Piece{};
+        reply.piece.file_block = in.take_long();
+        reply.piece.place = in.take_long();
+        reply.piece.blocks = in.take();
+        const u32 flags = in.take();
+        reply.piece.keeps_rest = (flags & 1) != 0;
+        reply.piece.has_bytes = (flags & 2) != 0;
+    }
+    if ((mask & reply_piece_bytes) != 0) take_bytes(in, reply.piece.bytes);
+    if ((mask & reply_needs) != 0) {
+        reply.needed_place = in.take_long();
+        reply.needed_inode = in.take_long();
+        reply.needed_key = in.take_long();
+    }
+    return in.words[0];
+}
+
+}  // namespace warren::ring

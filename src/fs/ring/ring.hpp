@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the parts of a ring lie, and the line by which its clients draw attention to it.
+//
+// Invariant: command cells are written by the client alone, completion cells by the engine alone;
+// block and buffer of a command belong to the client before it is submitted and after it is
+// completed. A client knows from completions which cells are free, so no counter is shared.
+#pragma once
+
+#include "fs/ring/arguments.hpp"
+#include "fs/ring/cell.hpp"
+
+namespace warren::ring {
+
+struct RingShape {
+    u32 cells = 1024;  // a power of two
+    u64 arena_bytes = mib;
+
+    constexpr bool is_valid() const {
+        return cells != 0 && (cells & (cells - 1)) == 0 && arena_bytes % arena_granule == 0 &&
+               arena_bytes <= arena_bytes_max;
+    }
+    constexpr u64 bytes() const {
+        return u64{cells} * (sizeof(CommandCell) + sizeof(CompletionCell)) + arena_bytes;
+    }
+};
+
+/// A ring as one of its users sees it.
+struct RingMemory {
+    CommandCell* commands = nullptr;
+    CompletionCell* completions = nullptr;
+    Arena arena;
+    u32 cells = 0;
+};
+
+/// The parts of the ring whose memory begins at `base`.
+inline RingMemory ring_at(std::byte* base, const RingShape& shape) {
+    RingMemory ring;
+    ring.cells = shape.cells;
+    ring.commands = reinterpret_cast<CommandCell*>(base);
+    ring.completions = reinterpret_cast<CompletionCell*>(base + shape.cells * sizeof(CommandCell));
+    ring.arena.base = base + shape.cells * (sizeof(CommandCell) + sizeof(CompletionCell));
+    ring.arena.bytes = shape.arena_bytes;
+    return ring;
+}
+
+/// As many rings as have a counter in one line.
+inline constexpr u32 rings_max = 32;
+
+/// Written by clients, read by the engine in one access: a counter for each ring that moves when
+/// commands were submitted there. A ring has less than 65536 cells, so the counter never comes
+/// round to what the engine saw last. Whoever spoils the counter of another delays it at most until
+/// the engine next looks at all rings.
+struct Doorbell {
+    alignas(64) u16 counters[rings_max];
+    alignas(64) u32 wakes;  // moves when a client has found the engine parked
+};
+static_assert(sizeof(Doorbell) == 128);
+
+inline constexpr u32 cells_max = 32768;
+
+/// Written by the daemon, read by clients.
+struct ServerStatus {
+    alignas(64) u32 parked;  // nobody looks at the doorbell: wake the engine
+    u32 lost;                // the engine has stopped for good
+};
+
+}  // namespace warren::ring

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two processes and one pool: the ring goes over a socket, its memory cannot be cut, the status
+// page cannot be written, and the commands of the client arrive as those of who it is.
+#include "fs/ring/pool.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fs/ring/client.hpp"
+#include "fs/ring/parking.hpp"
+#include "fs/ring/reader.hpp"
+
+namespace warren::ring {
+namespace {
+
+constexpr u32 commands_sent = 1000;
+
+/// What the client process does; its exit code says at which line it failed.
+int client_main(int socket) {
+    RemoteRing remote;
+    if (remote.receive(socket) != Errc::ok) return 1;
+    RingClient client(remote.ring(), remote.doorbell(), remote.status(), remote.index(), false);
+    for (u32 i = 0; i < commands_sent; ++i) {
+        const std::string name(1 + i % 200, 'n');
+        ops::Command command;
+        command.verb = ops::Verb::unlink;
+        command.handle = {i, 7};
+        command.caller.user = 0;  // a lie
+        command.name = name.data();
+        command.name_length = static_cast<u32>(name.size());
+        const Result<u64> ticket = client.submit(command);
+        if (!ticket) return 2;
+        ops::Reply reply;
+        if (client.wait(*ticket, reply, 20'000) != Errc::ok) return 3;
+        if (reply.code != Errc::no_entry || reply.value != name.size()) return 4;
+    }
+    ops::Command forbidden;
+    forbidden.verb = ops::Verb::forget;
+    const Result<u64> ticket = client.submit(forbidden);
+    ops::Reply reply;
+    if (!ticket || client.wait(*ticket, reply, 20'000) != Errc::ok) return 5;
+    return reply.code == Errc::not_permitted ? 0 : 6;
+}
+
+/// Serves until `count` commands are done; every wait ends with a wake.
+void serve(RingPool& pool, u32 index, u32 count) {
+    RingReader reader(pool.ring(index), pool.stamp(index));
+    for (u32 done = 0; done < count && !testing::Test::HasFailure();) {
+        Received received;
+        const u32 seen = wakes_seen(pool.doorbell());
+        if (!reader.take(received)) {
+            begin_parking(pool.status());
+            if (!reader.has_command()) wait_for_wake(pool.doorbell(), seen, 20'000);
+            end_parking(pool.status());
+            ASSERT_TRUE(reader.has_command());
+            continue;
+        }
+        ++done;
+        ops::Reply reply;
+        reply.code = received.verdict;
+        if (reply.code == Errc::ok) {
+            EXPECT_EQ(received.command.caller.user, getuid());
+            EXPECT_EQ(received.command.caller.group, getgid());
+            EXPECT_TRUE(received.command.caller.check);
+            reply.code = Errc::no_entry;
+            reply.value = received.command.name_length;
+        }
+        reader.complete(received, reply);
+    }
+}
+
+TEST(RingPool, AnotherProcessGetsARing) {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        close(sockets[0]);
+        _exit(client_main(sockets[1]));
+    }
+    close(sockets[1]);
+    RingPool pool;
+    ASSERT_EQ(pool.create(4, {64, 64 * kib}), Errc::ok);
+    ASSERT_TRUE(pool.open_ring({}, true));  // the daemon's own
+    Peer peer;
+    ASSERT_TRUE(identify_peer(sockets[0], peer));
+    EXPECT_EQ(peer.user, getuid());
+    const Result<u32> index = pool.open_ring(peer, false);
+    ASSERT_TRUE(index);
+    EXPECT_EQ(*index, 1u);
+    ASSERT_EQ(pool.hand_over(sockets[0], *index), Errc::ok);
+    serve(pool, *index, commands_sent + 1);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    close(sockets[0]);
+}
+
+TEST(RingPool, WhatIsHandedOverIsSealed) {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+    RingPool pool;
+    ASSERT_EQ(pool.create(1, {64, 64 * kib}), Errc::ok);
+    ASSERT_TRUE(pool.open_ring({}, false));
+    ASSERT_EQ(pool.hand_over(sockets[0], 0), Errc::ok);
+
+    char bytes[64];
+    char control[256];
+    iovec part{bytes, sizeof bytes};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    ASSERT_GT(recvmsg(sockets[1], &header, 0), 0);
+    const cmsghdr* attached = CMSG_FIRSTHDR(&header);
+    ASSERT_NE(attached, nullptr);
+    int files[3];
+    ASSERT_EQ(attached->cmsg_len, CMSG_LEN(sizeof files));
+    std::memcpy(files, CMSG_DATA(attached), sizeof files);
+    for (const int file : files) {
+        EXPECT_NE(ftruncate(file, 0), 0);
+        EXPECT_NE(ftruncate(file, 1 << 30), 0);
+        EXPECT_NE(fcntl(file, F_ADD_SEALS, F_SEAL_WRITE), 0);
+    }
+    const auto map = [](int file) {
+        void* at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (at != MAP_FAILED) munmap(at, 4096);
+        return at != MAP_FAILED;
+    };
+    EXPECT_TRUE(map(files[0]));
+    EXPECT_TRUE(map(files[1]));
+    EXPECT_FALSE(map(files[2]));  // the status page
+    for (const int file : files)
+        close(file);
+    close(sockets[0]);
+    close(sockets[1]);
+}
+
+TEST(RingPool, MessagesThatAreSomethingElse) {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    RemoteRing remote;
+    ASSERT_EQ(send(sockets[0], "nonsense", 8, 0), 8);
+    EXPECT_EQ(remote.receive(sockets[1]), Errc::invalid);
+    close(sockets[0]);
+    EXPECT_EQ(remote.receive(sockets[1]), Errc::invalid);
+    close(sockets[1]);
+}
+
+TEST(RingPool, AUsedRingGetsNewMemory) {
+    RingPool pool;
+    ASSERT_EQ(pool.create(2, {64, 64 * kib}), Errc::ok);
+    EXPECT_EQ(*pool.open_ring({}, true), 0u);
+    EXPECT_EQ(*pool.open_ring({5, 6, {7}}, false), 1u);
+    EXPECT_EQ(pool.open_ring({}, false).code(), Errc::busy);
+    EXPECT_EQ(pool.stamp(1).caller.user, 5u);
+    EXPECT_EQ(pool.stamp(1).caller.groups[0], 7u);
+    EXPECT_FALSE(pool.stamp(1).is_trusted);
+    std::byte* before = pool.ring_bytes(1).data();
+    before[0] = std::byte{1};
+    pool.close_ring(1);
+    EXPECT_FALSE(pool.is_open(1));
+    EXPECT_EQ(*pool.open_ring({8, 9, {}}, false), 1u);
+    EXPECT_EQ(pool.generation(1), 2u);
+    EXPECT_EQ(pool.stamp(1).caller.user, 8u);
+    EXPECT_EQ(pool.stamp(1).caller.group_count, 0u);
+    EXPECT_NE(pool.ring_bytes(1).data(), before);
+    EXPECT_EQ(pool.ring_bytes(1)[0], std::byte{0});
+    EXPECT_EQ(before[0], std::byte{1});  // still there for a GPU that was shown it
+    pool.drop_retired();
+}
+
+TEST(RingPool, ShapesThatCannotBe) {
+    RingPool pool;
+    EXPECT_EQ(pool.create(1, {63, 64 * kib}), Errc::invalid);
+    EXPECT_EQ(pool.create(1, {65536, 64 * kib}), Errc::invalid);
+    EXPECT_EQ(pool.create(1, {64, 17 * mib}), Errc::invalid);
+    EXPECT_EQ(pool.create(0, {64, 64 * kib}), Errc::invalid);
+    EXPECT_EQ(pool.create(33, {64, 64 * kib}), Errc::invalid);
+}
+
+}  // namespace
+}  // namespace warren::ring

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both ends of rings at once: client threads and an engine on host threads, with rings small
+// enough to be full and to wrap all the time, commands of all sizes, completions out of order, and
+// an engine that parks whenever it finds nothing.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "fs/ring/client.hpp"
+#include "fs/ring/parking.hpp"
+#include "fs/ring/pool.hpp"
+#include "fs/ring/reader.hpp"
+#include "tests/fs/ring/command_sample.hpp"
+#include "tests/support/seed.hpp"
+
+namespace warren::ring {
+namespace {
+
+constexpr u32 patience_ms = 60'000;
+
+/// What the engine of this test answers: a sum over the command, and its text in the buffer.
+u64 sum_of(const ops::Command& command) {
+    u64 sum = static_cast<u64>(command.verb) + command.handle.inode * 3 + command.from * 5 +
+              static_cast<u64>(command.now);
+    for (u32 i = 0; i < command.name_length; ++i)
+        sum = sum * 31 + static_cast<u8>(command.name[i]);
+    for (u64 i = 0; i < command.text_bytes; ++i)
+        sum = sum * 37 + static_cast<u8>(static_cast<const char*>(command.text)[i]);
+    return sum;
+}
+
+/// Serves all rings of a pool, as the resident server does.
+class HostEngine {
+ public:
+    HostEngine(RingPool& pool, u64 seed, u32 idle_looks)
+        : pool_(pool), random_(seed), idle_looks_(idle_looks), seen_(pool.rings()) {
+        for (u32 i = 0; i < pool.rings(); ++i)
+            readers_.emplace_back(pool.ring(i), pool.stamp(i));
+        thread_ = std::thread([this] { run(); });
+    }
+    ~HostEngine() {
+        stops_.store(true, std::memory_order_relaxed);
+        wake(pool_.doorbell());
+        thread_.join();
+    }
+
+    u64 parks() const { return parks_.load(std::memory_order_relaxed); }
+
+ private:
+    struct Held {
+        u32 ring;
+        Received received;
+    };
+
+    void answer(const Held& held) {
+        ops::Reply reply;
+        reply.code = held.received.verdict;
+        const ops::Command& command = held.received.command;
+        if (reply.code == Errc::ok) {
+            reply.attributes.handle = {1, 1};
+            reply.attributes.size = sum_of(command);
+            reply.value = std::min(command.text_bytes, command.buffer_bytes);
+            const auto* text = static_cast<const std::byte*>(command.text);
+            if (reply.value != 0)
+                std::copy_n(text, reply.value, static_cast<std::byte*>(command.buffer));
+        }
+        readers_[held.ring].complete(held.received, reply);
+    }
+
+    bool look(u32 ring) {
+        bool found = false;
+        for (u32 i = 0; i < 16; ++i) {
+            auto held = std::make_unique<Held>();
+            held->ring = ring;
+            if (!readers_[ring].take(held->received)) break;
+            found = true;
+            // Some are kept for a while, so that the order of the answers is another one.
+            if (random_.below(2) == 0) {
+                answer(*held);
+            } else {
+                held_.push_back(std::move(held));
+            }
+        }
+        return found;
+    }
+
+    bool look_at_doorbell() {
+        bool found = false;
+        for (u32 i = 0; i < pool_.rings(); ++i) {
+            // Acquire: pairs with the release in ring_doorbell().
+            const u16 counter =
+                system_atomic<u16>(pool_.doorbell().counters[i]).load(hd::memory_order_acquire);
+            if (counter == seen_[i]) continue;
+            seen_[i] = counter;
+            while (look(i))
+                found = true;
+        }
+        return found;
+    }
+
+    bool any_has_command() const {
+        return std::any_of(readers_.begin(), readers_.end(),
+                           [](const RingReader& reader) { return reader.has_command(); });
+    }
+
+    void park() {
+        const u32 seen = wakes_seen(pool_.doorbell());
+        begin_parking(pool_.status());
+        if (!any_has_command() && !stops_.load(std::memory_order_relaxed)) {
+            parks_.fetch_add(1, std::memory_order_relaxed);
+            // Far longer than the test: a lost wake shows.
+            wait_for_wake(pool_.doorbell(), seen, patience_ms);
+        }
+        end_parking(pool_.status());
+    }
+
+    void run() {
+        u32 idle = 0;
+        while (!stops_.load(std::memory_order_relaxed)) {
+            if (look_at_doorbell()) {
+                idle = 0;
+                continue;
+            }
+            if (!held_.empty()) {
+                const u64 which = random_.below(held_.size());
+                std::swap(held_[which], held_.front());
+                answer(*held_.front());
+                held_.pop_front();
+            } else if (++idle > idle_looks_) {
+                park();
+                idle = 0;
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    }
+
+    RingPool& pool_;
+    Random random_;
+    const u32 idle_looks_;
+    std::vector<RingReader> readers_;
+    std::vector<u16> seen_;
+    std::deque<std::unique_ptr<Held>> held_;
+    std::atomic<bool> stops_{false};
+    std::atomic<u64> parks_{0};
+    std::thread thread_;
+};
+
+/// A command of this test: mostly small, now and then with a text and a buffer.
+std::unique_ptr<CommandSample> small_command(Random& random) {
+    auto sample = std::make_unique<CommandSample>();
+    ops::Command& command = sample->command;
+    command.verb = ops::Verb::get_attribute;
+    command.handle = {random.below(1000), 1};
+    command.now = static_cast<i64>(random.below(1000));
+    sample->name = random_name(random, random.below(8) == 0 ? 255 : 40);
+    command.name = sample->name.data();
+    command.name_length = static_cast<u32>(sample->name.size());
+    if (random.below(8) != 0) return sample;
+    command.from = random.next();
+    sample->text.resize(random.below(2000));
+    for (std::byte& byte : sample->text)
+        byte = static_cast<std::byte>(random.below(256));
+    sample->buffer.resize(sample->text.size());
+    command.text = sample->text.data();
+    command.text_bytes = sample->text.size();
+    command.buffer = sample->buffer.data();
+    command.buffer_bytes = sample->buffer.size();
+    return sample;
+}
+
+void expect_answer(const CommandSample& sample, const ops::Reply& reply) {
+    ASSERT_EQ(reply.code, Errc::ok);
+    ASSERT_EQ(reply.attributes.size, sum_of(sample.command));
+    ASSERT_EQ(reply.value, sample.text.size());
+    ASSERT_EQ(sample.buffer, sample.text);
+}
+
+/// Submits `count` commands, never more than some at once, and takes their replies.
+void converse(RingClient& client, u64 seed, u64 count) {
+    Random random(seed);
+    struct Out {
+        u64 ticket;
+        std::unique_ptr<CommandSample> sample;
+    };
+    std::deque<Out> out;
+    const auto take_one = [&] {
+        std::swap(out[random.below(out.size())], out.front());
+        ops::Reply reply;
+        ASSERT_EQ(client.wait(out.front().ticket, reply, patience_ms), Errc::ok);
+        expect_answer(*out.front().sample, reply);
+        out.pop_front();
+    };
+    for (u64 i = 0; i < count && !testing::Test::HasFailure();) {
+        auto sample = small_command(random);
+        const Result<u64> ticket = client.submit(sample->command);
+        if (ticket) {
+            out.push_back({*ticket, std::move(sample)});
+            ++i;
+        } else {
+            ASSERT_EQ(ticket.code(), Errc::busy);
+            // Full by what others have out: let them.
+            if (out.empty()) std::this_thread::yield();
+        }
+        const bool is_quiet = random.below(200) == 0;
+        while (!out.empty() && (is_quiet || !ticket || out.size() > 20)) {
+            take_one();
+            if (!is_quiet) break;
+        }
+    }
+    while (!out.empty() && !testing::Test::HasFailure())
+        take_one();
+}
+
+TEST(RingProtocol, ManyClientsAndAnEngineThatParks) {
+    const Seed seed;
+    constexpr u32 rings = 3;
+    constexpr u32 threads_per_ring = 2;
+    RingPool pool;
+    ASSERT_EQ(pool.create(rings, {16, 32 * kib}), Errc::ok);
+    std::vector<std::unique_ptr<RingClient>> clients;
+    for (u32 i = 0; i < rings; ++i) {
+        ASSERT_EQ(*pool.open_ring({}, true), i);
+        clients.push_back(
+            std::make_unique<RingClient>(pool.ring(i), pool.doorbell(), pool.status(), i, true));
+    }
+    u64 parks = 0;
+    {
+        HostEngine engine(pool, seed.part(99), 3);
+        std::vector<std::thread> threads;
+        for (u32 i = 0; i < rings * threads_per_ring; ++i) {
+            threads.emplace_back(
+                [&, i] { converse(*clients[i % rings], seed.part(i), 10'000 * test_load()); });
+        }
+        for (std::thread& thread : threads)
+            thread.join();
+        parks = engine.parks();
+    }
+    u64 submitted = 0;
+    u64 full = 0;
+    for (const auto& client : clients) {
+        submitted += client->statistics().submitted;
+        full += client->statistics().full;
+    }
+    EXPECT_EQ(submitted, rings * threads_per_ring * 10'000 * test_load());
+    EXPECT_GT(full, 0u);
+    EXPECT_GT(parks, 0u);
+}
+
+TEST(RingProtocol, OneAtATimeAgainstAnEngineThatAlwaysParks) {
+    const Seed seed;
+    RingPool pool;
+    ASSERT_EQ(pool.create(1, {4, 64 * kib}), Errc::ok);
+    ASSERT_TRUE(pool.open_ring({}, true));
+    RingClient client(pool.ring(0), pool.doorbell(), pool.status(), 0, true);
+    HostEngine engine(pool, seed.part(1), 0);
+    Random random(seed.value());
+    for (u32 i = 0; i < 10'000; ++i) {
+        const auto sample = small_command(random);
+        const Result<u64> ticket = client.submit(sample->command);
+        ASSERT_TRUE(ticket);
+        ops::Reply reply;
+        ASSERT_EQ(client.wait(*ticket, reply, patience_ms), Errc::ok);
+        expect_answer(*sample, reply);
+    }
+    EXPECT_GT(engine.parks(), 100u);
+}
+
+TEST(RingProtocol, BatchesWithOneStroke) {
+    const Seed seed;
+    RingPool pool;
+    ASSERT_EQ(pool.create(2, {1024, mib}), Errc::ok);
+    ASSERT_TRUE(pool.open_ring({}, true));
+    ASSERT_TRUE(pool.open_ring({}, true));
+    RingClient client(pool.ring(1), pool.doorbell(), pool.status(), 1, true);
+    HostEngine engine(pool, seed.part(1), 10);
+    Random random(seed.value());
+    for (u32 round = 0; round < 50; ++round) {
+        std::vector<std::unique_ptr<CommandSample>> samples;
+        std::vector<ops::Command> commands;
+        for (u64 i = 0; i < 1 + random.below(1500); ++i) {
+            samples.push_back(small_command(random));
+            commands.push_back(samples.back()->command);
+        }
+        std::vector<u64> tickets(commands.size());
+        for (u64 begin = 0; begin < commands.size();) {
+            Errc failure;
+            const u32 count = client.submit_many(std::span(commands).subspan(begin),
+                                                 std::span(tickets).subspan(begin), failure);
+            for (u64 i = begin; i < begin + count; ++i) {
+                ops::Reply reply;
+                ASSERT_EQ(client.wait(tickets[i], reply, patience_ms), Errc::ok);
+                expect_answer(*samples[i], reply);
+            }
+            begin += count;
+            ASSERT_TRUE(failure == Errc::busy || begin == commands.size());
+        }
+    }
+}
+
+TEST(RingProtocol, AFullRingSaysSoAndALostEngineToo) {
+    RingPool pool;
+    ASSERT_EQ(pool.create(1, {4, 4 * kib}), Errc::ok);
+    ASSERT_TRUE(pool.open_ring({}, true));
+    RingClient client(pool.ring(0), pool.doorbell(), pool.status(), 0, true);
+    const ops::Command command;
+    for (u32 i = 0; i < 4; ++i)
+        ASSERT_TRUE(client.submit(command));
+    EXPECT_EQ(client.submit(command).code(), Errc::busy);
+    EXPECT_EQ(client.statistics().full, 1u);
+    ops::Reply reply;
+    EXPECT_EQ(client.wait(0, reply, 10), Errc::busy);
+    pool.status().lost = 1;
+    EXPECT_EQ(client.wait(0, reply, patience_ms), Errc::io);
+    ops::Command large;
+    std::vector<std::byte> buffer(5 * kib);
+    large.buffer = buffer.data();
+    large.buffer_bytes = buffer.size();
+    EXPECT_EQ(client.submit(large).code(), Errc::invalid);
+}
+
+TEST(ArenaSpace, GivesAndTakes) {
+    const Seed seed;
+    Random random(seed.value());
+    ArenaSpace space(64 * kib);
+    std::vector<ArenaRange> taken;
+    std::vector<bool> used(1024);
+    const auto mark = [&](const ArenaRange& range, bool value) {
+        for (u64 i = range.offset / 64; i < (range.offset + range.bytes) / 64; ++i) {
+            ASSERT_NE(used[i], value);
+            used[i] = value;
+        }
+    };
+    for (u32 i = 0; i < 20'000; ++i) {
+        const Result<ArenaRange> range = space.take(1 + random.below(8 * kib));
+        if (range) {
+            mark(*range, true);
+            taken.push_back(*range);
+        }
+        if (!range || random.below(3) == 0) {
+            std::swap(taken[random.below(taken.size())], taken.back());
+            mark(taken.back(), false);
+            space.give_back(taken.back());
+            taken.pop_back();
+        }
+        if (testing::Test::HasFailure()) return;
+    }
+    for (const ArenaRange& range : taken)
+        space.give_back(range);
+    EXPECT_TRUE(space.take(64 * kib));
+}
+
+}  // namespace
+}  // namespace warren::ring
