@@ -90,8 +90,9 @@ class DeviceVolume {
         : keeps_journal_room_(keeps_journal_room), launch_(launch) {
         format::Superblock superblock;
         EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
-        host_ = std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk),
-                                                       superblock, OpenOptions{.workers = 1});
+        host_ = std::make_unique<VolumeImplementation>(
+            std::make_unique<FaultDisk>(disk), superblock,
+            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
         EXPECT_EQ(host_->start(), Errc::ok);
         device_ = host_->store();
         journal_room_ = device_.state->journal_room;

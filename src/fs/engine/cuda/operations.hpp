@@ -1,56 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of commands for warps on a Store in device memory. All pointers are device pointers.
+// Batches of commands for warps on a Store in device memory. All pointers, those in the commands
+// too, are valid on the device.
 //
-// Invariant: a command whose verdict is a wish of the engine (Errc from 4096 on) has changed
-// nothing; the host serves the wish and gives the command again.
+// Invariant: a command whose reply is a wish of the engine (Errc from 4096 on) has changed nothing;
+// the host serves the wish and gives the command again.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include "fs/core/store.hpp"
-#include "fs/format/directory.hpp"
-#include "warren/volume.hpp"
+#include "fs/engine/cuda/operations_adapter.hpp"
+#include "fs/ops/command.hpp"
 
 namespace warren::cuda_engine {
-
-enum class Verb : u32 {
-    lookup,
-    create,
-    unlink,
-    remove_directory,
-    rename,
-    link,
-    set_attributes,  // of `directory`, whatever it is; `change` does not name the size
-    read_leaf,  // of `directory` at `key` into `leaf`; the verdict's key: where the next begins
-    truncate,   // of `directory`, a file, to `change.new_size`; its blocks are cut, not zeroed
-    reclaim,    // of `directory`, an orphan that is no directory
-    add_inode_frame,  // if none has room; one at a time
-};
-
-struct Command {
-    Verb verb = Verb::lookup;
-    u32 user = 0;
-    u32 group = 0;
-    u32 mode = 0;
-    Handle directory;
-    Handle target;  // rename: the other directory; link: the inode
-    const char* name = nullptr;
-    const char* new_name = nullptr;
-    u32 length = 0;
-    u32 new_length = 0;
-    u64 key = 0;
-    format::DirectoryLeaf* leaf = nullptr;
-    AttributeChange change;
-    i64 now = 0;
-};
-
-/// What became of a command: its answer, or what the host must serve before the command is given
-/// again.
-struct Verdict {
-    Errc code;
-    u64 place;
-    u64 inode;
-    u64 key;
-    Handle orphan;  // with Errc::ok: left without names, Verb::reclaim ends it; inode 0 for none
-};
 
 /// What a kernel takes of a multiprocessor.
 struct KernelShape {
@@ -59,12 +21,12 @@ struct KernelShape {
     int blocks_per_multiprocessor;
 };
 
-/// The kernel of run_commands() with blocks of `warps_per_block` warps. Errc::io without a device.
+/// The kernel of launch_batch() with blocks of `warps_per_block` warps. Errc::io without a device.
 Result<KernelShape> commands_kernel_shape(u32 warps_per_block);
 
-/// Runs `count` commands, one warp each, with `blocks` * `warps_per_block` warps, and waits.
-/// Errc::io if the device failed.
-Errc run_commands(const core::Store& store, const Command* commands, u32 count, Verdict* verdicts,
-                  Attributes* results, u32 blocks, u32 warps_per_block);
+/// Starts `count` commands in `stream`, a warp each, with `blocks` * `warps_per_block` warps (8 a
+/// block at most). They may run in any order and at once. Errc::io if the launch failed.
+Errc launch_batch(const core::Store& store, const ops::Command* commands, ops::Reply* replies,
+                  u32 count, u32 blocks, u32 warps_per_block, cudaStream_t stream);
 
 }  // namespace warren::cuda_engine

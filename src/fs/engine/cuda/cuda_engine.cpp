@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// Callers share the engine through a lock that a commit takes alone. A single command goes through
+// the engine's own ring to the resident server. For many at once, and where the ring is full, a
+// caller takes a batch (a stream and its staging memory) for the time of its call.
+#include "fs/engine/cuda/cuda_engine.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
+
+#include "fs/engine/cuda/command_batch.hpp"
+#include "fs/engine/cuda/device_store.hpp"
+#include "fs/engine/cuda/server.hpp"
+#include "fs/engine/cuda/server_fault.hpp"
+#include "fs/engine/cuda/tree_removal.hpp"
+#include "fs/ring/client.hpp"
+#include "fs/ring/pool.hpp"
+#include "gpu/device.hpp"
+#include "gpu/failure.hpp"
+
+namespace warren {
+namespace {
+
+using cuda_engine::CommandBatch;
+using cuda_engine::DeviceStore;
+
+class CudaEngine final : public Engine {
+ public:
+    CudaEngine(const core::Store& host, const CudaEngineOptions& options)
+        : host_(host), options_(options) {}
+
+    Errc open(std::string& failure);
+
+    std::string_view name() const override { return "cuda"; }
+    void attempt(const ops::Command& command, ops::Reply& reply) override;
+    void attempt_many(std::span<const ops::Command> commands,
+                      std::span<ops::Reply> replies) override;
+    Errc pause() override;
+    Errc resume() override;
+    Errc show_block(u64 place) override;
+    Errc add_frames() override;
+    Errc refresh_counters() override;
+    Errc remove_tree(u64 root, Removal& removal) override;
+
+    CudaEngineFigures figures() const;
+
+    // The engine is a lock that commands share, for std::shared_lock.
+    void lock_shared() {
+        const std::lock_guard turn(turn_);
+        lock_.lock_shared();
+    }
+    void unlock_shared() { lock_.unlock_shared(); }
+
+ private:
+    class BulkCalls;
+
+    Errc open_server();
+    Errc serve(const ops::Command& command, ops::Reply& reply);
+    Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
+    Errc answer(Errc code);
+    std::unique_ptr<CommandBatch> take_batch(Errc& code);
+    void give_batch(std::unique_ptr<CommandBatch> batch);
+
+    const core::Store& host_;
+    const CudaEngineOptions options_;
+    gpu::DeviceInfo info_;
+    DeviceStore store_;
+    std::mutex turn_;         // passed on the way to lock_, so that a commit gets its turn
+    std::shared_mutex lock_;  // shared by commands
+    std::atomic<bool> is_lost_{false};
+    std::mutex batch_mutex_;
+    std::vector<std::unique_ptr<CommandBatch>> batches_;  // that nobody uses now
+    std::mutex removal_mutex_;                            // one removal at a time
+    std::unique_ptr<cuda_engine::TreeRemoval> removal_;
+    ring::RingPool pool_;
+    std::unique_ptr<ring::RingClient> client_;  // null: there is no server
+    cuda_engine::ResidentServer server_;        // stops before what it works on goes
+};
+
+/// Starts the resident server with one ring, for this process.
+Errc CudaEngine::open_server() {
+    WARREN_TRY(pool_.create(1, ring::RingShape{}));
+    const Result<u32> ring = pool_.open_ring(ring::Peer{}, true);
+    if (!ring) return ring.code();
+    WARREN_TRY(server_.start(store_.store(), pool_, cuda_engine::ServerOptions{}));
+    client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
+                                                 pool_.status(), *ring, true);
+    return Errc::ok;
+}
+
+Errc CudaEngine::open(std::string& failure) {
+    const auto tell = [&](Errc code) {
+        failure = gpu::last_failure().message;
+        return code;
+    };
+    if (gpu::device_count() == 0) {
+        failure = "this machine has no GPU that CUDA can use";
+        return Errc::no_device;
+    }
+    Errc opened = gpu::describe_device(0, info_);
+    if (opened != Errc::ok) return tell(opened);
+    if (!info_.has_virtual_memory) {
+        failure = info_.name + " has no virtual memory management";
+        return Errc::not_supported;
+    }
+    opened = cuda_engine::prepare_fault_record();
+    if (opened == Errc::ok) opened = store_.open(host_);
+    if (opened == Errc::ok && options_.is_resident) opened = open_server();
+    return opened == Errc::ok ? Errc::ok : tell(opened);
+}
+
+/// Tells people once that the device is lost; the answer for this caller and for all later ones.
+Errc CudaEngine::answer(Errc code) {
+    if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
+    if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
+    const cuda_engine::FaultRecord* fault = cuda_engine::fault_record();
+    const std::string reason = fault != nullptr
+                                   ? std::string("broken invariant: ") + fault->what + " (" +
+                                         fault->file + ":" + std::to_string(fault->line) + ")"
+                                   : gpu::last_failure().message;
+    std::fprintf(stderr,
+                 "warren: the GPU engine has stopped (%s); the volume is as its last commit left "
+                 "it: close it and open it again\n",
+                 reason.c_str());
+    return Errc::io;
+}
+
+std::unique_ptr<CommandBatch> CudaEngine::take_batch(Errc& code) {
+    {
+        std::lock_guard lock(batch_mutex_);
+        if (!batches_.empty()) {
+            auto batch = std::move(batches_.back());
+            batches_.pop_back();
+            return batch;
+        }
+    }
+    auto batch = std::make_unique<CommandBatch>();
+    code = gpu::use_device(info_.index);
+    if (code == Errc::ok) code = batch->open();
+    return batch;
+}
+
+void CudaEngine::give_batch(std::unique_ptr<CommandBatch> batch) {
+    std::lock_guard lock(batch_mutex_);
+    batches_.push_back(std::move(batch));
+}
+
+Errc CudaEngine::run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies) {
+    for (const ops::Command& command : commands) {
+        if (command.verb != ops::Verb::start_inode_frame) continue;
+        WARREN_TRY(store_.prepare_inode_frame(command.from));
+    }
+    Errc code = Errc::ok;
+    std::unique_ptr<CommandBatch> batch = take_batch(code);
+    if (code == Errc::ok) code = batch->run(store_.store(), commands, replies);
+    if (code == Errc::ok) give_batch(std::move(batch));
+    return code;
+}
+
+/// Runs one command on the resident server. Errc::busy if it has no room.
+Errc CudaEngine::serve(const ops::Command& command, ops::Reply& reply) {
+    constexpr u32 patience_ms = 1000;
+    if (client_ == nullptr) return Errc::busy;
+    if (command.verb == ops::Verb::start_inode_frame) {
+        WARREN_TRY(store_.prepare_inode_frame(command.from));
+    }
+    const Result<u64> ticket = client_->submit(command);
+    if (!ticket) return Errc::busy;
+    Errc waited = Errc::busy;
+    while (waited == Errc::busy)
+        waited = client_->wait(*ticket, reply, patience_ms);
+    return waited;
+}
+
+void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
+    {
+        const std::shared_lock lock(*this);
+        Errc code = Errc::io;
+        if (!is_lost_.load(std::memory_order_relaxed)) code = serve(command, reply);
+        if (code == Errc::ok) return;
+        if (code != Errc::busy) {
+            reply = ops::Reply();
+            reply.code = answer(code);
+            return;
+        }
+    }
+    attempt_many({&command, 1}, {&reply, 1});
+}
+
+void CudaEngine::attempt_many(std::span<const ops::Command> commands,
+                              std::span<ops::Reply> replies) {
+    const std::shared_lock lock(*this);
+    for (std::size_t begin = 0; begin < commands.size(); begin += CommandBatch::commands_max) {
+        const std::size_t count = std::min(commands.size() - begin, CommandBatch::commands_max);
+        Errc code = Errc::io;
+        if (!is_lost_.load(std::memory_order_relaxed)) {
+            code = answer(run_some(commands.subspan(begin, count), replies.subspan(begin, count)));
+        }
+        if (code == Errc::ok) continue;
+        for (ops::Reply& reply : replies.subspan(begin, count)) {
+            reply = ops::Reply();
+            reply.code = code;
+        }
+    }
+}
+
+Errc CudaEngine::pause() {
+    {
+        std::lock_guard turn(turn_);
+        lock_.lock();
+    }
+    Errc code = is_lost_.load(std::memory_order_relaxed) ? Errc::io : answer(server_.pause());
+    if (code == Errc::ok) code = answer(store_.download());
+    if (code != Errc::ok) lock_.unlock();
+    return code;
+}
+
+Errc CudaEngine::resume() {
+    Errc code = answer(store_.upload_tables());
+    if (code == Errc::ok && client_ != nullptr) code = answer(server_.resume(store_.store()));
+    lock_.unlock();
+    return code;
+}
+
+Errc CudaEngine::show_block(u64 place) {
+    return is_lost_.load(std::memory_order_relaxed) ? Errc::io : answer(store_.show_block(place));
+}
+
+Errc CudaEngine::add_frames() {
+    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    const Errc added = answer(store_.add_frames());
+    // All frames have memory, so it is frames that are short.
+    return added == Errc::no_space ? Errc::need_space : added;
+}
+
+Errc CudaEngine::refresh_counters() {
+    const std::shared_lock lock(*this);
+    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    core::StoreState now;
+    WARREN_TRY(answer(store_.read_counters(now)));
+    core::StoreState& state = *host_.state;
+    relaxed_store(state.blocks_used, now.blocks_used);
+    relaxed_store(state.inodes_used, now.inodes_used);
+    relaxed_store(state.inode_slots, now.inode_slots);
+    relaxed_store(state.free_frames, now.free_frames);
+    return Errc::ok;
+}
+
+/// What a bulk command asks for between its kernels. The engine is let go where the volume may want
+/// it: for a commit, for commands.
+class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
+ public:
+    BulkCalls(CudaEngine& engine, std::shared_lock<CudaEngine>& lock)
+        : engine_(engine), lock_(lock) {}
+
+    Errc bring(const std::vector<u64>& places) override {
+        for (const u64 place : places) {
+            WARREN_TRY(engine_.options_.volume.load_block(place));
+            WARREN_TRY(engine_.show_block(place));
+        }
+        return Errc::ok;
+    }
+    Errc commit() override {
+        return let_go([&] { return engine_.options_.volume.commit(); });
+    }
+    Errc remove_leftovers(u64 directory) override {
+        return let_go([&] { return engine_.options_.volume.remove_leftovers(directory); });
+    }
+
+ private:
+    template <class Call>
+    Errc let_go(const Call& call) {
+        lock_.unlock();
+        const Errc code = call();
+        lock_.lock();
+        return code == Errc::ok && engine_.is_lost_ ? Errc::io : code;
+    }
+
+    CudaEngine& engine_;
+    std::shared_lock<CudaEngine>& lock_;
+};
+
+Errc CudaEngine::remove_tree(u64 root, Removal& removal) {
+    if (!options_.volume.commit) return Errc::not_supported;
+    const std::lock_guard turn(removal_mutex_);
+    std::shared_lock lock(*this);
+    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    if (removal_ == nullptr) {
+        removal_ = std::make_unique<cuda_engine::TreeRemoval>();
+        WARREN_TRY(answer(removal_->open()));
+    }
+    BulkCalls calls(*this, lock);
+    return removal_->remove(store_.store(), root, calls, removal);
+}
+
+CudaEngineFigures CudaEngine::figures() const {
+    const cuda_engine::TransferFigures moved = store_.figures();
+    return {info_.name,      store_.mapped_bytes(), moved.upload_ms,
+            moved.tables_ms, moved.download_ms,     moved.blocks_downloaded};
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_cuda_engine(const core::Store& host, std::string& failure,
+                                         const CudaEngineOptions& options) {
+    auto engine = std::make_unique<CudaEngine>(host, options);
+    if (engine->open(failure) != Errc::ok) return nullptr;
+    return engine;
+}
+
+CudaEngineFigures figures_of(const Engine& engine) {
+    return static_cast<const CudaEngine&>(engine).figures();
+}
+
+}  // namespace warren

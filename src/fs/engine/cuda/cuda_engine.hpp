@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of machines with a GPU: metadata live in device memory and commands are run there by
+// warps: single ones by a server that stays on the GPU, many at once by a launch. File data stay
+// with the host, which reads in replies where they go.
+//
+// Invariant: a command runs while its caller holds the engine shared, and pause() has it alone; so
+// between pause() and resume() nothing happens on the device, and no command is cut in two. After
+// the device was lost nothing is answered but Errc::io: the image stays as the last commit left it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "fs/engine/engine.hpp"
+
+namespace warren {
+
+/// What the CUDA engine says about itself, for people and measurements.
+struct CudaEngineFigures {
+    std::string device;
+    u64 mapped_bytes = 0;   // device memory of metadata
+    float upload_ms = 0;    // at the opening of the volume
+    float tables_ms = 0;    // after the last commit
+    float download_ms = 0;  // before the last commit
+    u64 blocks_downloaded = 0;
+};
+
+/// What the engine asks of the volume above it while it carries out a bulk command.
+struct VolumeCalls {
+    std::function<Errc(u64 place)> load_block;  // brings a block into the host's Store
+    std::function<Errc()> commit;
+    /// Unlinks the names of a dying directory that a bulk step cannot free.
+    std::function<Errc(u64 directory)> remove_leftovers;
+};
+
+struct CudaEngineOptions {
+    /// Single commands go to a server that stays on the GPU; else each is a launch.
+    bool is_resident = true;
+    /// Without these the engine leaves bulk commands to the volume.
+    VolumeCalls volume = {};
+};
+
+/// The engine on the GPU for the volume of `host`, whose tables are filled and which outlives it.
+/// Null and a line on why in `failure` where there is no GPU, or none that can do it.
+std::unique_ptr<Engine> make_cuda_engine(const core::Store& host, std::string& failure,
+                                         const CudaEngineOptions& options = {});
+
+/// The figures of an engine that make_cuda_engine() made.
+CudaEngineFigures figures_of(const Engine& engine);
+
+}  // namespace warren

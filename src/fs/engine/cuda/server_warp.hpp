@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The warps of the resident server: what a block of them shares, and the letter boxes through which
+// the polling warp hands commands to the others.
+//
+// Invariant: a box belongs to the polling warp while its state is `idle`, and to its worker from
+// `full` until the worker says `idle` again.
+#pragma once
+
+#include "fs/engine/cuda/operations_warp.hpp"
+#include "fs/engine/cuda/server_protocol.hpp"
+
+#if defined(__CUDACC__)
+
+namespace warren::cuda_engine {
+
+enum BoxState : u32 { box_idle = 0, box_full = 1, box_leave = 2 };
+
+/// One worker's part of its block's shared memory.
+struct WorkerSpace {
+    ops::Command command;
+    alignas(16) char name[ring::inline_name_max];
+    ring::ReplyWords reply;
+};
+
+struct BlockSpace {
+    RingEntry rings[ring::rings_max];
+    WorkerSpace workers[warps_per_block];
+    // Only in block 0, where the polling warp is: its neighbours are reached without leaving the
+    // multiprocessor.
+    Mailbox boxes[warps_per_block];
+    u32 states[warps_per_block];
+};
+
+template <class T>
+using block_atomic = cuda::atomic_ref<T, cuda::thread_scope_block>;
+
+__device__ inline u64 device_clock() {
+    u64 now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+
+/// The polling warp: takes commands from the rings until the epoch ends.
+__device__ void dispatch(const ServerArguments& arguments, BlockSpace& space);
+/// A worker: runs the commands that it is given until it is told to leave.
+__device__ void work(const ServerArguments& arguments, BlockSpace& space, u32 block, u32 warp);
+
+}  // namespace warren::cuda_engine
+
+#endif

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// A chain of a thousand directories, each in the one before, would be walked level by level. Here
+// all directories of the volume are read at once with the numbers of their parents, and pointer
+// jumping tells in a few rounds which of them lie below those that a step begins with.
+//
+// No directory moves meanwhile, and one that was found takes no more names and cannot be removed by
+// others before any of them is taken apart; so what was found stays true. Invariant: with a
+// directory that was found all those above it were, up to one that the step begins with; so each
+// name of a found directory is met, and dropped, in this step.
+#include "fs/engine/cuda/tree_removal.hpp"
+#include "fs/ops/lane_free.hpp"
+#include "gpu/failure.hpp"
+#include "team/warp_team.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+using core::Store;
+using format::Inode;
+
+__device__ u64 thread_index() {
+    return u64{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+__device__ u64 thread_count() {
+    return u64{gridDim.x} * blockDim.x;
+}
+
+/// Keeps what the step had begun with for begin again, and keeps directories from moving.
+__global__ void begin_listing(Store store, RemovalRef ref) {
+    RemovalState& state = *ref.state;
+    const u32 count = state.unfinished_count;
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x)
+        ref.seeds[i] = ref.unfinished[i] & ~looked_through;
+    if (threadIdx.x != 0) return;
+    ref.queue.reset();
+    state.seed_count = count;
+    state.unfinished_count = 0;
+    state.is_narrow = 0;
+    state.may_list = 0;
+    state.frame_count = 0;
+    state.directory_count = 0;
+    state.reached_count = 0;
+    state.move_word = 0;
+    while (!ops::lock_by_lane(store, {}, core::move_lock_place, state.move_version))
+        pause_briefly();
+    state.holds_moves = 1;
+}
+
+/// Gives each frame of inodes a rank.
+__global__ void rank_frames(Store store, RemovalRef ref) {
+    const u64 end = store.state->metadata_frames_end;
+    for (u64 frame = thread_index(); frame < store.frame_count; frame += thread_count()) {
+        u32 rank = TreeListing::rank_none;
+        if (frame < end && core::kind_of(store, frame) == format::FrameKind::inodes) {
+            rank =
+                device_atomic<u32>(ref.state->frame_count).fetch_add(1, hd::memory_order_relaxed);
+            if (rank < TreeListing::frames_max) ref.listing.frames[rank] = static_cast<u32>(frame);
+        }
+        ref.listing.ranks[frame] = rank;
+    }
+}
+
+__device__ u32 listed_frames(const RemovalRef& ref) {
+    return ref.state->frame_count < TreeListing::frames_max ? ref.state->frame_count
+                                                            : TreeListing::frames_max;
+}
+
+/// The index of an inode, or rank_none.
+__device__ u32 index_of(const Store& store, const RemovalRef& ref, u64 number) {
+    const u64 frame = number / format::inodes_per_frame;
+    if (frame >= store.frame_count) return TreeListing::rank_none;
+    const u32 rank = ref.listing.ranks[frame];
+    if (rank >= TreeListing::frames_max) return TreeListing::rank_none;
+    return rank * format::inodes_per_frame + static_cast<u32>(number % format::inodes_per_frame);
+}
+
+__device__ u64 number_of(const RemovalRef& ref, u32 index) {
+    return u64{ref.listing.frames[index / format::inodes_per_frame]} * format::inodes_per_frame +
+           index % format::inodes_per_frame;
+}
+
+/// Whether a directory can be taken apart beside the one that names it: it has one leaf at most,
+/// and all it needs is in memory.
+__device__ bool is_simple(const Store& store, u64 number, const Inode& at) {
+    const u32 count = relaxed_load(at.area_count);
+    if (relaxed_load(at.area_kind) != static_cast<u8>(core::AreaKind::tree) || count > 1 ||
+        relaxed_load(at.height) > 1) {
+        return false;
+    }
+    const u64 own = number * format::inode_size / format::block_size * format::block_size;
+    const u64 bitmap = core::inode_bit(number).bitmap_place;
+    u64 leaf = own;
+    if (count == 1) {
+        const format::BlockPointer child{relaxed_load(at.area.pairs[0].child.raw)};
+        if (!child.is_valid() || child.offset() % format::block_size != 0 ||
+            child.offset() >= store.size_bytes) {
+            return false;
+        }
+        leaf = child.offset();
+    }
+    return ops::are_resident(store, bitmap, leaf);
+}
+
+/// Lists the directories of all frames, each with the one above it.
+__global__ void scan_directories(Store store, RemovalRef ref) {
+    const u64 count = u64{listed_frames(ref)} * format::inodes_per_frame;
+    for (u64 i = thread_index(); i < count; i += thread_count()) {
+        const u32 index = static_cast<u32>(i);
+        const u64 number = number_of(ref, index);
+        const u64 block = number * format::inode_size / format::block_size;
+        if (number % format::inodes_per_frame < format::inodes_per_block) continue;
+        ref.listing.reached[index] = 0;
+        ref.listing.above[index] = index;
+        if ((relaxed_load(store.resident[block / 64]) >> block % 64 & 1) == 0) continue;
+        const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
+        const u32 generation = relaxed_load(at.generation);
+        const u32 mode = relaxed_load(at.mode);
+        if (generation == 0 || (mode & format::type_mask) != format::type_directory) continue;
+        if (!is_simple(store, number, at)) continue;
+        const u32 above = index_of(store, ref, relaxed_load(at.parent));
+        if (above == TreeListing::rank_none) continue;
+        ref.listing.above[index] = above;
+        const u32 entry =
+            device_atomic<u32>(ref.state->directory_count).fetch_add(1, hd::memory_order_relaxed);
+        ref.listing.directories[entry] = index | u64{generation} << 32;
+    }
+}
+
+/// What the step begins with is where the ways end that count.
+__global__ void mark_seeds(Store store, RemovalRef ref) {
+    for (u64 i = thread_index(); i < ref.state->seed_count; i += thread_count()) {
+        const u32 index = index_of(store, ref, ops::TreeTask{ref.seeds[i], 0}.number());
+        if (index == TreeListing::rank_none) continue;
+        ref.listing.above[index] = index;
+        ref.listing.reached[index] = 1;
+    }
+}
+
+/// Each directory jumps upwards, over all that others have jumped already, to where its way ends.
+__global__ void jump_up(RemovalRef ref) {
+    for (u64 i = thread_index(); i < ref.state->directory_count; i += thread_count()) {
+        const u32 index = static_cast<u32>(ref.listing.directories[i]);
+        if (relaxed_load(ref.listing.reached[index]) != 0) continue;
+        for (;;) {
+            const u32 above = relaxed_load(ref.listing.above[index]);
+            const u32 next = relaxed_load(ref.listing.above[above]);
+            if (relaxed_load(ref.listing.reached[above]) != 0) {
+                relaxed_store(ref.listing.reached[index], 1);
+                device_atomic<u32>(ref.state->reached_count).fetch_add(1, hd::memory_order_relaxed);
+                break;
+            }
+            if (next == above) break;
+            relaxed_store(ref.listing.above[index], next);
+        }
+    }
+}
+
+/// Decides whether the step can end all that was found: each may leave an inode and a leaf to the
+/// journal.
+__global__ void admit_listing(Store store, RemovalRef ref) {
+    RemovalState& state = *ref.state;
+    core::StoreState& all = *store.state;
+    const u64 extra = 2 * u64{state.reached_count} + 9 * u64{state.seed_count};
+    const u64 ahead =
+        device_atomic<u64>(all.promised_blocks).fetch_add(extra, hd::memory_order_relaxed);
+    const bool has_room = relaxed_load(all.dirty_blocks) + ahead + extra <= all.journal_room &&
+                          state.reached_count + state.seed_count < ref.queue.capacity / 2;
+    if (has_room) {
+        state.share += extra;
+    } else {
+        device_atomic<u64>(all.promised_blocks).fetch_sub(extra, hd::memory_order_relaxed);
+    }
+    state.is_listing = has_room ? 1 : 0;
+}
+
+/// Keeps a found directory as it is from here on. False if it is no longer what was found.
+__device__ bool freeze(const Store& store, const RemovalRef& ref, u64 number, u32 generation) {
+    ops::LaneRules rules;
+    rules.held_stripe = core::stripe_of(core::move_lock_place);
+    rules.held_word = &ref.state->move_word;
+    const u64 place = number * format::inode_size;
+    u64 version = 0;
+    while (!ops::lock_by_lane(store, rules, place, version))
+        pause_briefly();
+    Inode& at = *reinterpret_cast<Inode*>(store.base + place);
+    const bool is_same = relaxed_load(at.generation) == generation;
+    if (is_same) {
+        device_atomic<u64>(at.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);
+    }
+    ops::unlock_by_lane(store, rules, place, version, is_same ? 2 : 0);
+    return is_same;
+}
+
+/// Fills the queue: what the step had begun with, and all directories found below.
+__global__ void push_listed(Store store, RemovalRef ref) {
+    RemovalState& state = *ref.state;
+    const bool is_listing = state.is_listing != 0;
+    for (u64 i = thread_index(); i < state.seed_count; i += thread_count()) {
+        const u64 must = is_listing ? ops::TreeTask::must_mark : 0;
+        ref.queue.seed({ref.seeds[i] | must, 0});
+    }
+    if (!is_listing) return;
+    for (u64 i = thread_index(); i < state.directory_count; i += thread_count()) {
+        const u64 entry = ref.listing.directories[i];
+        const u32 index = static_cast<u32>(entry);
+        const u64 number = number_of(ref, index);
+        // Seeds have no way up: they are where it ends.
+        if (relaxed_load(ref.listing.reached[index]) == 0 || ref.listing.above[index] == index) {
+            continue;
+        }
+        if (!freeze(store, ref, number, static_cast<u32>(entry >> 32))) {
+            relaxed_store(ref.listing.reached[index], 0);
+            continue;
+        }
+        device_atomic<u64>(state.loose).fetch_add(1, hd::memory_order_relaxed);
+        ref.queue.seed({number | ops::TreeTask::must_mark, 0});
+    }
+}
+
+}  // namespace
+
+Errc list_trees(const core::Store& store, const RemovalRef& ref, const gpu::Stream& stream) {
+    constexpr u32 threads = 256;
+    constexpr u32 blocks = 264;
+    begin_listing<<<1, threads, 0, stream.get()>>>(store, ref);
+    rank_frames<<<blocks, threads, 0, stream.get()>>>(store, ref);
+    scan_directories<<<4 * blocks, threads, 0, stream.get()>>>(store, ref);
+    mark_seeds<<<1, threads, 0, stream.get()>>>(store, ref);
+    jump_up<<<blocks, threads, 0, stream.get()>>>(ref);
+    admit_listing<<<1, 1, 0, stream.get()>>>(store, ref);
+    push_listed<<<blocks, threads, 0, stream.get()>>>(store, ref);
+    return gpu::check(cudaGetLastError(), "list_trees");
+}
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Freeing device memory waits for all kernels, so buffers are kept and used again where it can be.
+#include "gpu/buffer.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include "gpu/failure.hpp"
+
+namespace warren::gpu {
+namespace detail {
+
+Errc allocate_device(void** at, u64 bytes) {
+    return check(cudaMalloc(at, bytes), "cudaMalloc");
+}
+
+void free_device(void* at) {
+    static_cast<void>(check(cudaFree(at), "cudaFree"));
+}
+
+Errc allocate_pinned(void** at, u64 bytes) {
+    // Portable: threads that work on another GPU may use it; mapped: the device sees it at `at`.
+    return check(cudaHostAlloc(at, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
+                 "cudaHostAlloc");
+}
+
+void free_pinned(void* at) {
+    static_cast<void>(check(cudaFreeHost(at), "cudaFreeHost"));
+}
+
+}  // namespace detail
+
+PinnedRange::PinnedRange(void* at, u64 bytes) {
+    constexpr unsigned for_all = cudaHostRegisterPortable | cudaHostRegisterMapped;
+    if (check(cudaHostRegister(at, bytes, for_all), "cudaHostRegister") == Errc::ok) at_ = at;
+}
+
+PinnedRange::~PinnedRange() {
+    if (at_ != nullptr) static_cast<void>(check(cudaHostUnregister(at_), "cudaHostUnregister"));
+}
+
+}  // namespace warren::gpu

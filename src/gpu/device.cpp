@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asking must not disturb: without a driver, or with one too old, there are no GPUs and no errors.
+#include "gpu/device.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include "gpu/failure.hpp"
+
+namespace warren::gpu {
+namespace {
+
+int attribute(cudaDeviceAttr which, int device) {
+    int value = 0;
+    if (cudaDeviceGetAttribute(&value, which, device) == cudaSuccess) return value;
+    static_cast<void>(cudaGetLastError());
+    return 0;
+}
+
+}  // namespace
+
+int device_count() {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+    static_cast<void>(cudaGetLastError());
+    return 0;
+}
+
+Errc use_device(int index) {
+    return check(cudaSetDevice(index), "cudaSetDevice");
+}
+
+Errc describe_device(int index, DeviceInfo& info) {
+    cudaDeviceProp properties;
+    WARREN_TRY(check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties"));
+    WARREN_TRY(use_device(index));
+    info.index = index;
+    info.name = properties.name;
+    info.multiprocessors = properties.multiProcessorCount;
+    info.capability_major = properties.major;
+    info.capability_minor = properties.minor;
+    std::size_t free_bytes = 0;
+    std::size_t all_bytes = 0;
+    WARREN_TRY(check(cudaMemGetInfo(&free_bytes, &all_bytes), "cudaMemGetInfo"));
+    info.memory_bytes = all_bytes;
+    info.memory_free_bytes = free_bytes;
+    WARREN_TRY(check(cudaDriverGetVersion(&info.driver_version), "cudaDriverGetVersion"));
+    WARREN_TRY(check(cudaRuntimeGetVersion(&info.runtime_version), "cudaRuntimeGetVersion"));
+    // The runtime has no name for this one:
+    // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED.
+    constexpr auto virtual_memory = static_cast<cudaDeviceAttr>(102);
+    info.has_virtual_memory = attribute(virtual_memory, index) != 0;
+    info.shares_through_mps = attribute(cudaDevAttrMpsEnabled, index) != 0;
+    return Errc::ok;
+}
+
+}  // namespace warren::gpu

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which GPUs there are and what they can do. The runtime is linked statically, so one program
+// serves machines with and without a driver: here the answer is a number, never a failed start.
+#pragma once
+
+#include <string>
+
+#include "warren/result.hpp"
+#include "warren/types.hpp"
+
+namespace warren::gpu {
+
+struct DeviceInfo {
+    int index = 0;
+    std::string name;
+    u64 memory_bytes = 0;
+    u64 memory_free_bytes = 0;
+    int multiprocessors = 0;
+    int capability_major = 0;
+    int capability_minor = 0;
+    int driver_version = 0;  // 1000 * major + 10 * minor, of CUDA
+    int runtime_version = 0;
+    bool has_virtual_memory = false;  // address ranges can be reserved and mapped in parts
+    bool shares_through_mps = false;  // this process is a client of an MPS server
+};
+
+/// How many GPUs this program can use: 0 without a driver.
+int device_count();
+
+/// What GPU `index` is. Errc::no_device if there is none; see last_failure().
+Errc describe_device(int index, DeviceInfo& info);
+
+/// Lets the calling thread work on GPU `index`.
+Errc use_device(int index);
+
+}  // namespace warren::gpu

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime keeps its last error for whoever asks next; it is taken here, so that a failure is
+// told once and not blamed on a later call.
+#include "gpu/failure.hpp"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+namespace warren::gpu {
+namespace {
+
+thread_local Failure last;
+
+Errc code_for(cudaError_t error) {
+    switch (error) {
+        case cudaErrorMemoryAllocation:
+        case cudaErrorHostMemoryAlreadyRegistered:
+            return Errc::no_memory;
+        case cudaErrorNoDevice:
+        case cudaErrorInsufficientDriver:
+        case cudaErrorInvalidDevice:
+            return Errc::no_device;
+        case cudaErrorNotSupported:
+            return Errc::not_supported;
+        default:
+            return Errc::io;
+    }
+}
+
+}  // namespace
+
+Errc fail(Errc code, const std::string& message) {
+    last = {code, message};
+    return code;
+}
+
+Errc check(int code, const char* call) {
+    const auto error = static_cast<cudaError_t>(code);
+    if (error == cudaSuccess) return Errc::ok;
+    static_cast<void>(cudaGetLastError());
+    return fail(code_for(error), std::string(call) + ": " + cudaGetErrorString(error) + " (" +
+                                     cudaGetErrorName(error) + ")");
+}
+
+Errc check_driver(int code, const char* call) {
+    if (code == CUDA_SUCCESS) return Errc::ok;
+    const Errc answer = code == CUDA_ERROR_OUT_OF_MEMORY ? Errc::no_memory : Errc::io;
+    return fail(answer, std::string(call) + ": error " + std::to_string(code) + " of the driver");
+}
+
+const Failure& last_failure() {
+    return last;
+}
+
+}  // namespace warren::gpu

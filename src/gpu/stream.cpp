@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams do not block and do not wait for the default stream.
+#include "gpu/stream.hpp"
+
+#include "gpu/failure.hpp"
+
+namespace warren::gpu {
+
+Stream::~Stream() {
+    if (stream_ != nullptr)
+        static_cast<void>(check(cudaStreamDestroy(stream_), "cudaStreamDestroy"));
+}
+
+Errc Stream::open(bool is_urgent) {
+    int least = 0;
+    int greatest = 0;
+    WARREN_TRY(check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                     "cudaDeviceGetStreamPriorityRange"));
+    return check(
+        cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, is_urgent ? greatest : least),
+        "cudaStreamCreateWithPriority");
+}
+
+Errc Stream::wait() const {
+    return check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+Errc Stream::copy(void* to, const void* from, u64 bytes) const {
+    if (bytes == 0) return Errc::ok;
+    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+}
+
+Errc Stream::fill(void* at, int byte, u64 bytes) const {
+    if (bytes == 0) return Errc::ok;
+    return check(cudaMemsetAsync(at, byte, bytes, stream_), "cudaMemsetAsync");
+}
+
+Event::~Event() {
+    if (event_ != nullptr) static_cast<void>(check(cudaEventDestroy(event_), "cudaEventDestroy"));
+}
+
+Errc Event::open() {
+    return check(cudaEventCreate(&event_), "cudaEventCreate");
+}
+
+Errc Event::record(const Stream& stream) const {
+    return check(cudaEventRecord(event_, stream.get()), "cudaEventRecord");
+}
+
+Errc Event::wait() const {
+    return check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+}
+
+bool Event::is_reached() const {
+    return cudaEventQuery(event_) != cudaErrorNotReady;
+}
+
+Result<float> Event::milliseconds_since(const Event& begin) const {
+    float milliseconds = 0;
+    WARREN_TRY(
+        check(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "cudaEventElapsedTime"));
+    return milliseconds;
+}
+
+}  // namespace warren::gpu

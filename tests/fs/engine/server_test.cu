@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resident server on a GPU: that commands through rings do what they say, alone and in bursts,
+// that it parks and wakes, that the host program's own calls get through beside it, and that a
+// hostile client harms nobody but itself.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "fs/engine/cuda/server_fault.hpp"
+#include "fs/ring/encode_command.hpp"
+#include "fs/ring/parking.hpp"
+#include "gpu/device.hpp"
+#include "tests/fs/engine/served_volume.hpp"
+#include "tests/support/memory_volume.hpp"
+
+namespace warren {
+namespace {
+
+using ops::Verb;
+
+class Server : public testing::Test {
+ protected:
+    void SetUp() override {
+        if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
+    }
+
+    void open(const cuda_engine::ServerOptions& options = {}, u64 size_bytes = 64 * mib) {
+        disk_ = make_memory_disk(size_bytes);
+        ASSERT_EQ(volume.open(*disk_, options), Errc::ok);
+        root = volume.root();
+        ASSERT_NE(root.inode, 0u);
+    }
+    /// Closes the volume; the check must find it clean.
+    void close() {
+        ASSERT_EQ(volume.close(), Errc::ok);
+        expect_clean(*disk_);
+    }
+
+    Errc run(Verb verb, const std::string& name) {
+        return volume.execute(name_command(verb, root, name), reply);
+    }
+    void run_all(Verb verb, const std::vector<std::string>& names, Errc expected) {
+        std::vector<ops::Command> commands;
+        for (const std::string& name : names)
+            commands.push_back(name_command(verb, root, name));
+        std::vector<ops::Reply> replies;
+        ASSERT_EQ(volume.execute_many(commands, replies), Errc::ok);
+        for (const ops::Reply& one : replies)
+            ASSERT_EQ(one.code, expected);
+    }
+
+    std::unique_ptr<MemoryDisk> disk_;
+    ServedVolume volume;
+    Handle root;
+    ops::Reply reply;
+};
+
+std::vector<std::string> names_of(u32 count) {
+    std::vector<std::string> names;
+    for (u32 i = 0; i < count; ++i)
+        names.push_back("name-" + std::to_string(i) + std::string(i % 97, 'x'));
+    return names;
+}
+
+TEST_F(Server, OneCommandAtATime) {
+    open();
+    for (const std::string& name : names_of(300)) {
+        ASSERT_EQ(run(Verb::create, name), Errc::ok);
+        const Handle made = reply.attributes.handle;
+        ASSERT_EQ(run(Verb::create, name), Errc::exists);
+        ASSERT_EQ(run(Verb::lookup, name), Errc::ok);
+        ASSERT_EQ(reply.attributes.handle, made);
+        ASSERT_EQ(reply.attributes.mode, 0100644u);
+    }
+    for (const std::string& name : names_of(300)) {
+        ops::Command command = name_command(Verb::rename, root, name);
+        const std::string other = "renamed " + name;
+        command.target = root;
+        command.new_name = other.data();
+        command.new_name_length = static_cast<u32>(other.size());
+        ASSERT_EQ(volume.execute(command, reply), Errc::ok);
+        ASSERT_EQ(run(Verb::lookup, name), Errc::no_entry);
+        ASSERT_EQ(run(Verb::unlink, other), Errc::ok);
+    }
+    close();
+    EXPECT_GT(volume.server().statistics().commands, 1500u);
+}
+
+TEST_F(Server, Bursts) {
+    open({.blocks = 16}, 256 * mib);
+    const auto names = names_of(5'000);
+    run_all(Verb::create, names, Errc::ok);
+    run_all(Verb::lookup, names, Errc::ok);
+    run_all(Verb::create, names, Errc::exists);
+    ASSERT_EQ(volume.commit(), Errc::ok);
+    run_all(Verb::unlink, names, Errc::ok);
+    run_all(Verb::unlink, names, Errc::no_entry);
+    close();
+}
+
+TEST_F(Server, BuffersAndTexts) {
+    open();
+    const std::string target(300, 't');
+    ops::Command command = name_command(Verb::create, root, "link");
+    command.mode = 0120777;
+    command.text = target.data();
+    command.text_bytes = target.size();
+    ASSERT_EQ(volume.execute(command, reply), Errc::ok);
+    std::string read(4096, 0);
+    command = {};
+    command.verb = Verb::read_link;
+    command.handle = reply.attributes.handle;
+    command.buffer = read.data();
+    command.buffer_bytes = read.size();
+    ASSERT_EQ(volume.execute(command, reply), Errc::ok);
+    EXPECT_EQ(read.substr(0, reply.value), target);
+    auto leaf = std::make_unique<format::DirectoryLeaf>();
+    command = {};
+    command.verb = Verb::read_leaf;
+    command.handle = root;
+    command.buffer = leaf.get();
+    command.buffer_bytes = sizeof *leaf;
+    ASSERT_EQ(volume.execute(command, reply), Errc::ok);
+    EXPECT_EQ(leaf->count, 1u);
+    close();
+}
+
+TEST_F(Server, ParksAndWakes) {
+    open({.idle_us = 300});
+    for (u32 i = 0; i < 20; ++i) {
+        ASSERT_EQ(run(Verb::create, std::to_string(i)), Errc::ok);
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_TRUE(volume.server().statistics().is_parked);
+    const auto statistics = volume.server().statistics();
+    EXPECT_GE(statistics.parks, 10u);
+    EXPECT_GE(statistics.wakes, 10u);
+    close();
+}
+
+TEST_F(Server, PausesWhileCommandsCome) {
+    open();
+    std::atomic<bool> ends{false};
+    std::thread other([&] {
+        while (!ends) {
+            ASSERT_EQ(volume.commit(), Errc::ok);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+    for (const std::string& name : names_of(500))
+        EXPECT_EQ(run(Verb::create, name), Errc::ok);
+    ends = true;
+    other.join();
+    close();
+}
+
+TEST_F(Server, CallsOfTheHostProgramGetThrough) {
+    open({.idle_us = 1'000'000});
+    std::atomic<bool> ends{false};
+    std::thread client([&] {
+        for (u32 i = 0; !ends; ++i) {
+            ops::Reply answer;
+            const std::string name = "f" + std::to_string(i % 100);
+            const Verb verb = i % 200 < 100 ? Verb::create : Verb::unlink;
+            ASSERT_EQ(volume.execute(name_command(verb, root, name), answer), Errc::ok);
+        }
+    });
+    std::vector<std::byte> memory(8 * mib);
+    for (u32 i = 0; i < 20; ++i) {
+        void* at = nullptr;
+        EXPECT_EQ(cudaMalloc(&at, 64 * mib), cudaSuccess);
+        EXPECT_EQ(cudaMemset(at, 0, 64 * mib), cudaSuccess);
+        EXPECT_EQ(cudaFree(at), cudaSuccess);
+        EXPECT_EQ(cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterDefault),
+                  cudaSuccess);
+        EXPECT_EQ(cudaHostUnregister(memory.data()), cudaSuccess);
+    }
+    ends = true;
+    client.join();
+    EXPECT_GT(volume.server().statistics().epochs, 1u);
+    close();
+}
+
+/// A ring that was given to user 1000, and a client that writes what it likes.
+TEST_F(Server, AHostileClientHarmsOnlyItself) {
+    open();
+    const Result<u32> index = volume.pool().open_ring({1000, 1000, {1000, 5}}, false);
+    ASSERT_TRUE(index);
+    ASSERT_EQ(volume.refresh_rings(), Errc::ok);
+    const ring::RingMemory memory = volume.pool().ring(*index);
+    ring::RingClient client(memory, volume.pool().doorbell(), volume.pool().status(), *index,
+                            false);
+    const auto ask = [&](const ops::Command& command) {
+        const Result<u64> ticket = client.submit(command);
+        EXPECT_TRUE(ticket);
+        EXPECT_EQ(client.wait(*ticket, reply, ServedVolume::patience_ms), Errc::ok);
+        return reply.code;
+    };
+    ops::Command command = name_command(Verb::create, root, "mine");
+    command.caller.check = true;
+    EXPECT_EQ(ask(command), Errc::access);  // the root directory is user 0's
+    command.caller.user = 0;
+    command.caller.check = false;
+    EXPECT_EQ(ask(command), Errc::access);
+    command.verb = static_cast<Verb>(200);
+    EXPECT_EQ(ask(command), Errc::not_supported);
+    for (const Verb verb : {Verb::forget, Verb::reclaim_step, Verb::change_structure, Verb::pack}) {
+        command.verb = verb;
+        EXPECT_EQ(ask(command), Errc::not_permitted);
+    }
+    command = name_command(Verb::lookup, {root.inode, root.generation + 1}, "x");
+    EXPECT_EQ(ask(command), Errc::stale);
+    command = name_command(Verb::lookup, {u64{1} << 47, 1}, "x");
+    EXPECT_EQ(ask(command), Errc::stale);
+    const std::string long_name(3000, 'x');
+    command = name_command(Verb::lookup, root, long_name);
+    EXPECT_EQ(ask(command), Errc::name_too_long);
+    // Cells by hand: a block behind the arena's end; then a phase that is wrong in one piece.
+    const u64 next = client.statistics().submitted;
+    ring::CommandCell& cell = memory.commands[next % memory.cells];
+    ring::write_cell(command, false, {4 * mib - 64, 256}, ring::phase_of(next, memory.cells), cell);
+    ring::ring_doorbell(volume.pool().doorbell(), volume.pool().status(), *index);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto& answer = memory.completions[next % memory.cells].pieces[0];
+    while (ring::load_piece(answer).phase() == 0 && std::chrono::steady_clock::now() < until) {
+    }
+    EXPECT_EQ(ring::load_piece(answer).word(1) & 0xffff, static_cast<u32>(Errc::invalid));
+    ring::CommandCell& torn = memory.commands[(next + 1) % memory.cells];
+    ring::write_cell(command, false, {}, ring::phase_of(next + 1, memory.cells), torn);
+    torn.pieces[2].high = 0;
+    ring::ring_doorbell(volume.pool().doorbell(), volume.pool().status(), *index);
+    for (const std::string& name : names_of(100))
+        EXPECT_EQ(run(Verb::create, name), Errc::ok);
+    EXPECT_EQ(ring::load_piece(memory.completions[(next + 1) % memory.cells].pieces[0]).phase(),
+              0u);
+    close();
+}
+
+/// In a process of its own: the context does not outlive a fault.
+TEST(ServerLossDeathTest, ALostDeviceIsAnError) {
+    if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    const auto lose = [] {
+        const auto disk = make_memory_disk(64 * mib);
+        ServedVolume volume;
+        if (volume.open(*disk) != Errc::ok) _exit(1);
+        const Handle root = volume.root();
+        core::Store broken = volume.device_store();
+        broken.versions = nullptr;
+        if (volume.server().pause() != Errc::ok) _exit(2);
+        if (volume.server().resume(broken) != Errc::ok) _exit(3);
+        ops::Reply reply;
+        if (volume.execute(name_command(Verb::lookup, root, "x"), reply) != Errc::io) _exit(4);
+        if (!volume.server().statistics().is_lost) _exit(5);
+        _exit(volume.server().stop() == Errc::io ? 0 : 6);
+    };
+    EXPECT_EXIT(lose(), testing::ExitedWithCode(0), "the GPU is lost");
+}
+
+TEST(ServerLossDeathTest, ABrokenInvariantLeavesWord) {
+    if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    const auto break_it = [] {
+        if (cuda_engine::prepare_fault_record() != Errc::ok) _exit(1);
+        if (cuda_engine::fault_record() != nullptr) _exit(2);
+        if (cuda_engine::break_invariant() != Errc::io) _exit(3);
+        const cuda_engine::FaultRecord* fault = cuda_engine::fault_record();
+        if (fault == nullptr) _exit(4);
+        std::fprintf(stderr, "%s at %s:%d\n", fault->what, fault->file, fault->line);
+        _exit(0);
+    };
+    EXPECT_EXIT(break_it(), testing::ExitedWithCode(0), "two . two == 5 at .*server_fault.cu:");
+}
+
+}  // namespace
+}  // namespace warren

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trees removed on the GPU: the counts are those of the tree, what could not go in a step hangs on
+// the orphan directory, and the volume that comes back from the device is sound for the CPU engine.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "fs/engine/cuda/device_store.hpp"
+#include "fs/engine/cuda/tree_removal.hpp"
+#include "fs/ops/references.hpp"
+#include "fs/ops/remove_tree.hpp"
+#include "fs/volume/superblock_io.hpp"
+#include "fs/volume/volume_implementation.hpp"
+#include "tests/fs/engine/removal_trees.hpp"
+#include "tests/support/memory_volume.hpp"
+
+namespace warren {
+namespace {
+
+using cuda_engine::RemovalShape;
+
+class TreeRemovalTest : public testing::Test {
+ protected:
+    void SetUp() override {
+        int count = 0;
+        if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+            GTEST_SKIP() << "there is no GPU";
+        }
+    }
+};
+
+struct Conditions {
+    RemovalShape shape;
+    bool is_warm = true;             // all metadata are in memory
+    bool keeps_journal_room = true;  // else there is no limit
+};
+
+/// A volume in device memory whose tree "doomed" hangs on the orphan directory.
+class DeviceRemoval : public cuda_engine::RemovalHost {
+ public:
+    DeviceRemoval(const TreeRecipe& recipe, const Conditions& conditions)
+        : disk_(make_memory_disk(recipe.size_bytes)) {
+        {
+            const auto volume = open_on(*disk_, {.engine = EngineChoice::cpu});
+            tree_ = recipe.build(*volume);
+            EXPECT_EQ(volume->close(), Errc::ok);
+        }
+        format::Superblock superblock;
+        EXPECT_EQ(read_superblock(*disk_, "image", superblock).code, Errc::ok);
+        volume_ = std::make_unique<VolumeImplementation>(
+            std::make_unique<FaultDisk>(*disk_), superblock,
+            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
+        EXPECT_EQ(volume_->start(), Errc::ok);
+        if (conditions.is_warm) load_all();
+        if (!conditions.keeps_journal_room) volume_->store().state->journal_room = u64{1} << 40;
+        for (const Handle file : tree_.to_open)
+            EXPECT_EQ(volume_->run([&](CpuOperation& op) { return ops::open_file(op, file); }),
+                      Errc::ok);
+        detach();
+        EXPECT_EQ(device_.open(volume_->store()), Errc::ok);
+        EXPECT_EQ(removal_.open(conditions.shape), Errc::ok);
+    }
+
+    Errc bring(const std::vector<u64>& places) override {
+        brought_ += places.size();
+        for (const u64 place : places) {
+            WARREN_TRY(volume_->loader().load(place));
+            WARREN_TRY(device_.show_block(place));
+        }
+        return Errc::ok;
+    }
+    Errc commit() override {
+        ++commits_;
+        WARREN_TRY(device_.download());
+        WARREN_TRY(volume_->commit());
+        return device_.upload_tables();
+    }
+    Errc remove_leftovers(u64 /*directory*/) override { return Errc::canceled; }
+
+    /// Removes the tree on the device; then the host has the volume again, which must be sound.
+    void run() {
+        Removal removal;
+        const Errc removed = removal_.remove(device_.store(), root_, *this, removal);
+        EXPECT_TRUE(removed == Errc::ok || removed == Errc::canceled) << static_cast<int>(removed);
+        const bool is_whole = removed == Errc::ok;
+        EXPECT_EQ(device_.download(), Errc::ok);
+        EXPECT_LE(removal.files, tree_.files);
+        if (is_whole) {
+            EXPECT_EQ(removal.files, tree_.files);
+            EXPECT_EQ(removal.directories, tree_.directories);
+        }
+        if (!tree_.to_open.empty()) {
+            EXPECT_FALSE(is_whole);
+        }
+        EXPECT_EQ(volume_->close(), Errc::ok);
+        volume_.reset();
+        if (!expect_clean(*disk_)) return;
+        const auto again = open_on(*disk_, {.engine = EngineChoice::cpu});
+        expect_counts_agree(*again);
+        EXPECT_EQ(list_names(*again, again->root()).count("doomed"), 0u);
+        EXPECT_EQ(again->close(), Errc::ok);
+        expect_clean(*disk_);
+    }
+
+    u32 steps() const { return removal_.steps(); }
+    u64 brought() const { return brought_; }
+    u32 commits() const { return commits_; }
+
+ private:
+    void load_all() {
+        const core::Store& store = volume_->store();
+        for (u64 frame = 0; frame < store.frame_count; ++frame) {
+            const format::FrameKind kind = core::kind_of(store, frame);
+            if (kind != format::FrameKind::inodes && kind != format::FrameKind::metadata) continue;
+            for (u64 block = 0; block < format::blocks_per_frame; ++block) {
+                const u64 place = frame * format::frame_size + block * format::block_size;
+                EXPECT_EQ(volume_->loader().load(place), Errc::ok);
+            }
+        }
+    }
+
+    void detach() {
+        const core::Credentials anyone{.check = false};
+        const Result<Handle> root =
+            volume_->run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
+        const Result<Handle> detached = volume_->run([&](CpuOperation& op) {
+            return ops::detach_tree(op, anyone, *root, "doomed", 6, now_nanoseconds());
+        });
+        EXPECT_TRUE(detached);
+        root_ = detached->inode;
+    }
+
+    std::unique_ptr<MemoryDisk> disk_;
+    std::unique_ptr<VolumeImplementation> volume_;
+    cuda_engine::DeviceStore device_;
+    cuda_engine::TreeRemoval removal_;
+    DoomedTree tree_;
+    u64 root_ = 0;
+    u64 brought_ = 0;
+    u32 commits_ = 0;
+};
+
+void remove_all(const std::vector<TreeRecipe>& recipes, const Conditions& conditions) {
+    for (const TreeRecipe& recipe : recipes) {
+        SCOPED_TRACE(recipe.label);
+        DeviceRemoval(recipe, conditions).run();
+        if (testing::Test::HasFailure()) return;
+    }
+}
+
+TEST_F(TreeRemovalTest, SmallTrees) {
+    remove_all(small_trees(), {});
+}
+
+TEST_F(TreeRemovalTest, OneWarp) {
+    remove_all(small_trees(), {.shape = {.blocks = 1, .warps_per_block = 1}});
+}
+
+TEST_F(TreeRemovalTest, ColdTrees) {
+    for (const TreeRecipe& recipe : small_trees()) {
+        SCOPED_TRACE(recipe.label);
+        DeviceRemoval removal(recipe, {.is_warm = false});
+        removal.run();
+        EXPECT_GT(removal.brought() + (recipe.label == "empty" ? 1 : 0), 0u);
+    }
+}
+
+TEST_F(TreeRemovalTest, LargeTrees) {
+    const std::vector<TreeRecipe> recipes = {
+        {"deep", 256 * mib, [](Volume& volume) { return build_deep(volume, 1000); }},
+        {"wide", 256 * mib, [](Volume& volume) { return build_flat(volume, 1, 10'000, true); }},
+        {"mix", 256 * mib, [](Volume& volume) { return build_flat(volume, 100, 100, true); }},
+        {"files", 256 * mib, [](Volume& volume) { return build_flat(volume, 50, 1000, false); }},
+        {"one", 256 * mib, [](Volume& volume) { return build_flat(volume, 1, 60'000, false); }},
+    };
+    remove_all(recipes, {.keeps_journal_room = false});
+    remove_all(recipes, {});
+}
+
+TEST_F(TreeRemovalTest, SmallQueueSpills) {
+    const Conditions conditions{
+        .shape = {.blocks = 2, .warps_per_block = 1, .queue_capacity = 128}};
+    remove_all(small_trees(), conditions);
+    DeviceRemoval removal(
+        {"parents", 64 * mib, [](Volume& volume) { return build_flat(volume, 300, 2, false); }},
+        conditions);
+    removal.run();
+    EXPECT_GT(removal.steps(), 1u);
+}
+
+TEST_F(TreeRemovalTest, RandomTrees) {
+    for (u64 seed = 1; seed <= 20; ++seed) {
+        const TreeRecipe recipe{"random " + std::to_string(seed), 64 * mib, [seed](Volume& volume) {
+                                    return build_random(volume, seed, 1500);
+                                }};
+        remove_all({recipe}, {.is_warm = seed % 3 != 0});
+        if (testing::Test::HasFailure()) return;
+    }
+}
+
+}  // namespace
+}  // namespace warren
