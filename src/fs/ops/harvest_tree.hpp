@@ -58,7 +58,6 @@ class Harvester {
     struct Array {
         TreePair* pairs;
         u32 count;
-        u32* unfinished;  // parts of it that are
     };
 
     WARREN_HD Inode& inode_at(u64 number) const {
@@ -83,17 +82,19 @@ class Harvester {
         return version;
     }
 
-    // A claimed directory has no root to show; what it was lies in words that a dying one does not
-    // need.
-    static WARREN_HD u32 pack_root(u32 count, u32 height) { return count | height << 8; }
+    // A claimed directory has no root to show. What it was, and how many of its parts are
+    // unfinished, lies in the word for a device's number: whoever still changes a name of the
+    // directory changes its other counters.
+    static constexpr u32 one_part = 1u << 16;
+    static WARREN_HD u32 pack_root(u32 parts, u32 count, u32 height) {
+        return parts * one_part | height << 8 | count;
+    }
 
     WARREN_HD Array array_at(u64 number, u64 place) const {
         Inode& inode = inode_at(number);
-        if (place == 0) {
-            return {inode.area.pairs, load(team_, inode.unlinks) & 0xff, &inode.device};
-        }
+        if (place == 0) return {inode.area.pairs, load(team_, inode.device) & 0xff};
         TreeNode& node = node_at(place);
-        return {node.pairs, load(team_, node.count), &node.header.crc};
+        return {node.pairs, load(team_, node.count)};
     }
 
     /// Takes a directory out of everybody's sight. One lane.
@@ -123,8 +124,8 @@ class Harvester {
                 .fetch_or(format::entries_dying, hd::memory_order_relaxed);
             if (root.count != 0) {
                 const u32 ranges = (root.count + range_leaves - 1) / range_leaves;
-                relaxed_store(at.unlinks, pack_root(root.count, root.height));
-                relaxed_store(at.device, root.height == 1 ? ranges : root.count);
+                const u32 parts = root.height == 1 ? ranges : root.count;
+                relaxed_store(at.device, pack_root(parts, root.count, root.height));
                 relaxed_store(at.area_count, 0);
                 relaxed_store(at.height, 0);
             }
@@ -386,12 +387,15 @@ class Harvester {
             team_.sync();
             const bool is_last = once(team_, [&] {
                 u32& unfinished = place == 0 ? inode_at(number).device : node_at(place).header.crc;
+                const u32 one = place == 0 ? one_part : 1;
                 // Acquire and release: the last one sees what all others did.
-                return device_atomic<u32>(unfinished).fetch_sub(1, hd::memory_order_acq_rel) == 1;
+                const u32 before =
+                    device_atomic<u32>(unfinished).fetch_sub(one, hd::memory_order_acq_rel);
+                return before / one == 1;
             });
             if (!is_last) return;
             if (place == 0) {
-                const u32 root = load(team_, inode_at(number).unlinks);
+                const u32 root = load(team_, inode_at(number).device);
                 return end_directory(mark(TreeTask::directory(number)), root & 0xff, root >> 8);
             }
             place = end_node(number, place);
@@ -459,7 +463,6 @@ class Harvester {
         Inode& at = inode_at(number);
         relaxed_store(at.area_count, static_cast<u16>(kept));
         relaxed_store(at.height, static_cast<u8>(kept == 0 ? 0 : height));
-        relaxed_store(at.unlinks, 0);
         relaxed_store(at.device, 0);
         LaneOperation op = lane_operation();
         op.mark_dirty(ref_of(number).block_place());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removal of a whole tree: its root goes to the orphan directory in one transaction, then many
-// teams free what hangs on it, one directory a task. With the identity map that is the work of
-// harvest_tree.hpp; the harvest_...() here are for a meta buffer of fixed size.
+// teams free what hangs on it, one directory a task.
 //
 // The freeing runs in bulk steps. A step passes the gate once for all of its parts, so no commit
 // falls into it, and within it the tree may be in pieces. Invariant: when a step ends, every inode
@@ -192,6 +191,43 @@ WARREN_HD Errc keep_directory(Operation<Team>& op, u64 number) {
     return Errc::ok;
 }
 
+/// Whether all nodes of a subtree will stay in memory while it is freed, and its pointers lead to
+/// blocks of this volume.
+template <class Team>
+WARREN_HD bool subtree_stays_resident(Operation<Team>& op, u64 place, u32 height) {
+    if (place % format::block_size != 0 || place >= op.store.size_bytes) return false;
+    if (height == 0) return true;
+    if (op.store.heads != nullptr) return false;
+    const Result<Block*> block = op.pin(place);
+    if (!block) return false;
+    auto* node = reinterpret_cast<TreeNode*>(*block);
+    if (load(op.team, node->height) != height) return false;
+    const u32 count = load(op.team, node->count);
+    for (u32 i = 0; i < count && i < format::node_pairs_max; ++i) {
+        const BlockPointer child{load(op.team, node->pairs[i].child.raw)};
+        if (!subtree_stays_resident(op, child.offset(), height - 1)) return false;
+    }
+    return true;
+}
+
+/// Frees the blocks of a tree that hangs on nothing any more. The blocks are retired first, so that
+/// whoever still plans a change in them starts again. Requires: its nodes are resident.
+template <class Team>
+WARREN_HD void free_subtree(Operation<Team>& op, u64 place, u32 height) {
+    op.retire_place(place);
+    if (height > 0) {
+        const Result<Block*> block = op.pin(place);
+        WARREN_CHECK(block);
+        auto* node = reinterpret_cast<TreeNode*>(*block);
+        const u32 count = load(op.team, node->count);
+        for (u32 i = 0; i < count && i < format::node_pairs_max; ++i) {
+            const BlockPointer child{load(op.team, node->pairs[i].child.raw)};
+            free_subtree(op, child.offset(), height - 1);
+        }
+    }
+    free_metadata(op, place);
+}
+
 /// Errc::need_prune for the first leaf of a directory without names; Errc::corrupt if that has any:
 /// pruning would leave it there for ever.
 template <class Team>
@@ -219,13 +255,12 @@ WARREN_HD Errc free_directory(Operation<Team>& op, u64 number) {
     if (!root) return root.code();
     const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, number);
     if (!bitmap) return bitmap.code();
-    if (root->height > 1) return ask_for_prune(op, directory);
     u64 children[format::root_pairs_max];
     for (u32 i = 0; i < root->count; ++i) {
         children[i] = BlockPointer{load(op.team, root->pairs[i].child.raw)}.offset();
-        const bool is_block =
-            children[i] % format::block_size == 0 && children[i] < op.store.size_bytes;
-        if (!is_block) return ask_for_prune(op, directory);
+        if (!subtree_stays_resident(op, children[i], root->height - 1)) {
+            return ask_for_prune(op, directory);
+        }
     }
     const format::BlockPointer attributes{load(op.team, directory.at->attributes.raw)};
     if (!op.lock_now(directory.seen)) return Errc::retry;
@@ -236,11 +271,8 @@ WARREN_HD Errc free_directory(Operation<Team>& op, u64 number) {
     });
     clear_inode(op, directory, **bitmap);
     op.unlock_now(directory.seen);
-    // The leaves are retired, so that whoever still plans a change in them starts again.
-    for (u32 i = 0; i < root->count; ++i) {
-        op.retire_place(children[i]);
-        free_metadata(op, children[i]);
-    }
+    for (u32 i = 0; i < root->count; ++i)
+        free_subtree(op, children[i], root->height - 1);
     if (attributes.raw != 0) {
         op.retire_place(attributes.offset());
         free_metadata(op, attributes.offset());

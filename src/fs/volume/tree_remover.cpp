@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory is one task: its files are freed on the spot, its directories become tasks, and it
-// goes itself when its leaves are empty. Order does not matter within a step. Where all metadata
-// stay in memory that is Harvester's work; with a meta buffer of fixed size blocks come and go, so
-// there a directory keeps its leaves until all of them are empty.
+// goes itself when its leaves are empty. Order does not matter within a step.
 #include "fs/volume/tree_remover.hpp"
 
 #include <algorithm>
@@ -19,62 +17,6 @@ constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than 
 constexpr u32 idle_steps_max = 1000;           // others can take a step's time or journal room
 
 }  // namespace
-
-/// What Harvester asks of a step: one for each task.
-class TreeRemover::Step {
- public:
-    const ops::LaneRules rules;
-
-    Step(TreeRemover& remover, Crew::Worker& worker)
-        : rules{remover.now_, remover.dirty_limit_}, remover_(remover), worker_(worker) {}
-
-    bool is_full(const ThreadTeam& /*team*/) const {
-        return remover_.error_ != Errc::ok || remover_.step_is_full();
-    }
-    bool is_listed(u64 /*number*/) const { return false; }
-    bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
-        if (!mine) return true;
-        if (task.kind() == ops::TreeTask::directory_kind) {
-            remover_.loose_.fetch_add(1, std::memory_order_relaxed);
-        }
-        worker_.push({task.subject, task.part, nullptr});
-        return true;
-    }
-    void set_aside(const ops::TreeTask& task, bool /*was_looked_through*/) const {
-        remover_.set_aside(task.number());
-    }
-    void freed(const ops::TreeTask& task) const {
-        if (!task.is_rooted()) {
-            remover_.loose_.fetch_sub(1, std::memory_order_relaxed);
-            return;
-        }
-        const Errc dropped = remover_.drop_root(worker_.team(), task.number());
-        if (dropped != Errc::ok) remover_.fail(dropped);
-    }
-    bool want(u64 place) const {
-        const Errc loaded = remover_.volume_.loader().load(place);
-        if (loaded != Errc::ok) remover_.fail(loaded);
-        return loaded == Errc::ok;
-    }
-    void fail(Errc code) const { remover_.fail(code); }
-    void pause() const { std::this_thread::yield(); }
-
- private:
-    TreeRemover& remover_;
-    Crew::Worker& worker_;
-};
-
-/// One task of a step in a volume whose metadata stay in memory.
-void TreeRemover::take_apart(Crew::Worker& worker, const Task& task) {
-    Step step(*this, worker);
-    ops::Harvester<ThreadTeam, Step> harvester(worker.team(), volume_.store(), step);
-    harvester.visit({task.subject, task.place});
-    Tally& tally = tallies_[worker.index()];
-    tally.harvest.files += harvester.tally.files;
-    tally.harvest.inodes += harvester.tally.inodes;
-    tally.directories += harvester.tally.directories;
-    tally.blocks += harvester.tally.blocks;
-}
 
 /// As VolumeImplementation::run(), for parts of a bulk step: no commit can be waited for.
 template <class Body>
@@ -163,28 +105,21 @@ Errc TreeRemover::run_step(CpuOperation& gate) {
     // What is loose at the end costs leaves of the orphan directory, at least half full.
     loose_limit_ = share / 8 * (format::leaf_entries_max / 2);
     loose_ = 0;
-    const bool is_resident = volume_.store().heads == nullptr;
     std::vector<Task> tasks;
-    for (const u64 directory : rooted_) {
-        const u64 rooted = ops::TreeTask::directory(directory, true).subject;
-        tasks.push_back({is_resident ? rooted : directory, 0, nullptr});
-    }
-    volume_.crew().run_in_turn(std::move(tasks), [&](Crew::Worker& worker, const Task& task) {
-        if (is_resident) {
-            take_apart(worker, task);
-        } else if (task.context != nullptr) {
+    for (const u64 directory : rooted_)
+        tasks.push_back({directory, 0, nullptr});
+    volume_.crew().run_in_turn(std::move(tasks), [this](Crew::Worker& worker, const Task& task) {
+        if (task.context != nullptr) {
             visit_range(worker, std::unique_ptr<Range>(static_cast<Range*>(task.context)));
         } else {
             visit(worker, task.subject);
         }
     });
     u64 freed = 0;
-    u64 blocks = 0;
     for (Tally& tally : tallies_) {
-        freed += std::exchange(tally.harvest.inodes, 0);
-        blocks += std::exchange(tally.blocks, 0);
+        freed += tally.harvest.inodes;
+        tally.harvest.inodes = 0;
     }
-    device_atomic<u64>(state.blocks_used).fetch_sub(blocks, hd::memory_order_relaxed);
     device_atomic<u64>(state.inodes_used).fetch_sub(freed, hd::memory_order_relaxed);
     const Errc adopted = adopt_unfinished();
     gate.end_apply();

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <vector>
 
-#include "fs/ops/harvest_tree.hpp"
 #include "fs/ops/remove_tree.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -37,12 +36,9 @@ class TreeRemover {
     struct alignas(64) Tally {
         ops::Harvest harvest;
         u64 directories = 0;
-        u64 blocks = 0;  // freed in this step
     };
-    class Step;
     Errc run_step(CpuOperation& gate);
     u64 count_done() const;
-    void take_apart(Crew::Worker& worker, const Task& task);
     void visit(Crew::Worker& worker, u64 directory);
     void visit_range(Crew::Worker& worker, std::unique_ptr<Range> range);
     bool share(Crew::Worker& worker, u64 directory);
