@@ -392,4 +392,27 @@ void ImageEditor::flip(u64 offset, u8 mask) {
     ASSERT_EQ(disk_.write(offset, std::span(&value, 1)), Errc::ok);
 }
 
+void build_one_of_everything(ImageBuilder& image, int files, u32 runs) {
+    image.limits = {4, 3, 3, 2};
+    const u64 root = image.root();
+    const u64 directory = image.add_directory(root, "directory");
+    for (int i = 0; i < files; ++i) {
+        image.add_file(directory, "file-" + std::to_string(i), "some contents");
+    }
+    const u64 inner = image.add_directory(image.add_directory(root, "outer"), "inner");
+    const u64 text = image.add_file(inner, "text", std::string(5000, 't'));
+    image.add_name(root, "text", text);
+    image.set_attribute(text, "user.note", "some value");
+    std::vector<FileRun> pieces;
+    for (u32 i = 0; i < runs; ++i)
+        pieces.push_back({i * 2, 1, i % 5 == 0});
+    image.add_runs(root, "sparse", u64{2} * runs * format::block_size, pieces);
+    image.add_runs(inner, "few", 3 * format::block_size, {{0, 1}, {2, 1}, {9, 2, true}});
+    image.add_link(root, "link", "text");
+    image.add_link(root, "long-link", std::string(300, 'l'));
+    image.add_node(root, "device", format::type_character | 0600, 1u << 20 | 3);
+    image.add_orphan("unlinked but open");
+    image.finish();
+}
+
 }  // namespace warren::test

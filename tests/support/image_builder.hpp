@@ -106,4 +106,8 @@ class ImageEditor {
     format::Block superblock_;
 };
 
+/// Fills `image` with one or more of everything and finishes it: trees with several levels, `files`
+/// in the largest directory, `runs` pieces of a sparse file.
+void build_one_of_everything(ImageBuilder& image, int files, u32 runs);
+
 }  // namespace warren::test

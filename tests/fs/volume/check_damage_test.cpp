@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <set>
 
@@ -13,6 +12,7 @@
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/volume/check.hpp"
+#include "tests/support/bounded_disk.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/seed.hpp"
 
@@ -25,62 +25,6 @@ using format::BlockHeader;
 using format::Inode;
 using test::ImageBuilder;
 using test::ImageEditor;
-
-/// Passes all on and fails the test at an access outside.
-class BoundedDisk final : public Disk {
- public:
-    explicit BoundedDisk(Disk& below) : below_(below) {}
-    u64 size_bytes() const override { return below_.size_bytes(); }
-    Errc read(u64 offset, std::span<std::byte> target) override {
-        check(offset, target.size());
-        return below_.read(offset, target);
-    }
-    Errc write(u64 offset, std::span<const std::byte> source) override {
-        check(offset, source.size());
-        return below_.write(offset, source);
-    }
-    Errc flush() override { return below_.flush(); }
-    Errc discard(u64 offset, u64 length_bytes) override {
-        return below_.discard(offset, length_bytes);
-    }
-
- private:
-    void check(u64 offset, u64 length) {
-        ++accesses_;
-        EXPECT_TRUE(offset <= size_bytes() && length <= size_bytes() - offset) << offset;
-        // A check of a small volume needs a few hundred accesses; without an end it would hang.
-        if (accesses_ > 2'000'000) {
-            ADD_FAILURE() << "the check does not end";
-            std::abort();
-        }
-    }
-    Disk& below_;
-    u64 accesses_ = 0;
-};
-
-/// A volume with one or more of everything; `files` in its largest directory.
-void describe(ImageBuilder& image, int files) {
-    image.limits = {4, 3, 3, 2};
-    const u64 root = image.root();
-    const u64 directory = image.add_directory(root, "directory");
-    for (int i = 0; i < files; ++i) {
-        image.add_file(directory, "file-" + std::to_string(i), "some contents");
-    }
-    const u64 inner = image.add_directory(image.add_directory(root, "outer"), "inner");
-    const u64 text = image.add_file(inner, "text", std::string(5000, 't'));
-    image.add_name(root, "text", text);
-    image.set_attribute(text, "user.note", "some value");
-    std::vector<test::FileRun> runs;
-    for (u32 i = 0; i < 14; ++i)
-        runs.push_back({i * 2, 1, i % 5 == 0});
-    image.add_runs(root, "sparse", 28 * block_size, runs);
-    image.add_runs(inner, "few", 3 * block_size, {{0, 1}, {2, 1}, {9, 2, true}});
-    image.add_link(root, "link", "text");
-    image.add_link(root, "long-link", std::string(300, 'l'));
-    image.add_node(root, "device", format::type_character | 0600, 1u << 20 | 3);
-    image.add_orphan("unlinked but open");
-    image.finish();
-}
 
 /// Places of blocks that hold metadata in use.
 std::vector<u64> metadata_places(ImageBuilder& image) {
@@ -165,19 +109,19 @@ constexpr u64 flip_step = 1;
 
 TEST(CheckDamage, EveryByteOfASmallVolume) {
     ImageBuilder image(16 * mib);
-    describe(image, 3);
+    test::build_one_of_everything(image, 3, 14);
     flip_all(image, flip_step, 61);
 }
 
 TEST(CheckDamage, EveryThirdByteRepairedLong) {
     ImageBuilder image(16 * mib);
-    describe(image, 30);
+    test::build_one_of_everything(image, 30, 14);
     flip_all(image, 3, 1);
 }
 
 TEST(CheckDamage, TruncatedDisk) {
     ImageBuilder image(16 * mib);
-    describe(image, 3);
+    test::build_one_of_everything(image, 3, 14);
     for (const u64 size : {u64{0}, u64{100}, u64{4096}, 2 * mib, 16 * mib - 4096}) {
         MemoryDisk shorter(size);
         std::vector<std::byte> bytes(size);
@@ -239,7 +183,7 @@ void forge(ImageBuilder& image, Random& random, const std::vector<u64>& places) 
 
 void forge_many(u64 rounds, u64 seed) {
     ImageBuilder image(16 * mib);
-    describe(image, 20);
+    test::build_one_of_everything(image, 20, 14);
     const std::vector<u64> places = metadata_places(image);
     const auto pristine = image.disk().copy();
     Random random(seed);

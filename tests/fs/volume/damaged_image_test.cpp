@@ -73,34 +73,10 @@ class Watchdog {
     std::thread thread_;
 };
 
-/// A small volume with one or more of everything, in trees with several levels.
-void describe(ImageBuilder& image) {
-    image.limits = {4, 3, 3, 2};
-    const u64 root = image.root();
-    const u64 directory = image.add_directory(root, "directory");
-    for (int i = 0; i < 30; ++i) {
-        image.add_file(directory, "file-" + std::to_string(i), "some contents");
-    }
-    const u64 inner = image.add_directory(image.add_directory(root, "outer"), "inner");
-    const u64 text = image.add_file(inner, "text", std::string(5000, 't'));
-    image.add_name(root, "text", text);
-    image.set_attribute(text, "user.note", "some value");
-    std::vector<test::FileRun> runs;
-    for (u32 i = 0; i < 20; ++i)
-        runs.push_back({i * 2, 1, i % 5 == 0});
-    image.add_runs(root, "sparse", 40 * block_size, runs);
-    image.add_runs(inner, "few", 3 * block_size, {{0, 1}, {2, 1}, {9, 2, true}});
-    image.add_link(root, "link", "text");
-    image.add_link(root, "long-link", std::string(300, 'l'));
-    image.add_node(root, "device", format::type_character | 0600, 1u << 20 | 3);
-    image.add_orphan("unlinked but open");
-    image.finish();
-}
-
 /// A volume whose last transaction is in the journal and nowhere else.
 std::unique_ptr<MemoryDisk> make_unreplayed() {
     ImageBuilder image(16 * mib);
-    describe(image);
+    test::build_one_of_everything(image, 30, 20);
     const auto disk = image.disk().copy();
     const auto volume = open_on(*disk, {.workers = 1});
     for (int i = 0; i < 20; ++i)
@@ -192,7 +168,7 @@ class Visitor {
     u64 visits_ = 0;
 };
 
-/// Some changes in each directory that was found, and some of what describe() made.
+/// Some changes in each directory that was found, and some of what the image began with.
 void change(Volume& volume, const std::vector<Handle>& directories) {
     const std::vector<std::byte> data(6000, std::byte{1});
     for (u64 i = 0; i < directories.size() && i < 20; ++i) {
@@ -327,7 +303,7 @@ INSTANTIATE_TEST_SUITE_P(Seals, DamagedImage, testing::Values(Seal::broken, Seal
 TEST_P(DamagedImage, isUsedWithoutHarm) {
     const Seed seed;
     ImageBuilder image(16 * mib);
-    describe(image);
+    test::build_one_of_everything(image, 30, 20);
     flip_some(image.disk(), seed.value(), milliseconds(10'000 * test_load()));
 }
 
@@ -338,7 +314,7 @@ TEST_P(DamagedImage, isReplayedWithoutHarm) {
 
 TEST_P(DamagedImage, isUsedWithoutHarmWhateverTheByteLong) {
     ImageBuilder image(16 * mib);
-    describe(image);
+    test::build_one_of_everything(image, 30, 20);
     flip_all(image.disk());
 }
 
