@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -196,8 +197,11 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
             return serve({Errc::need_space, 0, 0, 0, false}, attempts);
         }
         case Errc::corrupt:
-            // What was read under a version that held cannot be right; still, look twice.
-            return ++attempts.damaged < 4 ? Errc::ok : Errc::corrupt;
+            // What was read under a version that held cannot be right. But the number of a
+            // directory that a bulk step has freed stands among the orphans for a moment longer.
+            if (++attempts.damaged == 4) return Errc::corrupt;
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+            return Errc::ok;
         default:
             return Errc::io;
     }
