@@ -3,8 +3,9 @@
 // turns a reservation into use, or frees what was in use. Metadata frames are taken from the start
 // of the volume and data frames from its end, so that metadata stay dense.
 //
-// Invariant: a block is given out only if the frame table, the last durable commit and all
-// reservations have it free; and only while its frame has the asked kind.
+// Invariant: a block is given out only if the frame table, the commits (the last durable one and
+// one being written) and all reservations have it free; and only while its frame has the asked
+// kind.
 #pragma once
 
 #include "fs/core/frame_bits.hpp"

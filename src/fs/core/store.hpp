@@ -16,9 +16,9 @@ namespace warren::core {
 inline constexpr u32 gate_slots = 64;
 inline constexpr u32 version_stripes = 1u << 16;
 
-/// Beside each frame: which blocks the last durable commit holds in use, and which are promised to
-/// an operation that has not applied yet. A block can be taken only if it is in neither and not in
-/// the frame table: a freed block is not used again before its free is durable.
+/// Beside each frame: which blocks a commit holds in use, durable or being written, and which are
+/// promised to an operation that has not applied yet. A block can be taken only if it is in neither
+/// and not in the frame table: a freed block is not used again before its free is durable.
 struct FrameOverlay {
     u64 committed[8];
     u64 reserved[8];
