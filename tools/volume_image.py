@@ -193,19 +193,12 @@ class Volume:
                     'the parts of the volume overlap')
 
     def replay(self):
-        best = None
-        for half in range(2):
-            offset = self.superblock.journal + half * (self.superblock.journal_blocks // 2) * BLOCK
-            found = self.read_transaction(offset)
-            if found is None:
-                continue
-            number, blocks = found
-            known = self.superblock.transaction
-            wanted = number > known or (number == known and self.superblock.clean == 0)
-            if wanted and (best is None or number > best[0]):
-                best = (number, blocks)
-        if best is not None:
-            self.logged = best[1]
+        half_bytes = self.superblock.journal_blocks // 2 * BLOCK
+        halves = [self.read_transaction(self.superblock.journal + i * half_bytes) for i in (0, 1)]
+        known = self.superblock.transaction
+        for number, blocks in sorted(half for half in halves if half is not None):
+            if number > known or (number == known and self.superblock.clean == 0):
+                self.logged.update(blocks)
 
     def journal_block(self, place, kind):
         """The journal block at `place` as it is on disk, or None."""

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "apps/fuse/request_wait.hpp"
 #include "warren/types.hpp"
 
 namespace warren::fuse {
@@ -23,6 +24,8 @@ thread_local bool request_clears_privileges = false;
 // The first request: its number and what the kernel offers. Written before any thread answers.
 std::atomic<u64> first_request{0};
 std::atomic<u32> offered_flags{0};
+
+RequestWait request_wait;
 
 template <class T>
 T copy_of(const char* bytes) {
@@ -76,8 +79,12 @@ void look_at_reply(const iovec* pieces, int count) {
 }
 
 ssize_t read_request(int device, void* buffer, size_t size_bytes, void*) {
+    request_wait.before_read(device);
     const ssize_t got = ::read(device, buffer, size_bytes);
-    if (got > 0) look_at_request(static_cast<char*>(buffer), static_cast<size_t>(got));
+    if (got > 0) {
+        request_wait.after_read();
+        look_at_request(static_cast<char*>(buffer), static_cast<size_t>(got));
+    }
     return got;
 }
 

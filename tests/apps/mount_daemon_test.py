@@ -228,6 +228,22 @@ class Life(unittest.TestCase):
         self.assertNotIn("nodev", self.options())
         self.volume.unmount()
 
+    def test_idle_daemon_sleeps(self):
+        """It looks for the next request without sleeping only while they come thick and fast."""
+        self.volume.mount()
+        for i in range(200):
+            os.mkdir(self.file(f"d{i}"))
+        pid = self.volume.process()
+        with open(f"/proc/{pid}/stat") as stat:
+            before = stat.read()
+        time.sleep(1)
+        with open(f"/proc/{pid}/stat") as stat:
+            after = stat.read()
+        ticks = [sum(int(word) for word in text.rsplit(")", 1)[1].split()[11:13])
+                 for text in (before, after)]
+        self.assertLess(ticks[1] - ticks[0], os.sysconf("SC_CLK_TCK") // 10)
+        self.volume.unmount()
+
     def test_remount(self):
         self.volume.mount()
         self.put(b"one")
@@ -279,8 +295,7 @@ class Life(unittest.TestCase):
                 number = daemon.pid
             else:
                 self.volume.mount()
-                number = int(run("info", self.volume.root, "--json").stdout
-                             .split('"process":')[1].split(",")[0].split("\n")[0].strip(" }"))
+                number = self.volume.process()
             file = os.open(self.file(), os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
             os.write(file, b"dirty" * 1000)
             os.close(file)

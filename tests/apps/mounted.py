@@ -3,6 +3,7 @@
 does not wrap. Needs WARREN (the program), root and /dev/fuse; skips the test (exit 77) without."""
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -65,6 +66,10 @@ class Volume:
 
     def is_mounted(self):
         return os.path.ismount(self.root)
+
+    def process(self):
+        """The number of the daemon's process."""
+        return json.loads(run("info", self.root, "--json").stdout)[0]["process"]
 
     def check(self):
         run("fsck", self.image)

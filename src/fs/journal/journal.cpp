@@ -177,7 +177,8 @@ Errc Journal::write_staged(u64 offset, u64 count) {
     return disk_.write(offset, bytes_of(staging_, count));
 }
 
-Errc Journal::write_transaction(u64 transaction, std::span<const SealedBlock> blocks) {
+Errc Journal::write_transaction(u64 transaction, std::span<const SealedBlock> blocks,
+                                FreshData fresh_data) {
     const u64 descriptors = descriptors_for(blocks.size());
     const u64 start = offset_ + half_ * half_blocks_ * block_size;
     const u64 end = start + (descriptors + blocks.size()) * block_size;
@@ -210,7 +211,9 @@ Errc Journal::write_transaction(u64 transaction, std::span<const SealedBlock> bl
         }
     }
     if (staged > 0) WARREN_TRY(write_staged(staged_at, staged));
-    WARREN_TRY(disk_.flush());
+    // The checksum tells a commit block whose transaction did not reach the disk. Nothing tells
+    // file data that did not.
+    if (fresh_data == FreshData::yes) WARREN_TRY(disk_.flush());
 
     std::memset(&staging_[0], 0, sizeof staging_[0]);
     auto& commit = reinterpret_cast<JournalCommit&>(staging_[0]);
@@ -222,7 +225,7 @@ Errc Journal::write_transaction(u64 transaction, std::span<const SealedBlock> bl
     return disk_.flush();
 }
 
-Errc Journal::write(u64 transaction, std::span<const SealedBlock> blocks) {
+Errc Journal::write(u64 transaction, std::span<const SealedBlock> blocks, FreshData fresh_data) {
     if (has_failed_) return Errc::io;
     WARREN_CHECK(!blocks.empty() && blocks.size() <= capacity_blocks());
     WARREN_CHECK(transaction > last_transaction_ && !awaits_places_);
@@ -230,7 +233,7 @@ Errc Journal::write(u64 transaction, std::span<const SealedBlock> blocks) {
         if (sealed.place != format::superblock_offset) continue;
         WARREN_CHECK(reinterpret_cast<const Superblock&>(*sealed.block).clean == 0);
     }
-    const Errc code = write_transaction(transaction, blocks);
+    const Errc code = write_transaction(transaction, blocks, fresh_data);
     has_failed_ = code != Errc::ok;
     last_transaction_ = transaction;
     awaits_places_ = true;
@@ -261,7 +264,8 @@ Result<u64> Journal::replay(Disk& disk, const format::Superblock& superblock, bo
     Half halves[2];
     for (u64 i = 0; i < 2; ++i)
         WARREN_TRY(reader.look_at(i, halves[i]));
-    if (halves[0].transaction < halves[1].transaction) std::swap(halves[0], halves[1]);
+    if (halves[0].transaction > halves[1].transaction) std::swap(halves[0], halves[1]);
+    u64 newest = 0;
     for (const Half& half : halves) {
         // History is not even read: that keeps opening a closed volume fast.
         if (half.transaction == 0 || !is_wanted(half.transaction, superblock)) continue;
@@ -269,9 +273,9 @@ Result<u64> Journal::replay(Disk& disk, const format::Superblock& superblock, bo
         if (code == Errc::corrupt) continue;
         WARREN_TRY(code);
         if (apply) WARREN_TRY(reader.apply(half));
-        return half.transaction;
+        newest = half.transaction;
     }
-    return u64{0};
+    return newest;
 }
 
 }  // namespace warren

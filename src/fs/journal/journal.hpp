@@ -26,13 +26,17 @@ struct SealedBlock {
 };
 
 // Rule of replay: let S be the number of the sound superblock (the first copy if it is sound, else
-// the second). The newest complete transaction N is written to its places if N > S, or if N = S and
-// the superblock is not clean. Why: N > S: its superblock never reached place 0. N = S, not clean:
-// its superblock did, its other blocks perhaps not. N = S and clean, or N < S: that superblock was
-// written outside of the journal (make, open, grow, close), which happens only after a flush that
-// made N durable at its places; to write N once more would undo the superblock, and N < S can also
-// be the other, older half while the newer one is being overwritten. A superblock in the journal
-// never says clean, else a half-written N could pass for a closed volume.
+// the second). Complete transactions N > S are written to their places in the order of their
+// numbers, and so is N = S if the superblock is not clean. Why: N > S: its superblock never reached
+// place 0. N = S, not clean: its superblock did, its other blocks perhaps not. N = S and clean, or
+// N < S: a flush has made N durable at its places; to write N once more would undo what came later.
+// Both halves may have to be replayed: the flush that makes N durable in the journal is the one
+// that makes N - 1 durable at its places. A superblock in the journal never says clean, else a
+// half-written N could pass for a closed volume.
+
+/// Whether a transaction makes file data visible that were written since the last flush: they are
+/// flushed before its commit block is written. Else one flush makes all of it durable.
+enum class FreshData : u8 { no, yes };
 
 /// Not thread-safe: one commit at a time. An object is about 256 KiB large.
 class Journal {
@@ -49,7 +53,7 @@ class Journal {
     /// Makes `blocks` durable in the journal as transaction number `transaction`. Requires: 1 to
     /// capacity_blocks() blocks, a number above all earlier ones, and write_places() was called for
     /// the transaction before.
-    Errc write(u64 transaction, std::span<const SealedBlock> blocks);
+    Errc write(u64 transaction, std::span<const SealedBlock> blocks, FreshData fresh_data);
 
     /// Writes `blocks` to their places without a flush; the next write() or write_superblock()
     /// flushes. Neighbours in the list that are neighbours on disk go out as one write, so sort by
@@ -59,10 +63,10 @@ class Journal {
     /// Whether an error has ended this journal's use.
     bool has_failed() const { return has_failed_; }
 
-    /// Finds the transaction that has to be replayed by the rule above and, if `apply`, writes its
-    /// blocks to their places and flushes. Its number; 0 if there is none. Errc::io if the journal
-    /// cannot be read or a place not written. Bytes that make no sense are no transaction. Read the
-    /// superblock again afterwards: it is one of the blocks.
+    /// Finds the transactions that have to be replayed by the rule above and, if `apply`, writes
+    /// their blocks to their places and flushes. The highest number; 0 if there is none. Errc::io
+    /// if the journal cannot be read or a place not written. Bytes that make no sense are no
+    /// transaction. Read the superblock again afterwards: it is one of the blocks.
     static Result<u64> replay(Disk& disk, const format::Superblock& superblock, bool apply);
 
     /// Blocks that a transaction in a half of `half_blocks` blocks can hold.
@@ -76,7 +80,8 @@ class Journal {
  private:
     static constexpr u64 staging_blocks = 64;
 
-    Errc write_transaction(u64 transaction, std::span<const SealedBlock> blocks);
+    Errc write_transaction(u64 transaction, std::span<const SealedBlock> blocks,
+                           FreshData fresh_data);
     Errc write_staged(u64 offset, u64 count);
 
     Disk& disk_;

@@ -97,6 +97,9 @@ Errc Committer::commit() {
         if (error() != Errc::ok) return;
         close_gate();
         collect();
+        // With the gate closed, so that what was noted before an apply is seen with the apply.
+        const bool has_fresh = has_fresh_data_.exchange(false, std::memory_order_relaxed);
+        fresh_data_ = has_fresh ? FreshData::yes : FreshData::no;
         open_gate();
     });
     if (collected != Errc::ok) return fail(collected);
@@ -237,7 +240,7 @@ Errc Committer::write() {
     sealed.push_back({format::superblock_offset, superblock});
     for (const Copy& copy : copies_)
         sealed.push_back({copy.place, copy.block});
-    WARREN_TRY(journal_.write(transaction_, sealed));
+    WARREN_TRY(journal_.write(transaction_, sealed, fresh_data_));
     return journal_.write_places(sealed);
 }
 

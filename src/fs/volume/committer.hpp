@@ -33,6 +33,8 @@ class Committer {
 
     /// Makes everything applied so far durable, file data included.
     Errc commit();
+    /// Notes, before they become visible, that file data were written that were not there before.
+    void note_fresh_data() { has_fresh_data_.store(true, std::memory_order_relaxed); }
     /// Lets no commit begin any more that would hold what is applied from now on.
     void forbid(Errc error);
 
@@ -78,6 +80,8 @@ class Committer {
     std::mutex mutex_;  // one commit at a time
     u64 transaction_;
     std::atomic<Errc> error_{Errc::ok};
+    std::atomic<bool> has_fresh_data_{false};  // since the last flush
+    FreshData fresh_data_ = FreshData::no;     // those that this commit makes visible
     std::function<Errc()> pause_;
     std::function<Errc()> resume_;
     std::vector<Copy> copies_;

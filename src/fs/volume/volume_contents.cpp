@@ -18,13 +18,22 @@ namespace {
 
 constexpr u64 staged_blocks_max = 16;  // pieces up to this size go out as one write
 
+/// Whether bytes take the place of others that the file shows already.
+enum class Replaces : u8 { no, yes };
+
 /// Writes the caller's bytes [offset, offset + source.size()) of a file, piece by piece.
 class DataWriter {
  public:
-    DataWriter(Disk& disk, u64 offset, std::span<const std::byte> source)
-        : disk_(disk), offset_(offset), source_(source) {}
+    DataWriter(VolumeImplementation& volume, u64 offset, std::span<const std::byte> source,
+               Replaces replaces)
+        : volume_(volume),
+          disk_(volume.disk()),
+          offset_(offset),
+          source_(source),
+          replaces_(replaces) {}
 
     Errc operator()(const ops::Piece& piece) const {
+        if (!piece.keeps_rest || replaces_ == Replaces::no) volume_.note_fresh_data();
         const u64 start = piece.file_block * format::block_size;
         const u64 end = start + u64{piece.blocks} * format::block_size;
         const u64 begin = std::clamp(offset_, start, end);
@@ -65,14 +74,17 @@ class DataWriter {
         return Errc::ok;
     }
 
+    VolumeImplementation& volume_;
     Disk& disk_;
     const u64 offset_;
     const std::span<const std::byte> source_;
+    const Replaces replaces_;
 };
 
-Errc write_zeros_at(Disk& disk, u64 place, u64 length) {
+Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
+    volume.note_fresh_data();
     const std::vector<std::byte> zeros(length);
-    return disk.write(place, zeros);
+    return volume.disk().write(place, zeros);
 }
 
 /// Zeroes what lies between the end of the file and `first_new_byte` in its last block.
@@ -82,7 +94,7 @@ Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
         command.from = first_new_byte;
     });
     if (!gap) return gap.code();
-    return gap->length == 0 ? Errc::ok : write_zeros_at(volume.disk(), gap->place, gap->length);
+    return gap->length == 0 ? Errc::ok : write_zeros_at(volume, gap->place, gap->length);
 }
 
 Result<ops::Mapping> map_block(VolumeImplementation& volume, Handle file, u64 block) {
@@ -120,7 +132,7 @@ Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     if (size > format::file_size_max) return Errc::file_too_big;
     std::unique_lock lock(data_lock(file.inode));
     WARREN_TRY(zero_tail(*this, file, size));
-    const DataWriter writer(disk(), 0, {});
+    const DataWriter writer(*this, 0, {}, Replaces::no);
     ops::Command command = command_on(file);
     command.from = size;
     command.now = now;
@@ -207,7 +219,8 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
     }
     ops::Command fill = command_on(file);
     fill.now = now;
-    const DataWriter writer(volume.disk(), offset, source);
+    const bool replaces = offset + source.size() <= before->size;
+    const DataWriter writer(volume, offset, source, replaces ? Replaces::yes : Replaces::no);
     const Progress progress = run_steps<Verb::fill>(volume, fill, offset, source.size(), writer);
     return progress.done > 0 || progress.code == Errc::ok ? Result<u64>(progress.done)
                                                           : Result<u64>(progress.code);
@@ -220,7 +233,7 @@ Errc zero_part_of_block(VolumeImplementation& volume, Handle file, u64 begin, u6
     const Result<ops::Mapping> mapping = map_block(volume, file, begin / format::block_size);
     if (!mapping) return mapping.code();
     if (mapping->kind != ops::MappingKind::data) return Errc::ok;
-    return write_zeros_at(volume.disk(), mapping->place + begin % format::block_size, end - begin);
+    return write_zeros_at(volume, mapping->place + begin % format::block_size, end - begin);
 }
 
 /// Zeroes the blocks at either end of a range that it covers in part.
@@ -252,7 +265,7 @@ Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp s
     command.now = now;
     command.may_use_reserve = how == Allocate::punch_hole;
     const Progress progress = run_steps<Verb::allocate>(volume, command, offset, length,
-                                                        DataWriter(volume.disk(), 0, {}));
+                                                        DataWriter(volume, 0, {}, Replaces::no));
     WARREN_TRY(progress.code);
     return zeroes ? zero_edges(volume, file, offset, offset + length) : Errc::ok;
 }

@@ -194,6 +194,10 @@ class VolumeImplementation {
     const format::Superblock& superblock() const { return superblock_; }
     bool is_read_only() const { return options_.read_only; }
     Errc commit();
+    /// See Committer::note_fresh_data().
+    void note_fresh_data() {
+        if (committer_ != nullptr) committer_->note_fresh_data();
+    }
 
     /// The references that a caller of lookup() or create() takes. Nothing can be removed from a
     /// volume that is read only, so nothing needs to be held.

@@ -59,7 +59,7 @@ TEST(JournalReplay, superblockOutsideOfTheJournalIsNotUndone) {
     reinterpret_cast<Superblock&>(block).clean = 0;
     format::seal_block(block, superblock.header.volume, 0, 5);
     const SealedBlock sealed{0, &block};
-    ASSERT_EQ(journal.write(5, std::span(&sealed, 1)), Errc::ok);
+    ASSERT_EQ(journal.write(5, std::span(&sealed, 1), FreshData::no), Errc::ok);
     const auto found = [&](u64 transaction, u32 clean) {
         Superblock other = superblock;
         other.header.transaction = transaction;
@@ -103,7 +103,7 @@ TEST(JournalReplay, anyFlippedBitIsNoTransaction) {
             std::memset(&blocks[i], static_cast<int>(i + 1), block_size);
             sealed.push_back({first_place + 2 * i * block_size, &blocks[i]});
         }
-        ASSERT_EQ(journal.write(2, sealed), Errc::ok);
+        ASSERT_EQ(journal.write(2, sealed, FreshData::no), Errc::ok);
     }
     ASSERT_EQ(replay_garbage(*disk->copy(), superblock), 2u);
     for (u64 seed = 1; seed <= 3000; ++seed) {

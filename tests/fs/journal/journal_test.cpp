@@ -145,11 +145,13 @@ class Writer {
         }
         const u64 given_up = give_up(places);
         states_[number_] = state_;
-        WARREN_TRY(journal_->write(number_, sealed));
+        WARREN_TRY(journal_->write(number_, sealed, fresh_data()));
         acknowledge();
         WARREN_TRY(journal_->write_places(sealed));
         return given_up == 0 ? Errc::ok : write_data(given_up);
     }
+
+    FreshData fresh_data() { return random_.one_in(3) ? FreshData::yes : FreshData::no; }
 
     /// Takes a place out of the state that this commit does not write; 0 if there is none.
     u64 give_up(const std::vector<u64>& places) {
@@ -356,11 +358,11 @@ TEST(Journal, anErrorEndsItsUse) {
     Journal journal(fault, superblock);
     Block block{};
     const SealedBlock sealed{first_place, &block};
-    ASSERT_EQ(journal.write(2, std::span(&sealed, 1)), Errc::ok);
+    ASSERT_EQ(journal.write(2, std::span(&sealed, 1), FreshData::no), Errc::ok);
     fault.set_plan({.nth = 1, .is_once = true});
     EXPECT_EQ(journal.write_places(std::span(&sealed, 1)), Errc::io);
     EXPECT_TRUE(journal.has_failed());
-    EXPECT_EQ(journal.write(3, std::span(&sealed, 1)), Errc::io);
+    EXPECT_EQ(journal.write(3, std::span(&sealed, 1), FreshData::no), Errc::io);
     EXPECT_EQ(journal.write_places(std::span(&sealed, 1)), Errc::io);
     EXPECT_EQ(fault.count(), 1u) << "a failed journal must not write";
 }
@@ -380,7 +382,7 @@ TEST(Journal, writesNeighboursAtOnceAndTheLargestTransaction) {
         sealed[i] = {place, &blocks[i]};
     }
     disk->start_recording();
-    ASSERT_EQ(journal.write(2, sealed), Errc::ok);
+    ASSERT_EQ(journal.write(2, sealed, FreshData::no), Errc::ok);
     const u64 before = disk->event_count();
     EXPECT_LE(before, 4096 / 64 + 3);
     auto image = disk->image_after(before);
@@ -402,12 +404,12 @@ TEST(JournalDeathTest, stopsOnABrokenContract) {
     Block block;
     std::memcpy(&block, &superblock, sizeof block);  // clean
     const SealedBlock clean{0, &block};
-    EXPECT_DEATH((void)journal.write(2, std::span(&clean, 1)), "broken invariant");
+    EXPECT_DEATH((void)journal.write(2, std::span(&clean, 1), FreshData::no), "broken invariant");
     const SealedBlock sealed{first_place, &block};
-    EXPECT_DEATH((void)journal.write(1, std::span(&sealed, 1)), "broken invariant");
-    EXPECT_DEATH((void)journal.write(2, {}), "broken invariant");
-    ASSERT_EQ(journal.write(2, std::span(&sealed, 1)), Errc::ok);
-    EXPECT_DEATH((void)journal.write(3, std::span(&sealed, 1)), "broken invariant");
+    EXPECT_DEATH((void)journal.write(1, std::span(&sealed, 1), FreshData::no), "broken invariant");
+    EXPECT_DEATH((void)journal.write(2, {}, FreshData::no), "broken invariant");
+    ASSERT_EQ(journal.write(2, std::span(&sealed, 1), FreshData::no), Errc::ok);
+    EXPECT_DEATH((void)journal.write(3, std::span(&sealed, 1), FreshData::no), "broken invariant");
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ void log_change(ImageEditor edit, MemoryDisk& disk, u64 number) {
     format::seal_inodes(inodes, changed.header.volume, place, next);
     const auto journal = std::make_unique<Journal>(disk, edit.superblock());
     const SealedBlock blocks[] = {{0, &superblock}, {place, &inodes}};
-    ASSERT_EQ(journal->write(next, blocks), Errc::ok);
+    ASSERT_EQ(journal->write(next, blocks, FreshData::no), Errc::ok);
 }
 
 TEST_F(CheckTest, JournalIsReplayedInMemory) {

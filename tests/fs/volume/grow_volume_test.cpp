@@ -116,7 +116,7 @@ TEST(GrowVolume, replaysTheJournalFirstAndIsNotUndoneByIt) {
     format::seal_block(blocks[0], superblock.header.volume, 0, 2);
     const SealedBlock sealed[] = {{0, &blocks[0]}, {32 * mib, &blocks[1]}};
     Journal journal(*disk, superblock);
-    ASSERT_EQ(journal.write(2, sealed), Errc::ok);
+    ASSERT_EQ(journal.write(2, sealed, FreshData::no), Errc::ok);
     ASSERT_EQ(grow_volume_on(*disk, "image", 128 * mib).code, Errc::ok);
     const Block found = read_block(*disk, 32 * mib);
     EXPECT_EQ(std::memcmp(&found, &blocks[1], block_size), 0);

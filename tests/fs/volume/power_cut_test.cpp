@@ -4,6 +4,9 @@
 // one of the states between the last sync that came back and the operation that was running.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
@@ -133,6 +136,63 @@ TEST_P(PowerCut, duringRecoveryChangesNothing) {
             const Cut cut{random.one_in(2), random.one_in(2), random.one_in(2), random.next()};
             SCOPED_TRACE(testing::Message() << "cut again after " << second);
             expect_state(*image->image_after(second, cut), recording, event);
+        }
+    }
+}
+
+constexpr u64 grown_files = 12;
+
+/// Writes files of one letter each that grow by whole blocks and by parts of them, and syncs.
+void grow_files(Volume& volume, Random& random) {
+    for (u64 i = 0; i < grown_files; ++i) {
+        const Handle file = make_file(volume, volume.root(), "grown" + std::to_string(i));
+        ASSERT_EQ(volume.open_file(file), Errc::ok);
+        u64 size = 0;
+        for (int part = 0; part < 4; ++part) {
+            const u64 length =
+                random.one_in(3) ? 4096 : 200 + random.below(random.one_in(2) ? 9000 : 9);
+            const std::vector<std::byte> bytes(length, std::byte{'n'});
+            ASSERT_TRUE(volume.write(file, size, bytes));
+            size += length;
+            EXPECT_EQ(random.one_in(2) ? volume.sync() : Errc::ok, Errc::ok);
+        }
+        ASSERT_EQ(volume.release(file), Errc::ok);
+    }
+}
+
+/// How many of the grown files show anything but their letter.
+u64 count_foreign_bytes(Volume& volume) {
+    u64 wrong = 0;
+    for (u64 i = 0; i < grown_files; ++i) {
+        const Result<Attributes> found =
+            volume.lookup(anybody, volume.root(), "grown" + std::to_string(i));
+        if (!found) continue;
+        std::vector<std::byte> bytes(found->size);
+        EXPECT_EQ(volume.open_file(found->handle), Errc::ok);
+        EXPECT_TRUE(volume.read(found->handle, 0, bytes));
+        EXPECT_EQ(volume.release(found->handle), Errc::ok);
+        wrong += std::ranges::any_of(bytes, [](std::byte byte) { return byte != std::byte{'n'}; });
+    }
+    return wrong;
+}
+
+TEST_P(PowerCut, neverShowsAFileLargerThanWhatWasWritten) {
+    const Seed seed;
+    MemoryVolume volume(volume_bytes, {.workers = 1, .meta_buffer_bytes = GetParam()});
+    Random random(seed.value());
+    volume.disk().start_recording();
+    grow_files(*volume, random);
+    volume.close();
+    volume.disk().stop_recording();
+    for (u64 event = 0; event <= volume.disk().event_count(); ++event) {
+        for (int round = 0; round < 6 && !HasFailure(); ++round) {
+            const Cut cut{true, random.one_in(2), random.one_in(2), random.next()};
+            SCOPED_TRACE(testing::Message() << "cut after event " << event << ", " << cut.seed);
+            const auto image = volume.disk().image_after(event, cut);
+            const auto after = open_on(*image, one_worker);
+            ASSERT_TRUE(after);
+            EXPECT_EQ(count_foreign_bytes(*after), 0u);
+            ASSERT_EQ(after->close(), Errc::ok);
         }
     }
 }
