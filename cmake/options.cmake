@@ -41,7 +41,10 @@ add_compile_options(
 # the same headers meet the full set of warnings in the .cpp files.
 add_compile_options(
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;-Werror=all-warnings>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-lineinfo>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda>"
+    # For profilers; it records where the sources lay.
+    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Release>>>:-lineinfo>")
 
 if(WARREN_SANITIZE)
     # More optimization doubles the time of the build and saves little of the tests'.

@@ -20,10 +20,11 @@ keep=
 
 usage() {
     cat <<TEXT
-usage: ./dev demo [--tree DIRECTORY] [--keep]
+usage: ./dev demo [--tree DIRECTORY] [--engine ENGINE] [--keep]
 
   --tree DIRECTORY  the files to work on (default: parts of /usr/include, /usr/share and /usr/lib,
                     at least $files_least files, at most $size_most_mib MiB)
+  --engine ENGINE   auto, cpu or cuda (default: \$WARREN_ENGINE, auto)
   --keep            leave the image behind and say where it is
 
 Environment: WARREN is the program, TMPDIR where images are made.
@@ -40,6 +41,11 @@ while [[ $# -gt 0 ]]; do
         --tree)
             [[ $# -ge 2 && -d $2 ]] || die "--tree needs a directory"
             tree=$(cd "$2" && pwd)
+            shift
+            ;;
+        --engine)
+            [[ $# -ge 2 ]] || die "--engine needs a name: auto, cpu or cuda"
+            export WARREN_ENGINE=$2
             shift
             ;;
         --keep) keep=1 ;;
@@ -187,8 +193,14 @@ mount_volume() {
 
 can_mount() {
     [[ -r /dev/fuse && -w /dev/fuse ]] || return 1
-    mount_volume 2>"$work/complaints"
+    mount_volume 2>"$work/complaints" && return 0
+    # An engine that cannot be had is no reason to go on without a mount.
+    "$warren" info "$image" >/dev/null || die "the volume cannot be opened"
+    return 1
 }
+
+# What runs the operations, as the mount or the image tells.
+engine_of() { "$warren" info "$1" | sed -n 's/^Engine: *//p'; }
 
 make_ext4() {
     mkdir -p "$beside"
@@ -266,7 +278,7 @@ if ! can_mount; then
     say "nothing can be mounted here ($(head -1 "$work/complaints" 2>/dev/null || true))"
     say "so all is done on IMAGE:/path, without a mount ('warren doctor' says what is missing)"
 else
-    rows+=("mount|-|$mounted")
+    rows+=("mount|-|$mounted, engine $(engine_of "$mounted")")
 fi
 
 step "copy" "the tree into the volume (cp -a)" copy_in src

@@ -315,6 +315,8 @@ Errc ControlConnection::info(MountInfo& info) {
     info.statistics.inodes_free = body.number();
     info.read_only = body.number() != 0;
     info.process = body.number32();
+    info.engine = body.text();
+    info.engine_note = body.text();
     return body.good() ? Errc::ok : Errc::io;
 }
 

@@ -26,7 +26,9 @@ struct MountInfo {
     std::string uuid;
     Statistics statistics;
     bool read_only = false;
-    u32 process = 0;  // the daemon's process number
+    u32 process = 0;          // the daemon's process number
+    std::string engine;       // what runs the operations: "cpu" or "cuda"
+    std::string engine_note;  // see Volume::engine_note()
 };
 
 /// One item of ControlConnection::move(): rename(2) of `source` to `target`.

@@ -296,6 +296,7 @@ void ControlVerbs::describe(Encoder& answer) {
     answer.number(statistics.inodes_free);
     answer.number(mount_.read_only.load(std::memory_order_relaxed) ? 1 : 0);
     answer.number(static_cast<u64>(::getpid()));
+    answer.text(volume->engine()).text(volume->engine_note());
 }
 
 }  // namespace warren::fuse

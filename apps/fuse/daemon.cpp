@@ -20,6 +20,7 @@
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
 #include "apps/fuse/mount_flags.hpp"
+#include "apps/fuse/recovery.hpp"
 #include "apps/fuse/session.hpp"
 #include "apps/fuse/unmount.hpp"
 
@@ -30,9 +31,8 @@ namespace {
 constexpr u32 read_ahead_kib = 1024;
 
 /// Opens the image; read-only if it is write-protected and nobody insists on writing.
-std::unique_ptr<Volume> open_image(MountOptions& options, std::string& warning, Failure& failure) {
-    OpenOptions how;
-    how.read_only = options.read_only;
+std::unique_ptr<Volume> open_image(MountOptions& options, OpenOptions& how, std::string& warning,
+                                   Failure& failure) {
     auto volume = Volume::open(options.image, how, failure);
     const bool is_protected = failure.code == Errc::read_only || failure.code == Errc::access ||
                               failure.code == Errc::not_permitted;
@@ -104,12 +104,17 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
     MountOptions options = asked;
     std::string warning, error;
     Failure failure;
-    auto volume = open_image(options, warning, failure);
+    Recovery recovery;
+    OpenOptions how;
+    how.read_only = options.read_only;
+    how.engine = options.engine;
+    how.report = [&](const std::string& line) { recovery.note_loss(options.image + ": " + line); };
+    auto volume = open_image(options, how, warning, failure);
     if (!volume) {
         report(exit_mount_failed, failure.message);
         return exit_mount_failed;
     }
-    MountState mount(std::move(volume), options.image, options.read_only);
+    MountState mount(std::move(volume), options, how);
     mount.mountpoint = options.mountpoint;
     mount.allow_other = options.allow_other;
     if (options.access_times != AccessTimes::unchanged) {
@@ -131,8 +136,10 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
         auto late_seeker = std::make_unique<LateSeeker>(session.get());
         mount.late_seeker = late_seeker.get();
         const auto server = std::make_shared<ControlServer>(mount, invalidator);
+        recovery.start(mount);
         serve_session(options, mount, session, *server, report, warning);
         server->stop();
+        recovery.stop();
         late_seeker.reset();  // before the volume closes
         session.unmount();
         closed = mount.volume.close();

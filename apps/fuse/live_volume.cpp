@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange: close the read-only volume, open the image for writing, take the kernel's
-// references and opens again. A read-only volume loses nothing by being closed.
+// The exchange: close the volume, open the image again, take the kernel's references and opens. A
+// read-only volume loses nothing by being closed; of one whose GPU is lost, what was not committed
+// is gone already, and inodes made since then answer Errc::stale.
 #include "apps/fuse/live_volume.hpp"
 
 #include <cstdlib>
@@ -27,36 +28,53 @@ void take_again(Volume& volume, const NodeTable& nodes) {
 
 LiveVolume::Access LiveVolume::access() {
     Access access;
-    // Acquire: pairs with the release in open_for_writing().
+    // Acquire: pairs with the releases in open_for_writing() and leave_gpu().
     if (exchangeable_.load(std::memory_order_acquire)) {
+        std::lock_guard turn(turn_);
         access.lock_ = std::shared_lock(mutex_);
     }
     access.volume_ = volume_.get();
     return access;
 }
 
+bool LiveVolume::open_again(Failure& failure) {
+    volume_ = Volume::open(image_, how_, failure);
+    return volume_ != nullptr;
+}
+
 Failure LiveVolume::open_for_writing(const NodeTable& nodes) {
+    std::lock_guard turn(turn_);
     std::unique_lock lock(mutex_);
-    // Acquire: pairs with the release below, of an earlier call.
-    if (!exchangeable_.load(std::memory_order_acquire)) return {};
+    if (!how_.read_only) return {};
     volume_.reset();
-    Failure failure;
-    volume_ = Volume::open(image_, OpenOptions{}, failure);
-    const bool opened = volume_ != nullptr;
-    if (!opened) {
-        Failure second;
-        OpenOptions as_before;
-        as_before.read_only = true;
-        volume_ = Volume::open(image_, as_before, second);
-        if (volume_ == nullptr) {
-            log_line(second.message + "; the read-only mount of this image ends");
-            std::_Exit(EXIT_FAILURE);
-        }
+    how_.read_only = false;
+    Failure failure, second;
+    const bool opened = open_again(failure);
+    how_.read_only = !opened;
+    if (!opened && !open_again(second)) {
+        log_line(second.message + "; the read-only mount of this image ends");
+        std::_Exit(EXIT_FAILURE);
     }
     take_again(*volume_, nodes);
     // Release: pairs with the acquire in access().
-    if (opened) exchangeable_.store(false, std::memory_order_release);
+    exchangeable_.store(may_be_exchanged(), std::memory_order_release);
     return opened ? Failure{} : failure;
+}
+
+void LiveVolume::leave_gpu(const NodeTable& nodes) {
+    std::lock_guard turn(turn_);
+    std::unique_lock lock(mutex_);
+    if (volume_->engine() != name_of(EngineChoice::cuda)) return;
+    volume_.reset();
+    how_.engine = EngineChoice::cpu;
+    Failure failure;
+    if (!open_again(failure)) {
+        log_line(failure.message + "; the mount of this image ends");
+        std::_Exit(EXIT_FAILURE);
+    }
+    take_again(*volume_, nodes);
+    // Release: pairs with the acquire in access().
+    exchangeable_.store(may_be_exchanged(), std::memory_order_release);
 }
 
 Errc LiveVolume::close() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The volume behind a mount. A mount that began read-only has opened its image read-only; when it
-// is remounted for writing the image is opened anew, under the feet of the kernel, which keeps its
-// inodes and open files.
+// The volume behind a mount, which may be exchanged for another opening of the same image under the
+// feet of the kernel, which keeps its inodes and open files: a mount that began read-only is
+// remounted for writing, or the GPU that ran the operations is lost.
 //
 // Invariant: whoever works on the volume holds an Access; the volume is exchanged only while there
-// is none. A volume that was opened for writing is never exchanged, and its Access costs one load.
+// is none. A volume that is never exchanged any more costs an Access one load.
 #pragma once
 
 #include <atomic>
@@ -31,20 +31,35 @@ class LiveVolume {
         std::shared_lock<std::shared_mutex> lock_;
     };
 
-    LiveVolume(std::unique_ptr<Volume> volume, std::string image, bool read_only)
-        : volume_(std::move(volume)), image_(std::move(image)), exchangeable_(read_only) {}
+    /// `how`: the options that the volume was opened with.
+    LiveVolume(std::unique_ptr<Volume> volume, std::string image, const OpenOptions& how)
+        : volume_(std::move(volume)),
+          image_(std::move(image)),
+          how_(how),
+          exchangeable_(may_be_exchanged()) {}
 
     Access access();
 
     /// Opens the image for writing, unless it is so already. A failure leaves it as it was.
     Failure open_for_writing(const NodeTable& nodes);
 
+    /// Opens the image on the CPU engine, after its GPU was lost: as the last commit left it. Ends
+    /// the process if that is not possible.
+    void leave_gpu(const NodeTable& nodes);
+
     /// Closes the volume. Requires: no Access is left or will be taken.
     Errc close();
 
  private:
+    bool may_be_exchanged() const {
+        return how_.read_only || volume_->engine() == name_of(EngineChoice::cuda);
+    }
+    bool open_again(Failure& failure);
+
     std::unique_ptr<Volume> volume_;
     std::string image_;
+    OpenOptions how_;
+    std::mutex turn_;  // passed on the way to mutex_, so that an exchange gets its turn
     std::shared_mutex mutex_;
     // Once false, always false. Cleared with release after the exchange of volume_, so whoever
     // reads false in access(), with acquire, sees the volume that stays.

@@ -28,6 +28,7 @@ struct MountOptions {
     std::vector<std::string> flags;  // of mount(2), by name: nodev, nosuid, noexec, sync, ...
     u32 commit_seconds = 5;          // between commits; 0: only when asked to
     u32 threads = 0;                 // most that answer requests; 0: by the number of cores
+    EngineChoice engine = EngineChoice::automatic;  // a remount leaves it as it is
 };
 
 /// Exit codes of mount(8) and umount(8).

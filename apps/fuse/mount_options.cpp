@@ -134,6 +134,11 @@ bool take_option(std::string_view option, MountOptions& options, std::string& er
     if (option.starts_with("threads=")) {
         return take_number(option, "threads=", options.threads, error);
     }
+    if (option.starts_with("engine=")) {
+        if (find_engine(option.substr(option.find('=') + 1), options.engine)) return true;
+        error = "'" + std::string(option) + "': there is no such engine: it is auto, cpu or cuda";
+        return false;
+    }
     error = "unknown mount option '" + std::string(option) + "'";
     return false;
 }

@@ -10,6 +10,7 @@
 #include "apps/fuse/control.hpp"
 #include "apps/fuse/library.hpp"
 #include "apps/fuse/live_volume.hpp"
+#include "apps/fuse/mount.hpp"
 #include "apps/fuse/node_table.hpp"
 
 namespace warren::fuse {
@@ -17,11 +18,12 @@ namespace warren::fuse {
 class LateSeeker;
 
 struct MountState {
-    MountState(std::unique_ptr<Volume> opened, const std::string& image_path, bool opened_read_only)
-        : volume(std::move(opened), image_path, opened_read_only),
+    /// `how`: the options that the volume was opened with.
+    MountState(std::unique_ptr<Volume> opened, const MountOptions& options, const OpenOptions& how)
+        : volume(std::move(opened), options.image, how),
           nodes(volume.access()->root()),
-          image(image_path),
-          read_only(opened_read_only) {}
+          image(options.image),
+          read_only(options.read_only) {}
 
     LiveVolume volume;
     NodeTable nodes;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "apps/warren/engine_choice.hpp"
 #include "apps/warren/messages.hpp"
 
 namespace warren::cli {
@@ -55,6 +56,10 @@ void append_options(std::string& page, const Page& description) {
     };
     for (const Option& option : description.options)
         append(option);
+    if (description.opens_images) {
+        append({engine_option, "engine", "ENGINE",
+                "what works on images: auto, cpu or cuda (default:\n$WARREN_ENGINE, auto)"});
+    }
     append({help_option, "help", nullptr, "show this page"});
 }
 
@@ -91,6 +96,9 @@ GetoptTables make_tables(const Page& page) {
         }
         if (entry.name != nullptr)
             tables.names.push_back({entry.name, has_value, nullptr, entry.id});
+    }
+    if (page.opens_images) {
+        tables.names.push_back({"engine", required_argument, nullptr, engine_option});
     }
     tables.names.push_back({"help", no_argument, nullptr, help_option});
     tables.names.push_back({nullptr, 0, nullptr, 0});
@@ -146,6 +154,10 @@ Arguments parse_arguments(const Page& page, std::span<char* const> arguments) {
     }
     for (int index = optind; index < count; ++index) {
         parsed.operands.emplace_back(words[static_cast<size_t>(index)]);
+    }
+    if (page.opens_images && !choose_engine(parsed.value(engine_option))) {
+        parsed.done = true;
+        parsed.exit_code = page.usage_exit;
     }
     return parsed;
 }

@@ -19,9 +19,10 @@ struct Option {
     const char* help;   // null: accepted, but not on the help page
 };
 
-/// The ids of every command's --help and --json.
+/// The ids of every command's --help and --json, and of --engine.
 inline constexpr int help_option = 1000;
 inline constexpr int json_option = 1001;
+inline constexpr int engine_option = 1002;
 
 struct Page {
     const char* usage;    // one line for each form, without the program's name
@@ -31,6 +32,7 @@ struct Page {
     const char* examples = nullptr;  // whole lines
     int usage_exit = 1;              // exit code for a call that makes no sense
     bool stop_at_operand = false;    // options end at the first operand
+    bool opens_images = false;       // takes --engine, and WARREN_ENGINE from the environment
 };
 
 struct Arguments {

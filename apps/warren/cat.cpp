@@ -28,6 +28,7 @@ constexpr Page page = {
     .examples =
         "  warren cat v.img:/etc/hosts\n"
         "  warren cat v.img:/backup.tar | tar t",
+    .opens_images = true,
 };
 
 /// Writes all of `bytes` to standard output.

@@ -48,6 +48,7 @@ constexpr Page page = {
         "  warren cp -a src v.img:/            put the tree src into the volume\n"
         "  warren cp -a v.img:/src/. back      take out what is in /src\n"
         "  warren cp v.img:/a old.img:/b       from one volume to another",
+    .opens_images = true,
 };
 
 CopyOptions read_options(const Arguments& parsed) {

@@ -21,8 +21,8 @@
 #include "apps/fuse/mount_table.hpp"
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
+#include "apps/warren/doctor.hpp"
 #include "apps/warren/json.hpp"
-#include "apps/warren/measure.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
@@ -43,7 +43,9 @@ constexpr Page page = {
     .usage = "[OPTION]... [MOUNT]...",
     .summary =
         "Say which engine and which paths of the kernel are active, and measure them: a small "
-        "volume\nin DIRECTORY, and the round trip of a look-up on each MOUNT (default: all).",
+        "volume\nin DIRECTORY on each engine, and the round trip of a look-up on each MOUNT "
+        "(default: "
+        "all).",
     .options = options,
     .notes = "Exit code: 0 if Warren can be used in full here, 1 if something is missing.",
     .examples =
@@ -51,14 +53,16 @@ constexpr Page page = {
         "  warren doctor -d /data /mnt/w",
 };
 
-enum class State : u8 { good, note, bad };
-
 class Report {
  public:
     explicit Report(bool json) : json_(json) {
         if (json_) objects_.open_array();
     }
     void add(State state, const std::string& what, const std::string& detail);
+    void add(const std::vector<Finding>& findings) {
+        for (const Finding& finding : findings)
+            add(finding.state, finding.subject, finding.detail);
+    }
     int finish() {
         if (json_) print_line({objects_.close_array().result()});
         return bad_ ? 1 : 0;
@@ -85,10 +89,6 @@ void Report::add(State state, const std::string& what, const std::string& detail
     print_line({line, detail});
 }
 
-bool exists(const char* path) {
-    return ::access(path, F_OK) == 0;
-}
-
 /// The program's path, if it is on PATH or where systems keep it.
 std::string find_program(const std::string& name) {
     const char* variable = std::getenv("PATH");
@@ -102,13 +102,16 @@ std::string find_program(const std::string& name) {
     return "";
 }
 
-void check_engine(Report& report) {
+void check_engine(Report& report, const GpuExamination& gpu) {
     const u32 cores = std::max(1u, std::thread::hardware_concurrency());
-    report.add(State::good, "engine", "cpu, bulk work on " + counted(cores, "core", "cores"));
-    if (exists("/dev/nvidiactl")) {
-        report.add(State::note, "gpu",
-                   "an NVIDIA driver is here, but this program's commands run on the CPU engine");
-    }
+    const std::string cpu = "cpu, bulk work on " + counted(cores, "core", "cores");
+    report.add(
+        State::good, "engine",
+        gpu.is_usable
+            ? "auto is cuda for a mount; for a command on an image it is " + cpu +
+                  ", as that ends before a GPU is ready (--engine=cuda takes it all the same)"
+            : "auto is " + cpu);
+    report.add(gpu.findings);
 }
 
 void check_fuse(Report& report) {
@@ -183,79 +186,78 @@ void check_directory(Report& report, const std::string& directory) {
                    free);
 }
 
-void measure_engine(Report& report, const std::string& directory) {
-    Measured measured;
-    Failure failure;
-    {
-        const Progress progress("measuring in " + quote(directory));
-        failure = measure_volume(directory, measured);
-    }
-    if (failure.code != Errc::ok) {
-        report.add(State::bad, "volume in " + quote(directory), failure.message);
-        return;
-    }
-    const std::string where = " (measured, volume in " + quote(directory) + ")";
-    report.add(State::good, "create", rate_text(measured.create_ns) + where);
-    report.add(State::good, "lookup", rate_text(measured.lookup_ns) + where);
-    report.add(State::good, "commit",
-               long_time(measured.commit_ns) + " for one small change" + where);
-    report.add(State::good, "remove tree",
-               long_time(measured.remove_ns) + " a file, in one command for " +
-                   grouped(measured.files) + where);
-}
-
-struct Finding {
-    State state;
-    std::string detail;
-};
-
 std::vector<Finding> examine_mount(const std::string& path, bool measure) {
+    const std::string subject = "mount " + quote(path);
     auto connection = fuse::ControlConnection::for_path(path);
     fuse::MountInfo info;
     const Errc code = connection ? connection->info(info) : Errc::no_device;
     if (code != Errc::ok) {
-        return {{State::bad,
+        return {{State::bad, subject,
                  is_on_warren_mount(path)
                      ? "its daemon cannot be reached, so bulk commands do not work there"
                      : "is not on a Warren volume"}};
     }
     std::vector<Finding> findings = {
-        {State::good, info.image + (info.read_only ? ", read-only" : "") + ", process " +
-                          std::to_string(info.process) + ", bulk commands go to the engine"}};
+        {State::good, subject,
+         info.image + ", engine " + info.engine + (info.read_only ? ", read-only" : "") +
+             ", process " + std::to_string(info.process) + ", bulk commands go to the engine"}};
     if (!measure) return findings;
     MountMeasured measured;
     if (measure_mount(path, *connection, measured) != Errc::ok) {
-        findings.push_back({State::note, "its round trips could not be measured"});
+        findings.push_back({State::note, subject, "its round trips could not be measured"});
         return findings;
     }
-    findings.push_back(
-        {State::good, long_time(measured.lookup_ns) + " a lookup through the kernel (measured)"});
-    findings.push_back(
-        {State::good, long_time(measured.command_ns) + " a command to the daemon (measured)"});
+    findings.push_back({State::good, subject,
+                        long_time(measured.lookup_ns) + " a lookup through the kernel (measured)"});
+    findings.push_back({State::good, subject,
+                        long_time(measured.command_ns) + " a command to the daemon (measured)"});
     return findings;
 }
 
 /// A daemon that is stopped answers nothing, the kernel's questions included. The thread that asked
 /// then waits until the process ends.
 void check_mount(Report& report, const std::string& path, bool measure) {
-    constexpr std::chrono::seconds patience{5};
     std::packaged_task<std::vector<Finding>()> examination(
         [path, measure] { return examine_mount(path, measure); });
     std::future<std::vector<Finding>> answer = examination.get_future();
     std::thread(std::move(examination)).detach();
-    const std::string subject = "mount " + quote(path);
-    if (answer.wait_for(patience) != std::future_status::ready) {
-        report.add(State::bad, subject,
-                   "has not answered for " + std::to_string(patience.count()) +
+    if (answer.wait_for(doctor_patience) != std::future_status::ready) {
+        report.add(State::bad, "mount " + quote(path),
+                   "has not answered for " + std::to_string(doctor_patience.count()) +
                        " s; its daemon may be stopped (ps -C warren -o pid,stat,args; "
                        "kill -CONT PID lets it go on)");
         return;
     }
-    for (const Finding& finding : answer.get())
-        report.add(finding.state, subject, finding.detail);
+    report.add(answer.get());
 }
 
 }  // namespace
+
+std::vector<Finding> measured_findings(const std::string& directory, EngineChoice engine) {
+    Measured measured;
+    const Failure failure = measure_volume(directory, engine, measured);
+    const std::string by = engine == EngineChoice::cpu ? "" : std::string(name_of(engine)) + " ";
+    if (failure.code != Errc::ok) {
+        return {{State::bad, by + "volume in " + quote(directory), failure.message}};
+    }
+    const std::string where = " (measured, volume in " + quote(directory) + ")";
+    std::vector<Finding> findings;
+    const auto add = [&](const std::string& what, const std::string& detail) {
+        findings.push_back({State::good, by + what, detail + where});
+    };
+    if (engine == EngineChoice::cuda) {
+        add("opening", long_time(measured.open_ns));
+        add("command", long_time(measured.command_ns) +
+                           " to the resident server and back, one in a hundred over " +
+                           long_time(measured.slow_command_ns));
+    }
+    add("create", rate_text(measured.create_ns));
+    add("lookup", rate_text(measured.lookup_ns));
+    add("commit", long_time(measured.commit_ns) + " for one small change");
+    add("remove tree",
+        long_time(measured.remove_ns) + " a file, in one command for " + grouped(measured.files));
+    return findings;
+}
 
 int command_doctor(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
@@ -264,11 +266,14 @@ int command_doctor(std::span<char* const> arguments) {
     const std::string directory = given != nullptr ? *given : default_directory();
     const bool measure = !parsed.has('q');
     Report report(parsed.has(json_option));
-    check_engine(report);
+    check_engine(report, examine_gpu(directory, measure));
     check_kernel(report);
     check_fuse(report);
     check_directory(report, directory);
-    if (measure) measure_engine(report, directory);
+    if (measure) {
+        const Progress progress("measuring in " + quote(directory));
+        report.add(measured_findings(directory, EngineChoice::cpu));
+    }
     std::vector<std::string> mounts = parsed.operands;
     if (mounts.empty()) {
         for (const fuse::MountedPlace& place : fuse::read_mount_table()) {

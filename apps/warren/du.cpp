@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren du: how much space trees take, from one scan of the engine. A file with several names
-// counts once.
+// warren du: how much space trees take: the volume adds up itself where it can, else one scan of
+// the engine shows every entry. A file with several names counts once.
 #include <algorithm>
+#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -44,6 +45,7 @@ constexpr Page page = {
     .examples =
         "  warren du -sh v.img:/          all of it\n"
         "  warren du -h -d 1 /mnt/w       each directory at the top",
+    .opens_images = true,
 };
 
 struct How {
@@ -55,6 +57,7 @@ struct How {
     bool json = false;
     u64 unit = kib;
     u32 max_depth = ~0u;
+    bool is_only_one = true;  // operand: a file with several names is met in one tree only
 };
 
 struct FileLine {
@@ -99,13 +102,17 @@ class Usage {
     }
     /// Whether the file was counted under another name already.
     bool seen_before(u64 file_system, const Attributes& attributes);
+    /// Adds up where the volume lies: Errc::not_supported if each entry must be looked at here.
+    Errc add_up(TreeScan& scan, const std::string& start, Line& first, Children& children);
+    Errc look_at_all(TreeScan& scan, const std::string& start, Line& first, Children& children);
     void print_lines(Line start, Children& children);
 
     Session& session_;
     How how_;
     Json json_;
     u64 total_ = 0;
-    std::mutex links_mutex_;                                  // links_
+    std::deque<DirectoryRecord> summed_;  // directories that the volume has added up
+    std::mutex links_mutex_;              // links_
     std::unordered_map<u64, std::unordered_set<u64>> links_;  // inodes by file system
 };
 
@@ -162,16 +169,46 @@ void Usage::print_lines(Line start, Children& children) {
     }
 }
 
+Errc Usage::add_up(TreeScan& scan, const std::string& start, Line& first, Children& children) {
+    if (how_.all || !how_.is_only_one) return Errc::not_supported;
+    std::vector<DirectoryUsage> answer;
+    const Errc code = scan.usage({how_.max_depth, how_.count_links}, answer);
+    if (code == Errc::not_supported || answer.empty()) return code;
+    for (const DirectoryUsage& usage : answer) {
+        DirectoryRecord& record = summed_.emplace_back();
+        record.depth = usage.depth;
+        record.name = usage.name;
+        const u64 size = how_.apparent ? usage.bytes : usage.blocks * 4096;
+        if (summed_.size() == 1) {
+            first = {start, size, &record};
+            continue;
+        }
+        record.above = &summed_[usage.above];
+        children[record.above].push_back({record.name, size, &record});
+    }
+    return code;
+}
+
 bool Usage::measure(const std::string& start) {
     const auto scan = TreeScan::open(session_, parse_location(start), "du(1)");
     if (!scan) return false;
-    PerThread<Counted> threads;
     Line first{start, 0, nullptr};
+    Children children;
+    Errc code = add_up(*scan, start, first, children);
+    if (code == Errc::not_supported) code = look_at_all(*scan, start, first, children);
+    total_ += first.size;
+    print_lines(std::move(first), children);
+    if (code != Errc::ok) complain({quote(start), ": ", reason(code)});
+    return code == Errc::ok;
+}
+
+Errc Usage::look_at_all(TreeScan& scan, const std::string& start, Line& first, Children& children) {
+    PerThread<Counted> threads;
     Errc code = Errc::ok;
     {
         Progress progress("measuring " + quote(start));
-        code = scan->run(~0u, [&](const Found& found) {
-            const bool again = seen_before(scan->file_system(), found.attributes);
+        code = scan.run(~0u, [&](const Found& found) {
+            const bool again = seen_before(scan.file_system(), found.attributes);
             const u64 size = again ? 0 : size_of(found.attributes);
             progress.add(1, size);
             if (found.self != nullptr) {
@@ -189,10 +226,9 @@ bool Usage::measure(const std::string& start) {
             return true;
         });
     }
-    std::vector<DirectoryRecord*> directories = scan->directories();
+    std::vector<DirectoryRecord*> directories = scan.directories();
     std::sort(directories.begin(), directories.end(),
               [](const auto* a, const auto* b) { return a->depth > b->depth; });
-    Children children;
     for (DirectoryRecord* directory : directories) {
         const u64 size = directory->total.load(std::memory_order_relaxed);
         if (directory->above == nullptr) {
@@ -209,10 +245,7 @@ bool Usage::measure(const std::string& start) {
             children[file.directory].push_back({std::move(file.name), file.size, nullptr});
         }
     }
-    total_ += first.size;
-    print_lines(std::move(first), children);
-    if (code != Errc::ok) complain({quote(start), ": ", reason(code)});
-    return code == Errc::ok;
+    return code;
 }
 
 }  // namespace
@@ -248,6 +281,7 @@ int command_du(std::span<char* const> arguments) {
     }
     std::vector<std::string> starts = parsed.operands;
     if (starts.empty()) starts = {"."};
+    how.is_only_one = starts.size() == 1;
     Session session;
     Usage usage(session, how);
     bool good = true;

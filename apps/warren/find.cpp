@@ -40,6 +40,7 @@ constexpr Page page = {
         "  warren find v.img:/ -name '*.o' -size +1M\n"
         "  warren find /mnt/w -type f -newer stamp -print0 | xargs -0 ls -l\n"
         "  warren find v.img:/ -type d -empty",
+    .opens_images = true,
 };
 
 /// What one thread has found so far, and the path of the directory it is in.
@@ -136,10 +137,13 @@ bool Search::run(const std::string& start) {
     Errc code = Errc::ok;
     {
         Progress progress("searching " + quote(start));
-        code = scan->run(expression_.max_depth(), [&](const Found& found) {
-            progress.add(1, 0);
-            return visit(*scan, found, threads);
-        });
+        code = scan->run(
+            expression_.max_depth(),
+            [&](const Found& found) {
+                progress.add(1, 0);
+                return visit(*scan, found, threads);
+            },
+            expression_.filter());
     }
     gather(threads);
     if (code != Errc::ok) complain({quote(start), ": ", reason(code)});

@@ -39,6 +39,10 @@ class Expression {
 
     void evaluate(const Found& found, const Helper& helper, Verdict& verdict) const;
 
+    /// What every file must fulfil before anything comes of it: a scan may leave out the others.
+    /// Its pattern is a part of this expression.
+    ScanFilter filter() const;
+
     bool has_action() const { return has_action_; }
     u32 min_depth() const { return min_depth_; }
     u32 max_depth() const { return max_depth_; }
@@ -82,6 +86,8 @@ class Expression {
 
     bool test(const Node& node, const Found& found, const Helper& helper, Verdict& verdict) const;
     bool act(const Node& node, const Found& found, const Helper& helper, Verdict& verdict) const;
+    bool narrow(size_t index, ScanFilter& filter) const;
+    bool acts(size_t index) const;
 
     std::vector<Node> nodes_;
     size_t root_ = 0;

@@ -25,6 +25,7 @@ constexpr Page page = {
     .examples =
         "  warren info v.img\n"
         "  warren info --json /mnt/w",
+    .opens_images = true,
 };
 
 /// Asks the daemon; false, with a complaint, if that fails.
@@ -46,6 +47,8 @@ bool info_of_image(const std::string& image, fuse::MountInfo& info) {
     info.label = volume->label();
     info.uuid = volume->uuid();
     info.statistics = volume->statistics();
+    info.engine = volume->engine();
+    info.engine_note = volume->engine_note();
     return session.close();
 }
 
@@ -68,6 +71,13 @@ std::string share(u64 part, u64 whole) {
     return " (" + std::to_string((part * 100 + whole / 2) / whole) + "%)";
 }
 
+/// Which GPU it is, or why there is none, in parentheses; nothing if there is nothing to say.
+std::string note_on_engine(const fuse::MountInfo& info) {
+    if (info.engine_note.empty()) return "";
+    const bool is_gpu = info.engine == name_of(EngineChoice::cuda);
+    return " (" + std::string(is_gpu ? "" : "not cuda: ") + info.engine_note + ")";
+}
+
 void print_info(const fuse::MountInfo& info) {
     const Statistics& statistics = info.statistics;
     const u64 used = statistics.blocks - statistics.blocks_free;
@@ -76,6 +86,7 @@ void print_info(const fuse::MountInfo& info) {
         print_line({"Mounted at: ", info.mountpoint, info.read_only ? ", read-only" : "",
                     ", by process ", std::to_string(info.process)});
     }
+    print_line({"Engine:     ", info.engine, note_on_engine(info)});
     print_line({"Label:      ", info.label.empty() ? "(none)" : info.label});
     print_line({"UUID:       ", info.uuid});
     print_line({"Size:       ", long_size(statistics.blocks * 4096)});
@@ -93,6 +104,7 @@ void add_info(Json& json, const fuse::MountInfo& info) {
         json.key("read_only").boolean(info.read_only);
         json.member("process", u64{info.process});
     }
+    json.member("engine", std::string_view(info.engine));
     json.member("label", std::string_view(info.label)).member("uuid", std::string_view(info.uuid));
     json.member("size", statistics.blocks * 4096).member("free", statistics.blocks_free * 4096);
     json.member("available", statistics.blocks_available * 4096);

@@ -27,6 +27,7 @@ constexpr Page page = {
     .examples =
         "  warren ln v.img:/a v.img:/b             a second name for the file\n"
         "  warren ln -s ../shared v.img:/home/s    a symbolic link",
+    .opens_images = true,
 };
 
 /// Makes one link; `name` is the whole path of the new name.

@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "apps/warren/engine_choice.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "fs/format/superblock.hpp"
@@ -93,6 +94,7 @@ Volume* Session::open(const std::string& image, Access access) {
     if (opened.volume) return opened.volume.get();
     OpenOptions options;
     options.read_only = access == Access::read;
+    options.engine = engine_for_command();
     Failure failure;
     opened.image = image;
     opened.volume = Volume::open(image, options, failure);

@@ -49,6 +49,7 @@ constexpr Page page = {
         "  warren ls -lh v.img:/src       with sizes and times\n"
         "  warren ls --json v.img:/src    for a script",
     .usage_exit = 2,
+    .opens_images = true,
 };
 
 struct Style {

@@ -6,10 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <vector>
 
 #include "apps/warren/location.hpp"
 #include "apps/warren/units.hpp"
@@ -21,7 +24,9 @@ namespace {
 
 constexpr u64 volume_size = 256 * mib;
 constexpr u64 files = 10000;
-constexpr u64 lookups = 100000;
+constexpr u64 lookups_max = 100000;
+constexpr u64 commands_max = 10000;
+constexpr double time_max_ns = 3e8;  // of look-ups, and of commands
 constexpr u64 commits = 20;
 constexpr u64 round_trips = 1000;
 
@@ -55,6 +60,36 @@ Errc measure_commits(Volume& volume, const Caller& caller, Handle directory, Mea
     return Errc::ok;
 }
 
+Errc measure_lookups(Volume& volume, const Caller& caller, Handle directory, Measured& measured) {
+    Random random(1);
+    const Stopwatch looking;
+    u64 lookups = 0;
+    while (lookups < lookups_max && looking.nanoseconds() < time_max_ns) {
+        for (u64 i = 0; i < 100; ++i, ++lookups) {
+            const Result<Attributes> found =
+                volume.lookup(caller, directory, file_name(random.below(files)));
+            if (!found) return found.code();
+        }
+    }
+    measured.lookup_ns = looking.nanoseconds() / static_cast<double>(lookups);
+    return Errc::ok;
+}
+
+Errc measure_commands(Volume& volume, Handle directory, Measured& measured) {
+    std::vector<double> times;
+    const Stopwatch all;
+    while (times.size() < commands_max && all.nanoseconds() < time_max_ns) {
+        const Stopwatch one;
+        const Result<Attributes> found = volume.attributes(directory);
+        if (!found) return found.code();
+        times.push_back(one.nanoseconds());
+    }
+    std::sort(times.begin(), times.end());
+    measured.command_ns = times[times.size() / 2];
+    measured.slow_command_ns = times[times.size() * 99 / 100];
+    return Errc::ok;
+}
+
 Errc measure_operations(Volume& volume, Measured& measured) {
     const Caller caller = command_caller();
     CreateOptions directory_options;
@@ -71,15 +106,8 @@ Errc measure_operations(Volume& volume, Measured& measured) {
     }
     measured.create_ns = creating.nanoseconds() / files;
 
-    Random random(1);
-    const Stopwatch looking;
-    for (u64 round = 0; round < lookups; ++round) {
-        const Result<Attributes> found =
-            volume.lookup(caller, directory->handle, file_name(random.below(files)));
-        if (!found) return found.code();
-    }
-    measured.lookup_ns = looking.nanoseconds() / lookups;
-
+    WARREN_TRY(measure_lookups(volume, caller, directory->handle, measured));
+    WARREN_TRY(measure_commands(volume, directory->handle, measured));
     WARREN_TRY(volume.sync());
     WARREN_TRY(measure_commits(volume, caller, volume.root(), measured));
     Removal removal;
@@ -91,7 +119,7 @@ Errc measure_operations(Volume& volume, Measured& measured) {
 
 }  // namespace
 
-Failure measure_volume(const std::string& directory, Measured& measured) {
+Failure measure_volume(const std::string& directory, EngineChoice engine, Measured& measured) {
     std::string path = directory + "/warren-doctor-XXXXXX";
     const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
     if (descriptor < 0) {
@@ -102,15 +130,19 @@ Failure measure_volume(const std::string& directory, Measured& measured) {
     format.size_bytes = volume_size;
     format.force = true;
     Failure failure = make_volume(path, format);
+    std::unique_ptr<Volume> volume;
     if (failure.code == Errc::ok) {
-        if (const auto volume = Volume::open(path, {}, failure)) {
-            const Errc code = measure_operations(*volume, measured);
-            const Errc closed = volume->close();
-            failure.code = code != Errc::ok ? code : closed;
-            if (failure.code != Errc::ok) failure.message = "the measurement failed in " + path;
-        }
+        const Stopwatch opening;
+        volume = Volume::open(path, {.engine = engine}, failure);
+        measured.open_ns = opening.nanoseconds();
     }
+    // While it is open it needs no name, and nothing stays if this process is killed.
     ::unlink(path.c_str());
+    if (!volume) return failure;
+    const Errc code = measure_operations(*volume, measured);
+    const Errc closed = volume->close();
+    failure.code = code != Errc::ok ? code : closed;
+    if (failure.code != Errc::ok) failure.message = "the measurement failed in " + path;
     return failure;
 }
 

@@ -10,17 +10,20 @@
 
 namespace warren::cli {
 
-/// Mean times of operations through the library, in nanoseconds.
+/// Times of operations through the library, in nanoseconds; means but where it says otherwise.
 struct Measured {
     u64 files = 0;
+    double open_ns = 0;          // opening the volume, once
+    double command_ns = 0;       // one command, by handle: the median
+    double slow_command_ns = 0;  // of a hundred commands the slowest takes longer than this
     double create_ns = 0;
     double lookup_ns = 0;
     double commit_ns = 0;  // sync() after one change
     double remove_ns = 0;  // a file's share of one remove_tree()
 };
 
-/// Makes a volume in `directory`, measures and removes it.
-Failure measure_volume(const std::string& directory, Measured& measured);
+/// Makes a volume in `directory`, measures with `engine` and removes it.
+Failure measure_volume(const std::string& directory, EngineChoice engine, Measured& measured);
 
 struct MountMeasured {
     double lookup_ns = 0;   // of a name that nobody has cached

@@ -22,6 +22,7 @@ constexpr Page page = {
         "host.",
     .options = options,
     .examples = "  warren mkdir -p v.img:/projects/warren",
+    .opens_images = true,
 };
 
 struct How {

@@ -9,6 +9,7 @@
 #include "apps/fuse/mount.hpp"
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
+#include "apps/warren/engine_choice.hpp"
 #include "apps/warren/messages.hpp"
 
 namespace warren::cli {
@@ -20,8 +21,8 @@ constexpr std::array<Option, 9> options{{
     {'o', nullptr, "OPTIONS",
      "options with commas between them: ro, rw, remount, noatime,\n"
      "relatime, strictatime, nodev, nosuid, noexec, sync, dirsync,\n"
-     "allow_other, commit=SECONDS, threads=NUMBER, and those that\n"
-     "only mount(8) reads"},
+     "allow_other, commit=SECONDS, threads=NUMBER,\n"
+     "engine=auto|cpu|cuda, and those that only mount(8) reads"},
     {'r', "read-only", nullptr, "the same as -o ro"},
     {'w', "rw", nullptr, "the same as -o rw"},
     {'n', "no-mtab", nullptr, nullptr},
@@ -38,11 +39,13 @@ constexpr Page page{
     .notes =
         "Returns when the mount works; the daemon that serves it goes on in the background\n"
         "and ends when the volume is unmounted. Changes are made durable every 5 seconds\n"
-        "(commit=), by fsync(2), and by `warren sync` and `warren umount`.",
+        "(commit=), by fsync(2), and by `warren sync` and `warren umount`. The engine `auto` is\n"
+        "cuda if there is a GPU that this program can use, else cpu; `warren info` says which.",
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"
         "  warren mount -o remount,rw /mnt\n",
+    .opens_images = true,
 };
 
 bool is_helper_of_mount() {
@@ -72,6 +75,7 @@ int command_mount(std::span<char* const> arguments) {
     fuse::MountOptions mount;
     mount.program = program();
     mount.allow_other = ::geteuid() == 0;
+    mount.engine = chosen_engine();
     if (!read_options(parsed, mount)) return page.usage_exit;
     const std::vector<std::string>& operands = parsed.operands;
     const size_t fewest = mount.remount ? 1 : 2;

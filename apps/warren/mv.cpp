@@ -38,6 +38,7 @@ constexpr Page page = {
         "  warren mv v.img:/a v.img:/b          rename\n"
         "  warren mv v.img:/x v.img:/y v.img:/d  put x and y into d\n"
         "  warren mv -t /mnt/w/done /mnt/w/in/*",
+    .opens_images = true,
 };
 
 struct Item {

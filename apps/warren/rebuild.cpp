@@ -31,6 +31,7 @@ constexpr Page page = {
     .examples =
         "  warren rebuild v.img:/mail/inbox\n"
         "  warren rebuild -r /mnt/w",
+    .opens_images = true,
 };
 
 class Rebuilder {

@@ -32,6 +32,7 @@ constexpr Page page = {
     .examples =
         "  warren rm -r v.img:/build     a tree in an image\n"
         "  warren rm -r /mnt/w/build     a tree on a mounted volume",
+    .opens_images = true,
 };
 
 class Remover {

@@ -26,6 +26,7 @@ constexpr Page page = {
     .examples =
         "  warren stat v.img:/src/main.c\n"
         "  warren stat --json v.img:/src",
+    .opens_images = true,
 };
 
 struct Subject {

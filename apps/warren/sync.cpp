@@ -19,6 +19,7 @@ constexpr Page page = {
         "Make everything that was written to a volume durable: a path on a mounted volume, "
         "or an\nimage, whose journal is replayed if it was not closed cleanly.",
     .examples = "  warren sync /mnt/w",
+    .opens_images = true,
 };
 
 bool sync_mount(const std::string& path) {

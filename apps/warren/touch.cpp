@@ -24,6 +24,7 @@ constexpr Page page = {
         "volume\nthat is not mounted, or a path of the host.",
     .options = options,
     .examples = "  warren touch v.img:/ready",
+    .opens_images = true,
 };
 
 i64 now() {

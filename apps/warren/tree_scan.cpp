@@ -90,7 +90,12 @@ bool TreeScan::visit_entry(const Scanned& entry, u32 max_depth, const Visit& vis
     return descend;
 }
 
-Errc TreeScan::run(u32 max_depth, const Visit& visit) {
+Errc TreeScan::usage(const UsageOptions& options, std::vector<DirectoryUsage>& answer) {
+    if (volume_ == nullptr) return Errc::not_supported;
+    return volume_->usage(command_caller(), start_.attributes.handle, options, answer);
+}
+
+Errc TreeScan::run(u32 max_depth, const Visit& visit, const ScanFilter& filter) {
     if (!start_.is_directory()) {
         Scanned entry;
         entry.attributes = start_.attributes;
@@ -98,9 +103,11 @@ Errc TreeScan::run(u32 max_depth, const Visit& visit) {
         return Errc::ok;
     }
     if (volume_ != nullptr) {
-        return volume_->scan(command_caller(), start_.attributes.handle, [&](const Scanned& entry) {
-            return visit_entry(entry, max_depth, visit);
-        });
+        ScanFilter files = filter;
+        files.depth_max = max_depth;
+        return volume_->scan(
+            command_caller(), start_.attributes.handle,
+            [&](const Scanned& entry) { return visit_entry(entry, max_depth, visit); }, files);
     }
     return connection_->scan(location_.path, max_depth,
                              [&](const Scanned& entry) { visit_entry(entry, max_depth, visit); });

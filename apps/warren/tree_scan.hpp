@@ -51,8 +51,12 @@ class TreeScan {
                                           std::string_view other_tool);
 
     /// Visits the start and all below it down to `max_depth`, from many threads at once; `visit`
-    /// returns whether to descend.
-    Errc run(u32 max_depth, const std::function<bool(const Found&)>& visit);
+    /// returns whether to descend. Of files that `filter` does not want some may be left out.
+    Errc run(u32 max_depth, const std::function<bool(const Found&)>& visit,
+             const ScanFilter& filter = {});
+    /// What the start and the directories below it take; see Volume::usage(). Errc::not_supported
+    /// for a mounted volume.
+    Errc usage(const UsageOptions& options, std::vector<DirectoryUsage>& answer);
 
     /// Whether a directory that was found holds nothing. May be called by `visit`.
     bool is_empty(const Found& found);

@@ -8,6 +8,7 @@
 // after sync() or a clean close.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -137,6 +138,12 @@ struct Creation {
     CreateOptions options;
 };
 
+/// One item of lookup_many().
+struct Lookup {
+    Handle directory;
+    std::string_view name;
+};
+
 /// What a bulk removal did.
 struct Removal {
     u64 files = 0;        // names removed that were not directories
@@ -159,14 +166,62 @@ struct Scanned {
     Attributes attributes;
 };
 
+/// Which files scan() visits. Directories are visited whatever they are: they are the way to files.
+struct ScanFilter {
+    u32 depth_max = ~u32{0};        // nothing below this depth; the root's is 0
+    std::string_view pattern = {};  // of names: bytes with * ? [a-z] [!a-z] \; empty: any name
+    bool folds_case = false;        // of ASCII letters
+    u16 types = 0xffff;             // bit n: files of the DT_ value n
+    u64 size_min = 0;
+    u64 size_max = ~u64{0};
+    i64 modified_min = INT64_MIN;
+    i64 modified_max = INT64_MAX;
+};
+
+/// What usage() tells.
+struct UsageOptions {
+    u32 depth_max = 0;          // directories below this depth get no sum of their own
+    bool counts_links = false;  // a file with several names counts once for each
+};
+
+/// What a directory takes with all that is below it.
+struct DirectoryUsage {
+    Handle directory;
+    u32 above = 0;  // index in the answer of the directory that it is in; 0 for the first
+    u32 depth = 0;
+    std::string name;  // empty for the first
+    u64 entries = 0;   // itself and the names below it
+    u64 blocks = 0;    // 4 KiB blocks
+    u64 bytes = 0;     // sizes; devices have none
+};
+
 /// What runs the operations. `automatic`: a GPU if there is one and this build can use it.
 enum class EngineChoice : u8 { automatic, cpu, cuda };
+
+/// The names that people write for engines.
+inline constexpr std::string_view engine_names[] = {"auto", "cpu", "cuda"};
+constexpr std::string_view name_of(EngineChoice engine) {
+    return engine_names[static_cast<u8>(engine)];
+}
+/// Finds the engine of a name. False if there is none.
+constexpr bool find_engine(std::string_view name, EngineChoice& engine) {
+    for (const EngineChoice one :
+         {EngineChoice::automatic, EngineChoice::cpu, EngineChoice::cuda}) {
+        if (name != name_of(one)) continue;
+        engine = one;
+        return true;
+    }
+    return false;
+}
 
 struct OpenOptions {
     bool read_only = false;
     u32 workers = 0;            // threads of bulk operations; 0: all cores
     u64 meta_buffer_bytes = 0;  // 0: everything resident; else at most so much metadata in memory
     EngineChoice engine = EngineChoice::automatic;
+    /// Told, in one line, of what ends the engine while the volume is open; else it goes to the
+    /// standard error stream.
+    std::function<void(const std::string&)> report = {};
 };
 
 struct FormatOptions {
@@ -201,6 +256,8 @@ class Volume {
     std::string label() const;
     std::string uuid() const;         // 8-4-4-4-12 hexadecimal digits
     std::string_view engine() const;  // what runs the operations: "cpu" or "cuda"
+    /// More about the engine for people: which GPU, or why EngineChoice::automatic took none.
+    std::string engine_note() const;
     Statistics statistics() const;
 
     // Names.
@@ -268,12 +325,19 @@ class Volume {
     /// Equal to create() item by item, in order.
     void create_many(const Caller& caller, std::span<const Creation> creations,
                      std::span<Result<Attributes>> results);
+    /// As lookup() for each item, in any order.
+    void lookup_many(const Caller& caller, std::span<const Lookup> lookups,
+                     std::span<Result<Attributes>> results);
     /// Packs the directory's tree into as few blocks as it needs, beside readers and writers.
     Errc rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt);
-    /// Visits everything below `directory`, itself first; directories before their entries. `visit`
-    /// is called from many threads and returns whether to descend.
+    /// Visits everything below `directory` that `filter` lets pass, itself first; directories come
+    /// before their entries. `visit` is called from many threads and returns whether to descend.
     Errc scan(const Caller& caller, Handle directory,
-              const std::function<bool(const Scanned&)>& visit);
+              const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter = {});
+    /// Adds up what `directory` and all below it take. The answer begins with `directory` itself;
+    /// a directory comes before those in it. A file with several names counts where one is met.
+    Errc usage(const Caller& caller, Handle directory, const UsageOptions& options,
+               std::vector<DirectoryUsage>& answer);
 
  private:
     std::unique_ptr<VolumeImplementation> implementation_;

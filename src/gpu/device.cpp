@@ -26,6 +26,9 @@ int device_count() {
 }
 
 Errc use_device(int index) {
+    // To ask costs next to nothing, to set it may not.
+    int current = -1;
+    if (cudaGetDevice(&current) == cudaSuccess && current == index) return Errc::ok;
     return check(cudaSetDevice(index), "cudaSetDevice");
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The random driver's operations on many names: listings, paths, and the bulk operations.
+#include <fnmatch.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -63,6 +64,7 @@ void RandomOperations::do_go_on_listing() {
     model_.blur_times(model(listing.directory));
     expect_code(found, wanted);
     if (!wrong.empty()) return fail(wrong);
+    note(count);
     const bool is_over = found != Errc::ok || count < most;
     if (found == Errc::ok && is_over && !listing.must_see.empty()) {
         return fail("never shows " + printable_name(*listing.must_see.begin()));
@@ -125,6 +127,7 @@ void RandomOperations::do_remove_tree() {
         model_.remove_tree(caller, model(directory), name, wanted_removal);
     expect_code(found, wanted.contains(found) ? found : *wanted.begin());
     if (failed_) return;
+    note(found_removal.files);
     if (found_removal.files != wanted_removal.files ||
         found_removal.directories != wanted_removal.directories) {
         fail("removes " + std::to_string(found_removal.files) + " files and " +
@@ -135,6 +138,11 @@ void RandomOperations::do_remove_tree() {
     drop_dead_opens();
 }
 
+u64 RandomOperations::pick_batch_size(u64 most) {
+    if (plan_.large_batches && chance(8)) most = 3000;
+    return 1 + random_.below(most);
+}
+
 void RandomOperations::do_move_many() {
     const Caller& caller = pick_caller();
     struct Item {
@@ -143,7 +151,7 @@ void RandomOperations::do_move_many() {
         std::string name;
         std::string new_name;
     };
-    std::vector<Item> items(1 + random_.below(chance(4) ? 200 : 20));
+    std::vector<Item> items(pick_batch_size(chance(4) ? 200 : 20));
     const u64 shared = pick_directory();
     for (Item& item : items) {
         item.from = chance(2) ? shared : pick_directory();
@@ -170,7 +178,7 @@ void RandomOperations::do_move_many() {
 
 void RandomOperations::do_create_many() {
     const Caller& caller = pick_caller();
-    const u64 count = 1 + random_.below(chance(3) ? 300 : 20);
+    const u64 count = pick_batch_size(chance(3) ? 300 : 20);
     const u64 shared = pick_directory();
     std::vector<u64> directories(count);
     std::vector<std::string> names(count);
@@ -178,7 +186,7 @@ void RandomOperations::do_create_many() {
     std::vector<Creation> creations(count);
     for (u64 i = 0; i < count; ++i) {
         directories[i] = chance(10) ? pick_directory() : shared;
-        names[i] = chance(4) ? pick_name() : "w" + std::to_string(random_.below(400));
+        names[i] = chance(4) ? pick_name() : "w" + std::to_string(random_.below(400 + count));
         creations[i].directory = real(directories[i]);
         creations[i].name = names[i];
         creations[i].options = pick_options(targets[i]);
@@ -238,20 +246,50 @@ void RandomOperations::do_rebuild() {
     if (rebuilt.blocks_after > rebuilt.blocks_before) fail("the directory has grown");
 }
 
+/// Everything, or less of it.
+ScanFilter RandomOperations::pick_filter() {
+    static constexpr const char* patterns[] = {"*",         "w*",  "[a-e]", "?",
+                                               "w[!1-3]*0", "\\a", "*9*9*"};
+    ScanFilter filter;
+    if (chance(2)) return filter;
+    if (chance(2)) filter.pattern = patterns[random_.below(std::size(patterns))];
+    if (chance(2)) filter.types = static_cast<u16>(random_.next());
+    if (chance(3)) filter.depth_max = static_cast<u32>(random_.below(4));
+    return filter;
+}
+
+namespace {
+
+/// Whether scan() shows this file. Directories are shown whatever they are.
+bool passes(const ScanFilter& filter, const std::string& name, const ModelInode& inode) {
+    if (is_mode_of(inode.mode, directory_mode)) return true;
+    const std::string pattern(filter.pattern);
+    return (filter.types >> (inode.mode >> 12) & 1) != 0 &&
+           (pattern.empty() || ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0);
+}
+
+}  // namespace
+
 void RandomOperations::do_scan() {
     const Caller& caller = pick_caller();
     const u64 root = pick_directory();
+    const ScanFilter filter = pick_filter();
     using Seen = std::tuple<u64, std::string, u32, u64>;  // directory, name, depth, inode
     std::multiset<Seen> found;
     std::multiset<Seen> wanted;
     std::mutex mutex;
-    begin("scan " + name_of(root) + " by " + std::to_string(caller.user));
-    const Errc code = volume_->scan(caller, real(root), [&](const Scanned& one) {
-        const std::lock_guard guard(mutex);
-        found.emplace(one.directory.inode, std::string(one.name), one.depth,
-                      one.attributes.handle.inode);
-        return true;
-    });
+    begin("scan " + name_of(root) + " for " + printable_name(filter.pattern) + " types " +
+          std::to_string(filter.types) + " depth " + std::to_string(filter.depth_max) + " by " +
+          std::to_string(caller.user));
+    const Errc code = volume_->scan(
+        caller, real(root),
+        [&](const Scanned& one) {
+            const std::lock_guard guard(mutex);
+            found.emplace(one.directory.inode, std::string(one.name), one.depth,
+                          one.attributes.handle.inode);
+            return true;
+        },
+        filter);
     end();
     if (model_.find(model(root)) == nullptr) return expect_code(code, Errc::stale);
     Errc wanted_code = Errc::ok;
@@ -262,13 +300,15 @@ void RandomOperations::do_scan() {
         left.pop_back();
         const ModelInode& directory = *model_.find(model(number));
         model_.blur_times(model(number));
-        if (directory.entries.empty()) continue;
+        if (directory.entries.empty() || depth >= filter.depth_max) continue;
         if (model_.check_access(caller, model(number), 5) != Errc::ok) {
             wanted_code = Errc::access;
             continue;
         }
         for (const auto& [name, child] : directory.entries) {
-            wanted.emplace(real(number).inode, name, depth + 1, real(child).inode);
+            if (passes(filter, name, *model_.find(model(child)))) {
+                wanted.emplace(real(number).inode, name, depth + 1, real(child).inode);
+            }
             left.emplace_back(child, depth + 1);
         }
     }
@@ -280,7 +320,60 @@ void RandomOperations::do_scan() {
     }
 }
 
-void RandomOperations::remove_everything() {
+void RandomOperations::do_usage() {
+    const Caller& caller = pick_caller();
+    const u64 root = pick_directory();
+    std::vector<DirectoryUsage> usage;
+    begin("usage of " + name_of(root) + " by " + std::to_string(caller.user));
+    const Errc code =
+        volume_->usage(caller, real(root), {.depth_max = 0, .counts_links = true}, usage);
+    end();
+    if (model_.find(model(root)) == nullptr) return expect_code(code, Errc::stale);
+    Errc wanted_code = Errc::ok;
+    u64 entries = 1;
+    std::vector<u64> left = {root};
+    while (!left.empty()) {
+        const u64 number = left.back();
+        left.pop_back();
+        const ModelInode& directory = *model_.find(model(number));
+        model_.blur_times(model(number));
+        if (directory.entries.empty()) continue;
+        if (model_.check_access(caller, model(number), 5) != Errc::ok) wanted_code = Errc::access;
+        entries += directory.entries.size();
+        for (const auto& [name, child] : directory.entries)
+            left.push_back(child);
+    }
+    expect_code(code, wanted_code);
+    if (failed_ || code != Errc::ok) return;
+    if (usage.size() != 1 || usage[0].entries != entries) {
+        fail("counts " + std::to_string(usage.empty() ? 0 : usage[0].entries) + " entries, not " +
+             std::to_string(entries));
+    }
+}
+
+void RandomOperations::do_lookup_many() {
+    const Caller& caller = pick_caller();
+    const u64 count = pick_batch_size(chance(3) ? 300 : 20);
+    const u64 shared = pick_directory();
+    std::vector<u64> directories(count);
+    std::vector<std::string> names(count);
+    std::vector<Lookup> lookups(count);
+    for (u64 i = 0; i < count; ++i) {
+        directories[i] = chance(4) ? pick_directory() : shared;
+        names[i] = pick_entry(directories[i]);
+        lookups[i] = {real(directories[i]), names[i]};
+    }
+    std::vector<Result<Attributes>> results(count, Errc::io);
+    begin("look up " + std::to_string(count) + " by " + std::to_string(caller.user));
+    volume_->lookup_many(caller, lookups, results);
+    end();
+    for (u64 i = 0; i < count && !failed_; ++i) {
+        history_.push_back("  item: " + name_of(directories[i]) + "/" + printable_name(names[i]));
+        expect_inode(results[i], model_.lookup(caller, model(directories[i]), names[i]));
+    }
+}
+
+void RandomOperations::make_room() {
     const Caller anybody{.check = false};
     constexpr u64 root = ModelFileSystem::root_number;
     while (!failed_) {

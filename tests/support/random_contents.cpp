@@ -181,11 +181,13 @@ void RandomOperations::do_forget() {
     auto found = held_.begin();
     std::advance(found, static_cast<i64>(random_.below(held_.size())));
     const u64 count = 1 + random_.below(found->second.count);
-    begin("forget inode " + std::to_string(found->first) + " " + std::to_string(count) + " of " +
+    begin("forget " + name_of(found->first) + " " + std::to_string(count) + " of " +
           std::to_string(found->second.count));
     volume_->forget(found->second.handle, count);
     found->second.count -= count;
-    if (found->second.count == 0) held_.erase(found);
+    if (found->second.count > 0) return;
+    held_inodes_.erase(found->second.handle.inode);
+    held_.erase(found);
 }
 
 void RandomOperations::do_read() {
@@ -202,6 +204,7 @@ void RandomOperations::do_read() {
     model_.blur_times(model(number));
     expect_code(found.code(), wanted.code());
     if (!failed_ && found) {
+        note(*found);
         if (*found != *wanted) {
             fail("reads " + std::to_string(*found) + " bytes, not " + std::to_string(*wanted));
         } else if (std::memcmp(found_bytes.data(), wanted_bytes.data(), *found) != 0) {
@@ -256,6 +259,7 @@ void RandomOperations::do_seek() {
           std::to_string(static_cast<int>(whence)));
     const Result<u64> found = volume_->seek(real(number), offset, whence);
     end();
+    note(found ? *found : static_cast<u64>(found.code()));
     if (!model_.is_right_seek(model(number), offset, whence, found)) {
         fail("answers code " + std::to_string(static_cast<int>(found.code())) + " offset " +
              std::to_string(*found));

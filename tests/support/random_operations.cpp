@@ -69,14 +69,22 @@ RandomOperations::RandomOperations(Volume& volume, u64 seed, const RandomPlan& p
     add(plan.large_files, {{25, &Self::do_allocate}});
     add(plan.listings, {{15, &Self::do_start_listing}, {60, &Self::do_go_on_listing}});
     add(plan.syncs, {{4, &Self::do_sync}});
-    add(plan.bulk, {{5, &Self::do_remove_tree}, {5, &Self::do_rebuild}, {3, &Self::do_scan}});
-    add(plan.batches,
-        {{6, &Self::do_move_many}, {5, &Self::do_create_many}, {1, &Self::do_make_chain}});
+    add(plan.bulk, {{5, &Self::do_remove_tree},
+                    {5, &Self::do_rebuild},
+                    {3, &Self::do_scan},
+                    {2, &Self::do_usage}});
+    add(plan.batches, {{6, &Self::do_move_many},
+                       {5, &Self::do_create_many},
+                       {3, &Self::do_lookup_many},
+                       {1, &Self::do_make_chain}});
     for (const Weighted& one : actions_)
         total_weight_ += one.weight;
     const u64 root = ModelFileSystem::root_number;
     note_new(root, is_alone() ? volume.root() : plan.root);
-    inodes_before_ = volume.statistics().inodes_used;
+    const Statistics statistics = volume.statistics();
+    inodes_before_ = statistics.inodes_used;
+    // A large volume has room for several operations in the quarter that must stay free.
+    if (statistics.blocks * 4096 >= 256 * mib) look_interval_ = 8;
     // Everybody may work in the root, and it belongs to nobody in particular.
     AttributeChange open_to_all;
     open_to_all.which = AttributeChange::mode;
@@ -94,6 +102,18 @@ bool RandomOperations::run(u64 operations) {
 }
 
 bool RandomOperations::step() {
+    if (act() && wants_room()) make_room();
+    return !failed_;
+}
+
+bool RandomOperations::wants_room() const {
+    if (model_.inodes().size() > plan_.entries_max) return true;
+    if (steps_ % look_interval_ != 0) return false;
+    const Statistics statistics = volume_->statistics();
+    return statistics.blocks_available < statistics.blocks / 4;
+}
+
+bool RandomOperations::act() {
     if (failed_) return false;
     u64 choice = random_.below(total_weight_);
     std::size_t index = 0;
@@ -102,11 +122,6 @@ bool RandomOperations::step() {
     (this->*actions_[index].action)();
     ++steps_;
     note_removals();
-    const Statistics statistics = volume_->statistics();
-    if (model_.inodes().size() > plan_.entries_max ||
-        statistics.blocks_available < statistics.blocks / 4) {
-        remove_everything();
-    }
     return !failed_;
 }
 
@@ -124,7 +139,7 @@ void RandomOperations::set_volume(Volume& volume) {
     volume_ = &volume;
     model_.release_all();
     opens_.clear();
-    held_.clear();
+    drop_held();
     listings_.clear();
     if (!failed_ && is_alone() && real(ModelFileSystem::root_number) != volume.root()) {
         fail("the root has another handle");
@@ -135,9 +150,9 @@ void RandomOperations::let_all_go() {
     listings_.clear();
     while (!opens_.empty() && !failed_)
         do_release();
-    for (const auto& [inode, held] : held_)
+    for (const auto& [number, held] : held_)
         volume_->forget(held.handle, held.count);
-    held_.clear();
+    drop_held();
 }
 
 const Caller& RandomOperations::pick_caller() {
@@ -258,6 +273,7 @@ void RandomOperations::fail(const std::string& what) {
 
 void RandomOperations::expect_code(Errc found, Errc wanted) {
     history_.back() += " -> " + number(wanted);
+    note(static_cast<u64>(found));
     if (found != wanted) fail("answers " + number(found) + " instead of " + number(wanted));
 }
 
@@ -269,7 +285,9 @@ void RandomOperations::expect_inode(const Result<Attributes>& found,
     history_.back() += " " + name_of(number);
     if (is_new) note_new(number, found->handle);
     if (real(number) != found->handle) return fail("answers another inode");
-    if (hold == Hold::yes) note_hold(found->handle);
+    if (hold == Hold::yes) note_hold(number, found->handle);
+    note(found->mode);
+    note(found->links);
     const ModelInode& inode = *model_.find(wanted->handle);
     const std::string different = compare_attributes(*found, inode, true);
     if (!different.empty()) fail(different);
@@ -291,13 +309,19 @@ void RandomOperations::note_new(u64 number, Handle handle) {
     numbers_.push_back(number);
     const ModelInode* inode = model_.find(model(number));
     if (is_mode_of(inode->mode, directory_mode)) directories_.push_back(number);
-    if (held_.contains(handle.inode)) fail("the number of a new inode is still held");
+    if (held_inodes_.contains(handle.inode)) fail("the number of a new inode is still held");
 }
 
-void RandomOperations::note_hold(Handle handle) {
-    Held& held = held_[handle.inode];
+void RandomOperations::note_hold(u64 number, Handle handle) {
+    Held& held = held_[number];
     held.handle = handle;
     ++held.count;
+    held_inodes_.insert(handle.inode);
+}
+
+void RandomOperations::drop_held() {
+    held_.clear();
+    held_inodes_.clear();
 }
 
 /// Tells the listings what they need not show any more, and may show again.

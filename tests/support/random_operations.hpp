@@ -3,12 +3,16 @@
 // comes from one seed; names are few, so that operations meet.
 //
 // Invariant: after each operation that found no difference, the volume holds what the model holds.
+// Choices depend on the seed and the model alone, and on when room is made: two volumes with the
+// same hash key and the same seed are asked the same.
 #pragma once
 
 #include <deque>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/random.hpp"
@@ -27,7 +31,8 @@ struct RandomPlan {
     bool errors = true;       // names, handles and arguments that cannot be right
     bool listings = true;     // listings that go on between operations
     bool syncs = true;
-    u64 entries_max = 4000;  // the tree is removed when it has more inodes
+    bool large_batches = false;  // thousands of items in a batch now and then
+    u64 entries_max = 4000;      // the tree is removed when it has more inodes
     /// Where all happens: an empty directory of user 0. Others may use the rest of the volume then.
     Handle root = {};
 };
@@ -37,12 +42,20 @@ class RandomOperations {
     /// Requires: the volume is empty, or the plan's root is; it lives until the next set_volume().
     RandomOperations(Volume& volume, u64 seed, const RandomPlan& plan = {});
 
-    /// One operation. False if an answer was wrong; then the test has failed and says how it came.
+    /// One operation, and room for the next. False if an answer was wrong; then the test has failed
+    /// and says how it came.
     bool step();
+    /// The two halves of step(): an operation, and the removal of everything if it is time for it.
+    bool act();
+    bool wants_room() const;
+    void make_room();
     /// As many steps, less if one goes wrong.
     bool run(u64 operations);
     /// Compares everything. False if the test has failed.
     bool compare(const CompareOptions& options = {});
+
+    /// Ends the run and lets the test fail, with the last operations.
+    void fail(const std::string& what);
 
     /// Goes on with the volume opened again.
     void set_volume(Volume& volume);
@@ -50,6 +63,8 @@ class RandomOperations {
     void let_all_go();
 
     const ModelFileSystem& model() const { return model_; }
+    /// A number made of all answers so far, but of numbers and times that are a volume's own.
+    u64 transcript() const { return transcript_; }
     bool has_failed() const { return failed_; }
 
  private:
@@ -86,11 +101,12 @@ class RandomOperations {
     std::string pick_attribute_name();
     AttributeChange pick_change();
     CreateOptions pick_options(std::string& target);
+    ScanFilter pick_filter();
 
     // Bookkeeping.
     void begin(const std::string& text);
     void end();
-    void fail(const std::string& what);
+    void note(u64 answer) { transcript_ = (transcript_ ^ answer) * 0x100000001b3u; }
     void expect_code(Errc found, Errc wanted);
     void expect_inode(const Result<Attributes>& found, const Result<Attributes>& wanted,
                       Hold hold = Hold::no, bool is_new = false);
@@ -98,7 +114,9 @@ class RandomOperations {
     static Handle model(u64 number) { return ModelFileSystem::handle_of(number); }
     std::string name_of(u64 number) const;
     void note_new(u64 number, Handle handle);
-    void note_hold(Handle handle);
+    void note_hold(u64 number, Handle handle);
+    void drop_held();
+    u64 pick_batch_size(u64 most);
     void note_removals();
     void drop_dead_opens();
     bool open_for(u64 number, bool& must_release);
@@ -140,7 +158,8 @@ class RandomOperations {
     void do_make_chain();
     void do_rebuild();
     void do_scan();
-    void remove_everything();
+    void do_usage();
+    void do_lookup_many();
 
     std::vector<Weighted> actions_;
     u64 total_weight_ = 0;
@@ -149,6 +168,8 @@ class RandomOperations {
     Random random_;
     const RandomPlan plan_;
     u64 steps_ = 0;
+    u64 look_interval_ = 1;  // operations between two looks at the room
+    u64 transcript_ = 0;
     bool failed_ = false;
     i64 started_ = 0;
     u64 inodes_before_ = 0;  // that an empty volume counts
@@ -157,7 +178,8 @@ class RandomOperations {
     std::vector<u64> numbers_;                 // all ever made
     std::vector<u64> directories_;             // likewise, directories only
     std::vector<u64> opens_;                   // one for each open that is not released
-    std::unordered_map<u64, Held> held_;       // by inode number
+    std::map<u64, Held> held_;                 // by number in the model
+    std::unordered_set<u64> held_inodes_;      // the volume's numbers of these
     std::vector<Listing> listings_;
 };
 

@@ -43,6 +43,10 @@ u64 Seed::part(u64 index) const {
     return Random(value_ + index * 0x100000001b3u).next();
 }
 
+u64 test_operations(u64 otherwise) {
+    return number_from("WARREN_OPERATIONS", otherwise);
+}
+
 u64 test_load() {
     const u64 load = number_from("WARREN_LOAD", 1);
     return load == 0 ? 1 : load;

@@ -25,6 +25,9 @@ class Seed {
     testing::ScopedTrace trace_;
 };
 
+/// How many operations a random test that counts them runs: WARREN_OPERATIONS, or `otherwise`.
+u64 test_operations(u64 otherwise);
+
 /// By what a random test multiplies its work: WARREN_LOAD, 1 if that is not set.
 u64 test_load();
 

@@ -6,11 +6,12 @@
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
-#include <string_view>
+#include <string>
 
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "fs/volume/volume_implementation.hpp"
+#include "tests/support/host_batch.hpp"
 
 namespace warren {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 /// Runs commands on the host's Store, as an engine does that has memory of its own.
 class CommandEngine : public Engine {
  public:
-    explicit CommandEngine(const core::Store& store) : cpu_(store) {}
+    explicit CommandEngine(const core::Store& store) : store_(store), cpu_(store) {}
 
     std::string_view name() const override { return "commands"; }
     void attempt(const ops::Command& command, ops::Reply& reply) override {
@@ -42,15 +43,31 @@ class CommandEngine : public Engine {
     Errc show_block(u64 /*place*/) override { return Errc::ok; }
     Errc add_frames() override { return Errc::ok; }
 
+    Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override {
+        if (store_.heads != nullptr) return Errc::not_supported;
+        batch_mutex_.lock();
+        return batch_.open(shape);
+    }
+    Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override {
+        turn_.lock();
+        const std::lock_guard alone(running_);
+        turn_.unlock();
+        return batch_.run(store_, header, window);
+    }
+    void close_batch() override { batch_mutex_.unlock(); }
+
  private:
     std::shared_lock<std::shared_mutex> share() {
         const std::lock_guard turn(turn_);
         return std::shared_lock(running_);
     }
 
+    const core::Store& store_;
     CpuEngine cpu_;
     std::mutex turn_;
     std::shared_mutex running_;
+    std::mutex batch_mutex_;
+    HostBatch batch_;
 };
 
 void use_command_engine(VolumeImplementation& volume) {
@@ -59,27 +76,36 @@ void use_command_engine(VolumeImplementation& volume) {
 
 }  // namespace
 
-std::unique_ptr<Volume> open_on_test_engine(std::unique_ptr<Disk> disk, const OpenOptions& options,
-                                            Failure& failure, u64 hash_mask) {
+std::string test_engine_name(std::string_view otherwise) {
+    const char* const wanted = std::getenv("WARREN_TEST_ENGINE");
+    return wanted == nullptr || wanted[0] == '\0' ? std::string(otherwise) : wanted;
+}
+
+std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_view engine,
+                                       const OpenOptions& options, Failure& failure,
+                                       u64 hash_mask) {
     OpenOptions chosen = options;
     OpenChanges changes;
     changes.hash_mask = hash_mask;
-    const char* const wanted = std::getenv("WARREN_TEST_ENGINE");
-    const std::string_view name = wanted == nullptr ? "" : wanted;
-    if (options.engine != EngineChoice::automatic)
-        return open_volume(std::move(disk), "image", chosen, failure, changes);
-    if (name == "commands") {
+    if (engine == "commands") {
         chosen.engine = EngineChoice::cpu;
         changes.adjust = use_command_engine;
-    } else if (name == "cpu" || options.meta_buffer_bytes != 0) {
-        chosen.engine = EngineChoice::cpu;
-    } else if (name == "cuda") {
-        chosen.engine = EngineChoice::cuda;
-    } else if (!name.empty()) {
-        std::fprintf(stderr, "WARREN_TEST_ENGINE=%s: must be cpu, cuda or commands\n", wanted);
+    } else if (!find_engine(engine, chosen.engine)) {
+        std::fprintf(stderr, "WARREN_TEST_ENGINE=%s: must be auto, cpu, cuda or commands\n",
+                     std::string(engine).c_str());
         std::exit(2);
     }
     return open_volume(std::move(disk), "image", chosen, failure, changes);
+}
+
+std::unique_ptr<Volume> open_on_test_engine(std::unique_ptr<Disk> disk, const OpenOptions& options,
+                                            Failure& failure, u64 hash_mask) {
+    std::string engine(name_of(options.engine));
+    if (options.engine == EngineChoice::automatic) {
+        engine = test_engine_name(engine);
+        if (options.meta_buffer_bytes != 0 && engine == "cuda") engine = "cpu";
+    }
+    return open_on_engine(std::move(disk), engine, options, failure, hash_mask);
 }
 
 }  // namespace warren

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "fs/disk/disk.hpp"
 #include "warren/volume.hpp"
@@ -16,5 +18,13 @@ namespace warren {
 /// of the CPU's alone.
 std::unique_ptr<Volume> open_on_test_engine(std::unique_ptr<Disk> disk, const OpenOptions& options,
                                             Failure& failure, u64 hash_mask = ~u64{0});
+
+/// The name that WARREN_TEST_ENGINE gives; `otherwise` if it gives none.
+std::string test_engine_name(std::string_view otherwise);
+
+/// Opens the volume on `disk` with the engine of this name: cpu, cuda or commands.
+std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_view engine,
+                                       const OpenOptions& options, Failure& failure,
+                                       u64 hash_mask = ~u64{0});
 
 }  // namespace warren

@@ -3,6 +3,7 @@
 // inodes, an inode bitmap or a tree block, and the bitmaps say whether it holds anything yet.
 #include "fs/cache/meta_loader.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -93,23 +94,54 @@ Errc MetaLoader::load(u64 place) {
 }
 
 Errc MetaLoader::fill(u64 place, Block& block) {
-    const u64 frame = place / format::frame_size;
-    const FrameKind kind = core::kind_of(store_, frame);
-    const u64 bit = place / format::block_size % format::blocks_per_frame;
     ++loads_;
-    if (kind == FrameKind::inodes) {
-        if (bit != 0) return fill_inodes(place, block);
-        WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block, 1))));
-        return format::check_block(block, BlockKind::inode_bitmap, volume_, place);
-    }
-    if (kind != FrameKind::metadata && kind != FrameKind::free) return Errc::corrupt;
-    const u64 used = relaxed_load(store_.frame(frame).used[bit / 64]);
-    if (kind == FrameKind::free || (used >> bit % 64 & 1) == 0) {
-        // Nothing is there yet: an operation is about to fill it, or has looked at a stale pointer.
+    const Result<bool> is_written = holds_something(place);
+    if (!is_written) return is_written.code();
+    if (!*is_written) {
         std::memset(&block, 0, sizeof block);
         return Errc::ok;
     }
     WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block, 1))));
+    return accept(place, block);
+}
+
+/// The bits of the inodes in the block at `place` that are in use. Errc::need_commit if the bitmap
+/// is not in memory.
+Result<u64> MetaLoader::inodes_in_use(u64 place) {
+    const u32 slot = static_cast<u32>(place / format::inode_size % format::inodes_per_frame);
+    const u64 bitmap_place = place / format::frame_size * format::frame_size;
+    Block* block = pin(bitmap_place);
+    if (block == nullptr) return Errc::need_commit;
+    const auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(block);
+    const u64 used = relaxed_load(bitmap.used[slot / 64]) >> slot % 64 & 0xffff;
+    unpin(bitmap_place);
+    return used;
+}
+
+/// Whether the disk has something at `place`. If not, an operation is about to fill the block, or
+/// has looked at a stale pointer.
+Result<bool> MetaLoader::holds_something(u64 place) {
+    const u64 frame = place / format::frame_size;
+    const FrameKind kind = core::kind_of(store_, frame);
+    const u64 bit = place / format::block_size % format::blocks_per_frame;
+    if (kind == FrameKind::inodes) {
+        if (bit == 0) return true;
+        const Result<u64> used = inodes_in_use(place);
+        if (!used) return used.code();
+        return *used != 0;
+    }
+    if (kind == FrameKind::free) return false;
+    if (kind != FrameKind::metadata) return Errc::corrupt;
+    return (relaxed_load(store_.frame(frame).used[bit / 64]) >> bit % 64 & 1) != 0;
+}
+
+/// Checks what the disk had at `place`, and takes out what is not an inode.
+Errc MetaLoader::accept(u64 place, Block& block) {
+    const u64 bit = place / format::block_size % format::blocks_per_frame;
+    if (core::kind_of(store_, place / format::frame_size) == FrameKind::inodes) {
+        if (bit != 0) return accept_inodes(place, block);
+        return format::check_block(block, BlockKind::inode_bitmap, volume_, place);
+    }
     const u16 found = reinterpret_cast<format::BlockHeader&>(block).kind;
     if (!is_tree_kind(found)) return Errc::corrupt;
     WARREN_TRY(format::check_block(block, static_cast<BlockKind>(found), volume_, place));
@@ -118,28 +150,62 @@ Errc MetaLoader::fill(u64 place, Block& block) {
     return is_sound ? Errc::ok : Errc::corrupt;
 }
 
-Errc MetaLoader::fill_inodes(u64 place, Block& block) {
+Errc MetaLoader::accept_inodes(u64 place, Block& block) {
     const u64 first = place / format::inode_size;
-    const u32 slot = static_cast<u32>(first % format::inodes_per_frame);
-    Block* bitmap_block = pin(place / format::frame_size * format::frame_size);
-    if (bitmap_block == nullptr) return Errc::need_commit;
-    const auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(bitmap_block);
-    const u64 used = relaxed_load(bitmap.used[slot / 64]) >> slot % 64 & 0xffff;
-    unpin(place / format::frame_size * format::frame_size);
-    if (used == 0) {
-        std::memset(&block, 0, sizeof block);
-        return Errc::ok;
-    }
-    WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block, 1))));
+    const Result<u64> used = inodes_in_use(place);
+    if (!used) return used.code();
     auto* inodes = reinterpret_cast<format::Inode*>(&block);
     for (u32 i = 0; i < format::inodes_per_block; ++i) {
-        const bool lives = (used >> i & 1) != 0 && inodes[i].generation != 0 &&
+        const bool lives = (*used >> i & 1) != 0 && inodes[i].generation != 0 &&
                            format::inode_is_sound(inodes[i], volume_, first + i) &&
                            format::area_is_sound(inodes[i], store_.size_bytes);
         if (!lives) inodes[i].generation = 0;
         inodes[i].references = 0;
     }
     return Errc::ok;
+}
+
+void MetaLoader::load_frame(u64 frame) {
+    constexpr u32 blocks = format::blocks_per_frame;
+    const u64 first_place = frame * format::frame_size;
+    const FrameKind kind = core::kind_of(store_, frame);
+    if (kind != FrameKind::inodes && kind != FrameKind::metadata) return;
+    auto* memory = reinterpret_cast<Block*>(store_.base + first_place);
+    u64* resident = store_.resident + frame * (blocks / 64);
+    if (std::any_of(resident, resident + blocks / 64, [](u64 word) { return word != 0; })) return;
+    const auto show = [&](u32 block) {
+        // Release: pairs with the acquire in Operation::pin().
+        device_atomic<u64>(resident[block / 64])
+            .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+    };
+    u32 begin = 0;
+    if (kind == FrameKind::inodes) {
+        if (load(first_place) != Errc::ok) return;
+        begin = 1;
+    }
+    const auto is_written = [&](u32 block) {
+        const Result<bool> found = holds_something(first_place + block * format::block_size);
+        return found && *found;
+    };
+    u32 end = blocks;
+    while (end > begin && !is_written(end - 1))
+        --end;
+    const auto span = std::as_writable_bytes(std::span(memory + begin, end - begin));
+    if (!span.empty() && disk_.read(first_place + begin * format::block_size, span) != Errc::ok) {
+        std::memset(span.data(), 0, span.size());
+        return;
+    }
+    for (u32 block = begin; block < blocks; ++block) {
+        const bool was_read = block < end;
+        if (is_written(block)) {
+            // What cannot be right is looked at again by whoever wants it.
+            const u64 place = first_place + block * format::block_size;
+            if (accept(place, memory[block]) == Errc::ok) show(block);
+            continue;
+        }
+        if (was_read) std::memset(&memory[block], 0, sizeof memory[block]);
+        if (kind == FrameKind::inodes) show(block);
+    }
 }
 
 Result<u32> MetaLoader::find_victim() {

@@ -24,6 +24,11 @@ class MetaLoader {
     /// they cannot be read, Errc::need_commit if every block of the meta buffer is in use or dirty.
     Errc load(u64 place);
 
+    /// Makes all of a frame's blocks resident that hold something, and those of free inodes, by one
+    /// read of all of them. What cannot be read or right is left to load(). Requires: the identity
+    /// map; no block of the frame is resident, nobody else works on it.
+    void load_frame(u64 frame);
+
     /// The memory of a resident block, kept there until unpin(); null if it is not resident.
     format::Block* pin(u64 place);
     void unpin(u64 place);
@@ -32,7 +37,10 @@ class MetaLoader {
 
  private:
     Errc fill(u64 place, format::Block& block);
-    Errc fill_inodes(u64 place, format::Block& block);
+    Result<u64> inodes_in_use(u64 place);
+    Result<bool> holds_something(u64 place);
+    Errc accept(u64 place, format::Block& block);
+    Errc accept_inodes(u64 place, format::Block& block);
     Result<u32> find_victim();
 
     Disk& disk_;

@@ -23,14 +23,25 @@ struct Entry {
     Seen leaf_seen;
 };
 
+inline constexpr u64 all_slashes = 0x2f2f2f2f2f2f2f2fu;
+
+WARREN_HD constexpr bool has_zero_byte(u64 word) {
+    return ((word - 0x0101010101010101u) & ~word & 0x8080808080808080u) != 0;
+}
+
 /// Makes a Name of the caller's bytes. Errc::invalid for an empty one, "." and "..", '/' or NUL.
 template <class Team>
 WARREN_HD Result<Name> make_name(Operation<Team>& op, const char* bytes, u32 length) {
     if (length > format::name_length_max) return Errc::name_too_long;
     if (length == 0) return Errc::no_entry;
-    for (u32 i = 0; i < length; ++i) {
-        if (bytes[i] == '/' || bytes[i] == '\0') return Errc::invalid;
+    bool is_odd = false;
+    for (u32 i = 0; i < length; i += 8) {
+        const u64 word = some_bytes(bytes + i, length - i);
+        // The bytes behind the end are zero, as no other may be.
+        const u64 beyond = length - i < 8 ? ~u64{0} << (length - i) * 8 : 0;
+        is_odd = is_odd || has_zero_byte(word | beyond) || has_zero_byte(word ^ all_slashes);
     }
+    if (is_odd) return Errc::invalid;
     if (bytes[0] == '.' && (length == 1 || (length == 2 && bytes[1] == '.'))) return Errc::invalid;
     const u64 hash = name_hash(op.store.hash_key, bytes, length) & op.store.hash_mask;
     return Name{bytes, length, hash};
@@ -107,9 +118,13 @@ WARREN_HD Errc plan_link(Operation<Team>& op, const InodeRef& directory, const N
 /// Counts `step` (+1 or -1) names in a directory. False if it is dying and would grow. One lane.
 WARREN_HD inline bool count_entry(const InodeRef& directory, i64 step) {
     device_atomic<u64> word(directory.at->entries);
+    if (step < 0) {
+        word.fetch_add(static_cast<u64>(step), hd::memory_order_relaxed);
+        return true;
+    }
     u64 old = word.load(hd::memory_order_relaxed);
     do {
-        if (step > 0 && (old & format::entries_dying) != 0) return false;
+        if ((old & format::entries_dying) != 0) return false;
     } while (
         !word.compare_exchange_weak(old, old + static_cast<u64>(step), hd::memory_order_relaxed));
     return true;
@@ -137,8 +152,15 @@ WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const 
                           const Entry& entry, u64 inode, u8 type, i64 now) {
     insert_in_leaf(op.team, *entry.leaf, name, entry.key, inode, type);
     once(op.team, [&] { touch_directory(directory, now); });
-    op.mark_dirty(entry.leaf_seen.place);
-    op.mark_dirty(directory.block_place());
+    op.mark_dirty_all(
+        2, [&](u32 i) { return i == 0 ? entry.leaf_seen.place : directory.block_place(); });
+}
+
+/// What the loss of a name leaves on its directory. One lane, within apply.
+WARREN_HD inline void count_unlink(const InodeRef& directory, i64 now) {
+    count_entry(directory, -1);
+    device_atomic<u32>(directory.at->unlinks).fetch_add(1, hd::memory_order_relaxed);
+    touch_directory(directory, now);
 }
 
 /// Takes the name out. Only within apply. True if its leaf is empty now and should be pruned.
@@ -146,14 +168,12 @@ template <class Team>
 WARREN_HD bool apply_unlink(Operation<Team>& op, const InodeRef& directory, const Entry& entry,
                             i64 now) {
     const bool empty = once(op.team, [&] {
-        erase_in_leaf(*entry.leaf, entry.slot);
-        count_entry(directory, -1);
-        device_atomic<u32>(directory.at->unlinks).fetch_add(1, hd::memory_order_relaxed);
-        touch_directory(directory, now);
-        return relaxed_load(entry.leaf->count) == 0;
+        const u32 left = erase_in_leaf(*entry.leaf, entry.slot);
+        count_unlink(directory, now);
+        return left == 0;
     });
-    op.mark_dirty(entry.leaf_seen.place);
-    op.mark_dirty(directory.block_place());
+    op.mark_dirty_all(
+        2, [&](u32 i) { return i == 0 ? entry.leaf_seen.place : directory.block_place(); });
     return empty;
 }
 

@@ -29,11 +29,7 @@ WARREN_HD constexpr u32 padded(u32 length) {
 
 /// Eight bytes of a name as its heap word, zeros behind its end.
 WARREN_HD inline u64 name_word(const char* bytes, u32 length, u32 index) {
-    u64 word = 0;
-    for (u32 i = 0; i < 8 && index * 8 + i < length; ++i) {
-        word |= u64{static_cast<u8>(bytes[index * 8 + i])} << i * 8;
-    }
-    return word;
+    return index * 8 < length ? some_bytes(bytes + index * 8, length - index * 8) : 0;
 }
 
 WARREN_HD inline DirectorySlot read_slot(const DirectoryLeaf& leaf, u32 slot) {
@@ -101,11 +97,26 @@ WARREN_HD LeafFind find_in_leaf(const Team& team, const DirectoryLeaf& leaf, con
     return found;
 }
 
-/// Whether one more name of `length` bytes fits, after compaction if need be.
+/// What a leaf counts.
+struct LeafCounts {
+    u32 count = 0;
+    u32 heap_used = 0;
+    u32 heap_live = 0;
+
+    /// Whether one more name of `length` bytes fits, after compaction if need be.
+    WARREN_HD bool have_room(u32 length) const {
+        return count < format::leaf_entries_max &&
+               heap_live + padded(length) <= format::leaf_heap_bytes;
+    }
+};
+
+WARREN_HD inline LeafCounts read_counts(const DirectoryLeaf& leaf) {
+    return {relaxed_load(leaf.count), relaxed_load(leaf.heap_used), relaxed_load(leaf.heap_live)};
+}
+
 template <class Team>
 WARREN_HD bool leaf_has_room(const Team& team, DirectoryLeaf& leaf, u32 length) {
-    return load(team, leaf.count) < format::leaf_entries_max &&
-           load(team, leaf.heap_live) + padded(length) <= format::leaf_heap_bytes;
+    return once(team, [&] { return read_counts(leaf); }).have_room(length);
 }
 
 /// Moves all live names to the front of the heap. One lane, with the leaf locked.
@@ -135,19 +146,46 @@ WARREN_HD inline void compact_leaf(DirectoryLeaf& leaf) {
     relaxed_store(leaf.heap_used, end);
 }
 
+/// The first slot without an entry. Requires: there is one, and the leaf is locked.
+template <class Team>
+WARREN_HD u32 free_slot(const Team& team, const DirectoryLeaf& leaf) {
+    constexpr u32 rows = format::leaf_entries_max / Team::width;
+    static_assert(rows * Team::width == format::leaf_entries_max);
+    const auto is_free = [&](u32 slot) { return read_slot(leaf, slot).inode() == 0; };
+    if constexpr (Team::width == 1) {
+        u32 slot = 0;
+        while (!is_free(slot))
+            ++slot;
+        return slot;
+    } else {
+        bool mine[rows];
+        for (u32 row = 0; row < rows; ++row)
+            mine[row] = is_free(row * Team::width + team.lane());
+        u32 slot = format::leaf_entries_max;
+        for (u32 row = 0; row < rows; ++row) {
+            const u32 votes = team.ballot(mine[row]);
+            if (votes != 0 && slot == format::leaf_entries_max) {
+                slot = row * Team::width + static_cast<u32>(hd::countr_zero(votes));
+            }
+        }
+        return slot;
+    }
+}
+
 /// Writes an entry. Requires: the leaf is locked (or not published) and has room.
 template <class Team>
 WARREN_HD void insert_in_leaf(const Team& team, DirectoryLeaf& leaf, const Name& name, u64 key,
                               u64 inode, u8 type) {
     const u32 size = padded(name.length);
-    const u32 slot = once(team, [&] {
-        if (relaxed_load(leaf.heap_used) + size > format::leaf_heap_bytes) compact_leaf(leaf);
-        u32 free = 0;
-        while (read_slot(leaf, free).inode() != 0)
-            ++free;
-        return free;
-    });
-    const u32 offset = load(team, leaf.heap_used);
+    LeafCounts counts;
+    if (team.is_leader()) counts = read_counts(leaf);
+    const u32 slot = free_slot(team, leaf);
+    counts = team.broadcast(counts, 0);
+    if (counts.heap_used + size > format::leaf_heap_bytes) {
+        once(team, [&] { compact_leaf(leaf); });
+        counts.heap_used = load(team, leaf.heap_used);
+    }
+    const u32 offset = counts.heap_used;
     for (u32 i = team.lane(); i < size / 8; i += Team::width) {
         relaxed_store(leaf.heap[offset / 8 + i], name_word(name.bytes, name.length, i));
     }
@@ -158,8 +196,8 @@ WARREN_HD void insert_in_leaf(const Team& team, DirectoryLeaf& leaf, const Name&
         relaxed_store(leaf.slots[slot].position, entry.position);
         relaxed_store(leaf.hashes[slot], static_cast<u32>(key >> 31));
         relaxed_store(leaf.heap_used, offset + size);
-        relaxed_store(leaf.heap_live, relaxed_load(leaf.heap_live) + size);
-        relaxed_store(leaf.count, relaxed_load(leaf.count) + 1);
+        relaxed_store(leaf.heap_live, counts.heap_live + size);
+        relaxed_store(leaf.count, counts.count + 1);
     });
 }
 
@@ -170,16 +208,24 @@ WARREN_HD inline void retarget_in_leaf(DirectoryLeaf& leaf, u32 slot, u64 inode,
                   (target & 0xff00000000000000u) | inode | u64{type} << 48);
 }
 
-/// Takes an entry out; its space can be used again at once. One lane, with the leaf locked.
-WARREN_HD inline void erase_in_leaf(DirectoryLeaf& leaf, u32 slot) {
-    const u32 size = padded(read_slot(leaf, slot).name_length());
-    const u32 count = relaxed_load(leaf.count) - 1;
+/// Takes out an entry with a name of `length` bytes; its space can be used again at once. The
+/// number of those left. One lane, with the leaf locked; `counts` are the leaf's.
+WARREN_HD inline u32 erase_in_leaf(DirectoryLeaf& leaf, u32 slot, u32 length,
+                                   const LeafCounts& counts) {
+    const u32 left = counts.count - 1;
     relaxed_store(leaf.slots[slot].target, 0);
     relaxed_store(leaf.slots[slot].position, 0);
     relaxed_store(leaf.hashes[slot], 0);
-    relaxed_store(leaf.count, count);
-    relaxed_store(leaf.heap_live, count == 0 ? 0 : relaxed_load(leaf.heap_live) - size);
-    if (count == 0) relaxed_store(leaf.heap_used, 0);
+    relaxed_store(leaf.count, left);
+    relaxed_store(leaf.heap_live, left == 0 ? 0 : counts.heap_live - padded(length));
+    if (left == 0) relaxed_store(leaf.heap_used, 0);
+    return left;
+}
+
+/// As above for who knows no more than the slot.
+WARREN_HD inline u32 erase_in_leaf(DirectoryLeaf& leaf, u32 slot) {
+    const LeafCounts counts = read_counts(leaf);
+    return erase_in_leaf(leaf, slot, read_slot(leaf, slot).name_length(), counts);
 }
 
 /// Copies one entry from a leaf to another that has room. One lane; both are locked or private.

@@ -47,8 +47,8 @@ WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, u64 number) {
     if (!is_inode_slot(op, number)) return Errc::stale;
     InodeRef inode;
     inode.number = number;
-    WARREN_TRY(op.observe(number * format::inode_size, inode.seen));
-    const Result<Block*> block = op.pin(inode.block_place());
+    const Result<Block*> block =
+        op.observe_and_pin(number * format::inode_size, inode.block_place(), inode.seen);
     if (!block) return block.code();
     inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
     inode.generation = load(op.team, inode.at->generation);
@@ -118,23 +118,41 @@ WARREN_HD inline InodeBit inode_bit(u64 number) {
     return {number / format::inodes_per_frame * format::frame_size, slot / 64, u64{1} << slot % 64};
 }
 
+/// The slots of word `w` of a bitmap that are neither used nor held.
+WARREN_HD inline u64 free_slots(const format::InodeBitmap& bitmap, u32 w) {
+    return ~(relaxed_load(bitmap.used[w]) | relaxed_load(bitmap.held[w]));
+}
+
+/// Holds one free slot of word `w`; its number in the frame, 0 if there is none. One lane.
+WARREN_HD inline u32 hold_in_word(format::InodeBitmap& bitmap, u32 w) {
+    device_atomic<u64> held(bitmap.held[w]);
+    for (;;) {
+        const u64 free = free_slots(bitmap, w);
+        if (free == 0) return 0;
+        const u64 bit = free & (~free + 1);
+        // Acquire: pairs with the release in let_go_slot().
+        if ((held.fetch_or(bit, hd::memory_order_acquire) & bit) != 0) continue;
+        if ((relaxed_load(bitmap.used[w]) & bit) == 0) {
+            return w * 64 + static_cast<u32>(hd::countr_zero(bit));
+        }
+        held.fetch_and(~bit, hd::memory_order_release);
+    }
+}
+
 /// Holds one free slot of the frame whose bitmap this is; its number in the frame, 0 if there is
-/// none. One lane. The search starts at a word that depends on the worker, so that workers spread.
-WARREN_HD inline u32 hold_slot(format::InodeBitmap& bitmap, u32 start_word) {
+/// none. The search starts at a word that depends on the worker, so that workers spread.
+template <class Team>
+WARREN_HD u32 hold_slot(const Team& team, format::InodeBitmap& bitmap, u32 start_word) {
     constexpr u32 words = format::inodes_per_frame / 64;
-    for (u32 i = 0; i < words; ++i) {
-        const u32 w = (start_word + i) % words;
-        device_atomic<u64> held(bitmap.held[w]);
-        for (;;) {
-            const u64 free = ~(relaxed_load(bitmap.used[w]) | held.load(hd::memory_order_relaxed));
-            if (free == 0) break;
-            const u64 bit = free & (~free + 1);
-            // Acquire: pairs with the release in let_go_slot().
-            if ((held.fetch_or(bit, hd::memory_order_acquire) & bit) != 0) continue;
-            if ((relaxed_load(bitmap.used[w]) & bit) == 0) {
-                return w * 64 + static_cast<u32>(hd::countr_zero(bit));
-            }
-            held.fetch_and(~bit, hd::memory_order_release);
+    for (u32 base = 0; base < words; base += Team::width) {
+        const u32 mine = (start_word + base + team.lane()) % words;
+        const bool is_free = free_slots(bitmap, mine) != 0;
+        for (u32 votes = team.ballot(is_free); votes != 0; votes &= votes - 1) {
+            const u32 lane = static_cast<u32>(hd::countr_zero(votes));
+            u32 slot = 0;
+            if (team.lane() == lane) slot = hold_in_word(bitmap, mine);
+            slot = team.broadcast(slot, lane);
+            if (slot != 0) return slot;
         }
     }
     return 0;
@@ -143,6 +161,38 @@ WARREN_HD inline u32 hold_slot(format::InodeBitmap& bitmap, u32 start_word) {
 WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& bit) {
     // Release: pairs with the acquire in hold_slot(): a used bit shows before the hold goes.
     device_atomic<u64>(bitmap.held[bit.word]).fetch_and(~bit.mask, hd::memory_order_release);
+}
+
+/// Keeps the number of an inode that is being removed from being used again; its bit is still set.
+/// Waits for whoever has held it for a moment to find out just that. One lane.
+WARREN_HD inline void hold_removed(format::InodeBitmap& bitmap, const InodeBit& bit) {
+    device_atomic<u64> held(bitmap.held[bit.word]);
+    while ((held.fetch_or(bit.mask, hd::memory_order_relaxed) & bit.mask) != 0) {
+    }
+}
+
+/// Ends the generation of an inode that is being removed; generation_of_removed() tells it to those
+/// who held the inode, as long as they do. One lane.
+WARREN_HD inline void end_generation(Inode& at, u32 generation) {
+    // A checksum in memory means nothing.
+    relaxed_store(at.crc, generation);
+    relaxed_store(at.generation, 0);
+}
+WARREN_HD inline void end_generation(Inode& at) {
+    end_generation(at, relaxed_load(at.generation));
+}
+WARREN_HD inline u32 generation_of_removed(const Inode& at) {
+    return relaxed_load(at.crc);
+}
+
+/// Lets nobody look for numbers in a frame that holds no inodes any more: who freed its last one
+/// may have set its bit after the frame went. One lane.
+WARREN_HD inline void drop_stale_room(const Store& store, u64 frame) {
+    u64* room = room_of(store, FrameKind::inodes);
+    if (frame >= store.frame_count || kind_of(store, frame) == FrameKind::inodes) return;
+    clear_bit(room, frame);
+    // It may have become one of inodes just now.
+    if (kind_of(store, frame) == FrameKind::inodes) set_bit(room, frame);
 }
 
 /// Reserves an inode number for apply; finish_inode() ends the reservation. The inode's block is
@@ -155,33 +205,33 @@ WARREN_HD Result<InodeRef> reserve_inode(Operation<Team>& op) {
     u64 frame = load(op.team, hinted);
     for (;;) {
         const bool usable = once(op.team, [&] {
-            return frame < store.frame_count && kind_of(store, frame) == FrameKind::inodes &&
-                   test_bit(room, frame);
+            if (frame >= store.frame_count) return false;
+            const bool has_room = test_bit(room, frame);
+            return kind_of(store, frame) == FrameKind::inodes && has_room;
         });
         if (usable) {
             const u32 mark = op.pin_mark();
             const Result<Block*> block = op.pin(frame * format::frame_size);
             if (!block) return block.code();
             auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
-            const u32 slot = once(op.team, [&] {
-                const u32 found = hold_slot(bitmap, op.team.worker * 8 % 128);
-                if (found == 0) clear_bit(room, frame);
-                return found;
-            });
+            const u32 slot = hold_slot(op.team, bitmap, op.team.worker * 8 % 128);
             if (slot != 0) {
                 once(op.team, [&] { relaxed_store(hinted, frame); });
                 op.reserved_inode = frame * format::inodes_per_frame + slot;
                 break;
             }
+            once(op.team, [&] { clear_bit(room, frame); });
             op.release_pins(mark);
+        } else {
+            once(op.team, [&] { drop_stale_room(store, frame); });
         }
         frame = once(op.team, [&] { return find_bit_up(room, 0, store.frame_count); });
         if (frame == store.frame_count) return Errc::need_inodes;
     }
     InodeRef inode;
     inode.number = op.reserved_inode;
-    WARREN_TRY(op.observe(inode.number * format::inode_size, inode.seen));
-    const Result<Block*> block = op.pin(inode.block_place());
+    const Result<Block*> block =
+        op.observe_and_pin(inode.number * format::inode_size, inode.block_place(), inode.seen);
     if (!block) return block.code();
     inode.at = reinterpret_cast<Inode*>(*block) + inode.number % format::inodes_per_block;
     return inode;
@@ -195,12 +245,15 @@ WARREN_HD Result<format::InodeBitmap*> pin_bitmap(Operation<Team>& op, u64 numbe
     return reinterpret_cast<format::InodeBitmap*>(*block);
 }
 
-/// Brings the reserved inode to life with a new generation. Only within apply.
+/// Brings the reserved inode to life with a new generation, which ends the reservation: as soon as
+/// apply is over it may be removed, and then its number is held for those who know it. Only within
+/// apply.
 template <class Team>
 WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitmap& bitmap) {
     const InodeBit bit = inode_bit(inode.number);
     inode.generation = once(op.team, [&] {
         device_atomic<u64>(bitmap.used[bit.word]).fetch_or(bit.mask, hd::memory_order_relaxed);
+        let_go_slot(bitmap, bit);
         StoreState& state = *op.store.state;
         device_atomic<u64>(state.inodes_used).fetch_add(1, hd::memory_order_relaxed);
         device_atomic<u64> counter(state.generation);
@@ -210,8 +263,26 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
         }
         return generation;
     });
-    op.mark_dirty(bit.bitmap_place);
-    op.mark_dirty(inode.block_place());
+    op.reserved_inode = 0;
+    op.mark_dirty_all(2, [&](u32 i) { return i == 0 ? bit.bitmap_place : inode.block_place(); });
+}
+
+/// Clears the bit of an inode and all that makes its handle valid; `is_held`: somebody has
+/// references to it, so its number must not be used again yet. One lane, within apply. The caller
+/// sets the bit that says that the frame has room.
+WARREN_HD inline void clear_inode_alone(const InodeRef& inode, format::InodeBitmap& bitmap,
+                                        bool is_held) {
+    const InodeBit bit = inode_bit(inode.number);
+    end_generation(*inode.at, inode.generation);
+    device_atomic<u64> used(bitmap.used[bit.word]);
+    if (is_held) {
+        hold_removed(bitmap, bit);
+        // Release: pairs with the acquire in hold_slot(): the hold shows before the bit is clear.
+        used.fetch_and(~bit.mask, hd::memory_order_release);
+    } else {
+        // Who takes the number next finds the inode locked until all of this shows.
+        used.fetch_and(~bit.mask, hd::memory_order_relaxed);
+    }
 }
 
 /// Clears the bit of an inode and all that makes its handle valid; the caller counts it. Only
@@ -219,20 +290,15 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
 template <class Team>
 WARREN_HD void clear_inode(Operation<Team>& op, const InodeRef& inode,
                            format::InodeBitmap& bitmap) {
-    const InodeBit bit = inode_bit(inode.number);
+    const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
     const bool held = once(op.team, [&] {
         const bool known = relaxed_load(inode.at->references) != 0;
-        if (known) {
-            device_atomic<u64>(bitmap.held[bit.word]).fetch_or(bit.mask, hd::memory_order_relaxed);
-        }
-        relaxed_store(inode.at->generation, 0);
-        // Release: pairs with the acquire in hold_slot(): the hold shows before the bit is clear.
-        device_atomic<u64>(bitmap.used[bit.word]).fetch_and(~bit.mask, hd::memory_order_release);
+        clear_inode_alone(inode, bitmap, known);
         set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
         return known;
     });
-    if (held) op.leave_pinned(bit.bitmap_place);
-    op.mark_dirty(bit.bitmap_place);
+    if (held) op.leave_pinned(bitmap_place);
+    op.mark_dirty(bitmap_place);
 }
 
 /// Ends the life of an inode: its number can be used again, once the kernel has forgotten it. Only
@@ -245,7 +311,7 @@ WARREN_HD void free_inode(Operation<Team>& op, const InodeRef& inode, format::In
     });
 }
 
-/// Ends a reservation made by reserve_inode(), used or not.
+/// Ends a reservation made by reserve_inode() that was not used.
 template <class Team>
 WARREN_HD void finish_inode(Operation<Team>& op) {
     if (op.reserved_inode == 0) return;

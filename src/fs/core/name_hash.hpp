@@ -7,6 +7,8 @@
 // plus the three that "." and ".." need stays below 2^63.
 #pragma once
 
+#include <cstring>
+
 #include "base/host_device.hpp"
 #include "warren/types.hpp"
 
@@ -32,34 +34,73 @@ struct SipState {
     }
 };
 
-/// SipHash with one round a word and three at the end. Reads `length` bytes one by one, so `bytes`
-/// may lie anywhere.
-WARREN_HD inline u64 siphash_1_3(const u64 key[2], const char* bytes, u32 length) {
+/// Eight bytes as they lie in memory, which may be anywhere.
+WARREN_HD inline u64 eight_bytes(const char* at) {
+#if defined(__CUDA_ARCH__)
+    if (reinterpret_cast<std::uintptr_t>(at) % 8 == 0) return *reinterpret_cast<const u64*>(at);
+    u64 word = 0;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i)
+        word |= u64{static_cast<u8>(at[i])} << i * 8;
+    return word;
+#else
+    u64 word;
+    std::memcpy(&word, at, sizeof word);
+    return word;
+#endif
+}
+
+/// The first `length` bytes at `at`, at most eight, as a word with zeros behind.
+WARREN_HD inline u64 some_bytes(const char* at, u32 length) {
+    if (length >= 8) return eight_bytes(at);
+#if defined(__CUDA_ARCH__)
+    // An aligned word that holds a byte of ours can be read whole.
+    if (reinterpret_cast<std::uintptr_t>(at) % 8 == 0) {
+        return *reinterpret_cast<const u64*>(at) & ((u64{1} << length * 8) - 1);
+    }
+#endif
+    u64 word = 0;
+    for (u32 i = 0; i < 7; ++i) {
+        if (i < length) word |= u64{static_cast<u8>(at[i])} << i * 8;
+    }
+    return word;
+}
+
+/// SipHash with one round a word and three at the end, of `length` bytes; word_of(i) gives bytes
+/// 8 i to 8 i + 7, zeros behind the end.
+template <class WordOf>
+WARREN_HD u64 siphash_1_3_of(const u64 key[2], u32 length, const WordOf& word_of) {
     SipState state{key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
                    key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
-    u64 word = 0;
-    for (u32 i = 0; i < length; ++i) {
-        word |= u64{static_cast<u8>(bytes[i])} << (i % 8 * 8);
-        if (i % 8 != 7) continue;
+    const u32 whole = length / 8;
+    const u64 size = u64{length & 0xff} << 56;
+    for (u32 i = 0; i <= whole; ++i) {
+        const u64 bytes = i < whole || length % 8 != 0 ? word_of(i) : 0;
+        const u64 word = i < whole ? bytes : bytes | size;
         state.d ^= word;
         state.round();
         state.a ^= word;
-        word = 0;
     }
-    word |= u64{length & 0xff} << 56;
-    state.d ^= word;
-    state.round();
-    state.a ^= word;
     state.c ^= 0xff;
     for (int i = 0; i < 3; ++i)
         state.round();
     return state.a ^ state.b ^ state.c ^ state.d;
 }
 
-/// The 55-bit hash of a name under the superblock's key; never `name_hash_reserved`.
+/// As above of bytes that may lie anywhere.
+WARREN_HD inline u64 siphash_1_3(const u64 key[2], const char* bytes, u32 length) {
+    return siphash_1_3_of(key, length,
+                          [&](u32 i) { return some_bytes(bytes + i * 8, length - i * 8); });
+}
+
+/// The 55 bits of a hash that the format keeps; never `name_hash_reserved`.
+WARREN_HD constexpr u64 shortened_hash(u64 hash) {
+    return hash >> 9 == name_hash_reserved ? name_hash_reserved - 1 : hash >> 9;
+}
+
+/// The 55-bit hash of a name under the superblock's key.
 WARREN_HD inline u64 name_hash(const u64 key[2], const char* name, u32 length) {
-    const u64 hash = siphash_1_3(key, name, length) >> 9;
-    return hash == name_hash_reserved ? name_hash_reserved - 1 : hash;
+    return shortened_hash(siphash_1_3(key, name, length));
 }
 
 }  // namespace warren

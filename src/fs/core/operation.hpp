@@ -12,6 +12,7 @@
 
 #include "base/check.hpp"
 #include "fs/core/fence.hpp"
+#include "fs/core/gather.hpp"
 #include "fs/core/head_table.hpp"
 #include "fs/core/store.hpp"
 #include "fs/format/inode.hpp"
@@ -48,6 +49,7 @@ class Operation {
     u64 needed_key = 0;      // and the key whose path is meant
     bool may_use_reserve = false;
     bool gate_is_held = false;  // part of a bulk step, which passed the gate for all of its parts
+    bool commits_wait = false;  // the engine lets no commit begin meanwhile: the gate says nothing
 
     /// Reads the version of `place`. Errc::retry if a writer is at work there.
     WARREN_HD Errc observe(u64 place, Seen& seen) {
@@ -94,6 +96,24 @@ class Operation {
         if (head == head_none) return need_block(place);
         pins_[pin_count_++] = head;
         return &store.heads->blocks[head];
+    }
+
+    /// observe() of `guard` and pin() of the block at `place`, both at once.
+    WARREN_HD Result<format::Block*> observe_and_pin(u64 guard, u64 place, Seen& seen) {
+        if (Team::width == 1 || store.heads != nullptr || place >= store.size_bytes) {
+            WARREN_TRY(observe(guard, seen));
+            return pin(place);
+        }
+        const u64 block = place / format::block_size;
+        Gathered<Team, u64, 2> words;
+        words.read(team, [&](u32 i) {
+            return i == 0 ? &store.versions[stripe_of(guard)] : &store.resident[block / 64];
+        });
+        seen = {guard, words.tell(team, 0, [](u64 word) { return word; })};
+        const u64 resident = words.tell(team, 1, [](u64 word) { return word; });
+        if ((seen.version & 1) != 0) return Errc::retry;
+        if ((resident >> block % 64 & 1) == 0) return need_block(place);
+        return reinterpret_cast<format::Block*>(store.base + place);
     }
 
     /// Marks where the pins are now; release_pins(mark) lets go of those taken later.
@@ -152,14 +172,19 @@ class Operation {
     /// locks. Errc::retry, need_commit or read_only; then nothing is held and nothing has changed.
     WARREN_HD Errc begin_apply(u32 blocks_dirtied) {
         promised_ = blocks_dirtied;
-        WARREN_TRY(once(team, [&] { return enter_gate(); }));
-        const bool locked = once(team, [&] { return try_locks(); });
-        if (!locked) {
-            once(team, [&] { leave_gate(); });
-            return Errc::retry;
+        if (!commits_wait) WARREN_TRY(once(team, [&] { return enter_gate(); }));
+        // The promise and the locks are asked for at once: on a GPU each takes its time.
+        Promise promise;
+        if (team.is_leader() && !gate_is_held) promise = make_promise();
+        const bool locked = try_locks();
+        const Errc fits = once(team, [&] { return promise.verdict(promised_); });
+        if (locked && fits == Errc::ok) {
+            applying_ = true;
+            return Errc::ok;
         }
-        applying_ = true;
-        return Errc::ok;
+        if (locked) unlock(0);
+        once(team, [&] { leave_gate(); });
+        return locked ? fits : Errc::retry;
     }
 
     /// Lets go of an apply that found in its last check that it cannot go on. Nothing was written.
@@ -167,59 +192,28 @@ class Operation {
     /// Publishes what was written and leaves apply.
     WARREN_HD void end_apply() { close_apply(2); }
 
-    /// Locks one more place at once, if it is still at the version seen. For bulk steps, which lock
-    /// as they go: false means to come back later, never to wait.
-    WARREN_HD bool lock_now(const Seen& seen) {
-        return once(team, [&] {
-            u64 expected = seen.version;
-            // Acquire: pairs with the release of the holder before us.
-            const bool won =
-                device_atomic<u64>(store.versions[stripe_of(seen.place)])
-                    .compare_exchange_strong(expected, seen.version | 1, hd::memory_order_acquire,
-                                             hd::memory_order_relaxed);
-            fence_release();  // pairs with fence_acquire() in unchanged()
-            return won;
-        });
-    }
-    WARREN_HD void unlock_now(const Seen& seen) {
-        team.sync();
-        once(team, [&] {
-            // Release: pairs with the acquire in observe(), try_locks() and lock_now().
-            device_atomic<u64>(store.versions[stripe_of(seen.place)])
-                .store(seen.version + 2, hd::memory_order_release);
-        });
-    }
-    /// Lets all that was read at `place` so far prove stale: what lay there is being freed.
-    /// Requires: the caller holds no lock.
-    WARREN_HD void retire_place(u64 place) {
-        once(team, [&] {
-            device_atomic<u64> word(store.versions[stripe_of(place)]);
-            u64 version = word.load(hd::memory_order_relaxed);
-            // Release: pairs with the acquire in observe(). A holder finishes without waiting.
-            while ((version & 1) != 0 ||
-                   !word.compare_exchange_weak(version, version + 2, hd::memory_order_release,
-                                               hd::memory_order_relaxed)) {
-                version = word.load(hd::memory_order_relaxed);
-            }
-        });
-    }
-
     /// Marks the metadata block at `place` for the next commit. Only within apply.
     WARREN_HD void mark_dirty(u64 place) {
-        once(team, [&] {
-            const u64 block = place / format::block_size;
-            const u64 bit = u64{1} << block % 64;
-            device_atomic<u64> word(store.dirty[block / 64]);
-            if ((word.load(hd::memory_order_relaxed) & bit) != 0) return;
-            if ((word.fetch_or(bit, hd::memory_order_relaxed) & bit) != 0) return;
-            device_atomic<u64>(store.state->dirty_blocks).fetch_add(1, hd::memory_order_relaxed);
-            const u64 frame = place / format::frame_size;
-            device_atomic<u64> frames(store.dirty_frames[frame / 64]);
-            const u64 frame_bit = u64{1} << frame % 64;
-            if ((frames.load(hd::memory_order_relaxed) & frame_bit) == 0) {
-                frames.fetch_or(frame_bit, hd::memory_order_relaxed);
-            }
-        });
+        once(team, [&] { mark_dirty_alone(place); });
+    }
+    /// Marks the `count` blocks at place_of(i), several at once where there are lanes for it.
+    template <class PlaceOf>
+    WARREN_HD void mark_dirty_all(u32 count, const PlaceOf& place_of) {
+        for (u32 i = team.lane(); i < count; i += Team::width)
+            mark_dirty_alone(place_of(i));
+        team.sync();
+    }
+    /// As above, and sets bit `bit` of the shared bitmap `words` in the same time.
+    template <class PlaceOf>
+    WARREN_HD void mark_dirty_all(u32 count, const PlaceOf& place_of, u64* words, u64 bit) {
+        for (u32 i = team.lane(); i <= count; i += Team::width) {
+            // One call for all lanes, so that they wait together.
+            const u64 place = i < count ? place_of(i) : 0;
+            u64* const bitmap = i < count ? store.dirty : words;
+            const u64 index = i < count ? place / format::block_size : bit;
+            if (set_shared_bit(bitmap, index) && i < count) count_dirty(place);
+        }
+        team.sync();
     }
 
     /// Takes a freed block out of the next commit: its place may hold something else soon.
@@ -257,6 +251,44 @@ class Operation {
         u64 version;
     };
 
+    /// The journal's room and who wants it, as a promise was made.
+    struct Promise {
+        u64 ahead = 0;  // promised by others
+        u64 dirty = 0;
+        u64 room = ~u64{0};
+        u32 read_only = 0;
+
+        /// Errc::retry if there is room for `blocks` but for others, who mostly dirty less and are
+        /// done soon.
+        WARREN_HD Errc verdict(u64 blocks) const {
+            // References to inodes change even where nothing may be written.
+            if (blocks != 0 && read_only != 0) return Errc::read_only;
+            if (dirty + blocks + ahead <= room) return Errc::ok;
+            return dirty + blocks > room ? Errc::need_commit : Errc::retry;
+        }
+    };
+
+    /// Sets a bit; true if it was clear. One lane.
+    static WARREN_HD bool set_shared_bit(u64* words, u64 index) {
+        const u64 bit = u64{1} << index % 64;
+        device_atomic<u64> word(words[index / 64]);
+        return (word.load(hd::memory_order_relaxed) & bit) == 0 &&
+               (word.fetch_or(bit, hd::memory_order_relaxed) & bit) == 0;
+    }
+    WARREN_HD void mark_dirty_alone(u64 place) {
+        if (set_shared_bit(store.dirty, place / format::block_size)) count_dirty(place);
+    }
+    WARREN_HD void count_dirty(u64 place) {
+        device_atomic<u64>(store.state->dirty_blocks).fetch_add(1, hd::memory_order_relaxed);
+        const u64 frame = place / format::frame_size;
+        device_atomic<u64> frames(store.dirty_frames[frame / 64]);
+        const u64 frame_bit = u64{1} << frame % 64;
+        if ((frames.load(hd::memory_order_relaxed) & frame_bit) == 0) {
+            frames.fetch_or(frame_bit, hd::memory_order_relaxed);
+        }
+    }
+
+    /// Passes the gate if there is journal room. One lane.
     WARREN_HD Errc enter_gate() {
         if (gate_is_held) return Errc::ok;
         StoreState& state = *store.state;
@@ -268,73 +300,78 @@ class Operation {
             inside.fetch_sub(1, hd::memory_order_release);
             return Errc::retry;
         }
-        // References to inodes change even where nothing may be written.
-        if (promised_ != 0 && relaxed_load(state.read_only) != 0) {
-            inside.fetch_sub(1, hd::memory_order_release);
-            return Errc::read_only;
-        }
-        const Errc promised = promise_blocks();
-        if (promised != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
-        return promised;
+        const Promise others = {relaxed_load(state.promised_blocks),
+                                relaxed_load(state.dirty_blocks), relaxed_load(state.journal_room),
+                                relaxed_load(state.read_only)};
+        const Errc code = others.verdict(promised_);
+        if (code != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
+        return code;
     }
 
-    /// Takes journal room for what apply will dirty at most. Errc::retry if there is room but for
-    /// the promises of others, who mostly dirty less and are done soon.
-    WARREN_HD Errc promise_blocks() {
+    /// Promises what apply will dirty at most; leave_gate() takes it back. One lane.
+    WARREN_HD Promise make_promise() const {
         StoreState& state = *store.state;
-        device_atomic<u64> promised(state.promised_blocks);
-        u64 ahead = promised.load(hd::memory_order_relaxed);
-        const u64 wanted = relaxed_load(state.dirty_blocks) + promised_;
-        if (wanted + ahead <= state.journal_room) {
-            ahead = promised.fetch_add(promised_, hd::memory_order_relaxed);
-            if (relaxed_load(state.dirty_blocks) + promised_ + ahead <= state.journal_room) {
-                return Errc::ok;
-            }
-            promised.fetch_sub(promised_, hd::memory_order_relaxed);
-        }
-        return wanted > state.journal_room ? Errc::need_commit : Errc::retry;
+        Promise promise;
+        promise.ahead = device_atomic<u64>(state.promised_blocks)
+                            .fetch_add(promised_, hd::memory_order_relaxed);
+        promise.dirty = relaxed_load(state.dirty_blocks);
+        promise.room = relaxed_load(state.journal_room);
+        promise.read_only = relaxed_load(state.read_only);
+        return promise;
     }
 
     WARREN_HD void leave_gate() {
         if (gate_is_held) return;
         StoreState& state = *store.state;
         device_atomic<u64>(state.promised_blocks).fetch_sub(promised_, hd::memory_order_relaxed);
+        if (commits_wait) return;
         // Release: pairs with the acquire in close_gate(): the commit sees all that apply wrote.
         device_atomic<u64>(state.gate[team.worker % gate_slots].inside)
             .fetch_sub(1, hd::memory_order_release);
     }
 
+    /// Takes all locks, each lane some of them. False if one was lost: then none is held.
     WARREN_HD bool try_locks() {
-        for (u32 i = 0; i < lock_count_; ++i) {
+        bool lost = false;
+        locks_held_ = 0;
+        // A warp has a lane for each: the second bound tells the compiler so.
+        for (u32 i = team.lane(); i < lock_count_ && i < locks_max && !lost; i += Team::width) {
             u64 expected = locks_[i].version;
-            device_atomic<u64> word(store.versions[locks_[i].stripe]);
             // Acquire: pairs with the release of the holder before us.
-            if (word.compare_exchange_strong(expected, locks_[i].version | 1,
-                                             hd::memory_order_acquire, hd::memory_order_relaxed)) {
-                continue;
-            }
-            unlock(i, 0);
+            lost =
+                !device_atomic<u64>(store.versions[locks_[i].stripe])
+                     .compare_exchange_strong(expected, locks_[i].version | 1,
+                                              hd::memory_order_acquire, hd::memory_order_relaxed);
+            if (!lost) ++locks_held_;
+        }
+        if (team.ballot(lost) != 0) {
+            unlock(0);
             return false;
         }
         fence_release();  // pairs with fence_acquire() in unchanged()
         return true;
     }
 
-    WARREN_HD void unlock(u32 count, u64 step) {
-        for (u32 i = 0; i < count; ++i) {
-            // Release: pairs with the acquire in observe() and try_locks().
+    /// Gives back the locks that the lane holds.
+    WARREN_HD void unlock(u64 step) {
+        // With the stores a release, for all lanes: pairs with the acquire in observe() and
+        // try_locks(). For one lane the stores are that themselves.
+        if constexpr (Team::width > 1) fence_release();
+        constexpr auto order =
+            Team::width > 1 ? hd::memory_order_relaxed : hd::memory_order_release;
+        for (u32 i = team.lane(); locks_held_ != 0 && i < locks_max;
+             i += Team::width, --locks_held_) {
             device_atomic<u64>(store.versions[locks_[i].stripe])
-                .store(locks_[i].version + step, hd::memory_order_release);
+                .store(locks_[i].version + step, order);
         }
     }
 
     WARREN_HD void close_apply(u64 step) {
         WARREN_CHECK(applying_);
         team.sync();
-        once(team, [&] {
-            unlock(lock_count_, step);
-            leave_gate();
-        });
+        unlock(step);
+        team.sync();
+        once(team, [&] { leave_gate(); });
         applying_ = false;
         lock_count_ = 0;
     }
@@ -343,6 +380,7 @@ class Operation {
     u32 pins_[pins_max];
     Reservation reservations_[reservations_max];
     u32 lock_count_ = 0;
+    u32 locks_held_ = 0;  // by this lane
     u32 pin_count_ = 0;
     u32 reservation_count_ = 0;
     u32 promised_ = 0;

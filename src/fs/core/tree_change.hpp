@@ -8,9 +8,15 @@
 
 namespace warren::core {
 
-/// Gives an empty tree its first leaf.
+/// Gives an empty tree its first leaf. Errc::no_entry for a directory that takes no more names:
+/// while it is taken apart (ops/harvest_tree.hpp) its root only looks empty.
 template <class Team>
 WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds) {
+    if (kinds.leaf == BlockKind::directory_leaf) {
+        const u64 names = load(op.team, inode.at->entries);
+        WARREN_TRY(op.confirm(inode.seen));
+        if ((names & format::entries_dying) != 0) return Errc::no_entry;
+    }
     const Result<FreshBlock> leaf = reserve_block(op);
     if (!leaf) return leaf.code();
     WARREN_TRY(op.will_write(inode.seen));

@@ -10,12 +10,25 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "fs/core/store.hpp"
+#include "fs/ops/batch.hpp"
 #include "fs/ops/command.hpp"
+#include "fs/ops/scan_filter.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
+
+/// A scan as the volume gives it to an engine.
+struct ScanCall {
+    core::Credentials caller;
+    const Attributes& root;
+    const ops::FileFilter& filter;
+    const std::function<bool(const Scanned&)>& visit;
+    /// Calls `body(i)` for each i below `count`, by many threads.
+    std::function<void(u64 count, const std::function<void(u64)>& body)> for_each;
+};
 
 class Engine {
  public:
@@ -47,12 +60,34 @@ class Engine {
     /// Brings the counters of the host's StoreState up to date, as statfs(2) asks for them.
     virtual Errc refresh_counters() { return Errc::ok; }
 
+    // Batches of items of one kind, in a form of their own; see fs/ops/batch.hpp. One at a time:
+    // open_batch() waits for the one before. Errc::not_supported: the volume gives commands.
+    /// The memory of a batch, to be filled in before run_batch(); it stays until close_batch().
+    virtual Result<ops::BatchMemory> open_batch(const ops::BatchShape& /*shape*/) {
+        return Errc::not_supported;
+    }
+    /// Runs items [window.begin, window.end) or the first of them, up to window.done. Else the
+    /// answer is a wish, and nothing has changed; or another code: the items must be commands.
+    virtual Errc run_batch(const ops::BatchHeader& /*header*/, ops::BatchWindow& /*window*/) {
+        return Errc::not_supported;
+    }
+    virtual void close_batch() {}
+
     // Bulk operations. Errc::not_supported: the volume does them with its own threads, by commands.
     /// Frees the directory `root`, which hangs on the orphan directory, and all below it.
     virtual Errc remove_tree(u64 /*root*/, Removal& /*removal*/) { return Errc::not_supported; }
-    /// Visits what lies below `root`; see Volume::scan().
-    virtual Errc scan(const core::Credentials& /*caller*/, Handle /*root*/,
-                      const std::function<bool(const Scanned&)>& /*visit*/) {
+    /// Takes the directory that `detach` (a command of Verb::detach_tree) names out of its parent
+    /// and frees it and all below it; `removed` is what is left to do behind it.
+    virtual Errc remove_named_tree(const ops::Command& /*detach*/, Removal& /*removal*/,
+                                   ops::Removed& /*removed*/) {
+        return Errc::not_supported;
+    }
+    /// Visits what lies below the directory `scan.root`; see Volume::scan().
+    virtual Errc scan(const ScanCall& /*scan*/) { return Errc::not_supported; }
+    /// Adds up what the directory `root` and those below it hold by themselves; see
+    /// Volume::usage(). `answer` has the root's own share.
+    virtual Errc usage(const core::Credentials& /*caller*/, const Attributes& /*root*/,
+                       const UsageOptions& /*options*/, std::vector<DirectoryUsage>& /*answer*/) {
         return Errc::not_supported;
     }
     /// Whether `caller` may remove all that lies below `root`.

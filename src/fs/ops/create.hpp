@@ -31,23 +31,30 @@ struct NewInode {
 /// Metadata blocks that a new inode dirties: itself, its bitmap, an ACL, a long target, the table.
 inline constexpr u32 new_inode_blocks_max = 6;
 
+/// What a new inode takes from its directory.
+struct Heritage {
+    u32 mode = 0;
+    u32 group = 0;
+    bool may_have_acl = true;
+};
+
 /// Reserves what a new inode in `parent` needs.
 template <class Team>
 WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
-                          const CreateArguments& arguments, NewInode& fresh) {
+                          const Heritage& heritage, const CreateArguments& arguments,
+                          NewInode& fresh) {
     const u32 type = arguments.mode & format::type_mask;
     const bool is_directory = type == format::type_directory;
-    const u32 parent_mode = load(op.team, parent.at->mode);
-    const u32 parent_group = load(op.team, parent.at->group);
-    WARREN_TRY(op.confirm(parent.seen));
     fresh.user = caller.user;
-    fresh.group = (parent_mode & 02000) != 0 ? parent_group : caller.group;
+    fresh.group = (heritage.mode & 02000) != 0 ? heritage.group : caller.group;
     u32 mode = arguments.mode;
-    if ((parent_mode & 02000) != 0 && is_directory) mode |= 02000;
+    if ((heritage.mode & 02000) != 0 && is_directory) mode |= 02000;
     const bool may_keep_setgid = !caller.check || caller.is_root() || caller.is_in(fresh.group);
     if (!is_directory && !may_keep_setgid) mode &= ~02000u;
     if (type == format::type_symlink) {
         fresh.inherit.mode = mode;
+    } else if (!heritage.may_have_acl) {
+        fresh.inherit.mode = mode & ~(caller.umask & permission_bits);
     } else {
         const Result<InheritPlan> inherit =
             plan_inherit(op, parent, mode, caller.umask, is_directory);
@@ -72,6 +79,16 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
         fresh.target = *target;
     }
     return Errc::ok;
+}
+
+template <class Team>
+WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
+                          const CreateArguments& arguments, NewInode& fresh) {
+    Heritage heritage;
+    heritage.mode = load(op.team, parent.at->mode);
+    heritage.group = load(op.team, parent.at->group);
+    WARREN_TRY(op.confirm(parent.seen));
+    return plan_inode(op, caller, parent, heritage, arguments, fresh);
 }
 
 /// Stores a symbolic link's target. Only within apply.
@@ -112,10 +129,11 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
     use_inode(op, fresh.inode, *fresh.bitmap);
     Inode& at = *fresh.inode.at;
     const bool is_directory = (fresh.inherit.mode & format::type_mask) == format::type_directory;
+    u64* words = reinterpret_cast<u64*>(&at);
+    for (u32 i = op.team.lane(); i < format::inode_size / 8; i += Team::width)
+        relaxed_store(words[i], 0);
+    op.team.sync();
     once(op.team, [&] {
-        u64* words = reinterpret_cast<u64*>(&at);
-        for (u32 i = 0; i < format::inode_size / 8; ++i)
-            relaxed_store(words[i], 0);
         relaxed_store(at.generation, fresh.inode.generation);
         relaxed_store(at.mode, fresh.inherit.mode);
         relaxed_store(at.links, links);
@@ -145,39 +163,120 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
     if (arguments.references != 0) add_references(op, fresh.inode, arguments.references);
 }
 
+/// What stat(2) tells of an inode that apply_inode() has written in this apply.
+WARREN_HD inline Attributes new_attributes(const InodeRef& parent, const CreateArguments& arguments,
+                                           const NewInode& fresh, u32 links) {
+    const bool is_directory = (fresh.inherit.mode & format::type_mask) == format::type_directory;
+    Attributes out;
+    out.handle = fresh.inode.handle();
+    out.mode = fresh.inherit.mode;
+    out.links = links;
+    out.user = fresh.user;
+    out.group = fresh.group;
+    out.device = arguments.device;
+    out.size = arguments.target_length;
+    out.blocks = (fresh.acl.place != 0 ? 1u : 0u) + (fresh.target.place != 0 ? 1u : 0u);
+    out.parent = is_directory ? parent.number : 0;
+    out.accessed = arguments.now;
+    out.modified = arguments.now;
+    out.changed = arguments.now;
+    out.born = arguments.now;
+    return out;
+}
+
+/// A name that is about to be added, and what its directory hands down.
+struct NewName {
+    InodeRef directory;
+    Name name;
+    Entry entry;
+    Heritage heritage;
+};
+
+template <class Team>
+WARREN_HD WARREN_NOINLINE Errc plan_name_plainly(Operation<Team>& op, const Credentials& caller,
+                                                 Handle directory, const char* name, u32 length,
+                                                 NewName& fresh) {
+    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
+    if (!found) return found.code();
+    if (found->entry.exists) return Errc::exists;
+    fresh.directory = found->directory;
+    fresh.name = found->name;
+    fresh.entry = found->entry;
+    WARREN_TRY(check_permission(op, fresh.directory, caller, may_write));
+    fresh.heritage.mode = load(op.team, fresh.directory.at->mode);
+    fresh.heritage.group = load(op.team, fresh.directory.at->group);
+    WARREN_TRY(op.confirm(fresh.directory.seen));
+    return plan_link(op, fresh.directory, fresh.name, fresh.entry);
+}
+
+/// Plans a name that is not there yet. Errc::exists if it is.
+template <class Team>
+WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle directory,
+                         const char* name, u32 length, NewName& fresh) {
+    if constexpr (Team::width > 1) {
+        Sighting<Team> seen;
+        constexpr u32 wanted = may_execute | may_write;
+        if (sight(op.team, op.store, caller, directory, name, length, wanted, seen)) {
+            if (seen.entry.exists) return Errc::exists;
+            fresh = {seen.directory.inode, seen.name, seen.entry, {}};
+            fresh.heritage.mode = seen.directory.get(op.team, &Inode::mode);
+            fresh.heritage.group = seen.directory.get(op.team, &Inode::group);
+            fresh.heritage.may_have_acl = seen.directory.has_attributes(op.team);
+            if (seen.glance.counts.have_room(length)) return op.will_write(seen.glance.seen);
+            return op.need_structure(Errc::need_split, fresh.directory.number, fresh.entry.key);
+        }
+    }
+    return plan_name_plainly(op, caller, directory, name, length, fresh);
+}
+
+/// Whether `mode` is that of something that can be made: a type that there is, and no more bits.
+WARREN_HD constexpr bool can_be_made(u32 mode) {
+    switch (mode & ~07777u) {
+        case format::type_directory:
+        case format::type_regular:
+        case format::type_symlink:
+        case format::type_block:
+        case format::type_character:
+        case format::type_fifo:
+        case format::type_socket:
+            return true;
+        default:
+            return false;
+    }
+}
+
 /// Makes an inode and gives it a name. Errc::exists if the name is taken.
 template <class Team>
 WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& caller,
                                     Handle directory, const char* name, u32 length,
                                     const CreateArguments& arguments) {
     if (arguments.target_length > format::target_length_max) return Errc::name_too_long;
+    if (!can_be_made(arguments.mode)) return Errc::invalid;
     const bool is_link = (arguments.mode & format::type_mask) == format::type_symlink;
     if (is_link && arguments.target_length == 0) return Errc::no_entry;
-    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
-    if (!found) return found.code();
-    if (found->entry.exists) return Errc::exists;
-    const InodeRef parent = found->directory;
-    WARREN_TRY(check_permission(op, parent, caller, may_write));
-    WARREN_TRY(plan_link(op, parent, found->name, found->entry));
+    if (!is_link && arguments.target_length != 0) return Errc::invalid;
+    NewName added;
+    WARREN_TRY(plan_name(op, caller, directory, name, length, added));
+    const InodeRef& parent = added.directory;
     NewInode fresh;
-    WARREN_TRY(plan_inode(op, caller, parent, arguments, fresh));
+    WARREN_TRY(plan_inode(op, caller, parent, added.heritage, arguments, fresh));
     const bool is_directory = (arguments.mode & format::type_mask) == format::type_directory;
+    const u32 links = is_directory ? 2 : 1;
 
     WARREN_TRY(op.begin_apply(3 + new_inode_blocks_max));
     if (!once(op.team, [&] { return count_entry(parent, 1); })) {
         op.cancel_apply();
         return Errc::no_entry;
     }
-    apply_inode(op, parent, arguments, fresh, is_directory ? 2 : 1);
-    apply_link(op, parent, found->name, found->entry, fresh.inode.number,
+    apply_inode(op, parent, arguments, fresh, links);
+    apply_link(op, parent, added.name, added.entry, fresh.inode.number,
                format::entry_type(fresh.inherit.mode), arguments.now);
     if (is_directory) {
         once(op.team,
              [&] { device_atomic<u32>(parent.at->links).fetch_add(1, hd::memory_order_relaxed); });
     }
-    const Attributes attributes = once(op.team, [&] { return read_attributes(fresh.inode); });
     op.end_apply();
-    return attributes;
+    return new_attributes(parent, arguments, fresh, links);
 }
 
 /// Makes a regular file without a name, in the orphan directory from its first moment.

@@ -9,6 +9,7 @@
 // gone have no child, and counts of unfinished parts lie where no reader looks.
 #pragma once
 
+#include "fs/ops/claimed_root.hpp"
 #include "fs/ops/lane_free.hpp"
 #include "fs/ops/tree_task.hpp"
 
@@ -17,11 +18,17 @@ namespace warren::ops {
 /// The work of one team on one dying tree. `Step` is what all teams of the step share:
 ///   LaneRules rules;
 ///   bool is_full(team)                    no further directory is begun; collective
-///   bool is_listed(number)                a directory whose task needs no push; one lane
+///   bool is_listed(number, in)            a directory, named in another, whose task needs no push;
+///                                         one lane
 ///   bool push(team, bool mine, TreeTask)  each lane may add one; false where there is no room
-///   void set_aside(TreeTask, bool)        a directory that outlives the step, and whether it was
-///                                         looked through; one lane
-///   void freed(TreeTask)                  a directory that does not; one lane
+///   void set_aside(TreeTask, bool)        a directory that outlives the step, and whether all that
+///                                         it still holds are names of files that need operations
+///                                         of their own; one lane
+///   void freed(TreeTask)                  a directory that is gone; one lane
+///   void emptied(TreeTask)                one with rooted_mark that holds nothing any more: it
+///   goes
+///                                         with its name among the orphans, lest its number mean
+///                                         another inode there; one lane
 ///   bool want(place)                      a block that may not be in memory: is it now? one lane
 ///   void fail(Errc), void pause()         one lane
 template <class Team, class Step>
@@ -82,17 +89,14 @@ class Harvester {
         return version;
     }
 
-    // A claimed directory has no root to show. What it was, and how many of its parts are
-    // unfinished, lies in the word for a device's number: whoever still changes a name of the
-    // directory changes its other counters.
-    static constexpr u32 one_part = 1u << 16;
-    static WARREN_HD u32 pack_root(u32 parts, u32 count, u32 height) {
-        return parts * one_part | height << 8 | count;
+    /// Notes what became of a claimed directory. One lane.
+    WARREN_HD void note(u64 number, u32 bits) const {
+        device_atomic<u32>(inode_at(number).device).fetch_or(bits, hd::memory_order_relaxed);
     }
 
     WARREN_HD Array array_at(u64 number, u64 place) const {
         Inode& inode = inode_at(number);
-        if (place == 0) return {inode.area.pairs, load(team_, inode.device) & 0xff};
+        if (place == 0) return {inode.area.pairs, ClaimedRoot{load(team_, inode.device)}.count()};
         TreeNode& node = node_at(place);
         return {node.pairs, load(team_, node.count)};
     }
@@ -125,7 +129,7 @@ class Harvester {
             if (root.count != 0) {
                 const u32 ranges = (root.count + range_leaves - 1) / range_leaves;
                 const u32 parts = root.height == 1 ? ranges : root.count;
-                relaxed_store(at.device, pack_root(parts, root.count, root.height));
+                relaxed_store(at.device, ClaimedRoot::of(parts, root.count, root.height).word);
                 relaxed_store(at.area_count, 0);
                 relaxed_store(at.height, 0);
             }
@@ -149,7 +153,7 @@ class Harvester {
             });
             return;
         }
-        if (root.count == 0) return end_directory(task, 0, 0);
+        if (root.count == 0) return end_directory(task, {});
         if (root.height == 1) {
             spread_ranges(number, 0, root.count);
         } else {
@@ -157,9 +161,13 @@ class Harvester {
         }
     }
 
-    /// Makes tasks of the leaves below an array; the first is done here and now.
+    /// Makes tasks of the leaves below an array. A thread does the first here and now; of many
+    /// warps none begins what it might have to leave half done, for arrays that are not begun cost
+    /// the journal nothing when the step ends.
     WARREN_HD void spread_ranges(u64 number, u64 place, u32 count) {
-        for (u32 base = range_leaves; base < count; base += range_leaves * Team::width) {
+        const bool begins = Team::width == 1 || count <= range_leaves;
+        const u32 first = begins ? range_leaves : 0;
+        for (u32 base = first; base < count; base += range_leaves * Team::width) {
             const u32 begin = base + team_.lane() * range_leaves;
             const bool mine = begin < count;
             const TreeTask task = mark(TreeTask::range(number, place, begin));
@@ -170,7 +178,7 @@ class Harvester {
                 empty_range(number, place, base + lane * range_leaves);
             }
         }
-        empty_range(number, place, 0);
+        if (begins) empty_range(number, place, 0);
     }
 
     /// Makes tasks of the nodes below an array.
@@ -185,6 +193,7 @@ class Harvester {
             const bool pushed = step_.push(team_, mine, task);
             for (u32 left = team_.ballot(mine && !pushed); left != 0; left &= left - 1) {
                 // It stays as it is, for the next step.
+                once(team_, [&] { note(number, ClaimedRoot::waiting_bit); });
                 finish_part(number, place);
             }
         }
@@ -211,7 +220,10 @@ class Harvester {
         const u64 place = task.place();
         const u32 height = task.kind();
         const u32 count = once(team_, [&] { return open_node(number, task); });
-        if (count == 0) return finish_part(number, task.above());
+        if (count == 0) {
+            once(team_, [&] { note(number, ClaimedRoot::waiting_bit); });
+            return finish_part(number, task.above());
+        }
         if (height == 1) {
             spread_ranges(number, place, count);
         } else {
@@ -227,14 +239,10 @@ class Harvester {
             return false;
         }
         if (!are_resident(store_, place, place) && !bring(place, place)) return false;
-        u64 version = 0;
-        while (!lock_by_lane(store_, step_.rules, place, version))
-            step_.pause();
+        retire_by_lane(store_, step_.rules, place, [&] { step_.pause(); });
         const auto& header = *reinterpret_cast<format::BlockHeader*>(store_.base + place);
         const bool sound = relaxed_load(header.kind) == static_cast<u16>(kind) &&
                            relaxed_load(header.owner) == number;
-        // Nothing was written under the lock, so there is nothing to release.
-        relaxed_store(step_.rules.word_of(store_, place), version + 2);
         if (!sound) step_.fail(Errc::corrupt);
         return sound;
     }
@@ -259,7 +267,10 @@ class Harvester {
     WARREN_HD void empty_range(u64 number, u64 place, u32 begin) {
         const Array array = array_at(number, place);
         for (u32 i = begin; i < array.count && i < begin + range_leaves; ++i) {
-            if (is_full()) break;
+            if (is_full()) {
+                once(team_, [&] { note(number, ClaimedRoot::waiting_bit); });
+                break;
+            }
             const u64 leaf = BlockPointer{load(team_, array.pairs[i].child.raw)}.offset();
             if (!empty_leaf(number, leaf)) continue;
             once(team_, [&] { relaxed_store(array.pairs[i].child.raw, 0); });
@@ -271,29 +282,43 @@ class Harvester {
     WARREN_HD bool empty_leaf(u64 number, u64 place) {
         const bool opened =
             once(team_, [&] { return open_block(number, place, BlockKind::directory_leaf); });
-        if (!opened) return false;
+        if (!opened) {
+            once(team_, [&] { note(number, ClaimedRoot::waiting_bit); });
+            return false;
+        }
         auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store_.base + place);
         constexpr u32 rounds = format::leaf_entries_max / Team::width;
         u32 gone_here[(rounds + 31) / 32] = {};  // of this lane, one bit a round
         u32 gone = 0;
-        u32 kept = 0;
+        u32 leftover = 0;
+        u32 waiting = 0;
+        // Of many lanes each reads its few entries at once.
+        constexpr u32 read_ahead = Team::width > 1 ? rounds : 1;
+        u64 targets[read_ahead];
+        for (u32 round = 0; round < read_ahead; ++round)
+            targets[round] = relaxed_load(leaf.slots[round * Team::width + team_.lane()].target);
         for (u32 round = 0; round < rounds; ++round) {
-            const u32 slot = round * Team::width + team_.lane();
-            const DirectorySlot entry{relaxed_load(leaf.slots[slot].target), 0};
+            if (read_ahead == 1) targets[0] = relaxed_load(leaf.slots[round].target);
+            const DirectorySlot entry{targets[round % read_ahead], 0};
             if (Team::width == 1 && entry.inode() == 0) continue;
-            const LaneFate fate = free_entries(entry);
+            const LaneFate fate = free_entries(number, entry);
             const bool went = fate == LaneFate::gone;
             if (went) gone_here[round / 32] |= u32{1} << round % 32;
             gone += static_cast<u32>(hd::popcount(team_.ballot(went)));
-            kept += static_cast<u32>(hd::popcount(team_.ballot(!went && fate != LaneFate::none)));
+            const bool stays = !went && fate != LaneFate::none;
+            leftover |= team_.ballot(fate == LaneFate::keeps);
+            waiting |= team_.ballot(stays && fate != LaneFate::keeps);
         }
-        if (gone > 0) {
-            once(team_, [&] {
-                device_atomic<u64>(inode_at(number).entries)
-                    .fetch_sub(gone, hd::memory_order_relaxed);
-            });
-        }
-        if (kept > 0) {
+        const bool is_kept = (leftover | waiting) != 0;
+        once(team_, [&] {
+            const u32 bits = (gone > 0 || !is_kept ? ClaimedRoot::changed_bit : 0) |
+                             (leftover != 0 ? ClaimedRoot::leftover_bit : 0) |
+                             (waiting != 0 ? ClaimedRoot::waiting_bit : 0);
+            if (bits != 0) note(number, bits);
+            if (gone == 0) return;
+            device_atomic<u64>(inode_at(number).entries).fetch_sub(gone, hd::memory_order_relaxed);
+        });
+        if (is_kept) {
             if (gone > 0) keep_leaf(leaf, place, gone_here);
             return false;
         }
@@ -302,11 +327,11 @@ class Harvester {
     }
 
     /// Each lane frees what its entry means; directories go into the queue. Never `busy`.
-    WARREN_HD LaneFate free_entries(const DirectorySlot& entry) {
+    WARREN_HD LaneFate free_entries(u64 in, const DirectorySlot& entry) {
         const u64 number = entry.inode();
         const bool is_directory = entry.type() == format::entry_type(format::type_directory);
         LaneFate fate = LaneFate::none;
-        if (number != 0 && is_directory && step_.is_listed(number)) {
+        if (number != 0 && is_directory && step_.is_listed(number, in)) {
             fate = LaneFate::gone;
         } else if (number != 0) {
             fate = free_entry(number, is_directory);
@@ -320,7 +345,7 @@ class Harvester {
         const bool descends = fate == LaneFate::descends;
         if (team_.ballot(descends) != 0) {
             const bool pushed = step_.push(team_, descends, TreeTask::directory(number));
-            if (descends) fate = pushed ? LaneFate::gone : LaneFate::keeps;
+            if (descends) fate = pushed ? LaneFate::gone : LaneFate::waits;
         }
         return fate;
     }
@@ -387,7 +412,7 @@ class Harvester {
             team_.sync();
             const bool is_last = once(team_, [&] {
                 u32& unfinished = place == 0 ? inode_at(number).device : node_at(place).header.crc;
-                const u32 one = place == 0 ? one_part : 1;
+                const u32 one = place == 0 ? ClaimedRoot::one_part : 1;
                 // Acquire and release: the last one sees what all others did.
                 const u32 before =
                     device_atomic<u32>(unfinished).fetch_sub(one, hd::memory_order_acq_rel);
@@ -395,25 +420,11 @@ class Harvester {
             });
             if (!is_last) return;
             if (place == 0) {
-                const u32 root = load(team_, inode_at(number).device);
-                return end_directory(mark(TreeTask::directory(number)), root & 0xff, root >> 8);
+                const ClaimedRoot root{load(team_, inode_at(number).device)};
+                return end_directory(mark(TreeTask::directory(number)), root);
             }
             place = end_node(number, place);
         }
-    }
-
-    /// Drops the pairs without a child; how many are left. One lane, or privately.
-    static WARREN_HD u32 compact_pairs(TreePair* pairs, u32 count) {
-        u32 kept = 0;
-        const u64 first_key = relaxed_load(pairs[0].key);
-        for (u32 i = 0; i < count; ++i) {
-            const u64 child = relaxed_load(pairs[i].child.raw);
-            if (child == 0) continue;
-            relaxed_store(pairs[kept].key, kept == 0 ? first_key : relaxed_load(pairs[i].key));
-            relaxed_store(pairs[kept].child.raw, child);
-            ++kept;
-        }
-        return kept;
     }
 
     /// Frees a node that has nothing left, or packs it; the place of the one above.
@@ -423,8 +434,9 @@ class Harvester {
         const u64 above = up / format::block_size * format::block_size;
         const u32 index = static_cast<u32>(up % format::block_size);
         const u32 count = load(team_, node.count);
+        const bool has_kept = ClaimedRoot{load(team_, inode_at(number).device)}.keeps_some();
         const u32 kept = once(team_, [&] {
-            const u32 left = compact_pairs(node.pairs, count);
+            const u32 left = has_kept ? compact_pairs(node.pairs, count) : 0;
             LaneOperation op = lane_operation();
             if (left == 0) {
                 TreePair* pairs = above == 0 ? inode_at(number).area.pairs : node_at(above).pairs;
@@ -439,11 +451,18 @@ class Harvester {
         return above;
     }
 
-    /// Frees a claimed directory whose parts are finished, or gives it back what is left.
-    WARREN_HD void end_directory(const TreeTask& task, u32 count, u32 height) {
+    /// Frees a claimed directory whose parts are finished, or gives it back what is left. `root` is
+    /// what claim() kept of it.
+    WARREN_HD void end_directory(const TreeTask& task, ClaimedRoot root) {
         const u64 number = task.number();
         once(team_, [&] {
-            const u32 kept = count == 0 ? 0 : compact_pairs(inode_at(number).area.pairs, count);
+            const u32 count = root.count();
+            const u32 kept =
+                root.keeps_some() ? compact_pairs(inode_at(number).area.pairs, count) : 0;
+            if (kept == 0 && task.is_rooted()) {
+                if (count != 0) restore(number, root, 0);
+                return step_.emptied(task);
+            }
             LaneFate fate = LaneFate::keeps;
             if (kept == 0) {
                 do {
@@ -452,20 +471,22 @@ class Harvester {
                 } while (fate == LaneFate::busy);
             }
             if (fate == LaneFate::gone) return step_.freed(task);
-            if (count != 0) restore(number, kept, height);
-            step_.set_aside(task, true);
+            if (count != 0) restore(number, root, kept);
+            step_.set_aside(task, root.has_leftovers_only());
         });
     }
 
     /// Gives a claimed directory its root back. One lane.
-    WARREN_HD void restore(u64 number, u32 kept, u32 height) const {
+    WARREN_HD void restore(u64 number, ClaimedRoot root, u32 kept) const {
         const u64 version = lock_inode(number);
         Inode& at = inode_at(number);
         relaxed_store(at.area_count, static_cast<u16>(kept));
-        relaxed_store(at.height, static_cast<u8>(kept == 0 ? 0 : height));
+        relaxed_store(at.height, static_cast<u8>(kept == 0 ? 0 : root.height()));
         relaxed_store(at.device, 0);
-        LaneOperation op = lane_operation();
-        op.mark_dirty(ref_of(number).block_place());
+        if (root.has_changed()) {
+            LaneOperation op = lane_operation();
+            op.mark_dirty(ref_of(number).block_place());
+        }
         unlock_by_lane(store_, step_.rules, number * format::inode_size, version, 2);
     }
 

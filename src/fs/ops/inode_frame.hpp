@@ -24,12 +24,10 @@ WARREN_HD void wipe_resident_blocks(Operation<Team>& op, u64 frame) {
     }
 }
 
-/// Makes the claimed frame one of inodes, all free. The claim is the caller's until this answers
-/// ok.
+/// Makes a claimed frame whose blocks are resident and zero one of inodes, all free.
 template <class Team>
-WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
+WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
-    wipe_resident_blocks(op, frame);
     const Result<Block*> block = op.pin(place);
     if (!block) return block.code();
     WARREN_TRY(op.begin_apply(2));
@@ -52,6 +50,14 @@ WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
     op.mark_dirty(op.store.table_place(frame));
     op.end_apply();
     return Errc::ok;
+}
+
+/// Makes the claimed frame one of inodes, all free. The claim is the caller's until this answers
+/// ok.
+template <class Team>
+WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
+    wipe_resident_blocks(op, frame);
+    return start_wiped_inode_frame(op, frame);
 }
 
 inline constexpr u32 bitmap_words = format::inodes_per_frame / 64;

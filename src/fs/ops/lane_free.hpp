@@ -24,6 +24,7 @@ enum class LaneFate : u8 {
     gone,      // freed, or a name of several is gone
     descends,  // a directory with something in it
     keeps,     // needs an operation of its own: open, or very large
+    waits,     // the step must not write more: in the next one
     busy,      // somebody is at work on it: try again
     absent,    // blocks that it needs are not in memory
     damaged,   // not an inode of that type
@@ -61,6 +62,23 @@ WARREN_HD inline bool lock_by_lane(const Store& store, const LaneRules& rules, u
     return (version & 1) == 0;
 }
 
+/// Waits for whoever is at work at `place`, then lets all that was read there prove stale.
+template <class Pause>
+WARREN_HD void retire_by_lane(const Store& store, const LaneRules& rules, u64 place,
+                              const Pause& pause) {
+    u64 version = 0;
+    while (!lock_by_lane(store, rules, place, version))
+        pause();
+    device_atomic<u64> word(rules.word_of(store, place));
+#if defined(__CUDA_ARCH__)
+    // Nothing was written under the lock, and what others wrote before is in the level-2 cache.
+    word.store(version + 2, hd::memory_order_relaxed);
+#else
+    // Release: hands on what the holder before us released, to whoever shares the word.
+    word.store(version + 2, hd::memory_order_release);
+#endif
+}
+
 /// Unlocks; `step` is 2 if something was written, else 0.
 WARREN_HD inline void unlock_by_lane(const Store& store, const LaneRules& rules, u64 place,
                                      u64 version, u64 step) {
@@ -70,16 +88,19 @@ WARREN_HD inline void unlock_by_lane(const Store& store, const LaneRules& rules,
 
 /// Whether the metadata blocks at both places are in memory.
 WARREN_HD inline bool are_resident(const Store& store, u64 one, u64 other) {
+#if defined(__CUDA_ARCH__)
+    // Blocks are filled by copies that end before the bit is set, and relaxed loads go to the
+    // level-2 cache.
+    constexpr auto order = hd::memory_order_relaxed;
+#else
+    // Acquire: pairs with the release of the loader that filled the block.
+    constexpr auto order = hd::memory_order_acquire;
+#endif
     const u64 a = one / format::block_size;
     const u64 b = other / format::block_size;
-    const bool both = (relaxed_load(store.resident[a / 64]) >> a % 64 &
-                       relaxed_load(store.resident[b / 64]) >> b % 64 & 1) != 0;
-#if !defined(__CUDA_ARCH__)
-    // Pairs with the release of the loader that filled the blocks. A GPU's blocks are filled by
-    // copies that end before the bit is set, and relaxed loads go to the level-2 cache.
-    fence_acquire();
-#endif
-    return both;
+    const u64 first = device_atomic<u64>(store.resident[a / 64]).load(order) >> a % 64;
+    const u64 second = device_atomic<u64>(store.resident[b / 64]).load(order) >> b % 64;
+    return (first & second & 1) != 0;
 }
 
 /// Frees blocks without counting them in the store.
@@ -155,10 +176,10 @@ WARREN_HD inline LaneFate judge(const Store& store, const InodeRef& inode, const
     return weight == Weight::light ? LaneFate::gone : LaneFate::keeps;
 }
 
-/// Takes one of several names from a locked file. Keeps it if the journal's share is used up.
+/// Takes one of several names from a locked file, unless the journal's share is used up.
 WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u32 links,
                                     const LaneRules& rules, FreeTally& tally) {
-    if (relaxed_load(op.store.state->dirty_blocks) >= rules.dirty_max) return LaneFate::keeps;
+    if (relaxed_load(op.store.state->dirty_blocks) >= rules.dirty_max) return LaneFate::waits;
     op.mark_dirty(inode.block_place());
     relaxed_store(inode.at->links, links - 1);
     relaxed_store(inode.at->changed, rules.now);
@@ -180,10 +201,10 @@ WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const 
     if (seen.attributes != 0) free_block(op, BlockPointer{seen.attributes}.offset(), tally);
     const InodeBit bit = inode_bit(inode.number);
     auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
-    relaxed_store(inode.at->generation, 0);
+    end_generation(*inode.at);
     device_atomic<u64> used(bitmap.used[bit.word]);
     if (seen.references != 0) {
-        device_atomic<u64>(bitmap.held[bit.word]).fetch_or(bit.mask, hd::memory_order_relaxed);
+        hold_removed(bitmap, bit);
         // Release: pairs with the acquire in hold_slot(): the hold shows before the bit is clear.
         used.fetch_and(~bit.mask, hd::memory_order_release);
     } else {

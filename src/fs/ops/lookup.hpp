@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding things: a name in a directory, the attributes of an inode, the next leaf of a listing.
-// These operations take no lock and write nothing but the count of references.
+// These operations take no lock and write nothing but the count of references. Teams of many lanes
+// try the beeline first (see fs/core/beeline.hpp); the plain way tells of all that it does not.
 #pragma once
 
+#include "fs/core/beeline.hpp"
 #include "fs/core/directory.hpp"
 #include "fs/core/permission.hpp"
 
@@ -60,35 +62,72 @@ WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 co
 inline constexpr u64 one_lookup = 1;
 inline constexpr u64 one_open = u64{1} << 32;
 
+/// The end of a look-up that has found `inode`: holds it if that is asked for.
+template <class Team>
+WARREN_HD Result<Attributes> end_lookup(Operation<Team>& op, const InodeRef& inode,
+                                        const Attributes& attributes, u64 references) {
+    if (references == 0) return attributes;
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(0));
+    add_references(op, inode, references);
+    op.end_apply();
+    return attributes;
+}
+
+template <class Team>
+WARREN_HD WARREN_NOINLINE Result<Attributes> lookup_plainly(Operation<Team>& op,
+                                                            const Credentials& caller,
+                                                            Handle directory, const char* name,
+                                                            u32 length, u64 references) {
+    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
+    if (!found) return found.code();
+    if (!found->entry.exists) return Errc::no_entry;
+    const Result<Attributes> attributes = attributes_of(op, found->inode);
+    if (!attributes) return attributes;
+    return end_lookup(op, found->inode, *attributes, references);
+}
+
 /// Looks up one name. With `references` the inode is held as well (one_lookup, one_open).
 template <class Team>
 WARREN_HD Result<Attributes> lookup(Operation<Team>& op, const Credentials& caller,
                                     Handle directory, const char* name, u32 length,
                                     u64 references) {
-    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
-    if (!found) return found.code();
-    if (!found->entry.exists) return Errc::no_entry;
-    const Result<Attributes> attributes = attributes_of(op, found->inode);
-    if (!attributes || references == 0) return attributes;
-    WARREN_TRY(op.will_write(found->inode.seen));
-    WARREN_TRY(op.begin_apply(0));
-    add_references(op, found->inode, references);
-    op.end_apply();
-    return attributes;
+    if constexpr (Team::width > 1) {
+        Sighting<Team> seen;
+        if (sight(op.team, op.store, caller, directory, name, length, may_execute, seen)) {
+            if (!seen.entry.exists) return Errc::no_entry;
+            const Attributes attributes = attributes_in(op.team, seen.inode);
+            if (references != 0 || stands(op.team, op.store, seen.inode.inode.seen)) {
+                return end_lookup(op, seen.inode.inode, attributes, references);
+            }
+        }
+    }
+    return lookup_plainly(op, caller, directory, name, length, references);
+}
+
+template <class Team>
+WARREN_HD WARREN_NOINLINE Result<Attributes> get_attributes_plainly(Operation<Team>& op,
+                                                                    Handle handle, u64 references) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    const Result<Attributes> attributes = attributes_of(op, *inode);
+    if (!attributes) return attributes;
+    return end_lookup(op, *inode, *attributes, references);
 }
 
 /// The attributes of an inode by handle, held as well if asked for.
 template <class Team>
 WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, u64 references) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
-    const Result<Attributes> attributes = attributes_of(op, *inode);
-    if (!attributes || references == 0) return attributes;
-    WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(0));
-    add_references(op, *inode, references);
-    op.end_apply();
-    return attributes;
+    if constexpr (Team::width > 1) {
+        InodeImage<Team> image;
+        if (op.store.heads == nullptr && sight_handle(op.team, op.store, handle, image)) {
+            const Attributes attributes = attributes_in(op.team, image);
+            if (references != 0 || stands(op.team, op.store, image.inode.seen)) {
+                return end_lookup(op, image.inode, attributes, references);
+            }
+        }
+    }
+    return get_attributes_plainly(op, handle, references);
 }
 
 /// The generation of a live inode number.

@@ -45,9 +45,10 @@ struct Released {
 };
 
 /// Finds the slot of an inode that may have been removed while it was held: as find_inode(), but
-/// without a word on its generation, which is 0 then. Errc::stale if there can be no inode.
+/// its generation is 0 then. Errc::stale if the number means, or meant last, another inode.
 template <class Team>
-WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, u64 number) {
+WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, Handle handle) {
+    const u64 number = handle.inode;
     if (!is_inode_slot(op, number)) return Errc::stale;
     InodeRef inode;
     inode.number = number;
@@ -56,8 +57,10 @@ WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, u64 number) {
     if (!block) return block.code();
     inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
     inode.generation = load(op.team, inode.at->generation);
+    const u32 last = once(op.team, [&] { return generation_of_removed(*inode.at); });
     WARREN_TRY(op.confirm(inode.seen));
-    return inode;
+    const u32 meant = inode.generation != 0 ? inode.generation : last;
+    return meant == handle.generation ? Result<InodeRef>(inode) : Result<InodeRef>(Errc::stale);
 }
 
 /// Lets the number of a removed inode be used again. Only within apply.
@@ -86,13 +89,12 @@ WARREN_HD Errc pin_bitmap_of_removed(Operation<Team>& op, const InodeRef& inode,
 /// Errc::bad_handle, or Errc::stale if the inode is gone too.
 template <class Team>
 WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
-    const Result<InodeRef> inode = find_held(op, handle.inode);
+    const Result<InodeRef> inode = find_held(op, handle);
     if (!inode) return inode.code();
     const bool is_removed = inode->generation == 0;
     const bool is_open = load(op.team, inode->at->references) >= one_open;
     const u32 links = load(op.team, inode->at->links);
     WARREN_TRY(op.confirm(inode->seen));
-    if (!is_removed && inode->generation != handle.generation) return Errc::stale;
     if (!is_open) return is_removed ? Errc::stale : Errc::bad_handle;
     format::InodeBitmap* bitmap = nullptr;
     WARREN_TRY(pin_bitmap_of_removed(op, *inode, bitmap));
@@ -104,16 +106,15 @@ WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     return Released{!is_removed && left < one_open && links == 0};
 }
 
-/// Gives back `count` look-ups, at most those that there are. Errc::stale if the number belongs to
-/// another inode by now: then nothing was held.
+/// Gives back `count` look-ups, at most those that there are. Errc::stale if the number has gone to
+/// another inode: then nothing was held.
 template <class Team>
 WARREN_HD Errc forget(Operation<Team>& op, Handle handle, u64 count) {
-    const Result<InodeRef> inode = find_held(op, handle.inode);
+    const Result<InodeRef> inode = find_held(op, handle);
     if (!inode) return inode.code();
     const bool is_removed = inode->generation == 0;
     const u64 lookups = load(op.team, inode->at->references) & lookups_mask;
     WARREN_TRY(op.confirm(inode->seen));
-    if (!is_removed && inode->generation != handle.generation) return Errc::stale;
     const u64 given = count < lookups ? count : lookups;
     if (given == 0) return Errc::ok;
     format::InodeBitmap* bitmap = nullptr;

@@ -95,13 +95,6 @@ WARREN_HD Result<bool> releases_in_one_step(Operation<Team>& op, const InodeRef&
                                     : Result<bool>(weight == Weight::light);
 }
 
-/// As releases_in_one_step() for whoever holds the inode's lock already. False for a directory that
-/// has leaves.
-template <class Team>
-WARREN_HD bool is_released_at_once(Operation<Team>& op, const InodeRef& inode) {
-    return once(op.team, [&] { return weigh_contents(op.store, inode); }) == Weight::light;
-}
-
 /// Frees a metadata block that the inode pointed to. Only within apply.
 template <class Team>
 WARREN_HD void free_pointed(Operation<Team>& op, u64 pointer) {

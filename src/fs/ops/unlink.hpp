@@ -25,11 +25,75 @@ WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& c
     return found;
 }
 
-/// Removes `name`. `is_rmdir` says which kind it must be: Errc::not_directory, Errc::is_directory.
-/// A directory must be empty: Errc::not_empty.
+/// Takes out a name and frees its inode, which holds nothing; `is_held`: somebody knows its number.
+/// Only within apply. True if the leaf is empty then.
 template <class Team>
-WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller, Handle directory,
-                                 const char* name, u32 length, bool is_rmdir, i64 now) {
+WARREN_HD bool apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& seen, bool is_held,
+                                   i64 now) {
+    const InodeRef& directory = seen.directory.inode;
+    const InodeRef& inode = seen.inode.inode;
+    const LeafGlance& glance = seen.glance;
+    const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
+    once(op.team, [&] {
+        // What was read of the leaf is still so: it is locked at the version at which it was read.
+        erase_in_leaf(*glance.leaf, glance.slot, seen.name.length, glance.counts);
+        count_unlink(directory, now);
+        device_atomic<u64>(op.store.state->inodes_used).fetch_sub(1, hd::memory_order_relaxed);
+        auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(op.store.base + bitmap_place);
+        clear_inode_alone(inode, bitmap, is_held);
+    });
+    const auto dirty = [&](u32 i) {
+        return i == 0 ? glance.seen.place : i == 1 ? directory.block_place() : bitmap_place;
+    };
+    op.mark_dirty_all(3, dirty, room_of(op.store, FrameKind::inodes),
+                      inode.number / format::inodes_per_frame);
+    return glance.counts.count == 1;
+}
+
+/// unlink() for teams of many lanes and a file that holds nothing, has one name and is not open.
+/// False if it is not that simple: then nothing has happened. If the outcome is good the caller
+/// ends the apply, and may tell the world before: who comes for the name finds its leaf locked.
+template <class Team>
+WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Handle directory,
+                             const char* name, u32 length, i64 now, Result<Removed>& outcome) {
+    constexpr u32 wanted = may_execute | may_write;
+    Sighting<Team> seen;
+    const Team& team = op.team;
+    if (!sight(team, op.store, caller, directory, name, length, wanted, seen)) return false;
+    if (!seen.entry.exists) {
+        outcome = Errc::no_entry;
+        return true;
+    }
+    if (!seen.has_bitmap) return false;
+    const InodeImage<Team>& file = seen.inode;
+    const bool is_sticky = (seen.directory.get(team, &Inode::mode) & 01000) != 0;
+    if ((is_sticky && caller.check && !caller.is_root()) ||
+        seen.entry.type == format::entry_type(format::type_directory) ||
+        file.get(team, &Inode::links) != 1 || file.get(team, &Inode::references) >= one_open ||
+        file.get(team, &Inode::area_kind) != static_cast<u8>(AreaKind::bytes) ||
+        file.has_attributes(team)) {
+        return false;
+    }
+    op.may_use_reserve = true;
+    outcome = op.will_write(file.inode.seen);
+    if (outcome.code() == Errc::ok) outcome = op.will_write(seen.glance.seen);
+    if (outcome.code() == Errc::ok) outcome = op.begin_apply(3);
+    if (outcome.code() != Errc::ok) return true;
+    Removed removed;
+    const bool is_held = file.get(team, &Inode::references) != 0;
+    if (apply_simple_unlink(op, seen, is_held, now)) {
+        removed.prune_inode = seen.directory.inode.number;
+        removed.prune_key = seen.entry.key;
+    }
+    outcome = removed;
+    return true;
+}
+
+template <class Team>
+WARREN_HD WARREN_NOINLINE Result<Removed> unlink_plainly(Operation<Team>& op,
+                                                         const Credentials& caller,
+                                                         Handle directory, const char* name,
+                                                         u32 length, bool is_rmdir, i64 now) {
     const Result<Found> found = find_removable(op, caller, directory, name, length);
     if (!found) return found.code();
     const InodeRef parent = found->directory;
@@ -58,6 +122,21 @@ WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller,
     if (apply_disposal(op, disposal, now)) removed.reclaim = inode.handle();
     op.end_apply();
     return removed;
+}
+
+/// Removes `name`. `is_rmdir` says which kind it must be: Errc::not_directory, Errc::is_directory.
+/// A directory must be empty: Errc::not_empty.
+template <class Team>
+WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller, Handle directory,
+                                 const char* name, u32 length, bool is_rmdir, i64 now) {
+    if constexpr (Team::width > 1) {
+        Result<Removed> outcome;
+        const bool done =
+            !is_rmdir && unlink_simply(op, caller, directory, name, length, now, outcome);
+        if (done && outcome) op.end_apply();
+        if (done) return outcome;
+    }
+    return unlink_plainly(op, caller, directory, name, length, is_rmdir, now);
 }
 
 }  // namespace warren::ops

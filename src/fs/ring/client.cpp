@@ -62,7 +62,7 @@ RingClient::RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerS
 
 /// Writes a command into the next cell.
 Result<u64> RingClient::place(const ops::Command& command) {
-    Pending& pending = pending_[next_ticket_ % ring_.cells];
+    Pending& pending = pending_[cell_of(next_ticket_, ring_.cells)];
     const Result<u64> block_bytes = block_bytes_of(command, names_caller_);
     if (!block_bytes) return block_bytes.code();
     if (*block_bytes > ring_.arena.bytes || command.buffer_bytes > ring_.arena.bytes) {
@@ -82,7 +82,7 @@ Result<u64> RingClient::place(const ops::Command& command) {
     const u64 ticket = next_ticket_++;
     pending = {false, command.verb, command.buffer, command.buffer_bytes, *block, *buffer};
     write_cell(command, names_caller_, *block, phase_of(ticket, ring_.cells),
-               ring_.commands[ticket % ring_.cells]);
+               ring_.commands[cell_of(ticket, ring_.cells)]);
     return ticket;
 }
 
@@ -118,7 +118,7 @@ u32 RingClient::submit_many(std::span<const ops::Command> commands, std::span<u6
 }
 
 bool RingClient::poll(u64 ticket, ops::Reply& reply) {
-    const u32 index = static_cast<u32>(ticket % ring_.cells);
+    const u32 index = cell_of(ticket, ring_.cells);
     const u32 phase = phase_of(ticket, ring_.cells);
     const CompletionCell& cell = ring_.completions[index];
     CompletionCell copy;

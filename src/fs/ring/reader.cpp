@@ -22,7 +22,7 @@ void copy_shared(std::byte* to, const std::byte* from, u64 bytes) {
 
 /// Copies the next cell; whether all of it that counts has arrived.
 bool RingReader::copy_next(CommandCell& copy) const {
-    const CommandCell& cell = ring_.commands[next_ticket_ % ring_.cells];
+    const CommandCell& cell = ring_.commands[cell_of(next_ticket_, ring_.cells)];
     const u32 phase = phase_of(next_ticket_, ring_.cells);
     for (u32 i = 0; i < pieces_per_slot; ++i)
         copy.pieces[i] = load_piece(cell.pieces[i]);
@@ -66,7 +66,7 @@ void RingReader::complete(const Received& received, const ops::Reply& reply) {
     ReplyWords words;
     encode_reply(static_cast<u32>(received.ticket), received.command.verb, reply, words);
     const u32 phase = phase_of(received.ticket, ring_.cells);
-    CompletionCell& cell = ring_.completions[received.ticket % ring_.cells];
+    CompletionCell& cell = ring_.completions[cell_of(received.ticket, ring_.cells)];
     for (u32 i = words.slots() * pieces_per_slot; i-- > 0;)
         store_piece(cell.pieces[i], Piece::make(words.words + i * words_per_piece, phase));
 }

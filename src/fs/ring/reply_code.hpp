@@ -6,6 +6,8 @@
 // own, and never reads there. A client takes nothing from a reply on trust of more than itself.
 #pragma once
 
+#include <initializer_list>
+
 #include "fs/ops/command.hpp"
 #include "fs/ring/cell.hpp"
 
@@ -27,23 +29,11 @@ enum ReplyPart : u32 {
 inline constexpr u32 reply_words_max = completion_slots * words_per_slot;
 inline constexpr u32 reply_header_words = 2;  // ticket; code and mask
 
-/// The words of a completion under construction or being read.
+/// The words of a completion.
 struct ReplyWords {
     u32 words[reply_words_max] = {};
     u32 count = reply_header_words;
-    bool is_full = false;
 
-    WARREN_HD void put(u32 word) {
-        if (count == reply_words_max) {
-            is_full = true;
-        } else {
-            words[count++] = word;
-        }
-    }
-    WARREN_HD void put_long(u64 value) {
-        put(static_cast<u32>(value));
-        put(static_cast<u32>(value >> 32));
-    }
     WARREN_HD u32 take() { return count < reply_words_max ? words[count++] : 0; }
     WARREN_HD u64 take_long() {
         const u32 low = take();
@@ -52,6 +42,19 @@ struct ReplyWords {
     WARREN_HD u32 mask() const { return words[1] >> 16; }
     /// Slots that hold the words written so far.
     WARREN_HD u32 slots() const { return (count + words_per_slot - 1) / words_per_slot; }
+};
+
+/// Where the next word of a completion goes. It counts in a register: in memory that several warps
+/// share, each word would wait for the count of the one before.
+struct ReplyPen {
+    u32* words;
+    u32 count = reply_header_words;
+
+    WARREN_HD void put(u32 word) { words[count++] = word; }
+    WARREN_HD void put_long(u64 value) {
+        put(static_cast<u32>(value));
+        put(static_cast<u32>(value >> 32));
+    }
 };
 
 /// Which parts of the reply to a command are worth sending.
@@ -83,7 +86,7 @@ WARREN_HD constexpr u32 words_of(u32 mask) {
     return words;
 }
 
-WARREN_HD inline void put_attributes(const Attributes& from, ReplyWords& to) {
+WARREN_HD inline void put_attributes(const Attributes& from, ReplyPen& to) {
     to.put_long(from.handle.inode);
     to.put(from.handle.generation);
     to.put(from.mode);
@@ -98,6 +101,28 @@ WARREN_HD inline void put_attributes(const Attributes& from, ReplyWords& to) {
     to.put_long(static_cast<u64>(from.modified));
     to.put_long(static_cast<u64>(from.changed));
     to.put_long(static_cast<u64>(from.born));
+}
+
+/// How many words a completion with nothing but attributes has: whole slots.
+inline constexpr u32 attribute_words_end = reply_header_words + 22;
+static_assert(attribute_words_end % words_per_slot == 0);
+
+/// Five bits each, the first lowest.
+constexpr u64 packed_fives(std::initializer_list<u64> values) {
+    u64 packed = 0;
+    u32 place = 0;
+    for (const u64 value : values)
+        packed |= value << 5 * place++;
+    return packed;
+}
+
+/// Which 32-bit word of an inode is word `word` of such a completion, from the generation on: see
+/// put_attributes() and format::Inode.
+WARREN_HD constexpr u32 attribute_source(u32 word) {
+    constexpr u64 first = packed_fives({1, 2, 3, 8, 9, 15, 4, 5, 18, 19});
+    constexpr u64 second = packed_fives({6, 7, 24, 25, 26, 27, 28, 29, 30, 31});
+    const u32 i = word - reply_header_words - 2;
+    return static_cast<u32>((i < 10 ? first >> i * 5 : second >> (i - 10) * 5) & 31);
 }
 
 WARREN_HD inline void take_attributes(ReplyWords& from, Attributes& to) {
@@ -117,7 +142,7 @@ WARREN_HD inline void take_attributes(ReplyWords& from, Attributes& to) {
     to.born = static_cast<i64>(from.take_long());
 }
 
-WARREN_HD inline void put_mapping(const ops::Mapping& from, ReplyWords& to) {
+WARREN_HD inline void put_mapping(const ops::Mapping& from, ReplyPen& to) {
     to.put(static_cast<u32>(from.kind));
     to.put_long(from.place);
     to.put_long(from.blocks);
@@ -135,7 +160,7 @@ WARREN_HD inline void take_mapping(ReplyWords& from, ops::Mapping& to) {
     to.seen.version = from.take_long();
 }
 
-WARREN_HD inline void put_bytes(const ops::InlineBytes& from, ReplyWords& to) {
+WARREN_HD inline void put_bytes(const ops::InlineBytes& from, ReplyPen& to) {
     for (const u64 word : from.words)
         to.put_long(word);
 }
@@ -155,36 +180,37 @@ WARREN_HD inline void encode_reply(u32 ticket, ops::Verb verb, const ops::Reply&
         mask = 0;
         code = Errc::overflow;
     }
-    out.count = reply_header_words;
     out.words[0] = ticket;
     out.words[1] = static_cast<u32>(code) & 0xffff;
     out.words[1] |= mask << 16;
-    if ((mask & reply_value) != 0) out.put_long(reply.value);
-    if ((mask & reply_length) != 0) out.put_long(reply.length);
-    if ((mask & reply_attributes) != 0) put_attributes(reply.attributes, out);
+    ReplyPen pen{out.words};
+    if ((mask & reply_value) != 0) pen.put_long(reply.value);
+    if ((mask & reply_length) != 0) pen.put_long(reply.length);
+    if ((mask & reply_attributes) != 0) put_attributes(reply.attributes, pen);
     if ((mask & reply_removed) != 0) {
-        out.put_long(reply.removed.reclaim.inode);
-        out.put(reply.removed.reclaim.generation);
-        out.put_long(reply.removed.prune_inode);
-        out.put_long(reply.removed.prune_key);
+        pen.put_long(reply.removed.reclaim.inode);
+        pen.put(reply.removed.reclaim.generation);
+        pen.put_long(reply.removed.prune_inode);
+        pen.put_long(reply.removed.prune_key);
     }
-    if ((mask & reply_mapping) != 0) put_mapping(reply.mapping, out);
-    if ((mask & reply_mapping_bytes) != 0) put_bytes(reply.mapping.bytes, out);
+    if ((mask & reply_mapping) != 0) put_mapping(reply.mapping, pen);
+    if ((mask & reply_mapping_bytes) != 0) put_bytes(reply.mapping.bytes, pen);
     if ((mask & reply_piece) != 0) {
-        out.put_long(reply.piece.file_block);
-        out.put_long(reply.piece.place);
-        out.put(reply.piece.blocks);
-        out.put((reply.piece.keeps_rest ? 1u : 0u) | (reply.piece.has_bytes ? 2u : 0u));
+        pen.put_long(reply.piece.file_block);
+        pen.put_long(reply.piece.place);
+        pen.put(reply.piece.blocks);
+        pen.put((reply.piece.keeps_rest ? 1u : 0u) | (reply.piece.has_bytes ? 2u : 0u));
     }
-    if ((mask & reply_piece_bytes) != 0) put_bytes(reply.piece.bytes, out);
+    if ((mask & reply_piece_bytes) != 0) put_bytes(reply.piece.bytes, pen);
     if ((mask & reply_needs) != 0) {
-        out.put_long(reply.needed_place);
-        out.put_long(reply.needed_inode);
-        out.put_long(reply.needed_key);
+        pen.put_long(reply.needed_place);
+        pen.put_long(reply.needed_inode);
+        pen.put_long(reply.needed_key);
     }
     // The rest of the last slot travels too, and must not tell of another command.
-    while (out.count % words_per_slot != 0)
-        out.put(0);
+    while (pen.count % words_per_slot != 0)
+        pen.put(0);
+    out.count = pen.count;
 }
 
 /// The reply in `in`, whose words have all arrived; its ticket.

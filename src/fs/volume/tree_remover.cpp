@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fs/ops/change_structure.hpp"
-#include "fs/volume/part_tree.hpp"
+#include "fs/ops/remove_tree.hpp"
 
 namespace warren {
 namespace {
@@ -17,6 +17,52 @@ constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than 
 constexpr u32 idle_steps_max = 1000;           // others can take a step's time or journal room
 
 }  // namespace
+
+/// What Harvester asks of a step: one for each task.
+class TreeRemover::Step {
+ public:
+    const ops::LaneRules rules;
+
+    Step(TreeRemover& remover, Crew::Worker& worker)
+        : rules{remover.now_, remover.dirty_limit_}, remover_(remover), worker_(worker) {}
+
+    bool is_full(const ThreadTeam& /*team*/) const { return remover_.step_is_full(); }
+    bool is_listed(u64 /*number*/, u64 /*in*/) const { return false; }
+    bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
+        if (!mine) return true;
+        if (task.kind() == ops::TreeTask::directory_kind) {
+            remover_.loose_.fetch_add(1, std::memory_order_relaxed);
+        }
+        worker_.push({task.subject, task.part, nullptr});
+        return true;
+    }
+    void set_aside(const ops::TreeTask& task, bool has_leftovers) const {
+        const std::lock_guard lock(remover_.mutex_);
+        remover_.unfinished_.push_back({task.number(), has_leftovers});
+    }
+    void freed(const ops::TreeTask& /*task*/) const {
+        remover_.loose_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    void emptied(const ops::TreeTask& task) const {
+        const Errc ended = remover_.end_root(worker_.team(), task.number());
+        if (ended == Errc::ok) {
+            ++remover_.tallies_[worker_.index()].of.directories;
+        } else {
+            remover_.fail(ended);
+        }
+    }
+    bool want(u64 place) const {
+        const Errc loaded = remover_.volume_.loader().load(place);
+        if (loaded != Errc::ok) remover_.fail(loaded);
+        return loaded == Errc::ok;
+    }
+    void fail(Errc code) const { remover_.fail(code); }
+    void pause() const { std::this_thread::yield(); }
+
+ private:
+    TreeRemover& remover_;
+    Crew::Worker& worker_;
+};
 
 /// As VolumeImplementation::run(), for parts of a bulk step: no commit can be waited for.
 template <class Body>
@@ -72,26 +118,16 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
             WARREN_TRY(volume_.run([&](CpuOperation& gate) { return run_step(gate); }));
         }
         WARREN_TRY(prepare_next_step());
-        const u64 done_before = std::exchange(done, count_done());
+        const u64 done_before = std::exchange(done, total_.files + total_.directories);
         idle_steps = done == done_before ? idle_steps + 1 : 0;
         // A directory counts names that are nowhere to be found.
         if (idle_steps == idle_steps_max) return Errc::corrupt;
     }
-    for (const Tally& tally : tallies_) {
-        removal.files += tally.harvest.files;
-        removal.directories += tally.directories;
-    }
+    removal.files += total_.files;
+    removal.directories += total_.directories;
     const u64 blocks_after = relaxed_load(volume_.store().state->blocks_used);
     removal.blocks += blocks_before > blocks_after ? blocks_before - blocks_after : 0;
     return Errc::ok;
-}
-
-/// How many names and directories have gone so far.
-u64 TreeRemover::count_done() const {
-    u64 count = 0;
-    for (const Tally& tally : tallies_)
-        count += tally.harvest.files + tally.directories;
-    return count;
 }
 
 /// One bulk step: the crew works through the rooted directories and what they hold until all is
@@ -107,150 +143,58 @@ Errc TreeRemover::run_step(CpuOperation& gate) {
     loose_ = 0;
     std::vector<Task> tasks;
     for (const u64 directory : rooted_)
-        tasks.push_back({directory, 0, nullptr});
-    volume_.crew().run_in_turn(std::move(tasks), [this](Crew::Worker& worker, const Task& task) {
-        if (task.context != nullptr) {
-            visit_range(worker, std::unique_ptr<Range>(static_cast<Range*>(task.context)));
-        } else {
-            visit(worker, task.subject);
-        }
-    });
-    u64 freed = 0;
-    for (Tally& tally : tallies_) {
-        freed += tally.harvest.inodes;
-        tally.harvest.inodes = 0;
-    }
-    device_atomic<u64>(state.inodes_used).fetch_sub(freed, hd::memory_order_relaxed);
+        tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
+    volume_.crew().run_in_turn(
+        std::move(tasks), [this](Crew::Worker& worker, const Task& task) { visit(worker, task); });
+    count_step(state);
     const Errc adopted = adopt_unfinished();
     gate.end_apply();
     const Errc error = error_;
     return error != Errc::ok ? error : adopted;
 }
 
+void TreeRemover::visit(Crew::Worker& worker, const Task& task) {
+    Step step(*this, worker);
+    ops::Harvester<ThreadTeam, Step> harvester(worker.team(), volume_.store(), step);
+    harvester.visit({task.subject, task.place});
+    ops::FreeTally& tally = tallies_[worker.index()].of;
+    tally.files += harvester.tally.files;
+    tally.directories += harvester.tally.directories;
+    tally.inodes += harvester.tally.inodes;
+    tally.blocks += harvester.tally.blocks;
+}
+
+/// Counts what the workers have freed.
+void TreeRemover::count_step(core::StoreState& state) {
+    u64 inodes = 0;
+    u64 blocks = 0;
+    for (Tally& tally : tallies_) {
+        const ops::FreeTally freed = std::exchange(tally.of, {});
+        total_.files += freed.files;
+        total_.directories += freed.directories;
+        inodes += freed.inodes;
+        blocks += freed.blocks;
+    }
+    device_atomic<u64>(state.inodes_used).fetch_sub(inodes, hd::memory_order_relaxed);
+    device_atomic<u64>(state.blocks_used).fetch_sub(blocks, hd::memory_order_relaxed);
+}
+
 bool TreeRemover::step_is_full() const {
-    return loose_.load(std::memory_order_relaxed) > loose_limit_ ||
+    return error_.load(std::memory_order_relaxed) != Errc::ok ||
+           loose_.load(std::memory_order_relaxed) > loose_limit_ ||
            relaxed_load(volume_.store().state->dirty_blocks) >= dirty_limit_ ||
            now_nanoseconds() > deadline_;
 }
 
-void TreeRemover::set_aside(u64 directory, bool needs_commit) {
-    std::lock_guard lock(mutex_);
-    unfinished_.push_back(directory);
-    needs_commit_ = needs_commit_ || needs_commit;
-}
-
-/// Sets aside a directory that this step has taken names from.
-void TreeRemover::set_aside_changed(const ThreadTeam& team, u64 directory, bool needs_commit) {
-    const Errc kept =
-        run_in_step(team, [&](CpuOperation& op) { return ops::keep_directory(op, directory); });
-    if (kept != Errc::ok) fail(kept);
-    set_aside(directory, needs_commit);
-}
-
 void TreeRemover::fail(Errc code) {
-    // A wish that a step cannot grant: the meta buffer has no room for what the step needs.
+    // A wish that a step cannot grant: there is no room for what the step needs.
     error_.store(is_final(code) ? code : Errc::no_memory);
 }
 
-void TreeRemover::visit(Crew::Worker& worker, u64 directory) {
-    if (error_ != Errc::ok || step_is_full()) return set_aside(directory);
-    const Errc dying = run_in_step(
-        worker.team(), [&](CpuOperation& op) { return ops::start_dying(op, directory); });
-    if (dying != Errc::ok) {
-        set_aside(directory);
-        return fail(dying);
-    }
-    if (share(worker, directory)) return;
-    if (harvest(worker, directory, 0, core::key_end)) finish_directory(worker, directory);
-}
-
-/// Cuts a large directory into ranges of keys, one task each. False if it is not large.
-bool TreeRemover::share(Crew::Worker& worker, u64 directory) {
-    const Result<std::vector<u64>> begins =
-        run_in_step(worker.team(), [&](CpuOperation& op) -> Result<std::vector<u64>> {
-            const Result<core::InodeRef> inode = core::find_inode(op, directory);
-            if (!inode) return inode.code();
-            return part_tree(op, *inode);
-        });
-    if (!begins || begins->size() < 2) return false;
-    auto shared = std::make_shared<Shared>();
-    shared->directory = directory;
-    shared->ranges_left = begins->size();
-    for (std::size_t i = 0; i < begins->size(); ++i) {
-        const u64 end = i + 1 < begins->size() ? (*begins)[i + 1] : core::key_end;
-        auto range = std::make_unique<Range>(Range{shared, (*begins)[i], end});
-        worker.push({directory, 0, range.release()});
-    }
-    return true;
-}
-
-void TreeRemover::visit_range(Crew::Worker& worker, std::unique_ptr<Range> range) {
-    if (error_ == Errc::ok) {
-        harvest(worker, range->of->directory, range->begin, range->end);
-    } else {
-        set_aside(range->of->directory);
-    }
-    // Acquire and release: the last range sees the work of all others.
-    if (range->of->ranges_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        finish_directory(worker, range->of->directory);
-    }
-}
-
-/// Empties the leaves of a range. False if something is left; then the directory is set aside.
-bool TreeRemover::harvest(Crew::Worker& worker, u64 directory, u64 begin, u64 end) {
-    ops::Harvest& tally = tallies_[worker.index()].harvest;
-    const auto push = [&](u64 child) {
-        loose_.fetch_add(1, std::memory_order_relaxed);
-        worker.push({child, 0, nullptr});
-    };
-    for (u32 damaged = 0;;) {
-        CpuOperation op(worker.team(), volume_.store());
-        op.gate_is_held = true;
-        tally.left_over = 0;
-        Errc code = ops::harvest_range(
-            op, directory, begin, end, now_, push, [this] { return step_is_full(); }, tally);
-        const u64 place = op.needed_place;
-        core::finish(op);
-        if (code == Errc::retry) {
-            std::this_thread::yield();
-            continue;
-        }
-        if (code == Errc::ok && tally.left_over == 0) return true;
-        if (code == Errc::need_block) {
-            code = volume_.loader().load(place);
-            if (code == Errc::ok) continue;
-        }
-        // As for every operation: what cannot be right is looked at again.
-        if (code == Errc::corrupt && ++damaged < 4) continue;
-        set_aside_changed(worker.team(), directory, code == Errc::need_commit);
-        if (is_final(code) && code != Errc::ok && code != Errc::canceled) fail(code);
-        return false;
-    }
-}
-
-void TreeRemover::finish_directory(Crew::Worker& worker, u64 directory) {
-    Errc freed = Errc::retry;
-    while (freed == Errc::retry) {
-        freed = run_in_step(worker.team(),
-                            [&](CpuOperation& op) { return ops::free_directory(op, directory); });
-    }
-    if (freed == Errc::ok) {
-        if (!is_rooted(directory)) loose_.fetch_sub(1, std::memory_order_relaxed);
-        ++tallies_[worker.index()].directories;
-        ++tallies_[worker.index()].harvest.inodes;
-        const Errc dropped = drop_root(worker.team(), directory);
-        if (dropped != Errc::ok) fail(dropped);
-        return;
-    }
-    set_aside_changed(worker.team(), directory, freed == Errc::need_commit);
-    if (freed != Errc::not_empty && freed != Errc::need_commit) fail(freed);
-}
-
-/// A freed directory that hung on the orphan directory loses its name there in the same step.
-Errc TreeRemover::drop_root(const ThreadTeam& team, u64 directory) {
-    if (!is_rooted(directory)) return Errc::ok;
+/// Frees a directory that hangs on the orphan directory and holds nothing any more.
+Errc TreeRemover::end_root(const ThreadTeam& team, u64 directory) {
     const Result<ops::Removed> removed =
-        run_in_step(team, [&](CpuOperation& op) { return ops::drop_orphan(op, directory, now_); });
+        run_in_step(team, [&](CpuOperation& op) { return ops::end_emptied(op, directory, now_); });
     if (!removed) return removed.code();
     if (removed->prune_inode == 0) return Errc::ok;
     return run_in_step(team, [&](CpuOperation& op) {
@@ -259,63 +203,26 @@ Errc TreeRemover::drop_root(const ThreadTeam& team, u64 directory) {
     });
 }
 
-bool TreeRemover::is_rooted(u64 directory) const {
-    return std::binary_search(rooted_.begin(), rooted_.end(), directory);
-}
-
 /// Before the step ends, every unfinished directory must hang on the orphan directory.
 Errc TreeRemover::adopt_unfinished() {
-    std::sort(unfinished_.begin(), unfinished_.end());
-    unfinished_.erase(std::unique(unfinished_.begin(), unfinished_.end()), unfinished_.end());
-    for (const u64 directory : unfinished_) {
-        if (is_rooted(directory)) continue;
+    for (const Unfinished& one : unfinished_) {
         WARREN_TRY(run_in_step(ThreadTeam{}, [&](CpuOperation& op) {
-            return ops::adopt_orphan(op, directory, now_);
+            return ops::adopt_orphan(op, one.directory, now_);
         }));
     }
     return Errc::ok;
 }
 
-/// Between steps: makes room in the meta buffer if that was short, and removes what needs
-/// operations of its own. The next step starts with what is unfinished.
+/// Between steps: removes what needs operations of its own. The next step starts with what is
+/// unfinished.
 Errc TreeRemover::prepare_next_step() {
-    rooted_ = std::exchange(unfinished_, {});
-    if (std::exchange(needs_commit_, false)) WARREN_TRY(volume_.commit());
-    for (const u64 directory : rooted_)
-        WARREN_TRY(remove_leftovers(directory));
-    return Errc::ok;
-}
-
-/// Unlinks the names of a dying directory that a step cannot free: open or very large files.
-Errc TreeRemover::remove_leftovers(u64 directory) {
-    const Result<Handle> handle =
-        volume_.run([&](CpuOperation& op) { return ops::handle_of(op, directory); });
-    if (!handle) return handle.code();
-    const core::Credentials anybody{.check = false};
-    auto leaf = std::make_unique<format::DirectoryLeaf>();
-    for (u64 key = 0; key != core::key_end;) {
-        const Result<u64> next =
-            volume_.run([&](CpuOperation& op) { return ops::read_leaf(op, *handle, key, *leaf); });
-        if (!next) return next.code();
-        key = *next;
-        for (const format::DirectorySlot& slot : leaf->slots) {
-            if (slot.inode() == 0 || slot.type() == format::entry_type(format::type_directory)) {
-                continue;
-            }
-            const char* name = reinterpret_cast<const char*>(leaf->heap) + slot.name_offset();
-            const Result<bool> special = volume_.run(
-                [&](CpuOperation& op) { return ops::needs_own_operation(op, slot.inode()); });
-            if (special && !*special) continue;
-            const Result<ops::Removed> removed = volume_.run([&](CpuOperation& op) {
-                return ops::unlink(op, anybody, *handle, name, slot.name_length(), false, now_);
-            });
-            if (removed) {
-                ++tallies_[0].harvest.files;
-                WARREN_TRY(volume_.settle(*removed));
-            } else if (removed.code() != Errc::no_entry) {
-                return removed.code();
-            }
-        }
+    rooted_.clear();
+    for (const Unfinished& one : std::exchange(unfinished_, {})) {
+        rooted_.push_back(one.directory);
+        if (!one.has_leftovers) continue;
+        u64 files = 0;
+        WARREN_TRY(volume_.remove_leftovers(one.directory, files));
+        total_.files += files;
     }
     return Errc::ok;
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees detached trees with all workers of the crew: ops/remove_tree.hpp does one directory or one
+// Frees detached trees with all workers of the crew: ops/harvest_tree.hpp does one directory or one
 // part of a large one; this keeps the queue, cuts the work into bulk steps, and serves what tasks
 // could not do within one.
+//
+// Invariant: when a step ends every inode that still exists hangs on the orphan directory. Needs
+// the identity map: with a meta buffer of fixed size blocks come and go.
 #pragma once
 
 #include <atomic>
-#include <memory>
 #include <mutex>
 #include <vector>
 
-#include "fs/ops/remove_tree.hpp"
+#include "fs/ops/harvest_tree.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -23,46 +25,34 @@ class TreeRemover {
     Errc remove(u64 root, Removal& removal);
 
  private:
-    /// A directory so large that several workers share its leaves.
-    struct Shared {
-        u64 directory;
-        std::atomic<u64> ranges_left;
-    };
-    struct Range {
-        std::shared_ptr<Shared> of;
-        u64 begin;
-        u64 end;
-    };
+    class Step;
+    /// What one worker freed, on a cache line of its own.
     struct alignas(64) Tally {
-        ops::Harvest harvest;
-        u64 directories = 0;
+        ops::FreeTally of;
     };
+    /// A directory that outlives a step.
+    struct Unfinished {
+        u64 directory;
+        bool has_leftovers;  // only names that need operations of their own
+    };
+
     Errc run_step(CpuOperation& gate);
-    u64 count_done() const;
-    void visit(Crew::Worker& worker, u64 directory);
-    void visit_range(Crew::Worker& worker, std::unique_ptr<Range> range);
-    bool share(Crew::Worker& worker, u64 directory);
-    bool harvest(Crew::Worker& worker, u64 directory, u64 begin, u64 end);
-    void finish_directory(Crew::Worker& worker, u64 directory);
-    Errc drop_root(const ThreadTeam& team, u64 directory);
+    void visit(Crew::Worker& worker, const Task& task);
+    void count_step(core::StoreState& state);
+    Errc end_root(const ThreadTeam& team, u64 directory);
     Errc adopt_unfinished();
     Errc prepare_next_step();
-    Errc remove_leftovers(u64 directory);
-
     bool step_is_full() const;
-    void set_aside(u64 directory, bool needs_commit = false);
-    void set_aside_changed(const ThreadTeam& team, u64 directory, bool needs_commit);
-    bool is_rooted(u64 directory) const;
     void fail(Errc code);
     template <class Body>
     auto run_in_step(const ThreadTeam& team, const Body& body);
 
     VolumeImplementation& volume_;
     std::vector<Tally> tallies_;
-    std::vector<u64> rooted_;  // hang on the orphan directory; the step begins with them; sorted
+    ops::FreeTally total_;     // of the steps so far
+    std::vector<u64> rooted_;  // hang on the orphan directory; the step begins with them
     std::mutex mutex_;
-    std::vector<u64> unfinished_;  // what the step leaves
-    bool needs_commit_ = false;    // the meta buffer was full of dirty blocks
+    std::vector<Unfinished> unfinished_;  // what the step leaves
     std::atomic<Errc> error_{Errc::ok};
     std::atomic<u64> loose_{0};  // directories taken out of their parents and not freed yet
     u64 loose_limit_ = 0;

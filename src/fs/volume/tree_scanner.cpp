@@ -28,16 +28,9 @@ bool has_vanished(Errc code) {
 
 }  // namespace
 
-Errc TreeScanner::scan(const core::Credentials& caller, Handle root,
-                       const std::function<bool(const Scanned&)>& visit) {
-    const Result<Attributes> attributes = volume_.ask<Verb::get_attributes>(command_on(root));
-    if (!attributes) return attributes.code();
-    Scanned first;
-    first.directory = root;
-    first.attributes = *attributes;
-    if (!visit(first) || !is_directory(*attributes)) return Errc::ok;
-    const Visitor visitor{core::may_read | core::may_execute, visit, {}};
-    return walk(caller, *attributes, visitor);
+Errc TreeScanner::scan(const ScanCall& call) {
+    const Visitor visitor{core::may_read | core::may_execute, call.filter, call.visit, {}};
+    return walk(call.caller, call.root, visitor);
 }
 
 Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root) {
@@ -94,15 +87,12 @@ Errc TreeScanner::list(Crew::Worker& worker, const core::Credentials& caller,
     return Errc::ok;
 }
 
-/// Asks for the attributes of all entries of a leaf at once; in the order of its slots.
-std::vector<ops::Reply> TreeScanner::ask_for_leaf(const format::DirectoryLeaf& leaf, u64 from) {
-    std::vector<ops::Command> commands;
-    for (u32 i = 0; i < format::leaf_entries_max; ++i) {
-        const format::DirectorySlot slot = leaf.slots[i];
-        if (slot.inode() == 0 || format::entry_key(leaf.hashes[i], slot) < from) continue;
-        ops::Command& command = commands.emplace_back();
-        command.verb = Verb::attributes_of;
-        command.from = slot.inode();
+/// Asks for the attributes of what all these names mean at once.
+std::vector<ops::Reply> TreeScanner::ask_for(const std::vector<Named>& names) {
+    std::vector<ops::Command> commands(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        commands[i].verb = Verb::attributes_of;
+        commands[i].from = names[i].slot.inode();
     }
     std::vector<ops::Reply> replies(commands.size());
     volume_.execute_many(commands, replies);
@@ -112,11 +102,8 @@ std::vector<ops::Reply> TreeScanner::ask_for_leaf(const format::DirectoryLeaf& l
 Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
                             const format::DirectoryLeaf& leaf, u64 from, const Visitor& visitor) {
     const char* heap = reinterpret_cast<const char*>(leaf.heap);
-    // An engine with memory of its own is asked once for all entries.
-    const bool is_host = volume_.works_on_host();
-    const std::vector<ops::Reply> asked =
-        is_host ? std::vector<ops::Reply>() : ask_for_leaf(leaf, from);
-    std::size_t next = 0;
+    std::vector<Named> names;
+    names.reserve(format::leaf_entries_max);
     for (u32 i = 0; i < format::leaf_entries_max; ++i) {
         const format::DirectorySlot slot = leaf.slots[i];
         if (slot.inode() == 0) continue;
@@ -124,23 +111,45 @@ Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
         if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) {
             return Errc::corrupt;
         }
-        Scanned found;
+        const std::string_view name(heap + slot.name_offset(), slot.name_length());
+        const bool is_wanted =
+            slot.type() == format::entry_type(format::type_directory) ||
+            visitor.files.wants_name(name.data(), slot.name_length(), slot.type());
+        if (is_wanted) names.push_back({name, slot});
+    }
+    // An engine with memory of its own is asked once for all entries.
+    const bool is_host = volume_.works_on_host();
+    const std::vector<ops::Reply> asked = is_host ? std::vector<ops::Reply>() : ask_for(names);
+    for (std::size_t i = 0; i < names.size(); ++i) {
         const Result<Attributes> attributes =
             is_host ? volume_.ask<Verb::attributes_of>(
-                          [&](ops::Command& command) { command.from = slot.inode(); })
-                    : attributes_in(asked[next++]);
+                          [&](ops::Command& command) { command.from = names[i].slot.inode(); })
+                    : attributes_in(asked[i]);
         if (!attributes) {
             if (has_vanished(attributes.code())) continue;
             return attributes.code();
         }
-        if (visitor.check) WARREN_TRY(visitor.check(directory.attributes, *attributes));
-        found.directory = directory.attributes.handle;
-        found.name = {heap + slot.name_offset(), slot.name_length()};
-        found.depth = directory.depth + 1;
-        found.attributes = *attributes;
-        if (!visitor.entry(found) || !is_directory(*attributes)) continue;
-        worker.push({0, 0, new Directory{*attributes, found.depth}});
+        WARREN_TRY(visit_name(worker, directory, names[i], *attributes, visitor));
     }
+    return Errc::ok;
+}
+
+Errc TreeScanner::visit_name(Crew::Worker& worker, const Directory& directory, const Named& named,
+                             const Attributes& attributes, const Visitor& visitor) {
+    if (visitor.check) WARREN_TRY(visitor.check(directory.attributes, attributes));
+    const bool descends = is_directory(attributes);
+    if (!descends && !visitor.files.wants_file(attributes.size, attributes.modified)) {
+        return Errc::ok;
+    }
+    Scanned found;
+    found.directory = directory.attributes.handle;
+    found.name = named.name;
+    found.depth = directory.depth + 1;
+    found.attributes = attributes;
+    if (!visitor.entry(found) || !descends || found.depth >= visitor.files.depth_max) {
+        return Errc::ok;
+    }
+    worker.push({0, 0, new Directory{attributes, found.depth}});
     return Errc::ok;
 }
 

@@ -15,9 +15,8 @@ class TreeScanner {
  public:
     explicit TreeScanner(VolumeImplementation& volume) : volume_(volume) {}
 
-    /// Calls `visit` for `root` and everything below it that `caller` may see.
-    Errc scan(const core::Credentials& caller, Handle root,
-              const std::function<bool(const Scanned&)>& visit);
+    /// Visits everything below the root that the caller may see.
+    Errc scan(const ScanCall& call);
 
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root);
@@ -29,6 +28,7 @@ class TreeScanner {
     /// What is done with each directory before its entries, and with each entry.
     struct Visitor {
         u32 permission;  // needed in every directory
+        ops::FileFilter files;
         std::function<bool(const Scanned&)> entry;
         std::function<Errc(const Attributes& directory, const Attributes& entry)> check;
     };
@@ -43,7 +43,15 @@ class TreeScanner {
     Errc list_leaf(Crew::Worker& worker, const Directory& directory,
                    const format::DirectoryLeaf& leaf, u64 from, const Visitor& visitor);
 
-    std::vector<ops::Reply> ask_for_leaf(const format::DirectoryLeaf& leaf, u64 from);
+    /// A name of a leaf that the visitor may want.
+    struct Named {
+        std::string_view name;
+        format::DirectorySlot slot;
+    };
+
+    std::vector<ops::Reply> ask_for(const std::vector<Named>& names);
+    Errc visit_name(Crew::Worker& worker, const Directory& directory, const Named& named,
+                    const Attributes& attributes, const Visitor& visitor);
 
     VolumeImplementation& volume_;
     std::atomic<Errc> error_{Errc::ok};

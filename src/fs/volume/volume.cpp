@@ -54,7 +54,7 @@ std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::strin
     auto implementation = std::make_unique<VolumeImplementation>(std::move(disk), superblock,
                                                                  effective, changes.hash_mask);
     Errc started = implementation->start();
-    if (started == Errc::no_device && !implementation->engine_failure().empty()) {
+    if (started == Errc::no_device && options.engine == EngineChoice::cuda) {
         failure = {started, path + ": cannot open the volume with the CUDA engine: " +
                                 implementation->engine_failure() + "; use the CPU engine"};
         return nullptr;
@@ -118,6 +118,10 @@ std::string Volume::uuid() const {
 
 std::string_view Volume::engine() const {
     return implementation_->engine().name();
+}
+
+std::string Volume::engine_note() const {
+    return implementation_->engine_note();
 }
 
 Statistics Volume::statistics() const {

@@ -2,13 +2,14 @@
 // Bulk operations: one call, all workers.
 #include <algorithm>
 #include <functional>
-#include <initializer_list>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "fs/core/tree.hpp"
+#include "fs/volume/item_waves.hpp"
 #include "fs/volume/tree_scanner.hpp"
+#include "fs/volume/tree_usage.hpp"
+#include "fs/volume/volume_batches.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -18,6 +19,15 @@ using ops::Verb;
 Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_view name,
                          Removal& removal) {
     VolumeImplementation& volume = *implementation_;
+    ops::Command detach = command_on(directory, caller);
+    set_name(detach, name);
+    detach.now = now_nanoseconds();
+    if (!caller.check || caller.user == 0) {
+        ops::Removed removed;
+        const Errc gone = volume.engine().remove_named_tree(detach, removal, removed);
+        if (gone == Errc::ok) return volume.settle(removed);
+        if (gone != Errc::not_supported && gone != Errc::not_directory) return gone;
+    }
     const Result<Attributes> target = lookup(caller, directory, name);
     if (!target) return target.code();
     if ((target->mode & format::type_mask) != format::type_directory) {
@@ -28,9 +38,6 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
     if (caller.check && caller.user != 0) {
         WARREN_TRY(volume.check_removable(credentials_of(caller), target->handle));
     }
-    ops::Command detach = command_on(directory, caller);
-    set_name(detach, name);
-    detach.now = now_nanoseconds();
     const Result<Handle> detached = volume.ask<Verb::detach_tree>(detach);
     if (!detached) return detached.code();
     return volume.remove_detached(*detached, removal);
@@ -42,55 +49,6 @@ namespace {
 constexpr u64 shared_items_min = 1024;
 /// A wave's blocks stay in the processors' caches between looking at its items and doing them.
 constexpr u64 wave_items_max = 2048;
-/// What an engine gets at once that has memory of its own.
-constexpr u64 batch_items_max = 65536;
-
-/// Stands for a name in a directory, as items of a batch depend on each other by it. Two names may
-/// have one key; then a wave ends early, no more.
-u64 name_key(u64 directory, std::string_view name) {
-    constexpr u64 odd_factor = 0x9e37'79b9'7f4a'7c15;
-    return std::hash<std::string_view>{}(name) ^ (directory + 1) * odd_factor;
-}
-
-/// Cuts a batch into waves: items of one wave touch different names, so their order does not
-/// matter.
-class Waves {
- public:
-    explicit Waves(u64 items_max) : items_max_(items_max) {}
-
-    /// Whether an item on these names may join the wave; if not, the wave must run first.
-    bool admits(std::initializer_list<u64> keys) const {
-        return items_.size() < items_max_ && std::none_of(keys.begin(), keys.end(), [&](u64 key) {
-                   return taken_.contains(key);
-               });
-    }
-    void add(u64 item, std::initializer_list<u64> keys) {
-        taken_.insert(keys);
-        items_.push_back(item);
-    }
-    /// The items of the wave; the next one starts empty.
-    std::vector<u64> take() {
-        taken_.clear();
-        return std::exchange(items_, {});
-    }
-
- private:
-    const u64 items_max_;
-    std::unordered_set<u64> taken_;
-    std::vector<u64> items_;
-};
-
-/// Cuts items into waves and runs each; `keys(i)` are the two names that item i touches.
-template <class Keys, class RunWave>
-void run_in_waves(u64 count, u64 items_max, const Keys& keys, const RunWave& run_wave) {
-    Waves wave(items_max);
-    for (u64 i = 0; i < count; ++i) {
-        const auto [first, second] = keys(i);
-        if (!wave.admits({first, second})) run_wave(wave.take());
-        wave.add(i, {first, second});
-    }
-    run_wave(wave.take());
-}
 
 /// The moves of one wave. Where others lead may depend on the move of a directory, so that runs
 /// alone, between the files before and behind it.
@@ -117,42 +75,6 @@ void run_moves(Crew& crew, std::span<const Move> moves, const std::vector<u64>& 
     }
 }
 
-/// As run_moves(), by batches of commands.
-void run_move_batches(VolumeImplementation& volume, const Caller& caller,
-                      std::span<const Move> moves, const std::vector<u64>& items,
-                      std::span<Errc> results) {
-    std::vector<ops::Command> commands(items.size());
-    std::vector<ops::Reply> replies(items.size());
-    for (std::size_t i = 0; i < items.size(); ++i) {
-        commands[i] = command_on(moves[items[i]].from, caller);
-        commands[i].verb = Verb::lookup;
-        set_name(commands[i], moves[items[i]].name);
-    }
-    volume.execute_many(commands, replies);
-    const auto is_directory = [&](std::size_t i) {
-        return replies[i].code == Errc::ok &&
-               (replies[i].attributes.mode & format::type_mask) == format::type_directory;
-    };
-    std::vector<std::size_t> ends;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-        commands[i] = {};
-        commands[i].verb = Verb::rename;
-        set_move(commands[i], caller, moves[items[i]], Rename::replace);
-        const bool is_last = i + 1 == items.size();
-        if (is_last || is_directory(i) || is_directory(i + 1)) ends.push_back(i + 1);
-    }
-    std::size_t begin = 0;
-    for (const std::size_t end : ends) {
-        const auto batch = std::span(replies).subspan(begin, end - begin);
-        volume.execute_many(std::span(commands).subspan(begin, end - begin), batch);
-        for (std::size_t i = begin; i < end; ++i) {
-            const Errc moved = replies[i].code;
-            results[items[i]] = moved == Errc::ok ? volume.settle(replies[i].removed) : moved;
-        }
-        begin = end;
-    }
-}
-
 }  // namespace
 
 void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results) {
@@ -160,8 +82,8 @@ void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::s
     const auto move = [&](u64 i) {
         results[i] = rename(caller, moves[i].from, moves[i].name, moves[i].to, moves[i].new_name);
     };
-    const bool is_host = volume.works_on_host();
-    if (is_host && moves.size() < shared_items_min) {
+    if (!volume.works_on_host()) return move_in_batches(volume, caller, moves, results);
+    if (moves.size() < shared_items_min) {
         for (u64 i = 0; i < moves.size(); ++i)
             move(i);
         return;
@@ -170,18 +92,16 @@ void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::s
         return std::pair(name_key(moves[i].from.inode, moves[i].name),
                          name_key(moves[i].to.inode, moves[i].new_name));
     };
-    run_in_waves(moves.size(), is_host ? wave_items_max : batch_items_max, keys,
-                 [&](const std::vector<u64>& items) {
-                     if (!is_host) return run_move_batches(volume, caller, moves, items, results);
-                     std::vector<u8> moves_directory(items.size());
-                     volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) {
-                         const Move& one = moves[items[i]];
-                         const Result<Attributes> source = lookup(caller, one.from, one.name);
-                         moves_directory[i] =
-                             source && (source->mode & format::type_mask) == format::type_directory;
-                     });
-                     run_moves(volume.crew(), moves, items, moves_directory, move);
-                 });
+    run_in_waves(moves.size(), wave_items_max, keys, [&](const std::vector<u64>& items) {
+        std::vector<u8> moves_directory(items.size());
+        volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) {
+            const Move& one = moves[items[i]];
+            const Result<Attributes> source = lookup(caller, one.from, one.name);
+            moves_directory[i] =
+                source && (source->mode & format::type_mask) == format::type_directory;
+        });
+        run_moves(volume.crew(), moves, items, moves_directory, move);
+    });
 }
 
 void Volume::create_many(const Caller& caller, std::span<const Creation> creations,
@@ -191,8 +111,8 @@ void Volume::create_many(const Caller& caller, std::span<const Creation> creatio
         const Creation& one = creations[i];
         results[i] = create(caller, one.directory, one.name, one.options);
     };
-    const bool is_host = volume.works_on_host();
-    if (is_host && creations.size() < shared_items_min) {
+    if (!volume.works_on_host()) return create_in_batches(volume, caller, creations, results);
+    if (creations.size() < shared_items_min) {
         for (u64 i = 0; i < creations.size(); ++i)
             make(i);
         return;
@@ -201,29 +121,24 @@ void Volume::create_many(const Caller& caller, std::span<const Creation> creatio
         const u64 key = name_key(creations[i].directory.inode, creations[i].name);
         return std::pair(key, key);
     };
-    const auto make_batch = [&](const std::vector<u64>& items) {
-        std::vector<ops::Command> commands;
-        std::vector<ops::Reply> replies(items.size());
-        commands.reserve(items.size());
-        for (const u64 i : items) {
-            const Creation& one = creations[i];
-            ops::Command& command = commands.emplace_back();
-            command.verb = Verb::create;
-            set_creation(command, volume, caller, one.directory, one.name, one.options);
-        }
-        volume.execute_many(commands, replies);
-        for (std::size_t i = 0; i < items.size(); ++i) {
-            const Errc code = replies[i].code;
-            results[items[i]] = code == Errc::ok ? Result<Attributes>(replies[i].attributes)
-                                                 : Result<Attributes>(code);
-        }
+    run_in_waves(creations.size(), wave_items_max, keys, [&](const std::vector<u64>& items) {
+        volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) { make(items[i]); });
+    });
+}
+
+void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
+                         std::span<Result<Attributes>> results) {
+    VolumeImplementation& volume = *implementation_;
+    const auto look_up = [&](u64 i) {
+        results[i] = lookup(caller, lookups[i].directory, lookups[i].name);
     };
-    run_in_waves(creations.size(), is_host ? wave_items_max : batch_items_max, keys,
-                 [&](const std::vector<u64>& items) {
-                     if (!is_host) return make_batch(items);
-                     volume.crew().for_each(items.size(),
-                                            [&](const ThreadTeam&, u64 i) { make(items[i]); });
-                 });
+    if (!volume.works_on_host()) return look_up_in_batches(volume, caller, lookups, results);
+    if (lookups.size() < shared_items_min) {
+        for (u64 i = 0; i < lookups.size(); ++i)
+            look_up(i);
+        return;
+    }
+    volume.crew().for_each(lookups.size(), [&](const ThreadTeam&, u64 i) { look_up(i); });
 }
 
 namespace {
@@ -309,12 +224,50 @@ Errc VolumeImplementation::check_removable(const core::Credentials& caller, Hand
 }
 
 Errc Volume::scan(const Caller& caller, Handle directory,
-                  const std::function<bool(const Scanned&)>& visit) {
+                  const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter) {
+    VolumeImplementation& volume = *implementation_;
+    ops::FileFilter files;
+    WARREN_TRY(ops::set_filter(files, filter));
+    const Result<Attributes> root = attributes(directory);
+    if (!root) return root.code();
+    Scanned first;
+    first.directory = directory;
+    first.attributes = *root;
+    const bool is_directory = (root->mode & format::type_mask) == format::type_directory;
+    if (!visit(first) || !is_directory || filter.depth_max == 0) return Errc::ok;
+    const auto for_each = [&](u64 count, const std::function<void(u64)>& body) {
+        volume.crew().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
+    };
+    const ScanCall call{credentials_of(caller), *root, files, visit, for_each};
+    const Errc scanned = volume.engine().scan(call);
+    if (scanned != Errc::not_supported) return scanned;
+    return TreeScanner(volume).scan(call);
+}
+
+Errc Volume::usage(const Caller& caller, Handle directory, const UsageOptions& options,
+                   std::vector<DirectoryUsage>& answer) {
     VolumeImplementation& volume = *implementation_;
     const core::Credentials who = credentials_of(caller);
-    const Errc scanned = volume.engine().scan(who, directory, visit);
-    if (scanned != Errc::not_supported) return scanned;
-    return TreeScanner(volume).scan(who, directory, visit);
+    const Result<Attributes> root = attributes(directory);
+    if (!root) return root.code();
+    DirectoryUsage first;
+    first.directory = root->handle;
+    first.entries = 1;
+    first.blocks = root->blocks;
+    first.bytes = ops::counted_bytes(root->mode, root->size);
+    answer.assign(1, first);
+    if ((root->mode & format::type_mask) != format::type_directory) return Errc::ok;
+    Errc added = volume.engine().usage(who, *root, options, answer);
+    if (added == Errc::not_supported) {
+        added = TreeUsage(volume).measure(who, *root, options, answer);
+    }
+    for (std::size_t i = answer.size(); i-- > 1;) {
+        DirectoryUsage& above = answer[answer[i].above];
+        above.entries += answer[i].entries;
+        above.blocks += answer[i].blocks;
+        above.bytes += answer[i].bytes;
+    }
+    return added;
 }
 
 }  // namespace warren

@@ -73,6 +73,13 @@ Errc VolumeImplementation::start() {
     return start_engine();
 }
 
+/// Brings all metadata into the host's Store, frame by frame. What fails is loaded when it is
+/// wanted, and fails then.
+void VolumeImplementation::load_metadata() {
+    crew_.for_each(relaxed_load(store().state->metadata_frames_end),
+                   [this](const ThreadTeam&, u64 frame) { loader_->load_frame(frame); });
+}
+
 /// Makes the engine that was asked for; the Store is ready.
 Errc VolumeImplementation::start_engine() {
     const bool wants_cuda = options_.engine == EngineChoice::cuda;
@@ -80,7 +87,15 @@ Errc VolumeImplementation::start_engine() {
         engine_failure_ = "it keeps all metadata in memory, so it takes no meta buffer";
     } else if (options_.engine != EngineChoice::cpu) {
 #if defined(WARREN_CUDA)
-        engine_ = make_cuda_engine(memory_.store(), engine_failure_);
+        CudaEngineOptions options;
+        options.report = options_.report;
+        options.volume.load_block = [this](u64 place) { return loader_->load(place); };
+        options.volume.load_metadata = [this] { load_metadata(); };
+        options.volume.commit = [this] { return commit(); };
+        options.volume.remove_leftovers = [this](u64 directory, u64& files) {
+            return remove_leftovers(directory, files);
+        };
+        engine_ = make_cuda_engine(memory_.store(), engine_failure_, options);
 #else
         engine_failure_ = "this program was built without it";
 #endif
@@ -90,10 +105,16 @@ Errc VolumeImplementation::start_engine() {
         return Errc::ok;
     }
     if (wants_cuda) return Errc::no_device;
-    engine_failure_.clear();
     engine_ = std::make_unique<CpuEngine>(memory_.store());
     works_on_host_ = true;
     return Errc::ok;
+}
+
+std::string VolumeImplementation::engine_note() const {
+#if defined(WARREN_CUDA)
+    if (engine_->name() == name_of(EngineChoice::cuda)) return figures_of(*engine_).device;
+#endif
+    return engine_failure_;
 }
 
 void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
@@ -252,17 +273,6 @@ Errc VolumeImplementation::add_inode_frame() {
 
 Errc VolumeImplementation::execute(const ops::Command& command, ops::Reply& reply) {
     return drive(reply, [&] { engine_->attempt(command, reply); });
-}
-
-void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
-                                        std::span<ops::Reply> replies) {
-    engine_->attempt_many(commands, replies);
-    for (std::size_t i = 0; i < commands.size(); ++i) {
-        const Errc code = replies[i].code;
-        if (!is_final(code) || code == Errc::corrupt) {
-            static_cast<void>(execute(commands[i], replies[i]));
-        }
-    }
 }
 
 Errc VolumeImplementation::execute_contents(const ops::Command& command, ops::Reply& reply,

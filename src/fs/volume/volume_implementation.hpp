@@ -98,6 +98,8 @@ class VolumeImplementation {
     /// if the engine that was asked for cannot be had; engine_failure() says why.
     Errc start();
     const std::string& engine_failure() const { return engine_failure_; }
+    /// See Volume::engine_note().
+    std::string engine_note() const;
     /// Takes another engine than start() made, one that does not work on the host's Store.
     /// Requires: no operation has run.
     void use_engine(std::unique_ptr<Engine> engine);
@@ -109,6 +111,9 @@ class VolumeImplementation {
     Errc execute(const ops::Command& command, ops::Reply& reply);
     /// As execute() for commands that do not depend on each other.
     void execute_many(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
+    /// Engine::run_batch() with its wishes served. Errc::need_commit: not even an empty journal
+    /// holds what it would change.
+    Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window);
 
     /// The answer of `verb` with the arguments of `command`: on the host's Store by the shortest
     /// way, for some calls take less time than it takes to write a reply.
@@ -177,6 +182,9 @@ class VolumeImplementation {
     Errc reclaim_by_steps(Handle handle, bool although_open = false);
     /// Frees a directory that hangs on the orphan directory, and all below it.
     Errc remove_detached(Handle root, Removal& removal);
+    /// Unlinks the files that a dying directory still names, each by an operation of its own; adds
+    /// how many to `files`.
+    Errc remove_leftovers(u64 directory, u64& files);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root);
 
@@ -257,11 +265,13 @@ class VolumeImplementation {
             if (served != Errc::ok) return reply.code = served;
         }
     }
+    class ManyWishes;
     Errc serve(const Wish& wish, Attempts& attempts);
     Errc serve_block(u64 place, Attempts& attempts);
     Errc serve_structure(const Wish& wish);
     Errc add_inode_frame();
     Errc remove_in_turn(Handle root, Removal& removal);
+    void load_metadata();
     Errc start_engine();
     Errc pause_engine();
     Errc resume_engine();

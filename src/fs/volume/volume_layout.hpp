@@ -18,7 +18,7 @@ inline constexpr u64 journal_block_in_frame_0 = 255;
 inline constexpr u64 journal_blocks_in_frame_0 = 256;
 inline constexpr u64 own_journal_from_bytes = 64 * mib;
 inline constexpr u64 journal_bytes_min = 2 * mib;
-inline constexpr u64 journal_bytes_max = 128 * mib;
+inline constexpr u64 journal_bytes_max = 1 * gib;
 
 constexpr u64 divide_up(u64 value, u64 by) {
     return (value + by - 1) / by;

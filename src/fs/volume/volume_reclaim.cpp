@@ -49,20 +49,30 @@ namespace {
 /// Permission was asked for when the tree was detached.
 constexpr Caller nobody{.check = false};
 
-/// Takes a detached tree apart name by name: for engines that know no faster way. Directories come
-/// to the orphan directory as well before they are looked into, so nobody can move them away or add
-/// to them, and what a cut leaves is freed by the next opening.
+/// Takes a detached tree apart name by name: for engines that know no faster way, and for a meta
+/// buffer of fixed size, where blocks come and go. Directories come to the orphan directory as well
+/// before they are looked into, so nobody can move them away or add to them, and what a cut leaves
+/// is freed by the next opening.
 class TreeUnlinker {
  public:
     TreeUnlinker(VolumeImplementation& volume, Removal& removal)
         : volume_(volume), removal_(removal) {}
+
+    /// Removes the files of a directory and leaves its directories where they are.
+    Errc remove_files(Handle directory) {
+        detaches_ = false;
+        return empty(directory);
+    }
 
     Errc remove(Handle root) {
         detached_.push_back(root);
         while (!detached_.empty()) {
             const Handle directory = detached_.back();
             detached_.pop_back();
-            WARREN_TRY(empty(directory));
+            const Errc emptied = empty(directory);
+            // Whoever closed it last came to free it too, and was faster.
+            if (emptied == Errc::stale) continue;
+            WARREN_TRY(emptied);
             WARREN_TRY(volume_.reclaim_by_steps(directory, true));
             ++removal_.directories;
         }
@@ -96,6 +106,7 @@ class TreeUnlinker {
             }
             const std::string_view name(heap + slot.name_offset(), slot.name_length());
             const bool is_directory = slot.type() == format::entry_type(format::type_directory);
+            if (is_directory && !detaches_) continue;
             const Errc removed =
                 is_directory ? detach(directory, name) : volume_.unlink(nobody, directory, name);
             // Somebody else was faster.
@@ -122,6 +133,7 @@ class TreeUnlinker {
 
     VolumeImplementation& volume_;
     Removal& removal_;
+    bool detaches_ = true;
     std::vector<Handle> detached_;
     std::unique_ptr<format::DirectoryLeaf> leaf_ = std::make_unique<format::DirectoryLeaf>();
 };
@@ -132,16 +144,18 @@ Errc VolumeImplementation::remove_detached(Handle root, Removal& removal) {
     const RemovalTurns::Turn turn(removal_turns_, root.inode);
     const Result<Attributes> found = ask<Verb::get_attributes>(command_on(root));
     if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
-    ops::Command dying;
-    dying.from = root.inode;
-    WARREN_TRY(ask<Verb::start_dying>(dying));
     return remove_in_turn(root, removal);
 }
 
 Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
     const Errc removed = engine_->remove_tree(root.inode, removal);
     if (removed != Errc::not_supported) return removed;
-    if (works_on_host()) return TreeRemover(*this).remove(root.inode, removal);
+    if (works_on_host() && store().heads == nullptr) {
+        return TreeRemover(*this).remove(root.inode, removal);
+    }
+    ops::Command dying;
+    dying.from = root.inode;
+    WARREN_TRY(ask<Verb::start_dying>(dying));
     const u64& used = store().state->blocks_used;
     WARREN_TRY(engine_->refresh_counters());
     const u64 before = relaxed_load(used);
@@ -150,6 +164,17 @@ Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
     const u64 after = relaxed_load(used);
     removal.blocks += before > after ? before - after : 0;
     return Errc::ok;
+}
+
+Errc VolumeImplementation::remove_leftovers(u64 directory, u64& files) {
+    ops::Command find;
+    find.from = directory;
+    const Result<Handle> handle = ask<Verb::handle_of>(find);
+    if (!handle) return handle.code();
+    Removal removal;
+    const Errc removed = TreeUnlinker(*this, removal).remove_files(*handle);
+    files += removal.files;
+    return removed;
 }
 
 Errc VolumeImplementation::reclaim_orphans() {
@@ -166,7 +191,12 @@ Errc VolumeImplementation::reclaim_orphans() {
         const Result<u64> next = ask<Verb::read_leaf>(read);
         if (!next) return next.code();
         for (const format::DirectorySlot& slot : leaf->slots) {
-            if (slot.inode() != 0) orphans.push_back(slot.inode());
+            if (slot.inode() == 0) continue;
+            orphans.push_back(slot.inode());
+            if (slot.type() != format::entry_type(format::type_directory)) continue;
+            // Of those that a cut removal left, not all know that they are going.
+            find.from = slot.inode();
+            WARREN_TRY(ask<Verb::start_dying>(find));
         }
         read.from = *next;
     }

@@ -57,21 +57,21 @@ class DeviceArray {
     u64 count_;
 };
 
-/// A command with its names.
+/// A command with its names. For links `target` is the inode that gets a further name.
 struct Request {
-    cuda_engine::Verb verb = cuda_engine::Verb::lookup;
-    Handle directory;
+    ops::Verb verb = ops::Verb::lookup;
+    Handle directory = {};
     std::string name = {};
     Handle target = {};
     std::string new_name = {};
     u32 mode = 0100644;
-    u64 key = 0;
+    u64 from = 0;
     AttributeChange change = {};
 };
 
 struct Answer {
     Errc code = Errc::io;
-    u64 key = 0;
+    u64 value = 0;
     Handle orphan;
     Attributes attributes;
 };
@@ -158,9 +158,8 @@ class DeviceVolume {
     void expect_at_rest();
     void commit_in_parts();
     void serve(Errc wish);
-    void launch(const DeviceArray<cuda_engine::Command>& commands,
-                const DeviceArray<cuda_engine::Verdict>& verdicts,
-                const DeviceArray<Attributes>& results);
+    Answer run_one(const Request& request);
+    void launch(const DeviceArray<ops::Command>& commands, const DeviceArray<ops::Reply>& replies);
     std::vector<u32> run_some(const std::vector<Request>& requests, const std::vector<u32>& which,
                               std::vector<Answer>& answers);
 
@@ -279,18 +278,24 @@ inline void DeviceVolume::commit_in_parts() {
 
 /// Does for all requests that wait what the engine asks of the host.
 inline void DeviceVolume::serve(Errc wish) {
-    if (wish == Errc::retry) return;
+    if (wish == Errc::retry || wish == Errc::ok) return;
     if (wish == Errc::need_inodes) {
-        std::vector<Answer> answers(1);
-        const std::vector<Request> frame{{cuda_engine::Verb::add_inode_frame, {}}};
-        EXPECT_TRUE(run_some(frame, {0}, answers).empty());
-        EXPECT_EQ(answers[0].code, Errc::ok);
+        const u64 frame = run_one({ops::Verb::claim_inode_frame, {}}).value;
+        if (frame != 0) run_one({.verb = ops::Verb::start_inode_frame, .from = frame});
         return;
     }
     EXPECT_TRUE(wish == Errc::need_commit || wish == Errc::need_space) << static_cast<int>(wish);
     download();
     commit_in_parts();
     upload();
+}
+
+/// Runs a request that needs nothing from the host.
+inline Answer DeviceVolume::run_one(const Request& request) {
+    std::vector<Answer> answers(1);
+    EXPECT_TRUE(run_some({request}, {0}, answers).empty());
+    EXPECT_EQ(answers[0].code, Errc::ok);
+    return answers[0];
 }
 
 inline std::vector<Answer> DeviceVolume::run(const std::vector<Request>& requests) {
@@ -314,20 +319,19 @@ inline std::vector<Answer> DeviceVolume::run(const std::vector<Request>& request
     return answers;
 }
 
-inline void DeviceVolume::launch(const DeviceArray<cuda_engine::Command>& commands,
-                                 const DeviceArray<cuda_engine::Verdict>& verdicts,
-                                 const DeviceArray<Attributes>& results) {
+inline void DeviceVolume::launch(const DeviceArray<ops::Command>& commands,
+                                 const DeviceArray<ops::Reply>& replies) {
     cudaEvent_t begin;
     cudaEvent_t end;
     cudaEventCreate(&begin);
     cudaEventCreate(&end);
     cudaEventRecord(begin);
-    const Errc ran = cuda_engine::run_commands(
-        device_, commands.data(), static_cast<u32>(commands.count()), verdicts.data(),
-        results.data(), launch_.blocks, launch_.warps_per_block);
-    EXPECT_EQ(ran, Errc::ok) << cudaGetErrorString(cudaGetLastError());
+    const Errc launched = cuda_engine::launch_batch(
+        device_, commands.data(), replies.data(), static_cast<u32>(commands.count()),
+        launch_.blocks, launch_.warps_per_block, nullptr);
+    EXPECT_EQ(launched, Errc::ok) << cudaGetErrorString(cudaGetLastError());
     cudaEventRecord(end);
-    cudaEventSynchronize(end);
+    EXPECT_EQ(cudaEventSynchronize(end), cudaSuccess);
     float milliseconds = 0;
     cudaEventElapsedTime(&milliseconds, begin, end);
     launched_ms_ += milliseconds;
@@ -336,27 +340,29 @@ inline void DeviceVolume::launch(const DeviceArray<cuda_engine::Command>& comman
 }
 
 /// The commands for some requests, with their names in `names` on the device.
-inline std::vector<cuda_engine::Command> commands_for(const std::vector<Request>& requests,
-                                                      const std::vector<u32>& which,
-                                                      const char* names,
-                                                      format::DirectoryLeaf* leaf) {
-    std::vector<cuda_engine::Command> commands(which.size());
+inline std::vector<ops::Command> commands_for(const std::vector<Request>& requests,
+                                              const std::vector<u32>& which, const char* names,
+                                              format::DirectoryLeaf* leaf) {
+    std::vector<ops::Command> commands(which.size());
     for (u32 i = 0; i < which.size(); ++i) {
         const Request& request = requests[which[i]];
-        cuda_engine::Command& command = commands[i];
+        const bool is_link = request.verb == ops::Verb::link;
+        ops::Command& command = commands[i];
         command.verb = request.verb;
+        command.caller = {0, 0, nullptr, 0, 022, false};
+        command.handle = is_link ? request.target : request.directory;
+        command.target = is_link ? request.directory : request.target;
         command.mode = request.mode;
-        command.directory = request.directory;
-        command.target = request.target;
-        command.key = request.key;
-        command.leaf = leaf;
+        command.from = request.from;
+        command.buffer = leaf;
+        command.buffer_bytes = sizeof *leaf;
         command.change = request.change;
         command.now = now_nanoseconds();
-        command.length = static_cast<u32>(request.name.size());
-        command.new_length = static_cast<u32>(request.new_name.size());
+        command.name_length = static_cast<u32>(request.name.size());
+        command.new_name_length = static_cast<u32>(request.new_name.size());
         command.name = names;
-        command.new_name = names + command.length;
-        names += command.length + command.new_length;
+        command.new_name = names + command.name_length;
+        names += command.name_length + command.new_name_length;
     }
     return commands;
 }
@@ -373,19 +379,20 @@ inline std::vector<u32> DeviceVolume::run_some(const std::vector<Request>& reque
     names.push_back(0);
     const DeviceArray<char> device_names(names);
     const DeviceArray<format::DirectoryLeaf> leaf(1);
-    const DeviceArray<cuda_engine::Command> commands(
+    const DeviceArray<ops::Command> commands(
         commands_for(requests, which, device_names.data(), leaf.data()));
-    const DeviceArray<cuda_engine::Verdict> verdicts(which.size());
-    const DeviceArray<Attributes> results(which.size());
-    launch(commands, verdicts, results);
-    const std::vector<cuda_engine::Verdict> read_verdicts = verdicts.read();
-    const std::vector<Attributes> read_results = results.read();
+    const DeviceArray<ops::Reply> replies(which.size());
+    launch(commands, replies);
+    const std::vector<ops::Reply> read_replies = replies.read();
     leaf_ = leaf.read()[0];
     std::vector<u32> waiting;
     for (u32 i = 0; i < which.size(); ++i) {
-        const cuda_engine::Verdict& verdict = read_verdicts[i];
-        answers[which[i]] = {verdict.code, verdict.key, verdict.orphan, read_results[i]};
-        if (!is_final(verdict.code)) waiting.push_back(which[i]);
+        const ops::Reply& reply = read_replies[i];
+        answers[which[i]] = {reply.code, reply.value, reply.removed.reclaim, reply.attributes};
+        const bool has_more = requests[which[i]].verb == ops::Verb::truncate && reply.value == 0;
+        if (!is_final(reply.code) || (reply.code == Errc::ok && has_more)) {
+            waiting.push_back(which[i]);
+        }
     }
     return waiting;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -26,6 +27,8 @@ namespace {
 class TestStep {
  public:
     ops::LaneRules rules{now_nanoseconds(), ~u64{0}};
+    std::function<void()> on_look;  // called before a directory is begun and before each leaf
+    u64 looks_max = ~u64{0};        // at is_full() until it is
     u64 directories_max = ~u64{0};  // begun in one step
     u64 queue_max = ~u64{0};
 
@@ -33,7 +36,10 @@ class TestStep {
 
     template <class Team>
     bool is_full(const Team& team) {
-        return once(team, [&] { return begun_ >= directories_max; });
+        return once(team, [&] {
+            if (on_look) on_look();
+            return begun_ >= directories_max || looks_++ >= looks_max;
+        });
     }
     template <class Team>
     bool push(const Team& team, bool mine, const ops::TreeTask& task) {
@@ -45,15 +51,16 @@ class TestStep {
         }
         return fits;
     }
-    bool is_listed(u64 /*number*/) const { return false; }
-    void set_aside(const ops::TreeTask& task, bool was_looked_through) {
+    bool is_listed(u64 /*number*/, u64 /*in*/) const { return false; }
+    void set_aside(const ops::TreeTask& task, bool has_leftovers) {
         std::lock_guard lock(mutex_);
         aside.push_back(task.number());
-        if (was_looked_through) leftovers.push_back(task.number());
+        if (has_leftovers) leftovers.push_back(task.number());
     }
-    void freed(const ops::TreeTask& task) {
+    void freed(const ops::TreeTask& /*task*/) {}
+    void emptied(const ops::TreeTask& task) {
         std::lock_guard lock(mutex_);
-        if (task.is_rooted()) freed_roots.push_back(task.number());
+        emptied_roots.push_back(task.number());
     }
     bool want(u64 place) {
         std::lock_guard lock(mutex_);
@@ -87,7 +94,7 @@ class TestStep {
 
     std::vector<u64> aside;
     std::vector<u64> leftovers;
-    std::vector<u64> freed_roots;
+    std::vector<u64> emptied_roots;
     Errc error = Errc::ok;
     ops::FreeTally total;
 
@@ -96,6 +103,7 @@ class TestStep {
     std::mutex mutex_;
     std::deque<ops::TreeTask> tasks_;
     u64 begun_ = 0;
+    u64 looks_ = 0;
 };
 
 /// A volume whose tree "doomed" is removed step by step.
@@ -119,11 +127,11 @@ class HarvestedVolume {
         for (const Handle file : tree_.to_open)
             EXPECT_EQ(volume_->run([&](CpuOperation& op) { return ops::open_file(op, file); }),
                       Errc::ok);
-        const core::Credentials anyone{.check = false};
+        const core::Credentials anybody{.check = false};
         const Result<Handle> root =
             volume_->run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
         const Result<Handle> detached = volume_->run([&](CpuOperation& op) {
-            return ops::detach_tree(op, anyone, *root, "doomed", 6, now_nanoseconds());
+            return ops::detach_tree(op, anybody, *root, "doomed", 6, now_nanoseconds());
         });
         EXPECT_TRUE(detached);
         roots_ = {detached->inode};
@@ -139,12 +147,12 @@ class HarvestedVolume {
         state.blocks_used -= step.total.blocks;
         state.inodes_used -= step.total.inodes;
         files_ += step.total.files;
-        directories_ += step.total.directories;
-        for (const u64 root : step.freed_roots) {
-            const auto dropped = volume_->run(
-                [&](CpuOperation& op) { return ops::drop_orphan(op, root, step.rules.now); });
-            ASSERT_TRUE(dropped);
-            EXPECT_EQ(volume_->settle(*dropped), Errc::ok);
+        directories_ += step.total.directories + step.emptied_roots.size();
+        for (const u64 root : step.emptied_roots) {
+            const auto ended = volume_->run(
+                [&](CpuOperation& op) { return ops::end_emptied(op, root, step.rules.now); });
+            ASSERT_TRUE(ended);
+            EXPECT_EQ(volume_->settle(*ended), Errc::ok);
         }
         for (const u64 number : step.aside) {
             EXPECT_EQ(volume_->run([&](CpuOperation& op) {
@@ -261,6 +269,106 @@ TEST(HarvestTree, LeftoversStayWithTheirDirectory) {
     // Five are open, and two have a tree of extents.
     EXPECT_EQ(harvested.files() + 7, harvested.tree().files);
     harvested.finish(7);
+}
+
+constexpr core::Credentials anyone{.check = false};
+
+/// Whoever has a handle of a directory may ask for a name in it at any moment.
+TEST(HarvestTree, NoNameIsMadeInADirectoryThatIsTakenApart) {
+    for (const u32 files : {0u, 20u, 3000u}) {
+        SCOPED_TRACE(files);
+        HarvestedVolume harvested({"files", 64 * mib, [files](Volume& volume) {
+                                       return build_flat(volume, 1, files, false);
+                                   }});
+        VolumeImplementation& volume = harvested.volume();
+        const u64 root = harvested.roots()[0];
+        const Result<Handle> handle =
+            volume.run([&](CpuOperation& op) { return ops::handle_of(op, root); });
+        ASSERT_TRUE(handle);
+        TestStep step(volume);
+        step.on_look = [&] {
+            const ops::CreateArguments arguments{.mode = 0100644};
+            const auto made = volume.run([&](CpuOperation& op) {
+                return ops::create(op, anyone, *handle, "late", 4, arguments);
+            });
+            EXPECT_EQ(made.code(), Errc::no_entry);
+        };
+        step.seed(ops::TreeTask::directory(root, true));
+        by_thread(volume.store(), step);
+        harvested.end_step(step);
+        harvested.finish(0);
+    }
+}
+
+/// Its name among the orphans goes later: an inode that got the number could not get there.
+TEST(HarvestTree, TheNumberOfAnEmptiedRootIsKeptUntilItsNameIsGone) {
+    HarvestedVolume harvested(
+        {"deep", 64 * mib, [](Volume& volume) { return build_deep(volume, 10); }});
+    VolumeImplementation& volume = harvested.volume();
+    const u64 root = harvested.roots()[0];
+    TestStep step(volume);
+    step.seed(ops::TreeTask::directory(root, true));
+    by_thread(volume.store(), step);
+    ASSERT_EQ(step.emptied_roots, std::vector<u64>{root});
+    const Result<Handle> top =
+        volume.run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
+    const ops::CreateArguments arguments{.mode = 0100644, .references = ops::one_open};
+    for (u32 i = 0; i < 40; ++i) {
+        const std::string name = "new" + std::to_string(i);
+        const auto made = volume.run([&](CpuOperation& op) {
+            return ops::create(op, anyone, *top, name.data(), static_cast<u32>(name.size()),
+                               arguments);
+        });
+        ASSERT_TRUE(made);
+        EXPECT_NE(made->handle.inode, root);
+        EXPECT_EQ(volume.unlink({.check = false}, *top, name), Errc::ok);
+    }
+    harvested.end_step(step);
+    harvested.finish(0);
+}
+
+TEST(HarvestTree, WhatIsNotBegunCostsTheJournalNothing) {
+    HarvestedVolume harvested(
+        {"files", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 3000, false); }});
+    VolumeImplementation& volume = harvested.volume();
+    ASSERT_EQ(volume.commit(), Errc::ok);
+    TestStep step(volume);
+    step.looks_max = 1;  // the directory is claimed, but none of its leaves is looked at
+    step.seed(ops::TreeTask::directory(harvested.roots()[0], true));
+    by_lanes(volume.store(), step);
+    EXPECT_EQ(step.aside, harvested.roots());
+    EXPECT_TRUE(step.leftovers.empty());
+    EXPECT_EQ(relaxed_load(volume.store().state->dirty_blocks), 0u);
+    harvested.end_step(step);
+    TestStep next(volume);
+    next.seed(ops::TreeTask::directory(harvested.roots()[0], true));
+    by_lanes(volume.store(), next);
+    harvested.end_step(next);
+    harvested.finish(0);
+}
+
+/// A tree within a dying tree may be taken away by itself; the dying root has no link to lose.
+TEST(HarvestTree, DetachingBelowADyingRoot) {
+    HarvestedVolume harvested(
+        {"mix", 64 * mib, [](Volume& volume) { return build_flat(volume, 3, 2, true); }});
+    VolumeImplementation& volume = harvested.volume();
+    const u64 root = harvested.roots()[0];
+    const Result<Handle> handle =
+        volume.run([&](CpuOperation& op) { return ops::handle_of(op, root); });
+    const Result<Handle> inner = volume.run([&](CpuOperation& op) {
+        return ops::detach_tree(op, anyone, *handle, "parent1", 7, now_nanoseconds());
+    });
+    ASSERT_TRUE(inner);
+    const auto attributes =
+        volume.run([&](CpuOperation& op) { return ops::get_attributes(op, *handle, 0); });
+    ASSERT_TRUE(attributes);
+    EXPECT_EQ(attributes->links, 0u);
+    TestStep step(volume);
+    step.seed(ops::TreeTask::directory(root, true));
+    step.seed(ops::TreeTask::directory(inner->inode, true));
+    by_thread(volume.store(), step);
+    harvested.end_step(step);
+    harvested.finish(0);
 }
 
 TEST(HarvestTree, ManySteps) {

@@ -29,7 +29,7 @@ class TreeRemovalTest : public testing::Test {
 };
 
 struct Conditions {
-    RemovalShape shape;
+    RemovalShape shape = {};
     bool is_warm = true;             // all metadata are in memory
     bool keeps_journal_room = true;  // else there is no limit
 };
@@ -69,12 +69,11 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
         return Errc::ok;
     }
     Errc commit() override {
-        ++commits_;
         WARREN_TRY(device_.download());
         WARREN_TRY(volume_->commit());
         return device_.upload_tables();
     }
-    Errc remove_leftovers(u64 /*directory*/) override { return Errc::canceled; }
+    Errc remove_leftovers(u64 /*directory*/, u64& /*files*/) override { return Errc::canceled; }
 
     /// Removes the tree on the device; then the host has the volume again, which must be sound.
     void run() {
@@ -103,7 +102,6 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
 
     u32 steps() const { return removal_.steps(); }
     u64 brought() const { return brought_; }
-    u32 commits() const { return commits_; }
 
  private:
     void load_all() {
@@ -136,7 +134,6 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
     DoomedTree tree_;
     u64 root_ = 0;
     u64 brought_ = 0;
-    u32 commits_ = 0;
 };
 
 void remove_all(const std::vector<TreeRecipe>& recipes, const Conditions& conditions) {

@@ -16,7 +16,7 @@
 namespace warren {
 namespace {
 
-using cuda_engine::Verb;
+using ops::Verb;
 
 constexpr u32 directory_mode = 040755;
 
@@ -349,19 +349,19 @@ TEST_F(WarpOperations, AttributesLeavesAndSizes) {
     }
     for (u32 i = 0; i < count; ++i) {
         requests[i].verb = Verb::truncate;
-        requests[i].change.new_size = i * 100;
+        requests[i].from = i * 100;
     }
     for (const Answer& answer : pair.device.run(requests))
         ASSERT_EQ(answer.code, Errc::ok);
     std::set<u64> listed;
     for (u64 key = 0; key != core::key_end;) {
         const auto answers =
-            pair.device.run({{.verb = Verb::read_leaf, .directory = directories[0], .key = key}});
+            pair.device.run({{.verb = Verb::read_leaf, .directory = directories[0], .from = key}});
         ASSERT_EQ(answers[0].code, Errc::ok);
         for (const format::DirectorySlot& slot : pair.device.leaf().slots) {
             if (slot.inode() != 0) EXPECT_TRUE(listed.insert(slot.inode()).second);
         }
-        key = answers[0].key;
+        key = answers[0].value;
     }
     EXPECT_EQ(listed, numbers);
     pair.close_and_compare();

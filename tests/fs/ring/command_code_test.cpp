@@ -392,5 +392,24 @@ TEST(ReplyCode, EveryPartTravels) {
     }
 }
 
+// The engine on a GPU takes the words of a completion straight from the inode.
+TEST(ReplyCode, AttributesLieInTheInodeWhereItSays) {
+    alignas(16) u32 words[format::inode_size / 4];
+    for (u32 i = 0; i < std::size(words); ++i)
+        words[i] = i * 0x01010101u;
+    core::InodeRef at;
+    at.at = reinterpret_cast<format::Inode*>(words);
+    at.number = 77;
+    at.generation = at.at->generation;
+    ops::Reply reply;
+    reply.attributes = core::read_attributes(at);
+    ring::ReplyWords out;
+    ring::encode_reply(5, ops::Verb::get_attributes, reply, out);
+    ASSERT_EQ(out.count, ring::attribute_words_end);
+    EXPECT_EQ(out.words[2], 77u);
+    for (u32 i = ring::reply_header_words + 2; i < ring::attribute_words_end; ++i)
+        EXPECT_EQ(out.words[i], words[ring::attribute_source(i)]) << i;
+}
+
 }  // namespace
 }  // namespace warren::ring

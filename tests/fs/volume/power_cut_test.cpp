@@ -17,7 +17,7 @@ namespace warren {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
-constexpr OpenOptions one_worker{.workers = 1};
+const OpenOptions one_worker{.workers = 1};
 
 /// A workload on a recording disk, and when it came to which state.
 struct Recording {

@@ -39,18 +39,19 @@ struct alignas(16) BulkSlot {
     u64 part;
 };
 
-/// A reference to a queue: slots, all free at the start, and its words.
+/// A reference to a queue: slots, all free at the start, and its words. Workers may look for tasks
+/// before there are any: whoever begins the run counts as a task, which begin_over() ends.
 struct BulkQueue {
     BulkSlot* slots = nullptr;
     u64 capacity = 0;  // a power of two
     u64 margin = 0;    // what all workers together may add between two looks at the count
     BulkQueueState* state = nullptr;
 
-    /// Gets ready for a run in which nobody works yet. Requires: all slots are free. One lane.
+    /// Gets ready for the next run. Requires: all slots are free and nobody works. One lane.
     WARREN_HD void reset() const {
         relaxed_store(state->taken, 0);
         relaxed_store(state->added, 0);
-        relaxed_store(state->unfinished, 0);
+        relaxed_store(state->unfinished, 1);
         relaxed_store(state->is_done, 0);
     }
 
@@ -80,6 +81,12 @@ struct BulkQueue {
     WARREN_HD bool pop(const Team& team, ops::TreeTask& task) const {
         task = once(team, [&] { return wait_for_task(); });
         return task.subject != 0;
+    }
+
+    /// The first tasks are there. Collective.
+    template <class Team>
+    WARREN_HD void begin_over(const Team& team) const {
+        finish(team);
     }
 
     /// A popped task is finished, with all that it added. Collective.

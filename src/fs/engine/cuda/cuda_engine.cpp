@@ -5,6 +5,7 @@
 #include "fs/engine/cuda/cuda_engine.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -13,8 +14,11 @@
 
 #include "fs/engine/cuda/command_batch.hpp"
 #include "fs/engine/cuda/device_store.hpp"
+#include "fs/engine/cuda/directory_packing.hpp"
+#include "fs/engine/cuda/item_batch.hpp"
 #include "fs/engine/cuda/server.hpp"
 #include "fs/engine/cuda/server_fault.hpp"
+#include "fs/engine/cuda/tree_reading.hpp"
 #include "fs/engine/cuda/tree_removal.hpp"
 #include "fs/ring/client.hpp"
 #include "fs/ring/pool.hpp"
@@ -43,7 +47,17 @@ class CudaEngine final : public Engine {
     Errc show_block(u64 place) override;
     Errc add_frames() override;
     Errc refresh_counters() override;
+    Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
+    Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override;
+    void close_batch() override { item_batch_mutex_.unlock(); }
     Errc remove_tree(u64 root, Removal& removal) override;
+    Errc remove_named_tree(const ops::Command& detach, Removal& removal,
+                           ops::Removed& removed) override;
+    Errc scan(const ScanCall& call) override;
+    Errc usage(const core::Credentials& caller, const Attributes& root, const UsageOptions& options,
+               std::vector<DirectoryUsage>& answer) override;
+    Errc check_removable(const core::Credentials& caller, Handle root) override;
+    Errc rebuild(const core::Credentials& caller, Handle directory) override;
 
     CudaEngineFigures figures() const;
 
@@ -56,7 +70,12 @@ class CudaEngine final : public Engine {
 
  private:
     class BulkCalls;
+    template <class Remove>
+    Errc run_removal(const Remove& remove);
+    template <class Body>
+    Errc run_bulk(const Body& body);
 
+    void load_metadata();
     Errc open_server();
     Errc serve(const ops::Command& command, ops::Reply& reply);
     Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
@@ -67,25 +86,41 @@ class CudaEngine final : public Engine {
     const core::Store& host_;
     const CudaEngineOptions options_;
     gpu::DeviceInfo info_;
+    float load_ms_ = 0;
     DeviceStore store_;
     std::mutex turn_;         // passed on the way to lock_, so that a commit gets its turn
     std::shared_mutex lock_;  // shared by commands
     std::atomic<bool> is_lost_{false};
     std::mutex batch_mutex_;
     std::vector<std::unique_ptr<CommandBatch>> batches_;  // that nobody uses now
-    std::mutex removal_mutex_;                            // one removal at a time
+    std::mutex item_batch_mutex_;                         // held while a batch of items is open
+    cuda_engine::ItemBatch item_batch_;
+    std::mutex removal_mutex_;  // one removal at a time
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
+    cuda_engine::TreeReading reading_;
+    cuda_engine::DirectoryPacking packing_;
     ring::RingPool pool_;
     std::unique_ptr<ring::RingClient> client_;  // null: there is no server
     cuda_engine::ResidentServer server_;        // stops before what it works on goes
 };
+
+/// Lets the volume bring its metadata into the host's memory, from where they are uploaded.
+void CudaEngine::load_metadata() {
+    if (!options_.volume.load_metadata) return;
+    const auto begin = std::chrono::steady_clock::now();
+    options_.volume.load_metadata();
+    load_ms_ =
+        std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
 
 /// Starts the resident server with one ring, for this process.
 Errc CudaEngine::open_server() {
     WARREN_TRY(pool_.create(1, ring::RingShape{}));
     const Result<u32> ring = pool_.open_ring(ring::Peer{}, true);
     if (!ring) return ring.code();
-    WARREN_TRY(server_.start(store_.store(), pool_, cuda_engine::ServerOptions{}));
+    cuda_engine::ServerOptions options;
+    options.tells_of_loss = false;  // answer() does
+    WARREN_TRY(server_.start(store_.store(), pool_, options));
     client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
                                                  pool_.status(), *ring, true);
     return Errc::ok;
@@ -107,6 +142,7 @@ Errc CudaEngine::open(std::string& failure) {
         return Errc::not_supported;
     }
     opened = cuda_engine::prepare_fault_record();
+    if (opened == Errc::ok) load_metadata();
     if (opened == Errc::ok) opened = store_.open(host_);
     if (opened == Errc::ok && options_.is_resident) opened = open_server();
     return opened == Errc::ok ? Errc::ok : tell(opened);
@@ -117,14 +153,21 @@ Errc CudaEngine::answer(Errc code) {
     if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
     if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
     const cuda_engine::FaultRecord* fault = cuda_engine::fault_record();
-    const std::string reason = fault != nullptr
-                                   ? std::string("broken invariant: ") + fault->what + " (" +
-                                         fault->file + ":" + std::to_string(fault->line) + ")"
-                                   : gpu::last_failure().message;
-    std::fprintf(stderr,
-                 "warren: the GPU engine has stopped (%s); the volume is as its last commit left "
-                 "it: close it and open it again\n",
-                 reason.c_str());
+    std::string reason = server_.statistics().loss;
+    if (fault != nullptr) {
+        reason = std::string("broken invariant: ") + fault->what + " (" + fault->file + ":" +
+                 std::to_string(fault->line) + ")";
+    } else if (gpu::last_failure().code != Errc::ok) {
+        reason = gpu::last_failure().message;
+    }
+    const std::string line = "the GPU engine has stopped (" + reason +
+                             "); the volume is as its last commit left it: close it and open it "
+                             "again";
+    if (options_.report) {
+        options_.report(line);
+    } else {
+        std::fprintf(stderr, "warren: %s\n", line.c_str());
+    }
     return Errc::io;
 }
 
@@ -249,6 +292,33 @@ Errc CudaEngine::refresh_counters() {
     return Errc::ok;
 }
 
+Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
+    std::unique_lock lock(item_batch_mutex_);
+    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    ops::BatchMemory memory;
+    WARREN_TRY(gpu::use_device(info_.index));
+    WARREN_TRY(item_batch_.open(shape, memory));
+    lock.release();  // close_batch() unlocks
+    return memory;
+}
+
+/// Has the engine alone, as a commit does: the phases of a batch take no locks.
+Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
+    std::unique_lock turn(turn_);
+    const std::lock_guard alone(lock_);
+    turn.unlock();
+    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    WARREN_TRY(gpu::use_device(info_.index));
+    Errc status = Errc::ok;
+    const auto add_frames = [this](u64 frames) {
+        const Errc added = answer(store_.add_frames(frames));
+        return added == Errc::no_space ? Errc::need_space : added;
+    };
+    const Errc code = item_batch_.run(store_.store(), header, add_frames, window, status);
+    if (code == Errc::ok) return status;
+    return code == Errc::no_memory ? Errc::not_supported : answer(code);
+}
+
 /// What a bulk command asks for between its kernels. The engine is let go where the volume may want
 /// it: for a commit, for commands.
 class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
@@ -266,9 +336,15 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
     Errc commit() override {
         return let_go([&] { return engine_.options_.volume.commit(); });
     }
-    Errc remove_leftovers(u64 directory) override {
-        return let_go([&] { return engine_.options_.volume.remove_leftovers(directory); });
+    Errc remove_leftovers(u64 directory, u64& files) override {
+        return let_go([&] { return engine_.options_.volume.remove_leftovers(directory, files); });
     }
+    Errc add_frames() override { return engine_.add_frames(); }
+    void rest() override {
+        lock_.unlock();
+        lock_.lock();
+    }
+    Errc run_apart(const std::function<Errc()>& call) { return let_go(call); }
 
  private:
     template <class Call>
@@ -283,23 +359,102 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
     std::shared_lock<CudaEngine>& lock_;
 };
 
-Errc CudaEngine::remove_tree(u64 root, Removal& removal) {
+/// Calls `remove(removal, host)` with what it needs, one at a time.
+template <class Remove>
+Errc CudaEngine::run_removal(const Remove& remove) {
     if (!options_.volume.commit) return Errc::not_supported;
     const std::lock_guard turn(removal_mutex_);
     std::shared_lock lock(*this);
     if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    WARREN_TRY(gpu::use_device(info_.index));
     if (removal_ == nullptr) {
-        removal_ = std::make_unique<cuda_engine::TreeRemoval>();
-        WARREN_TRY(answer(removal_->open()));
+        auto made = std::make_unique<cuda_engine::TreeRemoval>();
+        WARREN_TRY(answer(made->open()));
+        removal_ = std::move(made);
     }
     BulkCalls calls(*this, lock);
-    return removal_->remove(store_.store(), root, calls, removal);
+    const Errc code = remove(*removal_, calls);
+    return code == Errc::ok || removal_->is_sound() ? code : answer(Errc::io);
+}
+
+Errc CudaEngine::remove_tree(u64 root, Removal& removal) {
+    return run_removal([&](cuda_engine::TreeRemoval& kernels, BulkCalls& host) {
+        return kernels.remove(store_.store(), root, host, removal);
+    });
+}
+
+Errc CudaEngine::remove_named_tree(const ops::Command& detach, Removal& removal,
+                                   ops::Removed& removed) {
+    const std::string_view name(detach.name, detach.name_length);
+    return run_removal([&](cuda_engine::TreeRemoval& kernels, BulkCalls& host) {
+        return kernels.remove_name(store_.store(), detach.caller, detach.handle, name, host,
+                                   removal, removed);
+    });
+}
+
+/// Calls `body(loan)` with what a bulk command needs.
+template <class Body>
+Errc CudaEngine::run_bulk(const Body& body) {
+    if (!options_.volume.load_block) return Errc::not_supported;
+    std::shared_lock lock(*this);
+    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    WARREN_TRY(gpu::use_device(info_.index));
+    BulkCalls calls(*this, lock);
+    const cuda_engine::EngineLoan loan{
+        store_.store(), [&](const std::vector<u64>& places) { return calls.bring(places); },
+        [&](const std::function<Errc()>& call) { return calls.run_apart(call); },
+        options_.volume.commit};
+    const Errc code = body(loan);
+    return reading_.is_sound() && packing_.is_sound() ? code : answer(Errc::io);
+}
+
+Errc CudaEngine::scan(const ScanCall& call) {
+    return run_bulk([&](const cuda_engine::EngineLoan& loan) { return reading_.scan(loan, call); });
+}
+
+Errc CudaEngine::usage(const core::Credentials& caller, const Attributes& root,
+                       const UsageOptions& options, std::vector<DirectoryUsage>& answer) {
+    return run_bulk([&](const cuda_engine::EngineLoan& loan) {
+        return reading_.usage(loan, caller, root, options, answer);
+    });
+}
+
+Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory) {
+    if (!options_.volume.commit) return Errc::not_supported;
+    const std::lock_guard turn(packing_.turn());
+    return run_bulk([&](const cuda_engine::EngineLoan& loan) {
+        return packing_.rebuild(loan, caller, directory);
+    });
+}
+
+Errc CudaEngine::check_removable(const core::Credentials& caller, Handle root) {
+    return run_bulk([&](const cuda_engine::EngineLoan& loan) {
+        return reading_.check_removable(loan, caller, root);
+    });
 }
 
 CudaEngineFigures CudaEngine::figures() const {
     const cuda_engine::TransferFigures moved = store_.figures();
-    return {info_.name,      store_.mapped_bytes(), moved.upload_ms,
-            moved.tables_ms, moved.download_ms,     moved.blocks_downloaded};
+    const cuda_engine::BatchFigures& batch = item_batch_.figures();
+    CudaEngineFigures figures{info_.name,
+                              store_.mapped_bytes(),
+                              load_ms_,
+                              moved.upload_ms,
+                              moved.tables_ms,
+                              moved.download_ms,
+                              moved.blocks_downloaded,
+                              batch.copy_in_ms,
+                              batch.run_ms,
+                              batch.copy_out_ms,
+                              batch.runs};
+    if (removal_ == nullptr) return figures;
+    const cuda_engine::RemovalTimes& times = removal_->times();
+    figures.removal_ns[0] = times.seeded - times.begun;
+    figures.removal_ns[1] = times.harvested - times.seeded;
+    figures.removal_ns[2] = times.ended - times.harvested;
+    figures.removal_ns[3] = removal_->launch_ns();
+    figures.removal_ns[4] = removal_->wait_ns();
+    return figures;
 }
 
 }  // namespace

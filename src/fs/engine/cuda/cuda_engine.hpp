@@ -20,23 +20,36 @@ namespace warren {
 struct CudaEngineFigures {
     std::string device;
     u64 mapped_bytes = 0;   // device memory of metadata
-    float upload_ms = 0;    // at the opening of the volume
+    float load_ms = 0;      // from the disk to the host, at the opening of the volume
+    float upload_ms = 0;    // and from there to the device
     float tables_ms = 0;    // after the last commit
     float download_ms = 0;  // before the last commit
     u64 blocks_downloaded = 0;
+    // Of the last batch of items, by the device's clock.
+    float batch_in_ms = 0;
+    float batch_run_ms = 0;
+    float batch_out_ms = 0;
+    u32 batch_runs = 0;
+    // Of the last step of a removal: until its root was in the queue, until the queue was empty,
+    // until the end; and of the host: to launch, to wait.
+    u64 removal_ns[5] = {};
 };
 
 /// What the engine asks of the volume above it while it carries out a bulk command.
 struct VolumeCalls {
+    std::function<void()> load_metadata;        // brings all there is into the host's Store
     std::function<Errc(u64 place)> load_block;  // brings a block into the host's Store
     std::function<Errc()> commit;
     /// Unlinks the names of a dying directory that a bulk step cannot free.
-    std::function<Errc(u64 directory)> remove_leftovers;
+    /// Adds how many to `files`.
+    std::function<Errc(u64 directory, u64& files)> remove_leftovers;
 };
 
 struct CudaEngineOptions {
     /// Single commands go to a server that stays on the GPU; else each is a launch.
     bool is_resident = true;
+    /// Told of what ends the engine; else it goes to the standard error stream.
+    std::function<void(const std::string&)> report = {};
     /// Without these the engine leaves bulk commands to the volume.
     VolumeCalls volume = {};
 };

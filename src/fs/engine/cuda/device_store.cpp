@@ -275,16 +275,21 @@ Errc DeviceStore::prepare_inode_frame(u64 frame) {
     return stream_.wait();
 }
 
-Errc DeviceStore::add_frames() {
+Errc DeviceStore::add_frames(u64 wanted) {
     std::lock_guard lock(mutex_);
     // Of many that find no frame at the same moment one adds memory for all.
     const u64 words = divide_up(frames_with_memory_, 64);
     WARREN_TRY(stream_.copy(words_.data(), device_.frames_free, words * sizeof(u64)));
     WARREN_TRY(stream_.wait());
     const u64 end = frames_with_memory_;
-    if (core::find_bit_up(words_.data(), 0, end) != end) return Errc::ok;
+    u64 free = 0;
+    for (u64 frame = core::find_bit_up(words_.data(), 0, end); frame != end && free < wanted;
+         frame = core::find_bit_up(words_.data(), frame + 1, end))
+        ++free;
+    if (free >= wanted) return Errc::ok;
     if (end == host_.frame_count) return Errc::no_space;
-    u64 step = std::min({std::max(end, first_frames), added_frames_max, host_.frame_count - end});
+    const u64 usual = std::min(std::max(end, first_frames), added_frames_max);
+    u64 step = std::min(std::max(usual, wanted - free), host_.frame_count - end);
     Errc mapped = map_frames({end, end + step});
     while (mapped == Errc::no_memory && step > 1) {
         step /= 2;

@@ -51,9 +51,9 @@ class DeviceStore {
     Errc show_block(u64 place);
     /// Makes all blocks of a claimed frame resident and zero: nothing is to be loaded there.
     Errc prepare_inode_frame(u64 frame);
-    /// Gives memory to more frames, unless a free one has some. Errc::no_memory if that fails,
-    /// Errc::no_space if all frames have memory.
-    Errc add_frames();
+    /// Gives memory to more frames, unless `wanted` free ones have some. Errc::no_memory if that
+    /// fails, Errc::no_space if all frames have memory.
+    Errc add_frames(u64 wanted = 1);
 
     TransferFigures figures() const;
     u64 mapped_bytes() const;

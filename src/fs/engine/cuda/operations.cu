@@ -26,6 +26,7 @@ __device__ void back_off(const WarpTeam& team, u32 attempt) {
 __device__ __noinline__ void attempt(const WarpTeam& team, const core::Store& store,
                                      const ops::Command& command, ops::Reply& reply) {
     WarpOperation op(team, store);
+    op.commits_wait = true;  // the host pauses the engine for them
     op.may_use_reserve = command.may_use_reserve;
     reply.has_piece = false;
     Errc code = Errc::not_supported;
@@ -79,6 +80,13 @@ __device__ void settle(const WarpTeam& team, const core::Store& store, const ops
 
 }  // namespace
 
+__device__ __noinline__ void prune_leaf(const WarpTeam& team, const core::Store& store, u64 inode,
+                                        u64 key) {
+    ops::Reply reply;
+    reply.may_use_reserve = true;
+    change_structure(team, store, Errc::need_prune, inode, key, attempts_max, reply);
+}
+
 __device__ __noinline__ void run_command(const WarpTeam& team, const core::Store& store,
                                          const ops::Command& command, ops::Reply& reply) {
     u32 retries = 0;
@@ -103,7 +111,11 @@ __device__ __noinline__ void run_command(const WarpTeam& team, const core::Store
 namespace {
 
 __global__ void __launch_bounds__(256, 1)
-    execute_batch(core::Store store, const ops::Command* commands, u32 count, ops::Reply* replies) {
+    execute_batch(const __grid_constant__ core::Store from, const ops::Command* commands, u32 count,
+                  ops::Reply* replies) {
+    __shared__ core::Store store;  // near, whatever the caches forget
+    if (threadIdx.x == 0) store = from;
+    __syncthreads();
     const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width;
     const u32 warps = gridDim.x * blockDim.x / WarpTeam::width;
     const WarpTeam team{warp};

@@ -9,7 +9,6 @@
 #include <cuda_runtime_api.h>
 
 #include "fs/core/store.hpp"
-#include "fs/engine/cuda/operations_adapter.hpp"
 #include "fs/ops/command.hpp"
 
 namespace warren::cuda_engine {

@@ -2,7 +2,7 @@
 // What a bulk step that removes a tree shares among its warps: its limits, its lists, its queue.
 //
 // Invariant: a directory that was taken out of its parent is in the queue, in the list of those
-// that outlive the step, or freed.
+// that outlive the step, in that of emptied roots, or freed.
 #pragma once
 
 #include "fs/engine/cuda/tree_removal.hpp"
@@ -25,18 +25,19 @@ struct DeviceStep {
     const RemovalRef& ref;
     ops::LaneRules rules;
 
+    /// Each lane looks at one reason, so that all looks take the time of one.
     WARREN_HD bool is_full(const WarpTeam& team) const {
+        RemovalState& state = *ref.state;
 #if defined(__CUDA_ARCH__)
-        return once(team, [&] {
-            const RemovalState& state = *ref.state;
-            const bool is_wide = relaxed_load(state.loose) > state.loose_limit;
-            const bool is_dirty = relaxed_load(store.state->dirty_blocks) >= state.dirty_limit;
-            return is_wide || is_dirty || relaxed_load(state.error) != 0 ||
-                   relaxed_load(state.is_narrow) != 0 || device_nanoseconds() > state.deadline;
-        });
-#else
-        return team.is_leader();
+        const bool is_late = ++looks_ % looks_for_time == 0 &&
+                             device_nanoseconds() > state.deadline && team.is_leader();
+        if (is_late) relaxed_store(state.must_stop, 1);
 #endif
+        const u32 lane = team.lane();
+        u64& word = lane == 0   ? state.loose
+                    : lane == 1 ? store.state->dirty_blocks
+                                : state.must_stop;
+        return team.ballot(relaxed_load(word) >= state.limits[lane < 2 ? lane : 2]) != 0;
     }
     WARREN_HD bool push(const WarpTeam& team, bool mine, const ops::TreeTask& task) const {
         const bool is_directory = task.kind() == ops::TreeTask::directory_kind;
@@ -54,28 +55,27 @@ struct DeviceStep {
         }
         return true;
     }
-    WARREN_HD bool is_listed(u64 number) const {
+    WARREN_HD bool is_listed(u64 number, u64 in) const {
         if (ref.state->is_listing == 0) return false;
-        const u32 rank = ref.listing.ranks[number / format::inodes_per_frame];
-        if (rank >= TreeListing::frames_max) return false;
-        const u64 index = u64{rank} * format::inodes_per_frame + number % format::inodes_per_frame;
-        return ref.listing.reached[index] != 0;
+        const u32 index = index_of(number);
+        const u32 above = index_of(in);
+        return index != TreeListing::rank_none && above != TreeListing::rank_none &&
+               ref.listing.reached[index] != 0 && ref.listing.parents[index] == above;
     }
-    WARREN_HD void set_aside(const ops::TreeTask& task, bool was_looked_through) const {
+    WARREN_HD void set_aside(const ops::TreeTask& task, bool has_leftovers) const {
         const u32 index =
             device_atomic<u32>(ref.state->unfinished_count).fetch_add(1, hd::memory_order_relaxed);
         WARREN_CHECK(index < ref.list_max);
-        ref.unfinished[index] = task.subject | (was_looked_through ? looked_through : 0);
+        ref.unfinished[index] = task.subject | (has_leftovers ? leftovers_only : 0);
     }
-    WARREN_HD void freed(const ops::TreeTask& task) const {
-        if (!task.is_rooted()) {
-            device_atomic<u64>(ref.state->loose).fetch_sub(1, hd::memory_order_relaxed);
-            return;
-        }
+    WARREN_HD void freed(const ops::TreeTask& /*task*/) const {
+        device_atomic<u64>(ref.state->loose).fetch_sub(1, hd::memory_order_relaxed);
+    }
+    WARREN_HD void emptied(const ops::TreeTask& task) const {
         const u32 index =
-            device_atomic<u32>(ref.state->freed_root_count).fetch_add(1, hd::memory_order_relaxed);
+            device_atomic<u32>(ref.state->emptied_count).fetch_add(1, hd::memory_order_relaxed);
         WARREN_CHECK(index < ref.list_max);
-        ref.freed_roots[index] = task.number();
+        ref.emptied[index] = task.number();
     }
     WARREN_HD bool want(u64 place) const {
         const u32 index =
@@ -85,9 +85,25 @@ struct DeviceStep {
     }
     WARREN_HD void fail(Errc code) const {
         relaxed_store(ref.state->error, static_cast<u32>(code));
+        relaxed_store(ref.state->must_stop, 1);
     }
     WARREN_HD void pause() const {
         pause_briefly();
+    }
+
+    mutable u32 looks_ = 0;  // at is_full()
+
+ private:
+    static constexpr u32 looks_for_time = 16;  // the time costs more than the rest
+
+    /// The index of an inode among those listed, or rank_none.
+    WARREN_HD u32 index_of(u64 number) const {
+        const u64 frame = number / format::inodes_per_frame;
+        if (frame >= store.frame_count) return TreeListing::rank_none;
+        const u32 rank = ref.listing.ranks[frame];
+        if (rank >= TreeListing::frames_max) return TreeListing::rank_none;
+        return rank * format::inodes_per_frame +
+               static_cast<u32>(number % format::inodes_per_frame);
     }
 };
 

@@ -214,9 +214,10 @@ void ResidentServer::lose() {
                                    ? std::string(cudaGetErrorString(cudaPeekAtLastError()))
                                    : std::string("broken invariant: ") + fault->what + " (" +
                                          fault->file + ":" + std::to_string(fault->line) + ")";
-    tell("the GPU is lost: " + reason);
+    if (options_.tells_of_loss) tell("the GPU is lost: " + reason);
     const std::lock_guard lock(mutex_);
     statistics_.is_lost = true;
+    statistics_.loss = reason;
     is_running_ = false;
     // Release: who learns of it there finds the statistics right.
     system_atomic<u32>(pool_->status().lost).store(1, hd::memory_order_release);

@@ -27,10 +27,11 @@ namespace warren::cuda_engine {
 
 struct ServerOptions {
     int device = 0;
-    u32 blocks = 8;           // each takes a multiprocessor while the server is awake
-    u32 epoch_us = 5'000;     // at most so long waits a cudaFree elsewhere in the program
-    u32 idle_us = 2'000;      // without a command until the server parks
-    u32 watchdog_ms = 5'000;  // longer than this no command should run
+    u32 blocks = 8;             // each takes a multiprocessor while the server is awake
+    u32 epoch_us = 5'000;       // at most so long waits a cudaFree elsewhere in the program
+    u32 idle_us = 2'000;        // without a command until the server parks
+    u32 watchdog_ms = 5'000;    // longer than this no command should run
+    bool tells_of_loss = true;  // of a lost device too; else it stands in the statistics alone
     /// Told of what takes too long and of what broke; else it goes to the standard error stream.
     std::function<void(const std::string&)> report = {};
 };
@@ -44,6 +45,7 @@ struct ServerStatistics {
     u64 late = 0;      // commands that the watchdog reported
     bool is_parked = false;
     bool is_lost = false;
+    std::string loss;  // why
 };
 
 class ResidentServer {

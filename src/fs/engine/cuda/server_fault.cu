@@ -25,6 +25,15 @@ __device__ void copy_text(char* to, const char* from, u32 bytes) {
     to[i] = 0;
 }
 
+__device__ void write_record(const char* what, const char* file, int line) {
+    copy_text(device_record->what, what, sizeof device_record->what);
+    copy_text(device_record->file, file, sizeof device_record->file);
+    device_record->line = line;
+    // Release: pairs with the acquire in fault_record().
+    system_atomic<u32>(device_record->is_set).store(1, hd::memory_order_release);
+    __threadfence_system();
+}
+
 }  // namespace
 
 __device__ __noinline__ void record_fault(const char* what, const char* file, int line) {
@@ -32,17 +41,12 @@ __device__ __noinline__ void record_fault(const char* what, const char* file, in
         device_atomic<u32>(device_faults).exchange(1, hd::memory_order_relaxed) == 0;
     if (!is_first) {
         // The others of the warp, and all that stumble over the same: let the first one finish.
-        __nanosleep(100'000);
+        for (u32 i = 0; i < 10; ++i)
+            __nanosleep(500'000);
         return;
     }
+    if (device_record != nullptr) write_record(what, file, line);
     printf("warren: broken invariant: %s (%s:%d)\n", what, file, line);
-    if (device_record == nullptr) return;
-    copy_text(device_record->what, what, sizeof device_record->what);
-    copy_text(device_record->file, file, sizeof device_record->file);
-    device_record->line = line;
-    // Release: pairs with the acquire in fault_record().
-    system_atomic<u32>(device_record->is_set).store(1, hd::memory_order_release);
-    __threadfence_system();
 }
 
 namespace cuda_engine {

@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(warps_per_block* WarpTeam::width, 1)
     __shared__ alignas(128) std::byte memory[sizeof(BlockSpace)];
     auto& space = *reinterpret_cast<BlockSpace*>(memory);
     const u32 warp = threadIdx.x / WarpTeam::width;
+    if (threadIdx.x == 0) space.store = arguments.store;
     if (threadIdx.x < arguments.ring_count) space.rings[threadIdx.x] = arguments.rings[threadIdx.x];
     if (threadIdx.x < warps_per_block) space.states[threadIdx.x] = box_idle;
     __syncthreads();

@@ -253,14 +253,14 @@ __device__ const Piece* quiet_place(const Poller& at, u64 ticket) {
     const u32 cells = hot.memory.cells;
     if (at.lane < doorbell_lane) {
         if (hot.is_open == 0) return nullptr;
-        return &hot.memory.commands[ticket % cells].pieces[at.lane];
+        return &hot.memory.commands[ring::cell_of(ticket, cells)].pieces[at.lane];
     }
     if (at.lane < control_lane) {
         return reinterpret_cast<const Piece*>(at.arguments.doorbell) + (at.lane - doorbell_lane);
     }
     if (at.lane == control_lane) return reinterpret_cast<const Piece*>(at.arguments.control);
     if (at.lane >= behind_lane + ring::pieces_per_slot || hot.is_open == 0) return nullptr;
-    return &hot.memory.commands[(ticket + 1) % cells].pieces[at.lane - behind_lane];
+    return &hot.memory.commands[ring::cell_of(ticket + 1, cells)].pieces[at.lane - behind_lane];
 }
 
 enum class Found : u8 { nothing, one, more };
@@ -310,8 +310,9 @@ __device__ bool burst_turn(Poller& at) {
     };
 #pragma unroll
     for (u32 i = 0; i < loads_in_burst; ++i) {
-        pieces[i] = ring::load_block_piece(
-            memory.commands[ticket_of(i) % memory.cells].pieces[at.lane % pieces_per_cell]);
+        pieces[i] =
+            ring::load_block_piece(memory.commands[ring::cell_of(ticket_of(i), memory.cells)]
+                                       .pieces[at.lane % pieces_per_cell]);
     }
     ++at.polls;
     ++at.visits;

@@ -19,10 +19,14 @@ enum BoxState : u32 { box_idle = 0, box_full = 1, box_leave = 2 };
 struct WorkerSpace {
     ops::Command command;
     alignas(16) char name[ring::inline_name_max];
+    alignas(16) u32 inode_words[32];  // the half of an inode that holds its attributes
     ring::ReplyWords reply;
 };
 
 struct BlockSpace {
+    // Operations read its pointers all the time; from a kernel's parameters each would come the
+    // long way, past a cache that every acquire empties.
+    core::Store store;
     RingEntry rings[ring::rings_max];
     WorkerSpace workers[warps_per_block];
     // Only in block 0, where the polling warp is: its neighbours are reached without leaving the

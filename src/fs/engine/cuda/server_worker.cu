@@ -5,6 +5,7 @@
 // Invariant: what a client can still change is read once, into memory of the device, and only
 // then believed or refused. To the host's memory the device only ever writes.
 #include "fs/engine/cuda/server_warp.hpp"
+#include "fs/ops/unlink.hpp"
 #include "fs/ring/client.hpp"
 
 namespace warren::cuda_engine {
@@ -32,19 +33,17 @@ __device__ void copy_block(const Service& at, const ring::ArenaRange& range) {
     at.team.sync();
 }
 
+__device__ void copy_name(const Service& at) {
+    if (at.team.lane() < ring::words_per_slot) {
+        const u32 word = ring::cell_word(at.box.cell, ring::words_per_slot + at.team.lane());
+        memcpy(at.space.name + at.team.lane() * sizeof word, &word, sizeof word);
+    }
+    at.team.sync();
+}
+
 /// Makes the command of what lies in the letter box. Its buffer is then the worker's; `target` is
 /// where the client wants it.
-__device__ Errc receive(const Service& at, std::byte*& target) {
-    const ring::Head head =
-        ring::unpack_head([&](u32 i) { return ring::cell_word(at.box.cell, i); });
-    WARREN_TRY(ring::check_head(head, at.entry.memory.arena));
-    if ((head.flags & ring::head_has_name) != 0) {
-        if (at.team.lane() < ring::words_per_slot) {
-            const u32 word = ring::cell_word(at.box.cell, ring::words_per_slot + at.team.lane());
-            memcpy(at.space.name + at.team.lane() * sizeof word, &word, sizeof word);
-        }
-        at.team.sync();
-    }
+__device__ Errc receive(const Service& at, const ring::Head& head, std::byte*& target) {
     if ((head.flags & ring::head_has_block) != 0) copy_block(at, head.block);
     struct Outcome {
         Errc code;
@@ -81,24 +80,115 @@ __device__ void send_buffer(const Service& at, const ops::Reply& reply, std::byt
     at.team.sync();
 }
 
-__device__ void complete(const Service& at, ops::Verb verb, const ops::Reply& reply) {
-    once(at.team,
-         [&] { ring::encode_reply(static_cast<u32>(at.box.ticket), verb, reply, at.space.reply); });
+/// Writes the first `slots` slots of a completion out of the worker's words.
+__device__ void send_words(const Service& at, u32 slots) {
     const ring::RingMemory& memory = at.entry.memory;
     const u32 phase = ring::phase_of(at.box.ticket, memory.cells);
-    ring::CompletionCell& cell = memory.completions[at.box.ticket % memory.cells];
+    ring::CompletionCell& cell = memory.completions[ring::cell_of(at.box.ticket, memory.cells)];
     const u32 lane = at.team.lane();
-    if (lane < at.space.reply.slots() * ring::pieces_per_slot) {
+    if (lane < slots * ring::pieces_per_slot) {
         const u32* words = at.space.reply.words + lane * ring::words_per_piece;
         ring::store_piece(cell.pieces[lane], Piece::make(words, phase));
     }
     at.team.sync();
 }
 
-__device__ __noinline__ void serve_one(const Service& at, const core::Store& store) {
+__device__ void complete(const Service& at, ops::Verb verb, const ops::Reply& reply) {
+    once(at.team,
+         [&] { ring::encode_reply(static_cast<u32>(at.box.ticket), verb, reply, at.space.reply); });
+    send_words(at, at.space.reply.slots());
+}
+
+/// Completes a command whose reply is a code alone.
+__device__ void complete_plainly(const Service& at, Errc code) {
+    const u32 lane = at.team.lane();
+    if (lane < ring::words_per_slot) {
+        at.space.reply.words[lane] = lane == 0   ? static_cast<u32>(at.box.ticket)
+                                     : lane == 1 ? static_cast<u32>(code) & 0xffff
+                                                 : 0;
+    }
+    at.team.sync();
+    send_words(at, 1);
+}
+
+/// Completes a command whose reply is the attributes of an inode: each lane finds one word of them.
+__device__ void complete_with(const Service& at, const core::InodeImage<WarpTeam>& image) {
+    const u32 lane = at.team.lane();
+    auto* raw = reinterpret_cast<core::WordPair*>(at.space.inode_words);
+    if (lane < sizeof at.space.inode_words / sizeof *raw) raw[lane] = image.items.own(lane);
+    at.team.sync();
+    const u32 number = static_cast<u32>(lane == 2 ? image.inode.number : image.inode.number >> 32);
+    u32 word = 0;
+    if (lane == 0) word = static_cast<u32>(at.box.ticket);
+    if (lane == 1) word = u32{ring::reply_attributes} << 16;
+    if (lane == 2 || lane == 3) word = number;
+    if (lane >= 4 && lane < ring::attribute_words_end) {
+        word = at.space.inode_words[ring::attribute_source(lane)];
+    }
+    if (lane < ring::attribute_words_end) at.space.reply.words[lane] = word;
+    at.team.sync();
+    send_words(at, ring::attribute_words_end / ring::words_per_slot);
+}
+
+__device__ bool look_up_at_once(const Service& at, const core::Store& store,
+                                const ops::Command& command) {
+    core::Sighting<WarpTeam> seen;
+    if (!core::sight(at.team, store, command.caller, command.handle, command.name,
+                     command.name_length, core::may_execute, seen)) {
+        return false;
+    }
+    if (!seen.entry.exists) {
+        complete_plainly(at, Errc::no_entry);
+        return true;
+    }
+    if (!core::stands(at.team, store, seen.inode.inode.seen)) return false;
+    complete_with(at, seen.inode);
+    return true;
+}
+
+__device__ bool unlink_at_once(const Service& at, const core::Store& store,
+                               const ops::Command& command) {
+    WarpOperation op(at.team, store);
+    op.commits_wait = true;  // the host pauses the engine for them
+    op.may_use_reserve = command.may_use_reserve;
+    Result<ops::Removed> removed;
+    if (!ops::unlink_simply(op, command.caller, command.handle, command.name, command.name_length,
+                            command.now, removed)) {
+        return false;
+    }
+    if (!is_final(removed.code())) return false;
+    // The client learns of it while the locks go.
+    complete_plainly(at, removed.code());
+    if (!removed) return true;
+    op.end_apply();
+    if (removed->prune_inode != 0) {
+        prune_leaf(at.team, store, removed->prune_inode, removed->prune_key);
+    }
+    return true;
+}
+
+/// Carries out the commonest commands by the shortest way; false if that does not lead to the end:
+/// then nothing has happened. Requires: the command has no block in the arena.
+__device__ bool serve_at_once(const Service& at, const core::Store& store, const ring::Head& head) {
+    ops::Command command;
+    const Errc code = ring::decode_command(head, at.space.name, nullptr, at.entry.memory.arena,
+                                           at.entry.stamp, command);
+    if (code != Errc::ok || store.heads != nullptr || command.references != 0) return false;
+    if (command.verb == ops::Verb::lookup) return look_up_at_once(at, store, command);
+    if (command.verb == ops::Verb::unlink) return unlink_at_once(at, store, command);
+    if (command.verb != ops::Verb::get_attributes) return false;
+    core::InodeImage<WarpTeam> image;
+    if (!core::sight_handle(at.team, store, command.handle, image)) return false;
+    if (!core::stands(at.team, store, image.inode.seen)) return false;
+    complete_with(at, image);
+    return true;
+}
+
+__device__ __noinline__ void serve_fully(const Service& at, const core::Store& store,
+                                         const ring::Head& head) {
     std::byte* target = nullptr;
     ops::Reply reply;
-    reply.code = receive(at, target);
+    reply.code = receive(at, head, target);
     ops::Verb verb{};
     if (reply.code == Errc::ok) {
         verb = at.space.command.verb;
@@ -108,17 +198,36 @@ __device__ __noinline__ void serve_one(const Service& at, const core::Store& sto
     complete(at, verb, reply);
 }
 
-/// Waits until the box is not idle any more.
+__device__ void serve_one(const Service& at, const core::Store& store) {
+    const ring::Head head =
+        ring::unpack_head([&](u32 i) { return ring::cell_word(at.box.cell, i); });
+    const Errc code = ring::check_head(head, at.entry.memory.arena);
+    if (code != Errc::ok) return complete_plainly(at, code);
+    if ((head.flags & ring::head_has_name) != 0) copy_name(at);
+    const bool has_block = (head.flags & ring::head_has_block) != 0;
+    if (has_block || !serve_at_once(at, store, head)) serve_fully(at, store, head);
+}
+
+/// Waits until the box is not idle any more. All lanes look: the words lie in shared memory, or the
+/// worker is far and its turn comes rarely.
 __device__ u32 wait_for_mail(const WarpTeam& team, u32& state, bool is_near) {
-    return once(team, [&] {
-        for (u32 looks = 0;; ++looks) {
-            // Acquire: pairs with the release in publish().
-            const u32 found = is_near ? block_atomic<u32>(state).load(hd::memory_order_acquire)
-                                      : device_atomic<u32>(state).load(hd::memory_order_acquire);
-            if (found != box_idle) return found;
-            if (!is_near && looks > 64) __nanosleep(200);
-        }
-    });
+    if (!is_near) {
+        return once(team, [&] {
+            for (u32 looks = 0;; ++looks) {
+                // Acquire: pairs with the release in publish().
+                const u32 found = device_atomic<u32>(state).load(hd::memory_order_acquire);
+                if (found != box_idle) return found;
+                if (looks > 64) __nanosleep(200);
+            }
+        });
+    }
+    for (;;) {
+        // Acquire: pairs with the release in post_one() and publish().
+        const u32 found = block_atomic<u32>(state).load(hd::memory_order_acquire);
+        // Lanes may see the letter at different looks: all go when the first one does.
+        const u32 first = __reduce_max_sync(~0u, found);
+        if (first != box_idle) return first;
+    }
 }
 
 }  // namespace
@@ -135,7 +244,7 @@ __device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& 
         if (found == box_full) {
             serve_one(
                 {team, space.rings[box.ring], box, space.workers[warp], arguments.staging[number]},
-                arguments.store);
+                space.store);
         }
         once(team, [&] {
             // Release: pairs with the acquire in refresh(): the box has been read.

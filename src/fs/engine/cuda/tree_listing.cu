@@ -4,9 +4,12 @@
 // jumping tells in a few rounds which of them lie below those that a step begins with.
 //
 // No directory moves meanwhile, and one that was found takes no more names and cannot be removed by
-// others before any of them is taken apart; so what was found stays true. Invariant: with a
-// directory that was found all those above it were, up to one that the step begins with; so each
-// name of a found directory is met, and dropped, in this step.
+// others before any of them is taken apart; so what was found stays true. One that takes no names
+// already is not looked for: it may hang on the orphan directory, and the number of what was once
+// above it may mean another by now. Invariant: with a directory that was found all those above it
+// were, up to one that the step begins with; so each name of a found directory is met, and dropped,
+// in this step. An entry means what was found only in the directory that was above it then: once a
+// found directory is freed, its number may stand for a new one elsewhere.
 #include "fs/engine/cuda/tree_removal.hpp"
 #include "fs/ops/lane_free.hpp"
 #include "gpu/failure.hpp"
@@ -31,12 +34,13 @@ __global__ void begin_listing(Store store, RemovalRef ref) {
     const u32 count = state.unfinished_count;
     __syncthreads();
     for (u32 i = threadIdx.x; i < count; i += blockDim.x)
-        ref.seeds[i] = ref.unfinished[i] & ~looked_through;
+        ref.seeds[i] = ref.unfinished[i] & ~leftovers_only;
     if (threadIdx.x != 0) return;
     ref.queue.reset();
     state.seed_count = count;
     state.unfinished_count = 0;
     state.is_narrow = 0;
+    state.must_stop = state.error != 0 ? 1 : 0;
     state.may_list = 0;
     state.frame_count = 0;
     state.directory_count = 0;
@@ -102,6 +106,25 @@ __device__ bool is_simple(const Store& store, u64 number, const Inode& at) {
     return ops::are_resident(store, bitmap, leaf);
 }
 
+/// The generation and the parent of an inode that is a simple directory and takes names; 0 if it is
+/// not, or somebody is at work on it.
+__device__ u32 read_directory(const Store& store, u64 number, u64& parent) {
+    const u64& word = store.versions[core::stripe_of(number * format::inode_size)];
+    // Acquire: pairs with the release of who wrote the inode last.
+    const u64 version = device_atomic<u64>(const_cast<u64&>(word)).load(hd::memory_order_acquire);
+    const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
+    const u32 generation = relaxed_load(at.generation);
+    const u32 mode = relaxed_load(at.mode);
+    parent = relaxed_load(at.parent);
+    const bool takes_names = (relaxed_load(at.entries) & format::entries_dying) == 0;
+    const bool is_wanted = generation != 0 && takes_names &&
+                           (mode & format::type_mask) == format::type_directory &&
+                           is_simple(store, number, at);
+    if (!is_wanted || (version & 1) != 0) return 0;
+    core::fence_acquire();  // pairs with the locking of who writes the inode
+    return relaxed_load(word) == version ? generation : 0;
+}
+
 /// Lists the directories of all frames, each with the one above it.
 __global__ void scan_directories(Store store, RemovalRef ref) {
     const u64 count = u64{listed_frames(ref)} * format::inodes_per_frame;
@@ -112,15 +135,15 @@ __global__ void scan_directories(Store store, RemovalRef ref) {
         if (number % format::inodes_per_frame < format::inodes_per_block) continue;
         ref.listing.reached[index] = 0;
         ref.listing.above[index] = index;
+        ref.listing.parents[index] = TreeListing::rank_none;
         if ((relaxed_load(store.resident[block / 64]) >> block % 64 & 1) == 0) continue;
-        const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
-        const u32 generation = relaxed_load(at.generation);
-        const u32 mode = relaxed_load(at.mode);
-        if (generation == 0 || (mode & format::type_mask) != format::type_directory) continue;
-        if (!is_simple(store, number, at)) continue;
-        const u32 above = index_of(store, ref, relaxed_load(at.parent));
+        u64 parent = 0;
+        const u32 generation = read_directory(store, number, parent);
+        if (generation == 0) continue;
+        const u32 above = index_of(store, ref, parent);
         if (above == TreeListing::rank_none) continue;
         ref.listing.above[index] = above;
+        ref.listing.parents[index] = above;
         const u32 entry =
             device_atomic<u32>(ref.state->directory_count).fetch_add(1, hd::memory_order_relaxed);
         ref.listing.directories[entry] = index | u64{generation} << 32;
@@ -174,7 +197,8 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
     state.is_listing = has_room ? 1 : 0;
 }
 
-/// Keeps a found directory as it is from here on. False if it is no longer what was found.
+/// Keeps a directory as it is from here on. False if it is not what was found any more, or has
+/// lost its name.
 __device__ bool freeze(const Store& store, const RemovalRef& ref, u64 number, u32 generation) {
     ops::LaneRules rules;
     rules.held_stripe = core::stripe_of(core::move_lock_place);
@@ -184,7 +208,8 @@ __device__ bool freeze(const Store& store, const RemovalRef& ref, u64 number, u3
     while (!ops::lock_by_lane(store, rules, place, version))
         pause_briefly();
     Inode& at = *reinterpret_cast<Inode*>(store.base + place);
-    const bool is_same = relaxed_load(at.generation) == generation;
+    const bool is_same = relaxed_load(at.generation) == generation &&
+                         (relaxed_load(at.entries) & format::entries_dying) == 0;
     if (is_same) {
         device_atomic<u64>(at.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);
     }
@@ -198,6 +223,10 @@ __global__ void push_listed(Store store, RemovalRef ref) {
     const bool is_listing = state.is_listing != 0;
     for (u64 i = thread_index(); i < state.seed_count; i += thread_count()) {
         const u64 must = is_listing ? ops::TreeTask::must_mark : 0;
+        const u64 number = ops::TreeTask{ref.seeds[i], 0}.number();
+        const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
+        // Nobody else frees it, so its generation stays. No name is added beside those found.
+        if (is_listing) freeze(store, ref, number, relaxed_load(at.generation));
         ref.queue.seed({ref.seeds[i] | must, 0});
     }
     if (!is_listing) return;

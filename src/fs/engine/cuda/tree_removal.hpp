@@ -1,37 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// remove_tree on a GPU: the host's side of the bulk steps. A step is three kernels in a row: one
-// passes the gate and fills the queue, many warps take the tree apart (ops/harvest_tree.hpp), and
-// the last hangs on the orphan directory what is left over and lets go of the gate.
+// remove_tree on a GPU: the host's side of the bulk steps. A step is one kernel: a warp passes the
+// gate, takes the tree's root out of its parent and fills the queue, many warps take the tree apart
+// (ops/harvest_tree.hpp), and the last one hangs on the orphan directory what is left over, lets go
+// of the gate and tells the host. A tree that goes in one step never gets there.
 //
 // Invariant: between two steps every inode that still exists hangs on the orphan directory, and the
 // queue is empty.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
+#include "fs/core/permission.hpp"
 #include "fs/core/store.hpp"
 #include "fs/engine/cuda/bulk_queue.hpp"
+#include "fs/ops/unlink.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::cuda_engine {
 
-/// A step's words in device memory. The kernels of a step run one after the other.
+/// Moments of a step by the device's clock, in nanoseconds.
+struct RemovalTimes {
+    u64 begun;      // the first warp runs
+    u64 seeded;     // the root has no name any more and is in the queue
+    u64 harvested;  // the queue is empty
+    u64 ended;      // the gate is open for others
+};
+
+/// A step's words in device memory.
 struct RemovalState {
     BulkQueueState queue;
-    alignas(128) u64 loose;  // directories taken out of their parents and not freed yet
-    alignas(128) u64 loose_limit;
-    u64 dirty_limit;
+    alignas(128) u64 loose;      // directories taken out of their parents and not freed yet
+    alignas(128) u64 must_stop;  // 1: an error, too much time, too narrow a tree
+    u64 limits[3];  // of loose, of dirty blocks, of must_stop: from there on it is full
     u64 dirty_max;
     u64 deadline;
     u64 share;
     u32 unfinished_count;
-    u32 freed_root_count;
+    u32 emptied_count;
     u32 wanted_count;
-    u32 must_wait;    // the last kernel lacks a block
-    u32 enders_left;  // warps of the last kernel
+    u32 must_wait;  // ending the step lacks a block or a frame
+    u32 wants_frames;
+    u32 enders_left;  // warps of end_step()
     u32 error;        // an Errc
+    u32 has_root;     // it was taken out of its parent
     u32 is_open;      // the gate is held
     // Listing of directories.
     u32 may_list;
@@ -45,6 +59,9 @@ struct RemovalState {
     u32 reached_count;
     u64 move_version;
     u64 move_word;  // stands for the stripe of the move lock among the step's lanes
+    RemovalTimes times;
+    ops::Removed removed;          // what taking the root left to do
+    alignas(128) u32 workers_out;  // warps that found the queue empty for good
     alignas(128) u64 files;
     u64 directories;
     u64 inodes;
@@ -61,62 +78,94 @@ struct TreeListing {
     u32* ranks;        // of each frame of the volume
     u32* frames;       // by rank
     u32* above;        // of each inode listed: an ancestor; itself where the way ends
+    u32* parents;      // the one right above it, or rank_none
     u32* reached;      // whether the way ends in a directory that the step begins with
     u64* directories;  // index, generation << 32
 };
 
 /// What a step tells the host, in pinned memory.
 struct RemovalReport {
+    u64 sequence;  // written last: that of the launch
     Errc code;
-    u32 is_open;    // the last kernel must run again once the wanted blocks are in memory
+    u32 is_open;    // the step goes on, with another kernel
     u32 is_narrow;  // list_trees() comes next
+    u32 has_root;   // the tree has no name any more
     u32 unfinished_count;
     u32 wanted_count;
+    u32 wants_frames;  // no frame with memory is left for metadata
     u64 files;
     u64 directories;
     u64 blocks;
+    ops::Removed removed;
+    RemovalTimes times;
 };
 
-/// A directory that outlives a step: its number, and whether it was looked through.
-inline constexpr u64 looked_through = u64{1} << 63;
+/// In the list of directories that outlive a step: all that is left of this one are names of files
+/// that need operations of their own.
+inline constexpr u64 leftovers_only = u64{1} << 63;
+
+/// What a step begins with.
+struct RemovalBegin {
+    enum class Kind : u8 { roots, name, nothing };
+
+    Kind kind = Kind::roots;  // directories among the orphans, a name, or what the queue holds
+    u32 name_length = 0;
+    core::Credentials caller;  // with a name: without groups
+    Handle directory;
+    char name[format::name_length_max] = {};
+};
 
 /// What the kernels of a step are given.
 struct RemovalRef {
     RemovalState* state;
     BulkQueue queue;
-    u64* unfinished;   // directories that outlive the step
-    u64* freed_roots;  // directories that hung on the orphan directory and are freed
-    u64* wanted;       // places of blocks that are not in memory
-    u64* seeds;        // what a listing begins with
+    u64* unfinished;  // directories that outlive the step
+    u64* emptied;     // those that hang on the orphan directory and hold nothing; 0: ended
+    u64* wanted;      // places of blocks that are not in memory
+    u64* seeds;       // what a listing begins with
     TreeListing listing;
     const u64* roots;  // what the step begins with
     u64 first_root;
     u32 root_count;
     u32 list_max;  // of each list
+    u32 workers;   // warps
     i64 now;
+    u64 sequence;
     RemovalReport* report;
 };
 
 struct RemovalShape {
-    u32 blocks = 132;
+    u32 blocks = 124;  // one a multiprocessor, but for those of the resident server
     u32 warps_per_block = 8;
     u64 queue_capacity = u64{1} << 20;
 };
+
+inline constexpr u32 removal_list_entries = 1u << 20;
+inline constexpr u32 ender_warps = 32;
+
+/// Queues the kernel of a step.
+Errc launch_step(const core::Store& store, const RemovalRef& ref, const RemovalBegin& begin,
+                 const RemovalShape& shape, const gpu::Stream& stream);
+/// Queues the kernel that ends a step which could not end itself.
+Errc launch_end(const core::Store& store, const RemovalRef& ref, const gpu::Stream& stream);
+/// Queues the kernels that fill the queue again with the directories that are left and all those
+/// below them that can be found by their parents' numbers.
+Errc list_trees(const core::Store& store, const RemovalRef& ref, const gpu::Stream& stream);
 
 /// What the host does for the steps.
 class RemovalHost {
  public:
     virtual ~RemovalHost() = default;
-    /// Brings blocks into the device's memory; places may be named twice.
+    /// Brings blocks into the device's memory.
     virtual Errc bring(const std::vector<u64>& places) = 0;
     virtual Errc commit() = 0;
-    /// Unlinks the names of a dying directory that a step cannot free.
-    virtual Errc remove_leftovers(u64 directory) = 0;
+    /// Gives memory to more frames.
+    virtual Errc add_frames() { return Errc::no_space; }
+    /// Unlinks the names of a dying directory that a step cannot free; adds how many to `files`.
+    virtual Errc remove_leftovers(u64 directory, u64& files) = 0;
+    /// Called between two steps: who waits for the engine may have it.
+    virtual void rest() {}
 };
-
-/// Queues the kernels that fill the queue again with the directories that are left and all those
-/// below them that can be found by their parents' numbers.
-Errc list_trees(const core::Store& store, const RemovalRef& ref, const gpu::Stream& stream);
 
 class TreeRemoval {
  public:
@@ -125,27 +174,40 @@ class TreeRemoval {
     /// Frees the directory `root`, which hangs on the orphan directory, and all below it; adds what
     /// went to `removal`. `store` points to device memory.
     Errc remove(const core::Store& store, u64 root, RemovalHost& host, Removal& removal);
+    /// As above for the directory (directory, name), which `caller` must be allowed to take away;
+    /// its groups are not looked at. `removed` is what is left to do behind it. Errc::not_directory
+    /// for anything else.
+    Errc remove_name(const core::Store& store, const core::Credentials& caller, Handle directory,
+                     std::string_view name, RemovalHost& host, Removal& removal,
+                     ops::Removed& removed);
+
+    /// After an error: whether the volume is between two steps, and the device at work.
+    bool is_sound() const;
 
     u32 steps() const { return steps_; }
+    /// The moments of the last step.
+    const RemovalTimes& times() const { return report_.data()->times; }
+    /// The host's part of the last step, in nanoseconds: to give it to the device, and to wait.
+    u64 launch_ns() const { return launch_ns_; }
+    u64 wait_ns() const { return wait_ns_; }
     /// Milliseconds that the kernels of the last step took, by the device's clock.
     float kernel_ms() const;
-    /// Of these, those that the last kernel took.
+    /// Of these, those behind the last freed inode.
     float end_ms() const;
 
  private:
-    Errc run_step(const core::Store& store, RemovalHost& host, Removal& removal);
-    Errc launch_harvest(const core::Store& store);
-    Errc end_step(const core::Store& store, RemovalHost& host);
+    Errc run_steps(const core::Store& store, RemovalBegin& begin, RemovalHost& host,
+                   Removal& removal, ops::Removed& removed);
+    Errc run_step(const core::Store& store, const RemovalBegin& begin, RemovalHost& host,
+                  Removal& removal);
+    Errc finish_step(const core::Store& store, RemovalHost& host);
+    Errc wait_for_report();
     Errc bring_wanted(RemovalHost& host);
-    Errc prepare_next_step(RemovalHost& host);
-    u32 blocks_for(const core::Store& store) const;
-    RemovalRef ref() const;
+    Errc prepare_next_step(RemovalHost& host, Removal& removal);
+    RemovalRef ref();
 
     RemovalShape shape_;
     gpu::Stream stream_;
-    gpu::Event begin_;
-    gpu::Event harvested_;
-    gpu::Event end_;
     gpu::DeviceBuffer<RemovalState> state_;
     gpu::DeviceBuffer<BulkSlot> slots_;
     gpu::DeviceBuffer<u64> lists_;
@@ -157,7 +219,10 @@ class TreeRemoval {
     u32 root_count_ = 0;
     u32 warps_ = 0;
     u32 steps_ = 0;
+    u64 sequence_ = 0;
     i64 now_ = 0;
+    u64 launch_ns_ = 0;
+    u64 wait_ns_ = 0;
 };
 
 }  // namespace warren::cuda_engine

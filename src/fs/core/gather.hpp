@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading many shared words in the time that one takes: each lane of a team reads its own, all of
+// them are on their way at once, and each lane keeps what it read until somebody asks for it. On a
+// GPU a look at memory costs hundreds of nanoseconds and a word of another lane a few.
+//
+// Invariant: what is read after a gathering was read later than all of it, as after an acquire.
+#pragma once
+
+#include "fs/core/fence.hpp"
+#include "team/team.hpp"
+
+namespace warren::core {
+
+/// Sixteen bytes of shared memory, each half read as a word of its own.
+struct alignas(16) WordPair {
+    u64 low = 0;
+    u64 high = 0;
+};
+
+WARREN_HD inline u64 read_item(const u64& at, hd::memory_order order) {
+    return device_atomic<u64>(const_cast<u64&>(at)).load(order);
+}
+
+WARREN_HD inline WordPair read_item(const WordPair& at, hd::memory_order order) {
+    WordPair pair;
+#if defined(__CUDA_ARCH__)
+    if (order == hd::memory_order_acquire) {
+        asm volatile("ld.acquire.gpu.v2.u64 {%0, %1}, [%2];"
+                     : "=l"(pair.low), "=l"(pair.high)
+                     : "l"(&at)
+                     : "memory");
+    } else {
+        asm volatile("ld.relaxed.gpu.v2.u64 {%0, %1}, [%2];"
+                     : "=l"(pair.low), "=l"(pair.high)
+                     : "l"(&at)
+                     : "memory");
+    }
+#else
+    pair.low = read_item(at.low, order);
+    pair.high = read_item(at.high, order);
+#endif
+    return pair;
+}
+
+/// Up to `count` items (u64 or WordPair), item i with lane i % W.
+template <class Team, class Item, u32 count>
+class Gathered {
+    static constexpr u32 rows = (count + Team::width - 1) / Team::width;
+
+ public:
+    /// Reads item i from place_of(i), a pointer. Lanes without an item read one of the others'
+    /// again, which is cheaper than to let them wait. Collective.
+    template <class PlaceOf>
+    WARREN_HD void read(const Team& team, const PlaceOf& place_of) {
+        // Acquire, here or by the fence: pairs with fence_release() and the releases of writers.
+        constexpr auto order = rows == 1 ? hd::memory_order_acquire : hd::memory_order_relaxed;
+        for (u32 row = 0; row < rows; ++row) {
+            const u32 i = row * Team::width + team.lane();
+            const Item* at = place_of(i < count ? i : count - 1);
+            held_[row] = read_item(*at, order);
+        }
+        if constexpr (rows > 1) fence_acquire();
+        team.sync();
+    }
+
+    /// Item i, by the lane that holds it.
+    WARREN_HD const Item& own(u32 i) const { return held_[rows == 1 ? 0 : i / Team::width]; }
+
+    /// `part(item)` of item i, told to all lanes. Collective; i is the same in all lanes.
+    template <class Part>
+    WARREN_HD auto tell(const Team& team, u32 i, const Part& part) const {
+        if constexpr (rows == 1) return team.broadcast(part(held_[0]), i);
+        Item item = held_[0];
+        for (u32 row = 1; row < rows; ++row) {
+            if (row == i / Team::width) item = held_[row];
+        }
+        return team.broadcast(part(item), i % Team::width);
+    }
+
+    /// How many items pass `test(i, item)`. Collective.
+    template <class Test>
+    WARREN_HD u32 count_of(const Team& team, const Test& test) const {
+        u32 found = 0;
+        for (u32 row = 0; row < rows; ++row) {
+            const u32 i = row * Team::width + team.lane();
+            const bool vote = i < count && test(i, held_[row]);
+            found += static_cast<u32>(hd::popcount(team.ballot(vote)));
+        }
+        return found;
+    }
+
+    /// The number of the first item that passes `test(i, item)`, or `count`. Collective.
+    template <class Test>
+    WARREN_HD u32 first_of(const Team& team, const Test& test) const {
+        u32 found = count;
+        for (u32 row = 0; row < rows; ++row) {
+            const u32 i = row * Team::width + team.lane();
+            const u32 votes = team.ballot(i < count && test(i, held_[row]));
+            if (votes != 0 && found == count) {
+                found = row * Team::width + static_cast<u32>(hd::countr_zero(votes));
+            }
+        }
+        return found;
+    }
+
+ private:
+    Item held_[rows];
+};
+
+/// The pair of words in which `word` lies.
+WARREN_HD inline const WordPair* pair_around(const u64* words, u64 index) {
+    return reinterpret_cast<const WordPair*>(words + index / 2 * 2);
+}
+WARREN_HD inline u64 word_of(const WordPair& pair, u64 index) {
+    return index % 2 == 0 ? pair.low : pair.high;
+}
+
+}  // namespace warren::core

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rebuilds of directories on a GPU: the host's side. One kernel goes through all phases; the host
+// brings blocks that are missing, makes room, and starts it again.
+//
+// Invariant: when the kernel ends it holds neither gate nor lock, and the directory's tree is the
+// old one or the new one.
+#pragma once
+
+#include <vector>
+
+#include "fs/core/store.hpp"
+#include "fs/engine/cuda/directory_rebuild_work.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/stream.hpp"
+
+namespace warren::cuda_engine {
+
+/// What the host does for a rebuild.
+class RebuildHost {
+ public:
+    virtual ~RebuildHost() = default;
+    /// Brings blocks into the device's memory; places may be named twice.
+    virtual Errc bring(const std::vector<u64>& places) = 0;
+    virtual Errc commit() = 0;
+    /// Lets others have their turn.
+    virtual Errc rest() = 0;
+};
+
+struct RebuildShape {
+    u32 blocks = 132;  // fewer where the device cannot hold all of them at once
+    u32 warps_per_block = 8;
+    u64 tree_blocks = 1024;  // to begin with; grows
+};
+
+class DirectoryRebuild {
+ public:
+    Errc open(const RebuildShape& shape = {});
+
+    /// Packs the tree of `directory` for a caller who may write there. Errc::not_supported if that
+    /// takes smaller steps than this: more than one commit can hold. `store` points to device
+    /// memory, `caller` to the host's.
+    Errc rebuild(const core::Store& store, const core::Credentials& caller, Handle directory,
+                 RebuildHost& host);
+
+    /// Whether the device has done all that it was asked for.
+    bool is_sound() const { return stream_.wait() == Errc::ok; }
+    /// Milliseconds that the last kernel took, by the device's clock.
+    float kernel_ms() const;
+
+ private:
+    static constexpr u32 groups_max = 65536;
+
+    Errc fit_device(u32 shared_bytes);
+    Errc make_room(u64 tree_blocks);
+    Errc run(const core::Store& store, const core::Credentials& caller, Handle directory);
+    Errc bring_wanted(RebuildHost& host);
+    RebuildRef ref() const;
+    u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
+
+    RebuildShape shape_;
+    gpu::Stream stream_;
+    gpu::Event begin_;
+    gpu::Event end_;
+    u64 tree_blocks_ = 0;
+    gpu::DeviceBuffer<RebuildState> state_;
+    gpu::DeviceBuffer<u64> nodes_;
+    gpu::DeviceBuffer<LeafSize> node_sizes_;
+    gpu::DeviceBuffer<u64> leaves_;
+    gpu::DeviceBuffer<LeafSize> leaf_sizes_;
+    gpu::DeviceBuffer<LeafSize> chunks_;
+    gpu::DeviceBuffer<u64> keys_;
+    gpu::DeviceBuffer<u64> targets_;
+    gpu::DeviceBuffer<u32> name_at_;
+    gpu::DeviceBuffer<u64> names_;
+    gpu::DeviceBuffer<u32> cuts_;
+    gpu::DeviceBuffer<u32> segment_cuts_;
+    gpu::DeviceBuffer<u64> wanted_;
+    gpu::DeviceBuffer<u32> groups_;
+    gpu::PinnedBuffer<RebuildState> report_;
+};
+
+}  // namespace warren::cuda_engine

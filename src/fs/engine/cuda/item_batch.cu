@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes in lies in one piece of memory in the same order on both sides, and so does what comes
+// out: a copy each way, however many items there are.
+#include "fs/engine/cuda/item_batch.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fs/engine/cuda/grid_crowd.cuh"
+#include "fs/engine/cuda/small_batch.hpp"
+#include "fs/ops/batch_frames.hpp"
+#include "fs/ops/batch_run.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+constexpr u64 alignment = 256;
+constexpr u64 groups_max = 65'536;  // of a caller, as Linux has it
+
+/// Gives arrays their places in one piece of memory, or only counts what they take.
+class Places {
+ public:
+    explicit Places(std::byte* base) : base_(base) {}
+
+    template <class T>
+    T* take(u64 count) {
+        const u64 at = bytes_;
+        bytes_ += (count * sizeof(T) + alignment - 1) / alignment * alignment;
+        return reinterpret_cast<T*>(base_ + at);
+    }
+    u64 bytes() const { return bytes_; }
+
+ private:
+    std::byte* base_;
+    u64 bytes_ = 0;
+};
+
+struct Incoming {
+    ops::BatchEnd* ends;
+    u64* names;
+    u16* modes;
+    u32* groups;
+};
+struct Outgoing {
+    Errc* codes;
+    ops::BatchMade* made;
+    Attributes* attributes;
+};
+
+/// The groups come last: most callers have few.
+Incoming incoming(const ops::BatchShape& shape, Places& places) {
+    Incoming in{};
+    in.ends = places.take<ops::BatchEnd>(shape.ends());
+    in.modes = shape.has_modes ? places.take<u16>(shape.items) : nullptr;
+    in.names = places.take<u64>(shape.name_words);
+    in.groups = places.take<u32>(groups_max);
+    return in;
+}
+
+Outgoing outgoing(const ops::BatchShape& shape, Places& places) {
+    Outgoing out{};
+    out.codes = places.take<Errc>(shape.items);
+    if (shape.kind == ops::BatchKind::create) out.made = places.take<ops::BatchMade>(shape.items);
+    if (shape.kind == ops::BatchKind::look_up) {
+        out.attributes = places.take<Attributes>(shape.items);
+    }
+    return out;
+}
+
+}  // namespace
+
+Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
+    if (stream_.get() == nullptr) {
+        WARREN_TRY(stream_.open());
+        WARREN_TRY(begin_.open());
+        WARREN_TRY(end_.open());
+        WARREN_TRY(state_.allocate(2));
+    }
+    WARREN_TRY(host_in_.reserve(in_bytes));
+    WARREN_TRY(in_.reserve(in_bytes));
+    WARREN_TRY(host_out_.reserve(out_bytes));
+    return out_.reserve(out_bytes);
+}
+
+Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
+    Places count_in(nullptr);
+    Places count_out(nullptr);
+    static_cast<void>(incoming(shape, count_in));
+    static_cast<void>(outgoing(shape, count_out));
+    WARREN_TRY(make_room(count_in.bytes(), count_out.bytes()));
+    batch_ = {};
+    batch_.shape = shape;
+    is_small_ = shape.items <= small_items_max;
+    WARREN_TRY(lay_out(is_small_ ? small_records_max : ops::batch::records_for(shape)));
+
+    Places host_in(host_in_.data());
+    Places host_out(host_out_.data());
+    const Incoming in = incoming(shape, host_in);
+    const Outgoing out = outgoing(shape, host_out);
+    memory_ = {in.ends, in.names, in.modes, out.codes, out.made, out.attributes};
+    host_groups_ = in.groups;
+    in_bytes_ = static_cast<u64>(reinterpret_cast<std::byte*>(in.groups) - host_in_.data());
+    Places device_in(in_.data());
+    Places device_out(out_.data());
+    const Incoming there = incoming(shape, device_in);
+    const Outgoing back = outgoing(shape, device_out);
+    batch_.ends = there.ends;
+    batch_.names = there.names;
+    batch_.modes = there.modes;
+    groups_ = there.groups;
+    batch_.codes = back.codes;
+    batch_.made = back.made;
+    batch_.attributes = back.attributes;
+    is_copied_ = false;
+    figures_ = {};
+    memory = memory_;
+    return Errc::ok;
+}
+
+/// Gives the arrays their places.
+Errc ItemBatch::lay_out(u64 records_max) {
+    const auto lay_out_in = [&](Places& places) {
+        ops::batch::lay_out(batch_, records_max,
+                            [&]<class T>(T*& at, u64 count) { at = places.take<T>(count); });
+    };
+    Places count(nullptr);
+    lay_out_in(count);
+    WARREN_TRY(arrays_.reserve(count.bytes()));
+    Places arrays(arrays_.data());
+    lay_out_in(arrays);
+    return Errc::ok;
+}
+
+/// Waits for what was queued since begin_ was recorded and adds what it took.
+Errc ItemBatch::finish_timer(float& milliseconds) {
+    WARREN_TRY(end_.record(stream_));
+    WARREN_TRY(stream_.wait());
+    const Result<float> measured = end_.milliseconds_since(begin_);
+    if (measured) milliseconds += *measured;
+    return measured.code();
+}
+
+void ItemBatch::set_header(const ops::BatchHeader& header) {
+    const u32 groups = header.caller.group_count;
+    batch_.header = header;
+    batch_.header.caller.group_count = groups < groups_max ? groups : groups_max;
+    batch_.header.caller.groups = groups_;
+    if (groups > 0) {
+        std::memcpy(host_groups_, header.caller.groups,
+                    batch_.header.caller.group_count * sizeof(u32));
+    }
+}
+
+/// Copies the items to the device, once.
+Errc ItemBatch::copy_in() {
+    if (is_copied_) return Errc::ok;
+    is_copied_ = true;
+    WARREN_TRY(begin_.record(stream_));
+    const u64 bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
+    WARREN_TRY(stream_.copy(in_.data(), host_in_.data(), bytes));
+    return finish_timer(figures_.copy_in_ms);
+}
+
+Errc ItemBatch::copy_out(u64 begin, u64 end) {
+    if (begin >= end) return Errc::ok;
+    const auto copy = [&]<class T>(T* to, const T* from) {
+        if (to == nullptr) return Errc::ok;
+        return stream_.copy(to + begin, from + begin, (end - begin) * sizeof(T));
+    };
+    WARREN_TRY(begin_.record(stream_));
+    WARREN_TRY(copy(memory_.codes, batch_.codes));
+    WARREN_TRY(copy(memory_.made, batch_.made));
+    WARREN_TRY(copy(memory_.attributes, batch_.attributes));
+    return finish_timer(figures_.copy_out_ms);
+}
+
+/// Makes the state that of a run that begins.
+Errc ItemBatch::begin_run(const ops::BatchWindow& window) {
+    ops::BatchState& state = state_.data()[0];
+    state = {};
+    state.limit = window.end;
+    return stream_.copy(batch_.state, &state, sizeof state);
+}
+
+/// One launch. Errc::overflow in the state: the batch is not small enough.
+Errc ItemBatch::run_small(const core::Store& store, const ops::BatchWindow& window,
+                          ops::BatchState& state) {
+    SmallBatch call{};
+    batch_.begin = window.begin;
+    batch_.end = window.end;
+    batch_.is_small = true;
+    call.batch = batch_;
+    call.host_in = reinterpret_cast<const uint4*>(host_in_.data());
+    call.device_in = reinterpret_cast<uint4*>(in_.data());
+    call.in_bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
+    call.host_codes = memory_.codes;
+    call.host_made = memory_.made;
+    call.host_attributes = memory_.attributes;
+    call.host_state = state_.data() + 1;
+    WARREN_TRY(launch_small_batch(store, call, stream_.get()));
+    WARREN_TRY(stream_.wait());
+    state = state_.data()[1];
+    return Errc::ok;
+}
+
+Errc ItemBatch::run_large(const core::Store& store, const ops::BatchWindow& window,
+                          ops::BatchState& state) {
+    WARREN_TRY(copy_in());
+    batch_.begin = window.begin;
+    batch_.end = window.end;
+    batch_.is_small = false;
+    GridCrowd crowd(stream_, sort_memory_, state_.data() + 1);
+    WARREN_TRY(begin_.record(stream_));
+    WARREN_TRY(begin_run(window));
+    state = ops::batch::run(crowd, batch_, store);
+    WARREN_TRY(crowd.code());
+    WARREN_TRY(finish_timer(figures_.run_ms));
+    return state.status == Errc::ok ? copy_out(window.begin, state.limit) : Errc::ok;
+}
+
+/// Adds frames for so many inodes.
+Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_frames, u64 inodes,
+                                 Errc& status) {
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    const u64 wanted = (inodes + in_frame - 1) / in_frame;
+    // The trees of so many new names need frames too.
+    status = add_frames(wanted + wanted / 4 + 1);
+    if (status == Errc::need_space) status = Errc::ok;  // there may be enough
+    if (status != Errc::ok) return Errc::ok;
+    WARREN_TRY(begin_run({}));
+    GridCrowd crowd(stream_, sort_memory_, state_.data() + 1);
+    status = ops::batch::add_inode_frames(crowd, batch_, store, inodes);
+    return crowd.code();
+}
+
+/// Which blocks a run has missed.
+Errc ItemBatch::read_needed(ops::BatchWindow& window) {
+    WARREN_TRY(needed_.reserve(ops::needed_places_max));
+    WARREN_TRY(
+        stream_.copy(needed_.data(), batch_.needed_places, ops::needed_places_max * sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    std::copy_n(needed_.data(), window.needed_count, window.needed_places);
+    return Errc::ok;
+}
+
+Errc ItemBatch::run(const core::Store& store, const ops::BatchHeader& header,
+                    const AddFrames& add_frames, ops::BatchWindow& window, Errc& status) {
+    set_header(header);
+    for (;;) {
+        ops::BatchState state{};
+        WARREN_TRY(is_small_ ? run_small(store, window, state) : run_large(store, window, state));
+        ++figures_.runs;
+        status = state.status;
+        window.done = state.limit;
+        window.needed_count = std::min(state.needed_count, ops::needed_places_max);
+        if (window.needed_count > 0) WARREN_TRY(read_needed(window));
+        if (status == Errc::overflow && std::exchange(is_small_, false)) {
+            WARREN_TRY(lay_out(ops::batch::records_for(batch_.shape)));
+            continue;
+        }
+        if (status == Errc::need_frame) {
+            status = add_frames(state.new_blocks / format::blocks_per_frame + 1);
+        } else if (status == Errc::need_inodes) {
+            WARREN_TRY(add_inode_frames(store, add_frames, state.needed_inodes, status));
+        } else {
+            return Errc::ok;
+        }
+        if (status != Errc::ok) return Errc::ok;
+    }
+}
+
+}  // namespace warren::cuda_engine

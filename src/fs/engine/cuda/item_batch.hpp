@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch of items (fs/ops/batch.hpp) on its way to the device and back: pinned memory that the
+// volume fills in, the arrays that its phases work on, and the launches.
+//
+// Invariant: one batch at a time; while run() is at work nothing else works on the store.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "fs/core/store.hpp"
+#include "fs/ops/batch.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/stream.hpp"
+
+namespace warren::cuda_engine {
+
+/// What the last batch took: milliseconds of the device's clock, over all its runs.
+struct BatchFigures {
+    float copy_in_ms = 0;
+    float run_ms = 0;
+    float copy_out_ms = 0;
+    u32 runs = 0;
+};
+
+class ItemBatch {
+ public:
+    /// Makes room for a batch. Errc::no_memory if there is none.
+    Errc open(const ops::BatchShape& shape, ops::BatchMemory& memory);
+
+    /// Gives memory to so many more frames.
+    using AddFrames = std::function<Errc(u64 frames)>;
+
+    /// Runs the window; `status` says what became of it, as Engine::run_batch(). The answer is
+    /// Errc::io if the device failed.
+    Errc run(const core::Store& store, const ops::BatchHeader& header, const AddFrames& add_frames,
+             ops::BatchWindow& window, Errc& status);
+
+    const BatchFigures& figures() const { return figures_; }
+
+ private:
+    Errc make_room(u64 in_bytes, u64 out_bytes);
+    Errc lay_out(u64 records_max);
+    Errc run_small(const core::Store& store, const ops::BatchWindow& window,
+                   ops::BatchState& state);
+    Errc run_large(const core::Store& store, const ops::BatchWindow& window,
+                   ops::BatchState& state);
+    Errc add_inode_frames(const core::Store& store, const AddFrames& add_frames, u64 inodes,
+                          Errc& status);
+    Errc read_needed(ops::BatchWindow& window);
+    void set_header(const ops::BatchHeader& header);
+    Errc copy_in();
+    Errc copy_out(u64 begin, u64 end);
+    Errc begin_run(const ops::BatchWindow& window);
+    Errc finish_timer(float& milliseconds);
+
+    ops::Batch batch_;  // with device pointers
+    ops::BatchMemory memory_;
+    u32* host_groups_ = nullptr;
+    const u32* groups_ = nullptr;
+    u64 in_bytes_ = 0;  // without groups
+    bool is_copied_ = false;
+    bool is_small_ = false;
+    gpu::Stream stream_;
+    gpu::Event begin_;
+    gpu::Event end_;
+    gpu::PinnedBuffer<std::byte> host_in_;
+    gpu::PinnedBuffer<std::byte> host_out_;
+    gpu::PinnedBuffer<u64> needed_;
+    gpu::PinnedBuffer<ops::BatchState> state_;  // to write, and to read
+    gpu::DeviceBuffer<std::byte> in_;
+    gpu::DeviceBuffer<std::byte> out_;
+    gpu::DeviceBuffer<std::byte> arrays_;
+    gpu::DeviceBuffer<std::byte> sort_memory_;
+    BatchFigures figures_;
+};
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a bulk step that removes a tree. Nearly always it is one: its first warp begins
+// the step while the others wait at the queue, and the warp that leaves last ends it.
+//
+// Invariant: the gate is held from the beginning of a step until the report says that it is over.
+#include "fs/engine/cuda/removal_step.hpp"
+
+#include "fs/ops/change_structure.hpp"
+#include "fs/ops/remove_tree.hpp"
+#include "gpu/failure.hpp"
+#include "team/warp_team.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+using WarpOperation = core::Operation<WarpTeam>;
+
+constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
+constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
+constexpr u32 ended_alone_max = 4;     // directories that the last warp ends by itself
+constexpr u64 lonely_tasks = 4;        // a chain's: one directory begins while those before it end
+constexpr u32 lonely_max = 10;         // levels of a chain before a listing pays
+
+/// Passes the gate for all that the step does, and takes its share of the journal.
+__device__ Errc enter_gate(const core::Store& store, u64& share) {
+    core::StoreState& state = *store.state;
+    device_atomic<u64> inside(state.gate[0].inside);
+    // Sequentially consistent: pairs with close_gate(), which closes, then looks inside.
+    inside.fetch_add(1, hd::memory_order_seq_cst);
+    Errc code = Errc::ok;
+    share = relaxed_load(state.journal_room) / 4;
+    if (device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0) {
+        code = Errc::retry;
+    } else if (relaxed_load(state.read_only) != 0) {
+        code = Errc::read_only;
+    } else {
+        const u64 ahead =
+            device_atomic<u64>(state.promised_blocks).fetch_add(share, hd::memory_order_relaxed);
+        const u64 wanted = relaxed_load(state.dirty_blocks) + share;
+        if (wanted + ahead > relaxed_load(state.journal_room)) {
+            device_atomic<u64>(state.promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
+            code = wanted > relaxed_load(state.journal_room) ? Errc::need_commit : Errc::retry;
+        }
+    }
+    // Release: pairs with the acquire in close_gate().
+    if (code != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
+    return code;
+}
+
+__device__ void leave_gate(const core::Store& store, u64 share) {
+    device_atomic<u64>(store.state->promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
+    // Release: pairs with the acquire in close_gate(): the commit sees all that the step wrote.
+    device_atomic<u64>(store.state->gate[0].inside).fetch_sub(1, hd::memory_order_release);
+}
+
+/// Gets the step's words ready and passes the gate. One lane; nobody has a task yet.
+__device__ void open_step(const core::Store& store, const RemovalRef& ref) {
+    RemovalState& state = *ref.state;
+    state.times = {};
+    state.times.begun = device_nanoseconds();
+    state.loose = 0;
+    state.unfinished_count = 0;
+    state.emptied_count = 0;
+    state.wanted_count = 0;
+    state.must_wait = 0;
+    state.wants_frames = 0;
+    state.enders_left = ender_warps;
+    state.may_list = 1;
+    state.lonely_count = 0;
+    state.is_narrow = 0;
+    state.is_listing = 0;
+    state.holds_moves = 0;
+    state.has_root = 0;
+    state.removed = {};
+    state.files = 0;
+    state.directories = 0;
+    state.inodes = 0;
+    state.blocks = 0;
+    const Errc code = enter_gate(store, state.share);
+    state.error = static_cast<u32>(code);
+    state.is_open = code == Errc::ok ? 1 : 0;
+    const u64 dirty = relaxed_load(store.state->dirty_blocks);
+    // What is loose at the end costs leaves of the orphan directory, at least half full.
+    const u64 loose_limit = state.share / 8 * (format::leaf_entries_max / 2) + 1;
+    constexpr u64 loose_max = removal_list_entries - list_margin;
+    state.limits[0] = loose_limit < loose_max ? loose_limit : loose_max;
+    state.limits[1] = dirty + state.share / 2;
+    state.limits[2] = 1;
+    state.must_stop = 0;
+    state.dirty_max = dirty + state.share / 2;
+    state.deadline = device_nanoseconds() + step_nanoseconds;
+}
+
+/// What a part of the step asks for.
+struct Wish {
+    u64 place = 0;
+    u64 inode = 0;
+    u64 key = 0;
+};
+
+__device__ Errc code_of(Errc code) {
+    return code;
+}
+template <class T>
+__device__ Errc code_of(const Result<T>& result) {
+    return result.code();
+}
+
+/// Runs a part of the step to its end or to a wish.
+template <class Body>
+__device__ auto run_in_step(const WarpTeam& team, const core::Store& store, Wish& wish,
+                            const Body& body) {
+    for (;;) {
+        WarpOperation op(team, store);
+        op.gate_is_held = true;
+        auto result = body(op);
+        wish = {op.needed_place, op.needed_inode, op.needed_key};
+        core::finish(op);
+        if (code_of(result) != Errc::retry) return result;
+        once(team, [] { pause_briefly(); });
+    }
+}
+
+/// Takes a freed directory's name out of the orphan directory, and the directory itself.
+__device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& store, u64 number,
+                                      i64 now, Wish& wish) {
+    // A leaf that gets empty stays: it does no harm, and the next orphan has room there.
+    const auto ended = run_in_step(
+        team, store, wish, [&](WarpOperation& op) { return ops::end_emptied(op, number, now); });
+    return ended.code();
+}
+
+/// Hangs a directory on the orphan directory.
+__device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& store, u64 number,
+                                   i64 now, Wish& wish) {
+    for (;;) {
+        const Errc code = run_in_step(team, store, wish, [&](WarpOperation& op) {
+            return ops::adopt_orphan(op, number, now);
+        });
+        if (code != Errc::need_split) return code;
+        const u64 inode = wish.inode;
+        const u64 key = wish.key;
+        const Errc split = run_in_step(team, store, wish, [&](WarpOperation& op) {
+            op.may_use_reserve = true;
+            return ops::change_structure(op, Errc::need_split, inode, key);
+        });
+        if (split != Errc::ok) return split;
+    }
+}
+
+/// Takes the root that the step begins with out of its parent. It has no name then, so what cannot
+/// be freed of it in this step hangs on the orphan directory at its end.
+__device__ __noinline__ void take_root(const WarpTeam& team, const core::Store& store,
+                                       const RemovalRef& ref, const RemovalBegin& begin) {
+    Wish wish;
+    const Result<ops::TakenTree> taken = run_in_step(team, store, wish, [&](WarpOperation& op) {
+        return ops::take_tree(op, begin.caller, begin.directory, begin.name, begin.name_length,
+                              ref.now);
+    });
+    const DeviceStep step{store, ref, {}};
+    if (!taken) {
+        once(team, [&] {
+            step.fail(taken.code());
+            if (taken.code() == Errc::need_block) step.want(wish.place);
+        });
+        return;
+    }
+    once(team, [&] {
+        ref.state->has_root = 1;
+        ref.state->removed = taken->removed;
+    });
+    static_cast<void>(step.push(team, team.is_leader(), ops::TreeTask::directory(taken->number)));
+}
+
+__device__ void seed_roots(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
+    const DeviceStep step{store, ref, {}};
+    for (u32 base = 0; base < ref.root_count; base += WarpTeam::width) {
+        const u32 i = base + team.lane();
+        const bool mine = i < ref.root_count;
+        // The first one spares a look over the bus.
+        const u64 root = i == 0 ? ref.first_root : mine ? ref.roots[i] : 0;
+        const ops::TreeTask task = ops::TreeTask::directory(root, true);
+        const bool pushed = ref.queue.push(team, mine, task);
+        if (mine && !pushed) step.set_aside(task, false);
+    }
+}
+
+/// The first warp's part; the others wait for what it puts into the queue.
+__device__ void begin_step(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
+                           const RemovalBegin& begin) {
+    if (begin.kind != RemovalBegin::Kind::nothing) {
+        once(team, [&] { open_step(store, ref); });
+        const bool is_open = load(team, ref.state->is_open) != 0;
+        if (is_open && begin.kind == RemovalBegin::Kind::name) take_root(team, store, ref, begin);
+        if (is_open && begin.kind == RemovalBegin::Kind::roots) seed_roots(team, store, ref);
+        once(team, [&] { ref.state->times.seeded = device_nanoseconds(); });
+    }
+    ref.queue.begin_over(team);
+}
+
+/// The sum of a value over the lanes of a team.
+template <class Team>
+__device__ u64 sum_over(const Team& team, u64 value) {
+    u64 sum = 0;
+    for (u32 lane = 0; lane < Team::width; ++lane)
+        sum += team.broadcast(value, lane);
+    return sum;
+}
+
+__device__ void count_tally(const WarpTeam& team, RemovalState& state,
+                            const ops::FreeTally& tally) {
+    const u64 files = sum_over(team, tally.files);
+    const u64 directories = sum_over(team, tally.directories);
+    const u64 inodes = sum_over(team, tally.inodes);
+    const u64 blocks = sum_over(team, tally.blocks);
+    if (inodes + files + blocks == 0) return;
+    once(team, [&] {
+        device_atomic<u64>(state.files).fetch_add(files, hd::memory_order_relaxed);
+        device_atomic<u64>(state.directories).fetch_add(directories, hd::memory_order_relaxed);
+        device_atomic<u64>(state.inodes).fetch_add(inodes, hd::memory_order_relaxed);
+        device_atomic<u64>(state.blocks).fetch_add(blocks, hd::memory_order_relaxed);
+    });
+}
+
+/// Notes directories that are about all that is left to do: a tree of many such levels is narrow.
+__device__ void watch_width(const WarpTeam& team, RemovalState& state) {
+    once(team, [&] {
+        if (relaxed_load(state.queue.unfinished) > lonely_tasks) return;
+        const u32 before =
+            device_atomic<u32>(state.lonely_count).fetch_add(1, hd::memory_order_relaxed);
+        if (before + 1 != lonely_max) return;
+        relaxed_store(state.is_narrow, 1);
+        relaxed_store(state.must_stop, 1);
+    });
+}
+
+/// Does tasks until none is left.
+__device__ void work(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
+    ops::TreeTask task;
+    if (!ref.queue.pop(team, task)) return;
+    // What the beginning wrote into the state comes with the first task.
+    RemovalState& state = *ref.state;
+    DeviceStep step{store, ref, {ref.now, state.dirty_max}};
+    if (state.holds_moves != 0) {
+        step.rules.held_stripe = core::stripe_of(core::move_lock_place);
+        step.rules.held_word = &state.move_word;
+    }
+    const bool may_list = state.may_list != 0;
+    ops::Harvester<WarpTeam, DeviceStep> harvester(team, store, step);
+    do {
+        if (may_list && task.kind() == ops::TreeTask::directory_kind) watch_width(team, state);
+        harvester.visit(task);
+        ref.queue.finish(team);
+    } while (ref.queue.pop(team, task));
+    count_tally(team, state, harvester.tally);
+}
+
+/// Notes what keeps the step from its end. One lane.
+__device__ void note_end(const core::Store& store, const RemovalRef& ref, Errc code,
+                         const Wish& wish) {
+    const DeviceStep step{store, ref, {}};
+    if (code == Errc::ok) return;
+    if (code != Errc::need_block && code != Errc::need_frame) return step.fail(code);
+    if (code == Errc::need_block) step.want(wish.place);
+    if (code == Errc::need_frame) relaxed_store(ref.state->wants_frames, 1);
+    relaxed_store(ref.state->must_wait, 1);
+}
+
+/// Ends every `step`th of the emptied roots from the `first` on.
+__device__ void end_roots(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
+                          u32 first, u32 step) {
+    RemovalState& state = *ref.state;
+    const u32 count = load(team, state.emptied_count);
+    for (u32 i = first; i < count; i += step) {
+        const u64 number = load(team, ref.emptied[i]);
+        if (number == 0) continue;
+        Wish wish;
+        const Errc code = end_root(team, store, number, ref.now, wish);
+        once(team, [&] {
+            if (code != Errc::ok) return note_end(store, ref, code, wish);
+            relaxed_store(ref.emptied[i], 0);
+            device_atomic<u64>(state.directories).fetch_add(1, hd::memory_order_relaxed);
+        });
+    }
+    team.sync();
+}
+
+/// Hangs every `step`th of the unfinished directories on the orphan directory.
+__device__ void adopt_some(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
+                           u32 first, u32 step) {
+    const u32 count = load(team, ref.state->unfinished_count);
+    for (u32 i = first; i < count; i += step) {
+        const u64 number = ops::TreeTask{ref.unfinished[i], 0}.number();
+        Wish wish;
+        const Errc code = adopt(team, store, number, ref.now, wish);
+        once(team, [&] { note_end(store, ref, code, wish); });
+    }
+    team.sync();
+}
+
+/// Tells the host where the step is; if it `is_ended`, counts what went and lets go of the gate.
+/// One lane, the last one at work.
+__device__ void report_step(const core::Store& store, const RemovalRef& ref, bool is_ended) {
+    RemovalState& state = *ref.state;
+    RemovalReport& report = *ref.report;
+    if (is_ended && state.is_open != 0 && state.must_wait == 0) {
+        device_atomic<u64>(store.state->blocks_used)
+            .fetch_sub(state.blocks, hd::memory_order_relaxed);
+        device_atomic<u64>(store.state->inodes_used)
+            .fetch_sub(state.inodes, hd::memory_order_relaxed);
+        leave_gate(store, state.share);
+        state.is_open = 0;
+    }
+    state.times.ended = device_nanoseconds();
+    report.code = static_cast<Errc>(relaxed_load(state.error));
+    report.is_open = state.is_open;
+    report.is_narrow = state.is_open != 0 ? state.is_narrow : 0;
+    report.has_root = state.has_root;
+    report.unfinished_count = state.unfinished_count;
+    report.wanted_count = state.wanted_count;
+    report.wants_frames = state.wants_frames;
+    report.files = state.files;
+    report.directories = state.directories;
+    report.blocks = state.blocks;
+    report.removed = state.removed;
+    report.times = state.times;
+    state.must_wait = 0;
+    state.wants_frames = 0;
+    state.enders_left = ender_warps;
+    // Release: pairs with the acquire in TreeRemoval::wait_for_report().
+    system_atomic<u64>(report.sequence).store(ref.sequence, hd::memory_order_release);
+}
+
+/// The part of the warp that leaves last.
+__device__ void finish_step(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
+    RemovalState& state = *ref.state;
+    once(team, [&] {
+        state.times.harvested = device_nanoseconds();
+        state.workers_out = 0;
+        ref.queue.reset();
+        if (state.holds_moves == 0) return;
+        state.holds_moves = 0;
+        // Release: pairs with the acquire of who moves a directory next.
+        device_atomic<u64>(store.versions[core::stripe_of(core::move_lock_place)])
+            .store(state.move_version + 2, hd::memory_order_release);
+    });
+    const bool is_open = load(team, state.is_open) != 0;
+    const bool is_small = load(team, state.unfinished_count) == 0 &&
+                          load(team, state.emptied_count) <= ended_alone_max &&
+                          load(team, state.is_narrow) == 0;
+    const bool is_ended = !is_open || is_small;
+    if (is_open && is_ended) end_roots(team, store, ref, 0, 1);
+    once(team, [&] { report_step(store, ref, is_ended); });
+}
+
+__global__ void __launch_bounds__(256)
+    remove_trees(const __grid_constant__ core::Store store, const __grid_constant__ RemovalRef ref,
+                 const __grid_constant__ RemovalBegin begin) {
+    const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
+    if (team.worker == 0) begin_step(team, store, ref, begin);
+    work(team, store, ref);
+    team.sync();
+    const bool is_last = once(team, [&] {
+        // Acquire and release: the last one sees what all others did.
+        return device_atomic<u32>(ref.state->workers_out).fetch_add(1, hd::memory_order_acq_rel) +
+                   1 ==
+               ref.workers;
+    });
+    if (is_last) finish_step(team, store, ref);
+}
+
+__global__ void end_step(const __grid_constant__ core::Store store,
+                         const __grid_constant__ RemovalRef ref) {
+    const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width;
+    const WarpTeam team{warp};
+    const u32 warps = gridDim.x * blockDim.x / WarpTeam::width;
+    end_roots(team, store, ref, warp, warps);
+    adopt_some(team, store, ref, warp, warps);
+    once(team, [&] {
+        // Acquire and release: the last one sees what all others did.
+        device_atomic<u32> left(ref.state->enders_left);
+        if (left.fetch_sub(1, hd::memory_order_acq_rel) == 1) report_step(store, ref, true);
+    });
+}
+
+}  // namespace
+
+Errc launch_step(const core::Store& store, const RemovalRef& ref, const RemovalBegin& begin,
+                 const RemovalShape& shape, const gpu::Stream& stream) {
+    remove_trees<<<shape.blocks, shape.warps_per_block * WarpTeam::width, 0, stream.get()>>>(
+        store, ref, begin);
+    return gpu::check(cudaGetLastError(), "remove_trees");
+}
+
+Errc launch_end(const core::Store& store, const RemovalRef& ref, const gpu::Stream& stream) {
+    end_step<<<ender_warps, WarpTeam::width, 0, stream.get()>>>(store, ref);
+    return gpu::check(cudaGetLastError(), "end_step");
+}
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for each of the commands. The output of a run belongs to its command until all of it is
+// visited, and a visitor may begin a scan itself: each command at work has a scan of its own.
+#include "fs/engine/cuda/tree_reading.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+class Host final : public ScanHost {
+ public:
+    Host(const EngineLoan& engine, const std::function<void(const ScanOutput&)>& take)
+        : engine_(engine), take_(take) {}
+
+    Errc bring(const std::vector<u64>& places) override { return engine_.bring(places); }
+    Errc take(const ScanOutput& output) override {
+        return engine_.let_go([&] {
+            take_(output);
+            return Errc::ok;
+        });
+    }
+
+ private:
+    const EngineLoan& engine_;
+    const std::function<void(const ScanOutput&)>& take_;
+};
+
+}  // namespace
+
+Errc TreeReading::take_scan(std::unique_ptr<TreeScan>& scan) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (!scans_.empty()) {
+            scan = std::move(scans_.back());
+            scans_.pop_back();
+            return Errc::ok;
+        }
+    }
+    scan = std::make_unique<TreeScan>();
+    return scan->open();
+}
+
+Errc TreeReading::run(const EngineLoan& engine, const ScanPlan& plan, Handle root,
+                      const std::function<void(const ScanOutput&)>& take,
+                      std::vector<ScanSum>* sums) {
+    std::unique_ptr<TreeScan> scan;
+    WARREN_TRY(take_scan(scan));
+    Host host(engine, take);
+    Errc code = scan->scan(engine.store, plan, root, host);
+    if (code != Errc::io && sums != nullptr) {
+        const Errc fetched = scan->fetch_sums(*sums);
+        if (code == Errc::ok) code = fetched;
+    }
+    if (code == Errc::io && !scan->is_sound()) {
+        is_sound_.store(false, std::memory_order_relaxed);
+        return code;
+    }
+    const std::lock_guard lock(mutex_);
+    scans_.push_back(std::move(scan));
+    return code;
+}
+
+Errc TreeReading::scan(const EngineLoan& engine, const ScanCall& call) {
+    ScanPlan plan;
+    plan.purpose = ScanPurpose::visit;
+    plan.permission = core::may_read | core::may_execute;
+    plan.caller = call.caller;
+    plan.files = call.filter;
+    ScanVisits visits(call);
+    return run(engine, plan, call.root.handle,
+               [&](const ScanOutput& output) { visits.take(output); });
+}
+
+Errc TreeReading::usage(const EngineLoan& engine, const core::Credentials& caller,
+                        const Attributes& root, const UsageOptions& options,
+                        std::vector<DirectoryUsage>& answer) {
+    ScanPlan plan;
+    plan.purpose = ScanPurpose::measure;
+    plan.counts_links = options.counts_links;
+    plan.permission = core::may_read | core::may_execute;
+    plan.sums_depth = options.depth_max;
+    plan.caller = caller;
+    std::vector<ScanSum> sums;
+    const Errc code = run(
+        engine, plan, root.handle, [&](const ScanOutput& output) { take_usage(output, answer); },
+        &sums);
+    // With an error, what was added up before.
+    add_sums(sums, answer);
+    return code;
+}
+
+Errc TreeReading::check_removable(const EngineLoan& engine, const core::Credentials& caller,
+                                  Handle root) {
+    ScanPlan plan;
+    plan.purpose = ScanPurpose::removal;
+    plan.permission = core::may_read | core::may_write | core::may_execute;
+    plan.caller = caller;
+    return run(engine, plan, root, [](const ScanOutput&) {});
+}
+
+}  // namespace warren::cuda_engine

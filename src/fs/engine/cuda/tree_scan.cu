@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a scan and the host that starts them. What most scans find fits into the first
+// words of the output; these come back together with the report, so the host waits once.
+#include "fs/engine/cuda/tree_scan.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "fs/engine/cuda/tree_scan_worker.hpp"
+#include "gpu/failure.hpp"
+#include "team/warp_team.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+constexpr u64 range_count = u64{1} << 20;
+constexpr u64 wanted_count = u64{1} << 20;
+constexpr u64 first_words = 128 * 1024;  // that come with the report
+constexpr u64 first_bundles = 8 * 1024;
+constexpr u64 first_sums = 4 * 1024;
+constexpr u32 report_blocks = 32;
+constexpr u32 seed_threads = 256;
+constexpr u32 damaged_max = 4;  // runs that meet what cannot be before it is believed
+constexpr u32 warps_max = 8;    // of a block
+
+/// Gets ready for a run: one block of threads.
+__global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* left, Handle root,
+                          bool is_first) {
+    ScanState& state = *ref.state;
+    __shared__ u32 count;
+    if (threadIdx.x == 0) {
+        if (is_first) {
+            start_scan(ref, root);
+            const u64 inodes = relaxed_load(store.state->inodes_used);
+            const u64 frames = relaxed_load(store.state->metadata_frames_end);
+            const u64 wanted = inodes + ref.workers * format::leaf_entries_max;
+            if (wanted > ref.directory_max) state.inodes_wanted = wanted;
+            if (frames > ref.linked_frames) state.frames_wanted = frames;
+            if (state.inodes_wanted != 0 || state.frames_wanted != 0) {
+                state.error = static_cast<u32>(Errc::need_space);
+            }
+        }
+        count = state.spilled_count;
+        start_run(ref);
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x)
+        seed_scan(ref, i, is_first ? ScanTask::make(0) : left[i]);
+    __syncthreads();
+    if (threadIdx.x == 0) ref.queue.begin_over(ThreadTeam{});
+}
+
+__global__ void __launch_bounds__(256, 3)
+    scan_trees(core::Store store, const __grid_constant__ ScanPlan plan,
+               const __grid_constant__ ScanRef ref) {
+    extern __shared__ ScanScratch scratches[];
+    const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
+    ScanWorker<WarpTeam> worker(team, store, plan, ref, scratches[threadIdx.x / WarpTeam::width]);
+    worker.work();
+}
+
+/// Where the first of what was found goes on the host.
+struct FirstFound {
+    ScanReport* report;
+    u64* output;
+    u32* bundles;
+    ScanSum* sums;
+};
+
+/// Copies what is there and no more: one kernel takes less time than to copy each.
+__global__ void report_run(ScanRef ref, FirstFound to) {
+    const ScanState& state = *ref.state;
+    const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
+    const u64 threads = u64{gridDim.x} * blockDim.x;
+    const u64 words = state.written & ((u64{1} << written_shift) - 1);
+    const u64 bundles = state.written >> written_shift;
+    if (words <= first_words && bundles <= first_bundles) {
+        for (u64 i = thread; i < words; i += threads)
+            to.output[i] = ref.output[i];
+        for (u64 i = thread; i < bundles; i += threads)
+            to.bundles[i] = ref.bundles[i];
+    }
+    if (state.sum_count <= first_sums) {
+        for (u64 i = thread; i < state.sum_count; i += threads)
+            to.sums[i] = ref.sums[i];
+    }
+    if (thread != 0) return;
+    *to.report = {state.written,       state.directory_count, state.sum_count,
+                  state.spilled_count, state.wanted_count,    state.damaged_count,
+                  state.error,         state.inodes_wanted,   state.frames_wanted};
+}
+
+Errc launched(const char* name) {
+    return gpu::check(cudaGetLastError(), name);
+}
+
+}  // namespace
+
+Errc TreeScan::open(const ScanShape& shape) {
+    shape_ = shape;
+    WARREN_CHECK(shape.warps_per_block <= warps_max);
+    const int shared_bytes = static_cast<int>(shape.warps_per_block * sizeof(ScanScratch));
+    WARREN_TRY(
+        gpu::check(cudaFuncSetAttribute(reinterpret_cast<const void*>(scan_trees),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+                   "cudaFuncSetAttribute"));
+    WARREN_TRY(stream_.open());
+    WARREN_TRY(begin_.open());
+    WARREN_TRY(end_.open());
+    WARREN_TRY(state_.allocate(1));
+    WARREN_TRY(slots_.allocate(shape.queue_capacity));
+    WARREN_TRY(ranges_.allocate(range_count));
+    WARREN_TRY(wanted_.allocate(wanted_count));
+    WARREN_TRY(groups_.allocate(groups_max));
+    const u64 words_min = workers() * leaf_output_words;
+    const u64 bundles_min = workers() * leaf_bundles;
+    WARREN_TRY(output_.allocate(std::max(shape.output_bytes / 8, 2 * words_min)));
+    WARREN_TRY(bundles_.allocate(bundles_min + output_.count() / 128));
+    WARREN_TRY(report_.allocate(1));
+    WARREN_TRY(host_output_.allocate(first_words));
+    WARREN_TRY(host_bundles_.allocate(first_bundles));
+    WARREN_TRY(host_sums_.allocate(first_sums));
+    WARREN_TRY(stream_.fill(slots_.data(), 0, slots_.bytes()));
+    WARREN_TRY(stream_.fill(state_.data(), 0, state_.bytes()));
+    WARREN_TRY(make_room(shape.directories, 64));
+    return stream_.wait();
+}
+
+/// Room for so many directories, and for the files of so many frames. What was there is gone.
+Errc TreeScan::make_room(u64 directories, u64 frames) {
+    WARREN_TRY(directories_.reserve(directories + workers() * format::leaf_entries_max));
+    WARREN_TRY(sums_.reserve(directories_.count()));
+    for (auto& list : spilled_)
+        WARREN_TRY(list.reserve(directories_.count() + range_count));
+    return linked_.reserve(frames * (format::inodes_per_frame / 64));
+}
+
+ScanRef TreeScan::ref() const {
+    ScanRef ref{};
+    ref.state = state_.data();
+    ref.queue.slots = slots_.data();
+    ref.queue.capacity = slots_.count();
+    ref.queue.margin = std::min(slots_.count(), workers() * WarpTeam::width);
+    ref.queue.state = &state_.data()->queue;
+    ref.directories = directories_.data();
+    ref.sums = sums_.data();
+    ref.ranges = ranges_.data();
+    ref.spilled = spilled_[spilling_].data();
+    ref.wanted = wanted_.data();
+    ref.output = output_.data();
+    ref.bundles = bundles_.data();
+    ref.linked = linked_.data();
+    ref.directory_max = directories_.count();
+    ref.range_max = ranges_.count();
+    ref.spilled_max = spilled_[0].count();
+    ref.wanted_max = wanted_.count();
+    ref.output_max = output_.count();
+    ref.bundle_max = bundles_.count();
+    ref.linked_frames = linked_.count() / (format::inodes_per_frame / 64);
+    ref.workers = workers();
+    return ref;
+}
+
+float TreeScan::kernel_ms() const {
+    const Result<float> taken = end_.milliseconds_since(begin_);
+    return taken ? *taken : 0;
+}
+
+/// Takes the plan over, with its credentials where the device reads them.
+Errc TreeScan::begin(const ScanPlan& plan) {
+    plan_ = plan;
+    if (plan.caller.group_count > groups_max) return Errc::invalid;
+    const u64 group_bytes = u64{plan.caller.group_count} * sizeof(u32);
+    if (group_bytes > 0) {
+        WARREN_TRY(stream_.copy(groups_.data(), plan.caller.groups, group_bytes));
+    }
+    plan_.caller.groups = groups_.data();
+    if (plan.purpose != ScanPurpose::measure) return Errc::ok;
+    return stream_.fill(linked_.data(), 0, linked_.bytes());
+}
+
+Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
+    ++runs_;
+    const ops::TreeTask* left = spilled_[spilling_].data();
+    spilling_ ^= 1;
+    const ScanRef shared = ref();
+    WARREN_TRY(begin_.record(stream_));
+    begin_run<<<1, seed_threads, 0, stream_.get()>>>(store, shared, left, root, is_first);
+    WARREN_TRY(launched("begin_run"));
+    scan_trees<<<shape_.blocks, shape_.warps_per_block * WarpTeam::width,
+                 shape_.warps_per_block * sizeof(ScanScratch), stream_.get()>>>(store, plan_,
+                                                                                shared);
+    WARREN_TRY(launched("scan_trees"));
+    WARREN_TRY(end_.record(stream_));
+    report_run<<<report_blocks, seed_threads, 0, stream_.get()>>>(
+        shared, {report_.data(), host_output_.data(), host_bundles_.data(), host_sums_.data()});
+    WARREN_TRY(launched("report_run"));
+    return stream_.wait();
+}
+
+/// Hands what a run has found to the host.
+Errc TreeScan::fetch_output(ScanHost& host) {
+    const u64 written = report_.data()->written;
+    const u64 words = written & ((u64{1} << written_shift) - 1);
+    const u64 bundles = written >> written_shift;
+    if (bundles == 0) return Errc::ok;
+    if (words > first_words || bundles > first_bundles) {
+        WARREN_TRY(host_output_.reserve(words));
+        WARREN_TRY(host_bundles_.reserve(bundles));
+        WARREN_TRY(stream_.copy(host_output_.data(), output_.data(), words * sizeof(u64)));
+        WARREN_TRY(stream_.copy(host_bundles_.data(), bundles_.data(), bundles * sizeof(u32)));
+        WARREN_TRY(stream_.wait());
+    }
+    ScanOutput output;
+    output.words = host_output_.data();
+    output.bundles = {host_bundles_.data(), bundles};
+    output.directory_count = report_.data()->directory_count;
+    return host.take(output);
+}
+
+Errc TreeScan::bring_wanted(ScanHost& host) {
+    const u64 count = std::min<u64>(report_.data()->wanted_count, wanted_count);
+    if (count == 0) return Errc::ok;
+    std::vector<u64> places(count);
+    WARREN_TRY(stream_.copy(places.data(), wanted_.data(), count * sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    std::sort(places.begin(), places.end());
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+    return host.bring(places);
+}
+
+Errc TreeScan::grow() {
+    const ScanReport& report = *report_.data();
+    return make_room(report.inodes_wanted + report.inodes_wanted / 4,
+                     report.frames_wanted + report.frames_wanted / 4);
+}
+
+Errc TreeScan::scan(const core::Store& store, const ScanPlan& plan, Handle root, ScanHost& host) {
+    WARREN_TRY(begin(plan));
+    runs_ = 0;
+    u32 damaged_runs = 0;
+    for (bool is_first = true;; is_first = false) {
+        WARREN_TRY(run(store, root, is_first));
+        const ScanReport& report = *report_.data();
+        Errc code = static_cast<Errc>(report.error);
+        if (code == Errc::need_space) {
+            WARREN_TRY(grow());
+            WARREN_TRY(begin(plan));
+            WARREN_TRY(run(store, root, true));
+            code = static_cast<Errc>(report.error);
+        }
+        if (plan.purpose != ScanPurpose::removal) WARREN_TRY(fetch_output(host));
+        if (code != Errc::ok) return is_final(code) ? code : Errc::no_memory;
+        if (report.spilled_count == 0) return Errc::ok;
+        if (report.damaged_count > 0 && ++damaged_runs == damaged_max) return Errc::corrupt;
+        WARREN_TRY(bring_wanted(host));
+        if (report.damaged_count > 0 || report.written == 0) {
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+    }
+}
+
+Errc TreeScan::fetch_sums(std::vector<ScanSum>& sums) {
+    const u32 count = report_.data()->sum_count;
+    if (count <= first_sums) {
+        sums.assign(host_sums_.data(), host_sums_.data() + count);
+        return Errc::ok;
+    }
+    sums.resize(count);
+    WARREN_TRY(stream_.copy(sums.data(), sums_.data(), sums.size() * sizeof(ScanSum)));
+    return stream_.wait();
+}
+
+}  // namespace warren::cuda_engine

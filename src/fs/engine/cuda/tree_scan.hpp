@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scans of trees on a GPU: the host's side. A run is one kernel over all that is left to list; what
+// it has found is handed to the host, which brings missing blocks and begins the next run.
+//
+// Invariant: between two runs the queue is empty, and what is left to list is in the list of
+// spilled tasks.
+#pragma once
+
+#include <vector>
+
+#include "fs/core/store.hpp"
+#include "fs/engine/cuda/tree_scan_work.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/stream.hpp"
+
+namespace warren::cuda_engine {
+
+/// What the host does between runs. While take() is at work the scan touches no memory of the
+/// volume.
+class ScanHost {
+ public:
+    virtual ~ScanHost() = default;
+    /// Brings blocks into the device's memory; places may be named twice.
+    virtual Errc bring(const std::vector<u64>& places) = 0;
+    virtual Errc take(const ScanOutput& output) = 0;
+};
+
+/// What a run tells the host, in pinned memory.
+struct ScanReport {
+    u64 written;
+    u32 directory_count;
+    u32 sum_count;
+    u32 spilled_count;
+    u32 wanted_count;
+    u32 damaged_count;
+    u32 error;
+    u64 inodes_wanted;
+    u64 frames_wanted;
+};
+
+struct ScanShape {
+    u32 blocks = 396;
+    u32 warps_per_block = 8;
+    u64 queue_capacity = u64{1} << 18;
+    u64 output_bytes = 128 * mib;
+    u64 directories = u64{1} << 18;  // to begin with; grows
+};
+
+class TreeScan {
+ public:
+    Errc open(const ScanShape& shape = {});
+
+    /// Scans what is below the directory `root`; `store` points to device memory, `plan` and its
+    /// credentials to the host's. The first error met is the answer, and what was found before it
+    /// may have been taken.
+    Errc scan(const core::Store& store, const ScanPlan& plan, Handle root, ScanHost& host);
+    /// The sums of the last scan, which measured.
+    Errc fetch_sums(std::vector<ScanSum>& sums);
+
+    /// Whether the device has done all that it was asked for.
+    bool is_sound() const { return stream_.wait() == Errc::ok; }
+    u32 runs() const { return runs_; }
+    /// Milliseconds that the kernels of the last run took, by the device's clock.
+    float kernel_ms() const;
+
+ private:
+    static constexpr u32 groups_max = 65536;
+
+    Errc make_room(u64 directories, u64 frames);
+    Errc begin(const ScanPlan& plan);
+    Errc run(const core::Store& store, Handle root, bool is_first);
+    Errc grow();
+    Errc fetch_output(ScanHost& host);
+    Errc bring_wanted(ScanHost& host);
+    ScanRef ref() const;
+    u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
+
+    ScanShape shape_;
+    gpu::Stream stream_;
+    gpu::Event begin_;
+    gpu::Event end_;
+    gpu::DeviceBuffer<ScanState> state_;
+    gpu::DeviceBuffer<BulkSlot> slots_;
+    gpu::DeviceBuffer<ScanDirectory> directories_;
+    gpu::DeviceBuffer<ScanSum> sums_;
+    gpu::DeviceBuffer<KeyRange> ranges_;
+    gpu::DeviceBuffer<ops::TreeTask> spilled_[2];
+    gpu::DeviceBuffer<u64> wanted_;
+    gpu::DeviceBuffer<u64> output_;
+    gpu::DeviceBuffer<u32> bundles_;
+    gpu::DeviceBuffer<u64> linked_;
+    gpu::DeviceBuffer<u32> groups_;
+    gpu::PinnedBuffer<ScanReport> report_;
+    gpu::PinnedBuffer<u64> host_output_;
+    gpu::PinnedBuffer<u32> host_bundles_;
+    gpu::PinnedBuffer<ScanSum> host_sums_;
+    ScanPlan plan_;
+    u32 spilling_ = 0;  // which of the two lists the run at work spills to
+    u32 runs_ = 0;
+};
+
+}  // namespace warren::cuda_engine

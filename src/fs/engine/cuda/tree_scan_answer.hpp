@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of the output of a scan on the host: visits by many threads, or sums of directories.
+//
+// Bundles come in an order in which a directory lies before what is in it. Of directories those of
+// one depth are visited at once, if they are many.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "fs/engine/cuda/tree_scan_work.hpp"
+#include "fs/engine/engine.hpp"
+
+namespace warren::cuda_engine {
+
+inline constexpr u64 visits_shared_min = 512;  // fewer are visited faster than threads are woken
+inline constexpr u64 bundles_at_once = 32;
+
+inline bool is_directory(const ScanRecord& record) {
+    return (record.attributes.mode & format::type_mask) == format::type_directory;
+}
+
+/// Calls `visit` for what runs have found: first for directories, each behind the one it is in, so
+/// that nothing is visited below one that `visit` did not want to descend into; then for files.
+class ScanVisits {
+ public:
+    explicit ScanVisits(const ScanCall& call);
+
+    void take(const ScanOutput& output);
+
+ private:
+    /// A directory that the scan has met.
+    struct Directory {
+        Handle handle;
+        bool is_open = false;  // what is in it is visited
+    };
+    /// Where a record lies.
+    struct Place {
+        std::size_t bundle;
+        u32 record;
+    };
+
+    void visit_directories(const ScanOutput& output);
+    void visit_directory(const ScanOutput& output, const Place& place);
+    void visit_files(const ScanOutput& output, std::size_t bundle) const;
+    bool visit(const ScanOutput& output, std::size_t bundle, const ScanRecord& record) const;
+
+    const ScanCall& call_;
+    std::vector<Directory> directories_;  // by the number that the scan gave them
+};
+
+inline ScanVisits::ScanVisits(const ScanCall& call) : call_(call) {
+    directories_.push_back({call.root.handle, true});
+}
+
+inline bool ScanVisits::visit(const ScanOutput& output, std::size_t bundle,
+                              const ScanRecord& record) const {
+    Scanned found;
+    found.directory = directories_[output.bundle(bundle).above].handle;
+    found.name = output.name(bundle, record);
+    found.depth = output.bundle(bundle).depth;
+    found.attributes = record.attributes;
+    return call_.visit(found);
+}
+
+inline void ScanVisits::visit_directory(const ScanOutput& output, const Place& place) {
+    if (!directories_[output.bundle(place.bundle).above].is_open) return;
+    const ScanRecord& record = output.records(place.bundle)[place.record];
+    const bool descends = visit(output, place.bundle, record);
+    if (record.directory >= directories_.size()) return;
+    directories_[record.directory] = {record.attributes.handle, descends};
+}
+
+inline void ScanVisits::visit_directories(const ScanOutput& output) {
+    std::vector<std::vector<Place>> depths;
+    for (std::size_t bundle = 0; bundle < output.bundles.size(); ++bundle) {
+        const u32 depth = output.bundle(bundle).depth;
+        const auto records = output.records(bundle);
+        for (u32 i = 0; i < records.size(); ++i) {
+            if (!is_directory(records[i])) continue;
+            if (depths.size() <= depth) depths.resize(depth + 1);
+            depths[depth].push_back({bundle, i});
+        }
+    }
+    for (const auto& places : depths) {
+        if (places.size() < visits_shared_min) {
+            for (const Place& place : places)
+                visit_directory(output, place);
+        } else {
+            call_.for_each(places.size(), [&](u64 i) { visit_directory(output, places[i]); });
+        }
+    }
+}
+
+inline void ScanVisits::visit_files(const ScanOutput& output, std::size_t bundle) const {
+    if (!directories_[output.bundle(bundle).above].is_open) return;
+    for (const ScanRecord& record : output.records(bundle)) {
+        if (!is_directory(record)) static_cast<void>(visit(output, bundle, record));
+    }
+}
+
+inline void ScanVisits::take(const ScanOutput& output) {
+    directories_.resize(std::max<std::size_t>(directories_.size(), output.directory_count));
+    visit_directories(output);
+    const u64 count = output.bundles.size();
+    if (count < visits_shared_min) {
+        for (std::size_t i = 0; i < count; ++i)
+            visit_files(output, i);
+        return;
+    }
+    call_.for_each((count + bundles_at_once - 1) / bundles_at_once, [&](u64 group) {
+        const u64 begin = group * bundles_at_once;
+        for (u64 i = begin; i < std::min(begin + bundles_at_once, count); ++i)
+            visit_files(output, i);
+    });
+}
+
+/// Adds what a run that measured has found to the answer of usage(), without sums.
+inline void take_usage(const ScanOutput& output, std::vector<DirectoryUsage>& answer) {
+    for (std::size_t bundle = 0; bundle < output.bundles.size(); ++bundle) {
+        for (const ScanRecord& record : output.records(bundle)) {
+            if (answer.size() <= record.directory) answer.resize(record.directory + 1);
+            DirectoryUsage& usage = answer[record.directory];
+            usage.directory = record.attributes.handle;
+            usage.above = output.bundle(bundle).above;
+            usage.depth = output.bundle(bundle).depth;
+            usage.name = output.name(bundle, record);
+        }
+    }
+}
+
+/// Adds the sums of a scan to the answer; the first has the root's own share already.
+inline void add_sums(const std::vector<ScanSum>& sums, std::vector<DirectoryUsage>& answer) {
+    for (std::size_t i = 0; i < std::min(sums.size(), answer.size()); ++i) {
+        answer[i].entries += sums[i].entries;
+        answer[i].blocks += sums[i].blocks;
+        answer[i].bytes += sums[i].bytes;
+    }
+}
+
+}  // namespace warren::cuda_engine

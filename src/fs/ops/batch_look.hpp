@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first phases of a batch: hash the names, number the directories, find the entries, and decide
+// what each item will be. Each struct is one phase; its call with an index does one part of it, and
+// the parts of a phase may run in any order and at once.
+//
+// Invariant: an item's answer is what the same command would have got in its place. What is not
+// plain (names whose hashes meet, a target that is replaced, a default ACL) is left to commands.
+#pragma once
+
+#include "fs/core/acl.hpp"
+#include "fs/ops/batch.hpp"
+#include "fs/ops/lookup.hpp"
+
+namespace warren::ops::batch {
+
+using LaneOperation = Operation<ThreadTeam>;
+
+/// What every phase has.
+struct Phase {
+    Batch b;
+    Store store;
+
+    WARREN_HD bool has_failed() const { return b.state->status != Errc::ok; }
+    /// The whole run is given up, to be started again when `code` was served, or by commands.
+    WARREN_HD void fail(Errc code, u64 place = 0) const {
+        relaxed_store(b.state->status, code);
+        if (code != Errc::need_block) return;
+        const u32 index =
+            device_atomic<u32>(b.state->needed_count).fetch_add(1, hd::memory_order_relaxed);
+        if (index < needed_places_max) b.needed_places[index] = place;
+    }
+    /// Notes an answer that ends the run; true if it was none.
+    WARREN_HD bool is_answer(const LaneOperation& op, Errc code) const {
+        if (is_final(code) && code != Errc::corrupt) return true;
+        fail(code, op.needed_place);
+        return false;
+    }
+    WARREN_HD u64 limit() const { return b.state->limit; }
+    WARREN_HD bool runs(u64 item) const { return item >= b.begin && item < limit(); }
+};
+
+template <class T>
+WARREN_HD void count_up(T& word, std::type_identity_t<T> by = 1) {
+    device_atomic<T>(word).fetch_add(by, hd::memory_order_relaxed);
+}
+template <class T>
+WARREN_HD void lower_to(T& word, std::type_identity_t<T> value) {
+    device_atomic<T> at(word);
+    T old = at.load(hd::memory_order_relaxed);
+    while (value < old && !at.compare_exchange_weak(old, value, hd::memory_order_relaxed)) {
+    }
+}
+
+/// The values of `bits` bits that stand for an end that is not in play, behind all others.
+WARREN_HD constexpr u64 all_ones(u32 bits) {
+    return bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
+}
+inline constexpr u32 hash_bits = 55;
+
+/// How many bits tell directories of this volume apart, and from what is none.
+WARREN_HD inline u32 directory_bits(const Store& store) {
+    return 64 - static_cast<u32>(hd::countl_zero(store.size_bytes / format::inode_size));
+}
+
+/// By end: its hash, and what it is sorted by first. A name that is none hashes to what no name
+/// does.
+struct HashEnds : Phase {
+    WARREN_HD void operator()(u64 e) const {
+        const BatchEnd& end = b.ends[e];
+        b.order[e] = static_cast<u32>(e);
+        b.end_codes[e] = Errc::ok;
+        b.directory_of[e] = batch_none;
+        b.targets[e] = 0;
+        u64 hash = all_ones(hash_bits);
+        if (b.is_in_play(b.item_of(e))) {
+            const ThreadTeam team;
+            LaneOperation op(team, store);
+            const auto* name = reinterpret_cast<const char*>(b.names + end.name);
+            const Result<Name> made = make_name(op, name, end.length());
+            b.end_codes[e] = made.code();
+            if (made) hash = made->hash;
+        }
+        b.hashes[e] = hash;
+        b.sort_keys[e] = hash;
+    }
+};
+
+/// By place in the order by hash: what the ends are sorted by then.
+struct KeyByDirectory : Phase {
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.order[p];
+        const u64 last = all_ones(directory_bits(store));
+        const u64 number = b.ends[e].directory();
+        const bool is_in = b.is_in_play(b.item_of(e));
+        b.sort_keys[p] = is_in && number < last ? number : last;
+    }
+};
+
+/// By place in the order: whether a directory begins there; and how far items can go before one
+/// meets a name of an item ahead of it.
+struct MarkDirectories : Phase {
+    WARREN_HD bool is_in(u64 p) const { return b.is_in_play(b.item_of(b.order[p])); }
+
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.order[p];
+        const u64 number = b.ends[e].directory();
+        const bool begins =
+            is_in(p) && (p == 0 || !is_in(p - 1) || b.ends[b.order[p - 1]].directory() != number);
+        b.ends_in_order[p] = static_cast<u32>(e);
+        b.flags[p] = begins ? 1 : 0;
+        // Look-ups change nothing, so their order does not matter.
+        const bool is_alone = b.shape.kind == BatchKind::look_up || b.end_codes[e] != Errc::ok;
+        if (!is_in(p) || begins || is_alone) return;
+        for (u64 q = p; q-- > 0;) {
+            const u64 before = b.order[q];
+            if (b.ends[before].directory() != number || b.hashes[before] != b.hashes[e]) return;
+            if (b.item_of(before) == b.item_of(e)) continue;  // the other end of this item
+            lower_to(b.state->limit, b.item_of(e));
+            return;
+        }
+    }
+};
+
+/// By place in the order: which directory it is; where each begins.
+struct NumberDirectories : Phase {
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.ends_in_order[p];
+        const bool is_last = p + 1 == b.shape.ends();
+        const u32 count = b.sums[p] + b.flags[p];
+        if (is_last) relaxed_store(b.state->directories, count);
+        if (!b.is_in_play(b.item_of(e))) return;
+        b.directory_of[e] = count - 1;
+        if (b.flags[p] == 0) return;
+        BatchDirectory directory{};
+        directory.number = b.ends[e].directory();
+        directory.begin = static_cast<u32>(p);
+        b.directories[count - 1] = directory;
+    }
+};
+
+/// By directory: whether it is one, and what the caller may do there.
+struct OpenDirectories : Phase {
+    WARREN_HD void look(BatchDirectory& directory, LaneOperation& op, const InodeRef& inode) const {
+        const Inode& at = *inode.at;
+        directory.generation = inode.generation;
+        directory.mode = relaxed_load(at.mode);
+        directory.group = relaxed_load(at.group);
+        directory.is_directory =
+            (directory.mode & format::type_mask) == format::type_directory ? 1 : 0;
+        directory.is_dying = (relaxed_load(at.entries) & format::entries_dying) != 0 ? 1 : 0;
+        directory.inherits = relaxed_load(at.attributes.raw) != 0 ? 1 : 0;
+        directory.execute = check_permission(op, inode, b.header.caller, may_execute);
+        if (!is_answer(op, directory.execute)) return;
+        directory.write = check_permission(op, inode, b.header.caller, may_write);
+        is_answer(op, directory.write);
+    }
+
+    WARREN_HD void operator()(u64 s) const {
+        if (s >= b.state->directories) return;
+        BatchDirectory& directory = b.directories[s];
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> inode = find_inode(op, directory.number);
+        directory.found = inode.code();
+        if (!is_answer(op, inode.code()) || !inode) return;
+        look(directory, op, *inode);
+    }
+};
+
+/// By place in the order: finds the entry of the end's name.
+struct LookUpEnds : Phase {
+    WARREN_HD Errc directory_code(u64 e, const BatchDirectory& directory) const {
+        WARREN_TRY(directory.found);
+        if (directory.generation != b.ends[e].generation) return Errc::stale;
+        if (directory.is_directory == 0) return Errc::not_directory;
+        return directory.execute;
+    }
+
+    /// A look-up's answer.
+    WARREN_HD Errc tell(LaneOperation& op, u64 item, const Entry& entry) const {
+        if (!entry.exists) return Errc::no_entry;
+        const Result<InodeRef> inode = find_inode(op, entry.inode);
+        if (!inode) return inode.code() == Errc::stale ? Errc::corrupt : inode.code();
+        b.attributes[item] = read_attributes(*inode);
+        return Errc::ok;
+    }
+
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.ends_in_order[p];
+        const u64 item = b.item_of(e);
+        if (!runs(item) || has_failed()) return;
+        const BatchDirectory& directory = b.directories[b.directory_of[e]];
+        const Errc of_directory = directory_code(e, directory);
+        if (of_directory != Errc::ok) b.end_codes[e] = of_directory;
+        if (b.shape.kind == BatchKind::look_up) b.codes[item] = b.end_codes[e];
+        if (b.end_codes[e] != Errc::ok) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> inode = find_inode(op, directory.number);
+        const auto* bytes = reinterpret_cast<const char*>(b.names + b.ends[e].name);
+        const Name name{bytes, b.ends[e].length(), b.hashes[e]};
+        const Result<Entry> entry = find_entry(op, *inode, name);
+        if (!is_answer(op, entry.code())) return;
+        if (b.shape.kind == BatchKind::look_up) {
+            const Errc code = tell(op, item, *entry);
+            if (is_answer(op, code)) b.codes[item] = code;
+            return;
+        }
+        b.keys[e] = entry->key;
+        if (entry->exists) b.targets[e] = entry->inode | u64{entry->type} << 48;
+        // Too many names of this hash: a command says what becomes of it.
+        if (entry->is_full) b.end_codes[e] = Errc::retry;
+    }
+};
+
+/// By item: its code, or that it will be carried out.
+struct Decide : Phase {
+    WARREN_HD Errc creation(u64 item) const {
+        WARREN_TRY(b.end_codes[item]);
+        if (b.targets[item] != 0) return Errc::exists;
+        const BatchDirectory& directory = b.directories[b.directory_of[item]];
+        WARREN_TRY(directory.write);
+        if (directory.inherits != 0) return Errc::retry;
+        return directory.is_dying != 0 ? Errc::no_entry : Errc::ok;
+    }
+
+    WARREN_HD Errc sticky(const BatchDirectory& directory, u64 target) const {
+        if (!b.header.caller.check || b.header.caller.is_root()) return Errc::ok;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> parent = find_inode(op, directory.number);
+        const Result<InodeRef> inode = find_inode(op, target & BatchEnd::number_mask);
+        if (!is_answer(op, inode.code())) return Errc::retry;
+        if (!inode || !parent) return Errc::retry;
+        return check_sticky(op, *parent, b.header.caller, relaxed_load(inode->at->user));
+    }
+
+    WARREN_HD Errc move(u64 item) const {
+        const u64 from = 2 * item;
+        const u64 to = from + 1;
+        WARREN_TRY(b.end_codes[from]);
+        constexpr u64 directory_type = format::entry_type(format::type_directory);
+        const bool moves_directory = b.targets[from] >> 48 == directory_type;
+        if (moves_directory) {
+            // Where others lead may depend on it: it goes alone, behind those before it.
+            lower_to(b.state->limit, item == b.begin ? item + 1 : item);
+            return Errc::retry;
+        }
+        WARREN_TRY(b.end_codes[to]);
+        if (b.targets[from] == 0) return Errc::no_entry;
+        const BatchDirectory& source = b.directories[b.directory_of[from]];
+        const BatchDirectory& target = b.directories[b.directory_of[to]];
+        const bool meets = source.number == target.number && b.hashes[from] == b.hashes[to];
+        if (b.targets[to] != 0 || meets) return Errc::retry;
+        WARREN_TRY(source.write);
+        WARREN_TRY(target.write);
+        WARREN_TRY(sticky(source, b.targets[from]));
+        return target.is_dying != 0 ? Errc::no_entry : Errc::ok;
+    }
+
+    WARREN_HD void operator()(u64 item) const {
+        b.does[item] = 0;
+        if (!b.is_in_play(item) || has_failed()) return;
+        if (item >= limit()) return;
+        const Errc code = b.shape.kind == BatchKind::move ? move(item) : creation(item);
+        b.codes[item] = code;
+        b.does[item] = code == Errc::ok ? 1 : 0;
+    }
+};
+
+/// By place in the order: whether the end will be carried out.
+struct MarkEdits : Phase {
+    WARREN_HD void operator()(u64 p) const {
+        const u64 item = b.item_of(b.ends_in_order[p]);
+        b.flags[p] = !has_failed() && runs(item) && b.does[item] != 0 ? 1 : 0;
+    }
+};
+
+/// A directory is written anew if about each of its leaves would change anyway.
+inline constexpr u64 entries_per_edit_max = 64;
+
+/// By directory: whether its tree may be written anew.
+struct ChooseDirectories : Phase {
+    WARREN_HD bool fits(const Inode& at, u64 edits) const {
+        const u64 entries = relaxed_load(at.entries) & ~format::entries_dying;
+        const u64 tree_blocks = relaxed_load(at.blocks);
+        if (edits == 0 || entries > (edits + 1) * entries_per_edit_max) return false;
+        if (relaxed_load(at.height) > batch_rounds || tree_blocks > entries + b.blocks_max) {
+            return false;
+        }
+        // Both are bounded by the room for them; who finds it taken leaves it taken.
+        const u64 taken = entries + (tree_blocks << 32);
+        const u64 before =
+            device_atomic<u64>(b.state->slots_taken).fetch_add(taken, hd::memory_order_relaxed);
+        const u64 after = before + taken;
+        const bool has_room =
+            (after & 0xffffffff) <= b.records_max - b.shape.ends() && after >> 32 <= b.blocks_max;
+        if (!has_room && b.is_small) fail(Errc::overflow);
+        return has_room;
+    }
+
+    WARREN_HD void operator()(u64 s) const {
+        if (s >= b.state->directories || has_failed()) return;
+        BatchDirectory& directory = b.directories[s];
+        const bool is_last = s + 1 == b.state->directories;
+        const u64 ends = b.shape.ends();
+        const u64 after = is_last ? ends : b.directories[s + 1].begin;
+        const u32 end_sum = after == ends ? b.sums[ends - 1] + b.flags[ends - 1] : b.sums[after];
+        const u64 edits = end_sum - b.sums[directory.begin];
+        if (edits == 0) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> inode = find_inode(op, directory.number);
+        if (!inode) return;
+        directory.is_chosen = fits(*inode->at, edits) ? 1 : 0;
+    }
+};
+
+/// By item: one of whose directories is left alone becomes a command; what stays marks the inode
+/// that it will change, which does no harm if it comes to nothing.
+struct Keep : Phase {
+    WARREN_HD void operator()(u64 item) const {
+        b.flags[item] = 0;
+        if (has_failed() || !runs(item) || b.does[item] == 0) return;
+        const u32 ends = b.shape.ends_per_item();
+        for (u32 i = 0; i < ends; ++i) {
+            const u32 s = b.directory_of[item * ends + i];
+            if (b.directories[s].is_chosen == 0) b.does[item] = 0;
+        }
+        if (b.does[item] == 0) {
+            b.codes[item] = Errc::retry;
+            return;
+        }
+        for (u32 i = 0; i < ends; ++i)
+            relaxed_store(b.directories[b.directory_of[item * ends + i]].is_rewritten, 1);
+        if (b.shape.kind == BatchKind::create) {
+            b.flags[item] = 1;
+            return;
+        }
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> inode = find_inode(op, b.targets[2 * item] & BatchEnd::number_mask);
+        if (!inode)
+            return fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(),
+                        op.needed_place);
+        op.mark_dirty(inode->block_place());
+    }
+};
+
+}  // namespace warren::ops::batch

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch from its first phase to its last, over whatever runs the parts of a phase: a grid of
+// threads, one block of them, or a loop. A "crowd" has
+//
+//   each(count, phase)       calls phase(i) for each i below count, in any order and at once
+//   sort(batch, count, bits) sorts batch.order by batch.sort_keys, stably, by their lowest bits
+//   sum(from, to, count)     to[i] = the sum of from[0 .. i-1]; both may be one
+//   look(state)              what the state is after all phases so far
+//
+// Invariant: a later phase sees all that an earlier one wrote.
+#pragma once
+
+#include "fs/ops/batch_write.hpp"
+
+// A crowd is the host's or the device's: what is called with it runs where it runs.
+#if defined(__CUDACC__)
+#define WARREN_SIDE_OF_CROWD _Pragma("nv_exec_check_disable")
+#else
+#define WARREN_SIDE_OF_CROWD
+#endif
+
+namespace warren::ops::batch {
+
+/// Finds out what each item is and which directories will be written anew.
+WARREN_SIDE_OF_CROWD
+template <class Crowd>
+WARREN_HD void look_up(Crowd& crowd, Batch& b, const Store& store) {
+    const u64 ends = b.shape.ends();
+    crowd.each(ends, HashEnds{{b, store}});
+    crowd.sort(b, ends, hash_bits);
+    crowd.each(ends, KeyByDirectory{{b, store}});
+    crowd.sort(b, ends, directory_bits(store));
+    crowd.each(ends, MarkDirectories{{b, store}});
+    crowd.sum(b.flags, b.sums, ends);
+    crowd.each(ends, NumberDirectories{{b, store}});
+    crowd.each(ends, OpenDirectories{{b, store}});
+    crowd.each(ends, LookUpEnds{{b, store}});
+}
+
+/// Chooses what will be carried out, and lists the trees that this writes anew.
+WARREN_SIDE_OF_CROWD
+template <class Crowd>
+WARREN_HD void choose(Crowd& crowd, Batch& b, const Store& store) {
+    const u64 ends = b.shape.ends();
+    const u64 items = b.shape.items;
+    crowd.each(items, Decide{{b, store}});
+    crowd.each(ends, MarkEdits{{b, store}});
+    crowd.sum(b.flags, b.sums, ends);
+    crowd.each(ends, ChooseDirectories{{b, store}});
+    crowd.each(items, Keep{{b, store}});
+    crowd.sum(b.flags, b.sums, items);
+    crowd.each(items, NumberCreations{{b, store}});
+    crowd.each(1, ListInodeFrames{{b, store}});
+    crowd.each(ends, ListRoots{{b, store}});
+    crowd.each(1, EndRound{{b, store}, 0});
+    for (u32 round = 0; round < batch_rounds; ++round) {
+        crowd.each(b.blocks_max, ListChildren{{b, store}, round});
+        crowd.each(1, EndRound{{b, store}, round + 1});
+    }
+    crowd.each(b.blocks_max, CountOldEntries{{b, store}});
+    crowd.sum(b.flags, b.sums, b.blocks_max);
+}
+
+/// Puts the entries of the changed directories in order and cuts them into leaves.
+WARREN_SIDE_OF_CROWD
+template <class Crowd>
+WARREN_HD void merge(Crowd& crowd, Batch& b, const Store& store, const BatchState& so_far) {
+    const u64 ends = b.shape.ends();
+    const u64 records = ends + so_far.entries;
+    crowd.each(so_far.old_leaves, RecordLeaves{{b, store}});
+    crowd.each(ends, RecordEnds{{b, store}});
+    crowd.sort(b, records, 64);
+    crowd.each(records, RecordKeyByDirectory{{b, store}});
+    crowd.sort(b, records, 64 - static_cast<u32>(hd::countl_zero(u64{so_far.directories})));
+    crowd.each(records, MarkEntries{{b, store}, records});
+    crowd.sum(b.flags, b.sums, records);
+    crowd.each(records, GatherEntries{{b, store}, records});
+    crowd.sum(b.weights, b.weights, records);
+    crowd.sum(b.offsets, b.offsets, records);
+    crowd.each(records, BoundEntries{{b, store}});
+    crowd.each(records, MarkLeaves{{b, store}});
+    crowd.sum(b.flags, b.sums, records);
+    crowd.each(records, NumberLeaves{{b, store}});
+    crowd.each(so_far.directories, CountBlocks{{b, store}});
+    crowd.sum(b.flags, b.sums, so_far.directories);
+    crowd.each(so_far.directories, DealBlocks{{b, store}});
+    // The sums of the slots stay until UseSlots.
+    const u64 words = u64{so_far.inode_frames} * bitmap_words;
+    crowd.each(words, CountSlots{{b, store}});
+    crowd.sum(b.flags, b.sums, words);
+    crowd.each(so_far.inode_frames, DropFullFrames{{b, store}});
+    crowd.each(words, TakeSlots{{b, store}});
+    crowd.each(b.places_max, ClearPlaces{{b, store}});
+    crowd.each(1, CheckRoom{{b, store}});
+    crowd.each(u64{reserve_shares} * share_stride, ReserveBlocks{{b, store}});
+    crowd.each(b.places_max, GiveBack{{b, store}});
+}
+
+/// Makes the changes.
+WARREN_SIDE_OF_CROWD
+template <class Crowd>
+WARREN_HD void write(Crowd& crowd, Batch& b, const Store& store, const BatchState& planned) {
+    crowd.each(planned.new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
+    crowd.each(planned.new_blocks, UseBlocks{{b, store}});
+    crowd.each(1, CountInodes{{b, store}});
+    crowd.each(u64{planned.inode_frames} * bitmap_words, UseSlots{{b, store}});
+    if (b.shape.kind == BatchKind::create) {
+        crowd.each(b.shape.items, WriteInodes{{b, store}});
+    } else {
+        crowd.each(b.shape.items, StampMoved{{b, store}});
+    }
+    crowd.each(planned.entries, WriteEntries{{b, store}});
+    crowd.each(planned.leaves, StartLeaves{{b, store}});
+    crowd.each(planned.directories, FinishDirectories{{b, store}});
+    crowd.each(planned.blocks_end, FreeBlocks{{b, store}});
+}
+
+/// One run over the items [b.begin, b.end): those below the state's limit then have their codes,
+/// unless its status says why not. Requires: nobody else works on the store; *b.state is zero but
+/// for its limit, which is b.end.
+WARREN_SIDE_OF_CROWD
+template <class Crowd>
+WARREN_HD BatchState run(Crowd& crowd, Batch& b, const Store& store) {
+    look_up(crowd, b, store);
+    if (b.shape.kind == BatchKind::look_up) return crowd.look(*b.state);
+    choose(crowd, b, store);
+    BatchState chosen = crowd.look(*b.state);
+    if (b.shape.ends() + chosen.entries > b.records_max) chosen.status = Errc::corrupt;
+    if (chosen.status != Errc::ok) return chosen;
+    merge(crowd, b, store, chosen);
+    const BatchState planned = crowd.look(*b.state);
+    if (planned.status != Errc::ok) return planned;
+    write(crowd, b, store, planned);
+    return planned;
+}
+
+/// How many records a batch should have room for: its ends, and the entries of the directories that
+/// are written anew.
+inline u64 records_for(const BatchShape& shape) {
+    return shape.ends() + (4 * shape.items > 65'536 ? 4 * shape.items : 65'536);
+}
+
+/// Lays the arrays of `b` out one after the other; `take(pointer, count)` gives one its place.
+template <class Take>
+void lay_out(Batch& b, u64 records_max, const Take& take) {
+    const u64 ends = b.shape.ends();
+    const u64 entries_max = records_max - ends;
+    b.records_max = records_max;
+    b.blocks_max = entries_max / 8 + ends;
+    b.places_max = b.records_max / 6 + ends + 64;
+    b.frames_max = b.records_max / bitmap_words;
+    take(b.state, 1);
+    take(b.needed_places, needed_places_max);
+    take(b.hashes, ends);
+    take(b.targets, ends);
+    take(b.keys, ends);
+    take(b.end_codes, ends);
+    take(b.directory_of, ends);
+    take(b.directories, ends);
+    take(b.ends_in_order, ends);
+    take(b.does, b.shape.items);
+    take(b.rank, b.shape.items);
+    take(b.numbers, b.shape.items);
+    take(b.sort_keys, b.records_max);
+    take(b.sort_keys_other, b.records_max);
+    take(b.order, b.records_max);
+    take(b.order_other, b.records_max);
+    take(b.flags, b.records_max);
+    take(b.sums, b.records_max);
+    take(b.blocks, b.blocks_max);
+    take(b.leaf_blocks, b.blocks_max);
+    take(b.record_keys, b.records_max);
+    take(b.record_directories, b.records_max);
+    take(b.record_slots, b.records_max);
+    take(b.entries, b.records_max);
+    take(b.weights, b.records_max);
+    take(b.offsets, b.records_max);
+    take(b.leaf_of, b.records_max);
+    take(b.leaf_begin, b.records_max);
+    take(b.places, b.places_max);
+    take(b.frames, b.frames_max);
+}
+
+}  // namespace warren::ops::batch

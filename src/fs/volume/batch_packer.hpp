@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts items into an engine's batch with all cores: chunk by chunk, after the names of each chunk
+// have been measured, so that every chunk knows where its own go.
+//
+// Invariant: a name's words are padded with zeros; one that is too long takes no words.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+/// Items that one worker packs at once.
+inline constexpr u64 packed_items = 4096;
+
+class BatchPacker {
+ public:
+    BatchPacker(Crew& crew, u64 items) : crew_(crew), items_(items) {}
+
+    /// Calls `body(chunk, begin, end)` for each chunk of items; alone if there is but one.
+    template <class Body>
+    void for_each_chunk(const Body& body) {
+        const u64 chunks = (items_ + packed_items - 1) / packed_items;
+        const auto run = [&](u64 chunk) {
+            const u64 begin = chunk * packed_items;
+            body(chunk, begin, std::min(begin + packed_items, items_));
+        };
+        if (chunks <= 1) return run(0);
+        crew_.for_each(chunks, [&](const ThreadTeam&, u64 chunk) { run(chunk); });
+    }
+
+    /// Whether `holds(i)` for every item.
+    template <class Holds>
+    bool all(const Holds& holds) {
+        std::atomic<bool> each{true};
+        for_each_chunk([&](u64, u64 begin, u64 end) {
+            for (u64 i = begin; i < end; ++i) {
+                if (!holds(i)) return each.store(false, std::memory_order_relaxed);
+            }
+        });
+        return each.load(std::memory_order_relaxed);
+    }
+
+    /// Measures the names: `words(i)` says how many item i needs. The sum of all.
+    template <class Words>
+    u64 measure(const Words& words) {
+        begins_.assign((items_ + packed_items - 1) / packed_items + 1, 0);
+        for_each_chunk([&](u64 chunk, u64 begin, u64 end) {
+            u64 sum = 0;
+            for (u64 i = begin; i < end; ++i)
+                sum += words(i);
+            begins_[chunk + 1] = sum;
+        });
+        for (std::size_t i = 1; i < begins_.size(); ++i)
+            begins_[i] += begins_[i - 1];
+        return begins_.back();
+    }
+
+    /// Packs: `pack(i, word)` fills item i in, whose names go from `word` on, which it moves on.
+    template <class Pack>
+    void pack(const Pack& pack) {
+        for_each_chunk([&](u64 chunk, u64 begin, u64 end) {
+            u64 word = begins_[chunk];
+            for (u64 i = begin; i < end; ++i)
+                pack(i, word);
+        });
+    }
+
+ private:
+    Crew& crew_;
+    const u64 items_;
+    std::vector<u64> begins_;  // by chunk: its first word
+};
+
+/// The words that a name takes.
+inline u64 words_of(std::string_view name) {
+    return name.size() > format::name_length_max ? 0 : (name.size() + 7) / 8;
+}
+
+/// Puts a name at `word` and makes an end of it; `word` moves on.
+inline ops::BatchEnd pack_end(u64* names, Handle directory, std::string_view name, u64& word) {
+    const u64 words = words_of(name);
+    if (words > 0) {
+        names[word + words - 1] = 0;
+        std::memcpy(names + word, name.data(), name.size());
+    }
+    // A number that no volume has stays one.
+    const u64 inode = std::min(directory.inode, ops::BatchEnd::number_mask);
+    const ops::BatchEnd end{inode | u64{length_of(name)} << 48, directory.generation,
+                            static_cast<u32>(word)};
+    word += words;
+    return end;
+}
+
+}  // namespace warren

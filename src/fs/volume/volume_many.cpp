@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many commands at once: what they wish for is served once for all that wish the same, then those
+// that are not done are given again together. If few got on, fewer are given again: where a commit
+// has room for a hundred, thousands need not ask for the next one.
+//
+// Invariant: the first that is not done is in every round, and its wish was served before.
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+/// The commands that are not done yet, with what each has wished for so far.
+class VolumeImplementation::ManyWishes {
+ public:
+    ManyWishes(VolumeImplementation& volume, std::span<ops::Reply> replies)
+        : volume_(volume), replies_(replies) {
+        for (u64 i = 0; i < replies.size(); ++i) {
+            if (is_open(replies[i])) left_.push_back({i, {}, false});
+        }
+        round_ = left_.size();
+        width_ = left_.size();
+    }
+
+    /// Those that are given in the next round.
+    u64 count() const { return std::min<u64>(width_, left_.size()); }
+    u64 item(u64 index) const { return left_[index].item; }
+
+    /// Serves the wishes of the last round. A command whose wish cannot be served has its answer
+    /// then.
+    void serve() {
+        const auto round_end = left_.begin() + static_cast<std::ptrdiff_t>(round_);
+        std::sort(left_.begin(), round_end, [&](const Left& one, const Left& other) {
+            return wish_order(one) < wish_order(other);
+        });
+        for (u64 begin = 0; begin < round_;) {
+            u64 end = begin + 1;
+            while (end < round_ && end - begin < shared_max(begin) && is_same(begin, end))
+                ++end;
+            serve_same(begin, end);
+            begin = end;
+        }
+        std::sort(left_.begin(), round_end,
+                  [](const Left& one, const Left& other) { return one.item < other.item; });
+        width_ = std::max(width_, 2 * drop_done());
+    }
+
+    /// Takes the answers of the round that count() and item() told.
+    void look(std::span<const ops::Reply> answers) {
+        for (u64 i = 0; i < answers.size(); ++i) {
+            ops::Reply& reply = replies_[left_[i].item];
+            reply = answers[i];
+            left_[i].is_done = !is_open(reply);
+        }
+        const u64 done = drop_done();
+        round_ = answers.size() - done;
+        width_ = std::max(width_min, 2 * done);
+    }
+
+ private:
+    /// Forgets those that have their answer; how many they were.
+    u64 drop_done() {
+        return std::erase_if(left_, [](const Left& one) { return one.is_done; });
+    }
+
+    struct Left {
+        u64 item;
+        Attempts attempts;
+        bool is_done = false;
+    };
+
+    static bool is_open(const ops::Reply& reply) {
+        return !is_final(reply.code) || reply.code == Errc::corrupt;
+    }
+    static bool is_structure(Errc code) {
+        return code == Errc::need_split || code == Errc::need_prune;
+    }
+
+    /// By code, what is wished, key and item.
+    std::tuple<i32, u64, u64, u64> wish_order(const Left& one) const {
+        const ops::Reply& reply = replies_[one.item];
+        const auto code = static_cast<i32>(reply.code);
+        if (reply.code == Errc::need_block) return {code, reply.needed_place, 0, one.item};
+        if (!is_structure(reply.code)) return {code, 0, 0, one.item};
+        return {code, reply.needed_inode, reply.needed_key, one.item};
+    }
+    /// Whether both wish for the same. Of changes of one tree at neighbouring keys each is likely
+    /// to be that of one leaf: a leaf split twice would only leave two that are half empty.
+    bool is_same(u64 one, u64 other) const {
+        const auto first = wish_order(left_[one]);
+        const auto second = wish_order(left_[other]);
+        return std::get<0>(first) == std::get<0>(second) &&
+               std::get<1>(first) == std::get<1>(second);
+    }
+    u64 shared_max(u64 index) const {
+        const bool shares_leaf = is_structure(replies_[left_[index].item].code);
+        return shares_leaf ? format::leaf_entries_max : round_;
+    }
+
+    /// Whether a command may be given again: a commit for space helps once, and what seems damaged
+    /// is looked at a few times.
+    static bool may_go_on(Attempts& attempts, Errc code) {
+        if (code == Errc::need_space) return !std::exchange(attempts.committed_for_space, true);
+        return code != Errc::corrupt || ++attempts.damaged < damaged_max;
+    }
+
+    /// Serves the wish that [begin, end) have in common.
+    void serve_same(u64 begin, u64 end) {
+        const ops::Reply& reply = replies_[left_[begin].item];
+        const Wish wish{reply.code, reply.needed_place, reply.needed_inode, reply.needed_key,
+                        reply.may_use_reserve};
+        std::vector<u64> waiting;
+        for (u64 i = begin; i < end; ++i) {
+            if (may_go_on(left_[i].attempts, wish.code)) {
+                waiting.push_back(left_[i].item);
+            } else {
+                const bool is_space = wish.code == Errc::need_space;
+                replies_[left_[i].item].code = is_space ? Errc::no_space : Errc::corrupt;
+                left_[i].is_done = true;
+            }
+        }
+        if (waiting.empty()) return;
+        Attempts counted_above;
+        const bool is_counted = wish.code == Errc::need_space || wish.code == Errc::corrupt;
+        const Errc served = volume_.serve(wish, is_counted ? counted_above : left_[begin].attempts);
+        if (served == Errc::ok) return;
+        for (u64 i = begin; i < end; ++i) {
+            if (left_[i].is_done) continue;
+            replies_[left_[i].item].code = served;
+            left_[i].is_done = true;
+        }
+    }
+    static constexpr u32 damaged_max = 4;
+    static constexpr u64 width_min = 64;
+
+    VolumeImplementation& volume_;
+    std::span<ops::Reply> replies_;
+    std::vector<Left> left_;  // by item
+    u64 round_ = 0;           // so many of the first were in the last round
+    u64 width_ = 0;           // so many will be in the next
+};
+
+void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
+                                        std::span<ops::Reply> replies) {
+    engine_->attempt_many(commands, replies);
+    ManyWishes wishes(*this, replies);
+    std::vector<ops::Command> again;
+    std::vector<ops::Reply> answers;
+    for (;;) {
+        wishes.serve();
+        if (wishes.count() == 0) return;
+        again.clear();
+        for (u64 i = 0; i < wishes.count(); ++i)
+            again.push_back(commands[wishes.item(i)]);
+        answers.resize(again.size());
+        engine_->attempt_many(again, answers);
+        wishes.look(answers);
+    }
+}
+
+Errc VolumeImplementation::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
+    constexpr u32 retries_max = 100;
+    Attempts attempts;
+    bool has_committed = false;
+    for (;;) {
+        const Errc code = engine_->run_batch(header, window);
+        if (is_final(code)) return code;
+        if (code == Errc::need_commit && std::exchange(has_committed, true)) return code;
+        if (attempts.retries > retries_max) return code;
+        if (code != Errc::need_block) {
+            WARREN_TRY(serve({code, 0, 0, 0, false}, attempts));
+            continue;
+        }
+        for (u32 i = 0; i < window.needed_count; ++i)
+            WARREN_TRY(serve({code, window.needed_places[i], 0, 0, false}, attempts));
+    }
+}
+
+}  // namespace warren

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scans, sums and rebuilds of a whole volume on the CUDA engine, through its public interface: what
+// the CPU engine answers for the same volume, and beside threads that change it.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpu/device.hpp"
+#include "tests/fs/engine/removal_trees.hpp"
+#include "tests/fs/engine/scan_answers.hpp"
+#include "tests/support/memory_volume.hpp"
+
+namespace warren {
+namespace {
+
+const OpenOptions on_cuda{.workers = 4, .engine = EngineChoice::cuda};
+const OpenOptions on_cpu{.workers = 4, .engine = EngineChoice::cpu};
+
+class BulkCommands : public testing::Test {
+ protected:
+    void SetUp() override {
+        if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
+    }
+};
+
+/// All that one engine says of a volume.
+struct Answers {
+    std::vector<std::multiset<Sight>> scans;
+    Sums sums;
+    Errc by_stranger = Errc::ok;
+
+    bool operator==(const Answers&) const = default;
+};
+
+Answers ask(Volume& volume) {
+    Answers answers;
+    for (const ScanFilter& filter : filters()) {
+        Sights sights;
+        EXPECT_EQ(volume.scan(anybody, volume.root(), std::ref(sights), filter), Errc::ok);
+        answers.scans.push_back(sights.seen);
+    }
+    std::vector<DirectoryUsage> usages;
+    EXPECT_EQ(volume.usage(anybody, volume.root(), {.depth_max = 9, .counts_links = true}, usages),
+              Errc::ok);
+    answers.sums = sums_of(usages);
+    Sights ignored;
+    answers.by_stranger = volume.scan({.user = 9, .group = 9}, volume.root(), std::ref(ignored));
+    return answers;
+}
+
+TEST_F(BulkCommands, AnswerAsTheCpuEngine) {
+    for (u64 seed = 1; seed <= 6; ++seed) {
+        SCOPED_TRACE(seed);
+        const auto disk = make_memory_disk(64 * mib);
+        Answers fresh;
+        {
+            const auto volume = open_on(*disk, on_cuda);
+            ASSERT_TRUE(volume);
+            build_random(*volume, seed, 700);
+            make_directory(*volume, volume->root(), "secret", 040700);
+            const auto secret = volume->lookup(anybody, volume->root(), "secret");
+            if (seed % 2 == 0) make_file(*volume, secret->handle, "inside");
+            fresh = ask(*volume);
+            EXPECT_EQ(fresh.by_stranger, seed % 2 == 0 ? Errc::access : Errc::ok);
+            EXPECT_EQ(volume->close(), Errc::ok);
+        }
+        for (const OpenOptions& options : {on_cuda, on_cpu}) {
+            const auto volume = open_on(*disk, options);
+            ASSERT_TRUE(volume);
+            EXPECT_TRUE(ask(*volume) == fresh) << volume->engine();
+            EXPECT_EQ(volume->close(), Errc::ok);
+        }
+        ASSERT_TRUE(expect_clean(*disk));
+    }
+}
+
+TEST_F(BulkCommands, VisitorsMayAskTheVolume) {
+    const auto disk = make_memory_disk(64 * mib);
+    const auto volume = open_on(*disk, on_cuda);
+    ASSERT_TRUE(volume);
+    build_flat(*volume, 20, 30, false);
+    std::atomic<u32> found{0};
+    const Errc code = volume->scan(anybody, volume->root(), [&](const Scanned& one) {
+        if (one.depth == 0) return true;
+        const auto again = volume->lookup(anybody, one.directory, one.name);
+        found += again && again->handle == one.attributes.handle ? 1 : 0;
+        return one.name != "parent7";
+    });
+    EXPECT_EQ(code, Errc::ok);
+    EXPECT_EQ(found, 1u + 20 + 19 * 30);
+    EXPECT_EQ(volume->close(), Errc::ok);
+}
+
+/// Creates and removes names until told to stop.
+void change(Volume& volume, const std::vector<Handle>& places, u32 thread,
+            const std::atomic<bool>& is_done) {
+    const std::string stem = "c" + std::to_string(thread) + ".";
+    while (!is_done) {
+        for (u32 i = 0; i < 250; ++i)
+            make_file(volume, places[i % places.size()], stem + std::to_string(i));
+        for (u32 i = 0; i < 250; ++i) {
+            const Errc gone =
+                volume.unlink(anybody, places[i % places.size()], stem + std::to_string(i));
+            EXPECT_EQ(gone, Errc::ok);
+        }
+    }
+}
+
+TEST_F(BulkCommands, MeetWhatStaysBesideChanges) {
+    const auto disk = make_memory_disk(128 * mib);
+    const auto volume = open_on(*disk, on_cuda);
+    ASSERT_TRUE(volume);
+    std::vector<Handle> places;
+    for (u32 i = 0; i < 3; ++i)
+        places.push_back(make_directory(*volume, volume->root(), "d" + std::to_string(i)));
+    std::set<std::string> staying;
+    for (u32 i = 0; i < 1500; ++i) {
+        staying.insert("stays" + std::to_string(i));
+        make_file(*volume, places[i % 3], "stays" + std::to_string(i));
+    }
+    std::atomic<bool> is_done{false};
+    std::vector<std::thread> changers;
+    for (u32 t = 0; t < 3; ++t)
+        changers.emplace_back([&, t] { change(*volume, places, t, is_done); });
+    for (u32 round = 0; round < 60; ++round) {
+        Sights sights;
+        EXPECT_EQ(volume->scan(anybody, volume->root(), std::ref(sights)), Errc::ok);
+        std::multiset<std::string> met;
+        for (const Sight& sight : sights.seen)
+            met.insert(std::get<1>(sight));
+        for (const std::string& name : staying)
+            EXPECT_EQ(met.count(name), 1u) << name << " in round " << round;
+        std::vector<DirectoryUsage> usages;
+        EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usages), Errc::ok);
+        EXPECT_GE(usages.at(0).entries, 1504u);
+        Rebuilt rebuilt;
+        EXPECT_EQ(volume->rebuild(anybody, places[round % 3], rebuilt), Errc::ok);
+        EXPECT_GE(rebuilt.entries, 500u);
+        if (round % 20 == 19) {
+            EXPECT_EQ(volume->sync(), Errc::ok);
+        }
+        if (testing::Test::HasFailure()) break;
+    }
+    is_done = true;
+    for (std::thread& thread : changers)
+        thread.join();
+    EXPECT_EQ(volume->close(), Errc::ok);
+    expect_clean(*disk);
+}
+
+}  // namespace
+}  // namespace warren

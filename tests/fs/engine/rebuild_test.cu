@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directories rebuilt on the GPU: what comes back from the device holds the same names in as few
+// blocks as they need, and the volume is sound for the CPU engine.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "fs/engine/cuda/device_store.hpp"
+#include "fs/engine/cuda/directory_rebuild.hpp"
+#include "tests/fs/engine/rebuild_cases.hpp"
+
+namespace warren {
+namespace {
+
+using cuda_engine::RebuildShape;
+
+class DirectoryRebuildTest : public testing::Test {
+ protected:
+    void SetUp() override {
+        int count = 0;
+        if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+            GTEST_SKIP() << "there is no GPU";
+        }
+    }
+};
+
+/// Rebuilds on the device and brings what was changed back to the host.
+class DeviceRebuild : public cuda_engine::RebuildHost {
+ public:
+    DeviceRebuild(VolumeImplementation& volume, const RebuildShape& shape) : volume_(volume) {
+        EXPECT_EQ(device_.open(volume.store()), Errc::ok);
+        EXPECT_EQ(rebuild_.open(shape), Errc::ok);
+    }
+
+    Errc operator()(const Caller& caller, Handle directory) {
+        const Errc code =
+            rebuild_.rebuild(device_.store(), credentials_of(caller), directory, *this);
+        EXPECT_EQ(device_.download(), Errc::ok);
+        return code;
+    }
+
+    Errc bring(const std::vector<u64>& places) override {
+        brought += places.size();
+        for (const u64 place : places) {
+            WARREN_TRY(volume_.loader().load(place));
+            WARREN_TRY(device_.show_block(place));
+        }
+        return Errc::ok;
+    }
+    Errc commit() override {
+        WARREN_TRY(device_.download());
+        WARREN_TRY(volume_.commit());
+        return device_.upload_tables();
+    }
+    Errc rest() override {
+        std::this_thread::yield();
+        return Errc::ok;
+    }
+
+    u64 brought = 0;
+
+ private:
+    VolumeImplementation& volume_;
+    cuda_engine::DeviceStore device_;
+    cuda_engine::DirectoryRebuild rebuild_;
+};
+
+TEST_F(DirectoryRebuildTest, PacksAllKinds) {
+    expect_rebuilds([](InsideVolume& volume) {
+        return std::make_unique<DeviceRebuild>(volume.inside(), RebuildShape{});
+    });
+}
+
+TEST_F(DirectoryRebuildTest, FewWorkers) {
+    for (const u32 blocks : {1u, 3u}) {
+        expect_rebuilds([&](InsideVolume& volume) {
+            return std::make_unique<DeviceRebuild>(
+                volume.inside(), RebuildShape{.blocks = blocks, .warps_per_block = 1});
+        });
+    }
+}
+
+TEST_F(DirectoryRebuildTest, ColdTrees) {
+    const RebuildCase which{"some", 20'000, 2, 12};
+    const auto disk = make_memory_disk(256 * mib);
+    std::map<std::string, u64> names;
+    Handle directory;
+    {
+        InsideVolume volume(*disk);
+        directory = make_case(*volume, which);
+        names = list_names(*volume, directory);
+        EXPECT_EQ(volume->close(), Errc::ok);
+    }
+    InsideVolume volume(*disk);
+    DeviceRebuild rebuild(volume.inside(), {});
+    EXPECT_EQ(rebuild(anybody, directory), Errc::ok);
+    EXPECT_GT(rebuild.brought, 0u);
+    EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names));
+    EXPECT_TRUE(list_names(*volume, directory) == names);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    expect_clean(*disk);
+}
+
+TEST_F(DirectoryRebuildTest, AsksForPermission) {
+    const auto disk = make_memory_disk(64 * mib);
+    InsideVolume volume(*disk);
+    const Handle directory = make_directory(*volume, volume->root(), "d", 040755);
+    make_file(*volume, directory, "f");
+    DeviceRebuild rebuild(volume.inside(), {});
+    EXPECT_EQ(rebuild({.user = 7, .group = 7}, directory), Errc::access);
+    EXPECT_EQ(rebuild({.user = 0}, directory), Errc::ok);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    expect_clean(*disk);
+}
+
+}  // namespace
+}  // namespace warren

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of inodes between a removal and whoever makes, holds or forgets one at that moment: each
+// case puts two operations into the order in which threads once met.
+#include <gtest/gtest.h>
+
+#include "fs/core/inode_table.hpp"
+#include "fs/ops/answer.hpp"
+#include "fs/volume/superblock_io.hpp"
+#include "fs/volume/volume_implementation.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+constexpr core::Credentials anyone{.check = false};
+
+/// A new volume on which operations are run one by one.
+class RemovalRaces : public testing::Test {
+ protected:
+    void SetUp() override {
+        disk_ = make_memory_disk(64 * mib);
+        format::Superblock superblock;
+        ASSERT_EQ(read_superblock(*disk_, "image", superblock).code, Errc::ok);
+        volume_ = std::make_unique<VolumeImplementation>(
+            std::make_unique<FaultDisk>(*disk_), superblock,
+            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
+        ASSERT_EQ(volume_->start(), Errc::ok);
+        const auto root =
+            volume_->run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
+        ASSERT_TRUE(root);
+        root_ = *root;
+    }
+    void TearDown() override {
+        EXPECT_EQ(volume_->close(), Errc::ok);
+        volume_.reset();
+        expect_clean(*disk_);
+    }
+
+    Handle make(const std::string& name, u64 references = 0) {
+        const auto made =
+            volume_->run([&](CpuOperation& op) { return make_in(op, name, references); });
+        EXPECT_TRUE(made);
+        return made->handle;
+    }
+    Result<Attributes> make_in(CpuOperation& op, const std::string& name, u64 references) {
+        const ops::CreateArguments arguments{.mode = 0100644, .references = references};
+        return ops::create(op, anyone, root_, name.data(), static_cast<u32>(name.size()),
+                           arguments);
+    }
+    void unlink(const std::string& name) {
+        EXPECT_EQ(volume_->unlink({.check = false}, root_, name), Errc::ok);
+    }
+    void forget(Handle handle, Errc wanted = Errc::ok) {
+        EXPECT_EQ(volume_->run([&](CpuOperation& op) { return ops::forget(op, handle, 1); }),
+                  wanted);
+    }
+    /// Makes files until one has the number of `handle`, or 9,000 have not.
+    bool gets_number_of(Handle handle) {
+        bool found = false;
+        for (u32 i = 0; i < 9000 && !found; ++i, ++next_) {
+            const std::string name = "next" + std::to_string(next_);
+            found = make(name).inode == handle.inode;
+            const bool is_due = i % 256 == 255;
+            EXPECT_EQ(is_due ? volume_->commit() : Errc::ok, Errc::ok);
+        }
+        return found;
+    }
+
+    std::unique_ptr<MemoryDisk> disk_;
+    std::unique_ptr<VolumeImplementation> volume_;
+    Handle root_;
+    u32 next_ = 0;
+};
+
+/// The file is removed after it was made and before its maker has let go of all that it held.
+TEST_F(RemovalRaces, AFileIsRemovedBeforeItsMakerIsDone) {
+    make("first");  // the directory has its leaf
+    CpuOperation op(ThreadTeam{}, volume_->store());
+    const auto made = make_in(op, "file", ops::one_lookup);
+    ASSERT_TRUE(made);
+    unlink("file");
+    core::finish(op);
+    EXPECT_FALSE(gets_number_of(made->handle));
+    forget(made->handle);
+    EXPECT_TRUE(gets_number_of(made->handle));
+}
+
+/// Who asks for a handle that is stale and forgets it all the same takes nobody's reference.
+TEST_F(RemovalRaces, ForgettingAStaleHandleLetsNoNumberGo) {
+    const Handle old = make("old");
+    unlink("old");
+    Handle again{};
+    for (u32 i = 0; again.inode != old.inode; ++i) {
+        ASSERT_LT(i, 9000u);
+        again = make("again" + std::to_string(i), ops::one_lookup);
+        unlink("again" + std::to_string(i));
+        if (again.inode != old.inode) forget(again);
+    }
+    forget(old, Errc::stale);
+    EXPECT_FALSE(gets_number_of(again));
+    forget(again);
+}
+
+/// The bit that says where to look for numbers may be set after the frame has gone.
+TEST_F(RemovalRaces, AFrameWithoutInodesIsNotLookedAtForEver) {
+    const core::Store& store = volume_->store();
+    u64* room = core::room_of(store, format::FrameKind::inodes);
+    u64 stale = 0;
+    while (core::kind_of(store, stale) != format::FrameKind::free)
+        ++stale;
+    for (u64 frame = 0; frame < store.frame_count; ++frame)
+        core::clear_bit(room, frame);
+    core::set_bit(room, stale);
+    make("file");  // in a frame that is new
+}
+
+}  // namespace
+}  // namespace warren

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scan that a GPU runs, by threads and by lanes in lockstep: it sees what the scan of the CPU
+// engine sees, adds up the same and refuses the same, with any room and beside changes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/fs/engine/host_scan.hpp"
+
+namespace warren {
+namespace {
+
+const HostScanShape shapes[] = {
+    {.workers = 1},
+    {.workers = 4},
+    {.workers = 2, .in_lockstep = true},
+    // A queue, ranges and an output that hold next to nothing.
+    {.workers = 2,
+     .queue_capacity = 128,
+     .range_max = 40,
+     .output_slack = 400,
+     .directory_slack = 1 << 14},
+};
+
+void expect_same(const TreeRecipe& recipe, const HostScanShape& shape, bool is_cold) {
+    const auto disk = make_memory_disk(recipe.size_bytes);
+    {
+        const auto volume = open_on(*disk, {.engine = EngineChoice::cpu});
+        recipe.build(*volume);
+        ASSERT_EQ(volume->close(), Errc::ok);
+    }
+    InsideVolume volume(*disk);
+    HostScan scan(volume.inside(), shape);
+    const Handle root = volume->root();
+    if (is_cold) {
+        scan_by(scan, volume, anybody, root, {});
+        EXPECT_GT(scan.brought, 0u);
+    }
+    expect_same_answers(scan, volume);
+    EXPECT_EQ(volume->close(), Errc::ok);
+}
+
+TEST(TreeScanWork, SeesWhatTheScanOfThreadsSees) {
+    std::vector<TreeRecipe> recipes = small_trees();
+    recipes.push_back(
+        {"one", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 6000, false); }});
+    for (u64 seed = 1; seed <= 4; ++seed) {
+        recipes.push_back({"random " + std::to_string(seed), 64 * mib,
+                           [seed](Volume& volume) { return build_random(volume, seed, 1200); }});
+    }
+    for (const TreeRecipe& recipe : recipes) {
+        for (const HostScanShape& shape : shapes) {
+            SCOPED_TRACE(recipe.label + " by " + std::to_string(shape.workers) +
+                         (shape.in_lockstep ? " in lockstep" : ""));
+            // Lanes in lockstep take their time: a tree with everything in it, and one of chance.
+            if (shape.in_lockstep && recipe.label != "zoo" && recipe.label != "random 1") continue;
+            expect_same(recipe, shape, &shape == shapes);
+            if (testing::Test::HasFailure()) return;
+        }
+    }
+}
+
+TEST(TreeScanWork, SmallRoomTakesMoreRuns) {
+    const auto disk = make_memory_disk(64 * mib);
+    InsideVolume volume(*disk);
+    build_flat(*volume, 40, 60, true);
+    HostScan scan(volume.inside(), shapes[3]);
+    const auto found = scan_by(scan, volume, anybody, volume->root(), {});
+    EXPECT_TRUE(found == sights_of(volume, anybody, volume->root(), {}));
+    EXPECT_GT(scan.runs, 3u);
+}
+
+TEST(TreeScanWork, RefusesWhatTheScanOfThreadsRefuses) {
+    expect_same_refusals(40, [](InsideVolume& volume, u64 seed) {
+        return std::make_unique<HostScan>(volume.inside(), shapes[seed % std::size(shapes)]);
+    });
+}
+
+TEST(TreeScanWork, MeetsWhatStaysBesideChanges) {
+    const auto disk = make_memory_disk(64 * mib);
+    InsideVolume volume(*disk);
+    std::vector<Handle> places;
+    for (u32 i = 0; i < 3; ++i)
+        places.push_back(make_directory(*volume, volume->root(), "d" + std::to_string(i)));
+    std::set<std::string> staying;
+    for (u32 i = 0; i < 900; ++i) {
+        staying.insert("stays" + std::to_string(i));
+        make_file(*volume, places[i % 3], "stays" + std::to_string(i));
+    }
+    std::atomic<bool> is_done{false};
+    std::vector<std::thread> changers;
+    for (u32 t = 0; t < 2; ++t) {
+        changers.emplace_back([&, t] {
+            for (u32 round = 0; !is_done; ++round) {
+                const std::string stem = "c" + std::to_string(t) + ".";
+                for (u32 i = 0; i < 700; ++i)
+                    make_file(*volume, places[i % 3], stem + std::to_string(i));
+                for (u32 i = 0; i < 700; ++i)
+                    EXPECT_EQ(volume->unlink(anybody, places[i % 3], stem + std::to_string(i)),
+                              Errc::ok);
+                Rebuilt rebuilt;
+                EXPECT_EQ(volume->rebuild(anybody, places[round % 3], rebuilt), Errc::ok);
+            }
+        });
+    }
+    for (u32 round = 0; round < 12; ++round) {
+        HostScan scan(volume.inside(), shapes[round % std::size(shapes)]);
+        std::multiset<std::string> met;
+        for (const Sight& sight : scan_by(scan, volume, anybody, volume->root(), {}))
+            met.insert(std::get<1>(sight));
+        for (const std::string& name : staying)
+            ASSERT_EQ(met.count(name), 1u) << name << " in round " << round;
+    }
+    is_done = true;
+    for (std::thread& thread : changers)
+        thread.join();
+    EXPECT_EQ(volume->close(), Errc::ok);
+    expect_clean(*disk);
+}
+
+}  // namespace
+}  // namespace warren

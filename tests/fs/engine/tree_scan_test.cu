@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scans on the GPU: they see, add up and refuse what the CPU engine does on the same volume, with
+// metadata in the device's memory or brought there as they are asked for.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "fs/engine/cuda/device_store.hpp"
+#include "fs/engine/cuda/tree_scan.hpp"
+#include "tests/fs/engine/scan_answers.hpp"
+
+namespace warren {
+namespace {
+
+using cuda_engine::ScanOutput;
+using cuda_engine::ScanShape;
+
+class TreeScanTest : public testing::Test {
+ protected:
+    void SetUp() override {
+        int count = 0;
+        if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+            GTEST_SKIP() << "there is no GPU";
+        }
+    }
+};
+
+/// A scan of a volume whose metadata are in device memory too; as HostScan.
+class DeviceScan {
+ public:
+    DeviceScan(VolumeImplementation& volume, const ScanShape& shape) : volume_(volume) {
+        EXPECT_EQ(device_.open(volume.store()), Errc::ok);
+        EXPECT_EQ(scan_.open(shape), Errc::ok);
+    }
+
+    template <class Take>
+    Errc scan(const cuda_engine::ScanPlan& plan, Handle root, const Take& take) {
+        Host<Take> host(*this, take);
+        const Errc code = scan_.scan(device_.store(), plan, root, host);
+        runs = scan_.runs();
+        return code;
+    }
+    std::vector<cuda_engine::ScanSum> sums() {
+        std::vector<cuda_engine::ScanSum> all;
+        EXPECT_EQ(scan_.fetch_sums(all), Errc::ok);
+        return all;
+    }
+
+    u64 runs = 0;
+    u64 brought = 0;
+
+ private:
+    template <class Take>
+    class Host : public cuda_engine::ScanHost {
+     public:
+        Host(DeviceScan& scan, const Take& take) : scan_(scan), take_(take) {}
+
+        Errc bring(const std::vector<u64>& places) override {
+            scan_.brought += places.size();
+            for (const u64 place : places) {
+                WARREN_TRY(scan_.volume_.loader().load(place));
+                WARREN_TRY(scan_.device_.show_block(place));
+            }
+            return Errc::ok;
+        }
+        Errc take(const ScanOutput& output) override {
+            take_(output);
+            return Errc::ok;
+        }
+
+     private:
+        DeviceScan& scan_;
+        const Take& take_;
+    };
+
+    VolumeImplementation& volume_;
+    cuda_engine::DeviceStore device_;
+    cuda_engine::TreeScan scan_;
+};
+
+void load_all(VolumeImplementation& volume) {
+    const core::Store& store = volume.store();
+    for (u64 frame = 0; frame < store.frame_count; ++frame) {
+        const format::FrameKind kind = core::kind_of(store, frame);
+        if (kind != format::FrameKind::inodes && kind != format::FrameKind::metadata) continue;
+        for (u64 block = 0; block < format::blocks_per_frame; ++block) {
+            const u64 place = frame * format::frame_size + block * format::block_size;
+            EXPECT_EQ(volume.loader().load(place), Errc::ok);
+        }
+    }
+}
+
+std::vector<TreeRecipe> recipes() {
+    std::vector<TreeRecipe> all = small_trees();
+    all.push_back(
+        {"one", 256 * mib, [](Volume& volume) { return build_flat(volume, 1, 30'000, false); }});
+    all.push_back({"deep", 64 * mib, [](Volume& volume) { return build_deep(volume, 300); }});
+    for (u64 seed = 1; seed <= 8; ++seed) {
+        all.push_back({"random " + std::to_string(seed), 64 * mib,
+                       [seed](Volume& volume) { return build_random(volume, seed, 1500); }});
+    }
+    return all;
+}
+
+void expect_all(const ScanShape& shape, bool is_warm) {
+    for (const TreeRecipe& recipe : recipes()) {
+        SCOPED_TRACE(recipe.label);
+        const auto disk = make_memory_disk(recipe.size_bytes);
+        {
+            const auto volume = open_on(*disk, {.engine = EngineChoice::cpu});
+            recipe.build(*volume);
+            ASSERT_EQ(volume->close(), Errc::ok);
+        }
+        InsideVolume volume(*disk);
+        if (is_warm) load_all(volume.inside());
+        DeviceScan scan(volume.inside(), shape);
+        expect_same_answers(scan, volume);
+        EXPECT_EQ(scan.brought == 0, is_warm);
+        EXPECT_EQ(volume->close(), Errc::ok);
+        if (testing::Test::HasFailure()) return;
+    }
+}
+
+TEST_F(TreeScanTest, SeesWhatTheScanOfThreadsSees) {
+    expect_all({}, true);
+}
+
+TEST_F(TreeScanTest, BringsWhatIsNotInMemory) {
+    expect_all({}, false);
+}
+
+TEST_F(TreeScanTest, SmallRoomTakesMoreRuns) {
+    expect_all({.blocks = 2,
+                .warps_per_block = 1,
+                .queue_capacity = 128,
+                .output_bytes = 1,
+                .directories = 1},
+               true);
+}
+
+TEST_F(TreeScanTest, RefusesWhatTheScanOfThreadsRefuses) {
+    expect_same_refusals(40, [](InsideVolume& volume, u64 seed) {
+        if (seed % 2 == 0) load_all(volume.inside());
+        return std::make_unique<DeviceScan>(volume.inside(), ScanShape{});
+    });
+}
+
+}  // namespace
+}  // namespace warren
