@@ -113,12 +113,13 @@ void LoopExt4::sync() const {
     ::close(directory);
 }
 
-OpenVolume::OpenVolume(const std::string& folder, u64 size_bytes) : image_(folder + "/warren.img") {
+OpenVolume::OpenVolume(const std::string& folder, u64 size_bytes, EngineChoice engine)
+    : image_(folder + "/warren.img") {
     FormatOptions format;
     format.size_bytes = size_bytes;
     Failure failure = make_volume(image_, format);
     require(failure.code == Errc::ok, failure.message);
-    volume_ = Volume::open(image_, {}, failure);
+    volume_ = Volume::open(image_, {.engine = engine}, failure);
     require(volume_ != nullptr, failure.message);
 }
 

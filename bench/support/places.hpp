@@ -56,7 +56,8 @@ class LoopExt4 {
 /// A Warren volume in a file of a directory, open.
 class OpenVolume {
  public:
-    OpenVolume(const std::string& folder, u64 size_bytes);
+    OpenVolume(const std::string& folder, u64 size_bytes,
+               EngineChoice engine = EngineChoice::automatic);
     ~OpenVolume();
     OpenVolume(const OpenVolume&) = delete;
     OpenVolume& operator=(const OpenVolume&) = delete;

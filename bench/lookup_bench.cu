@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many names a second does the GPU look up, if the keys (directory and name) and the answers
+// (attributes) are in its memory? Over one directory of many names and over many directories, with
+// teams of several sizes; beside it the CPU engine with all cores. The names are asked for in
+// random order, each once; the time is that of the kernel by the device's clock.
+//
+//   lookup_bench [--names N] [--runs N]
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/random.hpp"
+#include "bench/support/places.hpp"
+#include "bench/support/report.hpp"
+#include "fs/disk/fault_disk.hpp"
+#include "fs/disk/memory_disk.hpp"
+#include "fs/engine/cuda/device_store.hpp"
+#include "fs/engine/cuda/lookup_many.hpp"
+#include "fs/volume/make_volume.hpp"
+#include "fs/volume/superblock_io.hpp"
+#include "fs/volume/volume_implementation.hpp"
+#include "gpu/device.hpp"
+
+using namespace warren;
+using namespace warren::bench;
+
+namespace {
+
+constexpr u32 name_length = 16;
+constexpr u64 size_bytes = 8 * gib;
+
+struct Place {
+    Handle directory;
+    char name[name_length];
+    u64 inode;
+};
+
+/// A volume in memory with `count` names of 16 bytes, spread over `directories`.
+class Names {
+ public:
+    Names(u32 directories, u32 count) : disk_(size_bytes), places_(count) {
+        const Failure made =
+            make_volume_on(disk_, "image", size_bytes, "bench",
+                           [&](u64 at, u64 length) { return disk_.discard(at, length); });
+        require(made.code == Errc::ok, made.message);
+        format::Superblock superblock;
+        require(read_superblock(disk_, "image", superblock).code == Errc::ok, "no superblock");
+        auto implementation =
+            std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk_), superblock,
+                                                   OpenOptions{.engine = EngineChoice::cpu});
+        implementation_ = implementation.get();
+        require(implementation_->start() == Errc::ok, "cannot open the volume");
+        volume_ = std::make_unique<Volume>(std::move(implementation));
+        std::vector<Handle> parents = {volume_->root()};
+        for (u32 i = 0; directories > 1 && i < directories; ++i) {
+            if (i == 0) parents.clear();
+            parents.push_back(add(volume_->root(), "d" + std::to_string(i), 040755).handle);
+        }
+        by_all_cores([&](u32 worker, u32 workers) {
+            for (u32 i = worker; i < count; i += workers)
+                fill(places_[i], parents[i % parents.size()], i);
+        });
+        require(volume_->sync() == Errc::ok, "cannot sync");
+        Random random(1);
+        for (u32 i = count; i > 1; --i)
+            std::swap(places_[i - 1], places_[random.below(i)]);
+    }
+
+    const core::Store& store() { return implementation_->store(); }
+    const std::vector<Place>& places() const { return places_; }
+
+    double look_up_by_cpu() {
+        return time_of([&] {
+            by_all_cores([&](u32 worker, u32 workers) {
+                for (std::size_t i = worker; i < places_.size(); i += workers) {
+                    const Place& place = places_[i];
+                    const auto found =
+                        volume_->lookup({}, place.directory, {place.name, name_length});
+                    require(found && found->handle.inode == place.inode, "a wrong answer");
+                }
+            });
+        });
+    }
+
+ private:
+    Attributes add(Handle in, const std::string& name, u32 mode) {
+        const auto made = volume_->create({}, in, name, {.mode = mode});
+        require(bool(made), "cannot create " + name);
+        return *made;
+    }
+    void fill(Place& place, Handle directory, u32 number) {
+        std::string name = "n" + std::to_string(number);
+        name.resize(name_length, 'x');
+        place.directory = directory;
+        std::memcpy(place.name, name.data(), name_length);
+        place.inode = add(directory, name, 0100644).handle.inode;
+    }
+    template <class Work>
+    static void by_all_cores(const Work& work) {
+        const u32 workers = std::max(1u, std::thread::hardware_concurrency());
+        std::vector<std::thread> threads;
+        for (u32 w = 0; w < workers; ++w)
+            threads.emplace_back([&work, w, workers] { work(w, workers); });
+        for (std::thread& thread : threads)
+            thread.join();
+    }
+
+    MemoryDisk disk_;
+    VolumeImplementation* implementation_ = nullptr;
+    std::unique_ptr<Volume> volume_;
+    std::vector<Place> places_;
+};
+
+/// The keys and room for the answers, on the device.
+struct Batch {
+    gpu::DeviceBuffer<char> names;
+    gpu::DeviceBuffer<cuda_engine::LookupKey> keys;
+    gpu::DeviceBuffer<Attributes> attributes;
+    gpu::DeviceBuffer<Errc> codes;
+    gpu::Stream stream;
+    gpu::Event begin;
+    gpu::Event end;
+
+    explicit Batch(const std::vector<Place>& places) {
+        const u64 count = places.size();
+        require(names.allocate(count * name_length) == Errc::ok &&
+                    keys.allocate(count) == Errc::ok && attributes.allocate(count) == Errc::ok &&
+                    codes.allocate(count) == Errc::ok && stream.open() == Errc::ok &&
+                    begin.open() == Errc::ok && end.open() == Errc::ok,
+                "no memory for the keys");
+        std::vector<char> bytes(count * name_length);
+        std::vector<cuda_engine::LookupKey> all(count);
+        for (u64 i = 0; i < count; ++i) {
+            std::memcpy(&bytes[i * name_length], places[i].name, name_length);
+            all[i] = {places[i].directory, names.data() + i * name_length, name_length};
+        }
+        require(stream.copy(names.data(), bytes.data(), bytes.size()) == Errc::ok &&
+                    stream.copy(keys.data(), all.data(), keys.bytes()) == Errc::ok &&
+                    stream.wait() == Errc::ok,
+                "cannot copy the keys");
+    }
+
+    double seconds(const core::Store& store, const cuda_engine::LookupShape& shape) {
+        const core::Credentials anyone{.check = false};
+        require(begin.record(stream) == Errc::ok &&
+                    cuda_engine::launch_lookups(store, anyone, keys.data(),
+                                                static_cast<u32>(keys.count()), attributes.data(),
+                                                codes.data(), shape, stream.get()) == Errc::ok &&
+                    end.record(stream) == Errc::ok && stream.wait() == Errc::ok,
+                "the look-ups failed");
+        const Result<float> milliseconds = end.milliseconds_since(begin);
+        require(bool(milliseconds), "no time");
+        return static_cast<double>(*milliseconds) / 1000;
+    }
+
+    /// How many were left; all others must be right.
+    u64 check(const std::vector<Place>& places) {
+        std::vector<Errc> all(places.size());
+        std::vector<Attributes> found(places.size());
+        require(stream.copy(all.data(), codes.data(), codes.bytes()) == Errc::ok &&
+                    stream.copy(found.data(), attributes.data(), attributes.bytes()) == Errc::ok &&
+                    stream.wait() == Errc::ok,
+                "cannot copy the answers");
+        u64 left = 0;
+        for (std::size_t i = 0; i < places.size(); ++i) {
+            if (all[i] == Errc::retry) {
+                ++left;
+                continue;
+            }
+            require(all[i] == Errc::ok && found[i].handle.inode == places[i].inode &&
+                        found[i].mode == 0100644 && found[i].links == 1,
+                    "a wrong answer: " + std::to_string(static_cast<int>(all[i])));
+        }
+        require(left <= places.size() / 1000, "too many are left: " + std::to_string(left));
+        return left;
+    }
+};
+
+void measure(u32 directories, u32 count, u64 runs, Report& report) {
+    Names names(directories, count);
+    const std::string scenario =
+        std::to_string(count) + " names in " + std::to_string(directories) + " directories";
+    cuda_engine::DeviceStore device;
+    require(device.open(names.store()) == Errc::ok, "cannot upload the volume");
+    Batch batch(names.places());
+    std::string fastest;
+    for (const u32 lanes : {4u, 8u, 16u, 32u}) {
+        for (const u32 blocks : {2u, 4u, 6u, 8u}) {
+            const cuda_engine::LookupShape shape{lanes, 8, blocks};
+            const std::string subject = std::to_string(lanes) + " lanes, " +
+                                        std::to_string(blocks * 8) + " warps a multiprocessor";
+            for (u64 run = 0; run <= runs; ++run) {
+                const double seconds = batch.seconds(device.store(), shape);
+                if (run > 0) report.add(scenario, subject, seconds, count);
+            }
+            const u64 left = batch.check(names.places());
+            const double median = report.median(scenario, subject);
+            std::printf("%s: %s: %.1f M/s, %llu left\n", scenario.c_str(), subject.c_str(),
+                        count / median / 1e6, static_cast<unsigned long long>(left));
+            std::fflush(stdout);
+            if (fastest.empty() || median < report.median(scenario, fastest)) fastest = subject;
+        }
+    }
+    const std::string by_cpu = "Warren CPU engine, all cores";
+    for (u64 run = 0; run < runs; ++run)
+        report.add(scenario, by_cpu, names.look_up_by_cpu(), count);
+    report.set_reference(scenario, fastest);
+    report.must(scenario + ": M/s over 500", count / report.median(scenario, fastest) / 500e6, 1);
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+    const u64 runs = option(argument_count, arguments, "runs", 5);
+    const auto count = static_cast<u32>(option(argument_count, arguments, "names", 1'000'000));
+    gpu::DeviceInfo info;
+    if (gpu::describe_device(0, info) != Errc::ok) {
+        std::printf("lookup_bench: there is no GPU\n");
+        return 0;
+    }
+    Report report("lookup_bench", argument_count, arguments);
+    measure(1, count, runs, report);
+    measure(std::max(1u, count / 1000), count, runs, report);
+    return report.finish();
+}
