@@ -84,10 +84,10 @@ std::unique_ptr<MemoryDisk> make_unreplayed() {
     disk->start_recording();
     EXPECT_EQ(volume->sync(), Errc::ok);
     disk->stop_recording();
-    u64 flushes = 0;
     u64 events = 0;
-    while (flushes < 2)
-        flushes += disk->event(events++).kind == DiskEventKind::flush ? 1 : 0;
+    while (disk->event(events).kind != DiskEventKind::flush)
+        ++events;
+    ++events;
     auto cut = disk->image_after(events);
     EXPECT_EQ(volume->close(), Errc::ok);
     return cut;

@@ -48,7 +48,8 @@ TEST(MakeVolume, journalAndTableAreWhereTheRulesSay) {
     EXPECT_EQ(layout(64 * mib).journal_blocks, 512u);
     EXPECT_EQ(layout(1 * gib).journal_blocks, 32 * mib / block_size);
     EXPECT_EQ(layout(4 * gib).journal_blocks, 128 * mib / block_size);
-    EXPECT_EQ(layout(16 * tib).journal_blocks, 128 * mib / block_size);
+    EXPECT_EQ(layout(32 * gib).journal_blocks, 1 * gib / block_size);
+    EXPECT_EQ(layout(16 * tib).journal_blocks, 1 * gib / block_size);
     EXPECT_EQ(layout(16 * tib).frame_table_offset, frame_size);
     EXPECT_EQ(layout(16 * tib).frame_table_blocks, 270601u);
     EXPECT_EQ(layout(16 * tib).journal_offset, 530 * frame_size);
