@@ -12,18 +12,14 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/random.hpp"
+#include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
-#include "fs/disk/fault_disk.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/engine/cuda/device_store.hpp"
 #include "fs/engine/cuda/lookup_many.hpp"
-#include "fs/volume/make_volume.hpp"
-#include "fs/volume/superblock_io.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "gpu/device.hpp"
 
@@ -44,23 +40,12 @@ struct Place {
 /// A volume in memory with `count` names of 16 bytes, spread over `directories`.
 class Names {
  public:
-    Names(u32 directories, u32 count) : disk_(size_bytes), places_(count) {
-        const Failure made =
-            make_volume_on(disk_, "image", size_bytes, "bench",
-                           [&](u64 at, u64 length) { return disk_.discard(at, length); });
-        require(made.code == Errc::ok, made.message);
-        format::Superblock superblock;
-        require(read_superblock(disk_, "image", superblock).code == Errc::ok, "no superblock");
-        auto implementation =
-            std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk_), superblock,
-                                                   OpenOptions{.engine = EngineChoice::cpu});
-        implementation_ = implementation.get();
-        require(implementation_->start() == Errc::ok, "cannot open the volume");
-        volume_ = std::make_unique<Volume>(std::move(implementation));
+    Names(u32 directories, u32 count) : volume_(size_bytes), places_(count) {
         std::vector<Handle> parents = {volume_->root()};
         for (u32 i = 0; directories > 1 && i < directories; ++i) {
             if (i == 0) parents.clear();
-            parents.push_back(add(volume_->root(), "d" + std::to_string(i), 040755).handle);
+            parents.push_back(
+                add_entry(*volume_, volume_->root(), "d" + std::to_string(i), directory_mode));
         }
         by_all_cores([&](u32 worker, u32 workers) {
             for (u32 i = worker; i < count; i += workers)
@@ -72,7 +57,7 @@ class Names {
             std::swap(places_[i - 1], places_[random.below(i)]);
     }
 
-    const core::Store& store() { return implementation_->store(); }
+    const core::Store& store() const { return volume_.store(); }
     const std::vector<Place>& places() const { return places_; }
 
     double look_up_by_cpu() {
@@ -89,31 +74,15 @@ class Names {
     }
 
  private:
-    Attributes add(Handle in, const std::string& name, u32 mode) {
-        const auto made = volume_->create({}, in, name, {.mode = mode});
-        require(bool(made), "cannot create " + name);
-        return *made;
-    }
     void fill(Place& place, Handle directory, u32 number) {
         std::string name = "n" + std::to_string(number);
         name.resize(name_length, 'x');
         place.directory = directory;
         std::memcpy(place.name, name.data(), name_length);
-        place.inode = add(directory, name, 0100644).handle.inode;
-    }
-    template <class Work>
-    static void by_all_cores(const Work& work) {
-        const u32 workers = std::max(1u, std::thread::hardware_concurrency());
-        std::vector<std::thread> threads;
-        for (u32 w = 0; w < workers; ++w)
-            threads.emplace_back([&work, w, workers] { work(w, workers); });
-        for (std::thread& thread : threads)
-            thread.join();
+        place.inode = add_entry(*volume_, directory, name, file_mode).inode;
     }
 
-    MemoryDisk disk_;
-    VolumeImplementation* implementation_ = nullptr;
-    std::unique_ptr<Volume> volume_;
+    MemoryVolume volume_;
     std::vector<Place> places_;
 };
 

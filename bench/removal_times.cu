@@ -10,25 +10,18 @@
 #include <cstdio>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
-#include "fs/disk/fault_disk.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/engine/cuda/cuda_engine.hpp"
-#include "fs/volume/make_volume.hpp"
-#include "fs/volume/superblock_io.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 using namespace warren;
 using namespace warren::bench;
 
 namespace {
-
-constexpr u32 directory_mode = 040755;
-constexpr u32 file_mode = 0100644;
 
 struct Shape {
     std::string label;
@@ -41,75 +34,36 @@ struct Shape {
     u32 trees;
 };
 
-Handle add(Volume& volume, Handle in, const std::string& name, u32 mode) {
-    const auto made = volume.create({}, in, name, {.mode = mode});
-    require(bool(made), "cannot create " + name);
-    return made->handle;
-}
-
-void build(Volume& volume, const Shape& shape, Handle root) {
-    for (u32 i = 1; i < shape.chain; ++i)
-        root = add(volume, root, "down", directory_mode);
-    std::vector<Handle> parents;
-    for (u32 p = 0; p < shape.parents; ++p)
-        parents.push_back(add(volume, root, "directory" + std::to_string(p), directory_mode));
-    if (shape.entries == 0) return;
-    const u32 workers = std::max(1u, std::thread::hardware_concurrency());
-    std::vector<std::thread> threads;
-    for (u32 w = 0; w < workers; ++w) {
-        threads.emplace_back([&, w] {
-            for (u32 p = w; p < parents.size(); p += workers) {
-                for (u32 e = 0; e < shape.entries; ++e)
-                    add(volume, parents[p], "entry" + std::to_string(e), shape.mode);
-            }
-        });
-    }
-    for (std::thread& thread : threads)
-        thread.join();
-}
-
 /// A volume in memory that the CPU engine has filled and that the CUDA engine has taken over.
 class DeviceVolume {
  public:
-    explicit DeviceVolume(const Shape& shape) : disk_(shape.size_bytes) {
-        const Failure made =
-            make_volume_on(disk_, "image", shape.size_bytes, "bench",
-                           [&](u64 at, u64 length) { return disk_.discard(at, length); });
-        require(made.code == Errc::ok, made.message);
-        format::Superblock superblock;
-        require(read_superblock(disk_, "image", superblock).code == Errc::ok, "no superblock");
-        auto implementation =
-            std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk_), superblock,
-                                                   OpenOptions{.engine = EngineChoice::cpu});
-        implementation_ = implementation.get();
-        require(implementation_->start() == Errc::ok, "cannot open the volume");
-        volume_ = std::make_unique<Volume>(std::move(implementation));
+    explicit DeviceVolume(const Shape& shape) : volume_(shape.size_bytes) {
         for (u32 tree = 0; tree < shape.trees; ++tree) {
             const std::string name = "tree" + std::to_string(tree);
-            build(*volume_, shape, add(*volume_, volume_->root(), name, directory_mode));
+            const Handle top = add_entry(*volume_, volume_->root(), name, directory_mode);
+            const Handle root = build_deep(*volume_, top, shape.chain);
+            build_flat(*volume_, root, shape.parents, shape.entries, shape.mode);
         }
         require(volume_->sync() == Errc::ok, "cannot sync");
         CudaEngineOptions options;
         options.volume.load_block = [this](u64 place) {
-            return implementation_->loader().load(place);
+            return volume_.inside().loader().load(place);
         };
-        options.volume.commit = [this] { return implementation_->commit(); };
+        options.volume.commit = [this] { return volume_.inside().commit(); };
         options.volume.remove_leftovers = [this](u64 directory, u64& files) {
-            return implementation_->remove_leftovers(directory, files);
+            return volume_.inside().remove_leftovers(directory, files);
         };
         std::string failure;
-        auto engine = make_cuda_engine(implementation_->store(), failure, options);
+        auto engine = make_cuda_engine(volume_.store(), failure, options);
         require(engine != nullptr, failure);
-        implementation_->use_engine(std::move(engine));
+        volume_.inside().use_engine(std::move(engine));
     }
 
     Volume& operator*() { return *volume_; }
-    CudaEngineFigures figures() { return figures_of(implementation_->engine()); }
+    CudaEngineFigures figures() { return figures_of(volume_.inside().engine()); }
 
  private:
-    MemoryDisk disk_;
-    VolumeImplementation* implementation_ = nullptr;
-    std::unique_ptr<Volume> volume_;
+    MemoryVolume volume_;
 };
 
 double median(std::vector<double> values) {

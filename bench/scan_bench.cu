@@ -11,19 +11,15 @@
 #include <atomic>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
-#include "fs/disk/fault_disk.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/engine/cuda/device_store.hpp"
 #include "fs/engine/cuda/directory_rebuild.hpp"
 #include "fs/engine/cuda/tree_scan.hpp"
 #include "fs/engine/cuda/tree_scan_answer.hpp"
-#include "fs/volume/make_volume.hpp"
-#include "fs/volume/superblock_io.hpp"
 #include "fs/volume/tree_scanner.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "gpu/failure.hpp"
@@ -46,55 +42,31 @@ const char* const visits_label = "a visit for every entry";
 /// A volume in memory, open for the CPU engine, with a copy of its metadata on the device.
 class Volumes {
  public:
-    Volumes() : disk_(size_bytes) {
-        const Failure made =
-            make_volume_on(disk_, "image", size_bytes, "bench",
-                           [&](u64 at, u64 length) { return disk_.discard(at, length); });
-        require(made.code == Errc::ok, made.message);
-        format::Superblock superblock;
-        require(read_superblock(disk_, "image", superblock).code == Errc::ok, "no superblock");
-        auto implementation =
-            std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk_), superblock,
-                                                   OpenOptions{.engine = EngineChoice::cpu});
-        inside_ = implementation.get();
-        require(inside_->start() == Errc::ok, "cannot open the volume");
-        volume_ = std::make_unique<Volume>(std::move(implementation));
-    }
+    Volumes() : volume_(size_bytes) {}
 
     /// Directories with files, made by all cores.
     void fill(u32 parents, u32 entries) {
-        const u32 workers = std::max(1u, std::thread::hardware_concurrency());
-        std::vector<std::thread> threads;
-        for (u32 w = 0; w < workers; ++w) {
-            threads.emplace_back([&, w] {
-                for (u32 p = w; p < parents; p += workers) {
-                    const Handle in = add(volume_->root(), "directory" + std::to_string(p), 040755);
-                    for (u32 e = 0; e < entries; ++e)
-                        add(in, "entry" + std::to_string(e), 0100644);
-                }
-            });
-        }
-        for (std::thread& thread : threads)
-            thread.join();
+        by_all_cores([&](u32 worker, u32 workers) {
+            for (u32 p = worker; p < parents; p += workers) {
+                const Handle in = add_entry(*volume_, volume_->root(),
+                                            "directory" + std::to_string(p), directory_mode);
+                for (u32 e = 0; e < entries; ++e)
+                    add_entry(*volume_, in, "entry" + std::to_string(e), file_mode);
+            }
+        });
         require(volume_->sync() == Errc::ok, "cannot sync");
     }
     /// One directory of names of which every second is removed again.
     Handle fill_one(u32 names) {
-        const Handle in = add(volume_->root(), "directory", 040755);
-        const u32 workers = std::max(1u, std::thread::hardware_concurrency());
-        std::vector<std::thread> threads;
-        for (u32 w = 0; w < workers; ++w) {
-            threads.emplace_back([&, w] {
-                for (u32 e = w; e < names; e += workers) {
-                    add(in, "entry" + std::to_string(e), 0100644);
-                    if (e % 2 == 1) continue;
-                    require(volume_->unlink({}, in, "entry" + std::to_string(e)) == Errc::ok,
-                            "cannot unlink");
-                }
-            });
-        }
-        for (std::thread& thread : threads)
-            thread.join();
+        const Handle in = add_entry(*volume_, volume_->root(), "directory", directory_mode);
+        by_all_cores([&](u32 worker, u32 workers) {
+            for (u32 e = worker; e < names; e += workers) {
+                add_entry(*volume_, in, "entry" + std::to_string(e), file_mode);
+                if (e % 2 == 1) continue;
+                require(volume_->unlink({}, in, "entry" + std::to_string(e)) == Errc::ok,
+                        "cannot unlink");
+            }
+        });
         require(volume_->sync() == Errc::ok, "cannot sync");
         return in;
     }
@@ -110,26 +82,18 @@ class Volumes {
         return inode.blocks;
     }
     void upload(const cuda_engine::ScanShape& shape) {
-        require(device_.open(inside_->store()) == Errc::ok,
+        require(device_.open(volume_.store()) == Errc::ok,
                 "cannot upload: " + gpu::last_failure().message);
         require(scan_.open(shape) == Errc::ok, "no GPU: " + gpu::last_failure().message);
     }
 
     Volume& volume() { return *volume_; }
-    VolumeImplementation& inside() { return *inside_; }
+    VolumeImplementation& inside() { return volume_.inside(); }
     cuda_engine::TreeScan& kernels() { return scan_; }
     const core::Store& device() { return device_.store(); }
 
  private:
-    Handle add(Handle in, const std::string& name, u32 mode) {
-        const auto made = volume_->create({}, in, name, {.mode = mode});
-        require(bool(made), "cannot create " + name);
-        return made->handle;
-    }
-
-    MemoryDisk disk_;
-    VolumeImplementation* inside_ = nullptr;
-    std::unique_ptr<Volume> volume_;
+    MemoryVolume volume_;
     cuda_engine::DeviceStore device_;
     cuda_engine::TreeScan scan_;
 };
