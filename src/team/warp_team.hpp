@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp as a team: all 32 lanes present, full mask always. `__activemask()` is never asked: it
-// says what the compiler scheduled, not who belongs to the team.
+// A warp as a team, or a tile of it: W neighbouring lanes, so that a warp holds 32 / W teams, each
+// with an operation of its own. Fewer lanes wait longer for one operation and get more of them done.
+//
+// Invariant: only lanes of the same tile meet, and all of them do: the mask of a tile is fixed.
+// `__activemask()` is never asked, for it says what the compiler scheduled, not who belongs to the
+// team. The tiles of a warp may take different ways; on the same way they share its instructions.
 //
 // Shuffles and ballots order no memory by themselves. Here they do: what a lane reads or writes
 // before a collective call comes before what the others do after it, as with LockstepTeam.
 #pragma once
+
+#include <cstring>
 
 #include "base/check.hpp"
 #include "team/team.hpp"
@@ -15,33 +21,35 @@ namespace warren {
 
 /// Every member is for the device. They are marked for the host too because the templates over
 /// teams are, and nvcc checks both halves of what it instantiates.
-struct WarpTeam {
-    static constexpr u32 width = 32;
+template <u32 W>
+struct TileTeam {
+    static_assert(W > 1 && W <= 32 && (W & (W - 1)) == 0);
+    static constexpr u32 width = W;
 
     u32 worker = 0;
 
 #if defined(__CUDA_ARCH__)
     WARREN_HD u32 lane() const {
-        return threadIdx.x & 31u;
+        return threadIdx.x % W;
     }
     WARREN_HD u32 ballot(bool vote) const {
-        __syncwarp();
-        return __ballot_sync(~0u, vote);
+        sync();
+        return __ballot_sync(mask(), vote) >> shift() & (~0u >> (32 - W));
     }
     WARREN_HD void sync() const {
-        __syncwarp();
+        __syncwarp(mask());
     }
 
-    /// What lane `from` holds. T is cut into 32-bit words, each one shuffle.
+    /// What lane `from` of the tile holds. T is cut into 32-bit words, each one shuffle.
     template <class T>
     WARREN_HD T broadcast(T value, u32 from) const {
         static_assert(std::is_trivially_copyable_v<T>);
         constexpr u32 words = (sizeof(T) + 3) / 4;
         u32 raw[words] = {};
         memcpy(raw, &value, sizeof(T));
-        __syncwarp();
+        sync();
         for (u32 i = 0; i < words; ++i)
-            raw[i] = __shfl_sync(~0u, raw[i], static_cast<int>(from));
+            raw[i] = __shfl_sync(mask(), raw[i], static_cast<int>(from), W);
         memcpy(&value, raw, sizeof(T));
         return value;
     }
@@ -65,11 +73,21 @@ struct WarpTeam {
     }
 
  private:
+#if defined(__CUDA_ARCH__)
+    WARREN_HD u32 shift() const {
+        return threadIdx.x % 32 / W * W;
+    }
+    WARREN_HD u32 mask() const {
+        return (~0u >> (32 - W)) << shift();
+    }
+#endif
     template <class T>
     [[noreturn]] static WARREN_HD T no_device() {
-        check_failed("a warp runs on a GPU", __FILE__, __LINE__);
+        check_failed("a tile of a warp runs on a GPU", __FILE__, __LINE__);
     }
 };
+
+using WarpTeam = TileTeam<32>;
 
 }  // namespace warren
 

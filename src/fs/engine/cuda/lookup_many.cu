@@ -7,7 +7,6 @@
 
 #include "fs/core/beeline.hpp"
 #include "fs/ring/reply_code.hpp"
-#include "team/tile_team.hpp"
 #include "team/warp_team.hpp"
 
 namespace warren::cuda_engine {
