@@ -54,7 +54,7 @@ WARREN_HD inline u64 eight_bytes(const char* at) {
 WARREN_HD inline u64 some_bytes(const char* at, u32 length) {
     if (length >= 8) return eight_bytes(at);
 #if defined(__CUDA_ARCH__)
-    // An aligned word that holds a byte of ours can be read whole.
+    // An aligned word that holds a byte of ours can be read whole: memory for names ends at a word.
     if (reinterpret_cast<std::uintptr_t>(at) % 8 == 0) {
         return *reinterpret_cast<const u64*>(at) & ((u64{1} << length * 8) - 1);
     }

@@ -376,7 +376,7 @@ inline std::vector<u32> DeviceVolume::run_some(const std::vector<Request>& reque
         names.insert(names.end(), requests[index].name.begin(), requests[index].name.end());
         names.insert(names.end(), requests[index].new_name.begin(), requests[index].new_name.end());
     }
-    names.push_back(0);
+    names.resize((names.size() + 8) / 8 * 8);  // a warp reads names in words
     const DeviceArray<char> device_names(names);
     const DeviceArray<format::DirectoryLeaf> leaf(1);
     const DeviceArray<ops::Command> commands(
