@@ -14,17 +14,21 @@ function(warren_sources result folder)
     set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-# A library from all .cpp files below the given folders of src/, without the parts that need the
-# CUDA runtime. A folder with headers only gives an INTERFACE library of the same name. The
-# libraries named after LINK are passed on to whoever links this one.
+# A library from all .cpp files below the given folders of src/, and in a CUDA build from the .cu
+# files of their cuda/ folders, but for the file system's, which warren_cuda_library takes. A folder
+# with headers only gives an INTERFACE library of the same name. The libraries named after LINK are
+# passed on to whoever links this one.
 function(warren_library name)
     cmake_parse_arguments(arg "" "" "FOLDERS;LINK" ${ARGN})
     set(sources "")
     foreach(folder IN LISTS arg_FOLDERS)
-        warren_sources(some "${PROJECT_SOURCE_DIR}/src/${folder}" .cpp)
+        warren_sources(some "${PROJECT_SOURCE_DIR}/src/${folder}" .cpp .cu)
         list(APPEND sources ${some})
     endforeach()
-    list(FILTER sources EXCLUDE REGEX "/(cuda|gpu)/")
+    list(FILTER sources EXCLUDE REGEX "/src/fs/.*/cuda/")
+    if(NOT WARREN_CUDA)
+        list(FILTER sources EXCLUDE REGEX "/cuda/")
+    endif()
     if(sources)
         add_library(${name} STATIC ${sources})
         target_link_libraries(${name} PUBLIC ${arg_LINK})
@@ -36,10 +40,20 @@ function(warren_library name)
     set_property(GLOBAL APPEND PROPERTY WARREN_LIBRARIES ${name})
 endfunction()
 
-# All that needs the CUDA runtime, in one library: src/gpu and every cuda/ folder of src/.
+# src/gpu: the CUDA runtime behind one door.
+function(warren_gpu_library name)
+    warren_sources(sources "${PROJECT_SOURCE_DIR}/src/gpu" .cu .cpp)
+    add_library(${name} STATIC ${sources})
+    target_link_libraries(${name} PUBLIC ${ARGN})
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CUDA)
+    add_library(warren::${name} ALIAS ${name})
+    set_property(GLOBAL APPEND PROPERTY WARREN_LIBRARIES ${name})
+endfunction()
+
+# The CUDA engine in one library: every cuda/ folder of src/fs.
 function(warren_cuda_library name)
     warren_sources(sources "${PROJECT_SOURCE_DIR}/src" .cu .cpp)
-    list(FILTER sources INCLUDE REGEX "/src/(gpu/|.*/cuda/)")
+    list(FILTER sources INCLUDE REGEX "/src/fs/.*/cuda/")
     if(sources)
         add_library(${name} STATIC ${sources})
         target_link_libraries(${name} PUBLIC ${ARGN})

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# What libwarren_hash is beyond its sources: the well-kept libraries that do one stream (it is
+# complete without them, and slower), the same code as a shared library, and a file for pkg-config
+# of its own, so that it is usable without the rest of Warren.
+
+find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
+if(OPENSSL_FOUND)
+    target_compile_definitions(warren_hash PRIVATE WARREN_HASH_OPENSSL=1)
+    target_link_libraries(warren_hash PRIVATE OpenSSL::Crypto)
+else()
+    message(STATUS "OpenSSL is not installed: one stream of MD5, SHA-1 or SHA-256 will be slow")
+endif()
+# Headers only: it is compiled for each width of vectors.
+find_path(WARREN_XXHASH_INCLUDE xxhash.h)
+if(WARREN_XXHASH_INCLUDE)
+    target_compile_definitions(warren_hash PRIVATE WARREN_HASH_XXHASH=1)
+    target_include_directories(warren_hash SYSTEM PRIVATE "${WARREN_XXHASH_INCLUDE}")
+else()
+    message(STATUS "xxHash is not installed: XXH3 will be slow on the CPU")
+endif()
+
+add_library(warren_hash_shared SHARED $<TARGET_OBJECTS:warren_hash>)
+set_target_properties(warren_hash_shared PROPERTIES OUTPUT_NAME warren_hash LINKER_LANGUAGE CXX
+                      VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+get_target_property(needs warren_hash LINK_LIBRARIES)
+target_link_libraries(warren_hash_shared PRIVATE ${needs})

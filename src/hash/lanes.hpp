@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multi-buffer hashing on a vector unit: as many messages side by side as a vector has words. The
+// same code is compiled for 4 lanes (every processor), 8 (AVX2) and 16 (AVX-512); which of them
+// this processor can run is asked once.
+//
+// Invariant: the number of lanes never shows in a digest.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "hash/windows.hpp"
+#include "warren/hash.hpp"
+
+namespace warren::hash {
+
+/// What a message begins with before its own bytes: whole blocks that are the same for all.
+struct Beginning {
+    const u32* state = nullptr;  // after them; null: there are none
+    u64 bytes = 0;               // a multiple of 64
+};
+
+/// A message part-way: what is left of it is hashed elsewhere.
+struct Unfinished {
+    const u32* state;  // after all bytes before `rest`, a multiple of 64
+    Bytes rest;
+    u64 length_bytes;  // of the whole message, its beginning included
+};
+
+/// Finishes one message on one thread; see one.hpp.
+using FinishOne = void (*)(const Unfinished& message, u8* digest);
+
+/// A leaf of BLAKE3's tree and where its chaining value goes (8 words).
+struct ChunkJob {
+    Bytes data;    // at most 1024 bytes; none only as the whole of an empty message
+    u64 index;     // of the chunk in its message
+    bool is_root;  // it is the whole message
+    u32* chaining_value;
+};
+
+/// A parent in BLAKE3's tree. The results may lie where the children of this or an earlier job of
+/// the same call do.
+struct ParentJob {
+    const u32* children;  // two chaining values, 16 words
+    bool is_root;
+    u32* chaining_value;
+};
+
+/// What one width of vectors offers. The arrays are indexed by Algorithm, for MD5, SHA-1, SHA-256.
+struct LaneSet {
+    u32 lanes;
+    const char* name;
+    /// The digest of each piece, the beginning put before it. Messages that would leave most lanes
+    /// empty at the end go to `finish`, of which at most `alone` may be left.
+    void (*many[3])(std::span<const Bytes> pieces, u8* digests, const Beginning& beginning,
+                    FinishOne finish, u32 alone);
+    /// Windows [first, first + count) of the data; see windows.hpp.
+    void (*windows[3])(const WindowPlan& plan, const u8* data, u64 first, u64 count,
+                       const WindowOutput& output);
+    void (*chunks)(std::span<const ChunkJob> jobs);
+    void (*parents)(std::span<const ParentJob> jobs);
+};
+
+/// All that this processor can run, the widest first.
+std::span<const LaneSet* const> lane_sets();
+
+/// The widest.
+const LaneSet& widest_lanes();
+
+}  // namespace warren::hash

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multi-buffer hashing with AVX-512. Headers of the standard library come first: what they define
+// must be compiled for every processor, because the linker may take it for the rest of the program.
+//
+// Invariant: nothing here runs before lanes.cpp has asked the processor.
+#if defined(__x86_64__)
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "warren/hash.hpp"
+
+#include <immintrin.h>
+
+// g++ 12 does not define the macros of a target that a pragma names.
+#define WARREN_HASH_AVX512 1
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
+
+#include "hash/lanes_body.hpp"
+
+namespace warren::hash {
+
+extern const LaneSet lanes_16;
+const LaneSet lanes_16 = make_lane_set<16>("16 lanes (AVX-512)");
+
+}  // namespace warren::hash
+
+#endif

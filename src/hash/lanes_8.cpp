@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multi-buffer hashing with AVX2. Headers of the standard library come first: what they define must
+// be compiled for every processor, because the linker may take it for the rest of the program.
+//
+// Invariant: nothing here runs before lanes.cpp has asked the processor.
+#if defined(__x86_64__)
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "warren/hash.hpp"
+
+#pragma GCC target("avx2")
+
+#include "hash/lanes_body.hpp"
+
+namespace warren::hash {
+
+extern const LaneSet lanes_8;
+const LaneSet lanes_8 = make_lane_set<8>("8 lanes (AVX2)");
+
+}  // namespace warren::hash
+
+#endif

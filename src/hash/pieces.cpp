@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads take ranges of pieces: large enough to fill the lanes, small enough that no thread is
+// left with much to do when the others are done.
+#include "hash/pieces.hpp"
+
+#include <mutex>
+#include <vector>
+
+#include "hash/alone.hpp"
+#include "hash/blake3_tree.hpp"
+#include "hash/workers.hpp"
+
+namespace warren::hash {
+namespace {
+
+constexpr u64 least_share_bytes = 256 * kib;
+constexpr u64 most_share_bytes = 8 * mib;
+
+/// Hands out ranges of pieces by their bytes.
+class Shares {
+ public:
+    Shares(const Pieces& pieces, u32 threads, u32 lanes)
+        : pieces_(pieces),
+          bytes_(std::clamp(pieces.bytes() / threads / 4, least_share_bytes, most_share_bytes)),
+          pieces_at_least_(pieces.count() / threads >= lanes ? lanes : 1) {}
+
+    /// Fills `share` with the next pieces; false if there are none left.
+    bool take(u64& first, std::vector<Bytes>& share) {
+        constexpr u64 most_pieces = 65536;
+        const std::lock_guard lock(mutex_);
+        share.clear();
+        first = next_;
+        for (u64 bytes = 0; next_ < pieces_.count() && share.size() < most_pieces; ++next_) {
+            if (bytes >= bytes_ && share.size() >= pieces_at_least_) break;
+            share.push_back(pieces_[next_]);
+            bytes += share.back().size();
+        }
+        return !share.empty();
+    }
+
+ private:
+    const Pieces& pieces_;
+    u64 bytes_;
+    u64 pieces_at_least_;
+    std::mutex mutex_;
+    u64 next_ = 0;
+};
+
+void hash_share(Algorithm algorithm, std::span<const Bytes> share, const Beginning& beginning,
+                u8* digests) {
+    const LaneSet& lanes = widest_lanes();
+    switch (algorithm) {
+        case Algorithm::blake3:
+            return hash_blake3_many(lanes, share, digests);
+        case Algorithm::xxh3_128:
+            for (const Bytes& piece : share) {
+                hash_alone(algorithm, piece, digests);
+                digests += digest_bytes(algorithm);
+            }
+            return;
+        default:
+            return lanes.many[static_cast<u32>(algorithm)](share, digests, beginning,
+                                                           finish_alone(algorithm),
+                                                           alone_at_most(algorithm, lanes.lanes));
+    }
+}
+
+/// Few long messages of BLAKE3 keep all threads busy one after the other.
+void hash_long_blake3(const Pieces& pieces, u8* digests, u32 threads) {
+    for (u64 i = 0; i < pieces.count(); ++i) {
+        hash_blake3_tree(widest_lanes(), pieces[i], 0, true, digests + 32 * i, threads);
+    }
+}
+
+}  // namespace
+
+u64 Pieces::bytes() const {
+    if (!is_list()) return data_.size();
+    u64 bytes = 0;
+    for (const Bytes& piece : list_)
+        bytes += piece.size();
+    return bytes;
+}
+
+void hash_on_cpu(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
+                 const Options& options) {
+    const u32 threads = threads_for(options, pieces.bytes());
+    if (algorithm == Algorithm::blake3 && pieces.count() < 2 * threads) {
+        return hash_long_blake3(pieces, digests, threads);
+    }
+    Shares shares(pieces, threads, widest_lanes().lanes);
+    run(threads, [&] {
+        std::vector<Bytes> share;
+        for (u64 first = 0; shares.take(first, share);)
+            hash_share(algorithm, share, beginning, digests + first * digest_bytes(algorithm));
+    });
+}
+
+}  // namespace warren::hash

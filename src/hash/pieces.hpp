@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many messages, as a list of them or as one buffer that is cut into equal pieces, and the CPU's
+// way to hash them.
+#pragma once
+
+#include <algorithm>
+
+#include "hash/lanes.hpp"
+
+namespace warren::hash {
+
+class Pieces {
+ public:
+    explicit Pieces(std::span<const Bytes> list) : list_(list), count_(list.size()) {}
+    Pieces(Bytes data, u64 piece_bytes)
+        : data_(data),
+          piece_bytes_(piece_bytes),
+          count_(data.size() / piece_bytes + (data.size() % piece_bytes != 0 ? 1 : 0)) {}
+
+    u64 count() const { return count_; }
+    bool is_list() const { return piece_bytes_ == 0; }
+    std::span<const Bytes> list() const { return list_; }
+    Bytes data() const { return data_; }
+    u64 piece_bytes() const { return piece_bytes_; }
+    u64 bytes() const;
+
+    Bytes operator[](u64 i) const {
+        if (is_list()) return list_[i];
+        const u64 offset = i * piece_bytes_;
+        return data_.subspan(offset, std::min<u64>(data_.size() - offset, piece_bytes_));
+    }
+
+ private:
+    std::span<const Bytes> list_;
+    Bytes data_;
+    u64 piece_bytes_ = 0;
+    u64 count_ = 0;
+};
+
+/// The digest of each piece, the beginning put before it (not for BLAKE3 and XXH3), on the CPU.
+void hash_on_cpu(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
+                 const Options& options);
+
+/// As hash_on_cpu(), where the options say: for hash_many() and its like.
+Errc hash_anywhere(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning,
+                   u8* digests, const Options& options, Stages* stages);
+
+}  // namespace warren::hash

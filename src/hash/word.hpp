@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few operations on 32-bit words that MD5, SHA-1, SHA-256 and BLAKE3 are made of. A "word" is
+// a u32 (a thread of the CPU or of a GPU) or a vector of them, one for each of several messages:
+// one source serves all. Files for a vector unit include this behind their target pragma.
+//
+// Invariant: everything here is inlined, so nothing is compiled once for two kinds of processor.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "warren/types.hpp"
+
+#if defined(WARREN_HASH_AVX512)
+#include <immintrin.h>
+#endif
+
+#if defined(__CUDACC__)
+#define WARREN_INLINE __forceinline__
+#define WARREN_INLINE_LAMBDA
+#else
+#define WARREN_INLINE inline __attribute__((always_inline))
+#define WARREN_INLINE_LAMBDA __attribute__((always_inline))
+#endif
+
+namespace warren::hash {
+
+template <int bits, class Word>
+WARREN_HD WARREN_INLINE Word rotate_left(Word x) {
+#if defined(__CUDA_ARCH__)
+    return __funnelshift_l(x, x, bits);
+#else
+    return (x << bits) | (x >> (32 - bits));
+#endif
+}
+
+template <int bits, class Word>
+WARREN_HD WARREN_INLINE Word rotate_right(Word x) {
+    return rotate_left<32 - bits>(x);
+}
+
+/// For each bit: c where b is set, else d.
+template <class Word>
+WARREN_HD WARREN_INLINE Word choose(Word b, Word c, Word d) {
+    return d ^ (b & (c ^ d));
+}
+
+/// For each bit: what two of the three have.
+template <class Word>
+WARREN_HD WARREN_INLINE Word majority(Word b, Word c, Word d) {
+#if defined(WARREN_HASH_AVX512)
+    // As one instruction, which the compiler does not find.
+    if constexpr (sizeof(Word) == 64) {
+        return (Word)_mm512_ternarylogic_epi32((__m512i)b, (__m512i)c, (__m512i)d, 0xe8);
+    }
+#endif
+    return (b & c) | (d & (b | c));
+}
+
+template <class Function, int... i>
+WARREN_HD WARREN_INLINE void unroll(std::integer_sequence<int, i...>, Function function) {
+    (function(std::integral_constant<int, i>{}), ...);
+}
+
+/// Calls `function` with the constants 0 to count - 1.
+template <int count, class Function>
+WARREN_HD WARREN_INLINE void unroll(Function function) {
+    unroll(std::make_integer_sequence<int, count>{}, function);
+}
+
+WARREN_HD constexpr u32 byte_swap(u32 x) {
+    return x >> 24 | (x >> 8 & 0xff00) | (x << 8 & 0xff0000) | x << 24;
+}
+
+}  // namespace warren::hash

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// XXH3 with 128 bits by the library xxHash. It is headers only here, and compiled for each width of
+// vectors that a processor may have; the library of a distribution knows the narrowest alone.
+#pragma once
+
+#include <memory>
+
+#include "hash/alone.hpp"
+
+namespace warren::hash {
+
+/// The digest of one message.
+void hash_xxh3(Bytes data, u8* digest);
+
+/// An empty stream.
+std::unique_ptr<Sequential> open_xxh3();
+
+/// The functions compiled for one width of vectors.
+struct Xxh3Functions {
+    void (*hash)(const void* data, u64 bytes, u8* digest);
+    void* (*open)();
+    void (*update)(void* stream, const void* data, u64 bytes);
+    void (*finish)(void* stream, u8* digest);
+    void (*close)(void* stream);
+};
+
+}  // namespace warren::hash
