@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks trees of files on all cores, as ftw(3) does on one: a callback sees every entry relative to
+// its directory's descriptor, a second one sees every directory when all below it is done, wherever
+// that was done, with the results of its descendants merged.
+//
+// Invariant: every entry is visited once, by one thread at a time; a directory is visited before
+// anything in it and finished after everything in it. Symbolic links are followed only if asked to.
+// Memory is bounded by the depth of the tree and the number of threads, not by its size.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "warren/types.hpp"
+
+namespace warren::walk {
+
+enum class Type : u8 { unknown, fifo, character, directory, block, regular, link, socket };
+
+/// What a callback wants: go on, do not descend into this directory, or end the walk.
+enum class Next : u8 { go_on, prune, stop };
+
+/// Which symbolic links are followed: none, those among the roots, all.
+enum class Follow : u8 { none, roots, all };
+
+/// How much an idle worker takes of another's queue: half of it, or a random part.
+enum class Split : u8 { half, random };
+
+/// What could not be done. The walk goes on without it.
+struct Failure {
+    std::string path;
+    const char* action;  // "open", "read", "stat", or "loop": a link to a directory above it
+    i32 error;           // errno
+};
+
+struct Node;
+struct Visit;
+
+/// What the walk has met, for those who watch it from another thread.
+struct Meter {
+    std::atomic<u64> entries{0};
+    std::atomic<u64> directories{0};  // that have been read
+    std::atomic<u64> queued{0};       // directories that wait to be read
+};
+
+/// One name in a directory (or a root), valid during its callback only.
+class Entry {
+ public:
+    /// The open directory for calls like unlinkat(2) with name(); AT_FDCWD for a root.
+    int directory() const { return directory_; }
+    /// Ends with NUL. For a root: the path as it was given.
+    const char* name() const { return name_; }
+    std::string_view name_view() const { return {name_, name_size_}; }
+    Type type() const { return type_; }
+    /// 0 for a root.
+    u32 depth() const { return depth_; }
+    /// As the directory tells; a mount point has the number of what it covers. 0 for a root.
+    u64 inode() const { return inode_; }
+    /// The root as given, then the names below it. Valid until the callback returns.
+    std::string_view path() const;
+    /// At least the fields of `mask` (STATX_*), asked for when they are first needed. Null if that
+    /// failed, which is reported as a Failure unless `quiet`.
+    const struct statx* status(u32 mask, bool quiet = false) const;
+    /// Which thread this is, below the number of threads.
+    u32 worker() const;
+    /// A part of the directory's result, for this thread alone. Requires: Options::result_bytes is
+    /// sizeof(T); zeros are an empty T.
+    template <class T>
+    T& result() const {
+        return *static_cast<T*>(result_memory());
+    }
+    /// The same memory, untyped.
+    void* result_memory() const;
+    /// Queues work that belongs to the entry's directory, which is not finished before it is done:
+    /// some thread gives the bytes to Callbacks::work.
+    void add(std::span<const std::byte> payload) const;
+    /// Reports what could not be done with the entry.
+    void fail(const char* action, i32 error) const;
+
+ private:
+    friend struct Visit;
+    int directory_ = -1;
+    u32 name_size_ = 0;
+    const char* name_ = nullptr;
+    u64 inode_ = 0;
+    Type type_ = Type::unknown;
+    u32 depth_ = 0;
+    Visit* visit_ = nullptr;
+};
+
+/// A directory all of whose descendants are done.
+class Finished {
+ public:
+    Finished(Node& node, int above) : node_(node), above_(above) {}
+    /// The open directory that holds it; AT_FDCWD for a root, -1 if it cannot be reached any more.
+    int directory() const { return above_; }
+    const char* name() const;
+    std::string path() const;
+    u32 depth() const;
+    /// Whether all of the directory itself was read.
+    bool complete() const;
+    template <class T>
+    T& result() const {
+        return *static_cast<T*>(result_memory());
+    }
+    void* result_memory() const;
+
+ private:
+    Node& node_;
+    int above_;
+};
+
+/// Work that a callback added.
+struct Task {
+    int directory;  // open; -1 if it cannot be reached any more
+    std::string path;
+    std::span<const std::byte> payload;
+    void* result;
+};
+
+struct Options {
+    u32 threads = 0;  // 0: the processors that this process may use, at most 32
+    Follow follow = Follow::none;
+    Split split = Split::half;
+    bool one_file_system = false;
+    /// Entries of each part of a directory in the order of their inodes: for disks with a seek.
+    bool inode_order = false;
+    /// Several threads may be in one directory. Removal is faster if they are not.
+    bool share_directories = true;
+    /// What a cache knows of a file will do; for file systems over a network.
+    bool do_not_sync = false;
+    u32 max_depth = ~0u;
+    u32 result_bytes = 0;  // of the result that every directory has, at first zeros
+    u32 open_limit = 0;    // directories open at once; 0: half of what the process may open
+    u64 operations_per_second = 0;  // opens, reads and stats together; 0: as many as there can be
+    Meter* meter = nullptr;
+};
+
+/// `visit` is needed; the others may be empty. All are called from several threads at once.
+struct Callbacks {
+    std::function<Next(const Entry&)> visit;
+    std::function<void(const Finished&)> finish;
+    /// Adds the result `from` to `into`. Needed if results have bytes.
+    std::function<void(void* into, const void* from)> merge;
+    std::function<void(const Failure&)> fail;
+    std::function<void(const Task&)> work;
+};
+
+struct Totals {
+    u64 entries = 0;      // visited, roots included
+    u64 directories = 0;  // opened and read
+    u64 failures = 0;
+    bool stopped = false;
+};
+
+/// Walks the trees at `roots`. The results of all roots are merged into `result` if that is given.
+Totals walk(std::span<const std::string> roots, const Options& options, const Callbacks& callbacks,
+            void* result = nullptr);
+
+/// Tells the first name of a file with several names from the others. A file whose names have all
+/// been seen is forgotten, so memory is bounded by the files whose other names are still to come.
+class LinkSet {
+ public:
+    LinkSet();
+    ~LinkSet();
+    LinkSet(const LinkSet&) = delete;
+    LinkSet& operator=(const LinkSet&) = delete;
+
+    /// Whether this name of a file with `links` names is the first to come; from any thread.
+    bool is_first(u64 device, u64 inode, u32 links);
+    /// The same for what may come any number of times and is never forgotten.
+    bool is_new(u64 device, u64 inode);
+    /// How many files are remembered.
+    u64 size() const;
+
+ private:
+    struct Shard;
+    Shard* shards_;
+};
+
+/// The number that makedev(3) and st_dev have for the file system of a status.
+inline u64 device_of(const struct statx& status) {
+    return u64{status.stx_dev_major} << 32 | status.stx_dev_minor;
+}
+
+}  // namespace warren::walk

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// A directory that fills a buffer is put back into the queue before its names are looked at, so
+// that an idle worker reads the next part meanwhile and a directory of any size is never in memory
+// as a whole: what it queues lies above it and is done first.
+#include "walk/engine.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <vector>
+
+namespace warren::walk {
+
+namespace {
+
+constexpr size_t buffer_bytes = 128 * kib;
+constexpr size_t sorted_buffer_bytes = 2 * mib;  // inode order is worth more the more is sorted
+constexpr u32 children_at_once = 4096;           // queued before a directory counts as large
+constexpr u32 threads_most = 32;
+constexpr u32 open_least = 16;
+
+/// The layout in which getdents64(2) writes a name.
+struct Name {
+    u64 inode;
+    i64 next;
+    u16 size;
+    u8 type;
+    char text[];  // the name and its NUL
+};
+
+u32 usable_processors() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return static_cast<u32>(std::max(1, CPU_COUNT(&set)));
+}
+
+u32 thread_count(const Options& options) {
+    return options.threads != 0 ? options.threads : std::min(usable_processors(), threads_most);
+}
+
+u32 open_limit(const Options& options) {
+    if (options.open_limit != 0) return options.open_limit;
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+    return static_cast<u32>(std::clamp<rlim_t>(limit.rlim_cur / 2, open_least, 1u << 20));
+}
+
+bool is_dot(const char* name) {
+    return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
+}
+
+/// The types of <dirent.h> are the upper bits of a mode.
+Type type_of_name(u8 type) {
+    return type_of_mode(static_cast<u32>(type) << 12);
+}
+
+}  // namespace
+
+struct Engine::Worker {
+    explicit Worker(u32 own_number) : number(own_number) {}
+    u32 number;
+    Visit visit;
+    std::vector<std::byte> buffer;
+    std::vector<const Name*> order;
+};
+
+Payload* Payload::make(std::span<const std::byte> bytes) {
+    auto* payload = new (::operator new(sizeof(Payload) + bytes.size())) Payload{bytes.size()};
+    std::memcpy(payload->bytes(), bytes.data(), bytes.size());
+    return payload;
+}
+
+void Payload::destroy(Payload* payload) {
+    ::operator delete(payload);
+}
+
+Engine::Engine(const Options& options, const Callbacks& callbacks, void* result)
+    : options_(options),
+      callbacks_(callbacks),
+      result_(result),
+      pool_(thread_count(options), options.split),
+      descriptors_(open_limit(options), options.follow != Follow::none,
+                   options.follow == Follow::all),
+      limit_(options.operations_per_second),
+      status_flags_(AT_NO_AUTOMOUNT | (options.follow == Follow::all ? 0 : AT_SYMLINK_NOFOLLOW) |
+                    (options.do_not_sync ? AT_STATX_DONT_SYNC : 0)),
+      needs_identity_(options.follow == Follow::all || options.one_file_system) {}
+
+Totals Engine::run(std::span<const std::string> roots) {
+    pool_.run([&](u32 number) { work(number, roots); });
+    Totals totals;
+    totals.entries = entries_.load(std::memory_order_relaxed);
+    totals.directories = directories_.load(std::memory_order_relaxed);
+    totals.failures = failures_.load(std::memory_order_relaxed);
+    totals.stopped = stopped_.load(std::memory_order_relaxed);
+    return totals;
+}
+
+void Engine::work(u32 number, std::span<const std::string> roots) {
+    Worker worker(number);
+    worker.buffer.resize(options_.inode_order ? sorted_buffer_bytes : buffer_bytes);
+    worker.visit.engine = this;
+    worker.visit.worker = number;
+    worker.visit.result.assign((options_.result_bytes + 7) / 8, 0);
+    if (number == 0) {
+        show_roots(worker, roots);
+        root_done();  // that of the roots themselves
+    }
+    Item item;
+    while (pool_.take(number, item))
+        process(worker, item);
+}
+
+void Engine::show_roots(Worker& worker, std::span<const std::string> roots) {
+    for (const std::string& root : roots) {
+        if (stopped_.load(std::memory_order_relaxed)) break;
+        show_root(worker, root);
+        settle(worker, nullptr);
+    }
+}
+
+void Engine::show_root(Worker& worker, const std::string& root) {
+    Visit& visit = worker.visit;
+    visit.enter(nullptr, AT_FDCWD, 0);
+    visit.show(root.c_str(), static_cast<u32>(root.size()), Type::unknown, 0);
+    if (options_.follow != Follow::none) visit.status_flags &= ~AT_SYMLINK_NOFOLLOW;
+    if (!find_type(worker)) return;
+    entries_.fetch_add(1, std::memory_order_relaxed);
+    const Next next = callbacks_.visit(visit.entry);
+    if (next == Next::stop) stopped_.store(true, std::memory_order_relaxed);
+    if (visit.entry.type() != Type::directory || next != Next::go_on || options_.max_depth == 0) {
+        return;
+    }
+    roots_left_.fetch_add(1, std::memory_order_relaxed);
+    Node* node = Node::make(nullptr, root, options_.result_bytes);
+    pool_.push(worker.number, {node, nullptr});
+}
+
+void Engine::process(Worker& worker, Item item) {
+    Node* node = item.node;
+    if (item.payload != nullptr) {
+        run_task(worker, item);
+    } else if (node->opened) {
+        // Already in use since the part before.
+        read(worker, *node);
+    } else {
+        begin(worker, *node);
+    }
+}
+
+void Engine::run_task(Worker& worker, Item item) {
+    if (callbacks_.work && !stopped_.load(std::memory_order_relaxed)) {
+        Visit& visit = worker.visit;
+        const int directory = descriptors_.use(*item.node);
+        visit.has_result = true;
+        callbacks_.work({directory,
+                         path_of(*item.node),
+                         {item.payload->bytes(), item.payload->size},
+                         visit.result.data()});
+        if (directory >= 0) descriptors_.done(*item.node);
+    }
+    Payload::destroy(item.payload);
+    settle(worker, item.node);
+    release(item.node);
+}
+
+/// Opens the directory and reads it, unless it is not to be read.
+void Engine::begin(Worker& worker, Node& node) {
+    if (stopped_.load(std::memory_order_relaxed)) return release(&node);
+    limit_.take();
+    const int error = descriptors_.open(node);
+    if (error != 0) {
+        report(path_of(node), "open", error);
+        return release(&node);
+    }
+    if (!admit(node)) {
+        descriptors_.done(node);
+        return release(&node);
+    }
+    directories_.fetch_add(1, std::memory_order_relaxed);
+    read(worker, node);
+}
+
+/// Whether the opened directory is one that is walked.
+bool Engine::admit(Node& node) {
+    if (!needs_identity_) return true;
+    Identity identity;
+    if (!identify(node.descriptor, identity)) {
+        report(path_of(node), "stat", errno);
+        return false;
+    }
+    {
+        std::lock_guard lock(node.mutex);
+        node.identity = identity;
+        node.has_identity = true;
+    }
+    if (options_.one_file_system && node.above != nullptr) {
+        const Node* root = &node;
+        while (root->above != nullptr)
+            root = root->above;
+        if (identity.device != root->identity.device) return false;
+    }
+    if (is_loop(node.above, identity)) {
+        report(path_of(node), "loop", ELOOP);
+        return false;
+    }
+    return true;
+}
+
+/// Reads parts of the directory until its end or until another worker may go on.
+void Engine::read(Worker& worker, Node& node) {
+    while (true) {
+        limit_.take();
+        const long size =
+            ::syscall(SYS_getdents64, node.descriptor, worker.buffer.data(), worker.buffer.size());
+        if (size < 0) report(path_of(node), "read", errno);
+        if (size <= 0 || stopped_.load(std::memory_order_relaxed)) {
+            node.complete = size == 0;
+            break;
+        }
+        const auto part = std::span(worker.buffer).first(static_cast<size_t>(size));
+        const bool is_full = part.size() > worker.buffer.size() / 2;
+        const bool is_large = node.children.load(std::memory_order_relaxed) >= children_at_once;
+        const bool hands_on = is_large || (is_full && options_.share_directories);
+        if (hands_on) {
+            // Relaxed: this worker holds a count. The part is one more; the reader's own goes with
+            // the item, and so does the use of the descriptor, of which the part needs its own.
+            node.pending.fetch_add(1, std::memory_order_relaxed);
+            static_cast<void>(descriptors_.use(node));  // it is open
+            pool_.push(worker.number, {&node, nullptr});
+        }
+        show_part(worker, node, part);
+        if (!hands_on) continue;
+        descriptors_.done(node);
+        return release(&node);
+    }
+    descriptors_.done(node);
+    release(&node);
+}
+
+void Engine::show_part(Worker& worker, Node& node, std::span<std::byte> part) {
+    Visit& visit = worker.visit;
+    visit.enter(&node, node.descriptor, node.depth + 1);
+    u64 entries = 0;
+    const auto show = [&](const Name& name) {
+        if (is_dot(name.text)) return;
+        ++entries;
+        visit.show(name.text, static_cast<u32>(std::strlen(name.text)), type_of_name(name.type),
+                   name.inode);
+        show_entry(worker);
+    };
+    worker.order.clear();
+    for (size_t offset = 0; offset < part.size();) {
+        const auto& name = *reinterpret_cast<const Name*>(part.data() + offset);
+        offset += name.size;
+        if (options_.inode_order) {
+            worker.order.push_back(&name);
+        } else {
+            show(name);
+        }
+        if (stopped_.load(std::memory_order_relaxed)) break;
+    }
+    std::sort(worker.order.begin(), worker.order.end(),
+              [](const Name* left, const Name* right) { return left->inode < right->inode; });
+    for (const Name* name : worker.order) {
+        if (stopped_.load(std::memory_order_relaxed)) break;
+        show(*name);
+    }
+    entries_.fetch_add(entries, std::memory_order_relaxed);
+    settle(worker, &node);
+    if (options_.meter == nullptr) return;
+    options_.meter->entries.fetch_add(entries, std::memory_order_relaxed);
+    options_.meter->directories.store(directories_.load(std::memory_order_relaxed),
+                                      std::memory_order_relaxed);
+    options_.meter->queued.store(pool_.queued(), std::memory_order_relaxed);
+}
+
+void Engine::show_entry(Worker& worker) {
+    Visit& visit = worker.visit;
+    if (!find_type(worker)) return;
+    const Next next = callbacks_.visit(visit.entry);
+    if (next == Next::stop) {
+        stopped_.store(true, std::memory_order_relaxed);
+    } else if (visit.entry.type() == Type::directory && next == Next::go_on &&
+               visit.entry.depth() < options_.max_depth) {
+        queue_child(worker, *visit.node);
+    }
+}
+
+/// Asks for the type where the directory does not tell it, or tells that of a link to follow.
+/// False if there is nothing to show.
+bool Engine::find_type(Worker& worker) {
+    Visit& visit = worker.visit;
+    const Type told = visit.entry.type();
+    const bool follows = (visit.status_flags & AT_SYMLINK_NOFOLLOW) == 0;
+    if (told != Type::unknown && !(told == Type::link && follows)) return true;
+    const struct statx* status = visit.entry.status(STATX_TYPE | STATX_INO);
+    if (status == nullptr) return false;
+    visit.set_type(type_of_mode(status->stx_mode));
+    if (!follows || visit.entry.type() != Type::directory || visit.node == nullptr) return true;
+    if (!is_loop(visit.node, {device_of(*status), status->stx_ino})) return true;
+    visit.entry.fail("loop", ELOOP);
+    return false;
+}
+
+bool Engine::is_loop(const Node* node, const Identity& identity) {
+    for (; node != nullptr; node = node->above) {
+        if (node->has_identity && node->identity == identity) return true;
+    }
+    return false;
+}
+
+void Engine::queue_child(Worker& worker, Node& parent) {
+    Node* child = Node::make(&parent, worker.visit.entry.name_view(), options_.result_bytes);
+    parent.children.fetch_add(1, std::memory_order_relaxed);
+    pool_.push(worker.number, {child, nullptr});
+}
+
+void Engine::add_task(Visit& visit, std::span<const std::byte> payload) {
+    // Work of a root that is in no directory is done at once.
+    if (visit.node == nullptr) {
+        visit.has_result = true;
+        if (callbacks_.work) callbacks_.work({AT_FDCWD, "", payload, visit.result.data()});
+        return;
+    }
+    // Relaxed: the caller holds a count of the directory.
+    visit.node->pending.fetch_add(1, std::memory_order_relaxed);
+    pool_.push(visit.worker, {visit.node, Payload::make(payload)});
+}
+
+/// Gives what the worker has gathered to the directory (null: to the whole walk).
+void Engine::settle(Worker& worker, Node* node) {
+    Visit& visit = worker.visit;
+    if (!visit.has_result) return;
+    visit.has_result = false;
+    merge_into(node, visit.result.data());
+    std::fill(visit.result.begin(), visit.result.end(), 0);
+}
+
+void Engine::merge_into(Node* node, const void* from) {
+    if (!callbacks_.merge || options_.result_bytes == 0) return;
+    if (node != nullptr) {
+        std::lock_guard lock(node->mutex);
+        callbacks_.merge(node->result(), from);
+    } else if (result_ != nullptr) {
+        std::lock_guard lock(result_mutex_);
+        callbacks_.merge(result_, from);
+    }
+}
+
+void Engine::release(Node* node) {
+    // Acquire and release: whoever finishes a directory sees what all the others have done.
+    while (node != nullptr && node->pending.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        Node* above = node->above;
+        finish(*node);
+        if (above == nullptr) root_done();
+        node = above;
+    }
+}
+
+void Engine::finish(Node& node) {
+    if (callbacks_.finish && !stopped_.load(std::memory_order_relaxed)) {
+        const bool is_root = node.above == nullptr;
+        const int above = is_root ? AT_FDCWD : descriptors_.use_above(node);
+        callbacks_.finish(Finished(node, above));
+        if (!is_root && above >= 0) descriptors_.done(*node.above);
+    }
+    merge_into(node.above, node.result());
+    descriptors_.close(node);
+    Node::destroy(&node);
+}
+
+void Engine::root_done() {
+    // Acquire and release: whoever closes the pool sees what all the others have done.
+    if (roots_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) pool_.close();
+}
+
+void Engine::report(std::string path, const char* action, i32 error) {
+    failures_.fetch_add(1, std::memory_order_relaxed);
+    if (callbacks_.fail) callbacks_.fail({std::move(path), action, error});
+}
+
+Totals walk(std::span<const std::string> roots, const Options& options, const Callbacks& callbacks,
+            void* result) {
+    return Engine(options, callbacks, result).run(roots);
+}
+
+}  // namespace warren::walk

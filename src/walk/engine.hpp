@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk of one process: workers take directories from the pool, read them in parts, show the
+// entries and queue the directories among them.
+//
+// Invariant: a directory's `pending` counts its reader, every worker that has a part of it in hand,
+// and its unfinished children and tasks; whoever takes it to zero finishes it and goes on with the
+// one above. The walk is over when the last root is finished.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "walk/node.hpp"
+#include "walk/pool.hpp"
+#include "walk/rate_limit.hpp"
+#include "walk/visit.hpp"
+
+namespace warren::walk {
+
+/// Bytes that a callback has queued, behind this header.
+struct Payload {
+    size_t size;
+    std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
+    static Payload* make(std::span<const std::byte> bytes);
+    static void destroy(Payload* payload);
+};
+
+class Engine {
+ public:
+    Engine(const Options& options, const Callbacks& callbacks, void* result);
+
+    Totals run(std::span<const std::string> roots);
+
+    int status_flags() const { return status_flags_; }
+    RateLimit& limit() { return limit_; }
+    void add_task(Visit& visit, std::span<const std::byte> payload);
+    void report(std::string path, const char* action, i32 error);
+
+ private:
+    struct Worker;
+
+    void work(u32 number, std::span<const std::string> roots);
+    void show_roots(Worker& worker, std::span<const std::string> roots);
+    void show_root(Worker& worker, const std::string& root);
+    void process(Worker& worker, Item item);
+    void run_task(Worker& worker, Item item);
+    void begin(Worker& worker, Node& node);
+    bool admit(Node& node);
+    void read(Worker& worker, Node& node);
+    void show_part(Worker& worker, Node& node, std::span<std::byte> part);
+    void show_entry(Worker& worker);
+    bool find_type(Worker& worker);
+    bool is_loop(const Node* node, const Identity& identity);
+    void queue_child(Worker& worker, Node& parent);
+    void settle(Worker& worker, Node* node);
+    void release(Node* node);
+    void finish(Node& node);
+    void merge_into(Node* node, const void* from);
+    void root_done();
+
+    Options options_;
+    const Callbacks& callbacks_;
+    void* result_;
+    std::mutex result_mutex_;
+    Pool pool_;
+    Descriptors descriptors_;
+    RateLimit limit_;
+    int status_flags_;
+    bool needs_identity_;
+    u64 root_device_ = 0;
+    std::atomic<u64> roots_left_{1};
+    std::atomic<u64> entries_{0};
+    std::atomic<u64> directories_{0};
+    std::atomic<u64> failures_{0};
+    std::atomic<bool> stopped_{false};
+};
+
+}  // namespace warren::walk

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Items are directories, microseconds of work each, so a mutex a queue costs nothing that could be
+// measured. Threads are started when the first item waits for one: a small tree needs none.
+#include "walk/pool.hpp"
+
+#include <algorithm>
+
+namespace warren::walk {
+
+namespace {
+
+constexpr u32 steal_most = 256;    // items at once
+constexpr u32 rounds_awake = 100;  // looks at all queues before sleeping
+
+}  // namespace
+
+Pool::Pool(u32 workers, Split split) : queues_(workers), split_(split) {}
+
+void Pool::push(u32 worker, Item item) {
+    Queue& queue = queues_[worker];
+    {
+        std::lock_guard lock(queue.mutex);
+        queue.items.push_back(item);
+        // Sequentially consistent: the partner is anything_queued().
+        queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_seq_cst);
+    }
+    queued_.fetch_add(1, std::memory_order_relaxed);
+    if (!wake_one() && started_.load(std::memory_order_relaxed) < queues_.size()) {
+        start_thread();
+    }
+}
+
+bool Pool::wake_one() {
+    // Sequentially consistent: the twin of anything_queued().
+    if (sleeping_.load(std::memory_order_seq_cst) == 0) return false;
+    std::lock_guard lock(mutex_);
+    wake_.notify_one();
+    return true;
+}
+
+void Pool::start_thread() {
+    std::lock_guard lock(mutex_);
+    const u32 number = started_.load(std::memory_order_relaxed);
+    // Acquire: the partner is close().
+    if (number == queues_.size() || closed_.load(std::memory_order_acquire)) return;
+    started_.store(number + 1, std::memory_order_relaxed);
+    threads_.emplace_back([this, number] { work_(number); });
+}
+
+bool Pool::take_own(Queue& queue, Item& item) {
+    if (queue.size.load(std::memory_order_relaxed) == 0) return false;
+    std::lock_guard lock(queue.mutex);
+    if (queue.items.empty()) return false;
+    item = queue.items.back();
+    queue.items.pop_back();
+    queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_relaxed);
+    return true;
+}
+
+bool Pool::steal(u32 worker, Random& random, Item& item) {
+    const u32 count = workers();
+    const u32 first = static_cast<u32>(random.below(count));
+    for (u32 offset = 0; offset < count; ++offset) {
+        const u32 victim = (first + offset) % count;
+        Queue& queue = queues_[victim];
+        if (victim == worker || queue.size.load(std::memory_order_relaxed) == 0) continue;
+        std::vector<Item> loot;
+        {
+            std::lock_guard lock(queue.mutex);
+            const u64 there = queue.items.size();
+            if (there == 0) continue;
+            u64 part = split_ == Split::half ? (there + 1) / 2 : 1 + random.below(there);
+            part = std::min<u64>(part, steal_most);
+            loot.assign(queue.items.begin(), queue.items.begin() + static_cast<i64>(part));
+            queue.items.erase(queue.items.begin(), queue.items.begin() + static_cast<i64>(part));
+            queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_relaxed);
+        }
+        item = loot.front();
+        if (loot.size() == 1) return true;
+        Queue& own = queues_[worker];
+        {
+            std::lock_guard lock(own.mutex);
+            own.items.insert(own.items.begin(), loot.begin() + 1, loot.end());
+            own.size.store(static_cast<u32>(own.items.size()), std::memory_order_seq_cst);
+        }
+        wake_one();
+        return true;
+    }
+    return false;
+}
+
+bool Pool::anything_queued() const {
+    // Sequentially consistent: either this sees what a push has stored, or that push sees
+    // sleeping_.
+    return std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) {
+        return queue.size.load(std::memory_order_seq_cst) > 0;
+    });
+}
+
+bool Pool::take(u32 worker, Item& item) {
+    Random random(worker * 0x9e3779b9u + queued_.load(std::memory_order_relaxed));
+    u32 rounds = 0;
+    // Acquire: the partner is close().
+    while (!closed_.load(std::memory_order_acquire)) {
+        if (take_own(queues_[worker], item) || steal(worker, random, item)) {
+            queued_.fetch_sub(1, std::memory_order_relaxed);
+            return true;
+        }
+        if (++rounds < rounds_awake) {
+            std::this_thread::yield();
+            continue;
+        }
+        std::unique_lock lock(mutex_);
+        sleeping_.fetch_add(1, std::memory_order_seq_cst);
+        if (!anything_queued() && !closed_.load(std::memory_order_acquire)) wake_.wait(lock);
+        sleeping_.fetch_sub(1, std::memory_order_relaxed);
+        rounds = 0;
+    }
+    return false;
+}
+
+void Pool::close() {
+    std::lock_guard lock(mutex_);
+    // Release: whoever sees it sees what was done before.
+    closed_.store(true, std::memory_order_release);
+    wake_.notify_all();
+}
+
+void Pool::run(const std::function<void(u32)>& work) {
+    work_ = work;
+    work_(0);
+    std::vector<std::thread> threads;
+    {
+        std::lock_guard lock(mutex_);
+        threads.swap(threads_);
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+}
+
+}  // namespace warren::walk

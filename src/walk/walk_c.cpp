@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C face: each function is one call of the C++ library, and an exception becomes a number.
+#include <dirent.h>
+
+#include <cerrno>
+#include <new>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "warren/walk.h"
+#include "warren/walk.hpp"
+
+namespace warren::walk {
+
+namespace {
+
+const Entry& entry_of(const warren_walk_entry* entry) {
+    return *reinterpret_cast<const Entry*>(entry);
+}
+
+const Finished& finished_of(const warren_walk_finished* directory) {
+    return *reinterpret_cast<const Finished*>(directory);
+}
+
+Options options_of(const warren_walk_options& given) {
+    Options options;
+    options.threads = given.threads;
+    options.follow = static_cast<Follow>(given.follow);
+    options.one_file_system = given.one_file_system != 0;
+    options.inode_order = given.inode_order != 0;
+    options.share_directories = given.keep_directories_whole == 0;
+    options.max_depth = given.depth_limit - 1;
+    options.result_bytes = given.result_bytes;
+    options.open_limit = given.open_limit;
+    options.operations_per_second = given.operations_per_second;
+    return options;
+}
+
+Callbacks callbacks_of(const warren_walk_callbacks& given, void* context) {
+    Callbacks callbacks;
+    callbacks.visit = [&given, context](const Entry& entry) {
+        return static_cast<Next>(
+            given.visit(reinterpret_cast<const warren_walk_entry*>(&entry), context));
+    };
+    if (given.finish != nullptr) {
+        callbacks.finish = [&given, context](const Finished& directory) {
+            given.finish(reinterpret_cast<const warren_walk_finished*>(&directory), context);
+        };
+    }
+    if (given.merge != nullptr) {
+        callbacks.merge = [&given, context](void* into, const void* from) {
+            given.merge(into, from, context);
+        };
+    }
+    if (given.fail != nullptr) {
+        callbacks.fail = [&given, context](const Failure& failure) {
+            given.fail(failure.path.c_str(), failure.action, failure.error, context);
+        };
+    }
+    if (given.work != nullptr) {
+        callbacks.work = [&given, context](const Task& task) {
+            given.work(task.directory, task.payload.data(), task.payload.size(), task.result,
+                       context);
+        };
+    }
+    return callbacks;
+}
+
+int run(std::span<const char* const> given, const warren_walk_options& options,
+        const warren_walk_callbacks& callbacks, void* context, void* result,
+        warren_walk_totals* totals) {
+    const std::vector<std::string> roots(given.begin(), given.end());
+    const Totals all = walk(roots, options_of(options), callbacks_of(callbacks, context), result);
+    if (totals != nullptr) {
+        *totals = {all.entries, all.directories, all.failures, all.stopped ? 1 : 0};
+    }
+    return 0;
+}
+
+}  // namespace
+
+}  // namespace warren::walk
+
+using warren::walk::entry_of;
+using warren::walk::finished_of;
+
+extern "C" {
+
+int warren_walk(const char* const* roots, size_t root_count, const warren_walk_options* options,
+                const warren_walk_callbacks* callbacks, void* context, void* result,
+                warren_walk_totals* totals) {
+    static constexpr warren_walk_options defaults{};
+    if (options == nullptr) options = &defaults;
+    const bool has_roots = roots != nullptr || root_count == 0;
+    if (!has_roots || callbacks == nullptr || callbacks->visit == nullptr ||
+        options->follow > WARREN_WALK_FOLLOW_ALL) {
+        return EINVAL;
+    }
+    try {
+        return warren::walk::run({roots, root_count}, *options, *callbacks, context, result,
+                                 totals);
+    } catch (const std::bad_alloc&) {
+        return ENOMEM;
+    } catch (const std::system_error& error) {
+        return error.code().value();
+    }
+}
+
+int warren_walk_directory(const warren_walk_entry* entry) {
+    return entry_of(entry).directory();
+}
+
+const char* warren_walk_name(const warren_walk_entry* entry) {
+    return entry_of(entry).name();
+}
+
+const char* warren_walk_path(const warren_walk_entry* entry) {
+    return entry_of(entry).path().data();
+}
+
+unsigned char warren_walk_type(const warren_walk_entry* entry) {
+    static constexpr unsigned char types[] = {DT_UNKNOWN, DT_FIFO, DT_CHR, DT_DIR,
+                                              DT_BLK,     DT_REG,  DT_LNK, DT_SOCK};
+    return types[static_cast<size_t>(entry_of(entry).type())];
+}
+
+uint32_t warren_walk_depth(const warren_walk_entry* entry) {
+    return entry_of(entry).depth();
+}
+
+uint32_t warren_walk_worker(const warren_walk_entry* entry) {
+    return entry_of(entry).worker();
+}
+
+const struct statx* warren_walk_status(const warren_walk_entry* entry, unsigned mask) {
+    return entry_of(entry).status(mask);
+}
+
+void* warren_walk_result(const warren_walk_entry* entry) {
+    return entry_of(entry).result_memory();
+}
+
+void warren_walk_add(const warren_walk_entry* entry, const void* payload, size_t size) {
+    entry_of(entry).add({static_cast<const std::byte*>(payload), size});
+}
+
+int warren_walk_finished_directory(const warren_walk_finished* directory) {
+    return finished_of(directory).directory();
+}
+
+const char* warren_walk_finished_name(const warren_walk_finished* directory) {
+    return finished_of(directory).name();
+}
+
+uint32_t warren_walk_finished_depth(const warren_walk_finished* directory) {
+    return finished_of(directory).depth();
+}
+
+void* warren_walk_finished_result(const warren_walk_finished* directory) {
+    return finished_of(directory).result_memory();
+}
+
+}  // extern "C"

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C face of the walk: du(1) in a few lines of what a C program would write.
+#include "warren/walk.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "walk/folder.hpp"
+
+namespace warren::walk {
+
+namespace {
+
+struct Seen {
+    std::atomic<int> files{0};
+    std::atomic<int> finished{0};
+    std::atomic<int> tasks{0};
+    std::atomic<int> failed{0};
+};
+
+int visit(const warren_walk_entry* entry, void* context) {
+    auto* seen = static_cast<Seen*>(context);
+    if (std::strcmp(warren_walk_name(entry), "skip") == 0) return WARREN_WALK_PRUNE;
+    if (warren_walk_type(entry) != DT_REG) return WARREN_WALK_GO_ON;
+    ++seen->files;
+    if (std::strlen(warren_walk_path(entry)) <= std::strlen(warren_walk_name(entry))) {
+        return WARREN_WALK_STOP;
+    }
+    if (faccessat(warren_walk_directory(entry), warren_walk_name(entry), R_OK, 0) != 0) {
+        return WARREN_WALK_STOP;
+    }
+    const struct statx* status = warren_walk_status(entry, STATX_SIZE);
+    *static_cast<u64*>(warren_walk_result(entry)) += status->stx_size;
+    const u32 depth = warren_walk_depth(entry) + warren_walk_worker(entry);
+    warren_walk_add(entry, &depth, sizeof depth);
+    return WARREN_WALK_GO_ON;
+}
+
+void finish(const warren_walk_finished* directory, void* context) {
+    const bool good = warren_walk_finished_directory(directory) != -1 &&
+                      *static_cast<u64*>(warren_walk_finished_result(directory)) == 12 &&
+                      std::strlen(warren_walk_finished_name(directory)) > 0 &&
+                      warren_walk_finished_depth(directory) == 0;
+    if (good) ++static_cast<Seen*>(context)->finished;
+}
+
+void merge(void* into, const void* from, void* /*context*/) {
+    *static_cast<u64*>(into) += *static_cast<const u64*>(from);
+}
+
+void fail(const char* path, const char* action, int error, void* context) {
+    if (std::strcmp(path, "/nothing/here") == 0 && std::strcmp(action, "stat") == 0 &&
+        error == ENOENT) {
+        ++static_cast<Seen*>(context)->failed;
+    }
+}
+
+void work(int directory, const void* payload, size_t size, void* result, void* context) {
+    if (directory >= 0 && size == sizeof(u32) && payload != nullptr && result != nullptr) {
+        ++static_cast<Seen*>(context)->tasks;
+    }
+}
+
+}  // namespace
+
+TEST(WalkC, AddsUpSizes) {
+    const Folder folder;
+    folder.make_file("a", 5);
+    folder.make_file("b", 7);
+    folder.make_directory("skip");
+    folder.make_file("skip/c", 9);
+    const char* roots[] = {folder.path().c_str(), "/nothing/here"};
+    warren_walk_options options{};
+    options.result_bytes = sizeof(u64);
+    options.threads = 2;
+    const warren_walk_callbacks callbacks = {visit, finish, merge, fail, work};
+    Seen seen;
+    u64 sum = 0;
+    warren_walk_totals totals{};
+    ASSERT_EQ(warren_walk(roots, 2, &options, &callbacks, &seen, &sum, &totals), 0);
+    EXPECT_EQ(sum, 12u);
+    EXPECT_EQ(seen.files, 2);
+    EXPECT_EQ(seen.finished, 1);
+    EXPECT_EQ(seen.tasks, 2);
+    EXPECT_EQ(seen.failed, 1);
+    EXPECT_EQ(totals.entries, 4u);
+    EXPECT_EQ(totals.directories, 1u);
+    EXPECT_EQ(totals.failures, 1u);
+    EXPECT_EQ(totals.stopped, 0);
+}
+
+TEST(WalkC, RefusesWrongArguments) {
+    const warren_walk_callbacks nothing{};
+    EXPECT_EQ(warren_walk(nullptr, 0, nullptr, &nothing, nullptr, nullptr, nullptr), EINVAL);
+    EXPECT_EQ(warren_walk(nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr), EINVAL);
+    const warren_walk_callbacks good = {visit, nullptr, nullptr, nullptr, nullptr};
+    EXPECT_EQ(warren_walk(nullptr, 1, nullptr, &good, nullptr, nullptr, nullptr), EINVAL);
+    EXPECT_EQ(warren_walk(nullptr, 0, nullptr, &good, nullptr, nullptr, nullptr), 0);
+    warren_walk_options options{};
+    options.follow = 7;
+    EXPECT_EQ(warren_walk(nullptr, 0, &options, &good, nullptr, nullptr, nullptr), EINVAL);
+}
+
+}  // namespace warren::walk
