@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface. The three ways of computing segments share one chunker, so its state is that of
+// the stream whoever took the last bytes.
+#include <bit>
+#include <new>
+
+#include "warren/chunk.h"
+#include "warren/chunk.hpp"
+
+using warren::u64;
+
+struct rabinpoly {
+    warren::chunk::Rule rule;
+    warren::chunk::Chunker chunker;
+    std::vector<u64> ends;
+};
+
+namespace {
+
+std::span<const std::byte> as_bytes(const void* buffer, size_t bytes) {
+    return {static_cast<const std::byte*>(buffer), bytes};
+}
+
+}  // namespace
+
+rabinpoly_t* rabin_init(unsigned int window_bytes, unsigned int average_segment_kb,
+                        unsigned int minimum_segment_kb, unsigned int maximum_segment_kb) {
+    auto* rabin = new (std::nothrow) rabinpoly;
+    if (rabin == nullptr) return nullptr;
+    rabin->rule = *warren::chunk::preset("lbfs");
+    rabin->rule.window_bytes = window_bytes;
+    rabin->rule.mask = average_segment_kb * warren::kib - 1;
+    rabin->rule.minimum_bytes = minimum_segment_kb * warren::kib;
+    rabin->rule.maximum_bytes = maximum_segment_kb * warren::kib;
+    if (!std::has_single_bit(average_segment_kb) ||
+        rabin->chunker.open(rabin->rule) != warren::Errc::ok) {
+        delete rabin;
+        return nullptr;
+    }
+    return rabin;
+}
+
+int rabin_segment_next(rabinpoly_t* rabin, const char* buffer, unsigned int bytes,
+                       int* is_new_segment) {
+    bool is_end = false;
+    const size_t taken = rabin->chunker.feed_to_end(as_bytes(buffer, bytes), is_end);
+    *is_new_segment = is_end ? 1 : 0;
+    return static_cast<int>(taken);
+}
+
+size_t rabin_marker_limit(const rabinpoly_t* rabin, size_t bytes) {
+    return bytes / rabin->rule.minimum_bytes + 1;
+}
+
+size_t compute_rabin_segments_serial(rabinpoly_t* rabin, const void* buffer, size_t bytes,
+                                     size_t* markers) {
+    size_t count = 0;
+    size_t done = 0;
+    while (done < bytes) {
+        bool is_end = false;
+        done += rabin->chunker.feed_to_end(as_bytes(buffer, bytes).subspan(done), is_end);
+        if (is_end) markers[count++] = done;
+    }
+    return count;
+}
+
+size_t compute_rabin_segments_cpu(rabinpoly_t* rabin, const void* buffer, size_t bytes,
+                                  size_t* markers) {
+    const u64 begin = rabin->chunker.position();
+    rabin->ends.clear();
+    rabin->chunker.feed(as_bytes(buffer, bytes), rabin->ends);
+    for (size_t index = 0; index < rabin->ends.size(); ++index)
+        markers[index] = static_cast<size_t>(rabin->ends[index] - begin);
+    return rabin->ends.size();
+}
+
+void rabin_reset(rabinpoly_t* rabin) {
+    rabin->chunker.reset();
+}
+
+void rabin_free(rabinpoly_t* rabin) {
+    delete rabin;
+}

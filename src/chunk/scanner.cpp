@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scans by table look-up. They differ in how a hash rolls and in what a match is; the way
+// through the input is for_each_window().
+#include "chunk/scanner.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "chunk/streams.hpp"
+#include "chunk/tables.hpp"
+
+namespace warren::chunk {
+
+namespace {
+
+struct RollingRabin {
+    const RabinTables& tables;
+    u32 window;
+
+    u64 begin(const u8* at) const {
+        u64 fingerprint = 0;
+        for (const u8* byte = at - window; byte < at; ++byte)
+            fingerprint = tables.roll(fingerprint, *byte, 0);
+        return fingerprint;
+    }
+    u64 roll(u64 fingerprint, const u8* at) const {
+        return tables.roll(fingerprint, *at, *(at - window));
+    }
+};
+
+struct RollingGear {
+    const u64* table;
+
+    u64 begin(const u8* at) const {
+        u64 hash = 0;
+        for (const u8* byte = at - 64; byte < at; ++byte)
+            hash = roll(hash, byte);
+        return hash;
+    }
+    u64 roll(u64 hash, const u8* at) const { return hash + hash + table[*at]; }
+};
+
+struct RollingBuzhash {
+    const u32* enter;
+    const u32* leave;
+    u32 window;
+
+    u32 begin(const u8* at) const {
+        u32 hash = 0;
+        for (const u8* byte = at - window; byte < at; ++byte)
+            hash = std::rotl(hash, 1) ^ enter[*byte];
+        return hash;
+    }
+    u32 roll(u32 hash, const u8* at) const {
+        return std::rotl(hash, 1) ^ leave[*(at - window)] ^ enter[*at];
+    }
+};
+
+template <class Hash>
+void scan_for(const Hash& rolling, const Rule& rule, const u8* bytes, u64 count, u64* bits) {
+    const auto mask = static_cast<decltype(rolling.begin(bytes))>(rule.mask);
+    const auto value = static_cast<decltype(rolling.begin(bytes))>(rule.value);
+    if (value == 0) {
+        for_each_window(rolling, bytes, count, [=](auto hash, u64 index) {
+            if ((hash & mask) == 0) [[unlikely]]
+                set_bit(bits, index);
+        });
+    } else {
+        for_each_window(rolling, bytes, count, [=](auto hash, u64 index) {
+            if ((hash & mask) == value) [[unlikely]]
+                set_bit(bits, index);
+        });
+    }
+}
+
+void scan_fastcdc(const Rule& rule, const u8* bytes, u64 count, u64* bits, u64* early) {
+    const RollingGear rolling{fastcdc_table.data()};
+    const u64 late_mask = rule.mask;
+    const u64 early_mask = rule.early_mask;
+    if ((late_mask & ~early_mask) == 0) {
+        for_each_window(rolling, bytes, count, [=](u64 hash, u64 index) {
+            if ((hash & late_mask) == 0) [[unlikely]] {
+                set_bit(bits, index);
+                if ((hash & early_mask) == 0) set_bit(early, index);
+            }
+        });
+    } else {
+        for_each_window(rolling, bytes, count, [=](u64 hash, u64 index) {
+            if ((hash & late_mask) == 0) [[unlikely]]
+                set_bit(bits, index);
+            if ((hash & early_mask) == 0) [[unlikely]]
+                set_bit(early, index);
+        });
+    }
+}
+
+}  // namespace
+
+Scanner::Scanner(const Rule& rule) : rule_(rule) {
+    history_bytes_ = std::max(128u, (rule.window_bytes + 63) / 64 * 64);
+    if (rule.method == Method::rabin)
+        rabin_ = make_rabin_tables(rule.polynomial, rule.window_bytes);
+    if (rule.method == Method::buzhash) {
+        for (u32 byte = 0; byte < 256; ++byte) {
+            enter_[byte] = buzhash_table[byte] ^ rule.seed;
+            leave_[byte] = std::rotl(enter_[byte], static_cast<int>(rule.window_bytes % 32));
+        }
+    }
+}
+
+void scan_rabin_by_table(const Rule& rule, const RabinTables& tables, const u8* bytes, u64 count,
+                         u64* bits) {
+    scan_for(RollingRabin{tables, rule.window_bytes}, rule, bytes, count, bits);
+}
+
+void Scanner::scan(const u8* bytes, u64 count, u64* bits, u64* early) const {
+    constexpr u64 least_for_vector = 1024;
+    switch (rule_.method) {
+        case Method::rabin:
+            if (count >= least_for_vector && rule_.window_bytes <= 64 &&
+                can_scan_rabin_by_vector()) {
+                scan_rabin_by_vector(rule_, rabin_, bytes, count, bits);
+            } else {
+                scan_rabin_by_table(rule_, rabin_, bytes, count, bits);
+            }
+            break;
+        case Method::gear:
+            scan_for(RollingGear{gear_table.data()}, rule_, bytes, count, bits);
+            break;
+        case Method::fastcdc:
+            scan_fastcdc(rule_, bytes, count, bits, early);
+            break;
+        case Method::buzhash:
+            scan_for(RollingBuzhash{enter_.data(), leave_.data(), rule_.window_bytes}, rule_, bytes,
+                     count, bits);
+            break;
+    }
+}
+
+}  // namespace warren::chunk

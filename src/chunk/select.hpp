@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the cuts among the candidates: the minimum skips some, the maximum forces others. What is
+// chosen depends on the last cut, so this is the serial part; it looks at candidates only, a few
+// bytes in ten thousand of the input.
+//
+// Invariant: a cut is chosen as soon as the bytes seen make it certain, whatever comes behind them.
+#pragma once
+
+#include <bit>
+#include <span>
+#include <vector>
+
+#include "warren/chunk.hpp"
+
+namespace warren::chunk {
+
+inline constexpr u64 no_candidate = ~u64{0};
+
+/// The candidates of a stretch of the stream, in order: as a list where they are few, as the bitmap
+/// of the scan where they are many, so that no input makes them large.
+class CandidateList {
+ public:
+    /// Takes over the bits of `count` places; bit i is the window that ends at base + i + 1. Those
+    /// that end before `least` are left out.
+    void assign(std::span<const u64> bits, u64 base, u64 count, u64 least);
+    /// Takes over a list that is already one, of ends that rise.
+    void assign_list(std::span<const u64> ends);
+
+    /// The first candidate from `end` on, or no_candidate. Requires: calls come with rising ends.
+    u64 next(u64 end) {
+        if (is_dense_) return next_in_bits(end);
+        while (cursor_ < list_.size() && list_[cursor_] < end)
+            ++cursor_;
+        return cursor_ < list_.size() ? list_[cursor_] : no_candidate;
+    }
+
+ private:
+    u64 next_in_bits(u64 end) const;
+
+    std::vector<u64> list_;
+    std::vector<u64> bits_;
+    size_t cursor_ = 0;
+    u64 base_ = 0;
+    bool is_dense_ = false;
+};
+
+/// The bytes at hand: bytes[0] is at `base` in the stream.
+struct Stretch {
+    const u8* bytes;
+    u64 base;
+};
+
+class Selector {
+ public:
+    Selector() = default;
+    explicit Selector(const Rule& rule);
+
+    /// Goes on with the candidates up to `known`, the bytes seen so far, and appends the cuts that
+    /// are certain. `early` is looked at for fastcdc only, and so is the stretch: it must hold the
+    /// bytes from the last call's `known` on.
+    void run(CandidateList& candidates, CandidateList& early, u64 known, const Stretch& stretch,
+             std::vector<u64>& ends);
+    /// Ends the stream at `known`.
+    void finish(u64 known, std::vector<u64>& ends);
+
+    /// Where the chunk begins whose end is not known yet.
+    u64 start() const { return start_; }
+    /// Takes a cut that somebody else found.
+    void cut_at(u64 at);
+
+ private:
+    u64 next_candidate(CandidateList& candidates, CandidateList& early);
+    void look_at_head(u64 known, const Stretch& stretch);
+
+    Rule rule_;
+    u64 start_ = 0;
+    u64 lag_bytes_ = 0;           // from the cut to the end of the window
+    u64 first_bytes_ = 0;         // from the start to the first end of a window that counts
+    u64 last_bytes_ = 0;          // to the last one
+    u64 early_bytes_ = 0;         // fastcdc: to the first one that late candidates are for
+    u64 pending_ = no_candidate;  // counts only if the stream goes on behind it
+    u64 head_bytes_ = 0;          // fastcdc: how far the head of the chunk was looked at
+    u64 head_hash_ = 0;
+};
+
+}  // namespace warren::chunk

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The constants by which other programs define their chunks.
+#pragma once
+
+#include <array>
+
+#include "warren/types.hpp"
+
+namespace warren::chunk {
+
+/// One entry a byte: the table of the gearhash crate, which Xet uses.
+extern const std::array<u64, 256> gear_table;
+/// The table of FastCDC 2020 as in fastcdc-rs and pyfastcdc.
+extern const std::array<u64, 256> fastcdc_table;
+/// Its masks by the logarithm of the size; those below 5 are not in use.
+extern const std::array<u64, 26> fastcdc_masks;
+/// borg's table, before its seed.
+extern const std::array<u32, 256> buzhash_table;
+
+}  // namespace warren::chunk
