@@ -186,20 +186,25 @@ Errc FileDisk::flush() {
     return Errc::ok;
 }
 
-Errc FileDisk::discard(u64 offset, u64 length_bytes) {
-    if (!is_writable_) return Errc::read_only;
-    if (!contains(offset, length_bytes)) return Errc::io;
-    if (length_bytes == 0) return Errc::ok;
+int FileDisk::empty_range(unsigned long request, u64 offset, u64 length_bytes) {
     int result;
     do {
         if (is_device_) {
             u64 range[2] = {offset, length_bytes};
-            result = ::ioctl(descriptor_, BLKDISCARD, range);
+            result = ::ioctl(descriptor_, request, range);
         } else {
             result = ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                  static_cast<off_t>(offset), static_cast<off_t>(length_bytes));
         }
     } while (result != 0 && errno == EINTR);
+    return result;
+}
+
+Errc FileDisk::discard(u64 offset, u64 length_bytes) {
+    if (!is_writable_) return Errc::read_only;
+    if (!contains(offset, length_bytes)) return Errc::io;
+    if (length_bytes == 0) return Errc::ok;
+    const int result = empty_range(BLKDISCARD, offset, length_bytes);
     if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOTTY) return Errc::ok;
     return errc_of(errno);
 }
@@ -208,16 +213,7 @@ Errc FileDisk::zero(u64 offset, u64 length_bytes) {
     if (!is_writable_) return Errc::read_only;
     if (!contains(offset, length_bytes)) return Errc::io;
     if (length_bytes == 0) return Errc::ok;
-    int result;
-    do {
-        if (is_device_) {
-            u64 range[2] = {offset, length_bytes};
-            result = ::ioctl(descriptor_, BLKZEROOUT, range);
-        } else {
-            result = ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                 static_cast<off_t>(offset), static_cast<off_t>(length_bytes));
-        }
-    } while (result != 0 && errno == EINTR);
+    const int result = empty_range(BLKZEROOUT, offset, length_bytes);
     return result == 0 ? Errc::ok : write_zeros(*this, offset, length_bytes);
 }
 

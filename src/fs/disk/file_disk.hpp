@@ -49,6 +49,8 @@ class FileDisk final : public Disk {
         return offset <= size_bytes_ && length_bytes <= size_bytes_ - offset;
     }
     Errc measure();
+    /// A hole in a file; on a device what `request` (BLKDISCARD, BLKZEROOUT) does to the range.
+    int empty_range(unsigned long request, u64 offset, u64 length_bytes);
 
     int descriptor_;
     bool is_device_;
