@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Content-defined chunking: cuts a stream where its contents say so, so that an insertion moves the
 // cuts behind it but does not change the chunks. A Rule says where; presets give the very cuts of
-// LBFS, restic, FastCDC 2020, Xet and borg.
+// LBFS, restic, FastCDC 2020, Xet, borg and StoreGPU.
 //
 // Invariant: the cuts depend on the rule and the bytes alone. cut_serial() is the rule as it is
 // written down in docs/CHUNKING.md; any number of threads, any division of the input into calls and
@@ -24,6 +24,8 @@ enum class Method : u8 {
     gear,     // sum of shifted table entries over the last 64 bytes
     fastcdc,  // gear that starts afresh at the minimum, with two masks (FastCDC 2020)
     buzhash,  // rotated table entries; the window lies behind the cut (borg)
+    md5,      // digest of the window (StoreGPU)
+    sha1,
 };
 
 /// Where a stream is cut. From a cut at s the next one is at the first position in
@@ -31,7 +33,8 @@ enum class Method : u8 {
 /// of the stream ends the last chunk. A window matches if (hash & mask) == value.
 struct Rule {
     Method method = Method::rabin;
-    u32 window_bytes = 0;  // rabin, buzhash; gear and fastcdc have 64
+    u32 window_bytes = 0;  // gear and fastcdc have 64
+    u32 stride_bytes = 1;  // md5, sha1: windows begin at multiples of it
     u32 seed = 0;          // buzhash: xored to its table
     u64 minimum_bytes = 0;
     u64 average_bytes = 0;  // fastcdc: where `mask` takes the place of `early_mask`

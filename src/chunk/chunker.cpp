@@ -138,7 +138,7 @@ class Chunker::Implementation {
         space.bits.assign(words, 0);
         const bool has_two = scanner_.rule().method == Method::fastcdc;
         if (has_two) space.early.assign(words, 0);
-        scanner_.scan(bytes, count, space.bits.data(), space.early.data());
+        scanner_.scan(bytes, base, count, space.bits.data(), space.early.data());
         // Rabin's window is filled with zeros at first; for the others there is none before.
         const bool is_filled = scanner_.rule().method == Method::rabin;
         const u64 least = is_filled ? 0 : scanner_.rule().window_bytes;

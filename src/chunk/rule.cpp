@@ -13,8 +13,8 @@ namespace warren::chunk {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> names = {"lbfs", "restic", "fastcdc",
-                                                   "gear", "xet",    "borg"};
+constexpr std::array<std::string_view, 8> names = {
+    "lbfs", "restic", "fastcdc", "gear", "xet", "borg", "storegpu-md5", "storegpu-sha1"};
 
 /// The `bits` highest bits: for gear, the only ones that all 64 bytes reach.
 constexpr u64 high_bits(u32 bits) {
@@ -63,6 +63,18 @@ Rule borg_rule() {
     return rule;
 }
 
+/// The paper gives no least and no most; one window and 64 MiB keep every input in bounds.
+Rule storegpu_rule(Method method) {
+    Rule rule;
+    rule.method = method;
+    rule.window_bytes = 20;
+    rule.stride_bytes = 4;
+    rule.mask = (u64{1} << 20) - 1;
+    rule.minimum_bytes = 20;
+    rule.maximum_bytes = 64 * mib;
+    return rule;
+}
+
 std::string sizes_problem(const Rule& rule) {
     if (rule.minimum_bytes == 0) return "the minimum is 0; a chunk has at least one byte";
     if (rule.minimum_bytes > rule.maximum_bytes) {
@@ -108,6 +120,15 @@ std::string fastcdc_problem(const Rule& rule) {
     return "";
 }
 
+std::string digest_problem(const Rule& rule) {
+    if (rule.mask == 0 || rule.mask >> 32 != 0 || !std::has_single_bit(rule.mask + 1)) {
+        return "the mask of a digest is its low 1 to 32 bits";
+    }
+    if (rule.value != 0) return "a digest has no value to match other than 0";
+    if (rule.stride_bytes == 0) return "the stride is 0";
+    return window_problem(rule, 1, 4096);
+}
+
 }  // namespace
 
 std::span<const std::string_view> preset_names() {
@@ -138,6 +159,8 @@ Result<Rule> preset(std::string_view name) {
     if (name == "gear") return gear_rule(13, 2 * kib, 64 * kib);
     if (name == "xet") return gear_rule(16, 8 * kib, 128 * kib);
     if (name == "borg") return borg_rule();
+    if (name == "storegpu-md5") return storegpu_rule(Method::md5);
+    if (name == "storegpu-sha1") return storegpu_rule(Method::sha1);
     return Errc::invalid;
 }
 
@@ -155,6 +178,9 @@ std::string describe_problem(const Rule& rule) {
         case Method::buzhash:
             if (rule.mask >> 32 != 0 || rule.value >> 32 != 0) return "buzhash has 32 bits";
             return window_problem(rule, 1, 4095);
+        case Method::md5:
+        case Method::sha1:
+            return digest_problem(rule);
     }
     return "the method is unknown";
 }

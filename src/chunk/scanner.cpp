@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
+#include "base/check.hpp"
 #include "chunk/streams.hpp"
 #include "chunk/tables.hpp"
+#include "warren/hash.hpp"
 
 namespace warren::chunk {
 
@@ -94,6 +97,30 @@ void scan_fastcdc(const Rule& rule, const u8* bytes, u64 count, u64* bits, u64* 
     }
 }
 
+/// Windows begin at multiples of the stride in the stream, not in what is scanned.
+void scan_digests(const Rule& rule, const u8* bytes, u64 position, u64 count, u64* bits) {
+    const u64 stride = rule.stride_bytes;
+    const u64 window = rule.window_bytes;
+    const u64 least = position + 1 > window ? position + 1 - window : 0;
+    const u64 first = (least + stride - 1) / stride * stride;
+    if (first + window > position + count) return;
+    const hash::Windows windows{
+        rule.method == Method::md5 ? hash::Algorithm::md5 : hash::Algorithm::sha1, window, stride};
+    const u64 size = position + count - first;
+    const hash::Bytes data(reinterpret_cast<const std::byte*>(bytes + (first - position)), size);
+    std::vector<u64> found((hash::window_count(windows, size) + 63) / 64);
+    const auto zero_bits = static_cast<u32>(std::popcount(rule.mask));
+    const Errc code = hash::match_windows(windows, data, zero_bits, found,
+                                          {.threads = 1, .processor = hash::Processor::cpu});
+    WARREN_CHECK(code == Errc::ok);
+    for (size_t index = 0; index < found.size(); ++index) {
+        for (u64 word = found[index]; word != 0; word &= word - 1) {
+            const u64 number = index * 64 + static_cast<u64>(std::countr_zero(word));
+            set_bit(bits, first + number * stride + window - position - 1);
+        }
+    }
+}
+
 }  // namespace
 
 Scanner::Scanner(const Rule& rule) : rule_(rule) {
@@ -113,7 +140,7 @@ void scan_rabin_by_table(const Rule& rule, const RabinTables& tables, const u8* 
     scan_for(RollingRabin{tables, rule.window_bytes}, rule, bytes, count, bits);
 }
 
-void Scanner::scan(const u8* bytes, u64 count, u64* bits, u64* early) const {
+void Scanner::scan(const u8* bytes, u64 position, u64 count, u64* bits, u64* early) const {
     constexpr u64 least_for_vector = 1024;
     switch (rule_.method) {
         case Method::rabin:
@@ -133,6 +160,10 @@ void Scanner::scan(const u8* bytes, u64 count, u64* bits, u64* early) const {
         case Method::buzhash:
             scan_for(RollingBuzhash{enter_.data(), leave_.data(), rule_.window_bytes}, rule_, bytes,
                      count, bits);
+            break;
+        case Method::md5:
+        case Method::sha1:
+            scan_digests(rule_, bytes, position, count, bits);
             break;
     }
 }

@@ -18,10 +18,10 @@ class Scanner {
     explicit Scanner(const Rule& rule);
 
     /// Sets the bits of the windows that match, among those that end behind bytes[0] to
-    /// bytes[count - 1]; for fastcdc also those in `early` that match early_mask. Requires: the
-    /// history_bytes() before `bytes` are readable and hold what the stream held there; the bits
-    /// are clear.
-    void scan(const u8* bytes, u64 count, u64* bits, u64* early) const;
+    /// bytes[count - 1], which are at `position` in the stream; for fastcdc also those in `early`
+    /// that match early_mask. Requires: the history_bytes() before `bytes` are readable and hold
+    /// what the stream held there; the bits are clear.
+    void scan(const u8* bytes, u64 position, u64 count, u64* bits, u64* early) const;
 
     /// How many bytes before a scan its windows reach: a multiple of 64, 128 or more.
     u32 history_bytes() const { return history_bytes_; }

@@ -3,10 +3,12 @@
 // must equal, and the "serial" of the measurements. Like the programs whose cuts they give, they
 // skip the bytes that no window needs.
 #include <algorithm>
+#include <array>
 
 #include "chunk/rabin.hpp"
 #include "chunk/tables.hpp"
 #include "warren/chunk.hpp"
+#include "warren/hash.hpp"
 
 namespace warren::chunk {
 
@@ -80,6 +82,28 @@ u64 end_of_buzhash(const Rule& rule, Bytes bytes, u64 start) {
     return end;
 }
 
+/// Windows begin at multiples of the stride from the beginning of the stream.
+u64 end_of_digest(const Rule& rule, std::span<const std::byte> bytes, u64 start) {
+    const u64 limit = std::min<u64>(start + rule.maximum_bytes, bytes.size());
+    const u64 window = rule.window_bytes;
+    const auto algorithm =
+        rule.method == Method::md5 ? hash::Algorithm::md5 : hash::Algorithm::sha1;
+    for (u64 end = std::max(start + rule.minimum_bytes, window); end <= limit; ++end) {
+        if ((end - window) % rule.stride_bytes != 0) continue;
+        std::array<u8, 20> digest{};
+        const u32 size = hash::digest_bytes(algorithm);
+        if (hash::hash_one(algorithm, bytes.subspan(end - window, window),
+                           std::span(digest).first(size), {.threads = 1}) != Errc::ok) {
+            return limit;
+        }
+        u64 low = 0;
+        for (u32 byte = size - 4; byte < size; ++byte)
+            low = low << 8 | digest[byte];
+        if ((low & rule.mask) == 0) return end;
+    }
+    return limit;
+}
+
 }  // namespace
 
 std::vector<u64> cut_serial(const Rule& rule, std::span<const std::byte> input) {
@@ -101,6 +125,10 @@ std::vector<u64> cut_serial(const Rule& rule, std::span<const std::byte> input) 
                 break;
             case Method::buzhash:
                 ends.push_back(end_of_buzhash(rule, bytes, start));
+                break;
+            case Method::md5:
+            case Method::sha1:
+                ends.push_back(end_of_digest(rule, input, start));
                 break;
         }
     }

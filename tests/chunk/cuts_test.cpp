@@ -81,7 +81,9 @@ TEST(Cuts, ThreadsEqualTheSerialRule) {
         test.rule = *preset(name);
         if (name == "restic") test.rule.polynomial = 0x3da3358b4dc173;
         Random random(seed.part(1000));
-        test.bytes = random_bytes(random, 9 * mib);
+        const bool is_digest = test.rule.method >= Method::md5;
+        if (is_digest) test.rule.mask = low_bits(14);
+        test.bytes = random_bytes(random, is_digest ? 3 * mib : 9 * mib);
         const std::vector<u64> expected = cut_serial(test.rule, test.bytes);
         for (u32 threads : {1u, 2u, 5u}) {
             EXPECT_EQ(cut(test.rule, test.bytes, threads), expected) << name << " " << threads;
@@ -107,6 +109,7 @@ TEST(Cuts, CallsOfEverySizeAroundTheLimits) {
             test.rule.mask = low_bits(9);
         }
         if (test.rule.method == Method::gear) test.rule.mask = ~(~u64{0} >> 8);
+        if (test.rule.method == Method::md5) test.rule.mask = low_bits(8);
         test.bytes = random_bytes(random, 20'000);
         const std::vector<u64> expected = cut_serial(test.rule, test.bytes);
         const u64 window = test.rule.window_bytes;
@@ -114,6 +117,7 @@ TEST(Cuts, CallsOfEverySizeAroundTheLimits) {
              {u64{1}, u64{2}, window - 1, window, window + 1, test.rule.minimum_bytes - 1,
               test.rule.minimum_bytes, test.rule.minimum_bytes + 1, test.rule.maximum_bytes - 1,
               test.rule.maximum_bytes, test.rule.maximum_bytes + 1}) {
+            if (call == 0 || call > 20'000) continue;
             test.calls.assign(20'000 / call, call);
             EXPECT_EQ(cut_in_calls(test), expected) << name << " in calls of " << call;
         }
@@ -125,10 +129,12 @@ TEST(Cuts, SpecialInputs) {
         Rule rule = *preset(name);
         if (name == "restic") rule.polynomial = 0x3da3358b4dc173;
         EXPECT_TRUE(cut(rule, {}, 1).empty()) << name;
-        for (size_t size : {size_t{1}, size_t{47}, size_t{20 * mib}}) {
+        const bool is_digest = rule.method == Method::md5 || rule.method == Method::sha1;
+        for (size_t size : {size_t{1}, size_t{47}, size_t{is_digest ? 2 * mib : 20 * mib}}) {
             const std::vector<std::byte> zeros(size);
             EXPECT_EQ(cut(rule, zeros, 2), cut_serial(rule, zeros)) << name << " " << size;
         }
+        if (is_digest) continue;
         // A candidate at every place, and none anywhere.
         const std::vector<std::byte> zeros(3 * mib);
         Rule every = rule;
