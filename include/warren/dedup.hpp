@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which data are there twice: files cut into chunks, chunks known by their digests, and an index of
+// them that may be saved.
+//
+// Invariant: of equal chunks the first in the order of the input is the original; nothing depends
+// on how many threads work.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "warren/chunk.hpp"
+#include "warren/hash.hpp"
+
+namespace warren::dedup {
+
+/// 128 bits that stand for a chunk: the beginning of its digest, or of a keyed hash of that.
+struct Key {
+    u64 low = 0;
+    u64 high = 0;
+    auto operator<=>(const Key&) const = default;
+};
+
+/// What the index knows of a chunk.
+struct Entry {
+    Key key;
+    u64 place = 0;  // of the first occurrence, in the order of all input
+    u32 length = 0;
+    u32 count = 0;  // of occurrences, that one among them; it stops at the largest number
+    bool operator==(const Entry&) const = default;
+};
+
+/// What is looked up: a chunk at its place.
+struct Chunk {
+    Key key;
+    u64 place = 0;
+    u32 length = 0;
+};
+
+/// One input that places refer to: [base, base + size) are its bytes.
+struct Source {
+    u64 base = 0;
+    u64 size = 0;
+    std::string path;
+    bool operator==(const Source&) const = default;
+};
+
+class Index {
+ public:
+    struct Options {
+        hash::Algorithm algorithm = hash::Algorithm::blake3;
+        std::string secret = {};                 // keys the index; empty: keys are digests cut off
+        u64 memory_bytes = 0;               // what entries may take in memory; 0: no limit
+        std::string spill_folder = "/tmp";  // where the rest goes
+    };
+
+    Index();
+    ~Index();
+    Index(Index&&) noexcept;
+    Index& operator=(Index&&) noexcept;
+
+    /// An empty index. Errc::invalid for a limit below 1 MiB that is not 0.
+    Errc open(const Options& options);
+    /// The index that save() wrote. Errc::no_entry if there is no file, Errc::corrupt if its bytes
+    /// are not what was written, Errc::access if it was keyed with another secret, Errc::invalid if
+    /// its algorithm is another.
+    Errc load(const std::string& path, const Options& options);
+    /// Replaces the file at once: it holds the old index or this one whole, whatever happens.
+    Errc save(const std::string& path) const;
+
+    /// The key of a digest of this index's algorithm.
+    Key key_of(std::span<const u8> digest) const;
+
+    /// Adds the chunks in their order. found[i] is the entry as it stands with chunk i: its place
+    /// is chunks[i].place if this is the first one of its key. Errc::io if the spill cannot be
+    /// written.
+    Errc add(std::span<const Chunk> chunks, std::span<Entry> found);
+    /// The entry of a key.
+    std::optional<Entry> find(const Key& key) const;
+
+    u64 entries() const;
+    u64 memory_bytes() const;
+    u64 spilled_entries() const;
+    /// All entries, by key.
+    std::vector<Entry> sorted() const;
+
+    /// The inputs so far; places of the next one begin at next_place().
+    const std::vector<Source>& sources() const;
+    u64 next_place() const;
+    /// Notes an input of `size` bytes and answers its base.
+    u64 add_source(std::string path, u64 size);
+    /// The input that a place lies in; null if it is in none.
+    const Source* source_of(u64 place) const;
+
+ private:
+    class State;
+    std::unique_ptr<State> state_;
+};
+
+/// How files are cut: into equal blocks, or by a rule.
+struct Splitter {
+    u64 block_bytes = 4 * kib;  // 0: by the rule
+    chunk::Rule rule;
+    hash::Algorithm algorithm = hash::Algorithm::blake3;
+    u32 threads = 0;
+};
+
+/// One chunk of a file, valid during the call.
+struct FileChunk {
+    u64 offset;
+    std::span<const std::byte> bytes;
+    std::span<const u8> digest;
+    bool is_zero;  // all its bytes are zero
+};
+
+/// Reads `descriptor` from where it stands to its end and calls `visit` with its chunks, some at a
+/// time, in order. `visit` answers whether to go on. Errc::canceled if it said no, else what
+/// reading gave.
+Errc read_chunks(int descriptor, const Splitter& splitter,
+                 const std::function<bool(std::span<const FileChunk>)>& visit);
+
+}  // namespace warren::dedup

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys are beginnings of digests, so their own bits choose the slot and tell where in a sorted run
+// they lie.
+#include "dedup/entry_table.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+namespace warren::dedup {
+
+namespace {
+
+constexpr u64 first_slots = 1024;
+constexpr size_t most_runs = 8;
+
+bool is_before(const Entry& left, const Entry& right) {
+    return left.key < right.key;
+}
+
+void count_up(Entry& entry) {
+    if (entry.count != std::numeric_limits<u32>::max()) ++entry.count;
+}
+
+}  // namespace
+
+SortedRun::~SortedRun() {
+    if (entries_ != nullptr) ::munmap(entries_, count_ * sizeof(Entry));
+}
+
+SortedRun::SortedRun(SortedRun&& other) noexcept
+    : entries_(std::exchange(other.entries_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+
+SortedRun& SortedRun::operator=(SortedRun&& other) noexcept {
+    std::swap(entries_, other.entries_);
+    std::swap(count_, other.count_);
+    return *this;
+}
+
+Errc SortedRun::create(const std::string& folder, u64 count) {
+    const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (file < 0) return static_cast<Errc>(errno);
+    const auto bytes = static_cast<off_t>(count * sizeof(Entry));
+    // Blocks are reserved now: a full disk is an error here, not a signal at some later access.
+    int failure = ::posix_fallocate(file, 0, bytes);
+    if (failure == 0) {
+        void* at =
+            ::mmap(nullptr, count * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (at == MAP_FAILED) {
+            failure = errno;
+        } else {
+            entries_ = static_cast<Entry*>(at);
+            count_ = count;
+        }
+    }
+    ::close(file);
+    return static_cast<Errc>(failure);
+}
+
+Entry* SortedRun::find(const Key& key) const {
+    Entry* const end = entries_ + count_;
+    Entry* at = std::lower_bound(entries_, end, key, [](const Entry& entry, const Key& wanted) {
+        return entry.key < wanted;
+    });
+    return at != end && at->key == key ? at : nullptr;
+}
+
+void EntryTable::open(u64 memory_bytes, std::string folder) {
+    *this = EntryTable();
+    folder_ = std::move(folder);
+    most_slots_ = memory_bytes == 0 ? std::numeric_limits<u64>::max()
+                                    : std::bit_floor(memory_bytes / sizeof(Entry));
+    slots_.resize(std::min(first_slots, most_slots_));
+}
+
+Entry* EntryTable::find_slot(const Key& key) const {
+    const u64 mask = slots_.size() - 1;
+    u64 at = key.low & mask;
+    while (slots_[at].count != 0 && slots_[at].key != key)
+        at = (at + 1) & mask;
+    return &slots_[at];
+}
+
+const Entry* EntryTable::find(const Key& key) const {
+    const Entry* slot = find_slot(key);
+    if (slot->count != 0) return slot;
+    for (const SortedRun& run : runs_) {
+        if (const Entry* entry = run.find(key)) return entry;
+    }
+    return nullptr;
+}
+
+Errc EntryTable::add(const Chunk& chunk, Entry& found) {
+    if (const Entry* known = find(chunk.key)) {
+        Entry& entry = const_cast<Entry&>(*known);
+        count_up(entry);
+        found = entry;
+        return Errc::ok;
+    }
+    found = {chunk.key, chunk.place, chunk.length, 1};
+    return insert(found);
+}
+
+Errc EntryTable::insert(const Entry& entry) {
+    WARREN_TRY(make_room());
+    *find_slot(entry.key) = entry;
+    ++used_;
+    return Errc::ok;
+}
+
+Errc EntryTable::make_room() {
+    if ((used_ + 1) * 4 <= slots_.size() * 3) return Errc::ok;
+    if (slots_.size() * 2 > most_slots_) return spill();
+    grow();
+    return Errc::ok;
+}
+
+void EntryTable::grow() {
+    std::vector<Entry> old(slots_.size() * 2);
+    old.swap(slots_);
+    for (const Entry& entry : old) {
+        if (entry.count != 0) *find_slot(entry.key) = entry;
+    }
+}
+
+Errc EntryTable::spill() {
+    SortedRun run;
+    WARREN_TRY(run.create(folder_, used_));
+    std::copy_if(slots_.begin(), slots_.end(), run.entries().begin(),
+                 [](const Entry& entry) { return entry.count != 0; });
+    std::sort(run.entries().begin(), run.entries().end(), is_before);
+    std::fill(slots_.begin(), slots_.end(), Entry{});
+    spilled_ += used_;
+    used_ = 0;
+    runs_.push_back(std::move(run));
+    return runs_.size() == most_runs ? merge_runs() : Errc::ok;
+}
+
+Errc EntryTable::merge_runs() {
+    while (runs_.size() > 1) {
+        SortedRun merged;
+        const std::span<Entry> left = runs_[runs_.size() - 2].entries();
+        const std::span<Entry> right = runs_.back().entries();
+        WARREN_TRY(merged.create(folder_, left.size() + right.size()));
+        std::merge(left.begin(), left.end(), right.begin(), right.end(), merged.entries().begin(),
+                   is_before);
+        runs_.pop_back();
+        runs_.back() = std::move(merged);
+    }
+    return Errc::ok;
+}
+
+std::vector<Entry> EntryTable::sorted() const {
+    std::vector<Entry> all;
+    all.reserve(entries());
+    std::copy_if(slots_.begin(), slots_.end(), std::back_inserter(all),
+                 [](const Entry& entry) { return entry.count != 0; });
+    for (const SortedRun& run : runs_)
+        all.insert(all.end(), run.entries().begin(), run.entries().end());
+    std::sort(all.begin(), all.end(), is_before);
+    return all;
+}
+
+}  // namespace warren::dedup

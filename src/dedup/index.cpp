@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The index as its users see it: keys from digests, entries, the inputs that places refer to.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "dedup/entry_table.hpp"
+#include "dedup/index_file.hpp"
+#include "warren/dedup.hpp"
+
+namespace warren::dedup {
+
+namespace {
+
+constexpr u64 least_memory_bytes = 1 * mib;
+
+Key first_bytes(std::span<const u8> digest) {
+    Key key;
+    std::memcpy(&key.low, digest.data(), 8);
+    std::memcpy(&key.high, digest.data() + 8, 8);
+    return key;
+}
+
+/// What stands for the secret in the file, and before each digest in a keyed hash.
+std::vector<u8> hash_of_secret(const std::string& purpose, const std::string& secret) {
+    std::vector<u8> digest(32);
+    const std::string text = purpose + secret;
+    const Errc code =
+        hash::hash_one(hash::Algorithm::blake3, std::as_bytes(std::span(text.data(), text.size())),
+                       digest, {.threads = 1});
+    WARREN_CHECK(code == Errc::ok);
+    return digest;
+}
+
+}  // namespace
+
+class Index::State {
+ public:
+    Options options;
+    std::vector<u8> key_prefix;  // empty: keys are digests cut off
+    SecretMark mark{};
+    EntryTable table;
+    std::vector<Source> sources;
+    u64 next_place = 0;
+};
+
+Index::Index() = default;
+Index::~Index() = default;
+Index::Index(Index&&) noexcept = default;
+Index& Index::operator=(Index&&) noexcept = default;
+
+Errc Index::open(const Options& options) {
+    if (options.memory_bytes != 0 && options.memory_bytes < least_memory_bytes) {
+        return Errc::invalid;
+    }
+    state_ = std::make_unique<State>();
+    state_->options = options;
+    state_->table.open(options.memory_bytes, options.spill_folder);
+    if (!options.secret.empty()) {
+        state_->key_prefix = hash_of_secret("warren index key\n", options.secret);
+        const std::vector<u8> mark = hash_of_secret("warren index mark\n", options.secret);
+        std::copy_n(mark.begin(), state_->mark.size(), state_->mark.begin());
+    }
+    return Errc::ok;
+}
+
+Errc Index::load(const std::string& path, const Options& options) {
+    WARREN_TRY(open(options));
+    IndexContents contents;
+    WARREN_TRY(read_index_file(path, contents));
+    if (contents.algorithm != options.algorithm) return Errc::invalid;
+    if (contents.mark != state_->mark) return Errc::access;
+    for (const Entry& entry : contents.entries)
+        WARREN_TRY(state_->table.insert(entry));
+    state_->sources = std::move(contents.sources);
+    state_->next_place = contents.next_place;
+    return Errc::ok;
+}
+
+Errc Index::save(const std::string& path) const {
+    IndexContents contents;
+    contents.algorithm = state_->options.algorithm;
+    contents.mark = state_->mark;
+    contents.next_place = state_->next_place;
+    contents.sources = state_->sources;
+    contents.entries = state_->table.sorted();
+    return write_index_file(path, contents);
+}
+
+Key Index::key_of(std::span<const u8> digest) const {
+    if (state_->key_prefix.empty()) return first_bytes(digest);
+    std::vector<u8> text = state_->key_prefix;
+    text.insert(text.end(), digest.begin(), digest.end());
+    std::array<u8, 32> keyed{};
+    const Errc code = hash::hash_one(hash::Algorithm::blake3, std::as_bytes(std::span(text)), keyed,
+                                     {.threads = 1});
+    WARREN_CHECK(code == Errc::ok);
+    return first_bytes(keyed);
+}
+
+Errc Index::add(std::span<const Chunk> chunks, std::span<Entry> found) {
+    for (size_t index = 0; index < chunks.size(); ++index)
+        WARREN_TRY(state_->table.add(chunks[index], found[index]));
+    return Errc::ok;
+}
+
+std::optional<Entry> Index::find(const Key& key) const {
+    const Entry* entry = state_->table.find(key);
+    if (entry == nullptr) return std::nullopt;
+    return *entry;
+}
+
+u64 Index::entries() const {
+    return state_->table.entries();
+}
+
+u64 Index::memory_bytes() const {
+    return state_->table.memory_bytes();
+}
+
+u64 Index::spilled_entries() const {
+    return state_->table.spilled_entries();
+}
+
+std::vector<Entry> Index::sorted() const {
+    return state_->table.sorted();
+}
+
+const std::vector<Source>& Index::sources() const {
+    return state_->sources;
+}
+
+u64 Index::next_place() const {
+    return state_->next_place;
+}
+
+u64 Index::add_source(std::string path, u64 size) {
+    const u64 base = state_->next_place;
+    state_->sources.push_back({base, size, std::move(path)});
+    state_->next_place += size;
+    return base;
+}
+
+const Source* Index::source_of(u64 place) const {
+    const auto& sources = state_->sources;
+    auto behind = std::upper_bound(sources.begin(), sources.end(), place,
+                                   [](u64 at, const Source& source) { return at < source.base; });
+    // Empty inputs share their base with the next one.
+    while (behind != sources.begin()) {
+        --behind;
+        if (place - behind->base < behind->size) return &*behind;
+        if (behind->size != 0) return nullptr;
+    }
+    return nullptr;
+}
+
+}  // namespace warren::dedup
