@@ -3,6 +3,7 @@
 // what fsck(8) calls, with its exit codes.
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
+#include "apps/warren/engine_choice.hpp"
 #include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
@@ -28,7 +29,7 @@ constexpr Option options[] = {
     {'r', nullptr, nullptr, nullptr},
     {'T', nullptr, nullptr, nullptr},
     {'V', nullptr, nullptr, nullptr},
-    {'v', "verbose", nullptr, nullptr},
+    {'v', "verbose", nullptr, "say what took how long"},
     {'y', "repair", nullptr, "repair what is wrong (also -a, -p)"},
     {json_option, "json", nullptr, "an object with all problems"},
 };
@@ -38,13 +39,42 @@ constexpr Page page = {
     .summary = "Check a Warren volume that is not mounted; one line a problem, then a summary.",
     .options = options,
     .notes =
+        "All metadata are looked at at once first, by all cores or the GPU; what is not sound "
+        "then\n"
+        "is looked at closer, by one core.\n"
         "Exit code: 0 clean, 1 all problems repaired, 4 problems left, 8 the volume could not\n"
         "be checked, 16 wrong use.",
     .examples =
         "  warren fsck v.img\n"
         "  warren fsck --repair v.img",
     .usage_exit = exit_usage,
+    .opens_images = true,
 };
+
+u64 microseconds(double seconds) {
+    return static_cast<u64>(seconds * 1e6);
+}
+
+/// Who took the first look.
+std::string_view name_of_look(const CheckResult& result) {
+    return result.engine == EngineChoice::automatic ? "none" : name_of(result.engine);
+}
+
+std::string milliseconds(double seconds) {
+    return grouped(static_cast<u64>(seconds * 1e3 + 0.5)) + " ms";
+}
+
+void print_times(const std::string& image, const CheckResult& result) {
+    if (result.engine == EngineChoice::automatic) {
+        if (!result.note.empty()) print_line({image, ": no first look: ", result.note});
+        return;
+    }
+    print_line({image, ": first look by ", name_of_look(result), ": ready in ",
+                milliseconds(result.start_seconds), ", metadata loaded in ",
+                milliseconds(result.load_seconds), " (", milliseconds(result.disk_seconds),
+                " of it the disk), examined in ", milliseconds(result.examine_seconds),
+                result.looked_closer ? "; looked closer" : ""});
+}
 
 std::string json_report(const std::string& image, const std::vector<std::string>& problems,
                         const CheckResult& result) {
@@ -57,6 +87,11 @@ std::string json_report(const std::string& image, const std::vector<std::string>
     json.member("problem_count", result.problems).member("repaired", result.repaired);
     json.member("inodes", result.inodes).member("directories", result.directories);
     json.member("blocks_used", result.blocks_used);
+    json.key("first_look").text(name_of_look(result));
+    json.member("start_us", microseconds(result.start_seconds));
+    json.member("load_us", microseconds(result.load_seconds));
+    json.member("disk_us", microseconds(result.disk_seconds));
+    json.member("examine_us", microseconds(result.examine_seconds));
     return json.close_object().result();
 }
 
@@ -98,6 +133,7 @@ int command_fsck(std::span<char* const> arguments) {
     std::vector<std::string> problems;
     CheckOptions check;
     check.repair = repair;
+    check.engine = engine_for_command();
     check.report = [&](const std::string& problem) {
         if (json) {
             problems.push_back(problem);
@@ -118,6 +154,7 @@ int command_fsck(std::span<char* const> arguments) {
     if (json) {
         print_line({json_report(image, problems, result)});
     } else {
+        if (parsed.has('v')) print_times(image, result);
         print_summary(image, result, repair);
     }
     return exit_code(result);

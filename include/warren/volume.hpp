@@ -156,6 +156,7 @@ struct Rebuilt {
     u64 entries = 0;
     u64 blocks_before = 0;
     u64 blocks_after = 0;
+    bool in_steps = false;  // more than one commit holds: not at once but leaf by leaf
 };
 
 /// One entry met by scan(). Called from many threads at once.
@@ -347,6 +348,10 @@ class Volume {
 struct CheckOptions {
     bool repair = false;
     std::function<void(const std::string&)> report = {};  // one line a problem, naming the path
+    /// Who takes the first look, at all metadata at once; `automatic` is all cores. Only what it
+    /// does not find sound is looked at closer, which takes one core and less memory.
+    EngineChoice engine = EngineChoice::automatic;
+    bool looks_closer = false;  // at everything, without a first look
 };
 
 struct CheckResult {
@@ -355,6 +360,16 @@ struct CheckResult {
     u64 inodes = 0;
     u64 directories = 0;
     u64 blocks_used = 0;
+    /// Who took the first look: cpu or cuda; `automatic` if nobody did.
+    EngineChoice engine = EngineChoice::automatic;
+    bool looked_closer = false;
+    std::string note;  // why nobody took a first look; empty if somebody did
+    // What the first look took: until memory and the device were ready; to bring the metadata
+    // there, `disk_seconds` of it waiting for the disk; to examine them.
+    double start_seconds = 0;
+    double load_seconds = 0;
+    double disk_seconds = 0;
+    double examine_seconds = 0;
 };
 
 /// Checks the structure of a volume that nobody has open; repairs it if asked to.

@@ -2,8 +2,9 @@
 // Two ways to one number; which of them runs is decided once, at the first call.
 #include "base/crc32c.hpp"
 
-#include <array>
 #include <cstring>
+
+#include "base/crc32c_parts.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -12,18 +13,7 @@
 namespace warren {
 namespace {
 
-constexpr std::array<u32, 256> make_table() {
-    std::array<u32, 256> table{};
-    for (u32 i = 0; i < 256; ++i) {
-        u32 crc = i;
-        for (int bit = 0; bit < 8; ++bit)
-            crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0u);
-        table[i] = crc;
-    }
-    return table;
-}
-
-constexpr std::array<u32, 256> table = make_table();
+constexpr std::array<u32, 256> table = crc_parts::make_table();
 
 #if defined(__x86_64__)
 __attribute__((target("sse4.2"))) u32 crc32c_by_instruction(std::span<const std::byte> bytes,

@@ -7,7 +7,7 @@ import unittest
 
 from command_line import WARREN, CommandCase, describe_tree
 
-OPENING = "cat cp du find info ln ls mkdir mv rebuild rm stat sync touch mount".split()
+OPENING = "cat cp du find fsck info ln ls mkdir mv rebuild rm stat sync touch mount".split()
 
 
 class EngineChoiceTest(CommandCase):
@@ -23,7 +23,7 @@ class EngineChoiceTest(CommandCase):
     def test_help(self):
         for command in OPENING:
             self.assertIn("--engine=ENGINE", self.output(command, "--help"), command)
-        for command in ("mkfs", "fsck", "resize", "umount", "doctor"):
+        for command in ("mkfs", "resize", "umount", "doctor"):
             self.assertNotIn("--engine", self.output(command, "--help"), command)
         self.assertIn("engine=auto|cpu|cuda", self.output("mount", "--help"))
 
@@ -48,6 +48,9 @@ class EngineChoiceTest(CommandCase):
 
     def test_cuda(self):
         if not self.has_cuda:
+            line = self.error("fsck", "--engine=cuda", self.image, code=8)
+            self.assertRegex(line, r"^warren fsck: .*v\.img: cannot check the volume with the CUDA "
+                                   r"engine: .+; use the CPU engine$")
             for words, code in ((("info", "--engine=cuda", self.image), 1),
                                 (("rm", "-r", "--engine=cuda", self.inside("/x")), 1),
                                 (("mount", "-o", "engine=cuda", self.image, self.folder), 32)):
@@ -56,6 +59,10 @@ class EngineChoiceTest(CommandCase):
                                        r"with the CUDA engine: .+; use the CPU engine$")
             return
         self.assertEqual(self.engine_of("--engine=cuda"), "cuda")
+        looks = [self.output("fsck", "-v", "--engine", engine, self.image).splitlines()
+                 for engine in ("cpu", "cuda")]
+        self.assertIn("first look by cuda", looks[1][0])
+        self.assertEqual(looks[0][1:], looks[1][1:])
         self.assertRegex(self.output("info", "--engine=cuda", self.image),
                          r"(?m)^Engine:     cuda \(.+\)$")
         for index in range(40):

@@ -8,6 +8,7 @@
 #include "fs/volume/check.hpp"
 #include "fs/volume/make_volume.hpp"
 #include "tests/support/test_engine.hpp"
+#include "tests/support/two_looks.hpp"
 
 namespace warren {
 std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes) {
@@ -29,16 +30,12 @@ std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options, u64 hash
 }
 
 bool expect_clean(Disk& disk, u64 hash_mask) {
-    std::string problems;
-    CheckOptions options;
-    options.report = [&](const std::string& line) {
-        if (problems.size() < 4000) problems += line + "\n";
-    };
-    CheckResult result;
-    const Failure failure = check_disk(disk, "image", options, result, hash_mask);
-    EXPECT_EQ(failure.code, Errc::ok) << failure.message;
-    EXPECT_EQ(result.problems, 0u) << problems;
-    return failure.code == Errc::ok && result.problems == 0;
+    // Names with equal hashes are many where tests clear bits of these; a first look may leave
+    // them.
+    const test::Outcome outcome = test::expect_equal_looks(disk, hash_mask, hash_mask != ~u64{0});
+    EXPECT_EQ(outcome.failure.code, Errc::ok) << outcome.failure.message;
+    EXPECT_EQ(outcome.result.problems, 0u) << outcome.all().substr(0, 4000);
+    return outcome.failure.code == Errc::ok && outcome.result.problems == 0;
 }
 
 MemoryVolume::MemoryVolume(u64 size_bytes, const OpenOptions& options, u64 hash_mask)

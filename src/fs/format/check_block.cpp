@@ -47,6 +47,10 @@ Errc check_block(const Block& block, BlockKind kind, u64 volume, u64 place) {
     return sound ? Errc::ok : Errc::corrupt;
 }
 
+bool block_is_right(const Block& block) {
+    return reinterpret_cast<const BlockHeader&>(block).crc == block_crc(block);
+}
+
 void seal_inodes(Block& block, u64 volume, u64 place, u64 transaction) {
     auto* inodes = reinterpret_cast<Inode*>(&block);
     for (u32 i = 0; i < inodes_per_block; ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check is one pass over the volume. A repair is a check, the repair of what it found, and
+// A check is a first look at all metadata at once and, unless that finds all of it sound, one pass
+// over the volume that looks closer. A repair is a check, the repair of what it found, and
 // further such rounds until one finds nothing: what the last one still finds was not repaired.
 #include "fs/volume/check.hpp"
 
@@ -12,6 +13,7 @@
 #include "fs/journal/journal.hpp"
 #include "fs/volume/check_directories.hpp"
 #include "fs/volume/check_files.hpp"
+#include "fs/volume/examine_volume.hpp"
 #include "fs/volume/guarded_disk.hpp"
 #include "fs/volume/overlay_disk.hpp"
 #include "fs/volume/repair.hpp"
@@ -68,6 +70,10 @@ class Checker {
         if (failure.code != Errc::ok) return failure;
         Report report(options_, result_);
         check_copies(report);
+        bool is_done = false;
+        failure = look_first(is_done);
+        if (failure.code != Errc::ok || is_done) return failure;
+        result_.looked_closer = true;
         failure = round(report, options_.repair);
         if (failure.code != Errc::ok || !options_.repair) return failure;
         return repair_until_clean();
@@ -105,6 +111,26 @@ class Checker {
         if (b.header.transaction <= a.header.transaction && !is_same_volume(a, b)) {
             report.volume("superblock: its two copies disagree");
         }
+    }
+
+    /// Looks at all metadata at once. `is_done`: all is well and nothing is left to do.
+    Failure look_first(bool& is_done) {
+        if (result_.problems > 0 || options_.looks_closer) return {};
+        check::Verdict verdict;
+        const Errc code = check::examine_volume(disk_, superblock_, hash_mask_, options_.engine,
+                                                verdict, result_);
+        if (code != Errc::ok) {
+            return {code, path_ + ": cannot check the volume with the CUDA engine: " +
+                              verdict.why_not + "; use the CPU engine"};
+        }
+        result_.note = verdict.why_not;
+        const bool is_closed = superblock_.clean == 1 || verdict.has_orphans;
+        is_done = verdict.is_sound && (is_closed || !options_.repair);
+        if (!is_done) return {};
+        result_.inodes = verdict.inodes;
+        result_.directories = verdict.directories;
+        result_.blocks_used = verdict.blocks_used;
+        return {};
     }
 
     /// Checks everything once and, if asked to, repairs what was found.

@@ -192,6 +192,16 @@ bool FrameMap::is_owned(u64 place) const {
     return (group->owned[frame % frames_per_table_block][bit / 64] >> bit % 64 & 1) != 0;
 }
 
+void FrameMap::for_each_frame(
+    const std::function<void(u64, const format::FrameEntry&, const u64 (&)[8])>& visit) const {
+    for (const auto& group : groups_) {
+        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
+            visit(group->index * frames_per_table_block + entry, group->entries[entry],
+                  group->owned[entry]);
+        }
+    }
+}
+
 /// Whether blocks of `kind` may lie in the frame. Free frames and those of unknown kind follow the
 /// first who comes.
 bool FrameMap::adopt(Group& group, u64 frame, FrameKind kind, Trust trust) {

@@ -33,6 +33,9 @@ class FrameMap {
     /// Frames that hold inodes, in rising order.
     const std::vector<u64>& inode_frames() const { return inode_frames_; }
     bool is_owned(u64 place) const;
+    /// Calls `visit` with each frame of which the table says something.
+    void for_each_frame(const std::function<void(u64 frame, const format::FrameEntry& entry,
+                                                 const u64 (&owned)[8])>& visit) const;
 
     /// Gives `blocks` blocks at `place` an owner. The number of blocks, from the first, for which
     /// that went well.

@@ -15,6 +15,7 @@
 #include "tests/support/bounded_disk.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/two_looks.hpp"
 
 namespace warren {
 namespace {
@@ -45,9 +46,18 @@ CheckResult expect_survives(Disk& disk, bool repair, Failure& failure) {
     BoundedDisk bounded(disk);
     CheckOptions options;
     options.repair = repair;
+    options.engine = test::looking_engine();
     options.report = [](const std::string& line) { EXPECT_FALSE(line.empty()); };
     CheckResult result;
     failure = check_disk(bounded, "image", options, result);
+    if (repair || failure.code != Errc::ok) return result;
+    // What the first look takes for sound is so, and nothing else is.
+    EXPECT_EQ(result.looked_closer, result.problems > 0);
+    if (result.looked_closer) return result;
+    options.looks_closer = true;
+    CheckResult closer;
+    EXPECT_EQ(check_disk(bounded, "image", options, closer).code, Errc::ok);
+    EXPECT_EQ(closer.problems, 0u);
     return result;
 }
 

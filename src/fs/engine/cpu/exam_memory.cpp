@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is mapped is zero, as most tables are at first.
+#include "fs/engine/cpu/exam_memory.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace warren {
+namespace {
+
+/// In less, large pages cost more than they bring.
+constexpr u64 huge_bytes_min = 64 * mib;
+
+template <class T>
+u64 bytes_of(const T* /*table*/, u64 count) {
+    return (count * sizeof(T) + 63) / 64 * 64;
+}
+
+template <class T>
+void copy_table(T* to, std::span<const T> from) {
+    std::copy(from.begin(), from.end(), to);
+}
+
+}  // namespace
+
+ExamMemory::~ExamMemory() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+Errc ExamMemory::map(u64 bytes) {
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return Errc::no_memory;
+    data_ = static_cast<std::byte*>(at);
+    bytes_ = bytes;
+    if (bytes >= huge_bytes_min) static_cast<void>(::madvise(at, bytes, MADV_HUGEPAGE));
+    return Errc::ok;
+}
+
+Errc ExamMemory::open(const ExamTables& tables) {
+    exam_.facts = tables.facts;
+    exam_.inode_frames = tables.inode_frames;
+    exam_.frames = static_cast<u32>(tables.frame_numbers.size());
+    const u64 loaded = exam_.frames * format::frame_size;
+    u64 bytes = loaded;
+    lay_out(exam_, [&](auto*& table, u64 count) { bytes += bytes_of(table, count); });
+    WARREN_TRY(map(bytes));
+    exam_.base = data_;
+    u64 at = loaded;
+    lay_out(exam_, [&](auto*& table, u64 count) {
+        table = reinterpret_cast<std::remove_reference_t<decltype(table)>>(data_ + at);
+        at += bytes_of(table, count);
+    });
+    copy_table(exam_.frame_numbers, tables.frame_numbers);
+    copy_table(exam_.slots, tables.slots);
+    copy_table(exam_.kinds, tables.kinds);
+    copy_table(exam_.used, tables.used);
+    copy_table(exam_.owned, tables.owned);
+    std::memset(exam_.parents, 0xff, exam_.inode_slots() * sizeof *exam_.parents);
+    for (const u64 number : {exam_.facts.root_inode, exam_.facts.orphan_directory}) {
+        const u32 ordinal = exam_.ordinal_of(number);
+        if (ordinal == ops::examine::nobody) return Errc::corrupt;
+        exam_.parents[ordinal] = ordinal;
+    }
+    return Errc::ok;
+}
+
+Errc ExamMemory::load(u64 index, const ReadDisk& read) const {
+    const std::span target(exam_.base + index * format::frame_size, format::frame_size);
+    return read(exam_.frame_numbers[index] * format::frame_size, target);
+}
+
+}  // namespace warren

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// An examination by the host's cores, each of which takes a run of the parts of a phase.
+#include <atomic>
+#include <chrono>
+
+#include "fs/engine/cpu/crew.hpp"
+#include "fs/engine/cpu/exam_memory.hpp"
+#include "fs/engine/cpu/host_sums.hpp"
+#include "fs/ops/examine_run.hpp"
+
+namespace warren {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using ops::examine::ExamState;
+
+/// So few frames are examined by the calling thread faster than others are woken.
+constexpr u32 frames_shared_min = 8;
+
+double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class HostCrowd {
+ public:
+    explicit HostCrowd(Crew& crew) : crew_(crew) {}
+
+    template <class Phase>
+    void each(u64 count, const Phase& phase) {
+        crew_.for_each(count,
+                       [&phase](const ThreadTeam& team, u64 i) { phase(team, HostSums{}, i); });
+    }
+    ExamState look(const ExamState& state) { return state; }
+    void reset(u32& word) { word = 0; }
+
+ private:
+    Crew& crew_;
+};
+
+}  // namespace
+
+Errc examine_on_host(const ExamTables& tables, const ReadDisk& read, Examined& examined) {
+    const auto begin = Clock::now();
+    ExamMemory memory;
+    WARREN_TRY(memory.open(tables));
+    Crew crew(memory.exam().frames < frames_shared_min ? 1 : 0);
+    examined.start_seconds = seconds_since(begin);
+
+    const auto load_begin = Clock::now();
+    std::atomic<bool> has_failed{false};
+    crew.for_each(memory.exam().frames, [&](const ThreadTeam&, u64 i) {
+        if (memory.load(i, read) != Errc::ok) has_failed.store(true, std::memory_order_relaxed);
+    });
+    examined.load_seconds = examined.disk_seconds = seconds_since(load_begin);
+    examined.state.flaws = 1;
+    if (has_failed.load(std::memory_order_relaxed)) return Errc::ok;
+    const auto exam_begin = Clock::now();
+    HostCrowd crowd(crew);
+    examined.state = ops::examine::run(crowd, memory.exam());
+    examined.exam_seconds = seconds_since(exam_begin);
+    return Errc::ok;
+}
+
+}  // namespace warren

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a volume that nobody uses is sound, asked of all its metadata at once: phases in which
+// every block and every inode is a part of its own, for all cores or a GPU. The answer is yes or
+// "look closer": then the check of fs/volume, which reads one thing after the other, says what is
+// wrong, if anything is. So people read the same lines whatever looked first.
+//
+// Invariant: what that check would report, this one notices. Nothing outside of the loaded frames
+// is read, whatever their bytes are.
+#pragma once
+
+#include "base/host_device.hpp"
+#include "fs/format/directory.hpp"
+#include "fs/format/frame.hpp"
+#include "fs/format/inode.hpp"
+#include "fs/format/layout.hpp"
+#include "fs/format/superblock.hpp"
+#include "fs/format/tree.hpp"
+#include "team/team.hpp"
+
+namespace warren::ops::examine {
+
+using format::Block;
+using format::block_size;
+using format::BlockKind;
+using format::BlockPointer;
+using format::blocks_per_frame;
+using format::frame_size;
+using format::FrameKind;
+using format::Inode;
+using format::inodes_per_block;
+using format::inodes_per_frame;
+
+/// No inode, no frame in memory.
+inline constexpr u32 nobody = ~u32{0};
+/// Bit of Exam::names: the directory of orphans names the inode.
+inline constexpr u32 is_orphan = u32{1} << 31;
+inline constexpr u64 key_end = ~u64{0};
+inline constexpr u32 tree_height_max = 12;
+/// Longer runs of blocks are claimed in pieces, by many.
+inline constexpr u64 run_blocks = 64 * blocks_per_frame;
+
+/// What the superblock says.
+struct Facts {
+    u64 volume;
+    u64 size_bytes;
+    u64 frame_count;
+    u64 hash_key[2];
+    u64 hash_mask;
+    u64 root_inode;
+    u64 orphan_directory;
+    u64 blocks_used;
+    u64 inodes_used;
+};
+
+/// What leads to a block says of it.
+struct Promise {
+    u64 owner;  // inode number
+    u64 low;    // keys in it are at least this
+    u64 high;   // and below this
+    u32 generation;
+    u16 kind;  // BlockKind
+    u16 height;
+};
+
+struct Run {
+    u64 place;
+    u64 blocks;
+};
+
+/// What was found so far.
+struct ExamState {
+    u32 flaws;           // not zero: look closer
+    u32 changes;         // of the last round of jumps
+    u32 node_counts[2];  // of the queues of tree nodes
+    u64 run_count;
+    u64 inodes;
+    u64 directories;
+    u64 blocks_used;
+    u64 orphans;  // names in the directory of orphans
+};
+
+/// The metadata in memory and the tables beside them, as a plain value for every phase.
+struct Exam {
+    Facts facts;
+    std::byte* base;     // loaded frames, one behind the other: first those of inodes
+    u32 inode_frames;    // so many
+    u32 frames;          // with those of metadata
+    u64* frame_numbers;  // of loaded frames
+    u32* slots;          // by frame of the volume: its place among the loaded ones, or nobody
+    u8* kinds;           // by frame of the volume
+    u64* used;           // by frame, 8 words: as the frame table says
+    u64* owned;          // by frame, 8 words: blocks that belong to something
+    Promise* promises;   // by block of metadata frames
+    u32* names;          // by inode: names; of a directory, subdirectories
+    u32* parents;        // by inode: directories' parents, nobody at first
+    u64* blocks;         // by inode: blocks that belong to it
+    u32* entries;        // by inode: names in a directory
+    u32* nodes[2];       // queues of tree nodes, as indices of promises
+    Run* runs;           // long runs of data
+    u64 runs_max;
+    ExamState* state;
+
+    WARREN_HD u64 inode_slots() const { return u64{inode_frames} * inodes_per_frame; }
+    WARREN_HD u64 metadata_blocks() const { return u64{frames - inode_frames} * blocks_per_frame; }
+    /// Block `index` of the loaded frames.
+    WARREN_HD const Block& block(u64 index) const {
+        return reinterpret_cast<const Block*>(base)[index];
+    }
+    WARREN_HD u64 place_of(u64 index) const {
+        return frame_numbers[index / blocks_per_frame] * frame_size +
+               index % blocks_per_frame * block_size;
+    }
+    /// The index among loaded metadata blocks, or nobody.
+    WARREN_HD u32 metadata_index(u64 place) const {
+        if (place % block_size != 0 || place >= facts.size_bytes) return nobody;
+        const u32 slot = slots[place / frame_size];
+        if (slot == nobody || slot < inode_frames) return nobody;
+        return (slot - inode_frames) * blocks_per_frame +
+               static_cast<u32>(place % frame_size / block_size);
+    }
+    WARREN_HD const Block& metadata_block(u32 index) const {
+        return block(u64{inode_frames} * blocks_per_frame + index);
+    }
+    WARREN_HD u64 metadata_place(u32 index) const {
+        return place_of(u64{inode_frames} * blocks_per_frame + index);
+    }
+
+    WARREN_HD const Inode& inode(u32 ordinal) const {
+        return reinterpret_cast<const Inode*>(base)[ordinal];
+    }
+    WARREN_HD u64 number_of(u32 ordinal) const {
+        return frame_numbers[ordinal / inodes_per_frame] * inodes_per_frame +
+               ordinal % inodes_per_frame;
+    }
+    /// An inode's place among the loaded ones, or nobody if the number is no inode's.
+    WARREN_HD u32 ordinal_of(u64 number) const {
+        const u64 frame = number / inodes_per_frame;
+        const u32 at = static_cast<u32>(number % inodes_per_frame);
+        if (frame >= facts.frame_count || at < inodes_per_block) return nobody;
+        const u32 slot = slots[frame];
+        return slot < inode_frames ? slot * inodes_per_frame + at : nobody;
+    }
+    WARREN_HD bool exists(u32 ordinal) const {
+        const auto& bitmap = reinterpret_cast<const format::InodeBitmap&>(
+            block(u64{ordinal / inodes_per_frame} * blocks_per_frame));
+        const u32 bit = ordinal % inodes_per_frame;
+        return (bitmap.used[bit / 64] >> bit % 64 & 1) != 0;
+    }
+
+    WARREN_HD void flaw() const { relaxed_store(state->flaws, 1); }
+    template <class T>
+    static WARREN_HD T add(T& word, T value) {
+        return device_atomic<T>(word).fetch_add(value, hd::memory_order_relaxed);
+    }
+    /// Gives blocks [first, first + count) of a frame an owner; they must have none.
+    WARREN_HD void own(u64 frame, u32 first, u32 count) const {
+        for (u32 word = first / 64; word * 64 < first + count; ++word) {
+            const u32 begin = first > word * 64 ? first - word * 64 : 0;
+            const u32 end = first + count < word * 64 + 64 ? first + count - word * 64 : 64;
+            const u64 ones = end - begin == 64 ? ~u64{0} : (u64{1} << (end - begin)) - 1;
+            const u64 before = device_atomic<u64>(owned[frame * 8 + word])
+                                   .fetch_or(ones << begin, hd::memory_order_relaxed);
+            if ((before & ones << begin) != 0) flaw();
+        }
+    }
+    /// Gives a run of data blocks an owner. Requires: it lies in the volume.
+    WARREN_HD void own_run(Run run) const {
+        u64 block = run.place / block_size;
+        while (run.blocks > 0) {
+            const u64 frame = block / blocks_per_frame;
+            const u32 first = static_cast<u32>(block % blocks_per_frame);
+            const u64 room = blocks_per_frame - first;
+            const u32 count = static_cast<u32>(run.blocks < room ? run.blocks : room);
+            if (kinds[frame] != static_cast<u8>(FrameKind::data)) flaw();
+            own(frame, first, count);
+            block += count;
+            run.blocks -= count;
+        }
+    }
+    /// As own_run(), by others if it is long.
+    WARREN_HD void claim_data(Run run) const {
+        if (run.blocks >= run_blocks) {
+            const u64 pieces = run.blocks / run_blocks;
+            const u64 begin = add(state->run_count, pieces);
+            if (begin + pieces > runs_max) return flaw();
+            for (u64 i = 0; i < pieces; ++i) {
+                runs[begin + i] = {run.place, run_blocks};
+                run.place += run_blocks * block_size;
+            }
+            run.blocks %= run_blocks;
+        }
+        own_run(run);
+    }
+    /// Gives the block at `pointer` to the inode that `promise` names. Its index, or nobody.
+    WARREN_HD u32 claim_block(BlockPointer pointer, const Promise& promise) const {
+        const bool is_indirect = promise.height > 0;
+        const u32 index = metadata_index(pointer.offset());
+        const bool is_good = pointer.is_valid() && pointer.is_indirect() == is_indirect &&
+                             pointer.size_class() == format::SizeClass::kib_4 && index != nobody;
+        if (!is_good) {
+            flaw();
+            return nobody;
+        }
+        const u64 place = pointer.offset();
+        const u32 bit = static_cast<u32>(place % frame_size / block_size);
+        const u64 mask = u64{1} << bit % 64;
+        const u64 before = device_atomic<u64>(owned[place / frame_size * 8 + bit / 64])
+                               .fetch_or(mask, hd::memory_order_relaxed);
+        if ((before & mask) != 0) {
+            flaw();
+            return nobody;
+        }
+        promises[index] = promise;
+        return index;
+    }
+    WARREN_HD void queue_node(u32 queue, u32 index) const {
+        nodes[queue][add(state->node_counts[queue], 1u)] = index;
+    }
+    /// Whether a block is what its promise says, but for its CRC.
+    WARREN_HD bool keeps(const Block& found, u64 place, const Promise& promise) const {
+        const auto& header = reinterpret_cast<const format::BlockHeader&>(found);
+        return header.kind == promise.kind && header.volume == facts.volume &&
+               header.place == place && header.owner == promise.owner &&
+               header.owner_generation == promise.generation;
+    }
+};
+
+/// Lays out the tables of `exam`, whose facts and counts of frames are set; `take(pointer, count)`
+/// gives each its place.
+template <class Take>
+void lay_out(Exam& exam, const Take& take) {
+    const u64 inodes = exam.inode_slots();
+    const u64 blocks = exam.metadata_blocks();
+    exam.runs_max = exam.facts.size_bytes / block_size / run_blocks + 1;
+    take(exam.frame_numbers, exam.frames);
+    take(exam.slots, exam.facts.frame_count);
+    take(exam.kinds, exam.facts.frame_count);
+    take(exam.used, exam.facts.frame_count * 8);
+    take(exam.owned, exam.facts.frame_count * 8);
+    take(exam.promises, blocks);
+    take(exam.names, inodes);
+    take(exam.parents, inodes);
+    take(exam.blocks, inodes);
+    take(exam.entries, inodes);
+    take(exam.nodes[0], blocks);
+    take(exam.nodes[1], blocks);
+    take(exam.runs, exam.runs_max);
+    take(exam.state, 1);
+}
+
+}  // namespace warren::ops::examine
