@@ -16,6 +16,9 @@
 
 namespace warren::ops {
 
+/// Of more items several batches are made.
+inline constexpr u64 batch_items_max = u64{1} << 20;
+
 enum class BatchKind : u8 { look_up, create, move };
 
 /// One name in one directory.

@@ -14,7 +14,6 @@ namespace {
 
 /// A batch of fewer takes longer than commands.
 constexpr u64 batch_items_min = 16;
-constexpr u64 batch_items_max = 1u << 20;
 /// So many windows a batch may need; else its items depend on each other too much.
 constexpr u64 windows_max = 16;
 
@@ -111,7 +110,7 @@ void give_left_over(std::span<const Item> all, std::span<Answer> answers, const 
 /// `by_batch(begin, count)` tells how far it came, `by_commands(begin, count)` does all.
 template <class ByBatch, class ByCommands>
 void in_parts(u64 items, const ByBatch& by_batch, const ByCommands& by_commands) {
-    u64 part = batch_items_max;
+    u64 part = ops::batch_items_max;
     for (u64 begin = 0; begin < items;) {
         const u64 count = std::min(part, items - begin);
         Progress progress{0, count};

@@ -15,7 +15,9 @@
 namespace warren::cuda_engine {
 namespace {
 
-constexpr u64 first_frames = 32;       // that get memory beyond those in use: 64 MiB
+// That get memory beyond those in use: 64 MiB, and of large volumes enough for a million files.
+constexpr u64 first_frames = 32;
+constexpr u64 first_frames_max = 256;
 constexpr u64 added_frames_max = 512;  // at once: 1 GiB
 constexpr u64 slice_blocks = 2048;     // gathered at once: 8 MiB
 constexpr u64 first_list = 64 * 1024;  // dirty blocks that the list holds before it must grow
@@ -84,7 +86,9 @@ Errc DeviceStore::open(const core::Store& host) {
     device_.base = range_.data();
     has_memory_.assign(host.frame_count, false);
     const u64 in_use = relaxed_load(host.state->metadata_frames_end);
-    frames_with_memory_ = std::min(host.frame_count, in_use + first_frames);
+    frames_with_memory_ =
+        std::min(host.frame_count,
+                 in_use + std::clamp(host.frame_count / 64, first_frames, first_frames_max));
     WARREN_TRY(map_frames({0, frames_with_memory_}));
     WARREN_TRY(copy_tables(Way::up, relaxed_load(host.state->data_frames_begin)));
     WARREN_TRY(upload_blocks());

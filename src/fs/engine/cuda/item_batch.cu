@@ -11,6 +11,7 @@
 #include "fs/engine/cuda/small_batch.hpp"
 #include "fs/ops/batch_frames.hpp"
 #include "fs/ops/batch_run.hpp"
+#include "gpu/device.hpp"
 
 namespace warren::cuda_engine {
 namespace {
@@ -70,6 +71,57 @@ Outgoing outgoing(const ops::BatchShape& shape, Places& places) {
 
 }  // namespace
 
+ItemBatch::~ItemBatch() {
+    must_stop_.store(true, std::memory_order_relaxed);
+    if (preparing_.joinable()) preparing_.join();
+}
+
+void ItemBatch::prepare(int device, u64 items) {
+    if (items <= small_items_max) return;
+    preparing_ = std::thread([this, device, items] {
+        // Without it the first batches wait for their memory themselves.
+        if (gpu::use_device(device) == Errc::ok) static_cast<void>(prepare_room(items));
+    });
+}
+
+/// Room for so many items of any kind with names of 16 bytes: moves have most ends, look-ups the
+/// longest answers.
+Errc ItemBatch::prepare_room(u64 items) {
+    const ops::BatchShape moves{ops::BatchKind::move, items, 2 * items, false};
+    const ops::BatchShape look_ups{ops::BatchKind::look_up, items, 2 * items, false};
+    Places in(nullptr);
+    Places out(nullptr);
+    Places arrays(nullptr);
+    static_cast<void>(incoming(moves, in));
+    static_cast<void>(outgoing(look_ups, out));
+    ops::Batch batch;
+    batch.shape = moves;
+    ops::batch::lay_out(batch, ops::batch::records_for(moves),
+                        [&]<class T>(T*& at, u64 count) { at = arrays.take<T>(count); });
+    const auto goes_on = [&] { return !must_stop_.load(std::memory_order_relaxed); };
+    if (goes_on()) WARREN_TRY(prepared_.host_in.allocate(in.bytes()));
+    if (goes_on()) WARREN_TRY(prepared_.in.allocate(in.bytes()));
+    if (goes_on()) WARREN_TRY(prepared_.host_out.allocate(out.bytes()));
+    if (goes_on()) WARREN_TRY(prepared_.out.allocate(out.bytes()));
+    if (goes_on()) WARREN_TRY(prepared_.arrays.allocate(arrays.bytes()));
+    return Errc::ok;
+}
+
+/// Takes over what has been prepared, in place of less.
+void ItemBatch::take_prepared() {
+    if (!preparing_.joinable()) return;
+    preparing_.join();
+    const auto take = [](auto& buffer, auto& prepared) {
+        if (prepared.bytes() > buffer.bytes()) buffer = std::move(prepared);
+        prepared.clear();
+    };
+    take(room_.host_in, prepared_.host_in);
+    take(room_.host_out, prepared_.host_out);
+    take(room_.in, prepared_.in);
+    take(room_.out, prepared_.out);
+    take(room_.arrays, prepared_.arrays);
+}
+
 Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
     if (stream_.get() == nullptr) {
         WARREN_TRY(stream_.open());
@@ -77,10 +129,10 @@ Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
         WARREN_TRY(end_.open());
         WARREN_TRY(state_.allocate(2));
     }
-    WARREN_TRY(host_in_.reserve(in_bytes));
-    WARREN_TRY(in_.reserve(in_bytes));
-    WARREN_TRY(host_out_.reserve(out_bytes));
-    return out_.reserve(out_bytes);
+    WARREN_TRY(room_.host_in.reserve(in_bytes));
+    WARREN_TRY(room_.in.reserve(in_bytes));
+    WARREN_TRY(room_.host_out.reserve(out_bytes));
+    return room_.out.reserve(out_bytes);
 }
 
 Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
@@ -88,21 +140,22 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     Places count_out(nullptr);
     static_cast<void>(incoming(shape, count_in));
     static_cast<void>(outgoing(shape, count_out));
+    is_small_ = shape.items <= small_items_max;
+    if (!is_small_) take_prepared();
     WARREN_TRY(make_room(count_in.bytes(), count_out.bytes()));
     batch_ = {};
     batch_.shape = shape;
-    is_small_ = shape.items <= small_items_max;
     WARREN_TRY(lay_out(is_small_ ? small_records_max : ops::batch::records_for(shape)));
 
-    Places host_in(host_in_.data());
-    Places host_out(host_out_.data());
+    Places host_in(room_.host_in.data());
+    Places host_out(room_.host_out.data());
     const Incoming in = incoming(shape, host_in);
     const Outgoing out = outgoing(shape, host_out);
     memory_ = {in.ends, in.names, in.modes, out.codes, out.made, out.attributes};
     host_groups_ = in.groups;
-    in_bytes_ = static_cast<u64>(reinterpret_cast<std::byte*>(in.groups) - host_in_.data());
-    Places device_in(in_.data());
-    Places device_out(out_.data());
+    in_bytes_ = static_cast<u64>(reinterpret_cast<std::byte*>(in.groups) - room_.host_in.data());
+    Places device_in(room_.in.data());
+    Places device_out(room_.out.data());
     const Incoming there = incoming(shape, device_in);
     const Outgoing back = outgoing(shape, device_out);
     batch_.ends = there.ends;
@@ -126,8 +179,8 @@ Errc ItemBatch::lay_out(u64 records_max) {
     };
     Places count(nullptr);
     lay_out_in(count);
-    WARREN_TRY(arrays_.reserve(count.bytes()));
-    Places arrays(arrays_.data());
+    WARREN_TRY(room_.arrays.reserve(count.bytes()));
+    Places arrays(room_.arrays.data());
     lay_out_in(arrays);
     return Errc::ok;
 }
@@ -158,7 +211,7 @@ Errc ItemBatch::copy_in() {
     is_copied_ = true;
     WARREN_TRY(begin_.record(stream_));
     const u64 bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
-    WARREN_TRY(stream_.copy(in_.data(), host_in_.data(), bytes));
+    WARREN_TRY(stream_.copy(room_.in.data(), room_.host_in.data(), bytes));
     return finish_timer(figures_.copy_in_ms);
 }
 
@@ -191,8 +244,8 @@ Errc ItemBatch::run_small(const core::Store& store, const ops::BatchWindow& wind
     batch_.end = window.end;
     batch_.is_small = true;
     call.batch = batch_;
-    call.host_in = reinterpret_cast<const uint4*>(host_in_.data());
-    call.device_in = reinterpret_cast<uint4*>(in_.data());
+    call.host_in = reinterpret_cast<const uint4*>(room_.host_in.data());
+    call.device_in = reinterpret_cast<uint4*>(room_.in.data());
     call.in_bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
     call.host_codes = memory_.codes;
     call.host_made = memory_.made;
@@ -204,12 +257,13 @@ Errc ItemBatch::run_small(const core::Store& store, const ops::BatchWindow& wind
     return Errc::ok;
 }
 
-Errc ItemBatch::run_large(const core::Store& store, const ops::BatchWindow& window,
-                          ops::BatchState& state) {
+Errc ItemBatch::run_large(const core::Store& store, const AddFrames& add_frames,
+                          const ops::BatchWindow& window, ops::BatchState& state) {
     WARREN_TRY(copy_in());
     batch_.begin = window.begin;
     batch_.end = window.end;
     batch_.is_small = false;
+    WARREN_TRY(add_inodes_ahead(store, add_frames));
     GridCrowd crowd(stream_, sort_memory_, state_.data() + 1);
     WARREN_TRY(begin_.record(stream_));
     WARREN_TRY(begin_run(window));
@@ -234,6 +288,24 @@ Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_
     return crowd.code();
 }
 
+/// Adds frames for the inodes that a large batch is likely to lack: a run that finds out has looked
+/// at all items in vain. Only where space is plenty, for items may fail.
+Errc ItemBatch::add_inodes_ahead(const core::Store& store, const AddFrames& add_frames) {
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    constexpr u64 plenty = 8;
+    if (is_small_ || batch_.shape.kind != ops::BatchKind::create) return Errc::ok;
+    WARREN_TRY(needed_.reserve(ops::needed_places_max));
+    u64* counters = needed_.data();
+    WARREN_TRY(stream_.copy(counters, &store.state->inodes_used, 2 * sizeof(u64)));
+    WARREN_TRY(stream_.copy(counters + 2, &store.state->free_frames, sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    const u64 free = counters[1] > counters[0] ? counters[1] - counters[0] : 0;
+    const u64 items = batch_.end - batch_.begin;
+    if (free >= items || counters[2] < plenty * (items / in_frame + 1)) return Errc::ok;
+    Errc status = Errc::ok;  // a wish comes again from the run
+    return add_inode_frames(store, add_frames, items - free, status);
+}
+
 /// Which blocks a run has missed.
 Errc ItemBatch::read_needed(ops::BatchWindow& window) {
     WARREN_TRY(needed_.reserve(ops::needed_places_max));
@@ -249,7 +321,8 @@ Errc ItemBatch::run(const core::Store& store, const ops::BatchHeader& header,
     set_header(header);
     for (;;) {
         ops::BatchState state{};
-        WARREN_TRY(is_small_ ? run_small(store, window, state) : run_large(store, window, state));
+        WARREN_TRY(is_small_ ? run_small(store, window, state)
+                             : run_large(store, add_frames, window, state));
         ++figures_.runs;
         status = state.status;
         window.done = state.limit;

@@ -5,8 +5,10 @@
 // Invariant: one batch at a time; while run() is at work nothing else works on the store.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
+#include <thread>
 
 #include "fs/core/store.hpp"
 #include "fs/ops/batch.hpp"
@@ -25,6 +27,14 @@ struct BatchFigures {
 
 class ItemBatch {
  public:
+    ItemBatch() = default;
+    ~ItemBatch();
+    ItemBatch(const ItemBatch&) = delete;
+    ItemBatch& operator=(const ItemBatch&) = delete;
+
+    /// Takes memory for batches of so many items ahead, in a thread of its own: it takes longer to
+    /// get than such a batch takes to run. Once, before the first batch.
+    void prepare(int device, u64 items);
     /// Makes room for a batch. Errc::no_memory if there is none.
     Errc open(const ops::BatchShape& shape, ops::BatchMemory& memory);
 
@@ -39,12 +49,24 @@ class ItemBatch {
     const BatchFigures& figures() const { return figures_; }
 
  private:
+    /// Memory on its way to the device and back, and there.
+    struct Room {
+        gpu::PinnedBuffer<std::byte> host_in;
+        gpu::PinnedBuffer<std::byte> host_out;
+        gpu::DeviceBuffer<std::byte> in;
+        gpu::DeviceBuffer<std::byte> out;
+        gpu::DeviceBuffer<std::byte> arrays;
+    };
+
     Errc make_room(u64 in_bytes, u64 out_bytes);
+    void take_prepared();
+    Errc prepare_room(u64 items);
+    Errc add_inodes_ahead(const core::Store& store, const AddFrames& add_frames);
     Errc lay_out(u64 records_max);
     Errc run_small(const core::Store& store, const ops::BatchWindow& window,
                    ops::BatchState& state);
-    Errc run_large(const core::Store& store, const ops::BatchWindow& window,
-                   ops::BatchState& state);
+    Errc run_large(const core::Store& store, const AddFrames& add_frames,
+                   const ops::BatchWindow& window, ops::BatchState& state);
     Errc add_inode_frames(const core::Store& store, const AddFrames& add_frames, u64 inodes,
                           Errc& status);
     Errc read_needed(ops::BatchWindow& window);
@@ -64,13 +86,12 @@ class ItemBatch {
     gpu::Stream stream_;
     gpu::Event begin_;
     gpu::Event end_;
-    gpu::PinnedBuffer<std::byte> host_in_;
-    gpu::PinnedBuffer<std::byte> host_out_;
+    Room room_;
+    Room prepared_;  // of the thread's until it has ended
+    std::thread preparing_;
+    std::atomic<bool> must_stop_{false};
     gpu::PinnedBuffer<u64> needed_;
     gpu::PinnedBuffer<ops::BatchState> state_;  // to write, and to read
-    gpu::DeviceBuffer<std::byte> in_;
-    gpu::DeviceBuffer<std::byte> out_;
-    gpu::DeviceBuffer<std::byte> arrays_;
     gpu::DeviceBuffer<std::byte> sort_memory_;
     BatchFigures figures_;
 };
