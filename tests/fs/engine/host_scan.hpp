@@ -56,6 +56,7 @@ class HostScan {
             const Errc code = static_cast<Errc>(state_.error);
             cuda_engine::ScanOutput output;
             output.words = output_.data();
+            output.word_count = state_.written & ((u64{1} << cuda_engine::written_shift) - 1);
             output.bundles = {bundles_.data(), state_.written >> cuda_engine::written_shift};
             output.directory_count = state_.directory_count;
             take(output);
@@ -135,7 +136,7 @@ class HostScan {
     std::vector<ops::TreeTask> spilled_[2];
     std::vector<u64> wanted_;
     std::vector<u64> output_;
-    std::vector<u32> bundles_;
+    std::vector<cuda_engine::BundlePlace> bundles_;
     std::vector<u64> linked_;
     u32 spilling_ = 0;
 };

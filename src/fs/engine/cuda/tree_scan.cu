@@ -4,7 +4,9 @@
 #include "fs/engine/cuda/tree_scan.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "fs/engine/cuda/tree_scan_worker.hpp"
@@ -18,6 +20,7 @@ constexpr u64 range_count = u64{1} << 20;
 constexpr u64 wanted_count = u64{1} << 20;
 constexpr u64 first_words = 128 * 1024;  // that come with the report
 constexpr u64 first_bundles = 8 * 1024;
+constexpr u64 piece_words = 256 * 1024;  // of an output that comes in pieces
 constexpr u64 first_sums = 4 * 1024;
 constexpr u32 report_blocks = 32;
 constexpr u32 seed_threads = 256;
@@ -64,7 +67,7 @@ __global__ void __launch_bounds__(256, 3)
 struct FirstFound {
     ScanReport* report;
     u64* output;
-    u32* bundles;
+    BundlePlace* bundles;
     ScanSum* sums;
 };
 
@@ -90,6 +93,43 @@ __global__ void report_run(ScanRef ref, FirstFound to) {
                   state.spilled_count, state.wanted_count,    state.damaged_count,
                   state.error,         state.inodes_wanted,   state.frames_wanted};
 }
+
+class Arrival final : public ScanArrival {
+ public:
+    Arrival(const std::deque<gpu::Event>& pieces, u64 words)
+        : pieces_(pieces), count_((words + piece_words - 1) / piece_words) {}
+
+    /// One thread at a time asks the runtime: many at once keep each other from it.
+    bool wait_for(u64 words) const override {
+        const u64 needed = (words + piece_words - 1) / piece_words;
+        // Acquire: pairs with the release below, so that who reads the pieces sees them whole.
+        while (arrived_.load(std::memory_order_acquire) < needed) {
+            if (has_failed_.load(std::memory_order_relaxed)) return false;
+            const std::unique_lock turn(mutex_, std::try_to_lock);
+            if (turn) look();
+        }
+        return true;
+    }
+
+ private:
+    void look() const {
+        u64 arrived = arrived_.load(std::memory_order_relaxed);
+        while (arrived < count_ && pieces_[arrived].is_reached())
+            ++arrived;
+        // An event that failed counts as reached.
+        if (arrived == count_ && pieces_[count_ - 1].wait() != Errc::ok) {
+            has_failed_.store(true, std::memory_order_relaxed);
+        } else {
+            arrived_.store(arrived, std::memory_order_release);
+        }
+    }
+
+    const std::deque<gpu::Event>& pieces_;
+    const u64 count_;
+    mutable std::mutex mutex_;
+    mutable std::atomic<u64> arrived_{0};
+    mutable std::atomic<bool> has_failed_{false};
+};
 
 Errc launched(const char* name) {
     return gpu::check(cudaGetLastError(), name);
@@ -205,18 +245,43 @@ Errc TreeScan::fetch_output(ScanHost& host) {
     const u64 words = written & ((u64{1} << written_shift) - 1);
     const u64 bundles = written >> written_shift;
     if (bundles == 0) return Errc::ok;
-    if (words > first_words || bundles > first_bundles) {
-        WARREN_TRY(host_output_.reserve(words));
-        WARREN_TRY(host_bundles_.reserve(bundles));
-        WARREN_TRY(stream_.copy(host_output_.data(), output_.data(), words * sizeof(u64)));
-        WARREN_TRY(stream_.copy(host_bundles_.data(), bundles_.data(), bundles * sizeof(u32)));
-        WARREN_TRY(stream_.wait());
-    }
+    const bool comes_in_pieces = words > first_words || bundles > first_bundles;
+    const Arrival arrival(arrived_, words);
     ScanOutput output;
+    if (comes_in_pieces) {
+        WARREN_TRY(host_bundles_.reserve(bundles));
+        WARREN_TRY(
+            stream_.copy(host_bundles_.data(), bundles_.data(), bundles * sizeof(BundlePlace)));
+        WARREN_TRY(send_output(words));
+        WARREN_TRY(arrived_[0].wait());
+        output.arrival = &arrival;
+    }
     output.words = host_output_.data();
+    output.word_count = words;
     output.bundles = {host_bundles_.data(), bundles};
     output.directory_count = report_.data()->directory_count;
-    return host.take(output);
+    const Errc taken = host.take(output);
+    if (comes_in_pieces) WARREN_TRY(stream_.wait());
+    return taken;
+}
+
+/// Queues the copy of the output to the host in pieces, so that the first are looked at while the
+/// last are on their way.
+Errc TreeScan::send_output(u64 words) {
+    WARREN_TRY(host_output_.reserve(words));
+    const u64 pieces = (words + piece_words - 1) / piece_words;
+    while (arrived_.size() < pieces) {
+        arrived_.emplace_back();
+        WARREN_TRY(arrived_.back().open());
+    }
+    for (u64 i = 0; i < pieces; ++i) {
+        const u64 begin = i * piece_words;
+        const u64 count = std::min(piece_words, words - begin);
+        WARREN_TRY(
+            stream_.copy(host_output_.data() + begin, output_.data() + begin, count * sizeof(u64)));
+        WARREN_TRY(arrived_[i].record(stream_));
+    }
+    return Errc::ok;
 }
 
 Errc TreeScan::bring_wanted(ScanHost& host) {

@@ -6,6 +6,7 @@
 // spilled tasks.
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "fs/core/store.hpp"
@@ -42,7 +43,7 @@ struct ScanShape {
     u32 blocks = 396;
     u32 warps_per_block = 8;
     u64 queue_capacity = u64{1} << 18;
-    u64 output_bytes = 128 * mib;
+    u64 output_bytes = 256 * mib;
     u64 directories = u64{1} << 18;  // to begin with; grows
 };
 
@@ -71,6 +72,7 @@ class TreeScan {
     Errc run(const core::Store& store, Handle root, bool is_first);
     Errc grow();
     Errc fetch_output(ScanHost& host);
+    Errc send_output(u64 words);
     Errc bring_wanted(ScanHost& host);
     ScanRef ref() const;
     u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
@@ -87,13 +89,14 @@ class TreeScan {
     gpu::DeviceBuffer<ops::TreeTask> spilled_[2];
     gpu::DeviceBuffer<u64> wanted_;
     gpu::DeviceBuffer<u64> output_;
-    gpu::DeviceBuffer<u32> bundles_;
+    gpu::DeviceBuffer<BundlePlace> bundles_;
     gpu::DeviceBuffer<u64> linked_;
     gpu::DeviceBuffer<u32> groups_;
     gpu::PinnedBuffer<ScanReport> report_;
     gpu::PinnedBuffer<u64> host_output_;
-    gpu::PinnedBuffer<u32> host_bundles_;
+    gpu::PinnedBuffer<BundlePlace> host_bundles_;
     gpu::PinnedBuffer<ScanSum> host_sums_;
+    std::deque<gpu::Event> arrived_;  // pieces of the output
     ScanPlan plan_;
     u32 spilling_ = 0;  // which of the two lists the run at work spills to
     u32 runs_ = 0;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "fs/engine/cuda/tree_scan_work.hpp"
@@ -13,12 +14,8 @@
 
 namespace warren::cuda_engine {
 
-inline constexpr u64 visits_shared_min = 512;  // fewer are visited faster than threads are woken
+inline constexpr u64 visits_shared_min = 1024;  // fewer are visited faster than threads are woken
 inline constexpr u64 bundles_at_once = 32;
-
-inline bool is_directory(const ScanRecord& record) {
-    return (record.attributes.mode & format::type_mask) == format::type_directory;
-}
 
 /// Calls `visit` for what runs have found: first for directories, each behind the one it is in, so
 /// that nothing is visited below one that `visit` did not want to descend into; then for files.
@@ -43,7 +40,9 @@ class ScanVisits {
     void visit_directories(const ScanOutput& output);
     void visit_directory(const ScanOutput& output, const Place& place);
     void visit_files(const ScanOutput& output, std::size_t bundle) const;
-    bool visit(const ScanOutput& output, std::size_t bundle, const ScanRecord& record) const;
+    Scanned begin_visits(const ScanOutput& output, std::size_t bundle) const;
+    bool visit(const ScanOutput& output, std::size_t bundle, const ScanRecord& record,
+               Scanned& found) const;
 
     const ScanCall& call_;
     std::vector<Directory> directories_;  // by the number that the scan gave them
@@ -53,31 +52,38 @@ inline ScanVisits::ScanVisits(const ScanCall& call) : call_(call) {
     directories_.push_back({call.root.handle, true});
 }
 
-inline bool ScanVisits::visit(const ScanOutput& output, std::size_t bundle,
-                              const ScanRecord& record) const {
+/// What all entries of a bundle have in common.
+inline Scanned ScanVisits::begin_visits(const ScanOutput& output, std::size_t bundle) const {
     Scanned found;
     found.directory = directories_[output.bundle(bundle).above].handle;
-    found.name = output.name(bundle, record);
     found.depth = output.bundle(bundle).depth;
-    found.attributes = record.attributes;
+    return found;
+}
+
+inline bool ScanVisits::visit(const ScanOutput& output, std::size_t bundle,
+                              const ScanRecord& record, Scanned& found) const {
+    found.name = output.name(bundle, record);
+    record.tell(found.directory, found.attributes);
     return call_.visit(found);
 }
 
 inline void ScanVisits::visit_directory(const ScanOutput& output, const Place& place) {
     if (!directories_[output.bundle(place.bundle).above].is_open) return;
     const ScanRecord& record = output.records(place.bundle)[place.record];
-    const bool descends = visit(output, place.bundle, record);
+    Scanned found = begin_visits(output, place.bundle);
+    const bool descends = visit(output, place.bundle, record, found);
     if (record.directory >= directories_.size()) return;
-    directories_[record.directory] = {record.attributes.handle, descends};
+    directories_[record.directory] = {record.handle(), descends};
 }
 
 inline void ScanVisits::visit_directories(const ScanOutput& output) {
     std::vector<std::vector<Place>> depths;
     for (std::size_t bundle = 0; bundle < output.bundles.size(); ++bundle) {
+        if (output.bundles[bundle].directories == 0 || !output.await(bundle)) continue;
         const u32 depth = output.bundle(bundle).depth;
         const auto records = output.records(bundle);
         for (u32 i = 0; i < records.size(); ++i) {
-            if (!is_directory(records[i])) continue;
+            if (!records[i].is_directory()) continue;
             if (depths.size() <= depth) depths.resize(depth + 1);
             depths[depth].push_back({bundle, i});
         }
@@ -93,9 +99,11 @@ inline void ScanVisits::visit_directories(const ScanOutput& output) {
 }
 
 inline void ScanVisits::visit_files(const ScanOutput& output, std::size_t bundle) const {
-    if (!directories_[output.bundle(bundle).above].is_open) return;
+    if (output.bundles[bundle].directories == output.bundles[bundle].records) return;
+    if (!output.await(bundle) || !directories_[output.bundle(bundle).above].is_open) return;
+    Scanned found = begin_visits(output, bundle);
     for (const ScanRecord& record : output.records(bundle)) {
-        if (!is_directory(record)) static_cast<void>(visit(output, bundle, record));
+        if (!record.is_directory()) static_cast<void>(visit(output, bundle, record, found));
     }
 }
 
@@ -108,8 +116,10 @@ inline void ScanVisits::take(const ScanOutput& output) {
             visit_files(output, i);
         return;
     }
-    call_.for_each((count + bundles_at_once - 1) / bundles_at_once, [&](u64 group) {
-        const u64 begin = group * bundles_at_once;
+    // In the order in which they come, whatever the order in which threads ask for work.
+    std::atomic<u64> next{0};
+    call_.for_each((count + bundles_at_once - 1) / bundles_at_once, [&](u64) {
+        const u64 begin = next.fetch_add(bundles_at_once, std::memory_order_relaxed);
         for (u64 i = begin; i < std::min(begin + bundles_at_once, count); ++i)
             visit_files(output, i);
     });
@@ -117,11 +127,12 @@ inline void ScanVisits::take(const ScanOutput& output) {
 
 /// Adds what a run that measured has found to the answer of usage(), without sums.
 inline void take_usage(const ScanOutput& output, std::vector<DirectoryUsage>& answer) {
+    if (!output.await_all()) return;
     for (std::size_t bundle = 0; bundle < output.bundles.size(); ++bundle) {
         for (const ScanRecord& record : output.records(bundle)) {
             if (answer.size() <= record.directory) answer.resize(record.directory + 1);
             DirectoryUsage& usage = answer[record.directory];
-            usage.directory = record.attributes.handle;
+            usage.directory = record.handle();
             usage.above = output.bundle(bundle).above;
             usage.depth = output.bundle(bundle).depth;
             usage.name = output.name(bundle, record);

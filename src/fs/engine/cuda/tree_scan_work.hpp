@@ -66,31 +66,106 @@ struct ScanBundle {
     u32 words;  // of all of it, each 8 bytes
 };
 
+/// An entry, in few bytes because all of them cross the bus: the parent of a directory is the one
+/// that it was found in.
 struct ScanRecord {
-    Attributes attributes;
+    u64 inode;
+    u32 generation;
+    u32 mode;
+    u32 links;
+    u32 user;
+    u32 group;
+    u32 device;
+    u64 size;
+    u64 blocks;
+    i64 accessed;
+    i64 modified;
+    i64 changed;
+    i64 born;
     u32 directory;  // its index, or that of its sum
     u32 name;       // words from the bundle's start << 8 | bytes
+
+    WARREN_HD void set(const Attributes& of) {
+        inode = of.handle.inode;
+        generation = of.handle.generation;
+        mode = of.mode;
+        links = of.links;
+        user = of.user;
+        group = of.group;
+        device = of.device;
+        size = of.size;
+        blocks = of.blocks;
+        accessed = of.accessed;
+        modified = of.modified;
+        changed = of.changed;
+        born = of.born;
+    }
+    Handle handle() const { return {inode, generation}; }
+    bool is_directory() const { return (mode & format::type_mask) == format::type_directory; }
+    /// Says what they are, as they were in the directory `in`. One by one: this is most of what a
+    /// visit takes.
+    void tell(Handle in, Attributes& of) const {
+        of.handle.inode = inode;
+        of.handle.generation = generation;
+        of.mode = mode;
+        of.links = links;
+        of.user = user;
+        of.group = group;
+        of.device = device;
+        of.size = size;
+        of.blocks = blocks;
+        of.parent = is_directory() ? in.inode : 0;
+        of.accessed = accessed;
+        of.modified = modified;
+        of.changed = changed;
+        of.born = born;
+    }
 };
 inline constexpr u32 bundle_words = sizeof(ScanBundle) / 8;
 inline constexpr u32 record_words = sizeof(ScanRecord) / 8;
 static_assert(sizeof(ScanRecord) % 8 == 0);
 
+/// What can be known of a bundle before its words have come.
+struct BundlePlace {
+    u32 begin;  // in words of the output; rises from bundle to bundle
+    u16 records;
+    u16 directories;  // among the records
+};
+
+/// The copy of a run's output to the host, while it is under way.
+class ScanArrival {
+ public:
+    virtual ~ScanArrival() = default;
+    /// Waits until so many words have come; false if they never will. Called by many threads.
+    virtual bool wait_for(u64 words) const = 0;
+};
+
 /// What a run has found, in memory of the host.
 struct ScanOutput {
     const u64* words = nullptr;
-    std::span<const u32> bundles = {};  // where each begins: a bundle's directory lies before it
-    u32 directory_count = 0;            // met by all runs so far
+    u64 word_count = 0;
+    std::span<const BundlePlace> bundles = {};  // a bundle's directory lies before it
+    u32 directory_count = 0;                    // met by all runs so far
+    const ScanArrival* arrival = nullptr;       // null: all of it is there
+
+    /// Waits for the words of a bundle, or for all; what is below is for afterwards.
+    bool await(std::size_t index) const {
+        if (arrival == nullptr) return true;
+        return arrival->wait_for(index + 1 < bundles.size() ? bundles[index + 1].begin
+                                                            : word_count);
+    }
+    bool await_all() const { return arrival == nullptr || arrival->wait_for(word_count); }
 
     const ScanBundle& bundle(std::size_t index) const {
-        return *reinterpret_cast<const ScanBundle*>(words + bundles[index]);
+        return *reinterpret_cast<const ScanBundle*>(words + bundles[index].begin);
     }
     std::span<const ScanRecord> records(std::size_t index) const {
         const auto* first =
-            reinterpret_cast<const ScanRecord*>(words + bundles[index] + bundle_words);
+            reinterpret_cast<const ScanRecord*>(words + bundles[index].begin + bundle_words);
         return {first, bundle(index).count};
     }
     std::string_view name(std::size_t index, const ScanRecord& record) const {
-        const u64* at = words + bundles[index] + (record.name >> 8);
+        const u64* at = words + bundles[index].begin + (record.name >> 8);
         return {reinterpret_cast<const char*>(at), record.name & 0xff};
     }
 };
@@ -127,8 +202,8 @@ struct ScanRef {
     ops::TreeTask* spilled;  // tasks that the next run begins with
     u64* wanted;             // places of blocks that are not in memory
     u64* output;
-    u32* bundles;  // where each begins, in words of the output
-    u64* linked;   // bit per inode number: a file with several names that was counted
+    BundlePlace* bundles;
+    u64* linked;  // bit per inode number: a file with several names that was counted
 
     u64 directory_max;
     u64 range_max;

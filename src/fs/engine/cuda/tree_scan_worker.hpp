@@ -437,6 +437,7 @@ class ScanWorker {
     WARREN_HD void write_bundle(u32 above, const format::DirectoryLeaf& leaf, const Found& found,
                                 u32 told, u32 directory) {
         const u32 count = static_cast<u32>(hd::popcount(told));
+        const u32 directories = team_.ballot(found.is_told && found.is_directory);
         const u32 mine = found.is_told ? core::padded(found.name_length) / 8 : 0;
         u32 name = bundle_words + count * record_words;
         u32 words = name;
@@ -453,13 +454,15 @@ class ScanWorker {
         const u64 begin = before & ((u64{1} << written_shift) - 1);
         u64* output = ref_.output + begin;
         once(team_, [&] {
-            ref_.bundles[before >> written_shift] = static_cast<u32>(begin);
+            ref_.bundles[before >> written_shift] = {static_cast<u32>(begin),
+                                                     static_cast<u16>(count),
+                                                     static_cast<u16>(hd::popcount(directories))};
             *reinterpret_cast<ScanBundle*>(output) = {above, task_.directory.depth + 1, count,
                                                       words};
         });
         if (!found.is_told) return;
         auto& record = reinterpret_cast<ScanRecord*>(output + bundle_words)[rank_in(told)];
-        record.attributes = found.attributes;
+        record.set(found.attributes);
         record.directory = directory;
         record.name = name << 8 | found.name_length;
         for (u32 i = 0; i < mine; ++i)
