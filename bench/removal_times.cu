@@ -119,7 +119,7 @@ int main(int argument_count, char** arguments) {
     if (large > 0)
         shapes.push_back({"1,000,000 files", 1500, 32 * gib, 1, 1000, 1000, file_mode, 4});
     if (large > 1)
-        shapes.push_back({"10,000,000 files", 15000, 32 * gib, 1, 10'000, 1000, file_mode, 1});
+        shapes.push_back({"10,000,000 files", 15000, 32 * gib, 1, 10'000, 1000, file_mode, 3});
     for (const Shape& shape : shapes)
         measure(shape);
     return 0;

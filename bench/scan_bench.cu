@@ -294,8 +294,10 @@ void measure_rebuild(u32 names, u64 runs, u64 first_run, Report& report) {
         volumes.upload({});
         PackingHost host;
         const core::Credentials root{.check = false};
+        const u64 blocks_before = volumes.blocks_on_device(directory);
         const double by_device = time_of([&] {
-            const Errc code = kernels.rebuild(volumes.device(), root, directory, host);
+            const Errc code =
+                kernels.rebuild(volumes.device(), root, directory, blocks_before, host);
             require(code == Errc::ok, "rebuild failed: " + std::to_string(static_cast<int>(code)) +
                                           " " + gpu::last_failure().message);
         });

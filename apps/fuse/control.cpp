@@ -271,15 +271,17 @@ Errc ControlConnection::rebuild(const std::string& path, Rebuilt& rebuilt) {
     rebuilt.entries = body.number();
     rebuilt.blocks_before = body.number();
     rebuilt.blocks_after = body.number();
+    rebuilt.in_steps = body.number() != 0;
     return body.good() ? Errc::ok : Errc::io;
 }
 
-Errc ControlConnection::scan(const std::string& path, u32 max_depth,
+Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
                              const std::function<void(const Scanned&)>& visit) {
     Place place;
     if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
     Encoder request;
-    request.text(place.name).number(max_depth);
+    request.text(place.name);
+    encode(request, filter);
     const int directory = place.directory.get();
     std::string answer;
     return ask(socket_.get(), Verb::scan, request, {&directory, 1}, answer, [&](Decoder& part) {
@@ -293,6 +295,34 @@ Errc ControlConnection::scan(const std::string& path, u32 max_depth,
             if (part.good()) visit(entry);
         }
     });
+}
+
+Errc ControlConnection::usage(const std::string& path, const UsageOptions& options,
+                              std::vector<DirectoryUsage>& answer) {
+    Place place;
+    if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
+    Encoder request;
+    request.text(place.name).number(options.depth_max).number(options.counts_links ? 1 : 0);
+    const int directory = place.directory.get();
+    answer.clear();
+    bool is_sound = true;
+    std::string end;
+    const Errc code =
+        ask(socket_.get(), Verb::usage, request, {&directory, 1}, end, [&](Decoder& part) {
+            while (!part.at_end() && part.good()) {
+                DirectoryUsage usage;
+                usage.above = part.number32();
+                usage.depth = part.number32();
+                usage.name = part.text();
+                usage.entries = part.number();
+                usage.blocks = part.number();
+                usage.bytes = part.number();
+                is_sound = is_sound && part.good() &&
+                           (answer.empty() ? usage.above == 0 : usage.above < answer.size());
+                if (is_sound) answer.push_back(std::move(usage));
+            }
+        });
+    return is_sound ? code : Errc::io;
 }
 
 Errc ControlConnection::sync() {

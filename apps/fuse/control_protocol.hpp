@@ -20,7 +20,7 @@ namespace warren::fuse {
 
 static_assert(std::endian::native == std::endian::little);
 
-inline constexpr u32 protocol_version = 1;
+inline constexpr u32 protocol_version = 2;
 inline constexpr u32 frame_limit_bytes = 1u << 20;
 inline constexpr size_t descriptor_limit = 128;  // the kernel passes at most 253 at once
 
@@ -33,6 +33,7 @@ enum class Verb : u16 {
     scan,
     remount,
     close,
+    usage,
     part = 100,  // daemon to client: one of several answers
     answer,      // daemon to client: the last one; begins with an error number
 };
@@ -102,6 +103,9 @@ Errc receive_frame(int socket, Frame& frame);
 
 void encode(Encoder& encoder, const Attributes& attributes);
 Attributes decode_attributes(Decoder& decoder);
+void encode(Encoder& encoder, const ScanFilter& filter);
+/// The pattern points into what is decoded.
+ScanFilter decode_filter(Decoder& decoder);
 
 /// The name of the socket of the mount with this device number, without its directory.
 std::string socket_name(u32 device_major, u32 device_minor);

@@ -33,6 +33,11 @@ void encode(Encoder& part, const Scanned& entry) {
     part.text(entry.name);
 }
 
+void encode(Encoder& part, const DirectoryUsage& usage) {
+    part.number(usage.above).number(usage.depth).text(usage.name);
+    part.number(usage.entries).number(usage.blocks).number(usage.bytes);
+}
+
 /// The first names in a directory, as many as are read in no time.
 std::vector<std::string> some_names(Volume& volume, Handle directory) {
     constexpr size_t most = 4096;
@@ -102,6 +107,9 @@ std::string ControlVerbs::serve(const Peer& peer, const Frame& frame, const Send
             break;
         case Verb::scan:
             code = scan(peer, frame, send_part);
+            break;
+        case Verb::usage:
+            code = usage(peer, frame, send_part);
             break;
         case Verb::remount:
             code = remount(peer, frame);
@@ -230,19 +238,20 @@ Errc ControlVerbs::rebuild(const Peer& peer, const Frame& frame, Encoder& answer
     mount_.note_change();
     const Errc code = mount_.volume.access()->rebuild(peer.caller(), directory, rebuilt);
     answer.number(rebuilt.entries).number(rebuilt.blocks_before).number(rebuilt.blocks_after);
+    answer.number(rebuilt.in_steps ? 1 : 0);
     return code;
 }
 
 Errc ControlVerbs::scan(const Peer& peer, const Frame& frame, const SendPart& send_part) {
     Decoder request(frame.payload);
     const std::string_view name = request.text();
-    const u64 max_depth = request.number();
+    const ScanFilter filter = decode_filter(request);
     if (!request.good() || frame.descriptors.size() != 1) return Errc::invalid;
     Handle from;
     WARREN_TRY(find_directory(frame.descriptors[0], false, from));
     flush_kernel(frame.descriptors[0]);
     const auto volume = mount_.volume.access();
-    ScanStream stream(send_part, max_depth);
+    ScanStream stream(send_part, filter.depth_max);
     if (!name.empty()) {
         WARREN_TRY(check_name(name));
         const Result<Attributes> found = volume->lookup(peer.caller(), from, name);
@@ -253,10 +262,40 @@ Errc ControlVerbs::scan(const Peer& peer, const Frame& frame, const SendPart& se
         }
         from = found->handle;
     }
-    const Errc code =
-        volume->scan(peer.caller(), from, [&](const Scanned& entry) { return stream.take(entry); });
+    const Errc code = volume->scan(
+        peer.caller(), from, [&](const Scanned& entry) { return stream.take(entry); }, filter);
     const Errc sent = stream.finish();
     return code == Errc::ok ? sent : code;
+}
+
+Errc ControlVerbs::usage(const Peer& peer, const Frame& frame, const SendPart& send_part) {
+    Decoder request(frame.payload);
+    const std::string_view name = request.text();
+    UsageOptions options;
+    options.depth_max = request.number32();
+    options.counts_links = request.number() != 0;
+    if (!request.good() || frame.descriptors.size() != 1) return Errc::invalid;
+    Handle from;
+    WARREN_TRY(find_directory(frame.descriptors[0], false, from));
+    flush_kernel(frame.descriptors[0]);
+    const auto volume = mount_.volume.access();
+    if (!name.empty()) {
+        WARREN_TRY(check_name(name));
+        const Result<Attributes> found = volume->lookup(peer.caller(), from, name);
+        if (!found) return found.code();
+        from = found->handle;
+    }
+    std::vector<DirectoryUsage> answer;
+    const Errc code = volume->usage(peer.caller(), from, options, answer);
+    // With an error, what was added up before.
+    Encoder part;
+    for (std::size_t i = 0; i < answer.size(); ++i) {
+        encode(part, answer[i]);
+        if (part.size() < part_size_bytes && i + 1 < answer.size()) continue;
+        if (!send_part(part.bytes())) return Errc::canceled;
+        part.clear();
+    }
+    return code;
 }
 
 Errc ControlVerbs::sync() {

@@ -68,11 +68,13 @@ bool Rebuilder::report(const std::string& path, Errc code, const Rebuilt& rebuil
         objects_.open_object().member("path", std::string_view(path));
         objects_.member("entries", rebuilt.entries);
         objects_.member("blocks_before", rebuilt.blocks_before);
-        objects_.member("blocks_after", rebuilt.blocks_after).close_object();
+        objects_.member("blocks_after", rebuilt.blocks_after);
+        objects_.member("in_steps", u64{rebuilt.in_steps}).close_object();
     } else if (!quiet_) {
         print_line({path, ": ", counted(rebuilt.entries, "entry", "entries"), ", ",
                     counted(rebuilt.blocks_before, "block", "blocks"), " -> ",
-                    grouped(rebuilt.blocks_after)});
+                    grouped(rebuilt.blocks_after),
+                    rebuilt.in_steps ? " (leaf by leaf: one commit cannot hold it)" : ""});
     }
     return true;
 }

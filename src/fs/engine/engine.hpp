@@ -94,8 +94,10 @@ class Engine {
     virtual Errc check_removable(const core::Credentials& /*caller*/, Handle /*root*/) {
         return Errc::not_supported;
     }
-    /// Packs a directory's tree; the counts before and after are the caller's.
-    virtual Errc rebuild(const core::Credentials& /*caller*/, Handle /*directory*/) {
+    /// Packs a directory's tree, which had `blocks` blocks a moment ago; the counts before and
+    /// after are the caller's.
+    virtual Errc rebuild(const core::Credentials& /*caller*/, Handle /*directory*/,
+                         u64 /*blocks*/) {
         return Errc::not_supported;
     }
 };

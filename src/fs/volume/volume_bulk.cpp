@@ -205,8 +205,11 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
     const Result<Attributes> before = attributes(directory);
     if (!before) return before.code();
     rebuilt.blocks_before = before->blocks;
-    Errc packed = volume.engine().rebuild(credentials_of(caller), directory);
-    if (packed == Errc::not_supported) packed = rebuild_by_commands(volume, caller, directory);
+    Errc packed = volume.engine().rebuild(credentials_of(caller), directory, before->blocks);
+    if (packed == Errc::not_supported) {
+        rebuilt.in_steps = !volume.works_on_host();
+        packed = rebuild_by_commands(volume, caller, directory);
+    }
     WARREN_TRY(packed);
     const Result<Attributes> after = attributes(directory);
     if (!after) return after.code();

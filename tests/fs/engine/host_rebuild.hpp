@@ -16,7 +16,9 @@ namespace warren {
 class HostRebuild {
  public:
     HostRebuild(VolumeImplementation& volume, u64 workers, bool in_lockstep)
-        : volume_(volume), workers_(workers), in_lockstep_(in_lockstep) {}
+        : volume_(volume), workers_(workers), in_lockstep_(in_lockstep) {
+        make_room(0);
+    }
 
     Errc operator()(const Caller& caller, Handle directory) {
         const core::Credentials who = credentials_of(caller);
@@ -28,14 +30,14 @@ class HostRebuild {
                     std::this_thread::yield();
                     break;
                 case Errc::need_block:
-                    for (u32 i = 0; i < state_.wanted_count; ++i)
+                    for (u32 i = 0; i < report_.wanted_count; ++i)
                         WARREN_TRY(volume_.loader().load(wanted_[i]));
                     break;
                 case Errc::need_commit:
                     WARREN_TRY(volume_.commit());
                     break;
                 case Errc::need_space:
-                    make_room(state_.blocks_wanted);
+                    make_room(report_.blocks_wanted);
                     break;
                 case Errc::corrupt:
                     if (++damaged == 4) return code;
@@ -64,8 +66,6 @@ class HostRebuild {
     }
 
     Errc run(const core::Credentials& caller, Handle directory) {
-        std::fill(chunks_.begin(), chunks_.end(), cuda_engine::LeafSize{0, 0});
-        state_ = {};
         cuda_engine::RebuildRef ref{};
         ref.state = &state_;
         ref.nodes = nodes_.data();
@@ -80,6 +80,7 @@ class HostRebuild {
         ref.cuts = cuts_.data();
         ref.segment_cuts = segment_cuts_.data();
         ref.wanted = wanted_.data();
+        ref.report = &report_;
         ref.block_max = blocks_;
         ref.wanted_max = wanted_.size();
         ref.workers = workers_;
@@ -88,7 +89,7 @@ class HostRebuild {
             threads.emplace_back([&, worker] { work(ref, worker, caller, directory); });
         for (std::thread& thread : threads)
             thread.join();
-        for (const u32 code : state_.codes) {
+        for (const u32 code : report_.codes) {
             if (code != 0) return static_cast<Errc>(code);
         }
         return Errc::ok;
@@ -115,6 +116,7 @@ class HostRebuild {
     const bool in_lockstep_;
     u64 blocks_ = 0;
     cuda_engine::RebuildState state_{};
+    cuda_engine::RebuildState report_{};
     std::vector<u64> nodes_;
     std::vector<cuda_engine::LeafSize> node_sizes_;
     std::vector<u64> leaves_;

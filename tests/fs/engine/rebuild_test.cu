@@ -35,7 +35,7 @@ class DeviceRebuild : public cuda_engine::RebuildHost {
 
     Errc operator()(const Caller& caller, Handle directory) {
         const Errc code =
-            rebuild_.rebuild(device_.store(), credentials_of(caller), directory, *this);
+            rebuild_.rebuild(device_.store(), credentials_of(caller), directory, 0, *this);
         EXPECT_EQ(device_.download(), Errc::ok);
         return code;
     }

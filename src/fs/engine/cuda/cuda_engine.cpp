@@ -4,6 +4,7 @@
 // caller takes a batch (a stream and its staging memory) for the time of its call.
 #include "fs/engine/cuda/cuda_engine.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -57,7 +58,7 @@ class CudaEngine final : public Engine {
     Errc usage(const core::Credentials& caller, const Attributes& root, const UsageOptions& options,
                std::vector<DirectoryUsage>& answer) override;
     Errc check_removable(const core::Credentials& caller, Handle root) override;
-    Errc rebuild(const core::Credentials& caller, Handle directory) override;
+    Errc rebuild(const core::Credentials& caller, Handle directory, u64 blocks) override;
 
     CudaEngineFigures figures() const;
 
@@ -145,6 +146,10 @@ Errc CudaEngine::open(std::string& failure) {
     if (opened == Errc::ok) load_metadata();
     if (opened == Errc::ok) opened = store_.open(host_);
     if (opened == Errc::ok && options_.is_resident) opened = open_server();
+    if (opened == Errc::ok) {
+        // A volume for fewer files than this needs no more room for them.
+        item_batch_.prepare(info_.index, std::min(ops::batch_items_max, host_.block_count()));
+    }
     return opened == Errc::ok ? Errc::ok : tell(opened);
 }
 
@@ -419,11 +424,11 @@ Errc CudaEngine::usage(const core::Credentials& caller, const Attributes& root,
     });
 }
 
-Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory) {
+Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 blocks) {
     if (!options_.volume.commit) return Errc::not_supported;
     const std::lock_guard turn(packing_.turn());
     return run_bulk([&](const cuda_engine::EngineLoan& loan) {
-        return packing_.rebuild(loan, caller, directory);
+        return packing_.rebuild(loan, caller, directory, blocks);
     });
 }
 

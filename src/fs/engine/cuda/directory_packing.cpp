@@ -22,14 +22,14 @@ class Host final : public RebuildHost {
 }  // namespace
 
 Errc DirectoryPacking::rebuild(const EngineLoan& engine, const core::Credentials& caller,
-                               Handle directory) {
+                               Handle directory, u64 blocks) {
     if (rebuild_ == nullptr) {
         auto made = std::make_unique<DirectoryRebuild>();
         WARREN_TRY(made->open());
         rebuild_ = std::move(made);
     }
     Host host(engine);
-    const Errc code = rebuild_->rebuild(engine.store, caller, directory, host);
+    const Errc code = rebuild_->rebuild(engine.store, caller, directory, blocks, host);
     if (code == Errc::io && !rebuild_->is_sound()) {
         is_sound_.store(false, std::memory_order_relaxed);
     }

@@ -14,7 +14,8 @@ namespace warren::cuda_engine {
 class DirectoryPacking {
  public:
     /// See Engine::rebuild(). Requires: the caller has taken a turn().
-    Errc rebuild(const EngineLoan& engine, const core::Credentials& caller, Handle directory);
+    Errc rebuild(const EngineLoan& engine, const core::Credentials& caller, Handle directory,
+                 u64 blocks);
 
     /// One at a time: taken before the engine, which a rebuild lets go of for commits.
     std::mutex& turn() { return mutex_; }

@@ -41,6 +41,7 @@ Errc DirectoryRebuild::open(const RebuildShape& shape) {
     WARREN_TRY(wanted_.allocate(wanted_count));
     WARREN_TRY(groups_.allocate(groups_max));
     WARREN_TRY(report_.allocate(1));
+    WARREN_TRY(stream_.fill(state_.data(), 0, state_.bytes()));
     return make_room(shape.tree_blocks);
 }
 
@@ -80,7 +81,8 @@ Errc DirectoryRebuild::make_room(u64 tree_blocks) {
     return segment_cuts_.reserve(rebuild_segments(tree_blocks));
 }
 
-RebuildRef DirectoryRebuild::ref() const {
+/// What the workers of so many blocks of threads share.
+RebuildRef DirectoryRebuild::ref(u32 blocks) const {
     RebuildRef ref{};
     ref.state = state_.data();
     ref.nodes = nodes_.data();
@@ -97,7 +99,8 @@ RebuildRef DirectoryRebuild::ref() const {
     ref.wanted = wanted_.data();
     ref.block_max = tree_blocks_;
     ref.wanted_max = wanted_count;
-    ref.workers = workers();
+    ref.report = report_.data();
+    ref.workers = u64{blocks} * shape_.warps_per_block;
     return ref;
 }
 
@@ -107,22 +110,19 @@ float DirectoryRebuild::kernel_ms() const {
 }
 
 Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& caller,
-                           Handle directory) {
-    RebuildRef shared = ref();
+                           Handle directory, u32 blocks) {
+    RebuildRef shared = ref(blocks);
     core::Store device_store = store;
     core::Credentials who = caller;
     who.groups = groups_.data();
     void* arguments[] = {&device_store, &shared, &who, &directory};
-    WARREN_TRY(stream_.fill(state_.data(), 0, state_.bytes()));
-    WARREN_TRY(stream_.fill(chunks_.data(), 0, chunks_.bytes()));
     WARREN_TRY(begin_.record(stream_));
-    const cudaError_t launched = cudaLaunchCooperativeKernel(
-        reinterpret_cast<const void*>(rebuild_directory), dim3(shape_.blocks),
-        dim3(shape_.warps_per_block * WarpTeam::width), arguments,
-        shape_.warps_per_block * sizeof(RebuildScratch), stream_.get());
+    const cudaError_t launched =
+        cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(rebuild_directory), dim3(blocks),
+                                    dim3(shape_.warps_per_block * WarpTeam::width), arguments,
+                                    shape_.warps_per_block * sizeof(RebuildScratch), stream_.get());
     WARREN_TRY(gpu::check(launched, "rebuild_directory"));
     WARREN_TRY(end_.record(stream_));
-    WARREN_TRY(stream_.copy(report_.data(), state_.data(), sizeof(RebuildState)));
     return stream_.wait();
 }
 
@@ -135,13 +135,16 @@ Errc DirectoryRebuild::bring_wanted(RebuildHost& host) {
 }
 
 Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials& caller,
-                               Handle directory, RebuildHost& host) {
+                               Handle directory, u64 tree_blocks, RebuildHost& host) {
+    // Workers wait for each other ten times, and the more there are the longer.
+    const u64 wanted = (tree_blocks + shape_.warps_per_block - 1) / shape_.warps_per_block;
+    const u32 blocks = static_cast<u32>(std::clamp<u64>(wanted, 1, shape_.blocks));
     if (caller.group_count > groups_max) return Errc::invalid;
     const u64 group_bytes = u64{caller.group_count} * sizeof(u32);
     if (group_bytes > 0) WARREN_TRY(stream_.copy(groups_.data(), caller.groups, group_bytes));
     u32 damaged = 0;
     for (u32 retry = 0; retry < retries_max; ++retry) {
-        WARREN_TRY(run(store, caller, directory));
+        WARREN_TRY(run(store, caller, directory, blocks));
         const RebuildState& report = *report_.data();
         Errc code = Errc::ok;
         for (const u32 one : report.codes)

@@ -36,11 +36,11 @@ class DirectoryRebuild {
  public:
     Errc open(const RebuildShape& shape = {});
 
-    /// Packs the tree of `directory` for a caller who may write there. Errc::not_supported if that
-    /// takes smaller steps than this: more than one commit can hold. `store` points to device
-    /// memory, `caller` to the host's.
+    /// Packs the tree of `directory`, of about `tree_blocks` blocks, for a caller who may write
+    /// there. Errc::not_supported if that takes smaller steps than this: more than one commit can
+    /// hold. `store` points to device memory, `caller` to the host's.
     Errc rebuild(const core::Store& store, const core::Credentials& caller, Handle directory,
-                 RebuildHost& host);
+                 u64 tree_blocks, RebuildHost& host);
 
     /// Whether the device has done all that it was asked for.
     bool is_sound() const { return stream_.wait() == Errc::ok; }
@@ -52,10 +52,10 @@ class DirectoryRebuild {
 
     Errc fit_device(u32 shared_bytes);
     Errc make_room(u64 tree_blocks);
-    Errc run(const core::Store& store, const core::Credentials& caller, Handle directory);
+    Errc run(const core::Store& store, const core::Credentials& caller, Handle directory,
+             u32 blocks);
     Errc bring_wanted(RebuildHost& host);
-    RebuildRef ref() const;
-    u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
+    RebuildRef ref(u32 blocks) const;
 
     RebuildShape shape_;
     gpu::Stream stream_;

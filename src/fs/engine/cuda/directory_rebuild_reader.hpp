@@ -40,17 +40,34 @@ class RebuildReader : protected RebuildParty<Team> {
 
     /// All phases from the locked directory to entries side by side. False if one has failed.
     WARREN_HD bool read_tree() {
-        for_each(tree_nodes(), [&](u64 i) { count_children(static_cast<u32>(i)); });
-        if (!passed(RebuildPhase::count)) return false;
-        for_each(tree_nodes(), [&](u64 i) { place_children(static_cast<u32>(i)); });
-        if (!passed(RebuildPhase::place)) return false;
+        if (tree_nodes() > few_nodes) {
+            for_each(tree_nodes(), [&](u64 i) { count_children(static_cast<u32>(i)); });
+            if (!passed(RebuildPhase::count)) return false;
+            for_each(tree_nodes(), [&](u64 i) { place_children(static_cast<u32>(i)); });
+            if (!passed(RebuildPhase::place)) return false;
+        }
         leaf_count_ = load(team_, state_.leaf_count);
         for_each(leaf_count_, [&](u64 i) { measure(static_cast<u32>(i)); });
         if (!passed(RebuildPhase::measure)) return false;
-        for_each(chunk_count(), [&](u64 i) { sum(static_cast<u32>(i)); });
-        meet();
+        if (chunk_count() > 1) {
+            for_each(chunk_count(), [&](u64 i) { sum(static_cast<u32>(i)); });
+            meet();
+        }
         for_each(leaf_count_, [&](u64 i) { gather(static_cast<u32>(i)); });
         return passed(RebuildPhase::gather);
+    }
+
+    // ---- start: nothing is left of the rebuild before (one worker)
+
+    WARREN_HD void start() {
+        constexpr u32 begin = offsetof(RebuildState, codes);
+        auto* words = reinterpret_cast<u32*>(reinterpret_cast<std::byte*>(&state_) + begin);
+        for (u32 i = team_.lane(); i < (sizeof(RebuildState) - begin) / 4; i += Team::width)
+            relaxed_store(words[i], 0);
+        const u64 chunks = ref_.block_max / chunk_leaves + 1;
+        for (u64 i = team_.lane(); i < chunks; i += Team::width)
+            ref_.chunks[i] = {0, 0};
+        team_.sync();
     }
 
     // ---- open: the lock, and all nodes but those of height 1 (one worker)
@@ -59,6 +76,7 @@ class RebuildReader : protected RebuildParty<Team> {
         Errc code = ask_permission(caller, directory);
         if (code == Errc::ok) code = once(team_, [&] { return lock(directory); });
         if (code == Errc::ok) code = list_upper();
+        if (code == Errc::ok) code = list_few();
         if (code != Errc::ok) once(team_, [&] { fail(RebuildPhase::open, code); });
     }
 
@@ -144,6 +162,19 @@ class RebuildReader : protected RebuildParty<Team> {
         return Errc::ok;
     }
 
+    /// Lists the leaves of a tree with few nodes: to wait for the others takes longer.
+    WARREN_HD Errc list_few() const {
+        const u32 nodes = tree_nodes();
+        if (nodes > few_nodes) return Errc::ok;
+        for (u32 i = 0; i < nodes; ++i)
+            count_children(i);
+        u32 code = load(team_, state_.codes[static_cast<u32>(RebuildPhase::count)]);
+        for (u32 i = 0; i < nodes && code == 0; ++i)
+            place_children(i);
+        if (code == 0) code = load(team_, state_.codes[static_cast<u32>(RebuildPhase::place)]);
+        return static_cast<Errc>(code);
+    }
+
     /// Takes node `index`; how many pairs it has, 0 if the phase has failed.
     WARREN_HD u32 open_node(u32 index, u32 height, RebuildPhase phase) const {
         return once(team_, [&] {
@@ -165,6 +196,8 @@ class RebuildReader : protected RebuildParty<Team> {
     }
 
  private:
+    static constexpr u32 few_nodes = 2;
+
     // ---- from nodes of height 1 to leaves
 
     /// Nodes of height 1.
@@ -265,17 +298,29 @@ class RebuildReader : protected RebuildParty<Team> {
             }
             if (mine < end) ref_.leaf_sizes[mine] = here;
         }
-        if (end != leaf_count_) return;
+        if (end == leaf_count_) end_at(before);
+    }
+
+    /// Notes how much there is in all.
+    WARREN_HD void end_at(LeafSize all) const {
         once(team_, [&] {
-            state_.entries = before.entries;
-            state_.words = before.words;
-            ref_.name_at[before.entries] = before.words;
+            state_.entries = all.entries;
+            state_.words = all.words;
+            ref_.name_at[all.entries] = all.words;
         });
     }
 
     /// Puts the entries of a leaf where they belong.
     WARREN_HD void gather(u32 index) const {
-        const LeafSize begin = ref_.leaf_sizes[index];
+        LeafSize begin = ref_.leaf_sizes[index];
+        if (chunk_count() == 1) {
+            // Nobody has summed them up.
+            const LeafSize size = begin;
+            begin = sum_of(ref_.leaf_sizes, index);
+            if (index + 1 == leaf_count_) {
+                end_at({begin.entries + size.entries, begin.words + size.words});
+            }
+        }
         copy_leaf(ref_.leaves[index]);
         const auto& leaf = *reinterpret_cast<const format::DirectoryLeaf*>(scratch_.leaf);
         for (u32 i = team_.lane(); i < format::leaf_entries_max; i += Team::width) {

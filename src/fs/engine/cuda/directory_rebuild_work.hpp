@@ -29,9 +29,10 @@ struct LeafSize {
 };
 
 struct RebuildState {
+    // These two stay from rebuild to rebuild.
     alignas(128) u32 arrived;  // at the end of a phase
     u32 round;
-    alignas(128) u32 codes[rebuild_phases];  // the Errc that ended a phase
+    alignas(128) u32 codes[rebuild_phases];  // the Errc that ended a phase; from here on all begins
     u32 is_open;                             // gate and lock are held
     u32 wanted_count;
     u64 blocks_wanted;  // with Errc::need_space: room for a tree of so many blocks
@@ -65,9 +66,10 @@ struct RebuildRef {
     u64* targets;
     u32* name_at;  // words of names before an entry's
     u64* names;
-    u32* cuts;          // segment by segment: the entries at which leaves begin
-    u32* segment_cuts;  // how many leaves a segment makes, and then how many lie before it
-    u64* wanted;        // places of blocks that are not in memory
+    u32* cuts;             // segment by segment: the entries at which leaves begin
+    u32* segment_cuts;     // how many leaves a segment makes, and then how many lie before it
+    u64* wanted;           // places of blocks that are not in memory
+    RebuildState* report;  // the state at the end, for the host
 
     u64 block_max;  // of the tree: room for as many leaves and as many nodes
     u64 wanted_max;

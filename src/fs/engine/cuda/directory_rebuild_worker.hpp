@@ -40,6 +40,7 @@ class RebuildWorker : private RebuildReader<Team> {
     using Party::word_of;
     using Reader::open;
     using Reader::read_tree;
+    using Reader::start;
 
  public:
     /// `team.worker` numbers the workers from 0.
@@ -52,7 +53,10 @@ class RebuildWorker : private RebuildReader<Team> {
         number_ = directory.inode;
         // Who holds the lock never waits for workers that have not begun.
         meet();
-        if (is_first()) open(caller, directory);
+        if (is_first()) {
+            start();
+            open(caller, directory);
+        }
         if (passed(RebuildPhase::open) && read_tree()) make_tree();
         meet();
         if (is_first()) close();
@@ -61,9 +65,15 @@ class RebuildWorker : private RebuildReader<Team> {
  private:
     WARREN_HD void make_tree() {
         entries_ = load(team_, state_.entries);
-        for_each(segment_count(), [&](u64 i) { cut(static_cast<u32>(i)); });
-        meet();
-        if (is_first()) plan();
+        const u32 segments = segment_count();
+        if (segments > 1) {
+            for_each(segments, [&](u64 i) { cut(static_cast<u32>(i)); });
+            meet();
+        }
+        if (is_first()) {
+            if (segments == 1) cut(0);
+            plan();
+        }
         if (passed(RebuildPhase::plan)) write_tree();
     }
 
@@ -345,13 +355,18 @@ class RebuildWorker : private RebuildReader<Team> {
 
     WARREN_HD void close() const {
         once(team_, [&] {
-            if (state_.is_open == 0) return;
-            // Release: pairs with the acquire in observe(): readers see the new tree.
-            device_atomic<u64>(word_of(inode_place()))
-                .store(state_.version + 2, hd::memory_order_release);
-            leave_gate();
-            state_.is_open = 0;
+            if (state_.is_open != 0) let_go();
+            *ref_.report = state_;
         });
+    }
+
+    /// One lane.
+    WARREN_HD void let_go() const {
+        // Release: pairs with the acquire in observe(): readers see the new tree.
+        device_atomic<u64>(word_of(inode_place()))
+            .store(state_.version + 2, hd::memory_order_release);
+        leave_gate();
+        state_.is_open = 0;
     }
 };
 
