@@ -52,10 +52,13 @@ class ControlConnection {
     Errc move(std::span<const PathMove> moves, std::span<Errc> results);
     /// Packs the tree of the directory at `path`.
     Errc rebuild(const std::string& path, Rebuilt& rebuilt);
-    /// Visits `path` and all below it, down to `max_depth` levels, directories before their
-    /// entries, in the calling thread.
-    Errc scan(const std::string& path, u32 max_depth,
+    /// Visits `path` and all below it that `filter` lets pass, directories before their entries, in
+    /// the calling thread.
+    Errc scan(const std::string& path, const ScanFilter& filter,
               const std::function<void(const Scanned&)>& visit);
+    /// Adds up what `path` and all below it take, as Volume::usage() does but for the handles.
+    Errc usage(const std::string& path, const UsageOptions& options,
+               std::vector<DirectoryUsage>& answer);
     /// Makes everything written so far durable.
     Errc sync();
     Errc info(MountInfo& info);

@@ -166,6 +166,26 @@ Attributes decode_attributes(Decoder& decoder) {
     return attributes;
 }
 
+void encode(Encoder& encoder, const ScanFilter& filter) {
+    encoder.number(filter.depth_max).text(filter.pattern).number(filter.folds_case ? 1 : 0);
+    encoder.number(filter.types).number(filter.size_min).number(filter.size_max);
+    encoder.number(static_cast<u64>(filter.modified_min));
+    encoder.number(static_cast<u64>(filter.modified_max));
+}
+
+ScanFilter decode_filter(Decoder& decoder) {
+    ScanFilter filter;
+    filter.depth_max = decoder.number32();
+    filter.pattern = decoder.text();
+    filter.folds_case = decoder.number() != 0;
+    filter.types = static_cast<u16>(decoder.number());
+    filter.size_min = decoder.number();
+    filter.size_max = decoder.number();
+    filter.modified_min = static_cast<i64>(decoder.number());
+    filter.modified_max = static_cast<i64>(decoder.number());
+    return filter;
+}
+
 std::string socket_name(u32 device_major, u32 device_minor) {
     return std::to_string(device_major) + ":" + std::to_string(device_minor);
 }

@@ -43,6 +43,7 @@ class ControlVerbs {
     Errc move(const Peer& peer, const Frame& frame, Encoder& answer);
     Errc rebuild(const Peer& peer, const Frame& frame, Encoder& answer);
     Errc scan(const Peer& peer, const Frame& frame, const SendPart& send_part);
+    Errc usage(const Peer& peer, const Frame& frame, const SendPart& send_part);
     Errc remount(const Peer& peer, const Frame& frame);
     Errc sync();
     void describe(Encoder& answer);

@@ -91,7 +91,7 @@ bool TreeScan::visit_entry(const Scanned& entry, u32 max_depth, const Visit& vis
 }
 
 Errc TreeScan::usage(const UsageOptions& options, std::vector<DirectoryUsage>& answer) {
-    if (volume_ == nullptr) return Errc::not_supported;
+    if (volume_ == nullptr) return connection_->usage(location_.path, options, answer);
     return volume_->usage(command_caller(), start_.attributes.handle, options, answer);
 }
 
@@ -102,14 +102,14 @@ Errc TreeScan::run(u32 max_depth, const Visit& visit, const ScanFilter& filter) 
         visit_entry(entry, max_depth, visit);
         return Errc::ok;
     }
+    ScanFilter files = filter;
+    files.depth_max = max_depth;
     if (volume_ != nullptr) {
-        ScanFilter files = filter;
-        files.depth_max = max_depth;
         return volume_->scan(
             command_caller(), start_.attributes.handle,
             [&](const Scanned& entry) { return visit_entry(entry, max_depth, visit); }, files);
     }
-    return connection_->scan(location_.path, max_depth,
+    return connection_->scan(location_.path, files,
                              [&](const Scanned& entry) { visit_entry(entry, max_depth, visit); });
 }
 

@@ -54,8 +54,7 @@ class TreeScan {
     /// returns whether to descend. Of files that `filter` does not want some may be left out.
     Errc run(u32 max_depth, const std::function<bool(const Found&)>& visit,
              const ScanFilter& filter = {});
-    /// What the start and the directories below it take; see Volume::usage(). Errc::not_supported
-    /// for a mounted volume.
+    /// What the start and the directories below it take; see Volume::usage().
     Errc usage(const UsageOptions& options, std::vector<DirectoryUsage>& answer);
 
     /// Whether a directory that was found holds nothing. May be called by `visit`.

@@ -134,6 +134,41 @@ class Bulk(MountedTest):
         self.assertEqual(run("du", "-s", "-b", self.path("a")).stdout.split()[0], "40960")
         os.close(file)
 
+    def test_find_filters_as_find_does(self):
+        tree = self.path("t")
+        make_tree(tree)
+        os.truncate(f"{tree}/d3/f3", 100_000)
+        os.utime(f"{tree}/d4/f4", (1, 1))
+        for tests in (("-name", "f1*"), ("-iname", "F3"), ("-type", "d"), ("-size", "+10k"),
+                      ("-maxdepth", "1"), ("-name", "f4", "-mtime", "+1000"),
+                      ("-type", "f", "!", "-name", "f*"), ("-name", "f[12]", "-o", "-type", "d")):
+            ours = run("find", tree, *tests).stdout.splitlines()
+            theirs = subprocess.run(["find", tree, *tests], check=True, capture_output=True,
+                                    text=True).stdout.splitlines()
+            self.assertEqual(sorted(ours), sorted(theirs), tests)
+
+    def test_du_adds_up_as_du_does(self):
+        tree = self.path("t")
+        make_tree(tree)
+        os.link(f"{tree}/d0/f0", f"{tree}/d1/again")
+        with open(f"{tree}/d2/large", "wb") as file:
+            file.write(b"x" * 1_000_000)
+        for options in (("-s",), ("-d", "1"), (), ("-s", "-l"), ("-d", "1", "-b")):
+            ours = run("du", *options, tree).stdout.splitlines()
+            theirs = subprocess.run(["du", *options, tree], check=True, capture_output=True,
+                                    text=True).stdout.splitlines()
+            self.assertEqual(sorted(ours), sorted(theirs), options)
+        one = run("du", "-s", "-b", f"{tree}/d2/large").stdout
+        self.assertEqual(one, f"1000000\t{tree}/d2/large\n")
+        # What somebody may not read is not in the sum, and is said.
+        os.chmod(f"{tree}/d2", 0o700)
+
+        def denied():
+            if "ermission denied" not in run("du", "-s", tree, code=1).stderr:
+                raise OSError(errno.EINVAL, "du said nothing")
+
+        self.assertEqual(as_user(SOMEBODY, SOMEBODY, denied), 0)
+
     def test_rebuild(self):
         for i in range(3000):
             self.write(f"file{i}")
@@ -146,10 +181,11 @@ class Bulk(MountedTest):
     def test_nonsense_on_the_control_socket(self):
         device = os.stat(self.volume.root).st_dev
         path = f"/run/warren/{os.major(device)}:{os.minor(device)}"
-        frames = [b"", b"\xff" * 8, struct.pack("<IHH", 1 << 30, 3, 1),
-                  struct.pack("<IHH", 8, 3, 1) + struct.pack("<Q", 1 << 60),
-                  struct.pack("<IHH", 0, 4, 1), struct.pack("<IHH", 0, 6, 1),
-                  struct.pack("<IHH", 0, 99, 1), struct.pack("<IHH", 0, 3, 7)]
+        frames = [b"", b"\xff" * 8, struct.pack("<IHH", 1 << 30, 3, 2),
+                  struct.pack("<IHH", 8, 3, 2) + struct.pack("<Q", 1 << 60),
+                  struct.pack("<IHH", 0, 4, 2), struct.pack("<IHH", 0, 6, 2),
+                  struct.pack("<IHH", 0, 99, 2), struct.pack("<IHH", 0, 9, 2),
+                  struct.pack("<IHH", 0, 3, 7)]
         for frame in frames:
             with socket.socket(socket.AF_UNIX) as peer:
                 peer.connect(path)
@@ -161,7 +197,7 @@ class Bulk(MountedTest):
         payload = struct.pack("<Q", 3) + b"etc"
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(path)
-            socket.send_fds(peer, [struct.pack("<IHH", len(payload), 3, 1) + payload], [outside])
+            socket.send_fds(peer, [struct.pack("<IHH", len(payload), 3, 2) + payload], [outside])
             answer = peer.recv(4096)
         os.close(outside)
         self.assertEqual(struct.unpack_from("<Q", answer, 8)[0], errno.EXDEV)
