@@ -247,8 +247,7 @@ class WindowLanes {
     void run(u64 window, u64 count) {
         const u64 reach = plan_.blocks * block_bytes;
         Word state[Digest::state_words];
-        for (int i = 0; i < Digest::state_words; ++i)
-            state[i] = Word{} + Digest::initial[i];
+        set_initial<Digest>(state);
         const u64 last = window + (count < n ? count : n) - 1;
         const bool is_inside = last * plan_.stride_bytes + reach <= plan_.data_bytes;
         const u8* at[n];
@@ -351,8 +350,7 @@ class ChunkLanes {
 
     void run() {
         Word value[8];
-        for (int i = 0; i < 8; ++i)
-            value[i] = Word{} + Blake3::initial[i];
+        set_initial<Blake3>(value);
         for (u32 block = 0; block < most_blocks_; ++block) {
             if (are_whole_) {
                 take_whole(block, value);
@@ -447,8 +445,7 @@ void hash_parents_in_lanes(std::span<const ParentJob> jobs) {
         Word message[16];
         Vector<n>::template load_blocks<false>(at, 0, message);
         Word value[8];
-        for (int i = 0; i < 8; ++i)
-            value[i] = Word{} + Blake3::initial[i];
+        set_initial<Blake3>(value);
         Blake3::compress(value, message, Word{}, Word{}, Word{} + block_bytes, flags);
         for (u32 lane = 0; lane < n && first + lane < jobs.size(); ++lane) {
             for (int i = 0; i < 8; ++i)

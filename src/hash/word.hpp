@@ -68,6 +68,15 @@ WARREN_HD WARREN_INLINE void unroll(Function function) {
     unroll(std::make_integer_sequence<int, count>{}, function);
 }
 
+/// Sets `state` to a digest's first value. Arrays of constants are not on a GPU, their values are.
+template <class Digest, class Word>
+WARREN_HD WARREN_INLINE void set_initial(Word (&state)[Digest::state_words]) {
+    unroll<Digest::state_words>([&](auto index) WARREN_INLINE_LAMBDA {
+        constexpr u32 value = Digest::initial[decltype(index)::value];
+        state[decltype(index)::value] = Word{} + value;
+    });
+}
+
 WARREN_HD constexpr u32 byte_swap(u32 x) {
     return x >> 24 | (x >> 8 & 0xff00) | (x << 8 & 0xff0000) | x << 24;
 }

@@ -33,6 +33,13 @@ struct Xxh3 {
     static constexpr u64 initial[lanes] = {prime32_3, prime64_1, prime64_2, prime64_3,
                                            prime64_4, prime32_2, prime64_5, prime32_1};
 
+    /// The same where the compiler does not know which: arrays of constants are not on a GPU.
+    WARREN_HD static constexpr u64 initial_at(u32 lane) {
+        const u64 halves[2][4] = {{prime32_3, prime64_2, prime64_4, prime64_5},
+                                  {prime64_1, prime64_3, prime32_2, prime32_1}};
+        return halves[lane % 2][lane / 2];
+    }
+
     // Offsets into the secret, in bytes.
     static constexpr u32 scramble_secret = 128;
     static constexpr u32 last_stripe_secret = 121;
@@ -140,6 +147,11 @@ struct Xxh3 {
 
     WARREN_HD static Digest128 hash_up_to_16(const u8* data, u64 length, const u64* words);
     WARREN_HD static Digest128 hash_17_to_240(const u8* data, u64 length, const u64* words);
+    /// Of at most most_short_bytes.
+    WARREN_HD static Digest128 hash_short(const u8* data, u64 length, const u64* words) {
+        return length <= 16 ? hash_up_to_16(data, length, words)
+                            : hash_17_to_240(data, length, words);
+    }
     WARREN_HD static Digest128 hash(const u8* data, u64 length, const u64* words);
 
     /// As it is printed: big-endian, the high half first.
@@ -219,8 +231,7 @@ WARREN_HD inline Xxh3::Digest128 Xxh3::hash_17_to_240(const u8* data, u64 length
 }
 
 WARREN_HD inline Xxh3::Digest128 Xxh3::hash(const u8* data, u64 length, const u64* words) {
-    if (length <= 16) return hash_up_to_16(data, length, words);
-    if (length <= most_short_bytes) return hash_17_to_240(data, length, words);
+    if (length <= most_short_bytes) return hash_short(data, length, words);
     u64 accumulators[lanes];
     for (u32 i = 0; i < lanes; ++i)
         accumulators[i] = initial[i];

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches that hash_pieces() of kernels.hpp chooses from, each in a file of its own so that
+// they are compiled side by side.
+#pragma once
+
+#include "hash/cuda/kernels.hpp"
+
+namespace warren::hash::cuda {
+
+Errc hash_pieces_blake3(const DevicePieces& pieces, u8* digests, StreamHandle stream);
+Errc hash_pieces_xxh3(const DevicePieces& pieces, u8* digests, StreamHandle stream);
+
+}  // namespace warren::hash::cuda
