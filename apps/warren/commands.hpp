@@ -15,6 +15,7 @@ int command_doctor(std::span<char* const> arguments);
 int command_du(std::span<char* const> arguments);
 int command_find(std::span<char* const> arguments);
 int command_fsck(std::span<char* const> arguments);
+int command_hash(std::span<char* const> arguments);
 int command_info(std::span<char* const> arguments);
 int command_ln(std::span<char* const> arguments);
 int command_ls(std::span<char* const> arguments);

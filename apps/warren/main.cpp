@@ -42,6 +42,7 @@ constexpr Command commands[] = {
     {"find", command_find, nullptr, "search a tree"},
     {"du", command_du, nullptr, "how much space trees take"},
     {"rebuild", command_rebuild, nullptr, "pack directories"},
+    {"hash", command_hash, "Contents", "digests of files and trees, and checks of them"},
     {"ls", command_ls, "Files", "list names"},
     {"cp", command_cp, nullptr, "copy in, out, within and between volumes"},
     {"cat", command_cat, nullptr, "write out contents"},

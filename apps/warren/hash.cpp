@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren hash: digests of files and trees in the form of sha256sum and b3sum, checked lists of
+// them, direct hashes and sliding windows.
+#include <charconv>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/checksum_line.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/hash_check.hpp"
+#include "apps/warren/hash_files.hpp"
+#include "apps/warren/messages.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr int direct_option = 256;
+constexpr int windows_option = 257;
+constexpr int kept_option = 258;
+constexpr int zero_bits_option = 259;
+constexpr int tag_option = 260;
+constexpr int quiet_option = 261;
+constexpr int status_option = 262;
+constexpr int strict_option = 263;
+constexpr int missing_option = 264;
+
+constexpr Option options[] = {
+    {'a', "algorithm", "NAME", "md5, sha1, sha256, blake3 (default) or xxh3-128"},
+    {'c', "check", nullptr, "read lists of digests and check the files they name"},
+    {direct_option, "direct", "BYTES", "the direct hash over pieces of that size (0: 4096)"},
+    {windows_option, "windows", "WIDTH/STRIDE", "the digest of every window, with its offset"},
+    {kept_option, "keep", "BYTES", "with --windows: so many bytes of each digest"},
+    {zero_bits_option, "zero-bits", "BITS",
+     "with --windows: only the offsets where that many low bits are zero"},
+    {'t', "threads", "N", "threads of the CPU (default: one for each core)"},
+    {tag_option, "tag", nullptr, "lines as the BSD tools write them"},
+    {'z', "zero", nullptr, "end lines with a zero byte, escape no names"},
+    {missing_option, "ignore-missing", nullptr, "with --check: files that are not there are fine"},
+    {quiet_option, "quiet", nullptr, "with --check: print nothing for good files"},
+    {status_option, "status", nullptr, "with --check: print nothing, only exit"},
+    {strict_option, "strict", nullptr, "with --check: fail for lines that are none"},
+    {'w', "warn", nullptr, "with --check: name the lines that are none"},
+    {'b', "binary", nullptr, nullptr},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... [FILE|DIRECTORY]...",
+    .summary =
+        "Print the digests of files and of all files in trees, in sorted order: IMAGE:/path "
+        "inside\na volume that is not mounted, or a path of the host; - or nothing is standard "
+        "input.",
+    .options = options,
+    .notes =
+        "A direct hash (md5, sha1 or sha256) is the parallel form of StoreGPU, not the standard\n"
+        "digest. MD5 and SHA-1 can be forged, XXH3 is no protection at all: use BLAKE3 or "
+        "SHA-256\nwhere somebody may want to deceive you.",
+    .examples =
+        "  warren hash -a sha256 *.iso > SHA256SUMS\n"
+        "  warren hash -c SHA256SUMS -a sha256\n"
+        "  warren hash v.img:/backup\n"
+        "  warren hash -a sha1 --windows 48/1 --zero-bits 13 disk.img",
+    .opens_images = true,
+};
+
+/// A number option's value; false, with a complaint, if it is none.
+bool read_number(const Arguments& parsed, int id, const char* what, u64& value) {
+    const std::string* text = parsed.value(id);
+    if (text == nullptr) return true;
+    const char* const end = text->data() + text->size();
+    const auto [stop, failure] = std::from_chars(text->data(), end, value);
+    if (failure == std::errc() && stop == end && !text->empty()) return true;
+    usage_error(page, {"invalid ", what, ": ", quote(*text)});
+    return false;
+}
+
+struct Settings {
+    hash::Algorithm algorithm = hash::Algorithm::blake3;
+    HashOptions files;
+    hash::Windows windows;
+    bool has_windows = false;
+    u64 kept_bytes = 0;
+    u64 zero_bits = 0;
+};
+
+bool read_windows(const Arguments& parsed, Settings& settings) {
+    const std::string* text = parsed.value(windows_option);
+    if (text == nullptr) return true;
+    settings.has_windows = true;
+    settings.windows.algorithm = settings.algorithm;
+    const char* const end = text->data() + text->size();
+    auto [stop, failure] = std::from_chars(text->data(), end, settings.windows.window_bytes);
+    if (failure == std::errc() && stop != end && *stop == '/') {
+        const auto second = std::from_chars(stop + 1, end, settings.windows.stride_bytes);
+        stop = second.ptr;
+        failure = second.ec;
+    }
+    if (failure == std::errc() && stop == end && settings.windows.window_bytes > 0 &&
+        settings.windows.stride_bytes > 0) {
+        return true;
+    }
+    usage_error(page, {"invalid windows: ", quote(*text), "; write WIDTH/STRIDE, such as 48/1"});
+    return false;
+}
+
+bool read_settings(const Arguments& parsed, Settings& settings) {
+    if (const std::string* text = parsed.value('a')) {
+        const auto algorithm = hash::algorithm_by_name(*text);
+        if (!algorithm) {
+            usage_error(page, {"unknown algorithm ", quote(*text),
+                               "; there are md5, sha1, sha256, blake3 and xxh3-128"});
+            return false;
+        }
+        settings.algorithm = *algorithm;
+    }
+    u64 threads = 0;
+    u64 piece_bytes = 0;
+    settings.kept_bytes = hash::digest_bytes(settings.algorithm);
+    if (!read_number(parsed, 't', "number of threads", threads)) return false;
+    if (!read_number(parsed, direct_option, "piece size", piece_bytes)) return false;
+    if (!read_number(parsed, kept_option, "number of bytes", settings.kept_bytes)) return false;
+    if (!read_number(parsed, zero_bits_option, "number of bits", settings.zero_bits)) return false;
+    settings.files.threads = static_cast<u32>(std::min<u64>(threads, 1024));
+    if (parsed.has(direct_option)) {
+        if (settings.algorithm > hash::Algorithm::sha256) {
+            usage_error(page, {"a direct hash is made of md5, sha1 or sha256; ",
+                               hash::name(settings.algorithm), " is parallel as it is"});
+            return false;
+        }
+        settings.files.direct_piece_bytes =
+            piece_bytes == 0 ? hash::direct_piece_bytes : piece_bytes;
+    }
+    if (settings.kept_bytes == 0 || settings.kept_bytes > hash::digest_bytes(settings.algorithm)) {
+        usage_error(page,
+                    {"a digest of ", hash::name(settings.algorithm), " has 1 to ",
+                     std::to_string(hash::digest_bytes(settings.algorithm)), " bytes to keep"});
+        return false;
+    }
+    if (parsed.has(zero_bits_option) && (settings.zero_bits == 0 || settings.zero_bits > 32)) {
+        usage_error(page, {"1 to 32 bits can be asked to be zero"});
+        return false;
+    }
+    return read_windows(parsed, settings);
+}
+
+Errc print_matches(const Settings& settings, hash::Bytes contents) {
+    const u64 count = hash::window_count(settings.windows, contents.size());
+    std::vector<u64> bitmap((count + 63) / 64);
+    const Errc code =
+        hash::match_windows(settings.windows, contents, static_cast<u32>(settings.zero_bits),
+                            bitmap, {.threads = settings.files.threads});
+    if (code != Errc::ok) return code;
+    for (u64 i = 0; i < count; ++i) {
+        if ((bitmap[i / 64] >> i % 64 & 1) != 0) {
+            print_line({std::to_string(i * settings.windows.stride_bytes)});
+        }
+    }
+    return Errc::ok;
+}
+
+Errc print_digests(const Settings& settings, hash::Bytes contents) {
+    // In parts, so that digests longer than the data need no memory of their size.
+    constexpr u64 part_windows = 1 << 20;
+    const u64 count = hash::window_count(settings.windows, contents.size());
+    const u64 stride = settings.windows.stride_bytes;
+    for (u64 first = 0; first < count; first += part_windows) {
+        const u64 windows = std::min(count - first, part_windows);
+        const hash::Bytes part = contents.subspan(
+            first * stride, (windows - 1) * stride + settings.windows.window_bytes);
+        std::vector<u8> digests(windows * settings.kept_bytes);
+        const Errc code =
+            hash::hash_windows(settings.windows, part, static_cast<u32>(settings.kept_bytes),
+                               digests, {.threads = settings.files.threads});
+        if (code != Errc::ok) return code;
+        for (u64 i = 0; i < windows; ++i) {
+            const auto digest =
+                std::span(digests).subspan(i * settings.kept_bytes, settings.kept_bytes);
+            print_line({hex_of(digest), "  ", std::to_string((first + i) * stride)});
+        }
+    }
+    return Errc::ok;
+}
+
+bool print_windows(const std::vector<HashJob>& jobs, const Settings& settings) {
+    bool good = true;
+    for (const HashJob& job : jobs) {
+        std::vector<std::byte> contents;
+        Errc code = read_whole(job, contents);
+        if (code == Errc::ok) {
+            code = settings.zero_bits != 0 ? print_matches(settings, contents)
+                                           : print_digests(settings, contents);
+        }
+        if (code == Errc::ok) continue;
+        complain({job.location.text, ": ", reason(code), missing_hint(job.location)});
+        good = false;
+    }
+    return good;
+}
+
+bool print_files(const std::vector<HashJob>& jobs, const Settings& settings, bool tagged,
+                 LineEnd end) {
+    bool good = true;
+    hash_files(jobs, settings.files, [&](const HashJob& job, const HashResult& result) {
+        if (result.code == Errc::ok) {
+            print_bytes(
+                checksum_line(job.algorithm, result.digest, job.location.text, tagged, end));
+            return;
+        }
+        complain({job.location.text, ": ", reason(result.code), missing_hint(job.location)});
+        good = false;
+    });
+    return good;
+}
+
+}  // namespace
+
+int command_hash(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    Settings settings;
+    if (!read_settings(parsed, settings)) return page.usage_exit;
+    std::vector<std::string> operands = parsed.operands;
+    if (operands.empty()) operands.push_back("-");
+    Session session;
+    if (parsed.has('c')) {
+        if (settings.has_windows || parsed.has(tag_option)) {
+            return usage_error(page, {"--check goes with neither --windows nor --tag"});
+        }
+        const CheckRules rules = {
+            .is_quiet = parsed.has(quiet_option),
+            .is_silent = parsed.has(status_option),
+            .is_strict = parsed.has(strict_option),
+            .ignores_missing = parsed.has(missing_option),
+            .warns = parsed.has('w'),
+        };
+        const bool good = check_lists(session, operands, settings.algorithm, settings.files, rules);
+        return session.close() && good ? 0 : 1;
+    }
+    bool good = true;
+    std::vector<HashJob> jobs;
+    for (const std::string& operand : operands) {
+        if (!add_hash_jobs(session, operand, settings.algorithm, jobs)) good = false;
+    }
+    const LineEnd end = parsed.has('z') ? LineEnd::zero : LineEnd::newline;
+    const bool printed = settings.has_windows
+                             ? print_windows(jobs, settings)
+                             : print_files(jobs, settings, parsed.has(tag_option), end);
+    return session.close() && printed && good ? 0 : 1;
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread takes files until it has enough bytes for all lanes of its vectors, then hashes them
+// together. What a file's size was when it was listed does not matter: it is read until its end.
+#include "apps/warren/hash_files.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "apps/warren/messages.hpp"
+#include "apps/warren/progress.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr u64 small_bytes = 256 * kib;  // up to here a file is hashed beside others
+constexpr u64 batch_bytes = 4 * mib;    // enough for one turn
+constexpr u64 batch_files = 256;
+constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that hashes it
+
+Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file) {
+    const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
+    if (!facts) return facts.code();
+    if (facts->is_directory()) return Errc::is_directory;
+    return job.start->open_file(job.location.path, Follow::yes, Access::read, file);
+}
+
+/// Reads until `target` is full or the file ends; answers how much.
+Result<u64> read_fully(OpenFile& file, u64 offset, std::span<std::byte> target) {
+    u64 filled = 0;
+    while (filled < target.size()) {
+        const Result<u64> got = file.read(offset + filled, target.subspan(filled));
+        if (!got) return got;
+        if (*got == 0) break;
+        filled += *got;
+    }
+    return filled;
+}
+
+class Hasher {
+ public:
+    Hasher(const std::vector<HashJob>& jobs, const HashOptions& options,
+           const std::function<void(const HashJob&, const HashResult&)>& done)
+        : jobs_(jobs), options_(options), done_(done), results_(jobs.size()), progress_("hashing") {
+        threads_ = options.threads != 0 ? options.threads
+                                        : std::max(1u, std::thread::hardware_concurrency());
+    }
+
+    void run() {
+        const u64 workers = std::min<u64>(threads_, jobs_.size());
+        // Threads that have no file of their own help with the others'.
+        threads_per_file_ = workers == 0 ? 1 : static_cast<u32>(threads_ / workers);
+        std::vector<std::jthread> others;
+        for (u64 i = 1; i < workers; ++i)
+            others.emplace_back([this] { work(); });
+        work();
+    }
+
+ private:
+    struct Slot {
+        HashResult result;
+        bool is_done = false;
+    };
+    /// Files of one turn that were read whole.
+    struct Batch {
+        std::vector<u64> jobs;
+        std::vector<std::byte> contents;
+        std::vector<u64> ends;
+    };
+
+    void work() {
+        Batch batch;
+        while (true) {
+            const u64 job = take();
+            if (job == jobs_.size()) break;
+            guarded(job, batch);
+            if (batch.contents.size() >= batch_bytes || batch.jobs.size() >= batch_files) {
+                finish(batch);
+            }
+        }
+        finish(batch);
+    }
+
+    u64 take() {
+        const std::lock_guard lock(mutex_);
+        return next_ < jobs_.size() ? next_++ : next_;
+    }
+
+    void guarded(u64 job, Batch& batch) {
+        try {
+            read(job, batch);
+        } catch (const std::bad_alloc&) {
+            report(job, {Errc::no_memory, {}});
+        }
+    }
+
+    void read(u64 job, Batch& batch) {
+        if (options_.direct_piece_bytes != 0) return hash_directly(job);
+        std::unique_ptr<OpenFile> file;
+        if (const Errc code = open_job(jobs_[job], file); code != Errc::ok) {
+            return report(job, {code, {}});
+        }
+        const u64 start = batch.contents.size();
+        batch.contents.resize(start + small_bytes);
+        const Result<u64> got =
+            read_fully(*file, 0, std::span(batch.contents).subspan(start, small_bytes));
+        if (!got || *got == small_bytes) {
+            const std::vector<std::byte> head(batch.contents.begin() + static_cast<i64>(start),
+                                              batch.contents.end());
+            batch.contents.resize(start);
+            if (!got) return report(job, {got.code(), {}});
+            return hash_large(job, *file, head);
+        }
+        batch.contents.resize(start + *got);
+        batch.jobs.push_back(job);
+        batch.ends.push_back(batch.contents.size());
+    }
+
+    void hash_large(u64 job, OpenFile& file, std::span<const std::byte> head) {
+        const hash::Algorithm algorithm = jobs_[job].algorithm;
+        hash::Stream stream(algorithm, threads_per_file_);
+        stream.update(head);
+        std::vector<std::byte> part(part_bytes * std::min(threads_per_file_, 16u));
+        for (u64 offset = head.size();;) {
+            const Result<u64> got = read_fully(file, offset, part);
+            if (!got) return report(job, {got.code(), {}});
+            if (*got == 0) break;
+            stream.update(std::span(part).first(*got));
+            progress_.add(0, *got);
+            offset += *got;
+        }
+        HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(algorithm))};
+        stream.finish(result.digest);
+        report(job, std::move(result));
+    }
+
+    void hash_directly(u64 job) {
+        std::vector<std::byte> contents;
+        const hash::Algorithm algorithm = jobs_[job].algorithm;
+        HashResult result{read_whole(jobs_[job], contents), {}};
+        if (result.code == Errc::ok) {
+            result.digest.resize(hash::digest_bytes(algorithm));
+            result.code =
+                hash::hash_direct(algorithm, contents, result.digest, options_.direct_piece_bytes,
+                                  {.threads = threads_per_file_});
+        }
+        report(job, std::move(result));
+    }
+
+    /// Hashes what was read; files of one list have one algorithm, those of --check may not.
+    void finish(Batch& batch) {
+        for (const hash::Algorithm algorithm : hash::all_algorithms) {
+            std::vector<u64> jobs;
+            std::vector<hash::Bytes> messages;
+            for (size_t i = 0; i < batch.jobs.size(); ++i) {
+                if (jobs_[batch.jobs[i]].algorithm != algorithm) continue;
+                const u64 begin = i == 0 ? 0 : batch.ends[i - 1];
+                jobs.push_back(batch.jobs[i]);
+                messages.push_back(
+                    hash::Bytes(batch.contents).subspan(begin, batch.ends[i] - begin));
+            }
+            if (jobs.empty()) continue;
+            const u32 size = hash::digest_bytes(algorithm);
+            std::vector<u8> digests(jobs.size() * size);
+            const Errc code =
+                hash::hash_many(algorithm, messages, digests, {1, hash::Processor::cpu});
+            for (size_t i = 0; i < jobs.size(); ++i) {
+                const u8* digest = digests.data() + i * size;
+                report(jobs[i], {code, std::vector<u8>(digest, digest + size)});
+            }
+        }
+        progress_.add(batch.jobs.size(), batch.contents.size());
+        batch = {};
+    }
+
+    void report(u64 job, HashResult result) {
+        const std::lock_guard lock(mutex_);
+        results_[job] = {std::move(result), true};
+        for (; reported_ < jobs_.size() && results_[reported_].is_done; ++reported_) {
+            done_(jobs_[reported_], results_[reported_].result);
+            results_[reported_].result.digest = {};
+        }
+    }
+
+    const std::vector<HashJob>& jobs_;
+    const HashOptions& options_;
+    const std::function<void(const HashJob&, const HashResult&)>& done_;
+    u32 threads_ = 1;
+    u32 threads_per_file_ = 1;
+    std::mutex mutex_;
+    u64 next_ = 0;
+    u64 reported_ = 0;
+    std::vector<Slot> results_;
+    Progress progress_;
+};
+
+/// Adds the regular files below `location`, names in the order of their bytes.
+bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
+              hash::Algorithm algorithm, std::vector<HashJob>& jobs) {
+    std::shared_ptr<Directory> directory;
+    Errc code = start->open_directory(location.path, Follow::yes, directory);
+    std::vector<Name> names;
+    if (code == Errc::ok) code = directory->list(names);
+    if (code != Errc::ok) {
+        complain({location.text, ": ", reason(code)});
+        return false;
+    }
+    std::sort(names.begin(), names.end(),
+              [](const Name& left, const Name& right) { return left.name < right.name; });
+    bool good = true;
+    for (const Name& name : names) {
+        Location below = location;
+        below.text = joined(location.text, name.name);
+        below.path = joined(location.path, name.name);
+        const Result<Facts> facts = directory->stat(name.name, Follow::no);
+        if (!facts) {
+            complain({below.text, ": ", reason(facts.code())});
+            good = false;
+        } else if (facts->is_directory()) {
+            if (!add_tree(below, start, algorithm, jobs)) good = false;
+        } else if (facts->is_regular()) {
+            jobs.push_back({std::move(below), start, algorithm});
+        }
+    }
+    return good;
+}
+
+}  // namespace
+
+bool add_hash_jobs(Session& session, const std::string& operand, hash::Algorithm algorithm,
+                   std::vector<HashJob>& jobs) {
+    Location location = parse_location(operand == "-" ? "/dev/stdin" : operand);
+    location.text = operand;
+    const std::shared_ptr<Directory> start = session.directory(location, Access::read);
+    if (!start) return false;
+    const Result<Facts> facts = start->stat(location.path, Follow::yes);
+    if (facts && facts->is_directory()) return add_tree(location, start, algorithm, jobs);
+    jobs.push_back({std::move(location), start, algorithm});
+    return true;
+}
+
+void hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
+                const std::function<void(const HashJob&, const HashResult&)>& done) {
+    Hasher(jobs, options, done).run();
+}
+
+Errc read_whole(const HashJob& job, std::vector<std::byte>& contents) {
+    std::unique_ptr<OpenFile> file;
+    if (const Errc code = open_job(job, file); code != Errc::ok) return code;
+    const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
+    u64 room = facts ? facts->attributes.size + 1 : 0;
+    for (u64 filled = 0;; room = filled * 2) {
+        contents.resize(std::max(room, part_bytes));
+        const Result<u64> got = read_fully(*file, filled, std::span(contents).subspan(filled));
+        if (!got) return got.code();
+        filled += *got;
+        if (filled == contents.size()) continue;
+        contents.resize(filled);
+        return Errc::ok;
+    }
+}
+
+}  // namespace warren::cli

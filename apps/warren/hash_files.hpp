@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Digests of many files on all cores. Small files are read whole and hashed side by side; a large
+// one is read in parts, and BLAKE3 spreads it over the cores if there are few.
+//
+// Invariant: results come in the order of the files, one call at a time, whichever thread made
+// them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/warren/location.hpp"
+#include "warren/hash.hpp"
+
+namespace warren::cli {
+
+struct HashJob {
+    Location location;  // its text is what is printed
+    std::shared_ptr<Directory> start;
+    hash::Algorithm algorithm;
+};
+
+struct HashResult {
+    Errc code = Errc::ok;
+    std::vector<u8> digest;
+};
+
+struct HashOptions {
+    u32 threads = 0;             // 0: as many as there are cores
+    u64 direct_piece_bytes = 0;  // not 0: the direct hash instead of the standard one
+};
+
+/// Adds the file named by the operand, or all regular files below it in sorted order if it is a
+/// directory. Symbolic links are followed only where they are the operand itself. False, with a
+/// complaint, if something could not be listed.
+bool add_hash_jobs(Session& session, const std::string& operand, hash::Algorithm algorithm,
+                   std::vector<HashJob>& jobs);
+
+/// Hashes all files and hands on what became of each.
+void hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
+                const std::function<void(const HashJob&, const HashResult&)>& done);
+
+/// Reads the whole file, of any size.
+Errc read_whole(const HashJob& job, std::vector<std::byte>& contents);
+
+}  // namespace warren::cli
