@@ -10,7 +10,9 @@
 namespace warren::cli {
 
 int command_cat(std::span<char* const> arguments);
+int command_chunk(std::span<char* const> arguments);
 int command_cp(std::span<char* const> arguments);
+int command_dedup(std::span<char* const> arguments);
 int command_doctor(std::span<char* const> arguments);
 int command_du(std::span<char* const> arguments);
 int command_find(std::span<char* const> arguments);
@@ -26,6 +28,7 @@ int command_mv(std::span<char* const> arguments);
 int command_rebuild(std::span<char* const> arguments);
 int command_resize(std::span<char* const> arguments);
 int command_rm(std::span<char* const> arguments);
+int command_similar(std::span<char* const> arguments);
 int command_stat(std::span<char* const> arguments);
 int command_sync(std::span<char* const> arguments);
 int command_touch(std::span<char* const> arguments);

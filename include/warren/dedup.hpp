@@ -53,7 +53,7 @@ class Index {
  public:
     struct Options {
         hash::Algorithm algorithm = hash::Algorithm::blake3;
-        std::string secret = {};                 // keys the index; empty: keys are digests cut off
+        std::string secret = {};            // keys the index; empty: keys are digests cut off
         u64 memory_bytes = 0;               // what entries may take in memory; 0: no limit
         std::string spill_folder = "/tmp";  // where the rest goes
     };
@@ -117,10 +117,34 @@ struct FileChunk {
     bool is_zero;  // all its bytes are zero
 };
 
-/// Reads `descriptor` from where it stands to its end and calls `visit` with its chunks, some at a
-/// time, in order. `visit` answers whether to go on. Errc::canceled if it said no, else what
-/// reading gave.
+/// Reads `descriptor` from where it stands to its end, or `most_bytes` of it, and calls `visit`
+/// with its chunks, some at a time, in order; offsets count from there. `visit` answers whether to
+/// go on. Errc::canceled if it said no, else what reading gave.
 Errc read_chunks(int descriptor, const Splitter& splitter,
-                 const std::function<bool(std::span<const FileChunk>)>& visit);
+                 const std::function<bool(std::span<const FileChunk>)>& visit,
+                 u64 most_bytes = ~u64{0});
+
+/// Whether equal digests are no proof of equal bytes: everybody can make two messages with one MD5
+/// or SHA-1, and XXH3 was never meant to prevent it.
+bool needs_comparison(hash::Algorithm algorithm);
+
+/// Compares chunks with the bytes of their originals.
+class Originals {
+ public:
+    Originals() = default;
+    ~Originals();
+    Originals(const Originals&) = delete;
+    Originals& operator=(const Originals&) = delete;
+
+    /// Whether the source has these bytes at `offset` now. One that cannot be read has not.
+    bool equal(const Source& source, u64 offset, std::span<const std::byte> bytes);
+
+ private:
+    void close();
+
+    int file_ = -1;
+    std::string path_;
+    std::vector<std::byte> buffer_;
+};
 
 }  // namespace warren::dedup

@@ -51,8 +51,12 @@ class Cutter {
 class Reader {
  public:
     Reader(int descriptor, const Splitter& splitter,
-           const std::function<bool(std::span<const FileChunk>)>& visit)
-        : descriptor_(descriptor), splitter_(splitter), visit_(visit), buffer_(buffer_bytes) {}
+           const std::function<bool(std::span<const FileChunk>)>& visit, u64 most_bytes)
+        : descriptor_(descriptor),
+          splitter_(splitter),
+          visit_(visit),
+          left_(most_bytes),
+          buffer_(std::min(buffer_bytes, std::max(most_bytes, u64{1}))) {}
 
     Errc run() {
         WARREN_TRY(cutter_.open(splitter_));
@@ -73,8 +77,8 @@ class Reader {
  private:
     Errc fill(bool& is_end) {
         while (filled_ < buffer_.size()) {
-            const ssize_t count =
-                ::read(descriptor_, buffer_.data() + filled_, buffer_.size() - filled_);
+            const u64 wanted = std::min(left_, buffer_.size() - filled_);
+            const ssize_t count = ::read(descriptor_, buffer_.data() + filled_, wanted);
             if (count < 0 && errno == EINTR) continue;
             if (count < 0) return static_cast<Errc>(errno);
             if (count == 0) {
@@ -82,6 +86,7 @@ class Reader {
                 return Errc::ok;
             }
             filled_ += static_cast<u64>(count);
+            left_ -= static_cast<u64>(count);
         }
         return Errc::ok;
     }
@@ -119,6 +124,7 @@ class Reader {
     int descriptor_;
     const Splitter& splitter_;
     const std::function<bool(std::span<const FileChunk>)>& visit_;
+    u64 left_;  // to read
     std::vector<std::byte> buffer_;
     u64 filled_ = 0;
     u64 base_ = 0;  // position in the file of the buffer's first byte
@@ -132,8 +138,8 @@ class Reader {
 }  // namespace
 
 Errc read_chunks(int descriptor, const Splitter& splitter,
-                 const std::function<bool(std::span<const FileChunk>)>& visit) {
-    return Reader(descriptor, splitter, visit).run();
+                 const std::function<bool(std::span<const FileChunk>)>& visit, u64 most_bytes) {
+    return Reader(descriptor, splitter, visit, most_bytes).run();
 }
 
 }  // namespace warren::dedup

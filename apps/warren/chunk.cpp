@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren chunk: where files are cut by their contents, and the digest of each chunk.
+#include <unistd.h>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/json.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/progress.hpp"
+#include "apps/warren/splitting.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr Option options[] = {
+    WARREN_SPLITTING_OPTIONS,
+    {'s', "summarize", nullptr, "only how many chunks there are, and of which sizes"},
+    {json_option, "json", nullptr, "for scripts: an array with an object for each file"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... FILE...",
+    .summary =
+        "Cut files where their contents say so, and print each chunk: offset, length, "
+        "digest.\nFILE - is standard input. Without --preset, lbfs.",
+    .options = options,
+    .notes =
+        "The cuts depend on the rule and the bytes alone, whatever the number of threads. The\n"
+        "presets cut where the programs of these names do.",
+    .examples =
+        "  warren chunk disk.img\n"
+        "  warren chunk --preset fastcdc --average 64K --json backup.tar\n"
+        "  warren chunk --preset restic --polynomial 3da3358b4dc173 -s /dev/sdb",
+};
+
+struct Totals {
+    u64 chunks = 0;
+    u64 bytes = 0;
+    u64 shortest = ~u64{0};
+    u64 longest = 0;
+    u64 zero_bytes = 0;
+};
+
+class Chunking {
+ public:
+    Chunking(const dedup::Splitter& splitter, const Arguments& parsed)
+        : splitter_(splitter),
+          is_json_(parsed.has(json_option)),
+          is_short_(parsed.has('s')),
+          has_names_(parsed.operands.size() > 1) {
+        if (is_json_) json_.open_array();
+    }
+
+    bool print(const std::string& path) {
+        const int file = open_input(path);
+        if (file < 0) return false;
+        Totals totals;
+        if (is_json_) json_.open_object().member("file", path).key("chunks").open_array();
+        if (!is_json_ && has_names_ && !is_short_) print_bytes(path + ":\n");
+        Errc code = Errc::ok;
+        {
+            Progress progress("cutting " + quote(path));
+            code = dedup::read_chunks(file, splitter_, [&](std::span<const dedup::FileChunk> some) {
+                const u64 before = totals.bytes;
+                print_chunks(some, totals);
+                progress.add(some.size(), totals.bytes - before);
+                return true;
+            });
+        }
+        ::close(file);
+        if (is_json_) json_.close_array();
+        finish_file(path, totals);
+        if (code != Errc::ok) complain({quote(path), ": ", reason(code)});
+        return code == Errc::ok;
+    }
+
+    void finish() {
+        if (is_json_) print_bytes(json_.close_array().result() + "\n");
+    }
+
+ private:
+    void print_chunks(std::span<const dedup::FileChunk> some, Totals& totals) {
+        std::string lines;
+        for (const dedup::FileChunk& chunk : some) {
+            const u64 length = chunk.bytes.size();
+            ++totals.chunks;
+            totals.bytes += length;
+            totals.shortest = std::min(totals.shortest, length);
+            totals.longest = std::max(totals.longest, length);
+            if (chunk.is_zero) totals.zero_bytes += length;
+            if (is_short_) continue;
+            const std::string digest = hexadecimal(chunk.digest);
+            if (is_json_) {
+                json_.open_object().member("offset", chunk.offset).member("length", length);
+                json_.member("digest", digest).close_object();
+            } else {
+                lines += std::to_string(chunk.offset) + " " + std::to_string(length) + " " +
+                         digest + "\n";
+            }
+        }
+        if (!lines.empty()) print_bytes(lines);
+    }
+
+    void finish_file(const std::string& path, const Totals& totals) {
+        const u64 shortest = totals.chunks == 0 ? 0 : totals.shortest;
+        const u64 average = totals.chunks == 0 ? 0 : totals.bytes / totals.chunks;
+        if (is_json_) {
+            json_.member("count", totals.chunks).member("bytes", totals.bytes);
+            json_.member("shortest", shortest).member("longest", totals.longest);
+            json_.member("zero_bytes", totals.zero_bytes);
+            json_.member("algorithm", hash::name(splitter_.algorithm)).close_object();
+        } else if (is_short_) {
+            print_line({path, ": ", counted(totals.chunks, "chunk", "chunks"), ", ",
+                        grouped(totals.bytes), " bytes; shortest ", grouped(shortest), ", average ",
+                        grouped(average), ", longest ", grouped(totals.longest)});
+        }
+    }
+
+    const dedup::Splitter& splitter_;
+    bool is_json_;
+    bool is_short_;
+    bool has_names_;
+    Json json_;
+};
+
+}  // namespace
+
+int command_chunk(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (!need_operand(parsed)) return 1;
+    const std::optional<chunk::Rule> rule = parse_rule(page, parsed, "lbfs");
+    dedup::Splitter splitter;
+    if (!rule || !parse_work(page, parsed, splitter)) return page.usage_exit;
+    splitter.block_bytes = 0;
+    splitter.rule = *rule;
+    Chunking chunking(splitter, parsed);
+    bool good = true;
+    for (const std::string& path : parsed.operands)
+        good = chunking.print(path) && good;
+    chunking.finish();
+    return good ? 0 : 1;
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren dedup: which bytes of trees are there twice, in which files, and sharing them where the
+// file system can. A second name of a file, a hole, and blocks that are shared already save nothing
+// and are not counted as savings.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/dedup_scan.hpp"
+#include "apps/warren/json.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/splitting.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+enum : int { fixed_option = 400, index_option, apply_option, memory_option, secret_option };
+
+constexpr Option options[] = {
+    {fixed_option, "fixed", "SIZE", "compare blocks of this size (default: 4K)"},
+    WARREN_SPLITTING_OPTIONS,
+    {apply_option, "apply", nullptr,
+     "share equal blocks; the kernel compares them byte by byte\nbefore it does (btrfs, xfs)"},
+    {index_option, "index", "FILE", "what earlier runs saw counts too; the file is replaced"},
+    {secret_option, "secret-file", "FILE", "key the index with the contents of this file"},
+    {memory_option, "memory", "SIZE", "most memory for the index; the rest goes to $TMPDIR"},
+    {'a', "all", nullptr, "name every file with equal bytes, not only the first 20"},
+    {json_option, "json", nullptr, "for scripts: one object, with all files"},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... DIR...",
+    .summary = "Report what is there twice in trees of files, and where.",
+    .options = options,
+    .notes =
+        "Of equal blocks the first one seen is the original. Other names of a file (hard\n"
+        "links), holes, and blocks that are shared already are no savings. Equal md5, sha1 and\n"
+        "xxh3-128 digests are confirmed byte by byte. Symbolic links are not followed.",
+    .examples =
+        "  warren dedup /srv/images\n"
+        "  warren dedup --preset fastcdc --json ~/backups\n"
+        "  warren dedup --apply /srv/images",
+};
+
+constexpr size_t files_shown = 20;
+
+struct Wishes {
+    DedupOptions how;
+    std::string index_path;
+    bool applies = false;
+    bool shows_all = false;
+    bool is_json = false;
+};
+
+bool read_secret(const std::string& path, std::string& secret) {
+    const int file = open_input(path);
+    if (file < 0) return false;
+    char buffer[4096];
+    ssize_t count = 0;
+    while ((count = ::read(file, buffer, sizeof buffer)) > 0)
+        secret.append(buffer, static_cast<size_t>(count));
+    ::close(file);
+    if (secret.empty()) complain({quote(path), ": no secret in it"});
+    return !secret.empty();
+}
+
+/// Reads the options; false, with a complaint, if they make no sense.
+bool parse_wishes(const Arguments& parsed, Wishes& wishes) {
+    dedup::Splitter& splitter = wishes.how.splitter;
+    if (!parse_work(page, parsed, splitter)) return false;
+    wishes.applies = parsed.has(apply_option);
+    wishes.shows_all = parsed.has('a');
+    wishes.is_json = parsed.has(json_option);
+    auto wrong = [&](std::initializer_list<std::string_view> parts) {
+        static_cast<void>(usage_error(page, parts));
+        return false;
+    };
+    if (const std::string* text = parsed.value(fixed_option)) {
+        const std::optional<u64> size = parse_size(*text);
+        if (!size || *size == 0 || *size > gib)
+            return wrong({"invalid block size ", quote(*text), ": 1 byte to 1 GiB"});
+        splitter.block_bytes = *size;
+        if (parsed.has(preset_option)) return wrong({"--fixed and --preset exclude each other"});
+    }
+    if (parsed.has(preset_option)) {
+        const std::optional<chunk::Rule> rule = parse_rule(page, parsed, "lbfs");
+        if (!rule) return false;
+        splitter.block_bytes = 0;
+        splitter.rule = *rule;
+        if (wishes.applies) return wrong({"--apply shares whole blocks: leave --preset out"});
+    }
+    if (wishes.applies && splitter.block_bytes % 4096 != 0)
+        return wrong({"--apply needs blocks of a multiple of 4096 bytes"});
+    if (const std::string* text = parsed.value(memory_option)) {
+        const std::optional<u64> size = parse_size(*text);
+        if (!size || *size < mib) return wrong({"invalid memory ", quote(*text), ": 1M or more"});
+        wishes.how.index.memory_bytes = *size;
+    }
+    wishes.how.index.algorithm = splitter.algorithm;
+    if (const char* folder = ::getenv("TMPDIR")) wishes.how.index.spill_folder = folder;
+    if (const std::string* path = parsed.value(index_option)) wishes.index_path = *path;
+    const std::string* secret = parsed.value(secret_option);
+    return secret == nullptr || read_secret(*secret, wishes.how.index.secret);
+}
+
+std::string index_reason(Errc code) {
+    if (code == Errc::corrupt) return "the index is damaged; remove it and run again";
+    if (code == Errc::invalid) return "the index was made with another --algorithm";
+    if (code == Errc::access)
+        return "the index was made with another --secret-file, or cannot be read";
+    return reason(code);
+}
+
+bool open_index(const Wishes& wishes, dedup::Index& index) {
+    Errc code = Errc::no_entry;
+    if (!wishes.index_path.empty()) code = index.load(wishes.index_path, wishes.how.index);
+    if (code == Errc::no_entry) code = index.open(wishes.how.index);
+    if (code == Errc::ok) return true;
+    complain({quote(wishes.index_path), ": ", index_reason(code)});
+    return false;
+}
+
+void print_totals(Json& json, const DedupTotals& totals) {
+    json.member("files", totals.files).member("other_names", totals.other_names);
+    json.member("bytes", totals.bytes).member("hole_bytes", totals.hole_bytes);
+    json.member("zero_bytes", totals.zero_bytes).member("equal_bytes", totals.equal_bytes);
+    json.member("already_shared_bytes", totals.shared_bytes);
+    json.member("savings_bytes", totals.savings_bytes);
+}
+
+void print_json(const Wishes& wishes, const DedupScan& scan, const SharingResult& sharing) {
+    Json json;
+    json.open_object();
+    print_totals(json, scan.totals());
+    if (wishes.applies) {
+        json.member("applied_bytes", sharing.shared_bytes);
+        json.member("applied_failures", sharing.failures);
+    }
+    json.key("equal").open_array();
+    for (const DedupFile* file : scan.files_by_savings()) {
+        json.open_object().member("file", file->path).member("bytes", file->bytes);
+        json.member("savings_bytes", file->savings_bytes);
+        json.member("original", file->most_like).close_object();
+    }
+    json.close_array().close_object();
+    print_bytes(json.result() + "\n");
+}
+
+void print_text(const Wishes& wishes, const DedupScan& scan, const SharingResult& sharing) {
+    const DedupTotals& totals = scan.totals();
+    size_t shown = 0;
+    const std::vector<const DedupFile*> files = scan.files_by_savings();
+    for (const DedupFile* file : files) {
+        if (!wishes.shows_all && shown == files_shown) {
+            print_line({"... and ", counted(files.size() - shown, "file", "files"),
+                        " more (--all names them)"});
+            break;
+        }
+        ++shown;
+        std::string size = short_size(file->savings_bytes);
+        size.insert(0, size.size() < 8 ? 8 - size.size() : 0, ' ');
+        print_line({size, "  ", file->path, "  as in ", file->most_like});
+    }
+    print_line({counted(totals.files, "file", "files"), ", ", long_size(totals.bytes), ": ",
+                long_size(totals.savings_bytes), " could be saved"});
+    auto also = [](u64 bytes, std::string_view what) {
+        if (bytes != 0) print_line({"  ", long_size(bytes), " ", what});
+    };
+    also(totals.shared_bytes, "are equal and shared already");
+    also(totals.hole_bytes, "are holes");
+    also(totals.zero_bytes, "are zeros on disk");
+    if (totals.other_names != 0)
+        print_line(
+            {"  ", counted(totals.other_names, "name is", "names are"), " a second one of a file"});
+    if (wishes.applies) {
+        print_line({long_size(sharing.shared_bytes), " shared",
+                    sharing.failures == 0 ? "" : "; some blocks could not be, see above"});
+    }
+}
+
+}  // namespace
+
+int command_dedup(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (!need_operand(parsed)) return 1;
+    Wishes wishes;
+    if (!parse_wishes(parsed, wishes)) return page.usage_exit;
+    dedup::Index index;
+    if (!open_index(wishes, index)) return 1;
+    DedupScan scan(wishes.how, index);
+    bool good = true;
+    for (const std::string& path : parsed.operands)
+        good = scan.add_tree(path) && good;
+    SharingResult sharing;
+    if (wishes.applies) {
+        sharing = scan.share();
+        good = good && sharing.failures == 0;
+    }
+    if (wishes.is_json) {
+        print_json(wishes, scan, sharing);
+    } else {
+        print_text(wishes, scan, sharing);
+    }
+    if (!wishes.index_path.empty()) {
+        const Errc code = index.save(wishes.index_path);
+        if (code != Errc::ok) {
+            complain({quote(wishes.index_path), ": ", reason(code)});
+            good = false;
+        }
+    }
+    return good ? 0 : 1;
+}
+
+}  // namespace warren::cli

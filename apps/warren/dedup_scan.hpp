@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `warren dedup` finds out: files read in the order of their names, each chunk looked up, and
+// for every chunk that is there twice where its original lies.
+//
+// Invariant: a byte counts as a saving only if it takes space of its own on disk now.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "apps/warren/disk_extents.hpp"
+#include "warren/dedup.hpp"
+
+namespace warren::cli {
+
+struct DedupOptions {
+    dedup::Splitter splitter;
+    dedup::Index::Options index;
+};
+
+struct DedupTotals {
+    u64 files = 0;
+    u64 other_names = 0;  // hard links beyond the first name
+    u64 bytes = 0;        // of data, holes left out
+    u64 hole_bytes = 0;
+    u64 zero_bytes = 0;    // of data that are zeros
+    u64 equal_bytes = 0;   // in chunks whose original is elsewhere
+    u64 shared_bytes = 0;  // of those, on the same place of the disk already
+    u64 savings_bytes = 0;
+};
+
+struct DedupFile {
+    std::string path;
+    u64 bytes = 0;
+    u64 savings_bytes = 0;
+    std::string most_like;  // where most of the originals are
+};
+
+struct SharingResult {
+    u64 shared_bytes = 0;
+    u64 failures = 0;
+};
+
+class DedupScan {
+ public:
+    DedupScan(const DedupOptions& how, dedup::Index& index) : how_(how), index_(index) {}
+
+    /// Adds a file or all files below a directory. False, with a complaint, if one was not read.
+    bool add_tree(const std::string& path);
+    /// Shares what add_tree() found, if the file system can.
+    SharingResult share();
+
+    const DedupTotals& totals() const { return totals_; }
+    /// The files with savings, those with most first.
+    std::vector<const DedupFile*> files_by_savings() const;
+
+ private:
+    /// A run of bytes that are those of an original, both without a gap.
+    struct Run {
+        size_t file;
+        u64 offset;
+        std::string original;
+        u64 original_offset;
+        u64 length;
+    };
+
+    bool add_file(const std::string& path);
+    bool read_file(const std::string& path, int descriptor, u64 size);
+    bool read_data(int descriptor, u64 begin, u64 end);
+    Errc look_up(std::span<const dedup::FileChunk> chunks, u64 begin);
+    void note_equal(const dedup::FileChunk& chunk, u64 offset, const dedup::Entry& entry);
+    bool is_shared(u64 offset, const dedup::Source& source, u64 original_offset, u64 length) const;
+    void note_run(const dedup::Source& source, u64 offset, u64 original_offset, u64 length);
+
+    const DedupOptions& how_;
+    dedup::Index& index_;
+    DedupTotals totals_;
+    std::set<std::pair<u64, u64>> seen_;  // device and inode
+    std::vector<DedupFile> files_;
+    std::map<std::string, u64> likeness_;             // of the file at hand, by path of originals
+    std::map<u64, std::vector<DiskExtent>> extents_;  // by base of the source
+    std::vector<Run> runs_;
+    dedup::Originals originals_;
+    std::string path_;  // of the file at hand
+    u64 base_ = 0;
+};
+
+}  // namespace warren::cli

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// A preset and what was said beside it. What comes out is checked as a whole by the library, whose
+// sentence names the value that is wrong.
+#include "apps/warren/splitting.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <limits>
+
+#include "apps/warren/messages.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+/// A wrong value: complains and leaves `good` false.
+struct Complaint {
+    const Page& page;
+    bool good = true;
+
+    void operator()(std::initializer_list<std::string_view> parts) {
+        if (good) static_cast<void>(usage_error(page, parts));
+        good = false;
+    }
+};
+
+std::optional<u64> size_value(const Arguments& parsed, int id, Complaint& complaint) {
+    const std::string* text = parsed.value(id);
+    if (text == nullptr) return std::nullopt;
+    const std::optional<u64> size = parse_size(*text);
+    if (!size) complaint({"invalid size ", quote(*text)});
+    return size;
+}
+
+/// The mask of a rule whose windows match once in `average_bytes`.
+void set_average(chunk::Rule& rule, u64 average_bytes, Complaint& complaint) {
+    if (!std::has_single_bit(average_bytes) || average_bytes < 2 || average_bytes > gib) {
+        complaint({"the average ", std::to_string(average_bytes),
+                   " is not a power of two between 2 and 1 GiB"});
+        return;
+    }
+    if (rule.method == chunk::Method::fastcdc) {
+        const Result<chunk::Rule> made = chunk::fastcdc_rule(average_bytes);
+        if (!made) complaint({"fastcdc averages 256 bytes to 4 MiB"});
+        if (made) rule = *made;
+    } else if (rule.method == chunk::Method::gear) {
+        rule.mask = ~u64{0} << (64 - std::countr_zero(average_bytes));
+    } else {
+        rule.mask = average_bytes - 1;
+        rule.value &= rule.mask;
+    }
+}
+
+void set_numbers(chunk::Rule& rule, const Arguments& parsed, Complaint& complaint) {
+    if (const std::string* text = parsed.value(polynomial_option)) {
+        const std::string_view digits =
+            std::string_view(*text).substr(text->starts_with("0x") ? 2 : 0);
+        const auto [end, error] =
+            std::from_chars(digits.data(), digits.data() + digits.size(), rule.polynomial, 16);
+        if (error != std::errc() || end != digits.data() + digits.size() || digits.empty())
+            complaint({"invalid polynomial ", quote(*text), ": write it in hexadecimal"});
+        if (rule.method != chunk::Method::rabin) complaint({"--polynomial is for lbfs and restic"});
+    }
+    if (const std::string* text = parsed.value(seed_option)) {
+        const std::optional<u64> seed = parse_number(*text);
+        if (!seed || *seed > std::numeric_limits<u32>::max())
+            complaint({"invalid seed ", quote(*text), ": a number below 2^32"});
+        if (seed) rule.seed = static_cast<u32>(*seed);
+        if (rule.method != chunk::Method::buzhash) complaint({"--seed is for borg"});
+    }
+}
+
+}  // namespace
+
+std::optional<chunk::Rule> parse_rule(const Page& page, const Arguments& parsed,
+                                      const char* otherwise) {
+    Complaint complaint{page};
+    const std::string* given = parsed.value(preset_option);
+    const std::string name = given != nullptr ? *given : otherwise;
+    const Result<chunk::Rule> preset = chunk::preset(name);
+    if (!preset) {
+        std::string known;
+        for (std::string_view each : chunk::preset_names())
+            known += (known.empty() ? "" : ", ") + std::string(each);
+        complaint({"unknown preset ", quote(name), ": there are ", known});
+        return std::nullopt;
+    }
+    chunk::Rule rule = *preset;
+    if (const auto size = size_value(parsed, average_option, complaint))
+        set_average(rule, *size, complaint);
+    if (const auto size = size_value(parsed, minimum_option, complaint)) rule.minimum_bytes = *size;
+    if (const auto size = size_value(parsed, maximum_option, complaint)) rule.maximum_bytes = *size;
+    if (const auto size = size_value(parsed, window_option, complaint))
+        rule.window_bytes = static_cast<u32>(std::min<u64>(*size, std::numeric_limits<u32>::max()));
+    set_numbers(rule, parsed, complaint);
+    if (!complaint.good) return std::nullopt;
+    if (const std::string problem = chunk::describe_problem(rule); !problem.empty()) {
+        complaint({problem, rule.polynomial == 0 && rule.method == chunk::Method::rabin
+                                ? ": give --polynomial ('restic cat config' shows it)"
+                                : ""});
+        return std::nullopt;
+    }
+    return rule;
+}
+
+bool parse_work(const Page& page, const Arguments& parsed, dedup::Splitter& splitter) {
+    Complaint complaint{page};
+    if (const std::string* text = parsed.value(algorithm_option)) {
+        const std::optional<hash::Algorithm> algorithm = hash::algorithm_by_name(*text);
+        if (!algorithm) {
+            complaint({"unknown algorithm ", quote(*text),
+                       ": there are blake3, sha256, sha1, md5, xxh3-128"});
+        } else {
+            splitter.algorithm = *algorithm;
+        }
+    }
+    if (const std::string* text = parsed.value(threads_option)) {
+        const std::optional<u64> threads = parse_number(*text);
+        if (!threads || *threads == 0 || *threads > 1024) {
+            complaint({"invalid number of threads ", quote(*text), ": 1 to 1024"});
+        } else {
+            splitter.threads = static_cast<u32>(*threads);
+        }
+    }
+    return complaint.good;
+}
+
+std::string hexadecimal(std::span<const u8> digest) {
+    std::string text;
+    for (const u8 byte : digest) {
+        text += "0123456789abcdef"[byte >> 4];
+        text += "0123456789abcdef"[byte & 15];
+    }
+    return text;
+}
+
+int open_input(const std::string& path) {
+    if (path == "-") return ::dup(STDIN_FILENO);
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    Errc code = file < 0 ? static_cast<Errc>(errno) : Errc::ok;
+    if (file >= 0 && ::fstat(file, &status) == 0 && S_ISDIR(status.st_mode))
+        code = Errc::is_directory;
+    if (code == Errc::ok) return file;
+    complain({quote(path), ": ", reason(code)});
+    if (file >= 0) ::close(file);
+    return -1;
+}
+
+}  // namespace warren::cli

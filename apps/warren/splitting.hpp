@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options by which chunk, similar and dedup are told how files are cut and digested.
+#pragma once
+
+#include <optional>
+
+#include "apps/warren/arguments.hpp"
+#include "warren/dedup.hpp"
+
+namespace warren::cli {
+
+enum SplittingOption : int {
+    preset_option = 300,
+    minimum_option,
+    average_option,
+    maximum_option,
+    window_option,
+    polynomial_option,
+    seed_option,
+    algorithm_option,
+    threads_option,
+};
+
+#define WARREN_SPLITTING_OPTIONS                                                                \
+    {preset_option, "preset", "NAME",                                                           \
+     "cut by this rule: lbfs, restic, fastcdc, gear, xet, borg,\nstoregpu-md5, storegpu-sha1"}, \
+        {minimum_option, "minimum", "SIZE", "shortest chunk, in place of the preset's"},        \
+        {average_option, "average", "SIZE",                                                     \
+         "chunks of this size on average, a power of two (lbfs,\nrestic, fastcdc, gear, xet, "  \
+         "borg)"},                                                                              \
+        {maximum_option, "maximum", "SIZE", "longest chunk"},                                   \
+        {window_option, "window", "SIZE",                                                       \
+         "bytes that a cut depends on (lbfs, restic, borg,\nstoregpu)"},                        \
+        {polynomial_option, "polynomial", "HEX",                                                \
+         "polynomial of rabin (restic: that of the repository)"},                               \
+        {seed_option, "seed", "NUMBER", "seed of borg's table"},                                \
+        {algorithm_option, "algorithm", "NAME",                                                 \
+         "digest: blake3 (default), sha256, sha1, md5, xxh3-128"},                              \
+    {                                                                                           \
+        threads_option, "threads", "N", "threads that work (default: one for each processor)"   \
+    }
+
+/// The rule that the options give, beginning with a preset; nothing, with a complaint, if they
+/// contradict themselves.
+std::optional<chunk::Rule> parse_rule(const Page& page, const Arguments& parsed,
+                                      const char* otherwise);
+
+/// Sets threads and algorithm; false, with a complaint, if they make no sense.
+bool parse_work(const Page& page, const Arguments& parsed, dedup::Splitter& splitter);
+
+/// The digest as hexadecimal digits.
+std::string hexadecimal(std::span<const u8> digest);
+
+/// Opens a file to read, "-" for standard input; -1 with a complaint.
+int open_input(const std::string& path);
+
+}  // namespace warren::cli

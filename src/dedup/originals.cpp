@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Holds chunks of weak digests against the bytes of their originals. Files are opened again by
+// their paths; a few stay open, since runs of chunks have runs of originals.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "warren/dedup.hpp"
+
+namespace warren::dedup {
+
+bool needs_comparison(hash::Algorithm algorithm) {
+    return algorithm != hash::Algorithm::blake3 && algorithm != hash::Algorithm::sha256;
+}
+
+Originals::~Originals() {
+    close();
+}
+
+void Originals::close() {
+    if (file_ >= 0) ::close(file_);
+    file_ = -1;
+    path_.clear();
+}
+
+bool Originals::equal(const Source& source, u64 offset, std::span<const std::byte> bytes) {
+    if (file_ < 0 || path_ != source.path) {
+        close();
+        file_ = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC);
+        if (file_ < 0) return false;
+        path_ = source.path;
+    }
+    buffer_.resize(bytes.size());
+    size_t got = 0;
+    while (got < bytes.size()) {
+        const ssize_t count = ::pread(file_, buffer_.data() + got, bytes.size() - got,
+                                      static_cast<off_t>(offset + got));
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return false;
+        got += static_cast<size_t>(count);
+    }
+    return std::equal(bytes.begin(), bytes.end(), buffer_.begin());
+}
+
+}  // namespace warren::dedup
