@@ -65,10 +65,7 @@ std::string milliseconds(double seconds) {
 }
 
 void print_times(const std::string& image, const CheckResult& result) {
-    if (result.engine == EngineChoice::automatic) {
-        if (!result.note.empty()) print_line({image, ": no first look: ", result.note});
-        return;
-    }
+    if (result.engine == EngineChoice::automatic) return;
     print_line({image, ": first look by ", name_of_look(result), ": ready in ",
                 milliseconds(result.start_seconds), ", metadata loaded in ",
                 milliseconds(result.load_seconds), " (", milliseconds(result.disk_seconds),
@@ -88,6 +85,7 @@ std::string json_report(const std::string& image, const std::vector<std::string>
     json.member("inodes", result.inodes).member("directories", result.directories);
     json.member("blocks_used", result.blocks_used);
     json.key("first_look").text(name_of_look(result));
+    json.member("note", std::string_view(result.note));
     json.member("start_us", microseconds(result.start_seconds));
     json.member("load_us", microseconds(result.load_seconds));
     json.member("disk_us", microseconds(result.disk_seconds));
@@ -154,6 +152,9 @@ int command_fsck(std::span<char* const> arguments) {
     if (json) {
         print_line({json_report(image, problems, result)});
     } else {
+        if (!result.note.empty()) {
+            print_line({image, ": checked block by block, which is slow: ", result.note});
+        }
         if (parsed.has('v')) print_times(image, result);
         print_summary(image, result, repair);
     }

@@ -140,6 +140,11 @@ Errc FrameTables::read_frame(Disk& disk, u64 place, std::span<std::byte> target)
 
 Errc examine_volume(Disk& disk, const format::Superblock& superblock, u64 hash_mask,
                     EngineChoice engine, Verdict& verdict, CheckResult& result) {
+    constexpr u64 bytes_a_frame = 4 * 64 + 16;  // used and owned blocks, here and in the tables
+    if (superblock.frame_count * bytes_a_frame > free_memory_bytes() / 2) {
+        verdict.why_not = "the frame table takes more than half of the memory that is free";
+        return Errc::ok;
+    }
     FrameTables tables;
     if (!tables.fill(disk, superblock, hash_mask)) return Errc::ok;
     Examined examined;

@@ -7,6 +7,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/crc32c_parts.hpp"
+#include "fs/engine/cpu/crew.hpp"
 #include "fs/engine/cpu/exam_memory.hpp"
 #include "fs/engine/cpu/host_sums.hpp"
 #include "fs/ops/examine_run.hpp"
@@ -36,7 +37,22 @@ class LockstepCrowd {
     void reset(u32& word) { word = 0; }
 };
 
-ExamState examine_in_lockstep(Disk& disk) {
+/// Threads that meet in the tables, on volumes of any size.
+class ThreadsCrowd {
+ public:
+    template <class Phase>
+    void each(u64 count, const Phase& phase) {
+        crew_.for_each(count, [&](const ThreadTeam& team, u64 i) { phase(team, HostSums{}, i); });
+    }
+    ExamState look(const ExamState& state) { return state; }
+    void reset(u32& word) { word = 0; }
+
+ private:
+    Crew crew_{3};
+};
+
+template <class Crowd>
+ExamState examine_by(Disk& disk) {
     format::Block block;
     auto& superblock = reinterpret_cast<format::Superblock&>(block);
     EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
@@ -53,19 +69,28 @@ ExamState examine_in_lockstep(Disk& disk) {
                               }),
                   Errc::ok);
     }
-    LockstepCrowd crowd;
+    Crowd crowd;
     return ops::examine::run(crowd, memory.exam());
 }
 
 TEST_F(CheckTest, LanesFindASoundVolumeSound) {
     const Outcome closer = check_once(disk(), false, true);
     ASSERT_EQ(closer.result.problems, 0u) << closer.all();
-    const ExamState state = examine_in_lockstep(disk());
+    const ExamState state = examine_by<LockstepCrowd>(disk());
     EXPECT_EQ(state.flaws, 0u);
     EXPECT_EQ(state.inodes, closer.result.inodes);
     EXPECT_EQ(state.directories, closer.result.directories);
     EXPECT_EQ(state.blocks_used, closer.result.blocks_used);
     EXPECT_EQ(state.orphans, 1u);
+}
+
+TEST_F(CheckTest, ThreadsFindASoundVolumeSound) {
+    for (int round = 0; round < 5; ++round) {
+        const ExamState state = examine_by<ThreadsCrowd>(disk());
+        EXPECT_EQ(state.flaws, 0u);
+        EXPECT_EQ(state.orphans, 1u);
+        EXPECT_EQ(state.inodes, check_once(disk(), false, true).result.inodes);
+    }
 }
 
 TEST_F(CheckTest, LanesFindEachFlaw) {
@@ -75,7 +100,7 @@ TEST_F(CheckTest, LanesFindEachFlaw) {
         Inode after = before;
         change(after);
         edit.set_inode(number, after);
-        EXPECT_NE(examine_in_lockstep(disk()).flaws, 0u) << what;
+        EXPECT_NE(examine_by<LockstepCrowd>(disk()).flaws, 0u) << what;
         EXPECT_GT(check_once(disk(), false, true).result.problems, 0u) << what;
         edit.set_inode(number, before);
     };
@@ -89,7 +114,7 @@ TEST_F(CheckTest, LanesFindEachFlaw) {
     expect_flaw("dying", parent, [](Inode& inode) { inode.entries |= format::entries_dying; });
     expect_flaw("target", long_link, [](Inode& inode) { ++inode.size; });
     expect_flaw("pointer", directory, [](Inode& inode) { inode.area.pairs[0].child = {}; });
-    EXPECT_EQ(examine_in_lockstep(disk()).flaws, 0u);
+    EXPECT_EQ(examine_by<LockstepCrowd>(disk()).flaws, 0u);
 }
 
 TEST(Examine, AsksForTheRootOfAnEmptyVolume) {
@@ -107,7 +132,7 @@ TEST(Examine, AsksForTheRootOfAnEmptyVolume) {
     ASSERT_EQ(read_superblock(image.disk(), "image", superblock).code, Errc::ok);
     superblock.inodes_used -= 1;
     ASSERT_EQ(write_superblock(image.disk(), superblock, 8, Copies::both), Errc::ok);
-    EXPECT_NE(examine_in_lockstep(image.disk()).flaws, 0u);
+    EXPECT_NE(examine_by<LockstepCrowd>(image.disk()).flaws, 0u);
     EXPECT_TRUE(expect_equal_looks(image.disk()).says("the root directory is lost"));
 }
 
