@@ -33,5 +33,6 @@ int command_stat(std::span<char* const> arguments);
 int command_sync(std::span<char* const> arguments);
 int command_touch(std::span<char* const> arguments);
 int command_umount(std::span<char* const> arguments);
+int command_walk(std::span<char* const> arguments);
 
 }  // namespace warren::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // warren du: how much space trees take: the volume adds up itself where it can, else one scan of
-// the engine shows every entry. A file with several names counts once.
+// the engine shows every entry. Files of the host are walked on all cores. A file with several
+// names counts once.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -8,8 +9,10 @@
 
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
+#include "apps/warren/du_host.hpp"
 #include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/tree_scan.hpp"
 #include "apps/warren/units.hpp"
@@ -19,6 +22,10 @@ namespace warren::cli {
 namespace {
 
 constexpr int apparent_option = 256;
+constexpr int inodes_option = 257;
+constexpr int exclude_option = 258;
+constexpr int top_option = 259;
+constexpr int histogram_option = 260;
 
 constexpr Option options[] = {
     {'0', "null", nullptr, "end each line with NUL"},
@@ -34,17 +41,29 @@ constexpr Option options[] = {
     {'m', nullptr, nullptr, "in units of 1 MiB"},
     {'s', "summarize", nullptr, "only the operands; same as -d 0"},
     {json_option, "json", nullptr, "an array of objects; sizes in bytes"},
+    {'x', "one-file-system", nullptr, "not what is mounted in a tree"},
+    {'L', "dereference", nullptr, "of the host: follow all symbolic links"},
+    {'D', "dereference-args", nullptr, "of the host: follow those among the operands"},
+    {'H', nullptr, nullptr, nullptr},
+    {'P', "no-dereference", nullptr, "of the host: follow no links (default)"},
+    {'S', "separate-dirs", nullptr, "of the host: directories without those below them"},
+    {inodes_option, "inodes", nullptr, "of the host: count entries rather than space"},
+    {exclude_option, "exclude", "GLOB", "of the host: leave out what matches"},
+    {top_option, "top", "N", "of the host: the N largest files too"},
+    {histogram_option, "histogram", nullptr, "of the host: how many files of which size"},
+    WARREN_WALK_OPTIONS,
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... [FILE]...",
     .summary =
         "Show how much space trees take: IMAGE:/path inside a volume that is not mounted, or "
-        "a path\non a mounted volume.",
+        "any path\nof the host.",
     .options = options,
     .examples =
         "  warren du -sh v.img:/          all of it\n"
-        "  warren du -h -d 1 /mnt/w       each directory at the top",
+        "  warren du -h -d 1 /mnt/w       each directory at the top\n"
+        "  warren du -sx --top 10 /       a whole system and its largest files",
     .opens_images = true,
 };
 
@@ -55,6 +74,7 @@ struct How {
     bool human = false;
     bool count_links = false;
     bool json = false;
+    bool counts = false;  // of entries, not sizes
     u64 unit = kib;
     u32 max_depth = ~0u;
     bool is_only_one = true;  // operand: a file with several names is met in one tree only
@@ -90,6 +110,7 @@ class Usage {
         if (how_.json) print_line({json_.close_array().result()});
     }
     u64 total() const { return total_; }
+    void add(u64 size) { total_ += size; }
 
  private:
     using Children = std::unordered_map<const DirectoryRecord*, std::vector<Line>>;
@@ -129,8 +150,9 @@ void Usage::print(u64 size, const std::string& path) {
         json_.close_object();
         return;
     }
-    const std::string number =
-        how_.human ? short_size(size) : std::to_string((size + how_.unit - 1) / how_.unit);
+    const std::string number = how_.counts  ? (how_.human ? short_size(size) : std::to_string(size))
+                               : how_.human ? short_size(size)
+                                            : std::to_string((size + how_.unit - 1) / how_.unit);
     print_bytes(number + "\t" + path + (how_.null ? '\0' : '\n'));
 }
 
@@ -208,8 +230,8 @@ Errc Usage::look_at_all(TreeScan& scan, const std::string& start, Line& first, C
     {
         Progress progress("measuring " + quote(start));
         code = scan.run(~0u, [&](const Found& found) {
-            const bool again = seen_before(scan.file_system(), found.attributes);
-            const u64 size = again ? 0 : size_of(found.attributes);
+            const bool again = seen_before(scan.file_system(), *found.known);
+            const u64 size = again ? 0 : size_of(*found.known);
             progress.add(1, size);
             if (found.self != nullptr) {
                 found.self->total.fetch_add(size, std::memory_order_relaxed);
@@ -248,18 +270,15 @@ Errc Usage::look_at_all(TreeScan& scan, const std::string& start, Line& first, C
     return code;
 }
 
-}  // namespace
-
-int command_du(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
-    if (parsed.done) return parsed.exit_code;
-    How how;
+/// Takes what the options say of the answer; false, with a complaint, if they contradict.
+bool choose(const Arguments& parsed, How& how) {
     how.null = parsed.has('0');
     how.all = parsed.has('a');
     how.apparent = parsed.has(apparent_option) || parsed.has('b');
     how.human = parsed.has('h');
     how.count_links = parsed.has('l');
     how.json = parsed.has(json_option);
+    how.counts = parsed.has(inodes_option);
     switch (parsed.last_of({'b', 'k', 'm'})) {
         case 'b':
             how.unit = 1;
@@ -272,23 +291,83 @@ int command_du(std::span<char* const> arguments) {
     }
     if (const std::string* text = parsed.value('d')) {
         const std::optional<u64> depth = parse_number(*text);
-        if (!depth) return usage_error(page, {"invalid maximum depth ", quote(*text)});
+        if (!depth) {
+            complain({"invalid maximum depth ", quote(*text)});
+            return false;
+        }
         how.max_depth = static_cast<u32>(std::min<u64>(*depth, ~0u));
     }
-    if (parsed.has('s')) {
-        if (how.all) return usage_error(page, {"cannot both summarize and show all entries"});
-        how.max_depth = 0;
+    if (!parsed.has('s')) return true;
+    if (how.all) complain({"cannot both summarize and show all entries"});
+    how.max_depth = 0;
+    return !how.all;
+}
+
+/// The same for what only files of the host have.
+bool choose_host(const Arguments& parsed, const How& how, UsageChoices& choices, WalkSetup& setup) {
+    choices.all = how.all;
+    choices.apparent = how.apparent;
+    choices.inodes = how.counts;
+    choices.count_links = how.count_links;
+    choices.separate = parsed.has('S');
+    choices.max_depth = how.max_depth;
+    choices.histogram = parsed.has(histogram_option);
+    for (const auto& [option, value] : parsed.options) {
+        if (option == exclude_option) choices.excluded.push_back(value);
     }
+    const int follow = parsed.last_of({'L', 'D', 'H', 'P'});
+    setup.options.follow = follow == 'L'                    ? walk::Follow::all
+                           : follow == 'D' || follow == 'H' ? walk::Follow::roots
+                                                            : walk::Follow::none;
+    setup.options.one_file_system = parsed.has('x');
+    choices.counts_once = !how.is_only_one || setup.options.follow == walk::Follow::all;
+    if (const std::string* text = parsed.value(top_option)) {
+        const std::optional<u64> top = parse_number(*text);
+        if (!top || *top == 0) {
+            complain({"invalid number ", quote(*text), " for --top: name at least 1"});
+            return false;
+        }
+        choices.top = *top;
+    }
+    if (how.json && (choices.top != 0 || choices.histogram)) {
+        complain({"--top and --histogram are for people: not with --json"});
+        return false;
+    }
+    return setup.take_all(parsed);
+}
+
+}  // namespace
+
+int command_du(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
     std::vector<std::string> starts = parsed.operands;
     if (starts.empty()) starts = {"."};
+    How how;
     how.is_only_one = starts.size() == 1;
+    UsageChoices choices;
+    WalkSetup setup;
+    if (!choose(parsed, how) || !choose_host(parsed, how, choices, setup)) {
+        remark({"Try '", program(), " --help' for more information."});
+        return page.usage_exit;
+    }
+    raise_open_limit();
     Session session;
     Usage usage(session, how);
+    HostUsage host(choices, setup,
+                   [&](u64 size, const std::string& path) { usage.print(size, path); });
+    if (!host.begin()) return 1;
     bool good = true;
     for (const std::string& start : starts) {
-        if (!usage.measure(start)) good = false;
+        if (!is_of_volume(start)) {
+            host.measure(start);
+        } else if (!usage.measure(start)) {
+            good = false;
+        }
     }
+    usage.add(host.total());
     if (parsed.has('c')) usage.print(usage.total(), "total");
+    if (!host.finish()) good = false;
     usage.finish();
     return session.close() && good ? 0 : 1;
 }

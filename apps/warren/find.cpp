@@ -5,6 +5,7 @@
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/find_expression.hpp"
+#include "apps/warren/find_host.hpp"
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
@@ -19,27 +20,35 @@ constexpr Option options[] = {
     {'s', "sorted", nullptr,
      "print in the order of the paths' bytes (default: as threads meet them)"},
     {json_option, "json", nullptr, "an array of objects in place of paths"},
+    {'H', nullptr, nullptr, "follow symbolic links among the starts"},
+    {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
+    WARREN_WALK_OPTIONS,
 };
 
 constexpr Page page = {
-    .usage = "[-s] [--json] [START]... [EXPRESSION]",
+    .usage = "[-H|-L|-P] [-s] [--json] [START]... [EXPRESSION]",
     .summary =
-        "Search trees, on all cores: IMAGE:/path inside a volume that is not mounted, or a "
-        "path on\na mounted volume.",
+        "Search trees, on all cores: IMAGE:/path inside a volume that is not mounted, or any "
+        "path of\nthe host.",
     .options = options,
     .notes =
-        "Tests:    -name GLOB  -iname GLOB  -path GLOB  -type [fdlbcps]  -size [+-]N[cwbkMG]\n"
-        "          -newer FILE  -mtime, -atime, -ctime [+-]DAYS  -mmin, -amin, -cmin [+-]MINUTES\n"
-        "          -empty  -links [+-]N  -inum N  -user NAME  -group NAME  -uid N  -gid N\n"
-        "          -perm [-/]MODE (octal)  -true\n"
-        "Limits:   -maxdepth N  -mindepth N  -prune\n"
-        "Actions:  -print  -print0  -printf FORMAT (%p %P %f %h %d %s %b %k %m %M %y %i %n %u %g\n"
-        "          %U %G %t %T@ %T+ %Ts, the same with A and C, \\n \\t \\0)\n"
-        "Joined by ( ) ! -not -a -and -o -or as in find(1).",
+        "Tests:    -name, -iname, -path, -ipath, -lname, -ilname GLOB  -regex, -iregex PATTERN\n"
+        "          -regextype SYNTAX  -type [fdlbcps],...  -size [+-]N[cwbkMG]  -empty\n"
+        "          -newer, -anewer, -cnewer, -newerXY FILE  -mtime, -atime, -ctime [+-]DAYS\n"
+        "          -mmin, -amin, -cmin [+-]MINUTES  -links [+-]N  -inum N  -samefile FILE\n"
+        "          -user NAME  -group NAME  -uid N  -gid N  -nouser  -nogroup\n"
+        "          -perm [-/]MODE  -readable  -writable  -executable  -true  -false\n"
+        "Limits:   -maxdepth N  -mindepth N  -prune  -xdev  -depth  -quit\n"
+        "Actions:  -print  -print0  -exec COMMAND ;  -exec COMMAND {} +  -delete\n"
+        "          -printf FORMAT (%p %P %f %h %d %s %b %k %m %M %y %i %n %u %g %U %G %t\n"
+        "          %T@ %T+ %Ts, the same with A and C, \\n \\t \\0)\n"
+        "Joined by ( ) ! -not -a -and -o -or , as in find(1). -lname, -samefile, -readable and\n"
+        "its like, -depth, -exec and -delete are for files of the host.",
     .examples =
         "  warren find v.img:/ -name '*.o' -size +1M\n"
         "  warren find /mnt/w -type f -newer stamp -print0 | xargs -0 ls -l\n"
-        "  warren find v.img:/ -type d -empty",
+        "  warren find v.img:/ -type d -empty\n"
+        "  warren find /data -name '*.tmp' -mtime +7 -delete",
     .opens_images = true,
 };
 
@@ -58,7 +67,8 @@ class Search {
         : session_(session), expression_(expression), sorted_(sorted), json_(json) {}
 
     bool run(const std::string& start);
-    void finish();
+    /// Prints the objects, with `more` from files of the host.
+    void finish(std::vector<std::string>& more);
 
  private:
     bool visit(TreeScan& scan, const Found& found, PerThread<Collected>& threads);
@@ -83,31 +93,41 @@ std::string object_of(const Found& found, const std::string& path) {
     Json json;
     json.open_object().member("path", std::string_view(path));
     json.member("depth", u64{found.depth});
-    add_attributes(json, found.attributes);
+    add_attributes(json, found.attributes());
     return json.close_object().result();
 }
 
+/// Answers from the volume.
+class VolumePlace : public FindPlace {
+ public:
+    VolumePlace(TreeScan& scan, Collected& mine) : scan_(scan), mine_(mine) {}
+    bool is_empty(const Found& found) override { return scan_.is_empty(found); }
+    const std::string& path(const Found& found) override {
+        path_ = found.directory == nullptr
+                    ? std::string(found.name)
+                    : joined(cached_path(mine_, found.directory), found.name);
+        return path_;
+    }
+
+ private:
+    TreeScan& scan_;
+    Collected& mine_;
+    std::string path_;
+};
+
 bool Search::visit(TreeScan& scan, const Found& found, PerThread<Collected>& threads) {
     Collected& mine = threads.local();
-    const Expression::Helper helper = {
-        [&](const Found& entry) { return scan.is_empty(entry); },
-        [&](const Found& entry) {
-            if (entry.directory == nullptr) return std::string(entry.name);
-            return joined(cached_path(mine, entry.directory), entry.name);
-        },
-    };
+    VolumePlace place(scan, mine);
     Verdict verdict;
-    expression_.evaluate(found, helper, verdict);
-    const bool deep_enough = found.depth >= expression_.min_depth();
-    const bool selected = verdict.selected && deep_enough;
+    expression_.evaluate(found, place, verdict);
     if (json_) {
-        if (selected) mine.objects.push_back(object_of(found, helper.path(found)));
+        if (verdict.selected) mine.objects.push_back(object_of(found, place.path(found)));
         return !verdict.prune;
     }
-    if (selected && !expression_.has_action()) verdict.output += helper.path(found) + "\n";
+    if (verdict.selected && !expression_.has_action()) verdict.output += place.path(found) + "\n";
     if (verdict.output.empty()) return !verdict.prune;
     if (sorted_) {
-        mine.sorted.emplace_back(helper.path(found), std::move(verdict.output));
+        mine.sorted.emplace_back(place.path(found), std::move(verdict.output));
     } else {
         mine.text += verdict.output;
         if (mine.text.size() >= flush_size) {
@@ -150,8 +170,9 @@ bool Search::run(const std::string& start) {
     return code == Errc::ok;
 }
 
-void Search::finish() {
+void Search::finish(std::vector<std::string>& more) {
     if (!json_) return;
+    std::move(more.begin(), more.end(), std::back_inserter(objects_));
     if (sorted_) std::sort(objects_.begin(), objects_.end());
     print_bytes("[");
     for (size_t index = 0; index < objects_.size(); ++index) {
@@ -162,50 +183,106 @@ void Search::finish() {
 }
 
 bool begins_expression(std::string_view word) {
-    return (word.starts_with('-') && word.size() > 1) || word == "(" || word == ")" || word == "!";
+    return (word.starts_with('-') && word.size() > 1) || word == "(" || word == ")" ||
+           word == "!" || word == ",";
+}
+
+struct Asked {
+    bool sorted = false;
+    bool json = false;
+    bool help = false;
+    WalkSetup setup;
+    std::vector<std::string> starts;
+    std::vector<std::string> expression;
+};
+
+/// Takes the options that are no part of the expression. They are words of their own here: getopt
+/// would take -name for -n -a -m -e.
+bool parse_options(std::vector<std::string> words, Asked& asked) {
+    std::vector<std::string> rest;
+    for (size_t at = 0; at < words.size(); ++at) {
+        const std::string& word = words[at];
+        const size_t equals = word.find('=');
+        const std::string name = word.substr(0, equals);
+        const int option = name == "--threads"   ? threads_option
+                           : name == "--max-ops" ? rate_option
+                           : name == "--errors"  ? errors_option
+                                                 : 0;
+        if (option != 0) {
+            if (equals == word.npos && at + 1 == words.size()) {
+                complain({quote(word), " needs a value"});
+                return false;
+            }
+            const std::string value = equals == word.npos ? words[++at] : word.substr(equals + 1);
+            if (!asked.setup.take(option, value)) return false;
+        } else if (word == "--inode-order") {
+            asked.setup.options.inode_order = true;
+        } else if (word == "-s" || word == "--sorted") {
+            asked.sorted = true;
+        } else if (word == "--json") {
+            asked.json = true;
+        } else if (word == "--help") {
+            asked.help = true;
+        } else if (rest.empty() && word == "-L") {
+            asked.setup.options.follow = walk::Follow::all;
+        } else if (rest.empty() && word == "-H") {
+            asked.setup.options.follow = walk::Follow::roots;
+        } else if (rest.empty() && word == "-P") {
+            asked.setup.options.follow = walk::Follow::none;
+        } else {
+            rest.push_back(word);
+        }
+    }
+    const auto first = std::find_if(rest.begin(), rest.end(), begins_expression);
+    asked.starts.assign(rest.begin(), first);
+    if (asked.starts.empty()) asked.starts = {"."};
+    asked.expression.assign(first, rest.end());
+    return true;
 }
 
 }  // namespace
 
 int command_find(std::span<char* const> arguments) {
-    std::vector<std::string> words(arguments.begin() + 1, arguments.end());
-    bool sorted = false;
-    bool json = false;
-    // The options are words of their own here: getopt would take -name for -n -a -m -e.
-    std::erase_if(words, [&](const std::string& word) {
-        sorted = sorted || word == "-s" || word == "--sorted";
-        json = json || word == "--json";
-        return word == "-s" || word == "--sorted" || word == "--json";
-    });
-    if (std::find(words.begin(), words.end(), "--help") != words.end()) {
+    Asked asked;
+    if (!parse_options({arguments.begin() + 1, arguments.end()}, asked)) return 1;
+    if (asked.help) {
         char help[] = "--help";
-        char* const asked[] = {arguments[0], help};
-        return parse_arguments(page, asked).exit_code;
+        char* const words[] = {arguments[0], help};
+        return parse_arguments(page, words).exit_code;
     }
-    const auto first = std::find_if(words.begin(), words.end(), begins_expression);
-    std::vector<std::string> starts(words.begin(), first);
-    if (starts.empty()) starts = {"."};
     Session session;
-    const auto time_of = [&](const std::string& text) -> std::optional<i64> {
+    const auto facts_of = [&](const std::string& text) -> std::optional<Facts> {
         const Location location = parse_location(text);
         const std::shared_ptr<Directory> base = session.directory(location, Access::read);
         if (!base) return {};
         const Result<Facts> facts = base->stat(location.path, Follow::yes);
-        if (facts) return facts->attributes.modified;
+        if (facts) return *facts;
         complain({quote(text), ": ", reason(facts.code()), missing_hint(location)});
         return {};
     };
-    const auto expression = Expression::parse({first, words.end()}, time_of);
+    const auto expression = Expression::parse(asked.expression, facts_of);
     if (!expression) {
         remark({"Try '", program(), " --help' for more information."});
         return 1;
     }
-    Search search(session, *expression, sorted, json);
+    raise_open_limit();
+    Search search(session, *expression, asked.sorted, asked.json);
+    HostSearch host(*expression, asked.setup, asked.sorted, asked.json);
+    if (!host.begin()) return 1;
     bool good = true;
-    for (const std::string& start : starts) {
-        if (!search.run(start)) good = false;
+    for (const std::string& start : asked.starts) {
+        if (!is_of_volume(start)) {
+            if (!host.run(start)) break;
+        } else if (!expression->needs_host().empty()) {
+            complain({quote(start), ": ", expression->needs_host(),
+                      " works on files of the host, not inside a volume"});
+            good = false;
+        } else if (!search.run(start)) {
+            good = false;
+        }
     }
-    search.finish();
+    if (!host.finish()) good = false;
+    search.finish(host.objects());
     return session.close() && good ? 0 : 1;
 }
 

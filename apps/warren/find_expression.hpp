@@ -2,16 +2,18 @@
 // The expressions of find(1): tests, actions and how they are joined.
 //
 // Invariant: a parsed expression is constant; any number of threads evaluate it at once, each with
-// its own Verdict.
+// its own Verdict and FindPlace.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "apps/warren/find_regex.hpp"
 #include "apps/warren/tree_scan.hpp"
 
 namespace warren::cli {
@@ -21,23 +23,41 @@ struct Verdict {
     std::string output;     // of -print, -print0 and -printf
     bool selected = false;  // the value of the whole expression
     bool prune = false;
+    bool quit = false;
+};
+
+/// Answers what a test or an action needs the file system for. The tests and actions without an
+/// answer here are for files of the host only; see Expression::needs_host().
+class FindPlace {
+ public:
+    virtual ~FindPlace() = default;
+    virtual bool is_empty(const Found& found) = 0;
+    virtual const std::string& path(const Found& found) = 0;
+    virtual bool remove(const Found&) { return false; }
+    /// Runs or gathers for command `number` of Expression::commands().
+    virtual bool run(const Found&, size_t, Verdict&) { return false; }
+    virtual bool read_link(const Found&, std::string&) { return false; }
+    /// As access(2), for -readable and the like.
+    virtual bool may(const Found&, int) { return false; }
+    virtual bool is_file(const Found&, u64, u64) { return false; }
+};
+
+/// The words of one -exec.
+struct FindCommand {
+    std::vector<std::string> words;
+    bool gathers = false;  // ends with {} +
 };
 
 class Expression {
  public:
-    /// Answers questions that a test needs the volume for.
-    struct Helper {
-        std::function<bool(const Found&)> is_empty;
-        std::function<std::string(const Found&)> path;
-    };
-    /// The modification time of a file named by -newer.
-    using TimeOf = std::function<std::optional<i64>(const std::string&)>;
+    /// What stat tells of a file named by -newer or -samefile.
+    using FactsOf = std::function<std::optional<Facts>(const std::string&)>;
 
     /// Nothing, with a complaint, if the words make no expression.
     static std::optional<Expression> parse(std::span<const std::string> words,
-                                           const TimeOf& time_of);
+                                           const FactsOf& facts_of);
 
-    void evaluate(const Found& found, const Helper& helper, Verdict& verdict) const;
+    void evaluate(const Found& found, FindPlace& place, Verdict& verdict) const;
 
     /// What every file must fulfil before anything comes of it: a scan may leave out the others.
     /// Its pattern is a part of this expression.
@@ -46,13 +66,23 @@ class Expression {
     bool has_action() const { return has_action_; }
     u32 min_depth() const { return min_depth_; }
     u32 max_depth() const { return max_depth_; }
+    /// Directories after what is in them.
+    bool depth_first() const { return depth_first_; }
+    bool one_file_system() const { return one_file_system_; }
+    bool ignores_vanished() const { return ignores_vanished_; }
+    /// The first word that only works on files of the host; empty if there is none.
+    const std::string& needs_host() const { return needs_host_; }
+    const std::vector<FindCommand>& commands() const { return commands_; }
 
  private:
     friend class ExpressionParser;
     enum class Kind : u8 {
         always,
+        never,
         name,
         path,
+        regex,
+        link_name,
         type,
         size,
         newer,
@@ -62,13 +92,21 @@ class Expression {
         inode,
         user,
         group,
+        no_user,
+        no_group,
         permission,
+        access,
+        same_file,
         print,
         print_zero,
         print_format,
         prune,
+        quit,
+        remove,
+        run,
         both,
         either,
+        sequence,
         negation,
     };
     enum class Sign : u8 { equal, more, less, any };
@@ -82,20 +120,30 @@ class Expression {
         i64 Attributes::*time = nullptr;
         size_t left = 0;
         size_t right = 0;
+        std::shared_ptr<const FindRegex> regex;
     };
 
-    bool test(const Node& node, const Found& found, const Helper& helper, Verdict& verdict) const;
-    bool act(const Node& node, const Found& found, const Helper& helper, Verdict& verdict) const;
+    bool test(const Node& node, const Found& found, FindPlace& place, Verdict& verdict) const;
+    bool test_attributes(const Node& node, const Found& found) const;
+    bool act(const Node& node, const Found& found, FindPlace& place, Verdict& verdict) const;
     bool narrow(size_t index, ScanFilter& filter) const;
     bool acts(size_t index) const;
 
     std::vector<Node> nodes_;
+    std::vector<FindCommand> commands_;
+    std::string needs_host_;
     size_t root_ = 0;
     bool has_action_ = false;
+    bool depth_first_ = false;
+    bool one_file_system_ = false;
+    bool ignores_vanished_ = false;
     u32 min_depth_ = 0;
     u32 max_depth_ = ~0u;
-    i64 now_ = 0;
+    i64 now_ = 0;  // nanoseconds
 };
+
+/// Permissions in letters, as in -perm u+w,g=r; false if they are none.
+bool parse_symbolic_permission(std::string_view text, u64& mode);
 
 /// Appends what find -printf `format` writes for the entry. Unknown directives stay as they are.
 void append_formatted(std::string& target, std::string_view format, const Found& found,

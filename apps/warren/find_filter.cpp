@@ -41,6 +41,7 @@ bool Expression::acts(size_t index) const {
     switch (node.kind) {
         case Kind::both:
         case Kind::either:
+        case Kind::sequence:
             return acts(node.left) || acts(node.right);
         case Kind::negation:
             return acts(node.left);
@@ -48,6 +49,9 @@ bool Expression::acts(size_t index) const {
         case Kind::print_zero:
         case Kind::print_format:
         case Kind::prune:
+        case Kind::quit:
+        case Kind::remove:
+        case Kind::run:
             return true;
         default:
             return false;
@@ -70,6 +74,7 @@ bool Expression::narrow(size_t index, ScanFilter& filter) const {
             filter.types &= types_of(node.text);
             return true;
         case Kind::newer: {
+            if (node.time != &Attributes::modified) return true;
             const i64 time = static_cast<i64>(node.number);
             if (time < INT64_MAX) filter.modified_min = std::max(filter.modified_min, time + 1);
             return true;

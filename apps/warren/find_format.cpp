@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // find -printf: the directives that say something about a file by itself.
 #include <cstdio>
+#include <utility>
 
 #include "apps/warren/find_expression.hpp"
 #include "apps/warren/listing.hpp"
@@ -33,18 +34,31 @@ int escaped_character(char letter) {
     }
 }
 
+/// The path cut before its last name: "a/" and "b/" of "a/b/". A start may end with slashes, of
+/// which the name keeps one.
+std::pair<std::string_view, std::string_view> cut_path(std::string_view path) {
+    const size_t end = path.find_last_not_of('/');
+    if (end == path.npos) return {path.substr(0, 0), path.substr(0, 1)};
+    const size_t slash = path.rfind('/', end);
+    const size_t begin = slash == path.npos ? 0 : slash + 1;
+    return {path.substr(0, begin), path.substr(begin, end + 2 - begin)};
+}
+
+std::string last_part(const std::string& path) {
+    return std::string(cut_path(path).second);
+}
+
 std::string parent_part(const std::string& path) {
-    const size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "." : path.substr(0, slash);
+    std::string_view above = cut_path(path).first;
+    if (above.empty()) return path.starts_with('/') ? "" : ".";
+    above.remove_suffix(1);
+    return std::string(above);
 }
 
 /// The path below where the search started.
 std::string below_start(const Found& found, const std::string& path) {
-    const DirectoryRecord* start = found.directory;
-    if (start == nullptr) return "";
-    while (start->above != nullptr)
-        start = start->above;
-    const size_t begin = std::min(path.find_first_not_of('/', start->name.size()), path.size());
+    if (found.depth == 0) return "";
+    const size_t begin = std::min(path.find_first_not_of('/', found.start.size()), path.size());
     return path.substr(begin);
 }
 
@@ -61,6 +75,12 @@ std::string octal_text(u32 number) {
     return octal;
 }
 
+/// What the entry takes, in units of so many sectors.
+std::string sectors_text(const Found& found, u64 unit) {
+    found.attributes();
+    return std::to_string((found.sectors + unit - 1) / unit);
+}
+
 struct Directive {
     char letter;
     std::string (*text)(const Found& found, const std::string& path);
@@ -70,26 +90,25 @@ using Path = const std::string&;
 constexpr Directive directives[] = {
     {'%', [](const Found&, Path) { return std::string("%"); }},
     {'p', [](const Found&, Path path) { return path; }},
-    {'f', [](const Found& found, Path) { return std::string(last_component(found.name)); }},
+    {'f', [](const Found&, Path path) { return last_part(path); }},
     {'h', [](const Found&, Path path) { return parent_part(path); }},
     {'P', [](const Found& found, Path path) { return below_start(found, path); }},
     {'d', [](const Found& found, Path) { return std::to_string(found.depth); }},
-    {'s', [](const Found& found, Path) { return std::to_string(found.attributes.size); }},
-    {'b', [](const Found& found, Path) { return std::to_string(found.attributes.blocks * 8); }},
-    {'k', [](const Found& found, Path) { return std::to_string(found.attributes.blocks * 4); }},
-    {'i', [](const Found& found, Path) { return std::to_string(found.attributes.handle.inode); }},
-    {'n', [](const Found& found, Path) { return std::to_string(found.attributes.links); }},
-    {'y',
-     [](const Found& found, Path) { return std::string(1, type_letter(found.attributes.mode)); }},
-    {'M', [](const Found& found, Path) { return mode_text(found.attributes.mode); }},
-    {'m', [](const Found& found, Path) { return octal_text(found.attributes.mode & 07777); }},
-    {'u', [](const Found& found, Path) { return user_text(found.attributes.user); }},
-    {'g', [](const Found& found, Path) { return group_text(found.attributes.group); }},
-    {'U', [](const Found& found, Path) { return std::to_string(found.attributes.user); }},
-    {'G', [](const Found& found, Path) { return std::to_string(found.attributes.group); }},
-    {'t', [](const Found& found, Path) { return full_time(found.attributes.modified); }},
-    {'a', [](const Found& found, Path) { return full_time(found.attributes.accessed); }},
-    {'c', [](const Found& found, Path) { return full_time(found.attributes.changed); }},
+    {'s', [](const Found& found, Path) { return std::to_string(found.attributes().size); }},
+    {'b', [](const Found& found, Path) { return sectors_text(found, 1); }},
+    {'k', [](const Found& found, Path) { return sectors_text(found, 2); }},
+    {'i', [](const Found& found, Path) { return std::to_string(found.attributes().handle.inode); }},
+    {'n', [](const Found& found, Path) { return std::to_string(found.attributes().links); }},
+    {'y', [](const Found& found, Path) { return std::string(1, found.type); }},
+    {'M', [](const Found& found, Path) { return mode_text(found.attributes().mode); }},
+    {'m', [](const Found& found, Path) { return octal_text(found.attributes().mode & 07777); }},
+    {'u', [](const Found& found, Path) { return user_text(found.attributes().user); }},
+    {'g', [](const Found& found, Path) { return group_text(found.attributes().group); }},
+    {'U', [](const Found& found, Path) { return std::to_string(found.attributes().user); }},
+    {'G', [](const Found& found, Path) { return std::to_string(found.attributes().group); }},
+    {'t', [](const Found& found, Path) { return full_time(found.attributes().modified); }},
+    {'a', [](const Found& found, Path) { return full_time(found.attributes().accessed); }},
+    {'c', [](const Found& found, Path) { return full_time(found.attributes().changed); }},
 };
 
 /// The text of a one-letter directive; false if there is no such directive.
@@ -129,7 +148,7 @@ void append_formatted(std::string& target, std::string_view format, const Found&
         } else if (first == '%' && directive_text(second, found, path, text)) {
             target += text;
             used = 2;
-        } else if (first == '%' && time_directive(second, third, found.attributes, text)) {
+        } else if (first == '%' && time_directive(second, third, found.attributes(), text)) {
             target += text;
             used = 3;
         } else {

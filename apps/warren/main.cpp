@@ -41,6 +41,7 @@ constexpr Command commands[] = {
     {"mv", command_mv, nullptr, "rename and move files"},
     {"find", command_find, nullptr, "search a tree"},
     {"du", command_du, nullptr, "how much space trees take"},
+    {"walk", command_walk, nullptr, "list a tree of the host, on all cores"},
     {"rebuild", command_rebuild, nullptr, "pack directories"},
     {"hash", command_hash, "Contents", "digests of files and trees, and checks of them"},
     {"chunk", command_chunk, nullptr, "cut files where their contents say so"},

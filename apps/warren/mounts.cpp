@@ -43,6 +43,11 @@ bool is_on_warren_mount(const std::string& path) {
     return result;
 }
 
+bool is_of_volume(const std::string& text) {
+    const Location location = parse_location(text);
+    return location.in_image() || is_on_warren_mount(location.path) || looks_like_volume(text);
+}
+
 std::string mount_point_of_image(const std::string& image) {
     const std::string wanted = real_path(image);
     std::string point;

@@ -16,6 +16,10 @@ namespace warren::cli {
 /// Whether the path (last component not followed) lies on a mounted Warren volume.
 bool is_on_warren_mount(const std::string& path);
 
+/// Whether what is named lies in a volume, mounted or not, or is an image that was named without
+/// its ":/": all else is the host's.
+bool is_of_volume(const std::string& text);
+
 /// Where the image is mounted; empty if it is not.
 std::string mount_point_of_image(const std::string& image);
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "warren/types.hpp"
+#include "warren/walk.hpp"
 
 namespace warren::cli {
 
@@ -17,6 +18,8 @@ class Progress {
  public:
     /// `what` says what is being done, for instance "copying".
     explicit Progress(std::string what);
+    /// Shows what `meter` counts: how much, how fast, what waits.
+    Progress(std::string what, const walk::Meter& meter);
     ~Progress();
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
@@ -29,8 +32,10 @@ class Progress {
 
  private:
     void run();
+    std::string counts(double seconds) const;
 
     std::string what_;
+    const walk::Meter* meter_ = nullptr;
     std::atomic<u64> items_{0};
     std::atomic<u64> bytes_{0};
     std::mutex mutex_;

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren rm: removes files, and whole trees as one command of the engine, with the options and
-// messages of rm(1).
+// warren rm: removes files, and whole trees as one command of the engine or on all cores of the
+// host, with the options and messages of rm(1).
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/rm_host.hpp"
 #include "apps/warren/units.hpp"
 #include "apps/warren/volume_path.hpp"
 
 namespace warren::cli {
 
 namespace {
+
+constexpr int one_file_system_option = 256;
 
 constexpr Option options[] = {
     {'d', "dir", nullptr, "also remove empty directories"},
@@ -21,40 +24,54 @@ constexpr Option options[] = {
     {'r', "recursive", nullptr, "remove directories with all that is in them"},
     {'R', nullptr, nullptr, nullptr},
     {'v', "verbose", nullptr, "print what was removed"},
+    {one_file_system_option, "one-file-system", nullptr,
+     "do not enter what is mounted in a tree (files of the host)"},
+    WARREN_WALK_OPTIONS,
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
     .summary =
-        "Remove files: IMAGE:/path inside a volume that is not mounted, or a path on a "
-        "mounted\nvolume. With -r a whole tree is one command, whatever its size.",
+        "Remove files: IMAGE:/path inside a volume that is not mounted, or any path of the "
+        "host.\nWith -r a whole tree: in a volume as one command, whatever its size, elsewhere on "
+        "all\ncores.",
     .options = options,
     .examples =
         "  warren rm -r v.img:/build     a tree in an image\n"
-        "  warren rm -r /mnt/w/build     a tree on a mounted volume",
+        "  warren rm -r /mnt/w/build     a tree on a mounted volume\n"
+        "  warren rm -rf /tmp/build      a tree on any other file system",
     .opens_images = true,
 };
 
 class Remover {
  public:
-    explicit Remover(const Arguments& parsed)
-        : recursive_(parsed.has('r') || parsed.has('R')),
+    Remover(const Arguments& parsed, const WalkSetup& setup)
+        : host_({parsed.has('r') || parsed.has('R'), parsed.has('d'),
+                 parsed.last_of({'f', 'i'}) == 'f', parsed.last_of({'f', 'i'}) == 'i',
+                 parsed.has('v')},
+                setup),
+          recursive_(parsed.has('r') || parsed.has('R')),
           directories_(parsed.has('d')),
           force_(parsed.last_of({'f', 'i'}) == 'f'),
           ask_(parsed.last_of({'f', 'i'}) == 'i'),
           verbose_(parsed.has('v')) {}
 
     bool remove(const std::string& text);
-    bool finish() { return session_.close(); }
+    bool begin() { return host_.begin(); }
+    bool finish() {
+        const bool host_good = host_.finish();
+        return session_.close() && host_good;
+    }
 
  private:
     bool remove_in_image(const Location& location);
-    bool remove_on_host(const Location& location);
+    bool remove_on_mount(const Location& location);
     /// False if nothing is to be done for the operand; `good` tells whether that is a failure.
     bool admit(const std::string& text, const Result<Facts>& facts, const std::string& hint,
                bool& good);
     bool report(const std::string& text, Errc code, bool directory, const Removal* removal);
 
+    HostRemover host_;
     bool recursive_;
     bool directories_;
     bool force_;
@@ -70,12 +87,15 @@ bool Remover::remove(const std::string& text) {
         complain({"refusing to remove '.' or '..' directory: skipping ", quote(text)});
         return false;
     }
-    if (last == "/") {
+    if (last == "/" && location.in_image()) {
         complain({"refusing to remove the root directory ", quote(text),
                   " (name what is in it, or make a new volume with 'warren mkfs')"});
         return false;
     }
-    return location.in_image() ? remove_in_image(location) : remove_on_host(location);
+    if (location.in_image()) return remove_in_image(location);
+    if (is_of_volume(text)) return remove_on_mount(location);
+    host_.remove(text);
+    return true;  // finish() tells
 }
 
 bool Remover::admit(const std::string& text, const Result<Facts>& facts, const std::string& hint,
@@ -144,7 +164,7 @@ bool Remover::remove_in_image(const Location& location) {
     return report(location.text, code, true, &removal);
 }
 
-bool Remover::remove_on_host(const Location& location) {
+bool Remover::remove_on_mount(const Location& location) {
     const std::string& path = location.path;
     const std::shared_ptr<Directory> host = host_directory();
     const Result<Facts> facts = host->stat(path, Follow::no);
@@ -174,7 +194,12 @@ int command_rm(std::span<char* const> arguments) {
     if (parsed.done) return parsed.exit_code;
     if (parsed.operands.empty() && parsed.has('f')) return 0;
     if (!need_operand(parsed)) return page.usage_exit;
-    Remover remover(parsed);
+    WalkSetup setup;
+    if (!setup.take_all(parsed)) return page.usage_exit;
+    setup.options.one_file_system = parsed.has(one_file_system_option);
+    raise_open_limit();
+    Remover remover(parsed, setup);
+    if (!remover.begin()) return 1;
     bool good = true;
     for (const std::string& text : parsed.operands) {
         if (!remover.remove(text)) good = false;

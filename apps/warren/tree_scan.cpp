@@ -3,6 +3,7 @@
 // and takes no lock.
 #include "apps/warren/tree_scan.hpp"
 
+#include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
 
 namespace warren::cli {
@@ -84,7 +85,10 @@ bool TreeScan::visit_entry(const Scanned& entry, u32 max_depth, const Visit& vis
     const std::string_view name = start ? std::string_view(location_.text) : entry.name;
     DirectoryRecord* self = nullptr;
     if (directory) self = add_record(entry.attributes.handle.inode, above, name);
-    const Found found{above, self, name, entry.depth, entry.attributes};
+    Found found{above, self, name, location_.text, entry.depth};
+    found.type = type_letter(entry.attributes.mode);
+    found.known = &entry.attributes;
+    found.sectors = entry.attributes.blocks * 8;
     const bool descend = visit(found) && entry.depth < max_depth;
     if (directory) self->pruned = !descend;
     return descend;
@@ -117,7 +121,7 @@ bool TreeScan::is_empty(const Found& found) {
     bool empty = true;
     if (volume_ != nullptr) {
         const Errc code =
-            volume_->read_directory(found.attributes.handle, 0, [&](const DirectoryEntry&) {
+            volume_->read_directory(found.known->handle, 0, [&](const DirectoryEntry&) {
                 empty = false;
                 return false;
             });

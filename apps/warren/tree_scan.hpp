@@ -32,12 +32,36 @@ struct DirectoryRecord {
     std::atomic<u64> total{0};
 };
 
+/// Tells what is known of an entry when a test needs it.
+class AttributeSource {
+ public:
+    virtual ~AttributeSource() = default;
+    /// False if they cannot be had, which has been reported. `sectors` are units of 512 bytes.
+    virtual bool load(Attributes& attributes, u64& sectors) = 0;
+};
+
 struct Found {
-    DirectoryRecord* directory = nullptr;  // that holds the entry; null for the start
-    DirectoryRecord* self = nullptr;       // if the entry is a directory
+    DirectoryRecord* directory = nullptr;  // that holds the entry; null for the start, or outside
+    DirectoryRecord* self = nullptr;       // of a volume; likewise
     std::string_view name;                 // of the start: as given on the command line
+    std::string_view start;                // as given
     u32 depth = 0;
-    const Attributes& attributes;
+    char type = '?';  // as find -type
+    AttributeSource* source = nullptr;            // asked for attributes that are not known
+    int host_directory = -1;                      // open, holds an entry of the host
+    mutable const Attributes* known = nullptr;    // those of one of the volume's
+    mutable Attributes loaded = {};
+    mutable u64 sectors = 0;
+    mutable bool failed = false;  // to load them
+
+    /// All zero if they cannot be had.
+    const Attributes& attributes() const {
+        if (known == nullptr) {
+            failed = !source->load(loaded, sectors);
+            known = &loaded;
+        }
+        return *known;
+    }
 };
 
 /// The path as find prints it: the start as given, then the names below it.

@@ -71,6 +71,8 @@ uint32_t warren_walk_worker(const warren_walk_entry* entry);
 const struct statx* warren_walk_status(const warren_walk_entry* entry, unsigned mask);
 /// The part of the directory's result that is this thread's.
 void* warren_walk_result(const warren_walk_entry* entry);
+/// For a directory: what its own result begins with. Joins the one above if it is not entered.
+void* warren_walk_own_result(const warren_walk_entry* entry);
 /// Queues work that belongs to the entry's directory.
 void warren_walk_add(const warren_walk_entry* entry, const void* payload, size_t size);
 

@@ -76,6 +76,12 @@ class Entry {
     }
     /// The same memory, untyped.
     void* result_memory() const;
+    /// For a directory: what its own result begins with. Joins the one above if it is not entered.
+    template <class T>
+    T& own_result() const {
+        return *static_cast<T*>(own_result_memory());
+    }
+    void* own_result_memory() const;
     /// Queues work that belongs to the entry's directory, which is not finished before it is done:
     /// some thread gives the bytes to Callbacks::work.
     void add(std::span<const std::byte> payload) const;

@@ -111,6 +111,7 @@ void Engine::work(u32 number, std::span<const std::string> roots) {
     worker.visit.engine = this;
     worker.visit.worker = number;
     worker.visit.result.assign((options_.result_bytes + 7) / 8, 0);
+    worker.visit.own_result = worker.visit.result;
     if (number == 0) {
         show_roots(worker, roots);
         root_done();  // that of the roots themselves
@@ -137,12 +138,11 @@ void Engine::show_root(Worker& worker, const std::string& root) {
     entries_.fetch_add(1, std::memory_order_relaxed);
     const Next next = callbacks_.visit(visit.entry);
     if (next == Next::stop) stopped_.store(true, std::memory_order_relaxed);
-    if (visit.entry.type() != Type::directory || next != Next::go_on || options_.max_depth == 0) {
-        return;
+    if (visit.entry.type() == Type::directory && next == Next::go_on && options_.max_depth > 0) {
+        roots_left_.fetch_add(1, std::memory_order_relaxed);
+        queue_directory(worker, nullptr);
     }
-    roots_left_.fetch_add(1, std::memory_order_relaxed);
-    Node* node = Node::make(nullptr, root, options_.result_bytes);
-    pool_.push(worker.number, {node, nullptr});
+    keep_own_result(worker, nullptr);
 }
 
 void Engine::process(Worker& worker, Item item) {
@@ -292,8 +292,10 @@ void Engine::show_entry(Worker& worker) {
         stopped_.store(true, std::memory_order_relaxed);
     } else if (visit.entry.type() == Type::directory && next == Next::go_on &&
                visit.entry.depth() < options_.max_depth) {
-        queue_child(worker, *visit.node);
+        visit.node->children.fetch_add(1, std::memory_order_relaxed);
+        queue_directory(worker, visit.node);
     }
+    keep_own_result(worker, visit.node);
 }
 
 /// Asks for the type where the directory does not tell it, or tells that of a link to follow.
@@ -319,10 +321,24 @@ bool Engine::is_loop(const Node* node, const Identity& identity) {
     return false;
 }
 
-void Engine::queue_child(Worker& worker, Node& parent) {
-    Node* child = Node::make(&parent, worker.visit.entry.name_view(), options_.result_bytes);
-    parent.children.fetch_add(1, std::memory_order_relaxed);
-    pool_.push(worker.number, {child, nullptr});
+void Engine::queue_directory(Worker& worker, Node* above) {
+    Visit& visit = worker.visit;
+    Node* node = Node::make(above, visit.entry.name_view(), options_.result_bytes);
+    if (visit.has_own_result) {
+        std::memcpy(node->result(), visit.own_result.data(), options_.result_bytes);
+        std::fill(visit.own_result.begin(), visit.own_result.end(), 0);
+        visit.has_own_result = false;
+    }
+    pool_.push(worker.number, {node, nullptr});
+}
+
+/// What no directory has begun with goes to the one above.
+void Engine::keep_own_result(Worker& worker, Node* above) {
+    Visit& visit = worker.visit;
+    if (!visit.has_own_result) return;
+    merge_into(above, visit.own_result.data());
+    std::fill(visit.own_result.begin(), visit.own_result.end(), 0);
+    visit.has_own_result = false;
 }
 
 void Engine::add_task(Visit& visit, std::span<const std::byte> payload) {

@@ -53,7 +53,8 @@ class Engine {
     void show_entry(Worker& worker);
     bool find_type(Worker& worker);
     bool is_loop(const Node* node, const Identity& identity);
-    void queue_child(Worker& worker, Node& parent);
+    void queue_directory(Worker& worker, Node* above);
+    void keep_own_result(Worker& worker, Node* above);
     void settle(Worker& worker, Node* node);
     void release(Node* node);
     void finish(Node& node);

@@ -104,6 +104,11 @@ void* Entry::result_memory() const {
     return visit_->result.data();
 }
 
+void* Entry::own_result_memory() const {
+    visit_->has_own_result = true;
+    return visit_->own_result.data();
+}
+
 void Entry::add(std::span<const std::byte> payload) const {
     visit_->engine->add_task(*visit_, payload);
 }

@@ -30,6 +30,8 @@ struct Visit {
     int status_flags = 0;     // for statx(2)
     std::vector<u64> result;  // words, so that it is aligned
     bool has_result = false;  // the callback has asked for it
+    std::vector<u64> own_result;
+    bool has_own_result = false;
 
     /// Begins with a directory (null: roots) whose descriptor is `directory`.
     void enter(Node* parent, int directory, u32 depth);

@@ -141,6 +141,10 @@ void* warren_walk_result(const warren_walk_entry* entry) {
     return entry_of(entry).result_memory();
 }
 
+void* warren_walk_own_result(const warren_walk_entry* entry) {
+    return entry_of(entry).own_result_memory();
+}
+
 void warren_walk_add(const warren_walk_entry* entry, const void* payload, size_t size) {
     entry_of(entry).add({static_cast<const std::byte*>(payload), size});
 }

@@ -169,9 +169,7 @@ class BadPathTest(CommandCase):
         self.assertEqual(self.lines("ls", self.inside("/")), ["d", "f", longest[1:]])
 
     def test_not_on_warren(self):
-        for words, tool in ((("rm", "-r", "f"), "rm(1)"), (("mv", "f", "g"), "mv(1)"),
-                            (("find", "."), "find(1)"), (("du", "f"), "du(1)"),
-                            (("sync", "f"), "sync(1)")):
+        for words, tool in ((("mv", "f", "g"), "mv(1)"), (("sync", "f"), "sync(1)")):
             line = self.error(*words)
             self.assertIn("not on a Warren volume", line)
             self.assertIn(tool, line)

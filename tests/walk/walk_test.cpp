@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -336,6 +337,34 @@ TEST(Walk, KeepsToTheRateItIsGiven) {
     // 31 stats, an open and two reads.
     EXPECT_GE(taken.count(), 33 / 200.0);
     EXPECT_EQ(noted.entries.size(), 31u);
+}
+
+TEST(Walk, ADirectorysOwnResult) {
+    const Folder folder;
+    folder.make_directory("d");
+    folder.make_file("d/f");
+    folder.make_directory("d/pruned");
+    folder.make_file("d/pruned/g");
+    Options options;
+    options.result_bytes = sizeof(Sum);
+    std::mutex mutex;
+    std::map<std::string, u64> finished;
+    Callbacks callbacks;
+    callbacks.visit = [](const Entry& entry) {
+        const bool is_directory = entry.type() == Type::directory;
+        (is_directory ? entry.own_result<Sum>() : entry.result<Sum>()).entries += 1;
+        return entry.name_view() == "pruned" ? Next::prune : Next::go_on;
+    };
+    callbacks.finish = [&](const Finished& directory) {
+        std::lock_guard lock(mutex);
+        finished[directory.name()] = directory.result<Sum>().entries;
+    };
+    callbacks.merge = add_sum;
+    const std::string root = folder.path();
+    Sum sum{};
+    walk(std::span(&root, 1), options, callbacks, &sum);
+    EXPECT_EQ(finished, (std::map<std::string, u64>{{"d", 3}, {root, 4}}));
+    EXPECT_EQ(sum.entries, 4u);
 }
 
 TEST(Walk, TellsHowFarItIs) {

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines are printed when a directory is finished, what is in it first, so none is kept; among each
+// other they come as the threads finish them.
+#include "apps/warren/du_host.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "apps/warren/messages.hpp"
+#include "apps/warren/progress.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr u32 fields = STATX_TYPE | STATX_NLINK | STATX_INO | STATX_SIZE | STATX_BLOCKS;
+
+}  // namespace
+
+struct HostUsage::Sum {
+    u64 own;    // the directory and what is in it, without directories
+    u64 below;  // the directories in it, with all that is in them
+};
+
+HostUsage::HostUsage(const UsageChoices& choices, const WalkSetup& setup, Print print)
+    : choices_(choices),
+      setup_(setup),
+      print_(std::move(print)),
+      workers_(walk_threads(setup.options)) {
+    setup_.options.result_bytes = sizeof(Sum);
+}
+
+bool HostUsage::is_excluded(std::string_view path) const {
+    for (const std::string& pattern : choices_.excluded) {
+        std::string rest(path);
+        while (true) {
+            if (::fnmatch(pattern.c_str(), rest.c_str(), 0) == 0) return true;
+            const size_t slash = rest.find('/');
+            if (slash == rest.npos) break;
+            rest.erase(0, slash + 1);
+        }
+    }
+    return false;
+}
+
+bool HostUsage::is_counted(const walk::Entry& entry, const struct statx& status) {
+    if (choices_.count_links) return true;
+    const u64 device = walk::device_of(status);
+    if (choices_.counts_once) return links_.is_new(device, status.stx_ino);
+    if (entry.type() == walk::Type::directory) return true;
+    return links_.is_first(device, status.stx_ino, status.stx_nlink);
+}
+
+walk::Next HostUsage::visit(const walk::Entry& entry) {
+    if (!choices_.excluded.empty() && is_excluded(entry.path())) return walk::Next::prune;
+    const struct statx* status = entry.status(fields);
+    if (status == nullptr) return walk::Next::prune;
+    if (entry.type() == walk::Type::link && setup_.options.follow == walk::Follow::all) {
+        entry.fail("stat", ENOENT);  // it leads nowhere
+        return walk::Next::prune;
+    }
+    if (entry.depth() == 0) root_device_ = walk::device_of(*status);
+    if (setup_.options.one_file_system && walk::device_of(*status) != root_device_) {
+        return walk::Next::prune;
+    }
+    if (!is_counted(entry, *status)) return walk::Next::prune;
+    const u64 amount = choices_.inodes     ? 1
+                       : choices_.apparent ? status->stx_size
+                                           : status->stx_blocks * 512;
+    if (entry.type() == walk::Type::directory) {
+        entry.own_result<Sum>().own = amount;
+        return walk::Next::go_on;
+    }
+    entry.result<Sum>().own += amount;
+    if (choices_.top != 0 || choices_.histogram) note_file(entry, amount);
+    const bool has_line = entry.depth() == 0 || choices_.all;
+    if (has_line && entry.depth() <= choices_.max_depth) {
+        std::lock_guard lock(mutex_);
+        print_(amount, std::string(entry.path()));
+    }
+    return walk::Next::go_on;
+}
+
+void HostUsage::note_file(const walk::Entry& entry, u64 bytes) {
+    Worker& worker = workers_[entry.worker()];
+    const size_t bits = static_cast<size_t>(std::bit_width(bytes));
+    ++worker.files[bits];
+    worker.bytes[bits] += bytes;
+    if (choices_.top == 0) return;
+    auto& largest = worker.largest;
+    if (largest.size() == choices_.top) {
+        if (largest.front().first >= bytes) return;
+        std::pop_heap(largest.begin(), largest.end(), std::greater());
+        largest.pop_back();
+    }
+    largest.emplace_back(bytes, entry.path());
+    std::push_heap(largest.begin(), largest.end(), std::greater());
+}
+
+void HostUsage::finish_directory(const walk::Finished& directory) {
+    Sum& sum = directory.result<Sum>();
+    const u64 amount = sum.own + (choices_.separate ? 0 : sum.below);
+    if (directory.depth() <= choices_.max_depth) {
+        const std::string path = directory.path();
+        std::lock_guard lock(mutex_);
+        print_(amount, path);
+    }
+    // For the directory above all of it is below.
+    sum.below += sum.own;
+    sum.own = 0;
+}
+
+void HostUsage::measure(const std::string& operand) {
+    walk::Meter meter;
+    setup_.options.meter = &meter;
+    walk::Callbacks callbacks;
+    callbacks.visit = [&](const walk::Entry& entry) { return visit(entry); };
+    callbacks.finish = [&](const walk::Finished& directory) { finish_directory(directory); };
+    callbacks.merge = [](void* into, const void* from) {
+        static_cast<Sum*>(into)->own += static_cast<const Sum*>(from)->own;
+        static_cast<Sum*>(into)->below += static_cast<const Sum*>(from)->below;
+    };
+    callbacks.fail = [&](const walk::Failure& failure) {
+        // A link that leads up counts as nothing, as in du(1).
+        if (std::string_view(failure.action) != "loop") failures_.add(failure);
+    };
+    Sum sum{};
+    const Progress progress("measuring " + quote(operand), meter);
+    walk::walk(std::span(&operand, 1), setup_.options, callbacks, &sum);
+    total_ += sum.own + sum.below;
+}
+
+void HostUsage::print_largest() {
+    std::vector<std::pair<u64, std::string>> all;
+    for (Worker& worker : workers_)
+        std::move(worker.largest.begin(), worker.largest.end(), std::back_inserter(all));
+    std::sort(all.begin(), all.end(), std::greater());
+    if (all.size() > choices_.top) all.resize(choices_.top);
+    print_line({"The largest files:"});
+    for (const auto& [bytes, path] : all)
+        print_(bytes, path);
+}
+
+void HostUsage::print_histogram() {
+    print_line({"Files by size:"});
+    for (size_t bits = 0; bits < workers_[0].files.size(); ++bits) {
+        u64 files = 0;
+        u64 bytes = 0;
+        for (const Worker& worker : workers_) {
+            files += worker.files[bits];
+            bytes += worker.bytes[bits];
+        }
+        if (files == 0) continue;
+        const std::string bound = bits == 0 ? "0" : "below " + short_size(u64{1} << bits);
+        print_line({bound, "\t", counted(files, "file", "files"), "\t", long_size(bytes)});
+    }
+}
+
+bool HostUsage::finish() {
+    if (choices_.top != 0) print_largest();
+    if (choices_.histogram) print_histogram();
+    return failures_.finish();
+}
+
+}  // namespace warren::cli

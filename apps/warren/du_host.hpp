@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// du on files of the host: every directory's sum is that of its own entries and of the directories
+// below it, merged by the walk when they are done.
+//
+// Invariant: a file with several names counts once in a run, under the name that came first.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/warren/host_walk.hpp"
+
+namespace warren::cli {
+
+struct UsageChoices {
+    bool all = false;
+    bool apparent = false;
+    bool inodes = false;  // counts instead of sizes
+    bool count_links = false;
+    bool separate = false;     // a directory's line is without the directories below
+    bool counts_once = false;  // several operands: what is named twice counts once
+    u32 max_depth = ~0u;       // of the lines
+    u64 top = 0;               // how many of the largest files are told
+    bool histogram = false;
+    std::vector<std::string> excluded;
+};
+
+class HostUsage {
+ public:
+    /// Shows a line: what an entry takes, and its path.
+    using Print = std::function<void(u64 amount, const std::string& path)>;
+
+    HostUsage(const UsageChoices& choices, const WalkSetup& setup, Print print);
+
+    bool begin() { return failures_.open(setup_.errors_file); }
+    void measure(const std::string& operand);
+    u64 total() const { return total_; }
+    /// Prints the largest files and the histogram, and tells what failed; whether nothing did.
+    bool finish();
+
+ private:
+    struct Sum;
+    struct alignas(64) Worker {
+        std::vector<std::pair<u64, std::string>> largest;  // a heap, the least of them first
+        std::array<u64, 66> files{};                       // by the bits of their size
+        std::array<u64, 66> bytes{};
+    };
+
+    walk::Next visit(const walk::Entry& entry);
+    void finish_directory(const walk::Finished& directory);
+    bool is_excluded(std::string_view path) const;
+    bool is_counted(const walk::Entry& entry, const struct statx& status);
+    void note_file(const walk::Entry& entry, u64 bytes);
+    void print_largest();
+    void print_histogram();
+
+    UsageChoices choices_;
+    WalkSetup setup_;
+    Print print_;
+    FailureList failures_;
+    walk::LinkSet links_;
+    std::vector<Worker> workers_;
+    std::mutex mutex_;  // print_
+    u64 root_device_ = 0;
+    u64 total_ = 0;
+};
+
+}  // namespace warren::cli

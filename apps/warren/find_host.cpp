@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// With -depth a directory is tested when all below it is done, from the thread that was last; all
+// else is tested as the walk shows it.
+#include "apps/warren/find_host.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include "apps/warren/json.hpp"
+#include "apps/warren/listing.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/progress.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr u32 all_fields = STATX_BASIC_STATS | STATX_BTIME;
+
+/// Attributes of an entry that the walk shows.
+class EntryAttributes : public AttributeSource {
+ public:
+    explicit EntryAttributes(const walk::Entry& entry) : entry_(entry) {}
+    bool load(Attributes& attributes, u64& sectors) override {
+        const struct statx* status = entry_.status(all_fields);
+        if (status == nullptr) return false;
+        attributes = attributes_of(*status);
+        sectors = status->stx_blocks;
+        return true;
+    }
+
+ private:
+    const walk::Entry& entry_;
+};
+
+/// Attributes of a directory that is finished.
+class FinishedAttributes : public AttributeSource {
+ public:
+    FinishedAttributes(const walk::Finished& directory, int flags, FailureList& failures)
+        : directory_(directory), flags_(flags), failures_(failures) {}
+    bool load(Attributes& attributes, u64& sectors) override {
+        struct statx status {};
+        if (::statx(directory_.directory(), directory_.name(), flags_, all_fields, &status) != 0) {
+            failures_.add({directory_.path(), "stat", errno});
+            return false;
+        }
+        attributes = attributes_of(status);
+        sectors = status.stx_blocks;
+        return true;
+    }
+
+ private:
+    const walk::Finished& directory_;
+    int flags_;
+    FailureList& failures_;
+};
+
+bool is_empty_directory(int directory, const char* name) {
+    const int own = ::openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR* stream = own < 0 ? nullptr : ::fdopendir(own);
+    if (stream == nullptr) {
+        if (own >= 0) ::close(own);
+        return false;
+    }
+    u32 names = 0;
+    while (names < 3 && ::readdir(stream) != nullptr)
+        ++names;
+    ::closedir(stream);
+    return names == 2;
+}
+
+}  // namespace
+
+/// Answers for one entry.
+class HostSearch::Place : public FindPlace {
+ public:
+    Place(HostSearch& search, int directory, const char* name, std::string& path)
+        : search_(search), directory_(directory), name_(name), path_(path) {}
+
+    std::optional<u32> worker;  // whose output goes before that of a command
+
+    bool is_empty(const Found& /*found*/) override { return is_empty_directory(directory_, name_); }
+    const std::string& path(const Found& /*found*/) override { return path_; }
+    bool remove(const Found& found) override {
+        // As find(1): the start "." stays.
+        if (path_ == ".") return true;
+        const int flags = found.type == 'd' ? AT_REMOVEDIR : 0;
+        if (::unlinkat(directory_, name_, flags) == 0) return true;
+        const bool vanished = errno == ENOENT && search_.expression_.ignores_vanished();
+        if (!vanished) search_.failures_.add({path_, "delete", errno});
+        return vanished;
+    }
+    bool run(const Found& /*found*/, size_t number, Verdict& verdict) override {
+        if (!search_.expression_.commands()[number].gathers) {
+            if (worker) search_.lines_.send_own(*worker);
+            print_bytes(verdict.output);
+            verdict.output.clear();
+        }
+        return search_.commands_.run(number, path_);
+    }
+    bool read_link(const Found& /*found*/, std::string& target) override {
+        target.resize(4096);
+        const ssize_t size = ::readlinkat(directory_, name_, target.data(), target.size());
+        target.resize(size < 0 ? 0 : static_cast<size_t>(size));
+        return size >= 0;
+    }
+    bool may(const Found& /*found*/, int access) override {
+        return ::faccessat(directory_, name_, access, 0) == 0;
+    }
+    bool is_file(const Found& /*found*/, u64 device, u64 inode) override {
+        struct statx status {};
+        const int flags =
+            AT_NO_AUTOMOUNT |
+            (search_.setup_.options.follow == walk::Follow::all ? 0 : AT_SYMLINK_NOFOLLOW);
+        return ::statx(directory_, name_, flags, STATX_INO, &status) == 0 &&
+               walk::device_of(status) == device && status.stx_ino == inode;
+    }
+
+ private:
+    HostSearch& search_;
+    int directory_;
+    const char* name_;
+    std::string& path_;
+};
+
+HostSearch::HostSearch(const Expression& expression, const WalkSetup& setup, bool sorted, bool json)
+    : expression_(expression),
+      setup_(setup),
+      sorted_(sorted),
+      json_(json),
+      commands_(expression.commands()),
+      lines_(setup.options),
+      workers_(walk_threads(setup.options) + 1) {
+    setup_.options.max_depth = expression.max_depth();
+    setup_.options.one_file_system = expression.one_file_system();
+    // Entries that are removed while their directory is read stand in each other's way.
+    setup_.options.share_directories = !expression.depth_first();
+}
+
+/// Does what the verdict says.
+void HostSearch::take(Worker& worker, const Found& found, Place& place, Verdict& verdict) {
+    if (json_) {
+        if (!verdict.selected) return;
+        Json json;
+        json.open_object().member("path", std::string_view(place.path(found)));
+        json.member("depth", u64{found.depth});
+        const Attributes& attributes = found.attributes();
+        if (found.failed) return;
+        add_attributes(json, attributes);
+        worker.objects.push_back(json.close_object().result());
+        return;
+    }
+    if (verdict.selected && !expression_.has_action()) {
+        verdict.output += place.path(found);
+        verdict.output += '\n';
+    }
+    if (verdict.output.empty()) return;
+    if (sorted_) worker.sorted.emplace_back(place.path(found), std::move(verdict.output));
+}
+
+walk::Next HostSearch::visit(Worker& worker, const walk::Entry& entry, const std::string& start) {
+    const bool descends =
+        entry.type() == walk::Type::directory && entry.depth() < expression_.max_depth();
+    if (expression_.depth_first() && descends) return walk::Next::go_on;
+    EntryAttributes attributes(entry);
+    Found found;
+    found.name = entry.name_view();
+    found.start = start;
+    found.depth = entry.depth();
+    found.type = type_letter(entry.type());
+    found.source = &attributes;
+    found.host_directory = entry.directory();
+    worker.path.assign(entry.path());
+    Place place(*this, entry.directory(), entry.name(), worker.path);
+    place.worker = entry.worker();
+    Verdict& verdict = worker.verdict;
+    verdict.output.clear();
+    verdict.selected = verdict.prune = verdict.quit = false;
+    expression_.evaluate(found, place, verdict);
+    take(worker, found, place, verdict);
+    if (!sorted_ && !json_) {
+        lines_.of(entry.worker()) += verdict.output;
+        lines_.wrote(entry.worker());
+    }
+    if (verdict.quit) return walk::Next::stop;
+    return verdict.prune ? walk::Next::prune : walk::Next::go_on;
+}
+
+/// With -depth, for a directory that has been entered.
+void HostSearch::finish_directory(const walk::Finished& directory, const std::string& start) {
+    const bool follows = setup_.options.follow == walk::Follow::all ||
+                         (directory.depth() == 0 && setup_.options.follow != walk::Follow::none);
+    FinishedAttributes attributes(directory, AT_NO_AUTOMOUNT | (follows ? 0 : AT_SYMLINK_NOFOLLOW),
+                                  failures_);
+    Found found;
+    found.name = directory.name();
+    found.start = start;
+    found.depth = directory.depth();
+    found.type = 'd';
+    found.source = &attributes;
+    found.host_directory = directory.directory();
+    std::string path = directory.path();
+    Place place(*this, directory.directory(), directory.name(), path);
+    Verdict verdict;
+    expression_.evaluate(found, place, verdict);
+    std::lock_guard lock(finished_mutex_);
+    take(workers_.back(), found, place, verdict);
+    if (!sorted_ && !json_) print_bytes(verdict.output);
+}
+
+bool HostSearch::run(const std::string& start) {
+    walk::Meter meter;
+    setup_.options.meter = &meter;
+    walk::Callbacks callbacks;
+    callbacks.visit = [&](const walk::Entry& entry) {
+        return visit(workers_[entry.worker()], entry, start);
+    };
+    if (expression_.depth_first()) {
+        callbacks.finish = [&](const walk::Finished& directory) {
+            finish_directory(directory, start);
+        };
+    }
+    callbacks.fail = [&](const walk::Failure& failure) {
+        if (failure.error != ENOENT || !expression_.ignores_vanished()) failures_.add(failure);
+    };
+    walk::Totals totals;
+    {
+        const Progress progress("searching " + quote(start), meter);
+        totals = walk::walk(std::span(&start, 1), setup_.options, callbacks);
+    }
+    lines_.flush();
+    gather();
+    return !totals.stopped;
+}
+
+void HostSearch::gather() {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (Worker& worker : workers_) {
+        std::move(worker.sorted.begin(), worker.sorted.end(), std::back_inserter(all));
+        std::move(worker.objects.begin(), worker.objects.end(), std::back_inserter(objects_));
+        worker.sorted.clear();
+        worker.objects.clear();
+    }
+    std::sort(all.begin(), all.end());
+    for (const auto& [path, output] : all)
+        print_bytes(output);
+}
+
+bool HostSearch::finish() {
+    const bool commands_good = commands_.finish();
+    return failures_.finish() && commands_good;
+}
+
+}  // namespace warren::cli

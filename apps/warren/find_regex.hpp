@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The regular expressions of find -regex, in the syntaxes of -regextype: those of the C library.
+//
+// Invariant: once made, any number of threads match at once.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace warren::cli {
+
+class FindRegex {
+ public:
+    /// Whether there is a syntax of this name.
+    static bool knows(std::string_view syntax);
+    /// Null, with the reason in `problem`, if the pattern is none in this syntax.
+    static std::shared_ptr<const FindRegex> make(const std::string& pattern,
+                                                 std::string_view syntax, bool fold_case,
+                                                 std::string& problem);
+    virtual ~FindRegex() = default;
+    /// Whether the pattern matches all of the text.
+    virtual bool matches(const std::string& text) const = 0;
+};
+
+}  // namespace warren::cli

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of messages are those of find(1), du(1) and rm(1).
+#include "apps/warren/host_walk.hpp"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+#include "apps/warren/json.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr size_t failures_printed = 1000;
+constexpr u64 threads_most = 4096;
+
+std::string sentence(const walk::Failure& failure) {
+    const std::string_view action = failure.action;
+    const std::string why = reason(static_cast<Errc>(failure.error));
+    if (action == "stat") return "cannot access " + quote(failure.path) + ": " + why;
+    if (action == "open" || action == "read") {
+        return "cannot read directory " + quote(failure.path) + ": " + why;
+    }
+    if (action == "loop") {
+        return "not entered: " + quote(failure.path) + " leads to a directory above it";
+    }
+    return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why;
+}
+
+i64 nanoseconds(const statx_timestamp& time) {
+    return time.tv_sec * i64{1'000'000'000} + static_cast<i64>(time.tv_nsec);
+}
+
+}  // namespace
+
+bool WalkSetup::take(int option, const std::string& value) {
+    if (option == errors_option) {
+        errors_file = value;
+    } else if (option == inode_order_option) {
+        options.inode_order = true;
+    } else {
+        const std::optional<u64> number = parse_number(value);
+        const bool is_threads = option == threads_option;
+        if (!number || *number == 0 || (is_threads && *number > threads_most)) {
+            complain({"invalid number ", quote(value), " for ",
+                      is_threads ? "--threads: name 1 to 4096" : "--max-ops: name at least 1"});
+            return false;
+        }
+        if (is_threads) options.threads = static_cast<u32>(*number);
+        if (option == rate_option) options.operations_per_second = *number;
+    }
+    return true;
+}
+
+bool WalkSetup::take_all(const Arguments& parsed) {
+    for (const int option : {threads_option, rate_option, errors_option, inode_order_option}) {
+        const std::string* value = parsed.value(option);
+        if (value != nullptr && !take(option, *value)) return false;
+    }
+    return true;
+}
+
+FailureList::~FailureList() {
+    if (file_ != nullptr) std::fclose(file_);
+}
+
+bool FailureList::open(const std::string& file) {
+    if (file.empty()) return true;
+    name_ = file;
+    file_ = std::fopen(file.c_str(), "we");
+    if (file_ == nullptr) {
+        complain({"cannot make ", quote(file), ": ", reason(static_cast<Errc>(errno))});
+    }
+    return file_ != nullptr;
+}
+
+void FailureList::add(const walk::Failure& failure) {
+    std::lock_guard lock(mutex_);
+    ++count_;
+    if (first_.size() < failures_printed) first_.push_back(failure);
+    if (file_ == nullptr) return;
+    Json json;
+    json.open_object().member("path", std::string_view(failure.path));
+    json.member("action", std::string_view(failure.action));
+    json.member("errno", static_cast<u64>(failure.error));
+    json.member("reason", std::string_view(reason(static_cast<Errc>(failure.error))));
+    const std::string line = json.close_object().result() + "\n";
+    if (std::fwrite(line.data(), 1, line.size(), file_) != line.size()) file_failed_ = true;
+}
+
+u64 FailureList::count() const {
+    std::lock_guard lock(mutex_);
+    return count_;
+}
+
+bool FailureList::finish() {
+    std::lock_guard lock(mutex_);
+    for (const walk::Failure& failure : first_)
+        complain({sentence(failure)});
+    if (count_ > first_.size()) {
+        complain({"and ", grouped(count_ - first_.size()), " more",
+                  name_.empty() ? " (--errors FILE keeps them all)" : ""});
+    }
+    if (file_ != nullptr) {
+        if (std::fclose(file_) != 0) file_failed_ = true;
+        file_ = nullptr;
+        if (file_failed_) complain({"cannot write ", quote(name_)});
+    }
+    return count_ == 0 && !file_failed_;
+}
+
+u32 walk_threads(const walk::Options& options) {
+    if (options.threads != 0) return options.threads;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return static_cast<u32>(std::clamp(CPU_COUNT(&set), 1, 32));
+}
+
+LineBuffers::LineBuffers(const walk::Options& options) : buffers_(walk_threads(options)) {}
+
+void LineBuffers::send(std::string& text) {
+    if (text.empty()) return;
+    print_bytes(text);
+    text.clear();
+}
+
+void LineBuffers::flush() {
+    for (Buffer& buffer : buffers_)
+        send(buffer.text);
+}
+
+void raise_open_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 1u << 16);
+    static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+char type_letter(walk::Type type) {
+    static constexpr std::string_view letters = "?pcdbfls";
+    return letters[static_cast<size_t>(type)];
+}
+
+void append_number(std::string& text, u64 number) {
+    char digits[24];
+    const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
+    text.append(digits, end);
+}
+
+Attributes attributes_of(const struct statx& status) {
+    Attributes attributes;
+    attributes.handle.inode = status.stx_ino;
+    attributes.mode = status.stx_mode;
+    attributes.links = status.stx_nlink;
+    attributes.user = status.stx_uid;
+    attributes.group = status.stx_gid;
+    attributes.device = status.stx_rdev_major << 20 | status.stx_rdev_minor;
+    attributes.size = status.stx_size;
+    attributes.blocks = (status.stx_blocks + 7) / 8;
+    attributes.accessed = nanoseconds(status.stx_atime);
+    attributes.modified = nanoseconds(status.stx_mtime);
+    attributes.changed = nanoseconds(status.stx_ctime);
+    if ((status.stx_mask & STATX_BTIME) != 0) attributes.born = nanoseconds(status.stx_btime);
+    return attributes;
+}
+
+}  // namespace warren::cli

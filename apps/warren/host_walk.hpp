@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What walk, find, du and rm share when they work on files of the host: the options of the walk,
+// output gathered by each thread, failures told at the end, progress on the terminal.
+//
+// Invariant: lines are written whole. Failures never end a walk; they are counted, the first
+// thousand are printed when it is over, all of them go to the file of --errors.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/warren/arguments.hpp"
+#include "warren/volume.hpp"
+#include "warren/walk.hpp"
+
+namespace warren::cli {
+
+inline constexpr int threads_option = 900;
+inline constexpr int rate_option = 901;
+inline constexpr int errors_option = 902;
+inline constexpr int inode_order_option = 903;
+
+/// Rows for the table of options of a command that walks the host's files.
+#define WARREN_WALK_OPTIONS                                                                        \
+    {::warren::cli::threads_option, "threads", "N", "threads (default: one a processor)"},         \
+        {::warren::cli::rate_option, "max-ops", "N", "at most N opens, reads and stats a second"}, \
+        {::warren::cli::errors_option, "errors", "FILE",                                           \
+         "write what failed to FILE, one JSON object a line"},                                     \
+    {                                                                                              \
+        ::warren::cli::inode_order_option, "inode-order", nullptr,                                 \
+            "in the order of inodes, for cold disks with a seek"                                   \
+    }
+
+/// How a walk of the host's files is done, from the command line.
+struct WalkSetup {
+    walk::Options options;
+    std::string errors_file;
+
+    /// Takes one of the options above; false, with a complaint, if its value makes no sense.
+    bool take(int option, const std::string& value);
+    bool take_all(const Arguments& parsed);
+};
+
+/// What failed in a walk; from any thread.
+class FailureList {
+ public:
+    FailureList() = default;
+    ~FailureList();
+    FailureList(const FailureList&) = delete;
+    FailureList& operator=(const FailureList&) = delete;
+
+    /// False, with a complaint, if the file cannot be made. An empty name: no file.
+    bool open(const std::string& file);
+    void add(const walk::Failure& failure);
+    u64 count() const;
+    /// Prints what failed; whether nothing did.
+    bool finish();
+
+ private:
+    mutable std::mutex mutex_;
+    std::vector<walk::Failure> first_;
+    u64 count_ = 0;
+    std::string name_;
+    FILE* file_ = nullptr;
+    bool file_failed_ = false;
+};
+
+/// Text of many threads: each has a buffer of its own, which goes out when it is large.
+class LineBuffers {
+ public:
+    /// For a walk with these options.
+    explicit LineBuffers(const walk::Options& options);
+    ~LineBuffers() { flush(); }
+    LineBuffers(const LineBuffers&) = delete;
+    LineBuffers& operator=(const LineBuffers&) = delete;
+
+    std::string& of(u32 worker) { return buffers_[worker].text; }
+    /// Call after a whole line was added.
+    void wrote(u32 worker) {
+        if (buffers_[worker].text.size() >= flush_bytes) send(buffers_[worker].text);
+    }
+    /// Sends what `worker` has, now.
+    void send_own(u32 worker) { send(buffers_[worker].text); }
+    void flush();
+
+ private:
+    static constexpr size_t flush_bytes = 64 * kib;
+    struct alignas(64) Buffer {
+        std::string text;
+    };
+    static void send(std::string& text);
+    std::vector<Buffer> buffers_;
+};
+
+/// Threads that a walk with these options has.
+u32 walk_threads(const walk::Options& options);
+
+/// Lets this process open as many files as it may.
+void raise_open_limit();
+
+/// 'f', 'd', ... as find -type.
+char type_letter(walk::Type type);
+
+/// Appends a number in decimal.
+void append_number(std::string& text, u64 number);
+
+/// All that `status` tells.
+Attributes attributes_of(const struct statx& status);
+
+}  // namespace warren::cli

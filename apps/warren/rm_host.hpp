@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// rm on files of the host: all cores, each name removed relative to its open directory.
+//
+// Invariant: nothing behind a symbolic link is touched, and neither are "/", "." and "..". A
+// directory is removed when all in it is gone; what stays is named at the end.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "apps/warren/host_walk.hpp"
+
+namespace warren::cli {
+
+struct RemovalChoices {
+    bool recursive = false;
+    bool directories = false;
+    bool force = false;
+    bool ask = false;
+    bool verbose = false;
+};
+
+class HostRemover {
+ public:
+    HostRemover(const RemovalChoices& choices, const WalkSetup& setup);
+
+    bool begin() { return failures_.open(setup_.errors_file); }
+    void remove(const std::string& operand);
+    /// Tells what failed; whether nothing did.
+    bool finish();
+
+ private:
+    void remove_tree(const std::string& operand);
+    walk::Next visit(const walk::Entry& entry);
+    void finish_directory(const walk::Finished& directory);
+    bool may_remove(const walk::Entry& entry);
+    void fail(const std::string& path, i32 error);
+    void note_unopened(const walk::Failure& failure);
+
+    RemovalChoices choices_;
+    WalkSetup setup_;
+    bool asks_about_protected_;
+    FailureList failures_;
+    std::mutex mutex_;                     // unopened_
+    std::map<std::string, i32> unopened_;  // directories and why
+};
+
+}  // namespace warren::cli

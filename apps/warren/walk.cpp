@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren walk: lists trees of the host's files on all cores, in the order in which threads meet
+// them.
+//
+// Invariant: a line is written whole. What could not be read is told at the end, with exit code 1.
+#include <algorithm>
+#include <optional>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/find_expression.hpp"
+#include "apps/warren/host_walk.hpp"
+#include "apps/warren/listing.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
+#include "apps/warren/progress.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr int type_option = 256;
+constexpr int stat_option = 257;
+constexpr int format_option = 258;
+constexpr int count_option = 259;
+
+constexpr Option options[] = {
+    {'0', "print0", nullptr, "end each line with NUL"},
+    {type_option, "type", "LETTERS", "only these types, as find -type: f, d, l, b, c, p, s"},
+    {stat_option, "stat", nullptr, "the size and a tab before each path"},
+    {format_option, "format", "FORMAT", "as find -printf; ends no line by itself"},
+    {json_option, "json", nullptr, "an object a line, with all attributes"},
+    {count_option, "count", nullptr, "only how many of each type, and their bytes with --stat"},
+    {'d', "max-depth", "N", "at most N levels below what is named"},
+    {'x', "one-file-system", nullptr, "do not enter what is mounted in a tree"},
+    {'H', nullptr, nullptr, "follow symbolic links among the operands"},
+    {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
+    WARREN_WALK_OPTIONS,
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... [DIRECTORY]...",
+    .summary =
+        "List trees of the host's files on all cores. What cannot be read is told at the end, "
+        "with\nexit code 1. 'warren find' has tests and actions, and works in volumes.",
+    .options = options,
+    .examples =
+        "  warren walk --type f --stat /data\n"
+        "  warren walk --count --stat /data\n"
+        "  warren walk -0 --type f src | xargs -0 wc -c\n"
+        "  warren walk --max-ops 2000 --errors failed.json /mnt/lustre",
+};
+
+constexpr u32 all_fields = STATX_BASIC_STATS | STATX_BTIME;
+
+enum class Form : u8 { path, size, format, json, count };
+
+struct How {
+    Form form = Form::path;
+    bool with_size = false;
+    char end = '\n';
+    std::string types;
+    std::string format;
+};
+
+/// Attributes of the entry at hand.
+class EntryAttributes : public AttributeSource {
+ public:
+    explicit EntryAttributes(const walk::Entry& entry) : entry_(entry) {}
+    bool load(Attributes& attributes, u64& sectors) override {
+        const struct statx* status = entry_.status(all_fields);
+        if (status == nullptr) return false;
+        attributes = attributes_of(*status);
+        sectors = status->stx_blocks;
+        return true;
+    }
+
+ private:
+    const walk::Entry& entry_;
+};
+
+class Listing {
+ public:
+    Listing(const How& how, const WalkSetup& setup)
+        : how_(how), setup_(setup), lines_(setup.options), workers_(walk_threads(setup.options)) {}
+
+    bool run(const std::vector<std::string>& roots);
+
+ private:
+    struct alignas(64) Worker {
+        u64 counts[8] = {};
+        u64 bytes = 0;
+        std::string path;
+    };
+
+    walk::Next visit(const walk::Entry& entry, const std::string& start);
+    void show(const walk::Entry& entry, const std::string& start, std::string& line);
+    void print_counts();
+
+    const How& how_;
+    WalkSetup setup_;
+    LineBuffers lines_;
+    std::vector<Worker> workers_;
+    FailureList failures_;
+};
+
+/// Appends the entry's line, or nothing if its attributes cannot be had.
+void Listing::show(const walk::Entry& entry, const std::string& start, std::string& line) {
+    if (how_.form == Form::path) {
+        line += entry.path();
+        line += how_.end;
+        return;
+    }
+    if (how_.form == Form::size) {
+        const struct statx* status = entry.status(STATX_SIZE);
+        if (status == nullptr) return;
+        append_number(line, status->stx_size);
+        line += '\t';
+        line += entry.path();
+        line += how_.end;
+        return;
+    }
+    EntryAttributes attributes(entry);
+    Found found;
+    found.name = entry.name_view();
+    found.start = start;
+    found.depth = entry.depth();
+    found.type = type_letter(entry.type());
+    found.source = &attributes;
+    std::string& path = workers_[entry.worker()].path;
+    path.assign(entry.path());
+    const size_t before = line.size();
+    if (how_.form == Form::format) {
+        append_formatted(line, how_.format, found, path);
+    } else {
+        Json json;
+        json.open_object().member("path", std::string_view(path));
+        json.member("depth", u64{found.depth});
+        add_attributes(json, found.attributes());
+        line += json.close_object().result() + '\n';
+    }
+    if (found.failed) line.resize(before);
+}
+
+walk::Next Listing::visit(const walk::Entry& entry, const std::string& start) {
+    const char type = type_letter(entry.type());
+    if (!how_.types.empty() && how_.types.find(type) == std::string::npos) {
+        return walk::Next::go_on;
+    }
+    if (how_.form != Form::count) {
+        show(entry, start, lines_.of(entry.worker()));
+        lines_.wrote(entry.worker());
+        return walk::Next::go_on;
+    }
+    Worker& worker = workers_[entry.worker()];
+    if (how_.with_size) {
+        const struct statx* status = entry.status(STATX_SIZE);
+        if (status == nullptr) return walk::Next::go_on;
+        worker.bytes += status->stx_size;
+    }
+    ++worker.counts[static_cast<size_t>(entry.type())];
+    return walk::Next::go_on;
+}
+
+void Listing::print_counts() {
+    static constexpr const char* names[] = {"unknown",        "pipes",         "character devices",
+                                            "directories",    "block devices", "files",
+                                            "symbolic links", "sockets"};
+    u64 bytes = 0;
+    for (size_t type = 0; type < std::size(names); ++type) {
+        u64 count = 0;
+        for (const Worker& worker : workers_)
+            count += worker.counts[type];
+        if (count != 0) print_line({std::to_string(count), "\t", names[type]});
+    }
+    for (const Worker& worker : workers_)
+        bytes += worker.bytes;
+    if (how_.with_size) print_line({std::to_string(bytes), "\tbytes"});
+}
+
+bool Listing::run(const std::vector<std::string>& roots) {
+    if (!failures_.open(setup_.errors_file)) return false;
+    for (const std::string& root : roots) {
+        walk::Meter meter;
+        setup_.options.meter = &meter;
+        walk::Callbacks callbacks;
+        callbacks.visit = [&](const walk::Entry& entry) { return visit(entry, root); };
+        callbacks.fail = [&](const walk::Failure& failure) { failures_.add(failure); };
+        const Progress progress("walking " + quote(root), meter);
+        walk::walk(std::span(&root, 1), setup_.options, callbacks);
+        lines_.flush();
+    }
+    if (how_.form == Form::count) print_counts();
+    return failures_.finish();
+}
+
+/// Takes the options; false, with a complaint, if they make no sense.
+bool choose(const Arguments& parsed, How& how, WalkSetup& setup) {
+    if (!setup.take_all(parsed)) return false;
+    how.with_size = parsed.has(stat_option);
+    if (how.with_size) how.form = Form::size;
+    if (const std::string* format = parsed.value(format_option)) {
+        how.form = Form::format;
+        how.format = *format;
+    }
+    if (parsed.has(json_option)) how.form = Form::json;
+    if (parsed.has(count_option)) how.form = Form::count;
+    if (parsed.has('0')) how.end = '\0';
+    if (const std::string* types = parsed.value(type_option)) {
+        how.types = *types;
+        if (types->empty() || types->find_first_not_of("fdlbcps,") != std::string::npos) {
+            complain({"invalid type ", quote(*types), ": name some of f, d, l, b, c, p, s"});
+            return false;
+        }
+    }
+    if (const std::string* text = parsed.value('d')) {
+        const std::optional<u64> depth = parse_number(*text);
+        if (!depth) {
+            complain({"invalid maximum depth ", quote(*text)});
+            return false;
+        }
+        setup.options.max_depth = static_cast<u32>(std::min<u64>(*depth, ~0u));
+    }
+    setup.options.one_file_system = parsed.has('x');
+    if (parsed.has('H')) setup.options.follow = walk::Follow::roots;
+    if (parsed.has('L')) setup.options.follow = walk::Follow::all;
+    return true;
+}
+
+}  // namespace
+
+int command_walk(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    How how;
+    WalkSetup setup;
+    if (!choose(parsed, how, setup)) {
+        remark({"Try '", program(), " --help' for more information."});
+        return page.usage_exit;
+    }
+    std::vector<std::string> roots = parsed.operands;
+    if (roots.empty()) roots = {"."};
+    for (const std::string& root : roots) {
+        if (!parse_location(root).in_image()) continue;
+        complain({quote(root), " is in a volume that is not mounted: use 'warren find'"});
+        return 1;
+    }
+    raise_open_limit();
+    return Listing(how, setup).run(roots) ? 0 : 1;
+}
+
+}  // namespace warren::cli
