@@ -304,13 +304,27 @@ bool Engine::find_type(Worker& worker) {
     Visit& visit = worker.visit;
     const Type told = visit.entry.type();
     const bool follows = (visit.status_flags & AT_SYMLINK_NOFOLLOW) == 0;
-    if (told != Type::unknown && !(told == Type::link && follows)) return true;
+    const bool may_be_loop =
+        follows && visit.node != nullptr &&
+        (told != Type::directory || has_inode(visit.node, visit.entry.inode()));
+    if (told != Type::unknown && !(follows && told == Type::link) &&
+        !(told == Type::directory && may_be_loop)) {
+        return true;
+    }
     const struct statx* status = visit.entry.status(STATX_TYPE | STATX_INO);
     if (status == nullptr) return false;
     visit.set_type(type_of_mode(status->stx_mode));
-    if (!follows || visit.entry.type() != Type::directory || visit.node == nullptr) return true;
+    if (!may_be_loop || visit.entry.type() != Type::directory) return true;
     if (!is_loop(visit.node, {device_of(*status), status->stx_ino})) return true;
     visit.entry.fail("loop", ELOOP);
+    return false;
+}
+
+/// Whether a directory above has this number on some file system.
+bool Engine::has_inode(const Node* node, u64 inode) {
+    for (; node != nullptr; node = node->above) {
+        if (node->has_identity && node->identity.inode == inode) return true;
+    }
     return false;
 }
 

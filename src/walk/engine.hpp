@@ -52,6 +52,7 @@ class Engine {
     void show_part(Worker& worker, Node& node, std::span<std::byte> part);
     void show_entry(Worker& worker);
     bool find_type(Worker& worker);
+    bool has_inode(const Node* node, u64 inode);
     bool is_loop(const Node* node, const Identity& identity);
     void queue_directory(Worker& worker, Node* above);
     void keep_own_result(Worker& worker, Node* above);

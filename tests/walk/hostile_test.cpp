@@ -70,6 +70,23 @@ TEST(HostileTree, LinksInCirclesAreFollowedOnce) {
     EXPECT_EQ(loops, (std::multiset<std::string>{"/a/self", "/a/b/up", "/a/beside/up"}));
 }
 
+// Above the root is no directory of the walk, but the root is in it.
+TEST(HostileTree, ALinkAroundTheRoot) {
+    const Folder folder;
+    folder.make_directory("root");
+    folder.make_link("..", "root/around");
+    folder.make_file("root/f");
+    Seen seen;
+    Options options;
+    options.follow = Follow::all;
+    const std::string root = folder / "root";
+    walk(std::span(&root, 1), options, noting(folder, seen));
+    EXPECT_EQ(seen.paths, (std::multiset<std::string>{"/root", "/root/around", "/root/f"}));
+    ASSERT_EQ(seen.failures.size(), 1u);
+    EXPECT_EQ(seen.failures[0].path, folder / "root/around/root");
+    EXPECT_STREQ(seen.failures[0].action, "loop");
+}
+
 TEST(HostileTree, ADirectoryThatBecameALinkIsNotEntered) {
     const Folder folder;
     folder.make_directory("outside");
