@@ -49,6 +49,8 @@ DU_OPTIONS = [["-s"], ["-sb"], ["-s", "--inodes"], ["-sl"], ["-a"], ["-d", "1"],
               ["-c"], ["-sL"], ["-ab"], ["-ah"], ["-k", "-s"], ["-m", "-s"], ["-0", "-s"],
               ["-s", "--exclude=*a*"], ["--exclude", "*/b*", "-a"], ["-D", "-s"]]
 
+LINES_OF_DIRECTORIES = ("-a", "-c", "-d", "-S", "-ab", "-ah", "--exclude")
+
 
 def make_tree(root, choose, entries):
     """About `entries` of all kinds with hard names, hard links within and links to anywhere."""
@@ -173,7 +175,7 @@ class DuTest(WalkCase):
             end = b"\0" if "-0" in options else b"\n"
             # Which of a file's names counts is the first to come, so that lines below the top
             # differ where names lie in several directories.
-            names = ["-l"] if options[0] in ("-a", "-c", "-d", "-S", "-ab", "-ah", "--exclude") else []
+            names = ["-l"] if options[0] in LINES_OF_DIRECTORIES else []
             for threads in ("1", "3"):
                 self.same(["du", "--threads", threads, *options, *names, self.tree],
                           ["du", *options, *names, self.tree], end)
@@ -193,7 +195,8 @@ class DuTest(WalkCase):
         mounted = self.tree / "mounted"
         mounted.mkdir()
         (self.tree / "own").write_bytes(b"x" * 5000)
-        done = self.run_program("mount", "-t", "tmpfs", "-o", "size=1m", "none", mounted, code=None)
+        done = self.run_program("mount", "-t", "tmpfs", "-o", "size=1m", "none", mounted,
+                                code=None)
         if done.returncode != 0:
             self.skipTest("may not mount")
         self.addCleanup(self.run_program, "umount", mounted)
