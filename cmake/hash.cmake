@@ -24,3 +24,25 @@ set_target_properties(warren_hash_shared PROPERTIES OUTPUT_NAME warren_hash LINK
                       VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 get_target_property(needs warren_hash LINK_LIBRARIES)
 target_link_libraries(warren_hash_shared PRIVATE ${needs})
+
+# What a program needs that links this library and nothing else of Warren: component "hash".
+set(WARREN_HASH_PRIVATE "-pthread -lstdc++")
+if(OPENSSL_FOUND)
+    string(PREPEND WARREN_HASH_PRIVATE "-lcrypto ")
+endif()
+if(WARREN_CUDA)
+    string(PREPEND WARREN_HASH_PRIVATE "-lwarren_gpu -lcudart_static -lrt -ldl ")
+    install(TARGETS warren_gpu ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT hash)
+endif()
+file(RELATIVE_PATH WARREN_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/warren_hash.pc.in"
+               "${PROJECT_BINARY_DIR}/warren_hash.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/warren_hash.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT hash)
+install(TARGETS warren_hash warren_hash_shared
+        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT hash
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT hash)
+foreach(header hash.hpp hash.h hash_device.hpp result.hpp types.hpp)
+    install(FILES "${PROJECT_SOURCE_DIR}/include/warren/${header}"
+            DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/warren" COMPONENT hash)
+endforeach()

@@ -6,6 +6,7 @@
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/checksum_line.hpp"
 #include "apps/warren/commands.hpp"
+#include "apps/warren/engine_choice.hpp"
 #include "apps/warren/hash_check.hpp"
 #include "apps/warren/hash_files.hpp"
 #include "apps/warren/messages.hpp"
@@ -51,6 +52,7 @@ constexpr Page page = {
         "input.",
     .options = options,
     .notes =
+        "With --engine cuda a GPU computes direct hashes and windows.\n"
         "A direct hash (md5, sha1 or sha256) is the parallel form of StoreGPU, not the standard\n"
         "digest. MD5 and SHA-1 can be forged, XXH3 is no protection at all: use BLAKE3 or "
         "SHA-256\nwhere somebody may want to deceive you.",
@@ -119,6 +121,8 @@ bool read_settings(const Arguments& parsed, Settings& settings) {
     if (!read_number(parsed, direct_option, "piece size", piece_bytes)) return false;
     if (!read_number(parsed, kept_option, "number of bytes", settings.kept_bytes)) return false;
     if (!read_number(parsed, zero_bits_option, "number of bits", settings.zero_bits)) return false;
+    // A GPU takes longer to get ready than most such commands take: it must be asked for.
+    if (chosen_engine() == EngineChoice::cuda) settings.files.processor = hash::Processor::gpu;
     settings.files.threads = static_cast<u32>(std::min<u64>(threads, 1024));
     if (parsed.has(direct_option)) {
         if (settings.algorithm > hash::Algorithm::sha256) {
@@ -147,7 +151,7 @@ Errc print_matches(const Settings& settings, hash::Bytes contents) {
     std::vector<u64> bitmap((count + 63) / 64);
     const Errc code =
         hash::match_windows(settings.windows, contents, static_cast<u32>(settings.zero_bits),
-                            bitmap, {.threads = settings.files.threads});
+                            bitmap, {settings.files.threads, settings.files.processor});
     if (code != Errc::ok) return code;
     for (u64 i = 0; i < count; ++i) {
         if ((bitmap[i / 64] >> i % 64 & 1) != 0) {
@@ -169,7 +173,7 @@ Errc print_digests(const Settings& settings, hash::Bytes contents) {
         std::vector<u8> digests(windows * settings.kept_bytes);
         const Errc code =
             hash::hash_windows(settings.windows, part, static_cast<u32>(settings.kept_bytes),
-                               digests, {.threads = settings.files.threads});
+                               digests, {settings.files.threads, settings.files.processor});
         if (code != Errc::ok) return code;
         for (u64 i = 0; i < windows; ++i) {
             const auto digest =

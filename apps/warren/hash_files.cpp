@@ -144,7 +144,7 @@ class Hasher {
             result.digest.resize(hash::digest_bytes(algorithm));
             result.code =
                 hash::hash_direct(algorithm, contents, result.digest, options_.direct_piece_bytes,
-                                  {.threads = threads_per_file_});
+                                  {threads_per_file_, options_.processor});
         }
         report(job, std::move(result));
     }

@@ -30,6 +30,7 @@ struct HashResult {
 struct HashOptions {
     u32 threads = 0;             // 0: as many as there are cores
     u64 direct_piece_bytes = 0;  // not 0: the direct hash instead of the standard one
+    hash::Processor processor = hash::Processor::cpu;  // of direct hashes and windows
 };
 
 /// Adds the file named by the operand, or all regular files below it in sorted order if it is a

@@ -57,7 +57,9 @@ struct Stages {
     double copy_out = 0;
     double finish = 0;
     double total = 0;
+    double predicted = 0;  // what the model said of `total`; 0 if it was not asked
     Processor processor = Processor::cpu;
+    const char* note = nullptr;  // why the GPU was not taken although it was asked for
 };
 
 /// The digest of each piece, one behind the other. Pieces may have any length and alignment.

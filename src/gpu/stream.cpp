@@ -25,6 +25,10 @@ Errc Stream::wait() const {
     return check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
 }
 
+Errc Stream::wait_for(const Event& event) const {
+    return check(cudaStreamWaitEvent(stream_, event.get()), "cudaStreamWaitEvent");
+}
+
 Errc Stream::copy(void* to, const void* from, u64 bytes) const {
     if (bytes == 0) return Errc::ok;
     return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");

@@ -10,6 +10,8 @@
 
 namespace warren::gpu {
 
+class Event;
+
 class Stream {
  public:
     Stream() = default;
@@ -21,6 +23,8 @@ class Stream {
     Errc open(bool is_urgent = false);
     /// Waits until all that was queued is done; the first error of any of it.
     Errc wait() const;
+    /// What is queued from here on waits until `event`, recorded in another stream, is reached.
+    Errc wait_for(const Event& event) const;
     /// Queues a copy between host and device, either way. Pageable host memory makes it slow.
     Errc copy(void* to, const void* from, u64 bytes) const;
     /// Queues the filling of device memory.
@@ -48,6 +52,8 @@ class Event {
     bool is_reached() const;
     /// From `begin` to this event, both reached.
     Result<float> milliseconds_since(const Event& begin) const;
+
+    cudaEvent_t get() const { return event_; }
 
  private:
     cudaEvent_t event_ = nullptr;

@@ -4,6 +4,8 @@
 
 #include <chrono>
 
+#include "hash/choice.hpp"
+#include "hash/device.hpp"
 #include "hash/pieces.hpp"
 
 namespace warren::hash {
@@ -29,15 +31,28 @@ Errc hash_one(Algorithm algorithm, Bytes data, std::span<u8> digest, const Optio
 
 Errc hash_anywhere(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning,
                    u8* digests, const Options& options, Stages* stages) {
-    if (options.processor == Processor::gpu) return Errc::no_device;
-    const auto start = std::chrono::steady_clock::now();
-    hash_on_cpu(algorithm, pieces, beginning, digests, options);
-    if (stages != nullptr) {
-        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-        *stages = {};
-        stages->kernel = stages->total = taken.count();
+    Stages taken;
+    const Choice choice = choose(algorithm, pieces, options);
+    Errc code = choice.code;
+    if (choice.processor == Processor::gpu && code == Errc::ok) {
+        code = hash_on_device(algorithm, pieces, beginning, digests, options, taken);
+        taken.predicted = choice.predicted;
     }
-    return Errc::ok;
+    if (choice.processor == Processor::cpu || code == Errc::no_memory) {
+        const char* const note = code == Errc::no_memory
+                                     ? "the GPU has too little memory: the CPU did the work"
+                                     : nullptr;
+        const auto start = std::chrono::steady_clock::now();
+        hash_on_cpu(algorithm, pieces, beginning, digests, options);
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        taken = {};
+        taken.kernel = taken.total = passed.count();
+        taken.predicted = choice.predicted;
+        taken.note = note;
+        code = Errc::ok;
+    }
+    if (stages != nullptr) *stages = taken;
+    return code;
 }
 
 }  // namespace warren::hash

@@ -18,7 +18,11 @@
 
 #include <immintrin.h>
 
+// g++ 12 takes undefined vectors of its own intrinsics for mistakes (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 // g++ 12 does not define the macros of a target that a pragma names.
+#define WARREN_HASH_AVX2 1
 #define WARREN_HASH_AVX512 1
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
 

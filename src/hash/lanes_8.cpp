@@ -5,6 +5,8 @@
 // Invariant: nothing here runs before lanes.cpp has asked the processor.
 #if defined(__x86_64__)
 
+#include <immintrin.h>
+
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -16,6 +18,7 @@
 
 #include "warren/hash.hpp"
 
+#define WARREN_HASH_AVX2 1
 #pragma GCC target("avx2")
 
 #include "hash/lanes_body.hpp"

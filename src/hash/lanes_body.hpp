@@ -32,25 +32,48 @@ struct Vector {
         return word;
     }
 
-    /// The words of both halves in turn: low ones, or high ones.
-    template <u32 from, u32... i>
-    static WARREN_INLINE Word interleave(Word x, Word y, std::integer_sequence<u32, i...>) {
-        return __builtin_shufflevector(x, y, (from + i / 2 + i % 2 * n)...);
+    /// 16 bytes from each of at[which], at[which + 4] and so on, side by side. Joining them as they
+    /// are loaded leaves only a transposition within quarters of the vector.
+    static WARREN_INLINE Word load_quarters(const u8* const (&at)[n], u32 which, u64 offset) {
+#if defined(WARREN_HASH_AVX2)
+        const auto pair = [&](u32 first) WARREN_INLINE_LAMBDA {
+            const auto* low = reinterpret_cast<const __m128i*>(at[which + 4 * first] + offset);
+            const auto* high = reinterpret_cast<const __m128i*>(at[which + 4 * first + 4] + offset);
+            return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(low)),
+                                           _mm_loadu_si128(high), 1);
+        };
+#endif
+#if defined(WARREN_HASH_AVX512)
+        return (Word)_mm512_inserti64x4(_mm512_castsi256_si512(pair(0)), pair(2), 1);
+#elif defined(WARREN_HASH_AVX2)
+        return (Word)pair(0);
+#else
+        return load(at[which] + offset);
+#endif
     }
 
-    /// Word w of row r becomes word r of row w: log2(n) times, each row is interleaved with the one
-    /// half the rows further on.
-    static WARREN_INLINE void transpose(Word (&rows)[n]) {
+    /// In every quarter of four words by itself: those of x and y in turn, the low or high ones as
+    /// single words (from 0 or 2) or as pairs.
+    template <u32 from, u32... i>
+    static WARREN_INLINE Word unpack(Word x, Word y, std::integer_sequence<u32, i...>) {
+        return __builtin_shufflevector(x, y, (i / 4 * 4 + from + i % 4 / 2 + i % 2 * n)...);
+    }
+    template <u32 from, u32... i>
+    static WARREN_INLINE Word unpack_pairs(Word x, Word y, std::integer_sequence<u32, i...>) {
+        return __builtin_shufflevector(x, y, (i / 4 * 4 + from + i % 2 + i % 4 / 2 * n)...);
+    }
+
+    /// Word w of row r becomes word r of row w, in every quarter by itself.
+    static WARREN_INLINE void transpose(Word (&rows)[4]) {
         constexpr auto all = std::make_integer_sequence<u32, n>{};
-        for (u32 step = 1; step < n; step *= 2) {
-            Word next[n];
-            for (u32 i = 0; i < n / 2; ++i) {
-                next[2 * i] = interleave<0>(rows[i], rows[i + n / 2], all);
-                next[2 * i + 1] = interleave<n / 2>(rows[i], rows[i + n / 2], all);
-            }
-            for (u32 i = 0; i < n; ++i)
-                rows[i] = next[i];
-        }
+        const Word low = unpack<0>(rows[0], rows[1], all);
+        const Word high = unpack<2>(rows[0], rows[1], all);
+        const Word other_low = unpack<0>(rows[2], rows[3], all);
+        const Word other_high = unpack<2>(rows[2], rows[3], all);
+        rows[0] = unpack_pairs<0>(low, other_low, all);
+        rows[1] = unpack_pairs<2>(low, other_low, all);
+        rows[2] = unpack_pairs<0>(high, other_high, all);
+        rows[3] = unpack_pairs<2>(high, other_high, all);
     }
 
     template <u32... i>
@@ -63,16 +86,14 @@ struct Vector {
     template <bool is_big_endian>
     static WARREN_INLINE void load_blocks(const u8* const (&at)[n], u64 offset,
                                           Word (&message)[16]) {
-        for (u32 part = 0; part < 16 / n; ++part) {
-            Word rows[n];
-            for (u32 lane = 0; lane < n; ++lane)
-                rows[lane] = load(at[lane] + offset + part * sizeof(Word));
+        constexpr auto all = std::make_integer_sequence<u32, n * 4>{};
+        for (u32 part = 0; part < 4; ++part) {
+            Word rows[4];
+            for (u32 row = 0; row < 4; ++row)
+                rows[row] = load_quarters(at, row, offset + 16 * part);
             transpose(rows);
-            for (u32 i = 0; i < n; ++i) {
-                message[part * n + i] =
-                    is_big_endian ? swap_bytes(rows[i], std::make_integer_sequence<u32, n * 4>{})
-                                  : rows[i];
-            }
+            for (u32 row = 0; row < 4; ++row)
+                message[4 * part + row] = is_big_endian ? swap_bytes(rows[row], all) : rows[row];
         }
     }
 };

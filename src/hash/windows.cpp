@@ -5,9 +5,12 @@
 #include "hash/windows.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <vector>
 
+#include "hash/choice.hpp"
+#include "hash/device.hpp"
 #include "hash/pieces.hpp"
 #include "hash/word.hpp"
 #include "hash/workers.hpp"
@@ -70,12 +73,9 @@ void hash_as_messages(const Windows& windows, Bytes data, u64 first, u64 last,
     }
 }
 
-Errc run_windows(const Windows& windows, Bytes data, const WindowOutput& output,
-                 const Options& options, Stages* stages) {
-    if (options.processor == Processor::gpu) return Errc::no_device;
+void run_on_cpu(const Windows& windows, Bytes data, const WindowOutput& output,
+                const Options& options) {
     const u64 count = window_count(windows, data.size());
-    if (stages != nullptr) *stages = {};
-    if (count == 0) return Errc::ok;
     WindowPlan plan;
     if (has_lanes(windows.algorithm)) plan = plan_windows(windows, data.size());
     // A window's work is that of its padded blocks.
@@ -91,6 +91,38 @@ Errc run_windows(const Windows& windows, Bytes data, const WindowOutput& output,
                 plan, reinterpret_cast<const u8*>(data.data()), first, last - first, output);
         }
     });
+}
+
+Errc run_windows(const Windows& windows, Bytes data, const WindowOutput& output,
+                 const Options& options, Stages* stages) {
+    Stages taken;
+    const u64 count = window_count(windows, data.size());
+    if (count != 0) {
+        const u64 output_bytes = output.kept_bytes == 0 ? count / 8 : count * output.kept_bytes;
+        const Choice choice = choose(windows, data, output_bytes, options);
+        WARREN_TRY(choice.code);
+        Errc code = Errc::ok;
+        if (choice.processor == Processor::gpu) {
+            code = hash_windows_on_device(windows, data, output, taken);
+        }
+        if (choice.processor == Processor::cpu || code == Errc::no_memory ||
+            code == Errc::not_supported) {
+            const auto start = std::chrono::steady_clock::now();
+            run_on_cpu(windows, data, output, options);
+            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+            taken = {};
+            taken.kernel = taken.total = passed.count();
+            if (code == Errc::no_memory) {
+                taken.note = "the GPU has too little memory: the CPU did the work";
+            } else if (code == Errc::not_supported) {
+                taken.note = "such long windows or strides are the CPU's: they fit no slot";
+            }
+            code = Errc::ok;
+        }
+        WARREN_TRY(code);
+        taken.predicted = choice.predicted;
+    }
+    if (stages != nullptr) *stages = taken;
     return Errc::ok;
 }
 

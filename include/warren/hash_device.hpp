@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Digests of data that are in device memory already, for C++ programs that use CUDA themselves:
+// the data are taken in place, the work is queued in the caller's stream.
+//
+// Results may be in device memory or in the host's: they are there when the stream has reached the
+// end of what was queued. Every function answers Errc::no_device in a build without CUDA.
+#pragma once
+
+#include "warren/hash.hpp"
+
+namespace warren::hash::device {
+
+/// A cudaStream_t; null is the default stream.
+using Stream = void*;
+
+/// As hash::hash_pieces(): `digests` gets (data_bytes + piece_bytes - 1) / piece_bytes digests. A
+/// thread hashes a piece, so pieces of more than a MiB are slow, except through hash_one().
+Errc hash_pieces(Algorithm algorithm, const void* data, u64 data_bytes, u64 piece_bytes,
+                 void* digests, Stream stream);
+
+/// As hash::hash_many(): piece i is data[offsets[i], offsets[i] + lengths[i]). The two arrays are
+/// in device memory.
+Errc hash_many(Algorithm algorithm, const void* data, const u64* offsets, const u64* lengths,
+               u64 count, void* digests, Stream stream);
+
+/// The BLAKE3 digest of one message, by its tree.
+Errc hash_one(const void* data, u64 data_bytes, void* digest, Stream stream);
+
+/// As hash::hash_windows() and hash::match_windows(), for MD5, SHA-1 and SHA-256: `output` gets
+/// window_count() * kept_bytes, `bitmap` (window_count() + 63) / 64 words.
+Errc hash_windows(const Windows& windows, const void* data, u64 data_bytes, u32 kept_bytes,
+                  void* output, Stream stream);
+Errc match_windows(const Windows& windows, const void* data, u64 data_bytes, u32 zero_bits,
+                   u64* bitmap, Stream stream);
+
+}  // namespace warren::hash::device

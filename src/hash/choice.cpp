@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's rates come from its pipeline, the CPU's from pieces of 4 KiB on all threads. A rate
+// that cannot be measured leaves the work with the CPU.
+#include "hash/choice.hpp"
+
+#include <array>
+#include <chrono>
+#include <mutex>
+#include <vector>
+
+#include "hash/device.hpp"
+
+namespace warren::hash {
+namespace {
+
+constexpr u64 least_device_bytes = 16 * mib;  // of what the digest takes in
+constexpr u64 least_tree_bytes = gib;         // of one BLAKE3 message
+constexpr u64 assumed_slot_bytes = 32 * mib;
+
+double measure_cpu(Algorithm algorithm) {
+    constexpr u64 bytes = 32 * mib;
+    constexpr u64 piece_bytes = 4096;
+    const std::vector<std::byte> data(bytes, std::byte{1});
+    std::vector<u8> digests(bytes / piece_bytes * digest_bytes(algorithm));
+    double best = 0;
+    for (int round = 0; round < 2; ++round) {
+        const auto start = std::chrono::steady_clock::now();
+        hash_on_cpu(algorithm, Pieces(data, piece_bytes), {}, digests.data(), {});
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        best = std::max(best, static_cast<double>(bytes) / passed.count());
+    }
+    return best;
+}
+
+Choice choose_by(Algorithm algorithm, const Load& load) {
+    const Rates& rates = rates_of(algorithm);
+    if (rates.kernel == 0) return {};
+    const double on_cpu = predict_cpu(rates, load);
+    const double on_device = predict_device(rates, load);
+    if (on_device < on_cpu) return {Processor::gpu, Errc::ok, on_device};
+    return {Processor::cpu, Errc::ok, on_cpu};
+}
+
+/// What was asked for, if it was; else `automatic` stays.
+Choice asked_for(const Options& options) {
+    if (options.processor == Processor::gpu && !has_device()) {
+        return {Processor::gpu, Errc::no_device, 0};
+    }
+    return {options.processor, Errc::ok, 0};
+}
+
+}  // namespace
+
+const Rates& rates_of(Algorithm algorithm) {
+    static std::array<Rates, std::size(all_algorithms)> rates;
+    static std::array<std::once_flag, std::size(all_algorithms)> once;
+    const auto index = static_cast<u32>(algorithm);
+    std::call_once(once[index], [&] {
+        if (!has_device()) return;
+        Rates measured;
+        if (measure_device(algorithm, measured) != Errc::ok) return;
+        measured.cpu = measure_cpu(algorithm);
+        rates[index] = measured;
+    });
+    return rates[index];
+}
+
+Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options) {
+    const Choice asked = asked_for(options);
+    if (asked.processor != Processor::automatic) return asked;
+    const u64 bytes = pieces.bytes();
+    // One stream has no parallel parts, but for a tree.
+    const u64 least = pieces.count() == 1 ? least_tree_bytes : least_device_bytes;
+    const bool is_parallel = pieces.count() > 1 || algorithm == Algorithm::blake3;
+    if (bytes < least || !is_parallel || !has_device()) return {};
+    const void* const at = pieces.is_list() ? pieces.list()[0].data() : pieces.data().data();
+    // Lists are always gathered; a cut buffer is copied from where it lies if it is pinned.
+    const bool is_staged = (pieces.is_list() && pieces.count() > 1) || !is_pinned(at);
+    return choose_by(algorithm, {.input_bytes = bytes,
+                                 .work_bytes = bytes,
+                                 .output_bytes = pieces.count() * digest_bytes(algorithm),
+                                 .slot_bytes = assumed_slot_bytes,
+                                 .is_staged = is_staged});
+}
+
+Choice choose(const Windows& windows, Bytes data, u64 output_bytes, const Options& options) {
+    const Choice asked = asked_for(options);
+    const bool has_kernel = windows.algorithm <= Algorithm::sha256;
+    if (asked.processor != Processor::automatic) {
+        if (asked.processor == Processor::gpu && !has_kernel) {
+            return {Processor::gpu, Errc::not_supported, 0};
+        }
+        return asked;
+    }
+    const u64 blocks = (windows.window_bytes + 8) / 64 + 1;
+    const u64 work_bytes = window_count(windows, data.size()) * blocks * 64;
+    if (work_bytes < least_device_bytes || !has_kernel || !has_device()) return {};
+    return choose_by(windows.algorithm, {.input_bytes = data.size(),
+                                         .work_bytes = work_bytes,
+                                         .output_bytes = output_bytes,
+                                         .slot_bytes = assumed_slot_bytes,
+                                         .is_staged = !is_pinned(data.data())});
+}
+
+}  // namespace warren::hash

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU or GPU? The model says, from rates that are measured when the question first matters. Calls
+// too small to matter are the CPU's and measure nothing.
+#pragma once
+
+#include "hash/model.hpp"
+#include "hash/pieces.hpp"
+
+namespace warren::hash {
+
+struct Choice {
+    Processor processor = Processor::cpu;
+    Errc code = Errc::ok;  // no_device if a GPU was asked for and there is none
+    double predicted = 0;  // seconds on that processor; 0 if the model was not asked
+};
+
+/// Who hashes the pieces.
+Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options);
+
+/// Who hashes the windows. Requires: there are some.
+Choice choose(const Windows& windows, Bytes data, u64 output_bytes, const Options& options);
+
+/// The rates of this machine for an algorithm, measured at the first call. All 0 without a GPU.
+const Rates& rates_of(Algorithm algorithm);
+
+}  // namespace warren::hash

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's side of the library's door. In a build without CUDA, and on a machine without a GPU,
+// there is none, and all of it says so.
+#pragma once
+
+#include "hash/model.hpp"
+#include "hash/pieces.hpp"
+#include "hash/windows.hpp"
+
+namespace warren::hash {
+
+/// What a benchmark may switch off, to see what it is worth.
+struct DeviceSettings {
+    u64 slot_bytes = 32 * mib;
+    bool overlaps = true;            // copies and kernels of several slots at once
+    bool stages_pageable = true;     // pageable memory goes through pinned slots, not the driver's
+    bool uses_shared_memory = true;  // windows of a block are copied there first
+};
+
+/// Holds for all calls that begin afterwards, in the whole process.
+Errc set_device_settings(const DeviceSettings& settings);
+
+/// Whether this program can use a GPU here. Asked of the driver once.
+bool has_device();
+
+/// Whether the GPU copies from there at full speed.
+bool is_pinned(const void* at);
+
+/// As hash_on_cpu(), on the GPU. Pieces too long for a slot of the pipeline are the CPU's work, as
+/// is everything of one stream but BLAKE3's. Errc::no_memory if the device has too little.
+Errc hash_on_device(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning,
+                    u8* digests, const Options& options, Stages& stages);
+
+/// All windows of `data`, on the GPU. Requires: MD5, SHA-1 or SHA-256, and there are windows.
+Errc hash_windows_on_device(const Windows& windows, Bytes data, const WindowOutput& output,
+                            Stages& stages);
+
+/// Measures what the GPU can do.
+Errc measure_device(Algorithm algorithm, Rates& rates);
+
+}  // namespace warren::hash

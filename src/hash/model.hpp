@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// StoreGPU's equation 1 as a predictor: the time of a call is the sum of its stages' times, or with
+// overlap the longest stage's and one slot's way through the others. Rates are measured on this
+// machine; the prediction chooses between CPU and GPU and is printed beside what was measured.
+#pragma once
+
+#include "warren/hash.hpp"
+
+namespace warren::hash {
+
+/// Bytes a second: of input for staging and copy_in, of what the digest takes in for kernel and
+/// cpu, of output for copy_out. 0: not measured.
+struct Rates {
+    double initialise_seconds = 0;  // of what is still to be done
+    double turn_seconds = 0;        // of a slot, whatever it holds
+    double staging = 0;             // pageable memory to a pinned slot
+    double copy_in = 0;
+    double kernel = 0;
+    double copy_out = 0;
+    double cpu = 0;  // all threads
+};
+
+struct Load {
+    u64 input_bytes = 0;
+    u64 work_bytes = 0;  // that the digest takes in: more than the input for sliding windows
+    u64 output_bytes = 0;
+    u64 slot_bytes = 0;
+    bool is_staged = false;  // the input is in pageable memory
+    bool overlaps = true;
+};
+
+/// Seconds on the GPU.
+double predict_device(const Rates& rates, const Load& load);
+
+/// Seconds on the CPU.
+double predict_cpu(const Rates& rates, const Load& load);
+
+}  // namespace warren::hash
