@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "warren/mapped_file.hpp"
 #include "warren/result.hpp"
 #include "warren/types.hpp"
 
@@ -304,6 +305,10 @@ class Volume {
                       Stamp stamp = Stamp::yes);
     Errc allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp stamp = Stamp::yes);
     Result<u64> seek(Handle file, u64 offset, Seek whence);
+    /// Brings a part of a file's contents into the memory of the engine, for kernels (on the CPU
+    /// engine: for the program) to work on in place. Errc::no_memory if they do not fit there,
+    /// Errc::invalid if there is nothing to map.
+    Errc map_file(Handle file, const MapOptions& options, std::unique_ptr<MappedFile>& mapped);
 
     // Extended attributes. An empty `target` asks for the size.
     Result<u64> get_attribute(Handle handle, std::string_view name, std::span<std::byte> target);

@@ -42,6 +42,9 @@ class CommandEngine : public Engine {
     }
     Errc show_block(u64 /*place*/) override { return Errc::ok; }
     Errc add_frames() override { return Errc::ok; }
+    Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override {
+        return cpu_.make_file_memory(bytes, memory);
+    }
 
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override {
         if (store_.heads != nullptr) return Errc::not_supported;
@@ -71,10 +74,14 @@ class CommandEngine : public Engine {
 };
 
 void use_command_engine(VolumeImplementation& volume) {
-    volume.use_engine(std::make_unique<CommandEngine>(volume.store()));
+    volume.use_engine(make_command_engine(volume.store()));
 }
 
 }  // namespace
+
+std::unique_ptr<Engine> make_command_engine(const core::Store& store) {
+    return std::make_unique<CommandEngine>(store);
+}
 
 std::string test_engine_name(std::string_view otherwise) {
     const char* const wanted = std::getenv("WARREN_TEST_ENGINE");

@@ -10,9 +10,13 @@
 #include <string_view>
 
 #include "fs/disk/disk.hpp"
+#include "fs/engine/engine.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
+
+/// The engine `commands` for the volume of `store`, which outlives it.
+std::unique_ptr<Engine> make_command_engine(const core::Store& store);
 
 /// Opens the volume on `disk` with the engine that the tests are run for. A meta buffer is a matter
 /// of the CPU's alone.

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "fs/core/store.hpp"
+#include "fs/engine/file_memory.hpp"
 #include "fs/ops/batch.hpp"
 #include "fs/ops/command.hpp"
 #include "fs/ops/scan_filter.hpp"
@@ -56,6 +58,9 @@ class Engine {
     virtual Errc show_block(u64 place) = 0;
     /// Gives memory to metadata frames (Errc::need_frame), so that more of them can be claimed.
     virtual Errc add_frames() = 0;
+
+    /// Memory of zeros for `bytes` of a file's contents, where programs of the engine reach it.
+    virtual Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) = 0;
 
     /// Brings the counters of the host's StoreState up to date, as statfs(2) asks for them.
     virtual Errc refresh_counters() { return Errc::ok; }

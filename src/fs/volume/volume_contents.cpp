@@ -137,21 +137,25 @@ Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     command.from = size;
     command.now = now;
     command.may_use_reserve = true;
-    for (;;) {
-        const Result<bool> done = ask<Verb::truncate>(command, writer);
-        if (!done) return done.code();
-        if (*done) return Errc::ok;
-    }
+    Result<bool> done = false;
+    while (done && !*done)
+        done = ask<Verb::truncate>(command, writer);
+    const Errc shown = mapped_files_.reload(file, size, format::file_size_max);
+    return done ? shown : done.code();
 }
 
 Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
-    VolumeImplementation& volume = *implementation_;
-    std::shared_lock lock(volume.data_lock(file.inode));
+    const std::shared_lock lock(implementation_->data_lock(file.inode));
+    return implementation_->read_contents(file, offset, target);
+}
+
+Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
+                                                std::span<std::byte> target) {
     u64 done = 0;
     while (done < target.size()) {
         const u64 at = offset + done;
         const u64 block = at / format::block_size;
-        const Result<ops::Mapping> mapping = map_block(volume, file, block);
+        const Result<ops::Mapping> mapping = map_block(*this, file, block);
         if (!mapping) return mapping.code();
         if (at >= mapping->size) break;
         u64 end = std::min(mapping->size, offset + target.size());
@@ -164,8 +168,7 @@ Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
         const std::span<std::byte> part = target.subspan(done, end - at);
         switch (mapping->kind) {
             case ops::MappingKind::data: {
-                const Errc read =
-                    volume.disk().read(mapping->place + at % format::block_size, part);
+                const Errc read = disk_->read(mapping->place + at % format::block_size, part);
                 if (read != Errc::ok) return read;
                 break;
             }
@@ -185,29 +188,13 @@ Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
     return done;
 }
 
-Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> source, Stamp stamp) {
-    VolumeImplementation& volume = *implementation_;
-    const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
-    if (offset > format::file_size_max || source.size() > format::file_size_max - offset) {
-        return Errc::file_too_big;
-    }
-    std::shared_mutex& mutex = volume.data_lock(file.inode);
-    std::shared_lock shared(mutex, std::defer_lock);
-    std::unique_lock exclusive(mutex, std::defer_lock);
-    // Whole blocks below the end of the file may be written side by side. Parts of a block that is
-    // new, and the bytes between the old end and the new data, are zeroed around them: alone.
-    const bool is_shared =
-        volume.works_on_host() && (offset | source.size()) % format::block_size == 0;
-    if (is_shared) shared.lock();
-    const Result<Attributes> before = attributes(file);
-    if (!before) return before.code();
-    if (!is_shared || offset > before->size) {
-        if (shared.owns_lock()) shared.unlock();
-        exclusive.lock();
-        WARREN_TRY(zero_tail(volume, file, offset));
-    }
+/// Stores bytes in the inode of a file or in its blocks. Requires: the data lock, as
+/// Volume::write() takes it; the file has `size` bytes.
+Result<u64> VolumeImplementation::write_contents(Handle file, u64 offset,
+                                                 std::span<const std::byte> source, u64 size,
+                                                 i64 now) {
     if (offset + source.size() <= format::area_bytes) {
-        const Result<bool> in_inode = volume.ask<Verb::store_inline>([&](ops::Command& command) {
+        const Result<bool> in_inode = ask<Verb::store_inline>([&](ops::Command& command) {
             command.handle = file;
             command.from = offset;
             command.text = source.data();
@@ -219,11 +206,47 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
     }
     ops::Command fill = command_on(file);
     fill.now = now;
-    const bool replaces = offset + source.size() <= before->size;
-    const DataWriter writer(volume, offset, source, replaces ? Replaces::yes : Replaces::no);
-    const Progress progress = run_steps<Verb::fill>(volume, fill, offset, source.size(), writer);
+    const bool replaces = offset + source.size() <= size;
+    const DataWriter writer(*this, offset, source, replaces ? Replaces::yes : Replaces::no);
+    const Progress progress = run_steps<Verb::fill>(*this, fill, offset, source.size(), writer);
     return progress.done > 0 || progress.code == Errc::ok ? Result<u64>(progress.done)
                                                           : Result<u64>(progress.code);
+}
+
+Result<u64> VolumeImplementation::write_alone(Handle file, u64 offset,
+                                              std::span<const std::byte> source, i64 now,
+                                              const FileMapping* from) {
+    const Result<Attributes> before =
+        ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
+    if (!before) return before.code();
+    WARREN_TRY(zero_tail(*this, file, offset));
+    const Result<u64> done = write_contents(file, offset, source, before->size, now);
+    const bool is_whole = done && *done == source.size();
+    WARREN_TRY(is_whole ? mapped_files_.show(file, offset, source, from)
+                        : mapped_files_.reload(file, offset, offset + source.size(), from));
+    return done;
+}
+
+Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> source, Stamp stamp) {
+    VolumeImplementation& volume = *implementation_;
+    const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
+    if (offset > format::file_size_max || source.size() > format::file_size_max - offset) {
+        return Errc::file_too_big;
+    }
+    std::shared_mutex& mutex = volume.data_lock(file.inode);
+    // Whole blocks below the end of the file may be written side by side. Parts of a block that is
+    // new, and the bytes between the old end and the new data, are zeroed around them: alone. So
+    // are mappings brought up to date.
+    if (volume.works_on_host() && (offset | source.size()) % format::block_size == 0) {
+        const std::shared_lock shared(mutex);
+        const Result<Attributes> before = attributes(file);
+        if (!before) return before.code();
+        if (offset <= before->size && !volume.mapped_files().has(file.inode)) {
+            return volume.write_contents(file, offset, source, before->size, now);
+        }
+    }
+    const std::unique_lock exclusive(mutex);
+    return volume.write_alone(file, offset, source, now);
 }
 
 namespace {
@@ -266,8 +289,11 @@ Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp s
     command.may_use_reserve = how == Allocate::punch_hole;
     const Progress progress = run_steps<Verb::allocate>(volume, command, offset, length,
                                                         DataWriter(volume, 0, {}, Replaces::no));
-    WARREN_TRY(progress.code);
-    return zeroes ? zero_edges(volume, file, offset, offset + length) : Errc::ok;
+    Errc code = progress.code;
+    if (code == Errc::ok && zeroes) code = zero_edges(volume, file, offset, offset + length);
+    const Errc shown =
+        zeroes ? volume.mapped_files().reload(file, offset, offset + length) : Errc::ok;
+    return code == Errc::ok ? shown : code;
 }
 
 Result<u64> Volume::seek(Handle file, u64 offset, Seek whence) {

@@ -38,7 +38,8 @@ VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
       options_(options),
       hash_mask_(hash_mask),
       data_locks_(std::make_unique<std::shared_mutex[]>(data_lock_count)),
-      crew_(options.workers) {}
+      crew_(options.workers),
+      mapped_files_(*this) {}
 
 Errc VolumeImplementation::start() {
     StoreShape shape;
@@ -331,6 +332,7 @@ Errc VolumeImplementation::commit() {
 Errc VolumeImplementation::close() {
     if (closed_) return Errc::ok;
     closed_ = true;
+    mapped_files_.leave();
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
     WARREN_TRY(committer_->commit());
     superblock_.clean = 1;

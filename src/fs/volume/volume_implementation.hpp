@@ -25,6 +25,7 @@
 #include "fs/engine/cpu/store_memory.hpp"
 #include "fs/ops/execute.hpp"
 #include "fs/volume/committer.hpp"
+#include "fs/volume/mapped_files.hpp"
 #include "fs/volume/removal_turns.hpp"
 #include "warren/volume.hpp"
 
@@ -191,6 +192,25 @@ class VolumeImplementation {
     /// Sets the size of a file; what lies behind it goes. `now` = 0 leaves the times.
     Errc resize_file(Handle file, u64 size, i64 now);
 
+    // Contents. Requires: the file's data lock.
+    /// What the file has from `offset` on; less than `target` takes where the file ends.
+    Result<u64> read_contents(Handle file, u64 offset, std::span<std::byte> target);
+    Result<u64> write_contents(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
+                               i64 now);
+    /// Writes bytes anywhere and shows them to the file's mappings, but not to the one that they
+    /// come `from`. Requires: the data lock, alone.
+    Result<u64> write_alone(Handle file, u64 offset, std::span<const std::byte> source, i64 now,
+                            const FileMapping* from = nullptr);
+    Errc load_mapping(FileMapping& mapping, u64 at, u64 length);
+
+    // Mappings; these take the file's data lock.
+    MappedFiles& mapped_files() { return mapped_files_; }
+    Errc map_contents(const MapOptions& options, FileMapping& mapping);
+    void forget_mapping(FileMapping& mapping);
+    Errc write_mapping(FileMapping& mapping, u64 offset, u64 length);
+    /// See Volume::release().
+    Errc release(Handle handle);
+
     /// The host's Store. With an engine that does not work on it, it is up to date while that is
     /// paused.
     const core::Store& store() { return memory_.store(); }
@@ -276,6 +296,8 @@ class VolumeImplementation {
     Errc pause_engine();
     Errc resume_engine();
     void hide_piece(const ops::Command& command, const ops::Piece& piece);
+    Errc fill_mapping(FileMapping& mapping, u64 length);
+    Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);
     Errc load_frame_table();
     void adopt_frame(u64 frame);
 
@@ -296,6 +318,7 @@ class VolumeImplementation {
     std::unique_ptr<std::shared_mutex[]> data_locks_;
     bool closed_ = false;
     Crew crew_;
+    MappedFiles mapped_files_;
 };
 
 inline void set_creation(ops::Command& command, const VolumeImplementation& volume,

@@ -60,12 +60,15 @@ Errc Volume::open_file(Handle handle) {
 }
 
 Errc Volume::release(Handle handle) {
-    VolumeImplementation& volume = *implementation_;
-    if (volume.is_read_only()) return Errc::ok;
+    return implementation_->release(handle);
+}
+
+Errc VolumeImplementation::release(Handle handle) {
+    if (is_read_only()) return Errc::ok;
     const Result<ops::Released> released =
-        volume.ask<Verb::release_file>([&](ops::Command& command) { command.handle = handle; });
+        ask<Verb::release_file>([&](ops::Command& command) { command.handle = handle; });
     if (!released) return released.code();
-    return released->must_reclaim ? volume.reclaim(handle) : Errc::ok;
+    return released->must_reclaim ? reclaim(handle) : Errc::ok;
 }
 
 void Volume::forget(Handle handle, u64 count) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "fs/engine/cpu/host_file_memory.hpp"
 #include "fs/ops/execute.hpp"
 
 namespace warren {
@@ -24,6 +25,13 @@ void CpuEngine::attempt_many(std::span<const ops::Command> commands,
                              std::span<ops::Reply> replies) {
     for (std::size_t i = 0; i < commands.size(); ++i)
         attempt(commands[i], replies[i]);
+}
+
+Errc CpuEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) {
+    auto made = std::make_unique<HostFileMemory>(bytes);
+    if (made->data() == nullptr) return Errc::no_memory;
+    memory = std::move(made);
+    return Errc::ok;
 }
 
 }  // namespace warren

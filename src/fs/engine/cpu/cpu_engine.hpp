@@ -27,6 +27,7 @@ class CpuEngine final : public Engine {
     Errc resume() override { return Errc::ok; }
     Errc show_block(u64 /*place*/) override { return Errc::ok; }
     Errc add_frames() override { return Errc::ok; }
+    Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
 
  private:
     const core::Store& store_;

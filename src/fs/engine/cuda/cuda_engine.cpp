@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fs/engine/cuda/command_batch.hpp"
+#include "fs/engine/cuda/device_file_memory.hpp"
 #include "fs/engine/cuda/device_store.hpp"
 #include "fs/engine/cuda/directory_packing.hpp"
 #include "fs/engine/cuda/item_batch.hpp"
@@ -47,6 +48,7 @@ class CudaEngine final : public Engine {
     Errc resume() override;
     Errc show_block(u64 place) override;
     Errc add_frames() override;
+    Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
     Errc refresh_counters() override;
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override;
@@ -100,6 +102,7 @@ class CudaEngine final : public Engine {
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
     cuda_engine::TreeReading reading_;
     cuda_engine::DirectoryPacking packing_;
+    std::shared_ptr<cuda_engine::StagingPool> staging_;  // of files; they may outlive the engine
     ring::RingPool pool_;
     std::unique_ptr<ring::RingClient> client_;  // null: there is no server
     cuda_engine::ResidentServer server_;        // stops before what it works on goes
@@ -142,6 +145,7 @@ Errc CudaEngine::open(std::string& failure) {
         failure = info_.name + " has no virtual memory management";
         return Errc::not_supported;
     }
+    staging_ = std::make_shared<cuda_engine::StagingPool>(info_.index);
     opened = cuda_engine::prepare_fault_record();
     if (opened == Errc::ok) load_metadata();
     if (opened == Errc::ok) opened = store_.open(host_);
@@ -282,6 +286,14 @@ Errc CudaEngine::add_frames() {
     const Errc added = answer(store_.add_frames());
     // All frames have memory, so it is frames that are short.
     return added == Errc::no_space ? Errc::need_space : added;
+}
+
+Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) {
+    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    auto made = std::make_unique<cuda_engine::DeviceFileMemory>(staging_);
+    WARREN_TRY(answer(made->open(bytes)));
+    memory = std::move(made);
+    return Errc::ok;
 }
 
 Errc CudaEngine::refresh_counters() {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// File contents in device memory, whole frames of 2 MiB side by side: what kernels read in place.
+// Bytes pass through pinned staging, so that they move at the speed of the bus and beside whatever
+// else the device does.
+//
+// Invariant: a file's frames are its own, never shared with another file's or with metadata, so a
+// kernel that runs past the end of its file reads zeros.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "fs/engine/file_memory.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/reserved_range.hpp"
+#include "gpu/stream.hpp"
+
+namespace warren::cuda_engine {
+
+/// Pinned buffers with a stream each, lent to one call at a time and kept for the next.
+class StagingPool {
+ public:
+    static constexpr u64 buffer_bytes = 4 * mib;
+
+    struct Staging {
+        gpu::PinnedBuffer<std::byte> buffer;
+        gpu::Stream stream;
+    };
+
+    explicit StagingPool(int device) : device_(device) {}
+
+    /// Null, with the reason in `code`, if there is no pinned memory left.
+    std::unique_ptr<Staging> take(Errc& code);
+    void give(std::unique_ptr<Staging> staging);
+    int device() const { return device_; }
+
+ private:
+    const int device_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Staging>> idle_;
+};
+
+class DeviceFileMemory final : public FileMemory {
+ public:
+    explicit DeviceFileMemory(std::shared_ptr<StagingPool> pool) : pool_(std::move(pool)) {}
+    ~DeviceFileMemory() override;
+
+    /// Takes zeroed memory. Errc::no_memory if the device has too little.
+    Errc open(u64 bytes);
+
+    std::byte* data() const override { return range_.data(); }
+    u64 bytes() const override { return range_.bytes(); }
+    bool is_on_device() const override { return true; }
+    Errc put(u64 offset, u64 length, const Source& source) override;
+    Errc get(u64 offset, u64 length, const Sink& sink) const override;
+    Errc clear(u64 offset, u64 length) override;
+
+ private:
+    template <class Body>
+    Errc with_staging(const Body& body) const;
+
+    std::shared_ptr<StagingPool> pool_;
+    gpu::ReservedRange range_;
+};
+
+}  // namespace warren::cuda_engine

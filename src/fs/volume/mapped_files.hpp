@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of a volume whose contents also lie in the engine's memory (Volume::map_file()), and
+// how that memory follows the file: every change of contents is shown to the file's mappings before
+// the data lock under which it was made is let go.
+//
+// Invariant: mappings of a file come and go, and its contents change while it has some, only under
+// its data lock held alone. So a mapping differs from its file only by what kernels have written.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/engine/file_memory.hpp"
+#include "warren/mapped_file.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+
+class VolumeImplementation;
+
+/// Where mappings find their volume, for as long as it is open.
+struct MappingHome {
+    std::shared_mutex mutex;  // shared by who uses `volume`; its closing takes it alone
+    VolumeImplementation* volume = nullptr;
+};
+
+/// What a MappedFile has.
+class FileMapping {
+ public:
+    Handle file;
+    FileView view;
+    std::unique_ptr<FileMemory> memory;
+    std::shared_ptr<MappingHome> home;
+
+    u64 end() const { return view.offset + view.bytes; }
+    /// Whether bytes [offset, offset + length) of the file are mapped.
+    bool covers(u64 offset, u64 length) const {
+        return offset >= view.offset && length <= view.bytes &&
+               offset - view.offset <= view.bytes - length;
+    }
+    /// Errc::stale, or what `body(volume)` answers while the volume stays open.
+    template <class Body>
+    Errc with_volume(const Body& body) {
+        const std::shared_lock lock(home->mutex);
+        return home->volume == nullptr ? Errc::stale : body(*home->volume);
+    }
+};
+
+class MappedFiles {
+ public:
+    explicit MappedFiles(VolumeImplementation& volume);
+    ~MappedFiles() { leave(); }
+
+    const std::shared_ptr<MappingHome>& home() const { return home_; }
+    /// From now on no mapping finds the volume. Waits for those that use it.
+    void leave();
+
+    // Requires: the caller has the file's data lock, for all but has() alone.
+    bool has(u64 inode) const { return !mappings_of(inode).empty(); }
+    void add(FileMapping& mapping);
+    void remove(FileMapping& mapping);
+    /// Shows bytes that were written at `offset` to all mappings of the file but `except`.
+    Errc show(Handle file, u64 offset, std::span<const std::byte> bytes,
+              const FileMapping* except = nullptr) const;
+    /// Brings [begin, end) of the file's mappings but `except` up to date. What cannot be read
+    /// becomes zeros.
+    Errc reload(Handle file, u64 begin, u64 end, const FileMapping* except = nullptr) const;
+
+ private:
+    /// Costs one load as long as no file is mapped.
+    std::vector<FileMapping*> mappings_of(u64 inode) const;
+
+    VolumeImplementation& volume_;
+    std::shared_ptr<MappingHome> home_;
+    std::atomic<u64> count_{0};  // of mappings; what it says of a file, the file's lock orders
+    mutable std::mutex mutex_;
+    std::unordered_multimap<u64, FileMapping*> mappings_;  // by inode number
+};
+
+}  // namespace warren

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mapping a file: memory of the engine is filled by several threads, a slice at a time under the
+// file's data lock, so that others read and write the file meanwhile.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "fs/volume/mapped_files.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 slice_bytes = 4 * mib;  // moved under one hold of the data lock
+constexpr u64 loaders_max = 8;
+
+/// Which part of a file of `size` bytes `options` means.
+Errc find_range(const MapOptions& options, u64 size, FileView& view) {
+    view.offset = options.offset;
+    view.bytes = options.length;
+    if (options.length == 0 && options.offset < size) view.bytes = size - options.offset;
+    if (view.bytes == 0) return Errc::invalid;
+    const bool fits = options.offset <= format::file_size_max &&
+                      view.bytes <= format::file_size_max - options.offset;
+    return fits ? Errc::ok : Errc::file_too_big;
+}
+
+}  // namespace
+
+/// Fills [at, at + length) of a mapping with what the file has there. Requires: the data lock.
+Errc VolumeImplementation::load_mapping(FileMapping& mapping, u64 at, u64 length) {
+    return mapping.memory->put(at, length, [&](u64 done, std::span<std::byte> piece) {
+        const Result<u64> got = read_contents(mapping.file, mapping.view.offset + at + done, piece);
+        if (!got) return got.code();
+        std::memset(piece.data() + *got, 0, piece.size() - *got);
+        return Errc::ok;
+    });
+}
+
+/// Fills the first `length` bytes of a mapping. Requires: it is among mapped_files().
+Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
+    const u64 slices = (length + slice_bytes - 1) / slice_bytes;
+    std::atomic<u64> next{0};
+    std::atomic<Errc> failed{Errc::ok};
+    const auto load_slices = [&] {
+        for (;;) {
+            const u64 slice = next.fetch_add(1, std::memory_order_relaxed);
+            if (slice >= slices || failed.load(std::memory_order_relaxed) != Errc::ok) return;
+            const u64 at = slice * slice_bytes;
+            const std::shared_lock lock(data_lock(mapping.file.inode));
+            const Errc code = load_mapping(mapping, at, std::min(slice_bytes, length - at));
+            if (code != Errc::ok) failed.store(code, std::memory_order_relaxed);
+        }
+    };
+    const u64 cores = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::thread> others(std::min({slices, loaders_max, cores}) - (slices > 0 ? 1 : 0));
+    for (std::thread& other : others)
+        other = std::thread(load_slices);
+    load_slices();
+    for (std::thread& other : others)
+        other.join();
+    return failed.load(std::memory_order_relaxed);
+}
+
+/// Takes memory for a part of an open file, and fills it.
+Errc VolumeImplementation::map_contents(const MapOptions& options, FileMapping& mapping) {
+    u64 held_bytes = 0;
+    {
+        const std::unique_lock lock(data_lock(mapping.file.inode));
+        ops::Command ask_attributes = command_on(mapping.file);
+        const Result<Attributes> file = ask<ops::Verb::get_attributes>(ask_attributes);
+        if (!file) return file.code();
+        if ((file->mode & format::type_mask) == format::type_directory) return Errc::is_directory;
+        if ((file->mode & format::type_mask) != format::type_regular) return Errc::invalid;
+        WARREN_TRY(find_range(options, file->size, mapping.view));
+        WARREN_TRY(engine_->make_file_memory(mapping.view.bytes, mapping.memory));
+        mapping.view.data = mapping.memory->data();
+        if (file->size > mapping.view.offset) {
+            held_bytes = std::min(file->size, mapping.end()) - mapping.view.offset;
+        }
+        mapped_files_.add(mapping);
+    }
+    const Errc filled = fill_mapping(mapping, held_bytes);
+    if (filled != Errc::ok) forget_mapping(mapping);
+    return filled;
+}
+
+void VolumeImplementation::forget_mapping(FileMapping& mapping) {
+    const std::unique_lock lock(data_lock(mapping.file.inode));
+    mapped_files_.remove(mapping);
+}
+
+/// Writes all of `bytes`, which come from `mapping`. Requires: the data lock, alone.
+Errc VolumeImplementation::write_all(FileMapping& mapping, u64 offset,
+                                     std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const Result<u64> put =
+            write_alone(mapping.file, offset, bytes, now_nanoseconds(), &mapping);
+        if (!put) return put.code();
+        offset += *put;
+        bytes = bytes.subspan(*put);
+    }
+    return Errc::ok;
+}
+
+/// Writes [offset, offset + length) of the file from what its mapping has there.
+Errc VolumeImplementation::write_mapping(FileMapping& mapping, u64 offset, u64 length) {
+    for (u64 done = 0; done < length;) {
+        const u64 count = std::min(slice_bytes, length - done);
+        const u64 at = offset + done;
+        const std::unique_lock lock(data_lock(mapping.file.inode));
+        WARREN_TRY(mapping.memory->get(at - mapping.view.offset, count,
+                                       [&](u64 behind, std::span<const std::byte> piece) {
+                                           return write_all(mapping, at + behind, piece);
+                                       }));
+        done += count;
+    }
+    return Errc::ok;
+}
+
+Errc Volume::map_file(Handle file, const MapOptions& options, std::unique_ptr<MappedFile>& mapped) {
+    VolumeImplementation& volume = *implementation_;
+    mapped.reset();
+    WARREN_TRY(open_file(file));
+    auto mapping = std::make_unique<FileMapping>();
+    mapping->file = file;
+    mapping->home = volume.mapped_files().home();
+    const Errc code = volume.map_contents(options, *mapping);
+    if (code == Errc::ok) {
+        mapped = std::make_unique<MappedFile>(std::move(mapping));
+    } else {
+        static_cast<void>(release(file));
+    }
+    return code;
+}
+
+MappedFile::MappedFile(std::unique_ptr<FileMapping> mapping) : mapping_(std::move(mapping)) {}
+
+MappedFile::~MappedFile() {
+    static_cast<void>(mapping_->with_volume([&](VolumeImplementation& volume) {
+        volume.forget_mapping(*mapping_);
+        return volume.release(mapping_->file);
+    }));
+}
+
+const FileView& MappedFile::view() const {
+    return mapping_->view;
+}
+
+bool MappedFile::is_on_device() const {
+    return mapping_->memory->is_on_device();
+}
+
+Errc MappedFile::write_back(u64 offset, u64 length) {
+    if (!mapping_->covers(offset, length)) return Errc::invalid;
+    return mapping_->with_volume([&](VolumeImplementation& volume) {
+        return volume.write_mapping(*mapping_, offset, length);
+    });
+}
+
+Errc MappedFile::write_back() {
+    return mapping_->with_volume([&](VolumeImplementation& volume) -> Errc {
+        const Result<Attributes> file =
+            volume.ask<ops::Verb::get_attributes>(command_on(mapping_->file));
+        if (!file) return file.code();
+        const FileView& view = mapping_->view;
+        if (file->size <= view.offset) return Errc::ok;
+        const u64 length = std::min(file->size - view.offset, view.bytes);
+        return volume.write_mapping(*mapping_, view.offset, length);
+    });
+}
+
+Errc MappedFile::copy_out(u64 offset, std::span<std::byte> target) const {
+    if (!mapping_->covers(offset, target.size())) return Errc::invalid;
+    return mapping_->memory->get(offset - mapping_->view.offset, target.size(),
+                                 [&](u64 at, std::span<const std::byte> piece) {
+                                     std::memcpy(target.data() + at, piece.data(), piece.size());
+                                     return Errc::ok;
+                                 });
+}
+
+Errc MappedFile::copy_in(u64 offset, std::span<const std::byte> source) {
+    if (!mapping_->covers(offset, source.size())) return Errc::invalid;
+    return mapping_->memory->put(offset - mapping_->view.offset, source.size(),
+                                 [&](u64 at, std::span<std::byte> piece) {
+                                     std::memcpy(piece.data(), source.data() + at, piece.size());
+                                     return Errc::ok;
+                                 });
+}
+
+}  // namespace warren
