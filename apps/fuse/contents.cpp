@@ -31,7 +31,7 @@ std::span<std::byte> thread_buffer(size_t size_bytes) {
 }
 
 Handle handle_of(const Request& request, fuse_ino_t node, const fuse_file_info* info) {
-    return {request.mount.nodes.inode_of(node), static_cast<u32>(info->fh)};
+    return {request.mount.nodes.inode_of(node), UnsavedWrites::generation_of(info->fh)};
 }
 
 bool writes(const fuse_file_info* info) {
@@ -50,7 +50,9 @@ Errc empty_file(const Request& request, Handle file) {
     if (clears_privileges()) request.drop_privileges(file, change);
     request.keep_times(file, change);
     request.mount.note_change();
-    return request.volume->set_attributes(request.caller(), file, change).code();
+    WARREN_TRY(request.volume->set_attributes(request.caller(), file, change).code());
+    request.mount.unsaved.note(request.mount.nodes.node_of(file.inode));
+    return Errc::ok;
 }
 
 /// Opens a file that is there and prepares the reply.
@@ -65,7 +67,7 @@ Errc open_file(const Request& request, fuse_ino_t node, Handle file, fuse_file_i
     } else if ((info->flags & O_ACCMODE) != O_WRONLY && (info->flags & O_NOATIME) == 0) {
         request.note_access(file, node, true);
     }
-    info->fh = file.generation;
+    info->fh = request.mount.unsaved.number_open(file.generation, writes(info));
     info->keep_cache = 1;
     return Errc::ok;
 }
@@ -120,7 +122,8 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
     if (!made) return request.reply(about_name(made.code()));
     const fuse_entry_param entry = request.take_entry(*made);
     request.mount.nodes.count_open(entry.ino, writes(info));
-    info->fh = made->handle.generation;
+    request.mount.unsaved.note(entry.ino);
+    info->fh = request.mount.unsaved.number_open(made->handle.generation, writes(info));
     info->keep_cache = 1;
     if (fuse_reply_create(raw, &entry, info) != 0) {
         close_again(request, entry.ino, made->handle, info);
@@ -131,6 +134,7 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
 void release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw);
     request.mount.nodes.count_release(node, writes(info));
+    request.mount.unsaved.close(info->fh);
     request.reply(request.volume->release(handle_of(request, node, info)));
 }
 
@@ -161,13 +165,41 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     request.mount.note_change();
     const Result<u64> put = request.volume->write(
         file, static_cast<u64>(offset), std::as_bytes(std::span(bytes, size_bytes)), Stamp::no);
-    if (!put) return request.reply(put.code());
-    fuse_reply_write(raw, *put);
+    if (put) {
+        request.mount.unsaved.note(node);
+        fuse_reply_write(raw, *put);
+        return;
+    }
+    // What the kernel writes back and cannot is told by it to all who have the file open.
+    if (info->writepage != 0) request.mount.unsaved.forget(node);
+    request.reply(put.code());
 }
 
 void sync(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info* info) {
     const Request request(raw);
-    request.reply(request.volume->sync_file(handle_of(request, node, info)));
+    UnsavedWrites& unsaved = request.mount.unsaved;
+    const Errc code =
+        unsaved.must_tell(node, info->fh) ? Errc::io : request.sync(handle_of(request, node, info));
+    if (code == Errc::io) unsaved.note_told(info->fh);
+    request.reply(code);
+}
+
+/// close(2), of a copy of the descriptor too: so it tells of a loss and leaves fsync(2) to tell as
+/// well. The kernel asks no more once it has heard that nothing is done here.
+void flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
+    const Request request(raw);
+    UnsavedWrites& unsaved = request.mount.unsaved;
+    if (!unsaved.may_have_losses()) {
+        fuse_reply_err(raw, ENOSYS);
+        return;
+    }
+    Errc code = unsaved.must_tell(node, info->fh) ? Errc::io : Errc::ok;
+    // An engine that was lost just now: nobody has noticed it yet.
+    if (code == Errc::ok && unsaved.is_unsaved(node) &&
+        request.volume->attributes(handle_of(request, node, info)).code() == Errc::io) {
+        code = Errc::io;
+    }
+    request.reply(code);
 }
 
 void allocate(fuse_req_t raw, fuse_ino_t node, int mode, off_t offset, off_t length,
@@ -192,9 +224,11 @@ void allocate(fuse_req_t raw, fuse_ino_t node, int mode, off_t offset, off_t len
         default:
             return request.reply(Errc::not_supported);
     }
-    request.reply_changed(request.volume->allocate(handle_of(request, node, info), how,
-                                                   static_cast<u64>(offset),
-                                                   static_cast<u64>(length), Stamp::no));
+    const Errc code =
+        request.volume->allocate(handle_of(request, node, info), how, static_cast<u64>(offset),
+                                 static_cast<u64>(length), Stamp::no);
+    if (code == Errc::ok) request.mount.unsaved.note(node);
+    request.reply_changed(code);
 }
 
 void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_info* info) {
@@ -203,7 +237,7 @@ void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_i
         return;
     }
     MountState& mount = *static_cast<MountState*>(fuse_req_userdata(raw));
-    const Handle file{mount.nodes.inode_of(node), static_cast<u32>(info->fh)};
+    const Handle file{mount.nodes.inode_of(node), UnsavedWrites::generation_of(info->fh)};
     const SeekRequest seek{raw, node, file, static_cast<u64>(offset),
                            whence == SEEK_DATA ? Seek::data : Seek::hole};
     if (mount.nodes.is_written(node)) {
@@ -287,6 +321,7 @@ void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
     while (job.left > 0 && code == Errc::ok)
         code = copy_step(request, job);
     if (code != Errc::ok && job.done == 0) return request.reply(code);
+    request.mount.unsaved.note(target_node);
     fuse_reply_write(raw, job.done);
 }
 
@@ -298,6 +333,7 @@ void add_content_operations(fuse_lowlevel_ops& operations) {
     operations.release = release;
     operations.read = read;
     operations.write = write;
+    operations.flush = flush;
     operations.fsync = sync;
     operations.fallocate = allocate;
     operations.lseek = seek;

@@ -301,7 +301,7 @@ Errc ControlVerbs::usage(const Peer& peer, const Frame& frame, const SendPart& s
 Errc ControlVerbs::sync() {
     const Descriptor root(::open(mount_.mountpoint.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (root) flush_kernel(root);
-    return mount_.volume.access()->sync();
+    return mount_.sync();
 }
 
 Errc ControlVerbs::remount(const Peer& peer, const Frame& frame) {
@@ -313,7 +313,7 @@ Errc ControlVerbs::remount(const Peer& peer, const Frame& frame) {
     }
     if (peer.user != 0 && peer.user != ::geteuid()) return Errc::not_permitted;
     if (read_only) {
-        WARREN_TRY(mount_.volume.access()->sync());
+        WARREN_TRY(mount_.sync());
     } else {
         WARREN_TRY(mount_.volume.open_for_writing(mount_.nodes).code);
     }

@@ -33,13 +33,13 @@ constexpr u32 read_ahead_kib = 1024;
 /// Opens the image; read-only if it is write-protected and nobody insists on writing.
 std::unique_ptr<Volume> open_image(MountOptions& options, OpenOptions& how, std::string& warning,
                                    Failure& failure) {
-    auto volume = Volume::open(options.image, how, failure);
+    auto volume = options.open(options.image, how, failure);
     const bool is_protected = failure.code == Errc::read_only || failure.code == Errc::access ||
                               failure.code == Errc::not_permitted;
     if (volume || options.read_only || options.writable || !is_protected) return volume;
     how.read_only = true;
     Failure second;
-    volume = Volume::open(options.image, how, second);
+    volume = options.open(options.image, how, second);
     if (volume) {
         options.read_only = true;
         warning = options.image + " is write-protected, mounted read-only";

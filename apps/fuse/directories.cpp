@@ -97,7 +97,7 @@ void release_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
 void sync_directory(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info*) {
     const Request request(raw);
     Handle directory;
-    if (request.find(node, directory)) request.reply(request.volume->sync_file(directory));
+    if (request.find(node, directory)) request.reply(request.sync(directory));
 }
 
 /// The number of the directory's parent; the directory's own for the root and where it is unknown.

@@ -58,7 +58,7 @@ void Committer::run(u32 seconds) {
         if (mount_.read_only.load(std::memory_order_relaxed)) continue;
         if (!mount_.changed.exchange(false, std::memory_order_relaxed)) continue;
         lock.unlock();
-        if (const Errc code = mount_.volume.access()->sync(); code != Errc::ok) {
+        if (const Errc code = mount_.sync(); code != Errc::ok) {
             log_line(mount_.image + ": changes could not be made durable: " +
                      std::strerror(static_cast<int>(code)));
         }

@@ -83,6 +83,7 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     request.mount.note_change();
     const Result<Attributes> changed =
         request.volume->set_attributes(request.caller(), handle, change);
+    if (changed && (which & FUSE_SET_ATTR_SIZE) != 0) request.mount.unsaved.note(node);
     // The kernel also sends the last times of what nobody has a name or descriptor of any more. An
     // error would be kept for the next syncfs(2), of whomever.
     const bool sets_times_alone = (which & ~(FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_CTIME)) == 0;

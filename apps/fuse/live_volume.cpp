@@ -38,7 +38,7 @@ LiveVolume::Access LiveVolume::access() {
 }
 
 bool LiveVolume::open_again(Failure& failure) {
-    volume_ = Volume::open(image_, how_, failure);
+    volume_ = open_(image_, how_, failure);
     return volume_ != nullptr;
 }
 
@@ -61,10 +61,11 @@ Failure LiveVolume::open_for_writing(const NodeTable& nodes) {
     return opened ? Failure{} : failure;
 }
 
-void LiveVolume::leave_gpu(const NodeTable& nodes) {
+void LiveVolume::leave_gpu(const NodeTable& nodes, const std::function<void()>& at_exchange) {
     std::lock_guard turn(turn_);
     std::unique_lock lock(mutex_);
-    if (volume_->engine() != name_of(EngineChoice::cuda)) return;
+    if (volume_->engine() == name_of(EngineChoice::cpu)) return;
+    at_exchange();
     volume_.reset();
     how_.engine = EngineChoice::cpu;
     Failure failure;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -17,6 +18,10 @@
 #include "warren/volume.hpp"
 
 namespace warren::fuse {
+
+/// Opens an image: Volume::open, or what a test puts in its place.
+using VolumeOpener = std::function<std::unique_ptr<Volume>(const std::string& image,
+                                                           const OpenOptions& how, Failure&)>;
 
 class LiveVolume {
  public:
@@ -32,10 +37,12 @@ class LiveVolume {
     };
 
     /// `how`: the options that the volume was opened with.
-    LiveVolume(std::unique_ptr<Volume> volume, std::string image, const OpenOptions& how)
+    LiveVolume(std::unique_ptr<Volume> volume, std::string image, const OpenOptions& how,
+               VolumeOpener open)
         : volume_(std::move(volume)),
           image_(std::move(image)),
           how_(how),
+          open_(std::move(open)),
           exchangeable_(may_be_exchanged()) {}
 
     Access access();
@@ -43,22 +50,23 @@ class LiveVolume {
     /// Opens the image for writing, unless it is so already. A failure leaves it as it was.
     Failure open_for_writing(const NodeTable& nodes);
 
-    /// Opens the image on the CPU engine, after its GPU was lost: as the last commit left it. Ends
-    /// the process if that is not possible.
-    void leave_gpu(const NodeTable& nodes);
+    /// Opens the image on the CPU engine, after its GPU was lost: as the last commit left it; calls
+    /// `at_exchange` while nobody works on it. Ends the process if that is not possible.
+    void leave_gpu(const NodeTable& nodes, const std::function<void()>& at_exchange);
 
     /// Closes the volume. Requires: no Access is left or will be taken.
     Errc close();
 
  private:
     bool may_be_exchanged() const {
-        return how_.read_only || volume_->engine() == name_of(EngineChoice::cuda);
+        return how_.read_only || volume_->engine() != name_of(EngineChoice::cpu);
     }
     bool open_again(Failure& failure);
 
     std::unique_ptr<Volume> volume_;
     std::string image_;
     OpenOptions how_;
+    VolumeOpener open_;
     std::mutex turn_;  // passed on the way to mutex_, so that an exchange gets its turn
     std::shared_mutex mutex_;
     // Once false, always false. Cleared with release after the exchange of volume_, so whoever

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/fuse/control.hpp"
+#include "apps/fuse/live_volume.hpp"
 
 namespace warren::fuse {
 
@@ -29,6 +30,7 @@ struct MountOptions {
     u32 commit_seconds = 5;          // between commits; 0: only when asked to
     u32 threads = 0;                 // most that answer requests; 0: by the number of cores
     EngineChoice engine = EngineChoice::automatic;  // a remount leaves it as it is
+    VolumeOpener open = Volume::open;
 };
 
 /// Exit codes of mount(8) and umount(8).

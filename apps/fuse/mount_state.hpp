@@ -12,6 +12,7 @@
 #include "apps/fuse/live_volume.hpp"
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/node_table.hpp"
+#include "apps/fuse/unsaved_writes.hpp"
 
 namespace warren::fuse {
 
@@ -20,13 +21,15 @@ class LateSeeker;
 struct MountState {
     /// `how`: the options that the volume was opened with.
     MountState(std::unique_ptr<Volume> opened, const MountOptions& options, const OpenOptions& how)
-        : volume(std::move(opened), options.image, how),
+        : volume(std::move(opened), options.image, how, options.open),
           nodes(volume.access()->root()),
+          unsaved(volume.access()->engine() != name_of(EngineChoice::cpu)),
           image(options.image),
           read_only(options.read_only) {}
 
     LiveVolume volume;
     NodeTable nodes;
+    UnsavedWrites unsaved;
     std::string image;       // absolute
     std::string mountpoint;  // absolute
     fuse_session* session = nullptr;
@@ -42,6 +45,10 @@ struct MountState {
         if (!changed.load(std::memory_order_relaxed)) {
             changed.store(true, std::memory_order_relaxed);
         }
+    }
+    /// Makes all changes durable.
+    Errc sync() {
+        return unsaved.commit([&] { return volume.access()->sync(); });
     }
 };
 

@@ -7,11 +7,15 @@ namespace warren::fuse {
 namespace {
 
 constexpr u64 root_node = 1;
+constexpr u32 renewed_bit = 0x80000000;  // of a generation
 
 }  // namespace
 
 NodeTable::NodeTable(Handle root) : root_(root) {
-    shard(root_node).nodes[root_node] = {root.generation, false, true, 0, 1};
+    Node& node = shard(root_node).nodes[root_node];
+    node.generation = root.generation;
+    node.directory = true;
+    node.references = 1;
 }
 
 u64 NodeTable::exchanged(u64 number) const {
@@ -19,7 +23,7 @@ u64 NodeTable::exchanged(u64 number) const {
     return number == root_node ? root_.inode : number;
 }
 
-void NodeTable::remember(const Attributes& attributes) {
+u32 NodeTable::remember(const Attributes& attributes) {
     const u64 node = node_of(attributes.handle.inode);
     const bool is_directory = (attributes.mode & 0170000) == 0040000;
     Shard& home = shard(node);
@@ -29,6 +33,7 @@ void NodeTable::remember(const Attributes& attributes) {
     entry.shared = entry.shared || (attributes.links > 1 && !is_directory);
     entry.directory = is_directory;
     ++entry.references;
+    return entry.renewed ? entry.generation ^ renewed_bit : entry.generation;
 }
 
 std::optional<Handle> NodeTable::forget(u64 node, u64 count) {
@@ -52,6 +57,13 @@ std::optional<Handle> NodeTable::find(u64 node) const {
     const auto entry = home.nodes.find(node);
     if (entry == home.nodes.end()) return std::nullopt;
     return Handle{inode_of(node), entry->second.generation};
+}
+
+void NodeTable::renew(u64 node) {
+    Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    if (entry != home.nodes.end() && entry->second.opens == 0) entry->second.renewed = true;
 }
 
 bool NodeTable::is_directory(u64 node) const {

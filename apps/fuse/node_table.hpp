@@ -26,12 +26,16 @@ class NodeTable {
     u64 node_of(u64 inode) const { return exchanged(inode); }
     u64 inode_of(u64 node) const { return exchanged(node); }
 
-    /// Counts a reference that the kernel gets with a reply.
-    void remember(const Attributes& attributes);
+    /// Counts a reference that the kernel gets with a reply; the generation that it is shown.
+    u32 remember(const Attributes& attributes);
     /// Takes back `count` references; the handle to forget, unless it is the root's.
     std::optional<Handle> forget(u64 node, u64 count);
     /// The inode behind a node; nothing if the kernel has no reference to it.
     std::optional<Handle> find(u64 node) const;
+
+    /// Lets the kernel take this node for another one when it looks its name up again: what it
+    /// believes of its size is wrong, and it lets nobody correct that. Not while it is open.
+    void renew(u64 node);
 
     /// Whether the kernel has this node, as a directory.
     bool is_directory(u64 node) const;
@@ -58,6 +62,7 @@ class NodeTable {
         u32 generation = 0;
         bool shared = false;  // has been seen with more than one link
         bool directory = false;
+        bool renewed = false;
         u64 opens = 0;
         u64 references = 0;
         u64 writers = 0;  // of the opens

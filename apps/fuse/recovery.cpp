@@ -59,7 +59,10 @@ void Recovery::run(MountState& mount) {
         changed_.wait(lock, [&] { return is_lost_ || is_ending_; });
         if (is_ending_) return;
     }
-    mount.volume.leave_gpu(mount.nodes);
+    mount.volume.leave_gpu(mount.nodes, [&] {
+        for (const u64 node : mount.unsaved.lose())
+            mount.nodes.renew(node);
+    });
     drop_all(mount);
     log_line(
         mount.image +

@@ -104,10 +104,9 @@ void Request::reply_absent() const {
 }
 
 fuse_entry_param Request::take_entry(const Attributes& attributes) const {
-    mount.nodes.remember(attributes);
     fuse_entry_param entry{};
     entry.ino = mount.nodes.node_of(attributes.handle.inode);
-    entry.generation = attributes.handle.generation;
+    entry.generation = mount.nodes.remember(attributes);
     entry.attr = to_stat(attributes);
     entry.attr_timeout = cache_seconds;
     entry.entry_timeout = cache_seconds;
@@ -141,6 +140,10 @@ void Request::keep_times(Handle handle, AttributeChange& change) const {
     change.which |= AttributeChange::modified | AttributeChange::changed;
     change.new_modified = attributes->modified;
     change.new_changed = attributes->changed;
+}
+
+Errc Request::sync(Handle handle) const {
+    return mount.unsaved.commit([&] { return volume->sync_file(handle); });
 }
 
 void Request::note_access(Handle handle, fuse_ino_t node, bool in_cache) const {

@@ -69,6 +69,9 @@ class Request {
     /// keeps those of a file itself, and has said so in the request if they are to change.
     void keep_times(Handle handle, AttributeChange& change) const;
 
+    /// Makes the inode's changes, and all others, durable.
+    Errc sync(Handle handle) const;
+
     /// Notes an access to the inode's contents, as the mount's options ask for. `in_cache` says
     /// that the kernel may serve it without asking again, so it has to be told of the new time.
     void note_access(Handle handle, fuse_ino_t node, bool in_cache) const;

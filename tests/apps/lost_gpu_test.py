@@ -3,6 +3,7 @@
 loses the GPU and goes on with the CPU engine, as its last commit left it. Needs a GPU, root,
 /dev/fuse, nvidia-cuda-mps-control and the program bench/neighbour_bench; skipped without."""
 
+import errno
 import json
 import os
 import shutil
@@ -78,8 +79,16 @@ class LostGpuTest(unittest.TestCase):
         run("sync", self.volume.root)
         os.unlink(self.path("gone"))
         self.write("kept/100", "never synced")
+        writer = os.open(self.path("kept/7"), os.O_RDWR)
+        os.pwrite(writer, b"lost", 1000)
+        self.assertEqual(mounted.libc.sync_file_range(writer, 0, 0, 7), 0)  # to the daemon
         self.break_the_gpu()
         self.assertEqual(self.engine(), "cpu")
+        with self.assertRaises(OSError) as caught:
+            os.fsync(writer)
+        self.assertEqual(caught.exception.errno, errno.EIO)
+        os.fsync(writer)
+        os.close(writer)
         self.assertEqual(sorted(os.listdir(self.path("kept")), key=int),
                          [str(number) for number in range(100)])
         for number in range(100):

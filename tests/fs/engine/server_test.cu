@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "fs/engine/cuda/server_fault.hpp"
@@ -181,6 +182,39 @@ TEST_F(Server, CallsOfTheHostProgramGetThrough) {
     ends = true;
     client.join();
     EXPECT_GT(volume.server().statistics().epochs, 1u);
+    close();
+}
+
+/// A Store in which looking for free space takes a warp very long, and then finds none.
+TEST_F(Server, TellsOfACommandThatTakesTooLong) {
+    std::mutex mutex;
+    std::string told;
+    open({.watchdog_ms = 10, .report = [&](const std::string& line) {
+              const std::lock_guard lock(mutex);
+              told += line + "\n";
+          }});
+    gpu::DeviceBuffer<u64> no_room;
+    ASSERT_EQ(no_room.allocate(4 * mib), Errc::ok);
+    ASSERT_EQ(cudaMemset(no_room.data(), 0, no_room.bytes()), cudaSuccess);
+    core::Store slow = volume.device_store();
+    slow.frame_count = no_room.count() * 64;
+    slow.frames_free = no_room.data();
+    for (u64*& room : slow.frames_with_room)
+        room = no_room.data();
+    ASSERT_EQ(volume.server().pause(), Errc::ok);
+    ASSERT_EQ(volume.server().resume(slow), Errc::ok);
+    const Result<u64> ticket = volume.client().submit(name_command(Verb::create, root, "late"));
+    ASSERT_TRUE(ticket);
+    ASSERT_EQ(volume.client().wait(*ticket, reply, ServedVolume::patience_ms), Errc::ok)
+        << volume.server().statistics().loss;
+    EXPECT_FALSE(is_final(reply.code));
+    ASSERT_EQ(volume.server().pause(), Errc::ok);
+    EXPECT_EQ(volume.server().statistics().late, 1u);
+    EXPECT_NE(told.find("command " + std::to_string(*ticket) + " of ring 0 has been running"),
+              std::string::npos)
+        << told;
+    ASSERT_EQ(volume.server().resume(volume.device_store()), Errc::ok);
+    EXPECT_EQ(run(Verb::create, "in time"), Errc::ok);
     close();
 }
 

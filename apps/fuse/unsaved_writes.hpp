@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which files were changed since the last commit, for a volume whose engine may be lost with all
+// that it had not committed: then each descriptor that may have written there is told once, by EIO
+// from fsync(2) or, failing that, close(2). With the kernel's writeback cache nobody can say which
+// descriptor a byte came from, so all that are open for writing are told.
+//
+// Invariant: a change is noted before its request is answered. A commit clears only what was noted
+// before it began, so a lost change is never taken for a saved one; one that a commit took at the
+// very moment may be reported although it was saved.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "warren/volume.hpp"
+
+namespace warren::fuse {
+
+class UnsavedWrites {
+ public:
+    /// `engine_may_be_lost`: else nothing is noted, and nothing costs anything.
+    explicit UnsavedWrites(bool engine_may_be_lost) : is_noting_(engine_may_be_lost) {}
+
+    /// The number by which the kernel will name a new open file of this generation.
+    u64 number_open(u32 generation, bool writes);
+    static u32 generation_of(u64 number) { return static_cast<u32>(number); }
+
+    /// Notes that the contents of `node` have changed.
+    void note(u64 node);
+    /// What `commit()` answers, which makes durable all that was noted before.
+    template <class Commit>
+    Errc commit(const Commit& commit) {
+        const u64 round = begin_commit();
+        const Errc code = commit();
+        if (code == Errc::ok) end_commit(round);
+        return code;
+    }
+    /// Whether `node` has changed and no commit has followed.
+    bool is_unsaved(u64 node) const;
+
+    /// The engine is gone, and with it all that was noted; no other will be lost. The nodes.
+    std::vector<u64> lose();
+    /// Whether this descriptor has not been told yet of a loss in its file.
+    bool must_tell(u64 node, u64 number) const;
+    void note_told(u64 number);
+    /// The kernel tells all descriptors of the file.
+    void forget(u64 node);
+    void close(u64 number);
+    /// Whether there is, or may ever be, something to tell.
+    bool may_have_losses() const;
+
+ private:
+    u64 begin_commit();
+    void end_commit(u64 round);
+
+    std::atomic<bool> is_noting_;
+    std::atomic<u32> opens_{0};
+    std::atomic<bool> has_told_{false};
+    mutable std::mutex mutex_;  // guards what follows
+    u64 round_ = 1;
+    std::unordered_map<u64, u64> changed_;  // node: the round in which it last changed
+    std::unordered_map<u64, u32> lost_;     // node: the last open before the loss
+    std::unordered_set<u64> told_;          // numbers of open files
+};
+
+}  // namespace warren::fuse

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loss shows in whatever is asked first: a command, a commit, a block.
+#include "tests/support/losable_engine.hpp"
+
+#include <atomic>
+
+#include "fs/disk/file_disk.hpp"
+#include "fs/volume/open_volume.hpp"
+#include "fs/volume/volume_implementation.hpp"
+#include "tests/support/test_engine.hpp"
+
+namespace warren {
+namespace {
+
+class LosableEngine final : public Engine {
+ public:
+    LosableEngine(std::unique_ptr<Engine> below, std::function<bool()> is_lost,
+                  std::function<void(const std::string&)> report)
+        : below_(std::move(below)), is_lost_(std::move(is_lost)), report_(std::move(report)) {}
+
+    std::string_view name() const override { return "losable"; }
+    void attempt(const ops::Command& command, ops::Reply& reply) override {
+        attempt_many({&command, 1}, {&reply, 1});
+    }
+    void attempt_many(std::span<const ops::Command> commands,
+                      std::span<ops::Reply> replies) override {
+        if (!notices_loss()) return below_->attempt_many(commands, replies);
+        for (ops::Reply& reply : replies) {
+            reply = ops::Reply();
+            reply.code = Errc::io;
+        }
+    }
+    Errc pause() override { return notices_loss() ? Errc::io : below_->pause(); }
+    Errc resume() override { return below_->resume(); }
+    Errc show_block(u64 place) override {
+        return notices_loss() ? Errc::io : below_->show_block(place);
+    }
+    Errc add_frames() override { return notices_loss() ? Errc::io : below_->add_frames(); }
+    Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override {
+        return notices_loss() ? Errc::io : below_->make_file_memory(bytes, memory);
+    }
+
+ private:
+    bool notices_loss() {
+        if (!was_lost_.load(std::memory_order_relaxed) && !is_lost_()) return false;
+        if (!was_lost_.exchange(true, std::memory_order_relaxed)) report_("the engine is lost");
+        return true;
+    }
+
+    std::unique_ptr<Engine> below_;
+    std::function<bool()> is_lost_;
+    std::function<void(const std::string&)> report_;
+    std::atomic<bool> was_lost_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Volume> open_on_losable_engine(const std::string& path, const OpenOptions& options,
+                                               Failure& failure, std::function<bool()> is_lost) {
+    std::unique_ptr<Disk> disk = FileDisk::open(
+        path, options.read_only ? OpenMode::read_only : OpenMode::read_write, failure);
+    if (disk == nullptr) return nullptr;
+    OpenOptions on_host = options;
+    on_host.engine = EngineChoice::cpu;
+    OpenChanges changes;
+    if (options.engine != EngineChoice::cpu) {
+        changes.adjust = [&](VolumeImplementation& volume) {
+            volume.use_engine(std::make_unique<LosableEngine>(make_command_engine(volume.store()),
+                                                              is_lost, options.report));
+        };
+    }
+    return open_volume(std::move(disk), path, on_host, failure, changes);
+}
+
+}  // namespace warren
