@@ -86,7 +86,8 @@ class HashPipeline {
         const Load load = {.input_bytes = data.size(),
                            .work_bytes = count * blocks * 64,
                            .output_bytes = kept_bytes == 0 ? count / 8 : digests.size(),
-                           .slot_bytes = 32 * mib};
+                           .slot_bytes = 32 * mib,
+                           .are_windows = true};
         return time(scenario, std::string(name(windows.algorithm)), data.size(),
                     predict_device(rates_of(windows.algorithm), load), [&](Stages& stages) {
                         if (kept_bytes == 0) {

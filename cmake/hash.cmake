@@ -19,6 +19,16 @@ else()
     message(STATUS "xxHash is not installed: XXH3 will be slow on the CPU")
 endif()
 
+# All rounds of a digest are one straight line: more optimization makes it a fifth faster. Sanitizers
+# choose their own.
+if(NOT WARREN_SANITIZE)
+    foreach(lanes 4 8 16)
+        set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hash/lanes_${lanes}.cpp"
+                                    "${PROJECT_SOURCE_DIR}/src/hash/xxh3_library_${lanes}.cpp"
+                                    PROPERTIES COMPILE_OPTIONS -O3)
+    endforeach()
+endif()
+
 add_library(warren_hash_shared SHARED $<TARGET_OBJECTS:warren_hash>)
 set_target_properties(warren_hash_shared PROPERTIES OUTPUT_NAME warren_hash LINKER_LANGUAGE CXX
                       VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})

@@ -30,11 +30,11 @@ struct Blake3 {
 
     template <class Word>
     WARREN_HD static WARREN_INLINE void mix(Word& a, Word& b, Word& c, Word& d, Word x, Word y) {
-        a = a + b + x;
+        a = a + x + b;
         d = rotate_right<16>(d ^ a);
         c = c + d;
         b = rotate_right<12>(b ^ c);
-        a = a + b + y;
+        a = a + y + b;
         d = rotate_right<8>(d ^ a);
         c = c + d;
         b = rotate_right<7>(b ^ c);

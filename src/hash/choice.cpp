@@ -99,6 +99,7 @@ Choice choose(const Windows& windows, Bytes data, u64 output_bytes, const Option
                                          .work_bytes = work_bytes,
                                          .output_bytes = output_bytes,
                                          .slot_bytes = assumed_slot_bytes,
+                                         .are_windows = true,
                                          .is_staged = !is_pinned(data.data())});
 }
 

@@ -25,6 +25,7 @@ template <u32 n>
 struct Vector {
     typedef u32 Word __attribute__((vector_size(n * 4)));
     typedef u8 Byte __attribute__((vector_size(n * 4)));
+    typedef u64 Pair __attribute__((vector_size(n * 4)));
 
     static WARREN_INLINE Word load(const u8* at) {
         Word word;
@@ -60,20 +61,54 @@ struct Vector {
     }
     template <u32 from, u32... i>
     static WARREN_INLINE Word unpack_pairs(Word x, Word y, std::integer_sequence<u32, i...>) {
-        return __builtin_shufflevector(x, y, (i / 4 * 4 + from + i % 2 + i % 4 / 2 * n)...);
+        // As pairs also in the type: the compiler does not see that the words move in pairs.
+        return (Word)__builtin_shufflevector((Pair)x, (Pair)y,
+                                             (i / 2 * 2 + from + i % 2 * (n / 2))...);
     }
 
     /// Word w of row r becomes word r of row w, in every quarter by itself.
     static WARREN_INLINE void transpose(Word (&rows)[4]) {
         constexpr auto all = std::make_integer_sequence<u32, n>{};
+        constexpr auto pairs = std::make_integer_sequence<u32, n / 2>{};
         const Word low = unpack<0>(rows[0], rows[1], all);
         const Word high = unpack<2>(rows[0], rows[1], all);
         const Word other_low = unpack<0>(rows[2], rows[3], all);
         const Word other_high = unpack<2>(rows[2], rows[3], all);
-        rows[0] = unpack_pairs<0>(low, other_low, all);
-        rows[1] = unpack_pairs<2>(low, other_low, all);
-        rows[2] = unpack_pairs<0>(high, other_high, all);
-        rows[3] = unpack_pairs<2>(high, other_high, all);
+        rows[0] = unpack_pairs<0>(low, other_low, pairs);
+        rows[1] = unpack_pairs<1>(low, other_low, pairs);
+        rows[2] = unpack_pairs<0>(high, other_high, pairs);
+        rows[3] = unpack_pairs<1>(high, other_high, pairs);
+    }
+
+    /// Bit w says whether word w is 0.
+    static WARREN_INLINE u64 zero_words(Word word) {
+#if defined(WARREN_HASH_AVX512)
+        return _mm512_testn_epi32_mask((__m512i)word, (__m512i)word);
+#elif defined(WARREN_HASH_AVX2)
+        const __m256i zeros = _mm256_cmpeq_epi32((__m256i)word, _mm256_setzero_si256());
+        return static_cast<u32>(_mm256_movemask_ps(_mm256_castsi256_ps(zeros)));
+#else
+        u32 words[n];
+        std::memcpy(words, &word, sizeof words);
+        u64 bits = 0;
+        for (u32 lane = 0; lane < n; ++lane)
+            bits |= u64{words[lane] == 0} << lane;
+        return bits;
+#endif
+    }
+
+    /// Writes words 0 to 7 of each lane to its place, for the first `count` lanes.
+    template <class Place>
+    static WARREN_INLINE void store_eight(const Word (&values)[8], u32 count, Place place) {
+        for (u32 half = 0; half < 2; ++half) {
+            Word rows[4] = {values[4 * half], values[4 * half + 1], values[4 * half + 2],
+                            values[4 * half + 3]};
+            transpose(rows);
+            for (u32 lane = 0; lane < count; ++lane) {
+                const auto* quarters = reinterpret_cast<const u8*>(&rows[lane % 4]);
+                std::memcpy(place(lane) + 4 * half, quarters + lane / 4 * 16, 16);
+            }
+        }
     }
 
     template <u32... i>
@@ -87,6 +122,7 @@ struct Vector {
     static WARREN_INLINE void load_blocks(const u8* const (&at)[n], u64 offset,
                                           Word (&message)[16]) {
         constexpr auto all = std::make_integer_sequence<u32, n * 4>{};
+#pragma GCC unroll 4
         for (u32 part = 0; part < 4; ++part) {
             Word rows[4];
             for (u32 row = 0; row < 4; ++row)
@@ -318,10 +354,7 @@ class WindowLanes {
             const Word last = state[Digest::state_words - 1];
             const u32 mask =
                 Digest::is_big_endian ? output_.match_mask : byte_swap(output_.match_mask);
-            const auto matches = (last & mask) == 0u;
-            u64 bits = 0;
-            for (u32 lane = 0; lane < n; ++lane)
-                bits |= u64{matches[lane] != 0} << lane;
+            u64 bits = Vector<n>::zero_words(last & mask);
             if (count < n) bits &= (u64{1} << count) - 1;
             output_.bitmap[window / 64] |= bits << window % 64;
             return;
@@ -379,10 +412,8 @@ class ChunkLanes {
                 take_part(block, value);
             }
         }
-        for (u32 lane = 0; lane < jobs_.size(); ++lane) {
-            for (int i = 0; i < 8; ++i)
-                jobs_[lane].chaining_value[i] = value[i][lane];
-        }
+        Vector<n>::store_eight(value, static_cast<u32>(jobs_.size()),
+                               [&](u32 lane) { return jobs_[lane].chaining_value; });
     }
 
  private:
@@ -468,10 +499,9 @@ void hash_parents_in_lanes(std::span<const ParentJob> jobs) {
         Word value[8];
         set_initial<Blake3>(value);
         Blake3::compress(value, message, Word{}, Word{}, Word{} + block_bytes, flags);
-        for (u32 lane = 0; lane < n && first + lane < jobs.size(); ++lane) {
-            for (int i = 0; i < 8; ++i)
-                jobs[first + lane].chaining_value[i] = value[i][lane];
-        }
+        const u64 left = jobs.size() - first;
+        Vector<n>::store_eight(value, left < n ? static_cast<u32>(left) : n,
+                               [&](u32 lane) { return jobs[first + lane].chaining_value; });
     }
 }
 

@@ -51,9 +51,11 @@ struct Md5 {
     template <class Word>
     WARREN_HD static WARREN_INLINE void compress(Word (&state)[state_words], Word (&message)[16]) {
         Word v[4] = {state[0], state[1], state[2], state[3]};
+        const u32* const table = table_for<Word>(constants);
         unroll<64>([&](auto step) WARREN_INLINE_LAMBDA {
             constexpr int i = decltype(step)::value;
-            constexpr u32 constant = constants[i];
+            constexpr u32 known = constants[i];
+            const u32 constant = sizeof(Word) > 4 ? table[i] : known;
             constexpr int shift = shifts[i / 16][i % 4];
             constexpr int index = message_index(i);
             // The four take turns at being "a": nothing is moved.

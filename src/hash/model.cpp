@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The equation's terms by their names in the paper: initialise is T_GPUInit and T_MemAlloc, staging
-// T_PreProc, copy_in T_DataHtoG, kernel the sum over DataSize / (N * SMSize), copy_out T_DataGtoH.
+// T_PreProc, copy_in T_DataHtoG, kernel the sum over DataSize / (N * SMSize), copy_out T_DataGtoH,
+// finish T_PostProc.
 #include "hash/model.hpp"
 
 #include <algorithm>
@@ -20,8 +21,9 @@ double predict_device(const Rates& rates, const Load& load) {
     const double stages[] = {
         load.is_staged ? time_of(load.input_bytes, rates.staging) : 0,
         time_of(load.input_bytes, rates.copy_in),
-        time_of(load.work_bytes, rates.kernel),
+        time_of(load.work_bytes, load.are_windows ? rates.windows : rates.kernel),
         time_of(load.output_bytes, rates.copy_out),
+        time_of(load.output_bytes, rates.finish),
     };
     double sum = 0;
     double longest = 0;

@@ -8,16 +8,18 @@
 
 namespace warren::hash {
 
-/// Bytes a second: of input for staging and copy_in, of what the digest takes in for kernel and
-/// cpu, of output for copy_out. 0: not measured.
+/// Bytes a second: of input for staging and copy_in, of what the digest takes in for kernel,
+/// windows and cpu, of output for copy_out and finish. 0: not measured.
 struct Rates {
     double initialise_seconds = 0;  // of what is still to be done
     double turn_seconds = 0;        // of a slot, whatever it holds
     double staging = 0;             // pageable memory to a pinned slot
     double copy_in = 0;
     double kernel = 0;
+    double windows = 0;  // the kernel's for sliding windows, which keep a GPU busier
     double copy_out = 0;
-    double cpu = 0;  // all threads
+    double finish = 0;  // of output, into the caller's memory
+    double cpu = 0;     // all threads
 };
 
 struct Load {
@@ -25,6 +27,7 @@ struct Load {
     u64 work_bytes = 0;  // that the digest takes in: more than the input for sliding windows
     u64 output_bytes = 0;
     u64 slot_bytes = 0;
+    bool are_windows = false;
     bool is_staged = false;  // the input is in pageable memory
     bool overlaps = true;
 };

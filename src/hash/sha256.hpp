@@ -41,9 +41,11 @@ struct Sha256 {
         Word v[8];
         for (int i = 0; i < 8; ++i)
             v[i] = state[i];
+        const u32* const table = table_for<Word>(constants);
         unroll<64>([&](auto step) WARREN_INLINE_LAMBDA {
             constexpr int i = decltype(step)::value;
-            constexpr u32 constant = constants[i];
+            constexpr u32 known = constants[i];
+            const u32 constant = sizeof(Word) > 4 ? table[i] : known;
             Word& word = message[i % 16];
             if constexpr (i >= 16) {
                 word = word + spread_shifted<7, 18, 3>(message[(i + 1) % 16]) +

@@ -57,6 +57,21 @@ WARREN_HD WARREN_INLINE Word majority(Word b, Word c, Word d) {
     return (b & c) | (d & (b | c));
 }
 
+/// A table of constants for vectors, which are to take them from memory: a compiler that knows
+/// their values would bring each through a register of its own. Null for single words, which have
+/// them in their instructions.
+template <class Word, u32 count>
+WARREN_HD WARREN_INLINE const u32* table_for(const u32 (&constants)[count]) {
+    const u32* table = nullptr;
+#if !defined(__CUDA_ARCH__)
+    if constexpr (sizeof(Word) > 4) {
+        table = constants;
+        __asm__("" : "+r"(table));
+    }
+#endif
+    return table;
+}
+
 template <class Function, int... i>
 WARREN_HD WARREN_INLINE void unroll(std::integer_sequence<int, i...>, Function function) {
     (function(std::integral_constant<int, i>{}), ...);

@@ -21,7 +21,9 @@ int main(void) {
     const void* pieces[] = {"abc"};
     const size_t lengths[] = {3};
     unsigned char digest[32];
-    if (warren_hash_many(WARREN_HASH_SHA256, pieces, lengths, 1, digest, sizeof digest) != 0) return 1;
+    if (warren_hash_many(WARREN_HASH_SHA256, pieces, lengths, 1, digest, sizeof digest) != 0) {
+        return 1;
+    }
     for (int i = 0; i < 32; ++i)
         printf("%02x", digest[i]);
     return 0;
