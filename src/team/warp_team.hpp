@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp as a team, or a tile of it: W neighbouring lanes, so that a warp holds 32 / W teams, each
-// with an operation of its own. Fewer lanes wait longer for one operation and get more of them done.
+// with an operation of its own. Fewer lanes wait longer for one operation and get more done.
 //
 // Invariant: only lanes of the same tile meet, and all of them do: the mask of a tile is fixed.
 // `__activemask()` is never asked, for it says what the compiler scheduled, not who belongs to the

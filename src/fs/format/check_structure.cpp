@@ -41,10 +41,9 @@ bool pairs_are_sound(std::span<const TreePair> pairs, u64 size_bytes) {
 bool extents_are_sound(std::span<const Extent> extents, u64 size_bytes) {
     u64 end = 0;
     for (const Extent& extent : extents) {
-        const bool is_possible = extent.length > 0 && extent.length <= extent_length_max &&
-                                 extent.file_block >= end &&
-                                 extent.file_block <= file_size_max / block_size &&
-                                 is_block(extent.start, size_bytes);
+        const bool is_possible =
+            extent.length > 0 && extent.length <= extent_length_max && extent.file_block >= end &&
+            extent.file_block <= file_size_max / block_size && is_block(extent.start, size_bytes);
         if (!is_possible) return false;
         end = extent.file_block + extent.length;
     }
