@@ -67,7 +67,7 @@ Errc examine(const FrameTables& tables, const ReadDisk& read, EngineChoice engin
         return Errc::no_memory;
     }
     const Errc code = examine_on_host(tables.ref, read, examined);
-    if (code != Errc::ok) why_not = "there is not enough memory";
+    if (code == Errc::no_memory) why_not = "there is not enough memory";
     return code;
 }
 
