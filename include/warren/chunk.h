@@ -30,10 +30,14 @@ size_t rabin_marker_limit(const rabinpoly_t* rabin, size_t bytes);
 
 /* Takes the whole buffer, writes the markers in it (from its beginning, rising) and returns how
  * many there are. `markers` has room for rabin_marker_limit(rabin, bytes). The first takes one byte
- * after the other, the second uses all processors. */
+ * after the other, the second uses all processors, the third a GPU; where there is none it does as
+ * the second. */
 size_t compute_rabin_segments_serial(rabinpoly_t* rabin, const void* buffer, size_t bytes,
                                      size_t* markers);
 size_t compute_rabin_segments_cpu(rabinpoly_t* rabin, const void* buffer, size_t bytes,
+                                  size_t* markers);
+
+size_t compute_rabin_segments_gpu(rabinpoly_t* rabin, const void* buffer, size_t bytes,
                                   size_t* markers);
 
 /* Begins another stream. */

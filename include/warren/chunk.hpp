@@ -70,6 +70,8 @@ std::vector<u64> cut_serial(const Rule& rule, std::span<const std::byte> bytes);
 /// The same cuts, faster. `threads` 0: as many as the machine has.
 std::vector<u64> cut(const Rule& rule, std::span<const std::byte> bytes, u32 threads = 0);
 
+class GpuChunker;
+
 /// Cuts a stream that comes in pieces of any size.
 class Chunker {
  public:
@@ -86,6 +88,9 @@ class Chunker {
     /// Takes the next bytes up to the end of a chunk, one after the other, and answers how many
     /// that were; `is_end` says whether a chunk ended there or the bytes did. For rabin only.
     size_t feed_to_end(std::span<const std::byte> bytes, bool& is_end);
+    /// As feed(), scanned by a GPU that was opened for the same rule. If it fails, the CPU goes on
+    /// from there: the ends are the same, and the answer is what failed.
+    Errc feed_by_gpu(GpuChunker& gpu, std::span<const std::byte> bytes, std::vector<u64>& ends);
     /// Ends the stream: appends the ends that were open. The next feed() begins another stream.
     void finish(std::vector<u64>& ends);
     /// Forgets the stream and begins another.

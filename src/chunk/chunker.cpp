@@ -12,6 +12,7 @@
 #include "chunk/select.hpp"
 #include "chunk/workers.hpp"
 #include "warren/chunk.hpp"
+#include "warren/chunk_gpu.hpp"
 
 namespace warren::chunk {
 
@@ -97,6 +98,21 @@ class Chunker::Implementation {
         remember(bytes.first(taken));
         position_ += taken;
         return taken;
+    }
+
+    Errc feed_by_gpu(GpuChunker& gpu, std::span<const u8> bytes, std::vector<u64>& ends) {
+        CandidateList none;
+        u64 done = 0;
+        const Errc code = gpu.scan(bytes, position_, history_.data() + history_.size() - 64,
+                                   [&](CandidateList& candidates, u64 known) {
+                                       selector_.run(candidates, none, known, {nullptr, 0}, ends);
+                                       done = known - position_;
+                                       return Errc::ok;
+                                   });
+        remember(bytes.first(done));
+        position_ += done;
+        feed(bytes.subspan(done), ends);
+        return code;
     }
 
     void finish(std::vector<u64>& ends) {
@@ -195,6 +211,11 @@ void Chunker::feed(std::span<const std::byte> bytes, std::vector<u64>& ends) {
 
 size_t Chunker::feed_to_end(std::span<const std::byte> bytes, bool& is_end) {
     return implementation_->feed_to_end(as_numbers(bytes), is_end);
+}
+
+Errc Chunker::feed_by_gpu(GpuChunker& gpu, std::span<const std::byte> bytes,
+                          std::vector<u64>& ends) {
+    return implementation_->feed_by_gpu(gpu, as_numbers(bytes), ends);
 }
 
 void Chunker::finish(std::vector<u64>& ends) {

@@ -6,6 +6,7 @@
 
 #include "warren/chunk.h"
 #include "warren/chunk.hpp"
+#include "warren/chunk_gpu.hpp"
 
 using warren::u64;
 
@@ -13,12 +14,21 @@ struct rabinpoly {
     warren::chunk::Rule rule;
     warren::chunk::Chunker chunker;
     std::vector<u64> ends;
+    warren::chunk::GpuChunker gpu;
+    bool has_gpu = false;
+    bool asked_for_gpu = false;
 };
 
 namespace {
 
 std::span<const std::byte> as_bytes(const void* buffer, size_t bytes) {
     return {static_cast<const std::byte*>(buffer), bytes};
+}
+
+size_t write_markers(const std::vector<u64>& ends, u64 begin, size_t* markers) {
+    for (size_t index = 0; index < ends.size(); ++index)
+        markers[index] = static_cast<size_t>(ends[index] - begin);
+    return ends.size();
 }
 
 }  // namespace
@@ -69,9 +79,22 @@ size_t compute_rabin_segments_cpu(rabinpoly_t* rabin, const void* buffer, size_t
     const u64 begin = rabin->chunker.position();
     rabin->ends.clear();
     rabin->chunker.feed(as_bytes(buffer, bytes), rabin->ends);
-    for (size_t index = 0; index < rabin->ends.size(); ++index)
-        markers[index] = static_cast<size_t>(rabin->ends[index] - begin);
-    return rabin->ends.size();
+    return write_markers(rabin->ends, begin, markers);
+}
+
+size_t compute_rabin_segments_gpu(rabinpoly_t* rabin, const void* buffer, size_t bytes,
+                                  size_t* markers) {
+    if (!rabin->asked_for_gpu) {
+        rabin->has_gpu = rabin->gpu.open(rabin->rule) == warren::Errc::ok;
+        rabin->asked_for_gpu = true;
+    }
+    if (!rabin->has_gpu) return compute_rabin_segments_cpu(rabin, buffer, bytes, markers);
+    const u64 begin = rabin->chunker.position();
+    rabin->ends.clear();
+    // What a GPU cannot do the CPU has done; from then on it does all.
+    rabin->has_gpu = rabin->chunker.feed_by_gpu(rabin->gpu, as_bytes(buffer, bytes), rabin->ends) ==
+                     warren::Errc::ok;
+    return write_markers(rabin->ends, begin, markers);
 }
 
 void rabin_reset(rabinpoly_t* rabin) {

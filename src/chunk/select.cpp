@@ -36,12 +36,20 @@ void CandidateList::assign(std::span<const u64> bits, u64 base, u64 count, u64 l
             list_.push_back(end);
         }
     }
+    list_.insert(list_.end(), stops, no_candidate);
 }
 
-void CandidateList::assign_list(std::span<const u64> ends) {
-    list_.assign(ends.begin(), ends.end());
+void CandidateList::assign_list(std::span<const u32> ends, u64 base, u64 least) {
     cursor_ = 0;
     is_dense_ = false;
+    list_.resize(ends.size() + stops);
+    size_t count = 0;
+    for (const u32 end : ends) {
+        list_[count] = base + end;
+        count += base + end >= least;
+    }
+    list_.resize(count);
+    list_.insert(list_.end(), stops, no_candidate);
 }
 
 u64 CandidateList::next_in_bits(u64 end) const {
@@ -106,11 +114,12 @@ u64 Selector::next_candidate(CandidateList& candidates, CandidateList& early) {
 
 void Selector::run(CandidateList& candidates, CandidateList& early, u64 known,
                    const Stretch& stretch, std::vector<u64>& ends) {
+    if (lag_bytes_ == 0) return run_without_lag(candidates, known, ends);
     while (true) {
         if (rule_.method == Method::fastcdc) look_at_head(known, stretch);
         const u64 end = next_candidate(candidates, early);
-        if (end != no_candidate && end <= start_ + last_bytes_) {
-            if (lag_bytes_ != 0 && end == known) {
+        if (end <= start_ + last_bytes_) {
+            if (end == known) {
                 pending_ = end;
                 return;
             }
@@ -123,6 +132,21 @@ void Selector::run(CandidateList& candidates, CandidateList& early, u64 known,
             return;
         }
     }
+}
+
+/// The cut is the end of the window, so a candidate is a cut as soon as it is seen.
+void Selector::run_without_lag(CandidateList& candidates, u64 known, std::vector<u64>& ends) {
+    const u64 least = rule_.minimum_bytes;
+    const u64 most = rule_.maximum_bytes;
+    u64 start = start_;
+    candidates.go_through([&](const auto& next) {
+        const u64 end = std::min(next(start + least), start + most);
+        if (end > known) return false;
+        ends.push_back(end);
+        start = end;
+        return true;
+    });
+    start_ = start;
 }
 
 void Selector::finish(u64 known, std::vector<u64>& ends) {

@@ -23,21 +23,47 @@ class CandidateList {
     /// Takes over the bits of `count` places; bit i is the window that ends at base + i + 1. Those
     /// that end before `least` are left out.
     void assign(std::span<const u64> bits, u64 base, u64 count, u64 least);
-    /// Takes over a list that is already one, of ends that rise.
-    void assign_list(std::span<const u64> ends);
+    /// Takes over what is a list already: ends that rise, counted from `base`.
+    void assign_list(std::span<const u32> ends, u64 base, u64 least);
 
     /// The first candidate from `end` on, or no_candidate. Requires: calls come with rising ends.
-    u64 next(u64 end) {
-        if (is_dense_) return next_in_bits(end);
-        while (cursor_ < list_.size() && list_[cursor_] < end)
-            ++cursor_;
-        return cursor_ < list_.size() ? list_[cursor_] : no_candidate;
+    u64 next(u64 end) { return is_dense_ ? next_in_bits(end) : next_in_list(cursor_, end); }
+
+    /// Calls visit(next) in a loop until it answers false; next(end) is as above. The place in the
+    /// list is a local variable then, and stays in a register.
+    template <class Visit>
+    void go_through(const Visit& visit) {
+        if (is_dense_) {
+            while (visit([this](u64 end) { return next_in_bits(end); })) {
+            }
+            return;
+        }
+        size_t cursor = cursor_;
+        while (visit([this, &cursor](u64 end) { return next_in_list(cursor, end); })) {
+        }
+        cursor_ = cursor;
     }
 
  private:
     u64 next_in_bits(u64 end) const;
+    u64 next_in_list(size_t& cursor, u64 end) const {
+        // One or none is passed over as a rule. Which, nobody can foretell, so it is no branch, and
+        // all three are loaded before it is known.
+        const u64* at = list_.data() + cursor;
+        const u64 first = at[0];
+        const u64 second = at[1];
+        const u64 third = at[2];
+        u64 found = first < end ? second : first;
+        found = second < end ? third : found;
+        cursor += static_cast<size_t>(first < end) + static_cast<size_t>(second < end);
+        while (found < end)
+            found = list_[++cursor];
+        return found;
+    }
 
-    std::vector<u64> list_;
+    static constexpr size_t stops = 3;  // no_candidate at the end of the list
+
+    std::vector<u64> list_ = std::vector<u64>(stops, no_candidate);
     std::vector<u64> bits_;
     size_t cursor_ = 0;
     u64 base_ = 0;
@@ -70,6 +96,7 @@ class Selector {
 
  private:
     u64 next_candidate(CandidateList& candidates, CandidateList& early);
+    void run_without_lag(CandidateList& candidates, u64 known, std::vector<u64>& ends);
     void look_at_head(u64 known, const Stretch& stretch);
 
     Rule rule_;

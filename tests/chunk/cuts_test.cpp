@@ -190,6 +190,8 @@ TEST(Cuts, TheReportsCallsGoOnFromEachOther) {
             size_t taken = call;
             if (random.one_in(3)) {
                 count = compute_rabin_segments_serial(rabin, &bytes[done], call, markers.data());
+            } else if (random.one_in(3)) {
+                count = compute_rabin_segments_gpu(rabin, &bytes[done], call, markers.data());
             } else if (random.one_in(2)) {
                 count = compute_rabin_segments_cpu(rabin, &bytes[done], call, markers.data());
             } else {

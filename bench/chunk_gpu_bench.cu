@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast does a GPU chunk, with data that lie on it and with data from pinned host memory; what
+// does the choosing of cuts cost; and how fast is the index there? Floors and rates are those of
+// the goals: they stand on one GPU, without a peer.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "base/random.hpp"
+#include "bench/support/report.hpp"
+#include "chunk/cuda/chunk_digests.hpp"
+#include "chunk/cuda/scan_launch.hpp"
+#include "chunk/select.hpp"
+#include "dedup/cuda/device_index.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/device.hpp"
+#include "gpu/failure.hpp"
+#include "warren/chunk_gpu.hpp"
+
+namespace {
+
+using namespace warren;
+using bench::require;
+
+constexpr u64 resident_bytes = 4 * gib;
+constexpr u64 selected_bytes = 512 * mib;
+constexpr int runs = 7;
+
+void need(Errc code, const char* what) {
+    require(code == Errc::ok, std::string(what) + ": " + gpu::last_failure().message);
+}
+
+__global__ void fill_random(u64* words, u64 count) {
+    const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;
+    for (u64 at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += stride) {
+        Random random(at);
+        words[at] = random.next();
+    }
+}
+
+struct Bench {
+    bench::Report& report;
+    gpu::Stream stream;
+    gpu::Event begin;
+    gpu::Event end;
+    gpu::DeviceBuffer<u8> data;
+    gpu::PinnedBuffer<u8> host;
+
+    explicit Bench(bench::Report& into) : report(into) {
+        need(stream.open(), "stream");
+        need(begin.open(), "event");
+        need(end.open(), "event");
+        need(data.allocate(resident_bytes), "device memory");
+        need(host.allocate(resident_bytes), "pinned memory");
+        fill_random<<<2048, 256, 0, stream.get()>>>(reinterpret_cast<u64*>(data.data()),
+                                                    resident_bytes / 8);
+        need(stream.copy(host.data(), data.data(), resident_bytes), "copy");
+        need(stream.wait(), "fill");
+    }
+
+    /// Time on the device of what `queue` queues.
+    template <class Queue>
+    void device_rows(const std::string& scenario, const std::string& subject, double items,
+                     const Queue& queue) {
+        for (int run = -1; run < runs; ++run) {
+            need(begin.record(stream), "event");
+            queue();
+            need(end.record(stream), "event");
+            need(end.wait(), subject.c_str());
+            if (run >= 0)
+                report.add(scenario, subject, *end.milliseconds_since(begin) / 1e3, items);
+        }
+    }
+
+    template <class Work>
+    void host_rows(const std::string& scenario, const std::string& subject, double items,
+                   const Work& work) {
+        for (int run = -1; run < runs; ++run) {
+            const double seconds = bench::time_of(work);
+            if (run >= 0) report.add(scenario, subject, seconds, items);
+        }
+    }
+
+    double rate(const std::string& scenario, const std::string& subject, double items) const {
+        return items / report.median(scenario, subject);
+    }
+};
+
+void measure_scan(Bench& bench, const char* name, const chunk::Rule& rule, double must_tb) {
+    chunk::cuda::DeviceRule device;
+    chunk::cuda::ScanResult result;
+    need(device.open(rule, bench.stream), "rule");
+    const u64 count = resident_bytes - 16 * mib;  // below 4 GiB
+    need(result.allocate(count), "results");
+    const std::string scenario = "candidates, resident";
+    bench.device_rows(scenario, name, static_cast<double>(count), [&] {
+        need(chunk::cuda::queue_scan(device, bench.data.data(), count, false, result, bench.stream),
+             "scan");
+    });
+    if (must_tb > 0) {
+        bench.report.must(std::string(name) + " candidates, resident, TB/s",
+                          bench.rate(scenario, name, static_cast<double>(count)) / 1e12, must_tb);
+    }
+}
+
+void measure_selection(Bench& bench, const chunk::Rule& rule) {
+    chunk::cuda::DeviceRule device;
+    chunk::cuda::ScanResult result;
+    need(device.open(rule, bench.stream), "rule");
+    need(result.allocate(selected_bytes), "results");
+    const std::string scenario = "selection of cuts, 512 MiB";
+    // From the bitmap to the cuts: listing on the device, the list to the host, choosing there.
+    std::vector<u64> ends;
+    chunk::CandidateList candidates;
+    chunk::CandidateList none;
+    need(chunk::cuda::queue_scan(device, bench.data.data(), selected_bytes, false, result,
+                                 bench.stream),
+         "scan");
+    need(bench.stream.wait(), "scan");
+    bench.host_rows(scenario, "list and choose", selected_bytes, [&] {
+        ends.clear();
+        need(chunk::cuda::queue_list(selected_bytes, result, bench.stream), "list");
+        need(bench.stream.wait(), "list");
+        candidates.assign_list({result.list.data(), result.count.data()[0]}, 0, 0);
+        chunk::Selector selector(rule);
+        selector.run(candidates, none, selected_bytes, {nullptr, 0}, ends);
+        selector.finish(selected_bytes, ends);
+    });
+    bench.report.note("selection: " + std::to_string(result.count.data()[0]) + " candidates, " +
+                      std::to_string(ends.size()) + " chunks");
+    bench.report.must("selection of cuts, 512 MiB, runs in 0.5 ms",
+                      0.5e-3 / bench.report.median(scenario, "list and choose"), 1);
+}
+
+void measure_whole(Bench& bench, const char* name, const chunk::Rule& rule,
+                   hash::Algorithm algorithm, double must_tb, double must_gb) {
+    chunk::GpuChunker chunker;
+    need(chunker.open(rule), "chunker");
+    chunk::cuda::ChunkDigests digests;
+    need(digests.open(algorithm, resident_bytes / rule.minimum_bytes), "digests");
+    std::vector<u64> ends;
+    std::vector<u8> out;
+    const auto items = static_cast<double>(resident_bytes);
+    auto hash_ends = [&](std::span<const u64> known) {
+        return digests.add(known, !known.empty() && known.back() == resident_bytes);
+    };
+    auto finish = [&] {
+        out.resize(ends.size() * hash::digest_bytes(algorithm));
+        need(digests.finish(out), "digests");
+    };
+    const std::string with_digest = std::string(name) + " + " + std::string(hash::name(algorithm));
+    bench.host_rows("cuts, resident", name, items, [&] {
+        ends.clear();
+        need(chunker.cut_device(bench.data.data(), resident_bytes, bench.stream.get(), ends), name);
+    });
+    bench.host_rows("cuts and digests, resident", with_digest, items, [&] {
+        ends.clear();
+        digests.begin(bench.data.data(), resident_bytes);
+        need(chunker.cut_device(bench.data.data(), resident_bytes, bench.stream.get(), ends,
+                                hash_ends),
+             name);
+        finish();
+    });
+    const std::span<const std::byte> host(reinterpret_cast<const std::byte*>(bench.host.data()),
+                                          resident_bytes);
+    bench.host_rows("cuts, from pinned memory", name, items, [&] {
+        ends.clear();
+        need(chunker.cut(host, ends), name);
+    });
+    bench.host_rows("cuts and digests, from pinned memory", with_digest, items, [&] {
+        ends.clear();
+        digests.begin(bench.data.data(), resident_bytes);
+        need(chunker.cut(host, ends, hash_ends, bench.data.data()), name);
+        finish();
+    });
+    bench.report.must(with_digest + ", resident, TB/s",
+                      bench.rate("cuts and digests, resident", with_digest, items) / 1e12, must_tb);
+    bench.report.must(std::string(name) + ", from pinned memory, GB/s",
+                      bench.rate("cuts, from pinned memory", name, items) / 1e9, 48);
+    bench.report.must(with_digest + ", from pinned memory, GB/s",
+                      bench.rate("cuts and digests, from pinned memory", with_digest, items) / 1e9,
+                      must_gb);
+}
+
+void measure_index(Bench& bench) {
+    constexpr u64 keys = u64{32} << 20;
+    dedup::cuda::DeviceIndex index;
+    gpu::DeviceBuffer<u32> lengths;
+    gpu::DeviceBuffer<u64> originals;
+    need(lengths.allocate(keys), "lengths");
+    need(originals.allocate(keys), "originals");
+    // The random data are the keys; places rise.
+    gpu::DeviceBuffer<u64> places;
+    need(places.allocate(keys), "places");
+    std::vector<u64> rising(keys);
+    for (u64 place = 0; place < keys; ++place)
+        rising[place] = place;
+    need(bench.stream.copy(places.data(), rising.data(), keys * 8), "places");
+    need(bench.stream.fill(lengths.data(), 1, keys * 4), "lengths");
+    const auto* at = reinterpret_cast<const dedup::Key*>(bench.data.data());
+    const dedup::cuda::DeviceChunks chunks{at, places.data(), lengths.data(), keys};
+    for (int run = 0; run < runs; ++run) {
+        need(index.open(keys, bench.stream), "index");
+        need(bench.stream.wait(), "index");
+        need(bench.begin.record(bench.stream), "event");
+        need(index.add(chunks, originals.data(), bench.stream), "insert");
+        need(bench.end.record(bench.stream), "event");
+        need(bench.end.wait(), "insert");
+        if (run > 0) {
+            bench.report.add("index, 32 Mi keys", "insert",
+                             *bench.end.milliseconds_since(bench.begin) / 1e3, keys);
+        }
+    }
+    bench.device_rows("index, 32 Mi keys", "insert again (all known)", keys,
+                      [&] { need(index.add(chunks, originals.data(), bench.stream), "insert"); });
+    bench.device_rows("index, 32 Mi keys", "probe, found", keys,
+                      [&] { need(index.find(at, keys, originals.data(), bench.stream), "probe"); });
+    bench.device_rows("index, 32 Mi keys", "probe, absent", keys, [&] {
+        need(index.find(at + keys, keys, originals.data(), bench.stream), "probe");
+    });
+    for (const char* subject : {"insert", "probe, found", "probe, absent"}) {
+        bench.report.must(std::string("index, ") + subject + ", M/s",
+                          bench.rate("index, 32 Mi keys", subject, keys) / 1e6, 200);
+    }
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+    bench::Report report("chunk_gpu_bench", argument_count, arguments);
+    require(gpu::device_count() > 0, "there is no GPU");
+    Bench bench(report);
+    chunk::Rule restic = *chunk::preset("restic");
+    restic.polynomial = 0x3da3358b4dc173;
+    measure_scan(bench, "rabin (lbfs)", *chunk::preset("lbfs"), 0.5);
+    measure_scan(bench, "rabin (restic)", restic, 0);
+    measure_scan(bench, "gear", *chunk::preset("gear"), 0.8);
+    measure_scan(bench, "gear (xet)", *chunk::preset("xet"), 0);
+    measure_selection(bench, *chunk::preset("lbfs"));
+    measure_whole(bench, "rabin (lbfs)", *chunk::preset("lbfs"), hash::Algorithm::md5, 0.35, 45);
+    measure_whole(bench, "gear", *chunk::preset("gear"), hash::Algorithm::sha1, 0.35, 45);
+    measure_index(bench);
+    return report.finish();
+}

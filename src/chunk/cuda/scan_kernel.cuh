@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scans for candidates on a GPU. A lane rolls one hash along a run of its own; the table of the
+// hash lies in shared memory once for each pair of banks, so that lanes that look up different
+// entries never meet at a bank.
+//
+// A warp's 32 runs come in stages of 64 bytes each, copied into shared memory while the stage
+// before is worked on. The 64 bytes before a run are a stage too, which fills the window.
+// Invariant: bit i of the result stands for the window that ends behind byte i, as on the CPU.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "base/host_device.hpp"
+
+namespace warren::chunk::cuda {
+
+inline constexpr u32 stage_bytes = 64;
+inline constexpr u32 row_bytes = stage_bytes + 16;  // rows of neighbouring lanes use other banks
+inline constexpr u32 buffer_bytes = 32 * row_bytes;
+inline constexpr u32 buffers = 3;  // the stage before, at hand, under way
+inline constexpr u32 copies = 16;  // of a table with entries of 64 bits
+inline constexpr u32 table_bytes = 256 * 8 * copies;
+inline constexpr u32 tile_shift = 16;  // a tile has 64 KiB
+
+/// What a scan reads and writes. `bytes` is aligned to 16; the 64 bytes before it are readable and
+/// count if `has_history`, else there are zeros.
+struct ScanWork {
+    const u8* bytes;
+    u64 count;
+    u64* bits;         // a word for each 64 bytes, an even number of them
+    u32* tile_counts;  // of the bits set in each tile, added up to what was there
+    u32 run_bytes;     // of a lane: a multiple of 128
+    bool has_history;
+};
+
+/// Tables first, then the buffers of each warp.
+extern __shared__ __align__(128) u8 scan_memory[];
+
+/// The entry at `place` of table `number`; the place includes the lane's copy.
+template <u32 number>
+__device__ uint2 look_up(u32 place) {
+    return *reinterpret_cast<const uint2*>(scan_memory + number * table_bytes + place);
+}
+
+__device__ inline uint4 read_quad(u32 address) {
+    uint4 quad;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(quad.x), "=r"(quad.y), "=r"(quad.z), "=r"(quad.w)
+                 : "r"(address));
+    return quad;
+}
+
+/// Byte `k` of a word as the place of its entry: one shift and one logical operation.
+template <u32 k>
+__device__ u32 entry_of(u32 word, u32 copy) {
+    const u32 shifted = k == 0 ? word << 7 : word >> (8 * k - 7);
+    return (shifted & 0x7f80u) | copy;
+}
+
+/// Gear over 64 bytes. `wide`: the mask reaches into the low half of the hash.
+template <bool wide>
+struct GearScan {
+    static constexpr u32 tables = 1;
+
+    const u64* entries;
+    u64 mask;
+    u64 value;
+
+    struct State {
+        u64 hash;
+        u32 copy;
+    };
+
+    __device__ State begin(u32 copy) const { return {0, copy}; }
+    template <u32 k, bool has_out>
+    __device__ void roll(State& state, u32 in, u32) const {
+        const uint2 entry = look_up<0>(entry_of<k>(in, state.copy));
+        state.hash = state.hash + state.hash + (static_cast<u64>(entry.y) << 32 | entry.x);
+    }
+    __device__ bool matches(const State& state) const {
+        if constexpr (wide) return (state.hash & mask) == value;
+        return (static_cast<u32>(state.hash >> 32) & static_cast<u32>(mask >> 32)) ==
+               static_cast<u32>(value >> 32);
+    }
+    static constexpr bool has_window = false;
+    static constexpr u32 window = 64;
+};
+
+/// Rabin. The fingerprint stands at the top of 64 bits, so that what leaves is its top byte;
+/// `raised` is by how much it was moved up, 0 if only known at run time. `wide`: the mask reaches
+/// into the high half. Windows of 48 and 64 bytes begin at a multiple of 16 from a stage's start.
+template <u32 window_bytes, u32 raised, bool wide>
+struct RabinScan {
+    static constexpr u32 tables = 2;
+    static constexpr bool has_window = true;
+    static constexpr u32 window = window_bytes;
+
+    const u64*
+        entries;  // 256 by the byte that leaves at the top, 256 by the one that leaves the window
+    u64 mask;     // raised
+    u64 value;
+    u32 raise;
+
+    struct State {
+        u32 low;
+        u32 high;
+        u32 copy;
+    };
+
+    __device__ State begin(u32 copy) const { return {0, 0, copy}; }
+
+    template <u32 k, bool has_out>
+    __device__ void roll(State& state, u32 in, u32 out) const {
+        const uint2 top = look_up<0>(((state.high >> 17) & 0x7f80u) | state.copy);
+        uint2 left{0, 0};
+        if constexpr (has_out) left = look_up<1>(entry_of<k>(out, state.copy));
+        const u32 high = __funnelshift_l(state.low, state.high, 8) ^ top.y ^ left.y;
+        const u32 low = (state.low << 8) ^ top.x ^ left.x;
+        if constexpr (raised != 0) {
+            constexpr int up = static_cast<int>(raised) - static_cast<int>(8 * k);
+            const u32 moved = up >= 0 ? in << up : in >> -up;
+            state.low = low ^ (moved & (0xffu << raised));
+            state.high = high;
+        } else {
+            const u64 entering = static_cast<u64>(in >> (8 * k) & 0xffu) << raise;
+            state.low = low ^ static_cast<u32>(entering);
+            state.high = high ^ static_cast<u32>(entering >> 32);
+        }
+    }
+    __device__ bool matches(const State& state) const {
+        const u32 low = (state.low ^ static_cast<u32>(value)) & static_cast<u32>(mask);
+        if constexpr (!wide) return low == 0;
+        return (low |
+                ((state.high ^ static_cast<u32>(value >> 32)) & static_cast<u32>(mask >> 32))) == 0;
+    }
+};
+
+/// Four steps, of the bytes of one word.
+template <bool has_out, class Scan>
+__device__ u32 roll_word(const Scan& scan, typename Scan::State& state, u32 in, u32 out) {
+    u32 hits = 0;
+    scan.template roll<0, has_out>(state, in, out);
+    if (scan.matches(state)) hits |= 1;
+    scan.template roll<1, has_out>(state, in, out);
+    if (scan.matches(state)) hits |= 2;
+    scan.template roll<2, has_out>(state, in, out);
+    if (scan.matches(state)) hits |= 4;
+    scan.template roll<3, has_out>(state, in, out);
+    if (scan.matches(state)) hits |= 8;
+    return hits;
+}
+
+template <bool has_out, class Scan>
+__device__ u32 roll_quad(const Scan& scan, typename Scan::State& state, uint4 in, uint4 out) {
+    u32 hits = roll_word<has_out>(scan, state, in.x, out.x);
+    hits |= roll_word<has_out>(scan, state, in.y, out.y) << 4;
+    hits |= roll_word<has_out>(scan, state, in.z, out.z) << 8;
+    return hits | roll_word<has_out>(scan, state, in.w, out.w) << 12;
+}
+
+/// One lane's run, stage by stage, and its warp's copies.
+template <class Scan>
+class Runs {
+ public:
+    __device__ Runs(const ScanWork& work, u32 buffer)
+        : work_(work), lane_(threadIdx.x % 32), buffer_(buffer) {}
+
+    /// Asks for stage `stage` of all 32 runs; -1 is the one before them.
+    __device__ void ask(i64 warp_begin, int stage, u32 slot) const {
+#pragma unroll
+        for (u32 part = 0; part < 4; ++part) {
+            const u32 row = part * 8 + lane_ / 4;
+            const u32 quad = lane_ % 4 * 16;
+            const i64 at = warp_begin + static_cast<i64>(row) * work_.run_bytes +
+                           static_cast<i64>(stage) * stage_bytes + quad;
+            const i64 left = static_cast<i64>(work_.count) - at;
+            u32 bytes = left >= 16 ? 16 : left > 0 ? static_cast<u32>(left) : 0;
+            if (at < 0 && !work_.has_history) bytes = 0;
+            const u8* from = bytes == 0 ? work_.bytes : work_.bytes + at;
+            const u32 to = buffer_ + slot * buffer_bytes + row * row_bytes + quad;
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                         "r"(bytes));
+        }
+        asm volatile("cp.async.commit_group;");
+    }
+    /// Waits for all stages but the last one asked for.
+    __device__ void wait() const {
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        __syncwarp();
+    }
+    __device__ uint4 quad(u32 slot, u32 index) const {
+        return read_quad(buffer_ + slot * buffer_bytes + lane_ * row_bytes + index * 16);
+    }
+
+ private:
+    const ScanWork& work_;
+    u32 lane_;
+    u32 buffer_;
+};
+
+/// The byte that leaves the window with quad `index` of a stage: windows of 64 - 16 n bytes.
+template <u32 window, class Scan>
+__device__ uint4 leaving(const Runs<Scan>& runs, u32 before, u32 now, u32 index) {
+    constexpr u32 skip = (64 - window) / 16;
+    return index + skip < 4 ? runs.quad(before, index + skip) : runs.quad(now, index + skip - 4);
+}
+
+template <class Scan>
+__device__ void scan_run(const Scan& scan, const ScanWork& work, const Runs<Scan>& runs,
+                         typename Scan::State state, i64 warp_begin) {
+    const int stages = static_cast<int>(work.run_bytes / stage_bytes);
+    const i64 begin = warp_begin + static_cast<i64>(threadIdx.x % 32) * work.run_bytes;
+    runs.ask(warp_begin, -1, 0);
+    runs.ask(warp_begin, 0, 1);
+    runs.wait();
+#pragma unroll
+    for (u32 index = (64 - Scan::window) / 16; index < 4; ++index)
+        roll_quad<false>(scan, state, runs.quad(0, index), uint4{});
+    u64 first_half = 0;
+    u32 before = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+        const u32 now = before == buffers - 1 ? 0 : before + 1;
+        const u32 next = now == buffers - 1 ? 0 : now + 1;
+        __syncwarp();
+        runs.ask(warp_begin, stage + 1 < stages ? stage + 1 : stage, next);
+        runs.wait();
+        u32 hits[2];
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            uint4 out[2] = {};
+            if constexpr (Scan::has_window) {
+                out[0] = leaving<Scan::window>(runs, before, now, 2 * half);
+                out[1] = leaving<Scan::window>(runs, before, now, 2 * half + 1);
+            }
+            hits[half] = roll_quad<Scan::has_window>(scan, state, runs.quad(now, 2 * half), out[0]);
+            hits[half] |=
+                roll_quad<Scan::has_window>(scan, state, runs.quad(now, 2 * half + 1), out[1])
+                << 16;
+        }
+        u64 word = static_cast<u64>(hits[1]) << 32 | hits[0];
+        const i64 at = begin + static_cast<i64>(stage) * stage_bytes;
+        const i64 left = static_cast<i64>(work.count) - at;
+        if (left < 64) word = left > 0 ? word & ((u64{1} << left) - 1) : 0;
+        if (word != 0) {
+            device_atomic<u32>(work.tile_counts[at >> tile_shift])
+                .fetch_add(static_cast<u32>(__popcll(word)), hd::memory_order_relaxed);
+        }
+        if (stage % 2 == 0) {
+            first_half = word;
+        } else if (left > -64) {
+            reinterpret_cast<ulonglong2*>(work.bits)[at / 128] = make_ulonglong2(first_half, word);
+        }
+        before = now;
+    }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncwarp();
+}
+
+/// One block a multiprocessor; its warps take 32 runs at a time.
+template <class Scan>
+__global__ void scan_kernel(Scan scan, ScanWork work) {
+    u64* const table = reinterpret_cast<u64*>(scan_memory);
+    for (u32 at = threadIdx.x; at < Scan::tables * 256 * copies; at += blockDim.x)
+        table[at] = scan.entries[at / copies];
+    __syncthreads();
+    const u32 base = static_cast<u32>(__cvta_generic_to_shared(scan_memory));
+    const u32 warp = threadIdx.x / 32;
+    const Runs<Scan> runs(work, base + Scan::tables * table_bytes + warp * buffers * buffer_bytes);
+    const i64 warp_bytes = 32 * static_cast<i64>(work.run_bytes);
+    const i64 stride = warp_bytes * gridDim.x * (blockDim.x / 32);
+    i64 at = warp_bytes * (static_cast<i64>(warp) * gridDim.x + blockIdx.x);
+    for (; at < static_cast<i64>(work.count); at += stride)
+        scan_run(scan, work, runs, scan.begin(threadIdx.x % copies * 8), at);
+}
+
+}  // namespace warren::chunk::cuda

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's chunker in a build without CUDA: it answers that there is no device.
+#include "warren/chunk_gpu.hpp"
+
+#if !defined(WARREN_CUDA)
+
+namespace warren::chunk {
+
+class GpuChunker::Implementation {};
+
+GpuChunker::GpuChunker() = default;
+GpuChunker::~GpuChunker() = default;
+GpuChunker::GpuChunker(GpuChunker&&) noexcept = default;
+GpuChunker& GpuChunker::operator=(GpuChunker&&) noexcept = default;
+
+bool GpuChunker::has_kernel(const Rule& /*rule*/) {
+    return false;
+}
+
+Errc GpuChunker::open(const Rule& /*rule*/) {
+    return Errc::no_device;
+}
+
+Errc GpuChunker::cut(std::span<const std::byte> /*bytes*/, std::vector<u64>& /*ends*/,
+                     const OnEnds& /*on_ends*/, void* /*keep*/) {
+    return Errc::no_device;
+}
+
+Errc GpuChunker::cut_device(const void* /*bytes*/, u64 /*count*/, void* /*stream*/,
+                            std::vector<u64>& /*ends*/, const OnEnds& /*on_ends*/) {
+    return Errc::no_device;
+}
+
+Errc GpuChunker::scan(std::span<const u8> /*bytes*/, u64 /*position*/, const u8* /*history*/,
+                      const std::function<Errc(CandidateList&, u64)>& /*on_known*/) {
+    return Errc::no_device;
+}
+
+}  // namespace warren::chunk
+
+#endif

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's cuts are held to the serial rule: small random cases by the thousand, inputs that reach
+// every warp, and those that are hard on lists: a candidate at every place, and none.
+#include <gtest/gtest.h>
+
+#include "gpu/buffer.hpp"
+#include "gpu/device.hpp"
+#include "gpu/failure.hpp"
+#include "gpu/stream.hpp"
+#include "tests/chunk/random_cases.hpp"
+#include "tests/support/seed.hpp"
+#include "warren/chunk_gpu.hpp"
+
+namespace warren::chunk {
+namespace {
+
+class GpuCuts : public testing::Test {
+ protected:
+    void SetUp() override {
+        if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
+        ASSERT_EQ(stream.open(), Errc::ok) << gpu::last_failure().message;
+    }
+
+    /// The cuts from host memory, and in place on the device, `shift` bytes from an aligned place.
+    void expect_serial(GpuChunker& chunker, const Rule& rule, std::span<const std::byte> bytes,
+                       u64 shift) {
+        const std::vector<u64> expected = cut_serial(rule, bytes);
+        std::vector<u64> ends;
+        ASSERT_EQ(chunker.cut(bytes, ends), Errc::ok) << gpu::last_failure().message;
+        ASSERT_EQ(ends, expected) << "from the host, " << bytes.size() << " bytes";
+        ASSERT_EQ(device.reserve(bytes.size() + shift + 1), Errc::ok);
+        ASSERT_EQ(stream.copy(device.data() + shift, bytes.data(), bytes.size()), Errc::ok);
+        ends.clear();
+        ASSERT_EQ(chunker.cut_device(device.data() + shift, bytes.size(), stream.get(), ends),
+                  Errc::ok)
+            << gpu::last_failure().message;
+        ASSERT_EQ(ends, expected) << "on the device, " << bytes.size() << " bytes";
+    }
+
+    gpu::Stream stream;
+    gpu::DeviceBuffer<u8> device;
+};
+
+Rule random_device_rule(Random& random) {
+    while (true) {
+        Rule rule = random_rule(random);
+        if (rule.method == Method::rabin) {
+            rule.window_bytes = random.one_in(2) ? 48 : 64;
+            if (random.one_in(3)) rule.polynomial = 0x3da3358b4dc173;
+            if (random.one_in(3)) rule.value = rule.mask = 0xff00000000;
+            if (rule.polynomial >> 40 == 0) continue;
+            rule.value &= rule.mask;
+        }
+        if (GpuChunker::has_kernel(rule) && describe_problem(rule).empty()) return rule;
+    }
+}
+
+TEST_F(GpuCuts, RandomCasesEqualTheSerialRule) {
+    const Seed seed;
+    for (u64 index = 0; index < 60; ++index) {
+        Random random(seed.part(index));
+        const Rule rule = random_device_rule(random);
+        GpuChunker chunker;
+        ASSERT_EQ(chunker.open(rule), Errc::ok) << gpu::last_failure().message;
+        for (u64 round = 0; round < 15; ++round) {
+            const u64 most = random.one_in(8) ? 3'000'000 : 3'000;
+            const std::vector<std::byte> bytes = random_bytes(random, random.below(most));
+            expect_serial(chunker, rule, bytes, random.one_in(3) ? random.below(40) : 0);
+            if (HasFatalFailure()) FAIL() << "rule " << index << " round " << round;
+        }
+    }
+}
+
+TEST_F(GpuCuts, LargeInputsEqualTheCpu) {
+    const Seed seed;
+    Random random(seed.value());
+    const std::vector<std::byte> bytes = random_bytes(random, 150 * mib + 77);
+    for (const char* name : {"lbfs", "restic", "gear", "xet"}) {
+        Rule rule = *preset(name);
+        if (rule.polynomial == 0) rule.polynomial = 0x3da3358b4dc173;
+        GpuChunker chunker;
+        ASSERT_EQ(chunker.open(rule), Errc::ok);
+        expect_serial(chunker, rule, bytes, 0);
+    }
+}
+
+TEST_F(GpuCuts, CandidatesEverywhereAndNowhere) {
+    const std::vector<std::byte> zeros(70 * mib);
+    Rule every = *preset("lbfs");
+    every.mask = every.value = 0;
+    Rule none = *preset("lbfs");
+    none.value = 1;
+    for (const Rule& rule : {every, none}) {
+        GpuChunker chunker;
+        ASSERT_EQ(chunker.open(rule), Errc::ok);
+        expect_serial(chunker, rule, zeros, 0);
+        expect_serial(chunker, rule, {}, 0);
+    }
+}
+
+TEST_F(GpuCuts, EndsArriveWhileTheGpuWorks) {
+    Random random(1);
+    const std::vector<std::byte> bytes = random_bytes(random, 200 * mib);
+    GpuChunker chunker;
+    ASSERT_EQ(chunker.open(*preset("lbfs")), Errc::ok);
+    std::vector<u64> ends;
+    std::vector<size_t> seen;
+    ASSERT_EQ(chunker.cut(bytes, ends,
+                          [&](std::span<const u64> so_far) {
+                              seen.push_back(so_far.size());
+                              return Errc::ok;
+                          }),
+              Errc::ok);
+    EXPECT_GT(seen.size(), 5u);
+    EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+    EXPECT_EQ(seen.back(), ends.size());
+    ends.clear();
+    EXPECT_EQ(chunker.cut(bytes, ends, [](std::span<const u64>) { return Errc::no_space; }),
+              Errc::no_space);
+    expect_serial(chunker, *preset("lbfs"), std::span(bytes).first(1'000'000), 0);
+}
+
+TEST_F(GpuCuts, RulesWithoutKernelAreRefused) {
+    GpuChunker chunker;
+    EXPECT_EQ(chunker.open(*preset("borg")), Errc::not_supported);
+    EXPECT_EQ(chunker.open(*preset("fastcdc")), Errc::not_supported);
+    EXPECT_EQ(chunker.open(*preset("restic")), Errc::invalid);
+}
+
+}  // namespace
+}  // namespace warren::chunk
