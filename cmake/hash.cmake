@@ -19,8 +19,8 @@ else()
     message(STATUS "xxHash is not installed: XXH3 will be slow on the CPU")
 endif()
 
-# All rounds of a digest are one straight line: more optimization makes it a fifth faster. Sanitizers
-# choose their own.
+# All rounds of a digest are one straight line: more optimization makes it a fifth faster. A build
+# with sanitizers chooses its own.
 if(NOT WARREN_SANITIZE)
     foreach(lanes 4 8 16)
         set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hash/lanes_${lanes}.cpp"

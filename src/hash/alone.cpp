@@ -104,6 +104,24 @@ void hash_with(Bytes data, u8* digest) {
     stream.finish(digest);
 }
 
+/// Long messages by our own vectors, which keep the accumulators in registers, as xxHash does only
+/// from version 0.8.2 on.
+void hash_xxh3_alone(Bytes data, u8* digest) {
+    const auto* at = reinterpret_cast<const u8*>(data.data());
+    if (data.size() > Xxh3::most_short_bytes) {
+        u64 accumulators[Xxh3::lanes];
+        std::copy_n(Xxh3::initial, Xxh3::lanes, accumulators);
+        widest_lanes().xxh3(accumulators, at, data.size());
+        Xxh3::store(Xxh3::finish_long(accumulators, Xxh3::secret_words, data.size()), digest);
+        return;
+    }
+#if defined(WARREN_HASH_XXHASH)
+    hash_xxh3(data, digest);
+#else
+    Xxh3::store(Xxh3::hash_short(at, data.size(), Xxh3::secret_words), digest);
+#endif
+}
+
 }  // namespace
 
 std::unique_ptr<Sequential> open_portable(Algorithm algorithm) {
@@ -145,12 +163,7 @@ void hash_alone(Algorithm algorithm, Bytes data, u8* digest) {
         case Algorithm::sha256:
             return hash_with<Sha256Stream>(data, digest);
         default:
-#if defined(WARREN_HASH_XXHASH)
-            return hash_xxh3(data, digest);
-#else
-            const auto* at = reinterpret_cast<const u8*>(data.data());
-            return Xxh3::store(Xxh3::hash(at, data.size(), Xxh3::secret_words), digest);
-#endif
+            return hash_xxh3_alone(data, digest);
     }
 }
 

@@ -57,6 +57,8 @@ struct LaneSet {
     /// Windows [first, first + count) of the data; see windows.hpp.
     void (*windows[3])(const WindowPlan& plan, const u8* data, u64 first, u64 count,
                        const WindowOutput& output);
+    /// Takes all of a long XXH3 message (more than 240 bytes) into its eight accumulators.
+    void (*xxh3)(u64 (&accumulators)[8], const u8* data, u64 bytes);
     void (*chunks)(std::span<const ChunkJob> jobs);
     void (*parents)(std::span<const ParentJob> jobs);
 };

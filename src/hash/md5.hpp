@@ -51,7 +51,7 @@ struct Md5 {
     template <class Word>
     WARREN_HD static WARREN_INLINE void compress(Word (&state)[state_words], Word (&message)[16]) {
         Word v[4] = {state[0], state[1], state[2], state[3]};
-        const u32* const table = table_for<Word>(constants);
+        const u32* const table = table_for<Md5, Word>();
         unroll<64>([&](auto step) WARREN_INLINE_LAMBDA {
             constexpr int i = decltype(step)::value;
             constexpr u32 known = constants[i];

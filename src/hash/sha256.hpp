@@ -41,7 +41,7 @@ struct Sha256 {
         Word v[8];
         for (int i = 0; i < 8; ++i)
             v[i] = state[i];
-        const u32* const table = table_for<Word>(constants);
+        const u32* const table = table_for<Sha256, Word>();
         unroll<64>([&](auto step) WARREN_INLINE_LAMBDA {
             constexpr int i = decltype(step)::value;
             constexpr u32 known = constants[i];

@@ -60,12 +60,12 @@ WARREN_HD WARREN_INLINE Word majority(Word b, Word c, Word d) {
 /// A table of constants for vectors, which are to take them from memory: a compiler that knows
 /// their values would bring each through a register of its own. Null for single words, which have
 /// them in their instructions.
-template <class Word, u32 count>
-WARREN_HD WARREN_INLINE const u32* table_for(const u32 (&constants)[count]) {
+template <class Digest, class Word>
+WARREN_HD WARREN_INLINE const u32* table_for() {
     const u32* table = nullptr;
-#if !defined(__CUDA_ARCH__)
+#if !defined(__CUDACC__)
     if constexpr (sizeof(Word) > 4) {
-        table = constants;
+        table = Digest::constants;
         __asm__("" : "+r"(table));
     }
 #endif
