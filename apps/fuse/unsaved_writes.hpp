@@ -5,8 +5,8 @@
 // descriptor a byte came from, so all that are open for writing are told.
 //
 // Invariant: a change is noted before its request is answered. A commit clears only what was noted
-// before it began, so a lost change is never taken for a saved one; one that a commit took at the
-// very moment may be reported although it was saved.
+// before it began, so a lost change is never taken for a saved one; one that went into a commit at
+// that very moment, or into one that the volume made by itself, may be told of although it is safe.
 #pragma once
 
 #include <atomic>

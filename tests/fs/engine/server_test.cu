@@ -194,7 +194,7 @@ TEST_F(Server, TellsOfACommandThatTakesTooLong) {
               told += line + "\n";
           }});
     gpu::DeviceBuffer<u64> no_room;
-    ASSERT_EQ(no_room.allocate(4 * mib), Errc::ok);
+    ASSERT_EQ(no_room.allocate(1 * mib), Errc::ok);
     ASSERT_EQ(cudaMemset(no_room.data(), 0, no_room.bytes()), cudaSuccess);
     core::Store slow = volume.device_store();
     slow.frame_count = no_room.count() * 64;

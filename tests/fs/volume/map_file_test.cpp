@@ -296,6 +296,11 @@ TEST(MapFile, refusesWhatCannotBeMapped) {
     EXPECT_EQ(volume->map_file({file.inode, file.generation + 1}, {}, mapped), Errc::stale);
     EXPECT_EQ(mapped, nullptr);
     ASSERT_TRUE(volume->write(file, 0, Bytes(5000)));
+    // More than any machine has, and then more than any GPU has that has memory of its own.
+    EXPECT_EQ(volume->map_file(file, {.length = u64{1} << 58}, mapped), Errc::no_memory);
+    if (volume->engine() == name_of(EngineChoice::cuda)) {
+        EXPECT_EQ(volume->map_file(file, {.length = 2 * tib}, mapped), Errc::no_memory);
+    }
     mapped = map(*volume, file, {.offset = 1000, .length = 2000});
     for (const auto& [offset, length] :
          {std::pair<u64, u64>{999, 1}, {1000, 2001}, {3000, 1}, {~u64{0}, 2}, {1001, ~u64{0}}}) {

@@ -290,6 +290,7 @@ Errc CudaEngine::add_frames() {
 
 Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) {
     if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    if (bytes > info_.memory_bytes) return Errc::no_memory;  // and no fault of the device
     auto made = std::make_unique<cuda_engine::DeviceFileMemory>(staging_);
     WARREN_TRY(answer(made->open(bytes)));
     memory = std::move(made);
