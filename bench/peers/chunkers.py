@@ -3,8 +3,8 @@
 """Times the chunkers of other programs over a file, for bench/chunk_bench.
 
 Prints one line for each peer: name, seconds of each run, chunks found; or the name and why it is
-absent. pyfastcdc is taken from the Python in $WARREN_PEER_PYTHON (pip install pyfastcdc), borg's
-chunker from Debian's python3, gearhash through cargo, restic's chunker through go; the two are built
+absent. pyfastcdc is taken from the Python in $WARREN_PEER_PYTHON (pip install pyfastcdc), that of
+borg from Debian's python3, gearhash through cargo, restic's chunker through go; the two are built
 in a folder of their own that $WARREN_PEER_FOLDER names.
 """
 

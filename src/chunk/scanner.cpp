@@ -59,42 +59,82 @@ struct RollingBuzhash {
     }
 };
 
-template <class Hash>
+template <u32 streams, class Hash>
 void scan_for(const Hash& rolling, const Rule& rule, const u8* bytes, u64 count, u64* bits) {
     const auto mask = static_cast<decltype(rolling.begin(bytes))>(rule.mask);
     const auto value = static_cast<decltype(rolling.begin(bytes))>(rule.value);
     if (value == 0) {
-        for_each_window(rolling, bytes, count, [=](auto hash, u64 index) {
+        for_each_window<streams>(rolling, bytes, count, [=](auto hash, u64 index) {
             if ((hash & mask) == 0) [[unlikely]]
                 set_bit(bits, index);
         });
     } else {
-        for_each_window(rolling, bytes, count, [=](auto hash, u64 index) {
+        for_each_window<streams>(rolling, bytes, count, [=](auto hash, u64 index) {
             if ((hash & mask) == value) [[unlikely]]
                 set_bit(bits, index);
         });
     }
 }
 
-void scan_fastcdc(const Rule& rule, const u8* bytes, u64 count, u64* bits, u64* early) {
+/// The table of fastcdc, each entry shifted up by one.
+constexpr std::array<u64, 256> make_shifted(const std::array<u64, 256>& table) {
+    std::array<u64, 256> shifted{};
+    for (size_t byte = 0; byte < table.size(); ++byte)
+        shifted[byte] = table[byte] << 1;
+    return shifted;
+}
+
+/// Two bytes a step: behind the first one the hash is at hand shifted up by one, so it is tested
+/// with the mask shifted likewise. Calls note(hash, place) for the matches; of the hash the low 63
+/// bits are right. Requires: the top bit of the mask is clear.
+template <class Note>
+void scan_pairs(const u8* bytes, u64 count, u64 mask, const Note& note) {
+    static const std::array<u64, 256> shifted_table = make_shifted(fastcdc_table);
+    constexpr u32 streams = 3;
     const RollingGear rolling{fastcdc_table.data()};
+    const u64* const table = fastcdc_table.data();
+    const u64* const shifted = shifted_table.data();
+    const u64 part = count / streams / 64 * 64;
+    u64 hashes[streams];
+    for (u32 stream = 0; stream < streams; ++stream)
+        hashes[stream] = rolling.begin(bytes + stream * part);
+    for (u64 index = 0; index < part; index += 2) {
+#pragma GCC unroll 4
+        for (u32 stream = 0; stream < streams; ++stream) {
+            const u64 place = stream * part + index;
+            u64& hash = hashes[stream];
+            hash = (hash << 2) + shifted[bytes[place]];
+            if ((hash & (mask << 1)) == 0) [[unlikely]]
+                note(hash >> 1, place);
+            hash += table[bytes[place + 1]];
+            if ((hash & mask) == 0) [[unlikely]]
+                note(hash, place + 1);
+        }
+    }
+    u64 hash = rolling.begin(bytes + streams * part);
+    for (u64 index = streams * part; index < count; ++index) {
+        hash = rolling.roll(hash, bytes + index);
+        if ((hash & mask) == 0) note(hash, index);
+    }
+}
+
+void scan_fastcdc(const Rule& rule, const u8* bytes, u64 count, u64* bits, u64* early) {
     const u64 late_mask = rule.mask;
     const u64 early_mask = rule.early_mask;
-    if ((late_mask & ~early_mask) == 0) {
-        for_each_window(rolling, bytes, count, [=](u64 hash, u64 index) {
-            if ((hash & late_mask) == 0) [[unlikely]] {
-                set_bit(bits, index);
-                if ((hash & early_mask) == 0) set_bit(early, index);
-            }
+    if ((late_mask & ~early_mask) == 0 && early_mask >> 63 == 0) {
+        scan_pairs(bytes, count, late_mask, [=](u64 hash, u64 index) {
+            set_bit(bits, index);
+            if ((hash & early_mask) == 0) set_bit(early, index);
         });
-    } else {
-        for_each_window(rolling, bytes, count, [=](u64 hash, u64 index) {
-            if ((hash & late_mask) == 0) [[unlikely]]
-                set_bit(bits, index);
-            if ((hash & early_mask) == 0) [[unlikely]]
-                set_bit(early, index);
-        });
+        return;
     }
+    const RollingGear rolling{fastcdc_table.data()};
+    for_each_window<3>(rolling, bytes, count, [=](u64 hash, u64 index) {
+        if ((hash & late_mask) == 0) [[unlikely]]
+            set_bit(bits, index);
+        if ((hash & early_mask) == 0) [[unlikely]]
+            set_bit(early, index);
+    });
 }
 
 /// Windows begin at multiples of the stride in the stream, not in what is scanned.
@@ -137,7 +177,7 @@ Scanner::Scanner(const Rule& rule) : rule_(rule) {
 
 void scan_rabin_by_table(const Rule& rule, const RabinTables& tables, const u8* bytes, u64 count,
                          u64* bits) {
-    scan_for(RollingRabin{tables, rule.window_bytes}, rule, bytes, count, bits);
+    scan_for<4>(RollingRabin{tables, rule.window_bytes}, rule, bytes, count, bits);
 }
 
 void Scanner::scan(const u8* bytes, u64 position, u64 count, u64* bits, u64* early) const {
@@ -152,14 +192,14 @@ void Scanner::scan(const u8* bytes, u64 position, u64 count, u64* bits, u64* ear
             }
             break;
         case Method::gear:
-            scan_for(RollingGear{gear_table.data()}, rule_, bytes, count, bits);
+            scan_for<3>(RollingGear{gear_table.data()}, rule_, bytes, count, bits);
             break;
         case Method::fastcdc:
             scan_fastcdc(rule_, bytes, count, bits, early);
             break;
         case Method::buzhash:
-            scan_for(RollingBuzhash{enter_.data(), leave_.data(), rule_.window_bytes}, rule_, bytes,
-                     count, bits);
+            scan_for<4>(RollingBuzhash{enter_.data(), leave_.data(), rule_.window_bytes}, rule_,
+                        bytes, count, bits);
             break;
         case Method::md5:
         case Method::sha1:

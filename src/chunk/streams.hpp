@@ -14,34 +14,28 @@ inline void set_bit(u64* bits, u64 index) {
 }
 
 /// Calls `visit(hash, index)` with the hash of every window that ends behind bytes[0] to
-/// bytes[count - 1], four parts of the input in turn. Hash has begin(at): the hash of the window
-/// that ends before `at`, and roll(hash, at): the next one, by the byte at `at`.
-template <class Hash, class Visit>
+/// bytes[count - 1], `streams` parts of the input in turn: as many as registers hold. Hash has
+/// begin(at): the hash of the window that ends before `at`, and roll(hash, at): the next one, by
+/// the byte at `at`.
+template <u32 streams, class Hash, class Visit>
 void for_each_window(const Hash& rolling, const u8* bytes, u64 count, const Visit& visit) {
     // Parts that begin at a multiple of 64 share no word of a bitmap.
-    const u64 part = count / 4 / 64 * 64;
+    const u64 part = count / streams / 64 * 64;
     if (part > 0) {
-        const u8* const at0 = bytes;
-        const u8* const at1 = bytes + part;
-        const u8* const at2 = bytes + 2 * part;
-        const u8* const at3 = bytes + 3 * part;
-        auto hash0 = rolling.begin(at0);
-        auto hash1 = rolling.begin(at1);
-        auto hash2 = rolling.begin(at2);
-        auto hash3 = rolling.begin(at3);
+        decltype(rolling.begin(bytes)) hashes[streams];
+        for (u32 stream = 0; stream < streams; ++stream)
+            hashes[stream] = rolling.begin(bytes + stream * part);
         for (u64 index = 0; index < part; ++index) {
-            hash0 = rolling.roll(hash0, at0 + index);
-            hash1 = rolling.roll(hash1, at1 + index);
-            hash2 = rolling.roll(hash2, at2 + index);
-            hash3 = rolling.roll(hash3, at3 + index);
-            visit(hash0, index);
-            visit(hash1, part + index);
-            visit(hash2, 2 * part + index);
-            visit(hash3, 3 * part + index);
+#pragma GCC unroll 4
+            for (u32 stream = 0; stream < streams; ++stream) {
+                const u64 place = stream * part + index;
+                hashes[stream] = rolling.roll(hashes[stream], bytes + place);
+                visit(hashes[stream], place);
+            }
         }
     }
-    auto hash = rolling.begin(bytes + 4 * part);
-    for (u64 index = 4 * part; index < count; ++index) {
+    auto hash = rolling.begin(bytes + streams * part);
+    for (u64 index = streams * part; index < count; ++index) {
         hash = rolling.roll(hash, bytes + index);
         visit(hash, index);
     }

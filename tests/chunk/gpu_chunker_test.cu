@@ -3,12 +3,14 @@
 // every warp, and those that are hard on lists: a candidate at every place, and none.
 #include <gtest/gtest.h>
 
+#include "chunk/cuda/chunk_digests.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 #include "gpu/stream.hpp"
 #include "tests/chunk/random_cases.hpp"
 #include "tests/support/seed.hpp"
+#include "warren/chunk.h"
 #include "warren/chunk_gpu.hpp"
 
 namespace warren::chunk {
@@ -118,6 +120,64 @@ TEST_F(GpuCuts, EndsArriveWhileTheGpuWorks) {
     EXPECT_EQ(chunker.cut(bytes, ends, [](std::span<const u64>) { return Errc::no_space; }),
               Errc::no_space);
     expect_serial(chunker, *preset("lbfs"), std::span(bytes).first(1'000'000), 0);
+}
+
+TEST_F(GpuCuts, DigestsOfChunksEqualTheCpu) {
+    const Seed seed;
+    Random random(seed.value());
+    const std::vector<std::byte> bytes = random_bytes(random, 300 * mib + 5);
+    const Rule rule = *preset("lbfs");
+    GpuChunker chunker;
+    ASSERT_EQ(chunker.open(rule), Errc::ok);
+    ASSERT_EQ(device.reserve(bytes.size()), Errc::ok);
+    for (hash::Algorithm algorithm : {hash::Algorithm::md5, hash::Algorithm::sha1}) {
+        cuda::ChunkDigests digests;
+        ASSERT_EQ(digests.open(algorithm, bytes.size() / rule.minimum_bytes + 1), Errc::ok);
+        std::vector<u64> ends;
+        digests.begin(device.data(), bytes.size());
+        ASSERT_EQ(chunker.cut(
+                      bytes, ends,
+                      [&](std::span<const u64> known) {
+                          return digests.add(known, !known.empty() && known.back() == bytes.size());
+                      },
+                      device.data()),
+                  Errc::ok)
+            << gpu::last_failure().message;
+        std::span<const u8> found;
+        ASSERT_EQ(digests.finish(found), Errc::ok) << gpu::last_failure().message;
+        std::vector<hash::Bytes> pieces;
+        u64 start = 0;
+        for (u64 end : ends) {
+            pieces.push_back(std::span(bytes).subspan(start, end - start));
+            start = end;
+        }
+        std::vector<u8> expected(pieces.size() * hash::digest_bytes(algorithm));
+        ASSERT_EQ(hash::hash_many(algorithm, pieces, expected,
+                                  {.threads = 0, .processor = hash::Processor::cpu}),
+                  Errc::ok);
+        ASSERT_TRUE(std::equal(expected.begin(), expected.end(), found.begin(), found.end()));
+    }
+}
+
+TEST_F(GpuCuts, TheReportsCallsEqualTheSerialRule) {
+    const Seed seed;
+    Random random(seed.value());
+    const std::vector<std::byte> bytes = random_bytes(random, 80 * mib);
+    rabinpoly_t* rabin = rabin_init(48, 8, 2, 64);
+    ASSERT_NE(rabin, nullptr);
+    std::vector<u64> ends;
+    for (size_t done = 0; done < bytes.size();) {
+        const auto call =
+            std::min<size_t>(bytes.size() - done, random.below(random.one_in(2) ? 100 : 40 * mib));
+        std::vector<size_t> markers(rabin_marker_limit(rabin, call));
+        const size_t count = compute_rabin_segments_gpu(rabin, &bytes[done], call, markers.data());
+        for (size_t index = 0; index < count; ++index)
+            ends.push_back(done + markers[index]);
+        done += call;
+    }
+    if (ends.back() < bytes.size()) ends.push_back(bytes.size());
+    EXPECT_EQ(ends, cut_serial(*preset("lbfs"), bytes));
+    rabin_free(rabin);
 }
 
 TEST_F(GpuCuts, RulesWithoutKernelAreRefused) {

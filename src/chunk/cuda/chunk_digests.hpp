@@ -7,7 +7,6 @@
 
 #include <array>
 #include <span>
-#include <vector>
 
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
@@ -25,23 +24,28 @@ class ChunkDigests {
     /// Queues what is new in `ends`, all ends so far; few chunks wait for more unless `is_last`.
     /// Errc::no_space if there are more than the room.
     Errc add(std::span<const u64> ends, bool is_last);
-    /// Waits, and puts the digests one behind the other in the order of the chunks.
-    Errc finish(std::span<u8> digests);
+    /// Waits; `digests` are then those of all chunks, one behind the other, in pinned memory that
+    /// the next begin() uses again.
+    Errc finish(std::span<const u8>& digests);
 
  private:
     hash::Algorithm algorithm_ = hash::Algorithm::md5;
     const u8* data_ = nullptr;
     u64 data_bytes_ = 0;
     u64 done_ = 0;
+    u64 most_ = 0;
     size_t turn_ = 0;
     // One batch does not fill a GPU: several run side by side.
     std::array<gpu::Stream, 8> streams_;
-    gpu::PinnedBuffer<u64> places_;  // offsets of all chunks, then lengths
-    gpu::DeviceBuffer<u64> device_places_;
+    std::array<gpu::DeviceBuffer<u32>, 8> begins_;  // of the lengths' classes, for each stream
+    gpu::PinnedBuffer<u64> ends_;
+    gpu::DeviceBuffer<u64> device_ends_;
+    gpu::DeviceBuffer<u64> offsets_;  // by class, as are those that follow
+    gpu::DeviceBuffer<u64> lengths_;
+    gpu::DeviceBuffer<u32> chunks_;  // which chunk it is
+    gpu::DeviceBuffer<u8> sorted_digests_;
     gpu::DeviceBuffer<u8> device_digests_;
     gpu::PinnedBuffer<u8> digests_;
-    std::vector<u32> order_;  // order_[i]: the chunk whose digest is the i-th
-    u64 most_ = 0;
 };
 
 }  // namespace warren::chunk::cuda
