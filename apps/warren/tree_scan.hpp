@@ -46,10 +46,10 @@ struct Found {
     std::string_view name;                 // of the start: as given on the command line
     std::string_view start;                // as given
     u32 depth = 0;
-    char type = '?';  // as find -type
-    AttributeSource* source = nullptr;            // asked for attributes that are not known
-    int host_directory = -1;                      // open, holds an entry of the host
-    mutable const Attributes* known = nullptr;    // those of one of the volume's
+    char type = '?';                            // as find -type
+    AttributeSource* source = nullptr;          // asked for attributes that are not known
+    int host_directory = -1;                    // open, holds an entry of the host
+    mutable const Attributes* known = nullptr;  // those of one of the volume's
     mutable Attributes loaded = {};
     mutable u64 sectors = 0;
     mutable bool failed = false;  // to load them

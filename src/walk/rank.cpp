@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why an acknowledgement: Dijkstra's token takes a message to arrive at once. Whoever gives work
+// away stays active until the other one has it, so for the token it is as if it did.
+//
+// Why three messages at the end: a rank that is told of it may still have a request under way, and
+// somebody has to answer. Rank 0 lets all of them leave when each has said that nothing of its own
+// is under way.
+#include "walk/rank.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace warren::walk {
+
+using Kind = Message::Kind;
+
+const std::vector<SchedulerName>& scheduler_names() {
+    static const std::vector<SchedulerName> names = {
+        {"cp", Scheduler::cp, Split::half},
+        {"cp-keep-one", Scheduler::cp_keep_one, Split::half},
+        {"drqs", Scheduler::drqs, Split::random},
+        {"deqs", Scheduler::drqs, Split::half},
+        {"pa-drqs", Scheduler::pa_drqs, Split::random},
+        {"pa-drqs-list", Scheduler::pa_drqs_list, Split::random},
+        {"h-drqs", Scheduler::drqs, Split::random},
+    };
+    return names;
+}
+
+std::optional<SchedulerName> scheduler_named(std::string_view name) {
+    for (const SchedulerName& known : scheduler_names()) {
+        if (known.name == name) return known;
+    }
+    return {};
+}
+
+Rank::Rank(Scheduler scheduler, Split split, Termination termination, u32 rank,
+           std::vector<u32> node_of)
+    : scheduler_(scheduler),
+      split_(split),
+      termination_(termination),
+      rank_(rank),
+      node_of_(std::move(node_of)),
+      has_token_(rank == 0) {}
+
+bool Rank::is_passive(const Surroundings& around) const {
+    return is_idle(around) && !request_out_ && unacknowledged_ == 0;
+}
+
+bool Rank::has_others(bool own_node) const {
+    for (u32 other = 0; other < ranks(); ++other) {
+        if (other != rank_ && (node_of_[other] == node_of_[rank_]) == own_node) return true;
+    }
+    return false;
+}
+
+u32 Rank::choose_among(bool own_node, Surroundings& around) {
+    std::vector<u32> others;
+    for (u32 other = 0; other < ranks(); ++other) {
+        if (other != rank_ && (node_of_[other] == node_of_[rank_]) == own_node) {
+            others.push_back(other);
+        }
+    }
+    return others[around.choose(static_cast<u32>(others.size()))];
+}
+
+u32 Rank::choose_victim(Surroundings& around) {
+    const auto first_of_node = std::find(node_of_.begin(), node_of_.end(), node_of_[rank_]);
+    const bool is_first = static_cast<u32>(first_of_node - node_of_.begin()) == rank_;
+    const bool has_near = has_others(true);
+    const bool has_far = has_others(false);
+    if (scheduler_ == Scheduler::pa_drqs && has_near && !is_first) {
+        return choose_among(true, around);
+    }
+    if (scheduler_ == Scheduler::pa_drqs && has_near && has_far) {
+        return choose_among(fruitless_ % 2 == 1, around);
+    }
+    if (scheduler_ == Scheduler::pa_drqs_list) {
+        // Round the list: first those of the own node, then the others, each by its number.
+        std::vector<u32> list;
+        for (const bool own_node : {true, false}) {
+            for (u32 other = 0; other < ranks(); ++other) {
+                const bool is_near = node_of_[other] == node_of_[rank_];
+                if (other != rank_ && is_near == own_node) list.push_back(other);
+            }
+        }
+        return list[fruitless_ % list.size()];
+    }
+    const u32 other = around.choose(ranks() - 1);
+    return other < rank_ ? other : other + 1;
+}
+
+void Rank::receive(u32 from, const Message& message, Surroundings& around) {
+    WARREN_CHECK(!left_);
+    switch (message.kind) {
+        case Kind::request:
+            return answer(from, around);
+        case Kind::work:
+            return take_work(from, message, around);
+        case Kind::nothing:
+            request_out_ = false;
+            ++fruitless_;
+            return;
+        case Kind::acknowledge:
+            --unacknowledged_;
+            return;
+        case Kind::token:
+            has_token_ = true;
+            token_black_ = message.black;
+            token_balance_ = message.balance;
+            return;
+        case Kind::abort:
+            if (!ending_) begin_end(true, around);
+            return;
+        case Kind::end:
+            ending_ = true;
+            aborted_ = message.aborts;
+            if (aborted_) around.drop();
+            return;
+        case Kind::ended:
+            ++ended_;
+            return;
+        case Kind::leave:
+            left_ = true;
+            return;
+    }
+}
+
+void Rank::answer(u32 from, Surroundings& around) {
+    if (is_central()) return answer_centrally(from, around);
+    std::string work = ending_ ? std::string() : around.give(split_);
+    if (work.empty()) return around.send(from, {Kind::nothing, false, false, 0, {}});
+    ++balance_;
+    if (termination_ == Termination::dijkstra) {
+        ++unacknowledged_;
+        if (from < rank_) black_ = true;
+    }
+    around.send(from, {Kind::work, false, false, 0, std::move(work)});
+}
+
+void Rank::answer_centrally(u32 from, Surroundings& around) {
+    waiting_.push_back(from);
+    serve_waiting(around);
+}
+
+void Rank::serve_waiting(Surroundings& around) {
+    while (!waiting_.empty() && (ending_ || around.has_queued())) {
+        const u32 to = waiting_.front();
+        waiting_.erase(waiting_.begin());
+        if (ending_) {
+            around.send(to, {Kind::nothing, false, false, 0, {}});
+        } else {
+            around.send(to, {Kind::work, false, false, 0, around.give_one()});
+        }
+    }
+}
+
+void Rank::take_work(u32 from, const Message& message, Surroundings& around) {
+    // What an aborted walk still gives is dropped; it is acknowledged all the same.
+    if (!ending_) around.accept(message.work);
+    if (is_central()) {
+        if (rank_ == 0) return serve_waiting(around);
+        request_out_ = false;
+        holds_item_ = true;
+        done_before_ = around.items_done();
+        return;
+    }
+    request_out_ = false;
+    fruitless_ = 0;
+    --balance_;
+    if (termination_ == Termination::safra) {
+        black_ = true;
+    } else {
+        around.send(from, {Kind::acknowledge, false, false, 0, {}});
+    }
+}
+
+void Rank::step(Surroundings& around, bool may_ask) {
+    if (left_) return;
+    if (ending_) return step_end(around);
+    if (ranks() == 1) {
+        left_ = is_idle(around);
+        return;
+    }
+    if (is_central()) return step_worker(around);
+    if (!is_idle(around) || request_out_) return;
+    if (has_token_ && is_passive(around)) {
+        if (rank_ == 0 && has_begun_) {
+            judge_token(around);
+        } else {
+            pass_token(around);
+        }
+    }
+    if (ending_ || !may_ask) return;
+    request_out_ = true;
+    around.send(choose_victim(around), {});
+}
+
+/// cp: rank 0 sees whether all wait for it; the others hand back what they found and ask again.
+void Rank::step_worker(Surroundings& around) {
+    if (rank_ == 0) {
+        if (!around.has_queued() && waiting_.size() == ranks() - 1) begin_end(false, around);
+        return;
+    }
+    if (request_out_ || around.is_working()) return;
+    if (holds_item_) {
+        if (around.items_done() == done_before_) return;
+        const u32 kept = scheduler_ == Scheduler::cp_keep_one ? 1 : 0;
+        std::string found = around.give_all_but(kept);
+        if (!found.empty()) around.send(0, {Kind::work, false, false, 0, std::move(found)});
+        holds_item_ = around.has_queued();
+        done_before_ = around.items_done();
+        if (holds_item_) return;
+    }
+    request_out_ = true;
+    around.send(0, {});
+}
+
+void Rank::send_token(bool black, i64 balance, Surroundings& around) {
+    has_token_ = false;
+    around.send((rank_ + 1) % ranks(), {Kind::token, black, false, balance, {}});
+}
+
+void Rank::pass_token(Surroundings& around) {
+    if (rank_ == 0) {
+        has_begun_ = true;
+        black_ = false;
+        return send_token(false, 0, around);
+    }
+    send_token(token_black_ || black_, token_balance_ + balance_, around);
+    black_ = false;
+}
+
+/// Rank 0, passive, has the token back: either that was the end, or it goes round once more.
+void Rank::judge_token(Surroundings& around) {
+    const i64 under_way = token_balance_ + balance_;
+    const bool is_white = !token_black_ && !black_;
+    const bool is_over = is_white && (termination_ == Termination::dijkstra || under_way == 0);
+    if (!is_over) return pass_token(around);
+    // The two ways of detection must agree that no work is under way.
+    WARREN_CHECK(under_way == 0);
+    begin_end(false, around);
+}
+
+void Rank::abort(Surroundings& around) {
+    if (ending_ || left_) return;
+    if (rank_ == 0) return begin_end(true, around);
+    around.send(0, {Kind::abort, false, false, 0, {}});
+}
+
+void Rank::begin_end(bool aborts, Surroundings& around) {
+    ending_ = true;
+    aborted_ = aborts;
+    if (aborts) around.drop();
+    for (u32 other = 1; other < ranks(); ++other)
+        around.send(other, {Kind::end, false, aborts, 0, {}});
+    serve_waiting(around);
+}
+
+void Rank::step_end(Surroundings& around) {
+    if (aborted_) around.drop();  // what callbacks have queued meanwhile
+    // An aborted walk has a token somewhere: it goes home, or it would reach a rank that has left.
+    if (has_token_ && rank_ != 0) send_token(true, 0, around);
+    const bool is_quiet = !around.is_working() && !request_out_ && unacknowledged_ == 0;
+    if (!is_quiet) return;
+    if (rank_ != 0) {
+        if (!reported_) around.send(0, {Kind::ended, false, false, 0, {}});
+        reported_ = true;
+        return;
+    }
+    if (ended_ != ranks() - 1 || !has_token_) return;
+    for (u32 other = 1; other < ranks(); ++other)
+        around.send(other, {Kind::leave, false, false, 0, {}});
+    left_ = true;
+}
+
+std::string Rank::fingerprint() const {
+    std::string text;
+    const auto add = [&](u64 number) {
+        text += std::to_string(number);
+        text += ',';
+    };
+    for (const bool flag : {request_out_, holds_item_, black_, has_token_, has_begun_, token_black_,
+                            ending_, aborted_, reported_, left_})
+        text += flag ? '1' : '0';
+    // Of the fruitless requests only where the next one goes to matters.
+    const u64 turn = scheduler_ == Scheduler::pa_drqs        ? fruitless_ % 2
+                     : scheduler_ == Scheduler::pa_drqs_list ? fruitless_ % (ranks() - 1)
+                                                             : 0;
+    for (const u64 number : {u64{unacknowledged_}, turn, done_before_, u64{ended_},
+                             static_cast<u64>(token_balance_), static_cast<u64>(balance_)})
+        add(number);
+    for (const u32 rank : waiting_)
+        add(rank);
+    return text;
+}
+
+}  // namespace warren::walk

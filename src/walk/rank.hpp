@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a walk that spans processes say to each other: who asks whom for work, and how
+// all of them learn that there is none left. The schedulers are those of LaFon, Misra, Bringhurst:
+// "On Distributed File Tree Walk of Parallel File Systems" (SC 2012); termination is Dijkstra's
+// token with acknowledgements, or Safra's counters.
+//
+// Invariant: a rank is passive only if its queue is empty, no callback runs, it has no request out
+// and nothing that it gave away is unacknowledged; only a passive rank passes the token on. A rank
+// leaves when no message to it can be under way.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "warren/walk.hpp"
+
+namespace warren::walk {
+
+enum class Scheduler : u8 {
+    cp,           // rank 0 keeps the queue and gives out one item at a time
+    cp_keep_one,  // a worker goes on with one of the items that it found
+    drqs,         // any rank asks any other, by chance
+    pa_drqs,      // the first rank of a node asks other nodes first, the others ask their node only
+    pa_drqs_list  // everybody asks its own node first, then the others (Algorithm 3 of the paper)
+};
+
+enum class Termination : u8 { dijkstra, safra };
+
+struct SchedulerName {
+    std::string_view name;
+    Scheduler scheduler;
+    Split split;
+};
+
+/// "cp", "cp-keep-one", "drqs", "deqs", "pa-drqs", "pa-drqs-list", "h-drqs" with their own splits;
+/// h-drqs is drqs of processes whose threads share a queue.
+const std::vector<SchedulerName>& scheduler_names();
+std::optional<SchedulerName> scheduler_named(std::string_view name);
+
+struct Message {
+    enum class Kind : u8 {
+        request,
+        work,         // an answer to a request; in cp also what a worker hands back
+        nothing,      // the other answer
+        acknowledge,  // of work
+        token,
+        abort,  // to rank 0: end the walk
+        end,    // from rank 0: the walk is over
+        ended,  // to rank 0: nothing of mine is under way any more
+        leave,  // from rank 0: nobody has anything under way
+    };
+    Kind kind = Kind::request;
+    bool black = false;   // of a token
+    bool aborts = false;  // of an end
+    i64 balance = 0;      // of a token: work sent less work received
+    std::string work;
+};
+
+/// What a rank stands in: its own work, the way to the others, chance.
+class Surroundings {
+ public:
+    virtual ~Surroundings() = default;
+    /// Never waits. Messages between two ranks arrive in the order in which they were sent.
+    virtual void send(u32 to, Message message) = 0;
+    /// A number below `count`.
+    virtual u32 choose(u32 count) = 0;
+    virtual bool has_queued() const = 0;
+    /// Whether items have been taken from the queue and are not done.
+    virtual bool is_working() const = 0;
+    /// How many items have been done here so far.
+    virtual u64 items_done() const = 0;
+    /// Takes a part of the queue for another rank, at most 1 MiB; empty if there is none to give.
+    virtual std::string give(Split split) = 0;
+    /// Takes one item for another rank.
+    virtual std::string give_one() = 0;
+    /// Takes all but `kept` items.
+    virtual std::string give_all_but(u32 kept) = 0;
+    virtual void accept(const std::string& work) = 0;
+    /// Forgets the queue: the walk is aborted.
+    virtual void drop() = 0;
+};
+
+/// The part of one rank, as a plain value: it does nothing but answer and ask.
+class Rank {
+ public:
+    /// `node_of` tells the node of each rank.
+    Rank(Scheduler scheduler, Split split, Termination termination, u32 rank,
+         std::vector<u32> node_of);
+
+    void receive(u32 from, const Message& message, Surroundings& around);
+    /// To be called between items, and again and again while there is nothing to do. `may_ask`: no
+    /// pause is kept after requests that brought nothing.
+    void step(Surroundings& around, bool may_ask);
+    /// Ends the walk everywhere before its time.
+    void abort(Surroundings& around);
+
+    /// Whether this rank is to process items of its queue.
+    bool may_work() const { return !ending_ && !(is_central() && rank_ == 0 && ranks() > 1); }
+    /// Whether the walk is over and nothing will come any more.
+    bool has_left() const { return left_; }
+    bool was_aborted() const { return aborted_; }
+    /// How many requests in a row have brought nothing: what a pause is measured by.
+    u32 fruitless() const { return fruitless_; }
+    /// All of the state, for those who compare states.
+    std::string fingerprint() const;
+
+ private:
+    u32 ranks() const { return static_cast<u32>(node_of_.size()); }
+    bool is_central() const {
+        return scheduler_ == Scheduler::cp || scheduler_ == Scheduler::cp_keep_one;
+    }
+    bool is_idle(const Surroundings& around) const {
+        return !around.has_queued() && !around.is_working();
+    }
+    bool is_passive(const Surroundings& around) const;
+    u32 choose_victim(Surroundings& around);
+    u32 choose_among(bool own_node, Surroundings& around);
+    bool has_others(bool own_node) const;
+    void answer(u32 from, Surroundings& around);
+    void answer_centrally(u32 from, Surroundings& around);
+    void take_work(u32 from, const Message& message, Surroundings& around);
+    void serve_waiting(Surroundings& around);
+    void step_worker(Surroundings& around);
+    void pass_token(Surroundings& around);
+    void judge_token(Surroundings& around);
+    void send_token(bool black, i64 balance, Surroundings& around);
+    void begin_end(bool aborts, Surroundings& around);
+    void step_end(Surroundings& around);
+
+    Scheduler scheduler_;
+    Split split_;
+    Termination termination_;
+    u32 rank_;
+    std::vector<u32> node_of_;
+
+    bool request_out_ = false;
+    u32 unacknowledged_ = 0;
+    u32 fruitless_ = 0;
+    u64 done_before_ = 0;  // cp: items done when the one at hand came
+    bool holds_item_ = false;
+    std::vector<u32> waiting_;  // cp, rank 0: whom it owes an answer
+
+    bool black_ = false;
+    bool has_token_ = false;
+    bool has_begun_ = false;  // rank 0: a token has been sent
+    bool token_black_ = false;
+    i64 token_balance_ = 0;
+    i64 balance_ = 0;
+
+    bool ending_ = false;
+    bool aborted_ = false;
+    bool reported_ = false;
+    bool left_ = false;
+    u32 ended_ = 0;  // rank 0: how many have nothing under way
+};
+
+}  // namespace warren::walk

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks without processes, files or time: a world is a value that holds all ranks, their queues and
+// the messages under way, and whoever drives it decides what happens next.
+//
+// Invariant: an item is a number; done, it leaves `fanout` items of the number below, none at 0.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "walk/rank.hpp"
+
+namespace warren::walk {
+
+struct WorldRules {
+    Scheduler scheduler = Scheduler::drqs;
+    Split split = Split::random;
+    Termination termination = Termination::dijkstra;
+    std::vector<u32> node_of = {0, 0, 0};
+    u32 first_item = 1;
+    u32 fanout = 2;
+    bool hides_work = false;  // a fault: callbacks that run are not seen
+};
+
+class World {
+ public:
+    /// Answers a number below its argument.
+    using Choose = std::function<u32(u32)>;
+
+    enum class What : u8 { deliver, step, step_without_asking, start, finish, abort };
+    struct Event {
+        What what;
+        u32 rank;
+        u32 from = 0;  // of a delivery
+    };
+
+    explicit World(const WorldRules& rules);
+
+    /// All that can happen next, but for aborts.
+    std::vector<Event> events() const;
+    void happen(const Event& event, const Choose& choose);
+
+    u32 ranks() const { return static_cast<u32>(ranks_.size()); }
+    bool all_have_left() const;
+    bool was_aborted() const { return aborted_; }
+    u64 done() const;
+    /// What the first item and all that comes of it amount to.
+    u64 expected() const;
+    u64 done_by(u32 rank) const { return places_[rank].done; }
+    u64 messages() const { return messages_; }
+    /// What is wrong in this state; empty if nothing is.
+    std::string fault() const;
+    std::string fingerprint() const;
+
+ private:
+    struct Place {
+        std::string queue;    // items, the oldest first
+        std::string in_hand;  // at most one
+        u64 done = 0;
+    };
+    class View;
+
+    WorldRules rules_;
+    std::vector<Rank> ranks_;
+    std::vector<Place> places_;
+    std::vector<std::deque<Message>> channels_;  // from * ranks + to
+    bool aborted_ = false;
+    u64 messages_ = 0;
+};
+
+}  // namespace warren::walk
