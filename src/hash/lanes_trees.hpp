@@ -55,6 +55,8 @@ class ChunkLanes {
 
     WARREN_INLINE void take_whole(u32 block, Word (&value)[8]) {
         Word message[16];
+        // The next jobs are mostly the chunks behind these.
+        Vector<n>::prefetch(at_, n * Blake3::chunk_bytes + block * block_bytes);
         Vector<n>::template load_blocks<false>(at_, block * block_bytes, message);
         Word flags = Word{} + (block == 0 ? u32{Blake3::chunk_start} : 0u);
         if (block == most_blocks_ - 1) {
