@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "chunk/scanner.hpp"
+#include "chunk/select.hpp"
 #include "tests/chunk/random_cases.hpp"
 #include "tests/support/seed.hpp"
 #include "warren/chunk.h"
@@ -121,6 +122,42 @@ TEST(Cuts, CallsOfEverySizeAroundTheLimits) {
             test.calls.assign(20'000 / call, call);
             EXPECT_EQ(cut_in_calls(test), expected) << name << " in calls of " << call;
         }
+    }
+}
+
+TEST(Cuts, ListsOfCandidatesGiveTheCutsOfThePlainWalk) {
+    const Seed seed;
+    for (u64 index = 0; index < 200; ++index) {
+        Random random(seed.part(index));
+        Rule rule = *preset("lbfs");
+        rule.minimum_bytes = 1 + random.below(300);
+        rule.maximum_bytes = rule.minimum_bytes + random.below(random.one_in(3) ? 3 : 600);
+        std::vector<u32> candidates;
+        const u64 period = random.one_in(3) ? 1 + random.below(200) : 0;
+        u64 at = 0;
+        for (u64 count = random.below(12'000); candidates.size() < count;) {
+            at += 1 + (period != 0 ? period - 1 : random.below(1 + random.below(400)));
+            if (random.one_in(2000)) at += random.below(5000);
+            candidates.push_back(static_cast<u32>(at));
+        }
+        const u64 known = at + random.below(1000);
+        std::vector<u64> expected;
+        size_t next = 0;
+        for (u64 start = 0;; start = expected.back()) {
+            while (next < candidates.size() && candidates[next] < start + rule.minimum_bytes)
+                ++next;
+            u64 end = start + rule.maximum_bytes;
+            if (next < candidates.size()) end = std::min<u64>(end, candidates[next]);
+            if (end > known) break;
+            expected.push_back(end);
+        }
+        CandidateList list;
+        CandidateList none;
+        list.assign_list(candidates, 0, 0);
+        Selector selector(rule);
+        std::vector<u64> ends;
+        selector.run(list, none, known, {nullptr, 0}, ends);
+        ASSERT_EQ(ends, expected) << "case " << index;
     }
 }
 
