@@ -174,7 +174,6 @@ walk::Next HostSearch::visit(Worker& worker, const walk::Entry& entry, const std
     found.depth = entry.depth();
     found.type = type_letter(entry.type());
     found.source = &attributes;
-    found.host_directory = entry.directory();
     worker.path.assign(entry.path());
     Place place(*this, entry.directory(), entry.name(), worker.path);
     place.worker = entry.worker();
@@ -203,7 +202,6 @@ void HostSearch::finish_directory(const walk::Finished& directory, const std::st
     found.depth = directory.depth();
     found.type = 'd';
     found.source = &attributes;
-    found.host_directory = directory.directory();
     std::string path = directory.path();
     Place place(*this, directory.directory(), directory.name(), path);
     Verdict verdict;

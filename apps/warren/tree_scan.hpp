@@ -48,7 +48,6 @@ struct Found {
     u32 depth = 0;
     char type = '?';                            // as find -type
     AttributeSource* source = nullptr;          // asked for attributes that are not known
-    int host_directory = -1;                    // open, holds an entry of the host
     mutable const Attributes* known = nullptr;  // those of one of the volume's
     mutable Attributes loaded = {};
     mutable u64 sectors = 0;

@@ -71,7 +71,6 @@ class Engine {
     RateLimit limit_;
     int status_flags_;
     bool needs_identity_;
-    u64 root_device_ = 0;
     std::atomic<u64> roots_left_{1};
     std::atomic<u64> entries_{0};
     std::atomic<u64> directories_{0};
