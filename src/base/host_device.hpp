@@ -13,6 +13,8 @@
 #if defined(WARREN_CUDA)
 #include <cuda/atomic>
 #include <cuda/std/bit>
+
+#include "base/device_atomic.hpp"
 #else
 #include <atomic>
 #endif
@@ -29,9 +31,8 @@ namespace warren {
 
 #if defined(WARREN_CUDA)
 namespace hd = cuda::std;
-/// An atomic seen by all threads of one engine: the CPU's threads, or all warps of one GPU.
-template <class T>
-using device_atomic = cuda::atomic_ref<T, cuda::thread_scope_device>;
+// An atomic seen by all threads of one engine, the CPU's threads or all warps of one GPU, is
+// device_atomic<T>.
 /// An atomic shared between the host and a GPU (command rings only).
 template <class T>
 using system_atomic = cuda::atomic_ref<T, cuda::thread_scope_system>;
