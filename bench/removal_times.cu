@@ -73,14 +73,14 @@ double median(std::vector<double> values) {
 
 void measure(const Shape& shape) {
     DeviceVolume device(shape);
+    const Handle root = (*device).root();  // a command of its own
     std::vector<double> wall;
     std::vector<double> parts[5];
     for (u32 tree = 0; tree < shape.trees; ++tree) {
         Removal removal;
         Errc code = Errc::ok;
         const double seconds = time_of([&] {
-            code =
-                (*device).remove_tree({}, (*device).root(), "tree" + std::to_string(tree), removal);
+            code = (*device).remove_tree({}, root, "tree" + std::to_string(tree), removal);
         });
         require(code == Errc::ok, "remove_tree: " + std::to_string(static_cast<int>(code)));
         const u64 wanted = shape.chain + shape.parents + u64{shape.parents} * shape.entries;

@@ -353,9 +353,37 @@ __device__ void finish_step(const WarpTeam& team, const core::Store& store, cons
     once(team, [&] { report_step(store, ref, is_ended); });
 }
 
+/// What all warps of a block read all the time, in shared memory: a kernel's parameters lie behind
+/// a cache that every acquire empties.
+struct StepValues {
+    core::Store store;
+    RemovalRef ref;
+    RemovalBegin begin;
+};
+
+/// Copies a value into shared memory, all threads of the block together.
+template <class T>
+__device__ void copy_words(T& to, const T& from) {
+    static_assert(sizeof(T) % sizeof(u64) == 0);
+    auto* target = reinterpret_cast<u64*>(&to);
+    const auto* source = reinterpret_cast<const u64*>(&from);
+    for (u32 i = threadIdx.x; i < sizeof(T) / sizeof(u64); i += blockDim.x)
+        target[i] = source[i];
+}
+
 __global__ void __launch_bounds__(256)
-    remove_trees(const __grid_constant__ core::Store store, const __grid_constant__ RemovalRef ref,
-                 const __grid_constant__ RemovalBegin begin) {
+    remove_trees(const __grid_constant__ core::Store store_given,
+                 const __grid_constant__ RemovalRef ref_given,
+                 const __grid_constant__ RemovalBegin begin_given) {
+    __shared__ alignas(16) std::byte memory[sizeof(StepValues)];
+    auto& values = *reinterpret_cast<StepValues*>(memory);
+    copy_words(values.store, store_given);
+    copy_words(values.ref, ref_given);
+    if (blockIdx.x == 0) copy_words(values.begin, begin_given);
+    __syncthreads();
+    const core::Store& store = values.store;
+    const RemovalRef& ref = values.ref;
+    const RemovalBegin& begin = values.begin;
     const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
     if (team.worker == 0) begin_step(team, store, ref, begin);
     work(team, store, ref);
@@ -376,11 +404,12 @@ __global__ void end_step(const __grid_constant__ core::Store store,
     const u32 warps = gridDim.x * blockDim.x / WarpTeam::width;
     end_roots(team, store, ref, warp, warps);
     adopt_some(team, store, ref, warp, warps);
-    once(team, [&] {
+    const bool is_last = once(team, [&] {
         // Acquire and release: the last one sees what all others did.
-        device_atomic<u32> left(ref.state->enders_left);
-        if (left.fetch_sub(1, hd::memory_order_acq_rel) == 1) report_step(store, ref, true);
+        return device_atomic<u32>(ref.state->enders_left).fetch_sub(1, hd::memory_order_acq_rel) ==
+               1;
     });
+    if (is_last && team.is_leader()) report_step(store, ref, true);
 }
 
 }  // namespace
