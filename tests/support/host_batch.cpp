@@ -15,6 +15,8 @@ namespace {
 /// Runs the parts of a phase one after the other.
 class Loop {
  public:
+    static constexpr bool is_near = true;
+
     template <class Phase>
     void each(u64 count, const Phase& phase) {
         is_backwards_ = !is_backwards_;

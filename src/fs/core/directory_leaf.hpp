@@ -74,23 +74,35 @@ WARREN_HD LeafFind find_in_leaf(const Team& team, const DirectoryLeaf& leaf, con
     LeafFind found;
     const u32 row = static_cast<u32>(name.hash >> 23);
     const u64 low = name.hash & 0x7fffff;
-    for (u32 base = 0; base < format::leaf_entries_max; base += Team::width) {
-        const u32 mine = base + team.lane();
-        DirectorySlot slot{};
-        bool vote = mine < format::leaf_entries_max && relaxed_load(leaf.hashes[mine]) == row;
-        if (vote) {
-            slot = read_slot(leaf, mine);
-            vote = slot.inode() != 0 && (slot.position >> 24 & 0x7fffff) == low;
-        }
-        for (u32 votes = team.ballot(vote); votes != 0; votes &= votes - 1) {
-            const u32 lane = static_cast<u32>(hd::countr_zero(votes));
-            const DirectorySlot entry = team.broadcast(slot, lane);
-            const u32 number = static_cast<u32>(entry.position >> 16 & 0xff);
-            found.taken[number / 64] |= u64{1} << number % 64;
-            if (found.slot == slot_none && name_equals(team, leaf, entry, name)) {
-                found.slot = base + lane;
-                found.entry = entry;
-                found.key = format::entry_key(row, entry);
+    // A lane alone asks for several hashes at a time: their loads are under way together.
+    constexpr u32 together = Team::width == 1 ? 16 : 1;
+    static_assert(format::leaf_entries_max % (Team::width * together) == 0);
+    for (u32 base = 0; base < format::leaf_entries_max; base += Team::width * together) {
+        u32 agree = 0;  // a bit for each of the lane's hashes
+        u32 hashes[together];
+        for (u32 i = 0; i < together; ++i)
+            hashes[i] = relaxed_load(leaf.hashes[base + team.lane() + i]);
+        for (u32 i = 0; i < together; ++i)
+            agree |= (hashes[i] == row ? 1u : 0u) << i;
+        for (u32 rest = Team::width == 1 ? agree : 1; rest != 0; rest &= rest - 1) {
+            const u32 own = static_cast<u32>(hd::countr_zero(rest));
+            const u32 first = base + own;
+            DirectorySlot slot{};
+            bool vote = (agree >> own & 1) != 0;
+            if (vote) {
+                slot = read_slot(leaf, first + team.lane());
+                vote = slot.inode() != 0 && (slot.position >> 24 & 0x7fffff) == low;
+            }
+            for (u32 votes = team.ballot(vote); votes != 0; votes &= votes - 1) {
+                const u32 lane = static_cast<u32>(hd::countr_zero(votes));
+                const DirectorySlot entry = team.broadcast(slot, lane);
+                const u32 number = static_cast<u32>(entry.position >> 16 & 0xff);
+                found.taken[number / 64] |= u64{1} << number % 64;
+                if (found.slot == slot_none && name_equals(team, leaf, entry, name)) {
+                    found.slot = first + lane;
+                    found.entry = entry;
+                    found.key = format::entry_key(row, entry);
+                }
             }
         }
     }

@@ -134,6 +134,7 @@ struct BatchState {
     u32 round_end[batch_rounds + 1];
     u32 old_leaves;
     u32 entries;
+    u32 recorded;  // entries of old leaves that were found there
     u32 leaves;
     u32 new_blocks;
     u32 created;

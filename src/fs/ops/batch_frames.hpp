@@ -9,14 +9,13 @@
 
 namespace warren::ops::batch {
 
-/// Once: claims frames for so many inodes, or as many as there are. That too few of them have
+/// Once: claims frames for `argument` inodes, or as many as there are. That too few of them have
 /// memory is always told; another failure only if there is none at all.
 struct ClaimFrames : Phase {
-    u64 inodes;
     WARREN_HD void operator()(u64 /*once*/) const {
         constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
         u32 count = 0;
-        while (count * in_frame < inodes && count < b.frames_max) {
+        while (count * in_frame < argument && count < b.frames_max) {
             const Result<u64> frame = claim_frame(store, FrameKind::inodes);
             if (!frame) {
                 if (count == 0 || frame.code() == Errc::need_frame) fail(frame.code());
@@ -65,7 +64,7 @@ struct StartFrames : Phase {
 WARREN_SIDE_OF_CROWD
 template <class Crowd>
 WARREN_HD Errc add_inode_frames(Crowd& crowd, Batch& b, const Store& store, u64 inodes) {
-    crowd.each(1, ClaimFrames{{b, store}, inodes});
+    crowd.each(1, ClaimFrames{{b, store, inodes}});
     const BatchState claimed = crowd.look(*b.state);
     if (claimed.inode_frames == 0) return claimed.status;
     crowd.each(u64{claimed.inode_frames} * (format::frame_size / 8), WipeFrames{{b, store}});

@@ -15,10 +15,12 @@ namespace warren::ops::batch {
 
 using LaneOperation = Operation<ThreadTeam>;
 
-/// What every phase has.
+/// What every phase has. It only refers to its batch and its store: a crowd that runs a phase
+/// elsewhere makes the same one there, over copies of both.
 struct Phase {
-    Batch b;
-    Store store;
+    const Batch& b;
+    const Store& store;
+    u64 argument = 0;  // what some phases are told besides
 
     WARREN_HD bool has_failed() const { return b.state->status != Errc::ok; }
     /// The whole run is given up, to be started again when `code` was served, or by commands.
@@ -38,6 +40,22 @@ struct Phase {
     WARREN_HD u64 limit() const { return b.state->limit; }
     WARREN_HD bool runs(u64 item) const { return item >= b.begin && item < limit(); }
 };
+
+/// As find_inode() where nobody else is at work, so that its version need not be confirmed. A call:
+/// many phases ask, and a small batch pays for each instruction that is fetched for the first time.
+WARREN_HD WARREN_NOINLINE inline Result<InodeRef> inode_of(LaneOperation& op, u64 number) {
+    if (!is_inode_slot(op, number)) return Errc::stale;
+    InodeRef inode;
+    inode.number = number;
+    const u64 place = number * format::inode_size;
+    inode.seen = {place, relaxed_load(op.store.versions[stripe_of(place)])};
+    const Result<Block*> block = op.pin(inode.block_place());
+    if (!block) return block.code();
+    inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
+    inode.generation = relaxed_load(inode.at->generation);
+    if (inode.generation == 0) return Errc::stale;
+    return inode;
+}
 
 template <class T>
 WARREN_HD void count_up(T& word, std::type_identity_t<T> by = 1) {
@@ -160,7 +178,7 @@ struct OpenDirectories : Phase {
         BatchDirectory& directory = b.directories[s];
         const ThreadTeam team;
         LaneOperation op(team, store);
-        const Result<InodeRef> inode = find_inode(op, directory.number);
+        const Result<InodeRef> inode = inode_of(op, directory.number);
         directory.found = inode.code();
         if (!is_answer(op, inode.code()) || !inode) return;
         look(directory, op, *inode);
@@ -179,7 +197,7 @@ struct LookUpEnds : Phase {
     /// A look-up's answer.
     WARREN_HD Errc tell(LaneOperation& op, u64 item, const Entry& entry) const {
         if (!entry.exists) return Errc::no_entry;
-        const Result<InodeRef> inode = find_inode(op, entry.inode);
+        const Result<InodeRef> inode = inode_of(op, entry.inode);
         if (!inode) return inode.code() == Errc::stale ? Errc::corrupt : inode.code();
         b.attributes[item] = read_attributes(*inode);
         return Errc::ok;
@@ -196,7 +214,7 @@ struct LookUpEnds : Phase {
         if (b.end_codes[e] != Errc::ok) return;
         const ThreadTeam team;
         LaneOperation op(team, store);
-        const Result<InodeRef> inode = find_inode(op, directory.number);
+        const Result<InodeRef> inode = inode_of(op, directory.number);
         const auto* bytes = reinterpret_cast<const char*>(b.names + b.ends[e].name);
         const Name name{bytes, b.ends[e].length(), b.hashes[e]};
         const Result<Entry> entry = find_entry(op, *inode, name);
@@ -228,8 +246,8 @@ struct Decide : Phase {
         if (!b.header.caller.check || b.header.caller.is_root()) return Errc::ok;
         const ThreadTeam team;
         LaneOperation op(team, store);
-        const Result<InodeRef> parent = find_inode(op, directory.number);
-        const Result<InodeRef> inode = find_inode(op, target & BatchEnd::number_mask);
+        const Result<InodeRef> parent = inode_of(op, directory.number);
+        const Result<InodeRef> inode = inode_of(op, target & BatchEnd::number_mask);
         if (!is_answer(op, inode.code())) return Errc::retry;
         if (!inode || !parent) return Errc::retry;
         return check_sticky(op, *parent, b.header.caller, relaxed_load(inode->at->user));
@@ -310,7 +328,7 @@ struct ChooseDirectories : Phase {
         if (edits == 0) return;
         const ThreadTeam team;
         LaneOperation op(team, store);
-        const Result<InodeRef> inode = find_inode(op, directory.number);
+        const Result<InodeRef> inode = inode_of(op, directory.number);
         if (!inode) return;
         directory.is_chosen = fits(*inode->at, edits) ? 1 : 0;
     }
@@ -339,7 +357,7 @@ struct Keep : Phase {
         }
         const ThreadTeam team;
         LaneOperation op(team, store);
-        const Result<InodeRef> inode = find_inode(op, b.targets[2 * item] & BatchEnd::number_mask);
+        const Result<InodeRef> inode = inode_of(op, b.targets[2 * item] & BatchEnd::number_mask);
         if (!inode)
             return fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(),
                         op.needed_place);

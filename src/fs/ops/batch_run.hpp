@@ -2,10 +2,12 @@
 // A batch from its first phase to its last, over whatever runs the parts of a phase: a grid of
 // threads, one block of them, or a loop. A "crowd" has
 //
-//   each(count, phase)       calls phase(i) for each i below count, in any order and at once
+//   each(count, phase)       calls phase(i) for each i below count, in any order and at once;
+//                            the phase may be made anew over copies of its batch and store
 //   sort(batch, count, bits) sorts batch.order by batch.sort_keys, stably, by their lowest bits
 //   sum(from, to, count)     to[i] = the sum of from[0 .. i-1]; both may be one
 //   look(state)              what the state is after all phases so far
+//   is_near                  whether the batch can be read between phases, at no cost
 //
 // Invariant: a later phase sees all that an earlier one wrote.
 #pragma once
@@ -48,14 +50,19 @@ WARREN_HD void choose(Crowd& crowd, Batch& b, const Store& store) {
     crowd.sum(b.flags, b.sums, ends);
     crowd.each(ends, ChooseDirectories{{b, store}});
     crowd.each(items, Keep{{b, store}});
-    crowd.sum(b.flags, b.sums, items);
-    crowd.each(items, NumberCreations{{b, store}});
-    crowd.each(1, ListInodeFrames{{b, store}});
+    if (b.shape.kind == BatchKind::create) {
+        crowd.sum(b.flags, b.sums, items);
+        crowd.each(items, NumberCreations{{b, store}});
+        crowd.each(1, ListInodeFrames{{b, store}});
+    }
     crowd.each(ends, ListRoots{{b, store}});
-    crowd.each(1, EndRound{{b, store}, 0});
+    crowd.each(1, EndRound{{b, store, 0}});
     for (u32 round = 0; round < batch_rounds; ++round) {
-        crowd.each(b.blocks_max, ListChildren{{b, store}, round});
-        crowd.each(1, EndRound{{b, store}, round + 1});
+        if constexpr (Crowd::is_near) {
+            if (b.state->blocks_end == b.state->old_leaves) break;  // there are no nodes
+        }
+        crowd.each(b.blocks_max, ListChildren{{b, store, round}});
+        crowd.each(1, EndRound{{b, store, round + 1}});
     }
     crowd.each(b.blocks_max, CountOldEntries{{b, store}});
     crowd.sum(b.flags, b.sums, b.blocks_max);
@@ -67,14 +74,14 @@ template <class Crowd>
 WARREN_HD void merge(Crowd& crowd, Batch& b, const Store& store, const BatchState& so_far) {
     const u64 ends = b.shape.ends();
     const u64 records = ends + so_far.entries;
-    crowd.each(so_far.old_leaves, RecordLeaves{{b, store}});
+    crowd.each(u64{so_far.old_leaves} * parts_a_leaf, RecordLeaves{{b, store}});
     crowd.each(ends, RecordEnds{{b, store}});
     crowd.sort(b, records, 64);
     crowd.each(records, RecordKeyByDirectory{{b, store}});
     crowd.sort(b, records, 64 - static_cast<u32>(hd::countl_zero(u64{so_far.directories})));
-    crowd.each(records, MarkEntries{{b, store}, records});
+    crowd.each(records, MarkEntries{{b, store, records}});
     crowd.sum(b.flags, b.sums, records);
-    crowd.each(records, GatherEntries{{b, store}, records});
+    crowd.each(records, GatherEntries{{b, store, records}});
     crowd.sum(b.weights, b.weights, records);
     crowd.sum(b.offsets, b.offsets, records);
     crowd.each(records, BoundEntries{{b, store}});
@@ -84,12 +91,14 @@ WARREN_HD void merge(Crowd& crowd, Batch& b, const Store& store, const BatchStat
     crowd.each(so_far.directories, CountBlocks{{b, store}});
     crowd.sum(b.flags, b.sums, so_far.directories);
     crowd.each(so_far.directories, DealBlocks{{b, store}});
-    // The sums of the slots stay until UseSlots.
-    const u64 words = u64{so_far.inode_frames} * bitmap_words;
-    crowd.each(words, CountSlots{{b, store}});
-    crowd.sum(b.flags, b.sums, words);
-    crowd.each(so_far.inode_frames, DropFullFrames{{b, store}});
-    crowd.each(words, TakeSlots{{b, store}});
+    if (b.shape.kind == BatchKind::create) {
+        // The sums of the slots stay until UseSlots.
+        const u64 words = u64{so_far.inode_frames} * bitmap_words;
+        crowd.each(words, CountSlots{{b, store}});
+        crowd.sum(b.flags, b.sums, words);
+        crowd.each(so_far.inode_frames, DropFullFrames{{b, store}});
+        crowd.each(words, TakeSlots{{b, store}});
+    }
     crowd.each(b.places_max, ClearPlaces{{b, store}});
     crowd.each(1, CheckRoom{{b, store}});
     crowd.each(u64{reserve_shares} * share_stride, ReserveBlocks{{b, store}});
@@ -102,9 +111,9 @@ template <class Crowd>
 WARREN_HD void write(Crowd& crowd, Batch& b, const Store& store, const BatchState& planned) {
     crowd.each(planned.new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
     crowd.each(planned.new_blocks, UseBlocks{{b, store}});
-    crowd.each(1, CountInodes{{b, store}});
-    crowd.each(u64{planned.inode_frames} * bitmap_words, UseSlots{{b, store}});
     if (b.shape.kind == BatchKind::create) {
+        crowd.each(1, CountInodes{{b, store}});
+        crowd.each(u64{planned.inode_frames} * bitmap_words, UseSlots{{b, store}});
         crowd.each(b.shape.items, WriteInodes{{b, store}});
     } else {
         crowd.each(b.shape.items, StampMoved{{b, store}});

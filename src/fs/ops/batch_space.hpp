@@ -127,9 +127,11 @@ struct ClearPlaces : Phase {
 };
 
 /// So many look for room at once, each for its share of the blocks: one alone would wait for memory
-/// at every step. Each is the first lane of a warp, for they get into each other's way.
+/// at every step. Each is the first lane of a warp, for they get into each other's way; so of few
+/// blocks each has many.
 inline constexpr u32 reserve_shares = 64;
 inline constexpr u32 share_stride = 32;
+inline constexpr u32 share_blocks_min = 64;
 
 /// By share, share_stride numbers apart: reserves its blocks.
 struct ReserveBlocks : Phase {
@@ -153,8 +155,11 @@ struct ReserveBlocks : Phase {
         if (has_failed() || i % share_stride != 0) return;
         const u64 share = i / share_stride;
         const u64 wanted = b.state->new_blocks;
-        const Errc reserved = reserve(static_cast<u32>(share), wanted * share / reserve_shares,
-                                      wanted * (share + 1) / reserve_shares);
+        const u64 most = wanted / share_blocks_min + 1;
+        const u64 shares = most < reserve_shares ? most : reserve_shares;
+        if (share >= shares) return;
+        const Errc reserved = reserve(static_cast<u32>(share), wanted * share / shares,
+                                      wanted * (share + 1) / shares);
         if (reserved != Errc::ok) fail(reserved);
     }
 };

@@ -35,7 +35,7 @@ struct ListRoots : Phase {
         if (directory.is_rewritten == 0) return;
         const ThreadTeam team;
         LaneOperation op(team, store);
-        const Result<InodeRef> inode = find_inode(op, directory.number);
+        const Result<InodeRef> inode = inode_of(op, directory.number);
         if (!inode) return fail(Errc::corrupt);
         const Result<Pairs> root = root_pairs(op, *inode);
         if (!root) return fail(root.code());
@@ -44,20 +44,18 @@ struct ListRoots : Phase {
     }
 };
 
-/// Once: what was listed so far ends round `round`.
+/// Once: what was listed so far ends round `argument`.
 struct EndRound : Phase {
-    u32 round;
     WARREN_HD void operator()(u64 /*once*/) const {
-        b.state->round_end[round] = b.state->blocks_end;
+        b.state->round_end[argument] = b.state->blocks_end;
     }
 };
 
-/// By block: lists what the nodes of round `round` point to.
+/// By block: lists what the nodes of round `argument` point to.
 struct ListChildren : Phase {
-    u32 round;
     WARREN_HD void operator()(u64 i) const {
-        const u32 begin = round == 0 ? 0 : b.state->round_end[round - 1];
-        if (has_failed() || i < begin || i >= b.state->round_end[round]) return;
+        const u32 begin = argument == 0 ? 0 : b.state->round_end[argument - 1];
+        if (has_failed() || i < begin || i >= b.state->round_end[argument]) return;
         const BatchBlock& at = b.blocks[i];
         if (at.height == 0) return;
         const u64 owner = b.directories[at.directory].number;
@@ -79,23 +77,7 @@ WARREN_HD inline const DirectoryLeaf& leaf_at(const Store& store, u64 place) {
     return *reinterpret_cast<const DirectoryLeaf*>(store.base + place);
 }
 
-/// Calls `take(slot)` for each slot with an entry. Slots are read eight at once: their loads are
-/// under way together.
-template <class Take>
-WARREN_HD void for_each_entry(const DirectoryLeaf& leaf, const Take& take) {
-    constexpr u32 together = 8;
-    static_assert(format::leaf_entries_max % together == 0);
-    for (u32 base = 0; base < format::leaf_entries_max; base += together) {
-        u64 targets[together];
-        for (u32 i = 0; i < together; ++i)
-            targets[i] = relaxed_load(leaf.slots[base + i].target);
-        for (u32 i = 0; i < together; ++i) {
-            if ((targets[i] & BatchEnd::number_mask) != 0) take(base + i);
-        }
-    }
-}
-
-/// By leaf: how many entries it has.
+/// By leaf: how many entries it says it has. RecordLeaves finds out whether they are there.
 struct CountOldEntries : Phase {
     WARREN_HD void operator()(u64 l) const {
         b.flags[l] = 0;
@@ -109,9 +91,8 @@ struct CountOldEntries : Phase {
         const bool is_sound =
             relaxed_load(leaf.header.kind) == static_cast<u16>(BlockKind::directory_leaf) &&
             relaxed_load(leaf.header.owner) == b.directories[at.directory].number;
-        if (!is_sound) return fail(Errc::corrupt);
-        u32 count = 0;
-        for_each_entry(leaf, [&](u32 /*slot*/) { ++count; });
+        const u32 count = relaxed_load(leaf.count);
+        if (!is_sound || count > format::leaf_entries_max) return fail(Errc::corrupt);
         b.flags[l] = count;
         count_up(b.state->entries, count);
     }
@@ -123,6 +104,7 @@ inline constexpr u32 slots_a_leaf = 128;
 /// By end in order: its record, if it is carried out.
 struct RecordEnds : Phase {
     WARREN_HD void operator()(u64 p) const {
+        if (p == 0 && b.state->recorded != b.state->entries) fail(Errc::corrupt);
         const u64 e = b.ends_in_order[p];
         const u64 item = b.item_of(e);
         const bool is_in = !has_failed() && runs(item) && b.does[item] != 0;
@@ -133,44 +115,63 @@ struct RecordEnds : Phase {
     }
 };
 
-/// By old leaf: the records of its entries.
+/// Slots of a leaf that one part records.
+inline constexpr u32 slots_a_part = 8;
+inline constexpr u32 parts_a_leaf = format::leaf_entries_max / slots_a_part;
+static_assert(parts_a_leaf * slots_a_part == format::leaf_entries_max);
+
+/// By part of an old leaf: the records of its entries. They fill what the leaf has of the records
+/// from the end on, in any order, for they are sorted next.
 struct RecordLeaves : Phase {
-    WARREN_HD void operator()(u64 l) const {
+    WARREN_HD void operator()(u64 part) const {
+        const u64 l = part / parts_a_leaf;
         if (has_failed() || l >= b.state->old_leaves) return;
+        const u32 first = static_cast<u32>(part % parts_a_leaf) * slots_a_part;
         const BatchBlock& at = b.blocks[b.leaf_blocks[l]];
         const DirectoryLeaf& leaf = leaf_at(store, at.place);
-        const u64 ends = b.shape.ends();
-        u64 r = ends + b.sums[l];
-        for_each_entry(leaf, [&](u32 slot) {
-            if (r >= b.records_max) return fail(Errc::corrupt);
+        // All loads are under way together.
+        u64 targets[slots_a_part];
+        for (u32 i = 0; i < slots_a_part; ++i)
+            targets[i] = relaxed_load(leaf.slots[first + i].target);
+        u32 count = 0;
+        for (u32 i = 0; i < slots_a_part; ++i)
+            count += (targets[i] & BatchEnd::number_mask) != 0 ? 1 : 0;
+        if (count == 0) return;
+        const u32 left = device_atomic<u32>(b.flags[l]).fetch_sub(count, hd::memory_order_relaxed);
+        u64 r = b.shape.ends() + b.sums[l] + left - count;
+        if (left < count || r + count > b.records_max) return fail(Errc::corrupt);
+        count_up(b.state->recorded, count);
+        for (u32 i = 0; i < slots_a_part; ++i) {
+            if ((targets[i] & BatchEnd::number_mask) == 0) continue;
             b.record_directories[r] = at.directory;
-            b.record_keys[r] = read_key(leaf, slot) << 1;
+            b.record_keys[r] = read_key(leaf, first + i) << 1;
             b.sort_keys[r] = b.record_keys[r];
             b.order[r] = static_cast<u32>(r);
-            b.record_slots[r] = static_cast<u32>(l) * slots_a_leaf + slot;
+            b.record_slots[r] = static_cast<u32>(l) * slots_a_leaf + first + i;
             ++r;
-        });
+        }
     }
 };
 
 /// By place among the records sorted by key: their directory, to be sorted by it.
 struct RecordKeyByDirectory : Phase {
     WARREN_HD void operator()(u64 q) const {
+        if (has_failed()) return;
         const u32 s = b.record_directories[b.order[q]];
         b.sort_keys[q] = s == batch_none ? b.state->directories : s;
     }
 };
 
-/// By place among the sorted records: whether it is an entry afterwards.
+/// By place among the sorted records, of which there are `argument`: whether it is an entry
+/// afterwards.
 struct MarkEntries : Phase {
-    u64 records;
     WARREN_HD void operator()(u64 q) const {
         b.flags[q] = 0;
         if (has_failed()) return;
         const u32 r = b.order[q];
         const u32 s = b.record_directories[r];
         if (s == batch_none || (b.record_keys[r] & 1) != 0) return;
-        if (q + 1 < records) {
+        if (q + 1 < argument) {
             const u32 next = b.order[q + 1];
             const bool goes =
                 b.record_directories[next] == s && b.record_keys[next] == (b.record_keys[r] | 1);
@@ -194,11 +195,11 @@ inline constexpr u32 leaf_weight = format::leaf_heap_bytes - 256;
 inline constexpr u32 entry_weight_min = 24;
 static_assert(leaf_weight / entry_weight_min + 1 <= format::leaf_entries_max);
 
-/// By place among the sorted records: the entries side by side, and what each weighs.
+/// By place among the sorted records, of which there are `argument`: the entries side by side, and
+/// what each weighs.
 struct GatherEntries : Phase {
-    u64 records;
     WARREN_HD void operator()(u64 q) const {
-        if (q + 1 == records) b.state->entries = b.sums[q] + b.flags[q];
+        if (q + 1 == argument) b.state->entries = b.sums[q] + b.flags[q];
         if (has_failed() || b.flags[q] == 0) return;
         const u32 c = b.sums[q];
         const u32 r = b.order[q];

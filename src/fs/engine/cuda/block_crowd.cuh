@@ -24,55 +24,48 @@ class BlockCrowd {
         u32 sums[block_threads / 32];
     };
 
+    static constexpr bool is_near = true;
+
     __device__ explicit BlockCrowd(Shared& shared) : shared_(shared) {}
 
     template <class Phase>
     __device__ void each(u64 count, const Phase& phase) {
-        for (u64 i = threadIdx.x; i < count; i += blockDim.x)
+#pragma unroll 1
+        for (u32 i = threadIdx.x; i < count; i += block_threads)
             phase(i);
         __syncthreads();
     }
 
-    /// A bitonic sort of keys and places, of which no two are equal: so it is stable.
-    __device__ void sort(ops::Batch& batch, u64 count, u32 bits) {
-        u32 padded = 64;
-        while (padded < count)
-            padded *= 2;
+    /// `batch` is one that all threads share. A call, as is sum(): what is fetched for the first
+    /// time takes longer than what is done with it.
+    __device__ __noinline__ void sort(ops::Batch& batch, u64 count, u32 bits) {
         const u64 mask = bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
-        for (u32 i = threadIdx.x; i < padded; i += blockDim.x) {
-            shared_.keys[i] = i < count ? batch.sort_keys[i] & mask : ~u64{0};
-            shared_.places[i] = static_cast<u16>(i);
+        const auto keys = static_cast<u32>(count);
+        if (keys <= block_threads) {
+            sort_by_rank(batch, keys, mask);
+        } else {
+            sort_by_merging(batch, keys, mask);
         }
         __syncthreads();
-        for (u32 size = 2; size <= padded; size *= 2) {
-            for (u32 stride = size / 2; stride > 0; stride /= 2) {
-                for (u32 i = threadIdx.x; i < padded / 2; i += blockDim.x) {
-                    const u32 low = i / stride * stride * 2 + i % stride;
-                    order(low, low + stride, (low & size) == 0);
-                }
-                __syncthreads();
-            }
-        }
-        for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            const u32 place = shared_.places[i];
-            batch.sort_keys_other[i] = batch.sort_keys[place];
-            batch.order_other[i] = batch.order[place];
+        if (threadIdx.x == 0) {
+            swap(batch.sort_keys, batch.sort_keys_other);
+            swap(batch.order, batch.order_other);
         }
         __syncthreads();
-        swap(batch.sort_keys, batch.sort_keys_other);
-        swap(batch.order, batch.order_other);
     }
 
     /// Each thread sums a part up, then warps, then the block.
-    __device__ void sum(const u32* from, u32* to, u64 count) {
-        const u64 part = (count + blockDim.x - 1) / blockDim.x;
-        const u64 begin = threadIdx.x * part;
-        const u64 end = begin + part < count ? begin + part : count;
+    __device__ __noinline__ void sum(const u32* from, u32* to, u64 count) {
+        const u32 part = (static_cast<u32>(count) + block_threads - 1) / block_threads;
+        const u32 begin = threadIdx.x * part;
+        const u32 end = begin + part < count ? begin + part : static_cast<u32>(count);
         u32 mine = 0;
-        for (u64 i = begin; i < end; ++i)
+#pragma unroll 1
+        for (u32 i = begin; i < end; ++i)
             mine += from[i];
         u32 before = sum_before(mine);
-        for (u64 i = begin; i < end; ++i) {
+#pragma unroll 1
+        for (u32 i = begin; i < end; ++i) {
             const u32 value = from[i];
             to[i] = before;
             before += value;
@@ -80,7 +73,9 @@ class BlockCrowd {
         __syncthreads();
     }
 
-    __device__ ops::BatchState look(const ops::BatchState& state) { return state; }
+    __device__ ops::BatchState look(const ops::BatchState& state) {
+        return state;
+    }
 
  private:
     template <class T>
@@ -88,6 +83,51 @@ class BlockCrowd {
         T* const kept = one;
         one = other;
         other = kept;
+    }
+
+    /// A key's place is how many go before it; of equal ones those that stand before it.
+    __device__ void sort_by_rank(ops::Batch& batch, u32 count, u64 mask) {
+        const u32 mine = threadIdx.x;
+        const u64 whole = mine < count ? batch.sort_keys[mine] : 0;
+        const u64 key = whole & mask;
+        shared_.keys[mine] = key;
+        __syncthreads();
+        if (mine >= count) return;
+        u32 rank = 0;
+#pragma unroll 4
+        for (u32 i = 0; i < count; ++i) {
+            const u64 other = shared_.keys[i];
+            rank += other < key || (other == key && i < mine) ? 1 : 0;
+        }
+        batch.sort_keys_other[rank] = whole;
+        batch.order_other[rank] = batch.order[mine];
+    }
+
+    /// A bitonic sort of keys and places, of which no two are equal: so it is stable.
+    __device__ void sort_by_merging(ops::Batch& batch, u32 count, u64 mask) {
+        u32 padded = block_threads;
+        while (padded < count)
+            padded *= 2;
+        for (u32 i = threadIdx.x; i < padded; i += block_threads) {
+            shared_.keys[i] = i < count ? batch.sort_keys[i] & mask : ~u64{0};
+            shared_.places[i] = static_cast<u16>(i);
+        }
+        __syncthreads();
+        for (u32 size = 2; size <= padded; size *= 2) {
+            for (u32 stride = size / 2; stride > 0; stride /= 2) {
+#pragma unroll 1
+                for (u32 i = threadIdx.x; i < padded / 2; i += block_threads) {
+                    const u32 low = (i & ~(stride - 1)) * 2 + (i & (stride - 1));
+                    order(low, low + stride, (low & size) == 0);
+                }
+                __syncthreads();
+            }
+        }
+        for (u32 i = threadIdx.x; i < count; i += block_threads) {
+            const u32 place = shared_.places[i];
+            batch.sort_keys_other[i] = batch.sort_keys[place];
+            batch.order_other[i] = batch.order[place];
+        }
     }
 
     __device__ void order(u32 low, u32 high, bool rises) {

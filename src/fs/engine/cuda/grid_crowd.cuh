@@ -22,7 +22,9 @@ inline constexpr u64 phase_blocks_max = 132 * 16;
 
 template <class Phase>
 __global__ void __launch_bounds__(phase_threads)
-    run_phase(const __grid_constant__ Phase phase, u64 count) {
+    run_phase(const __grid_constant__ ops::Batch batch, const __grid_constant__ core::Store store,
+              u64 argument, u64 count) {
+    const Phase phase{{batch, store, argument}};
     const u64 threads = u64{gridDim.x} * blockDim.x;
     for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += threads)
         phase(i);
@@ -30,6 +32,8 @@ __global__ void __launch_bounds__(phase_threads)
 
 class GridCrowd {
  public:
+    static constexpr bool is_near = false;
+
     /// `state` is pinned memory for one value; all outlive this.
     GridCrowd(const gpu::Stream& stream, gpu::DeviceBuffer<std::byte>& memory,
               ops::BatchState* state)
@@ -42,7 +46,8 @@ class GridCrowd {
         if (count == 0 || code_ != Errc::ok) return;
         const u64 wanted = (count + phase_threads - 1) / phase_threads;
         const auto blocks = static_cast<u32>(wanted < phase_blocks_max ? wanted : phase_blocks_max);
-        run_phase<<<blocks, phase_threads, 0, stream_.get()>>>(phase, count);
+        run_phase<Phase><<<blocks, phase_threads, 0, stream_.get()>>>(phase.b, phase.store,
+                                                                      phase.argument, count);
         code_ = gpu::check(cudaGetLastError(), "a phase of a batch");
     }
 

@@ -69,6 +69,7 @@ class ItemBatch {
                    const ops::BatchWindow& window, ops::BatchState& state);
     Errc add_inode_frames(const core::Store& store, const AddFrames& add_frames, u64 inodes,
                           Errc& status);
+    Errc wait_for_small();
     Errc read_needed(ops::BatchWindow& window);
     void set_header(const ops::BatchHeader& header);
     Errc copy_in();
@@ -92,6 +93,8 @@ class ItemBatch {
     std::atomic<bool> must_stop_{false};
     gpu::PinnedBuffer<u64> needed_;
     gpu::PinnedBuffer<ops::BatchState> state_;  // to write, and to read
+    gpu::PinnedBuffer<u64> ended_;              // the small batch that ended last
+    u64 sequence_ = 0;
     gpu::DeviceBuffer<std::byte> sort_memory_;
     BatchFigures figures_;
 };

@@ -23,25 +23,44 @@ __device__ void give(T* to, const T* from, u64 begin, u64 end) {
         target[i] = source[i];
 }
 
+/// What all phases read, in shared memory: nearer than a kernel's parameters.
+struct Values {
+    ops::Batch batch;
+    core::Store store;
+};
+
 __global__ void __launch_bounds__(block_threads, 1)
     run_small(const __grid_constant__ core::Store store, const __grid_constant__ SmallBatch call) {
     __shared__ BlockCrowd::Shared shared;
-    ops::Batch batch = call.batch;
+    __shared__ alignas(16) std::byte memory[sizeof(Values)];
+    auto& values = *reinterpret_cast<Values*>(memory);
+    if (threadIdx.x == 0) {
+        values.batch = call.batch;
+        values.store = store;
+    }
     for (u64 i = threadIdx.x; i * sizeof(uint4) < call.in_bytes; i += blockDim.x)
         call.device_in[i] = call.host_in[i];
     if (threadIdx.x == 0) {
-        *batch.state = ops::BatchState{};
-        batch.state->limit = batch.end;
+        *call.batch.state = ops::BatchState{};
+        call.batch.state->limit = call.batch.end;
     }
     __syncthreads();
     BlockCrowd crowd(shared);
-    const ops::BatchState state = ops::batch::run(crowd, batch, store);
+    ops::Batch& batch = values.batch;
+    const ops::BatchState state = ops::batch::run(crowd, batch, values.store);
     if (state.status == Errc::ok) {
         give(call.host_codes, batch.codes, batch.begin, state.limit);
         give(call.host_made, batch.made, batch.begin, state.limit);
         give(call.host_attributes, batch.attributes, batch.begin, state.limit);
     }
-    if (threadIdx.x == 0) *call.host_state = state;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        *call.host_state = state;
+        // Release, for what all threads gave: pairs with the acquire in
+        // ItemBatch::wait_for_small().
+        __threadfence_system();
+        system_atomic<u64>(*call.host_sequence).store(call.sequence, hd::memory_order_release);
+    }
 }
 
 }  // namespace

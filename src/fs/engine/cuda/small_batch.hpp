@@ -27,10 +27,12 @@ struct SmallBatch {
     ops::BatchMade* host_made;
     Attributes* host_attributes;
     ops::BatchState* host_state;
+    u64* host_sequence;  // becomes `sequence` when all the rest is there
+    u64 sequence;
 };
 
 /// Starts a run over the window of `call.batch` in `stream`. What its state is at the end shows in
-/// *call.host_state: with Errc::overflow it is too large.
+/// *call.host_state once *call.host_sequence says so: with Errc::overflow it is too large.
 Errc launch_small_batch(const core::Store& store, const SmallBatch& call, cudaStream_t stream);
 
 }  // namespace warren::cuda_engine
