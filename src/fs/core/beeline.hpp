@@ -363,6 +363,14 @@ class NameWords {
     u64 held_[rows];
 };
 
+/// The directory that a team went through last. It may go through it again without a look, because
+/// the step behind confirms its version anyway.
+template <class Team>
+struct KnownDirectory {
+    Handle handle;  // inode 0: none
+    InodeImage<Team> image;
+};
+
 /// What the beeline sees.
 template <class Team>
 struct Sighting {
@@ -429,16 +437,24 @@ WARREN_HD bool mode_permits(const Team& team, const InodeImage<Team>& directory,
 
 /// Finds `name` in a directory where the caller may do `wanted`, or finds that it is not there;
 /// then entry.key is where it would go. If it is there, nothing tells yet whether its inode has
-/// stayed as it was: the caller confirms sighting.inode.inode.seen, or locks it.
+/// stayed as it was: the caller confirms sighting.inode.inode.seen, or locks it. `known` spares the
+/// look at a directory gone through before; after a "no" it knows none.
 template <class Team>
 WARREN_HD bool sight(const Team& team, const Store& store, const Credentials& caller,
                      Handle directory, const char* bytes, u32 length, u32 wanted,
-                     Sighting<Team>& sighting) {
+                     Sighting<Team>& sighting, KnownDirectory<Team>& known) {
     static_assert(Team::width > 1);
     if (store.heads != nullptr) return false;
     NameWords<Team> words;
     if (!words.take(team, bytes, length)) return false;
-    if (!sight_directory(team, store, directory, sighting.directory)) return false;
+    const bool is_known = known.handle.inode == directory.inode &&
+                          known.handle.generation == directory.generation && directory.inode != 0;
+    known.handle = Handle{};
+    if (is_known) {
+        sighting.directory = known.image;
+    } else if (!sight_directory(team, store, directory, sighting.directory)) {
+        return false;
+    }
     const InodeImage<Team>& image = sighting.directory;
     if (!mode_permits(team, image, caller, wanted)) return false;
     const u64 hash = shortened_hash(
@@ -451,8 +467,20 @@ WARREN_HD bool sight(const Team& team, const Store& store, const Credentials& ca
     sighting.entry.leaf = glance.leaf;
     sighting.entry.leaf_seen = glance.seen;
     sighting.entry.key = format::first_key(sighting.name.hash);
-    if (glance.slot != slot_none) return sight_entry(team, store, words, sighting);
-    return stands(team, store, glance.seen);
+    const bool is_there = glance.slot != slot_none;
+    const bool is_sound =
+        is_there ? sight_entry(team, store, words, sighting) : stands(team, store, glance.seen);
+    if (is_sound) known = {directory, image};
+    return is_sound;
+}
+
+/// As above for who knows no directory.
+template <class Team>
+WARREN_HD bool sight(const Team& team, const Store& store, const Credentials& caller,
+                     Handle directory, const char* bytes, u32 length, u32 wanted,
+                     Sighting<Team>& sighting) {
+    KnownDirectory<Team> known;
+    return sight(team, store, caller, directory, bytes, length, wanted, sighting, known);
 }
 
 }  // namespace warren::core

@@ -26,19 +26,23 @@ WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& c
 }
 
 /// Takes out a name and frees its inode, which holds nothing; `is_held`: somebody knows its number.
-/// Only within apply. True if the leaf is empty then.
-template <class Team>
+/// Only within apply. True if the leaf is empty then. `tell()` is called when all has been begun
+/// that is not behind a lock.
+template <class Team, class Tell>
 WARREN_HD bool apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& seen, bool is_held,
-                                   i64 now) {
+                                   i64 now, const Tell& tell) {
     const InodeRef& directory = seen.directory.inode;
     const InodeRef& inode = seen.inode.inode;
     const LeafGlance& glance = seen.glance;
     const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
     once(op.team, [&] {
-        // What was read of the leaf is still so: it is locked at the version at which it was read.
-        erase_in_leaf(*glance.leaf, glance.slot, seen.name.length, glance.counts);
         count_unlink(directory, now);
         device_atomic<u64>(op.store.state->inodes_used).fetch_sub(1, hd::memory_order_relaxed);
+    });
+    tell();
+    once(op.team, [&] {
+        // What was read of the leaf is still so: it is locked at the version at which it was read.
+        erase_in_leaf(*glance.leaf, glance.slot, seen.name.length, glance.counts);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(op.store.base + bitmap_place);
         clear_inode_alone(inode, bitmap, is_held);
     });
@@ -51,15 +55,17 @@ WARREN_HD bool apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& se
 }
 
 /// unlink() for teams of many lanes and a file that holds nothing, has one name and is not open.
-/// False if it is not that simple: then nothing has happened. If the outcome is good the caller
-/// ends the apply, and may tell the world before: who comes for the name finds its leaf locked.
-template <class Team>
+/// False if it is not that simple: then nothing has happened. If the outcome is good `tell()` was
+/// called, which may tell the world, for who comes for the name finds its leaf locked; and the
+/// caller ends the apply.
+template <class Team, class Tell>
 WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Handle directory,
-                             const char* name, u32 length, i64 now, Result<Removed>& outcome) {
+                             const char* name, u32 length, i64 now, Result<Removed>& outcome,
+                             KnownDirectory<Team>& known, const Tell& tell) {
     constexpr u32 wanted = may_execute | may_write;
     Sighting<Team> seen;
     const Team& team = op.team;
-    if (!sight(team, op.store, caller, directory, name, length, wanted, seen)) return false;
+    if (!sight(team, op.store, caller, directory, name, length, wanted, seen, known)) return false;
     if (!seen.entry.exists) {
         outcome = Errc::no_entry;
         return true;
@@ -81,7 +87,7 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
     if (outcome.code() != Errc::ok) return true;
     Removed removed;
     const bool is_held = file.get(team, &Inode::references) != 0;
-    if (apply_simple_unlink(op, seen, is_held, now)) {
+    if (apply_simple_unlink(op, seen, is_held, now, tell)) {
         removed.prune_inode = seen.directory.inode.number;
         removed.prune_key = seen.entry.key;
     }
@@ -131,8 +137,9 @@ WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller,
                                  const char* name, u32 length, bool is_rmdir, i64 now) {
     if constexpr (Team::width > 1) {
         Result<Removed> outcome;
-        const bool done =
-            !is_rmdir && unlink_simply(op, caller, directory, name, length, now, outcome);
+        KnownDirectory<Team> known;
+        const bool done = !is_rmdir && unlink_simply(op, caller, directory, name, length, now,
+                                                     outcome, known, [] {});
         if (done && outcome) op.end_apply();
         if (done) return outcome;
     }

@@ -53,11 +53,19 @@ class Beeline : public testing::Test {
 
     Word ask(Handle directory, const std::string& name,
              const core::Credentials& caller = {.check = false}) {
+        for (core::KnownDirectory<Team>& known : known_)
+            known = {};
+        return ask_again(directory, name, caller);
+    }
+
+    /// As above of lanes that may know the directory from the time before.
+    Word ask_again(Handle directory, const std::string& name,
+                   const core::Credentials& caller = {.check = false}) {
         return lanes_.run([&](const Team& team) {
             core::Sighting<Team> seen;
-            const bool said =
-                core::sight(team, implementation_->store(), caller, directory, name.data(),
-                            static_cast<u32>(name.size()), core::may_execute, seen);
+            const bool said = core::sight(team, implementation_->store(), caller, directory,
+                                          name.data(), static_cast<u32>(name.size()),
+                                          core::may_execute, seen, known_[team.lane()]);
             if (!said) return Word{};
             return Word{true, seen.entry.exists, seen.entry.inode, seen.entry.key};
         });
@@ -67,6 +75,7 @@ class Beeline : public testing::Test {
     VolumeImplementation* implementation_ = nullptr;
     std::unique_ptr<Volume> volume_;
     Lockstep<4> lanes_{0};
+    core::KnownDirectory<Team> known_[Team::width];
 };
 
 TEST_F(Beeline, findsAllNamesOfADirectoryOfAnyHeight) {
@@ -118,6 +127,46 @@ TEST_F(Beeline, seesWhatIsRemovedAndMadeAgain) {
         const Word word = ask(directory, "name");
         EXPECT_TRUE(word.is_said && !word.exists);
     }
+}
+
+TEST_F(Beeline, believesTheDirectoryItKnowsForAsLongAsItStands) {
+    const Handle directory = make(volume_->root(), "directory", 040755);
+    const Handle other = make(volume_->root(), "other", 040755);
+    for (u32 i = 0; i < 10; ++i)
+        make(other, "name " + std::to_string(i));
+    u32 silent = 0;
+    for (u32 i = 0; i < 1500; ++i) {
+        const std::string name = "name " + std::to_string(i);
+        const u64 inode = make(directory, name).inode;
+        if (i % 5 != 0) continue;
+        Word word = ask_again(directory, name);
+        if (!word.is_said) {
+            // The directory has changed; then it is looked at again.
+            ++silent;
+            word = ask_again(directory, name);
+        }
+        ASSERT_TRUE(word.is_said && word.exists) << name;
+        EXPECT_EQ(word.inode, inode) << name;
+        EXPECT_EQ(ask_again(directory, name + "y"), ask(directory, name + "y")) << name;
+        EXPECT_TRUE(i % 100 != 0 || ask_again(other, "name 1").exists);
+    }
+    EXPECT_GT(silent, 0u);
+    EXPECT_LT(silent, 100u);
+}
+
+TEST_F(Beeline, asksForPermissionWhereItKnowsTheDirectory) {
+    const Handle directory = make(volume_->root(), "directory", 040755);
+    make(directory, "file");
+    const core::Credentials stranger{.user = 5, .group = 5};
+    EXPECT_TRUE(ask_again(directory, "file").exists);
+    EXPECT_TRUE(ask_again(directory, "file", stranger).exists);
+    ASSERT_TRUE(
+        volume_->set_attributes({}, directory, {.which = AttributeChange::mode, .new_mode = 0700}));
+    for (u32 round = 0; round < 3; ++round)
+        EXPECT_EQ(ask_again(directory, "file", stranger), Word{});
+    EXPECT_TRUE(ask_again(directory, "file", {.user = 0, .group = 0}).exists);
+    EXPECT_EQ(ask_again(directory, "file", stranger), Word{});
+    EXPECT_EQ(ask_again({directory.inode, directory.generation + 1}, "file"), Word{});
 }
 
 class BeelineOfFewHashes : public Beeline {

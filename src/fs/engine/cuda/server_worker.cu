@@ -22,6 +22,9 @@ struct Service {
     Staging& staging;
 };
 
+/// What a worker remembers from command to command.
+using Known = core::KnownDirectory<WarpTeam>;
+
 __device__ void copy_block(const Service& at, const ring::ArenaRange& range) {
     // With the polling warp's look at the cell an acquire: pairs with the release in the client's
     // store_piece().
@@ -101,14 +104,18 @@ __device__ void complete(const Service& at, ops::Verb verb, const ops::Reply& re
 
 /// Completes a command whose reply is a code alone.
 __device__ void complete_plainly(const Service& at, Errc code) {
+    const ring::RingMemory& memory = at.entry.memory;
+    const u32 phase = ring::phase_of(at.box.ticket, memory.cells);
+    ring::CompletionCell& cell = memory.completions[ring::cell_of(at.box.ticket, memory.cells)];
     const u32 lane = at.team.lane();
-    if (lane < ring::words_per_slot) {
-        at.space.reply.words[lane] = lane == 0   ? static_cast<u32>(at.box.ticket)
-                                     : lane == 1 ? static_cast<u32>(code) & 0xffff
-                                                 : 0;
+    if (lane < ring::pieces_per_slot) {
+        const bool is_first = lane == 0;
+        const u32 words[ring::words_per_piece] = {is_first ? static_cast<u32>(at.box.ticket) : 0,
+                                                  is_first ? static_cast<u32>(code) & 0xffff : 0,
+                                                  0};
+        ring::store_piece(cell.pieces[lane], Piece::make(words, phase));
     }
     at.team.sync();
-    send_words(at, 1);
 }
 
 /// Completes a command whose reply is the attributes of an inode: each lane finds one word of them.
@@ -131,10 +138,10 @@ __device__ void complete_with(const Service& at, const core::InodeImage<WarpTeam
 }
 
 __device__ bool look_up_at_once(const Service& at, const core::Store& store,
-                                const ops::Command& command) {
+                                const ops::Command& command, Known& known) {
     core::Sighting<WarpTeam> seen;
     if (!core::sight(at.team, store, command.caller, command.handle, command.name,
-                     command.name_length, core::may_execute, seen)) {
+                     command.name_length, core::may_execute, seen, known)) {
         return false;
     }
     if (!seen.entry.exists) {
@@ -147,19 +154,22 @@ __device__ bool look_up_at_once(const Service& at, const core::Store& store,
 }
 
 __device__ bool unlink_at_once(const Service& at, const core::Store& store,
-                               const ops::Command& command) {
+                               const ops::Command& command, Known& known) {
     WarpOperation op(at.team, store);
     op.commits_wait = true;  // the host pauses the engine for them
     op.may_use_reserve = command.may_use_reserve;
     Result<ops::Removed> removed;
+    // The client learns of it while the name goes.
+    const auto tell = [&] { complete_plainly(at, Errc::ok); };
     if (!ops::unlink_simply(op, command.caller, command.handle, command.name, command.name_length,
-                            command.now, removed)) {
+                            command.now, removed, known, tell)) {
         return false;
     }
-    if (!is_final(removed.code())) return false;
-    // The client learns of it while the locks go.
-    complete_plainly(at, removed.code());
-    if (!removed) return true;
+    if (!removed) {
+        if (!is_final(removed.code())) return false;
+        complete_plainly(at, removed.code());
+        return true;
+    }
     op.end_apply();
     if (removed->prune_inode != 0) {
         prune_leaf(at.team, store, removed->prune_inode, removed->prune_key);
@@ -169,13 +179,14 @@ __device__ bool unlink_at_once(const Service& at, const core::Store& store,
 
 /// Carries out the commonest commands by the shortest way; false if that does not lead to the end:
 /// then nothing has happened. Requires: the command has no block in the arena.
-__device__ bool serve_at_once(const Service& at, const core::Store& store, const ring::Head& head) {
+__device__ bool serve_at_once(const Service& at, const core::Store& store, const ring::Head& head,
+                              Known& known) {
     ops::Command command;
     const Errc code = ring::decode_command(head, at.space.name, nullptr, at.entry.memory.arena,
                                            at.entry.stamp, command);
     if (code != Errc::ok || store.heads != nullptr || command.references != 0) return false;
-    if (command.verb == ops::Verb::lookup) return look_up_at_once(at, store, command);
-    if (command.verb == ops::Verb::unlink) return unlink_at_once(at, store, command);
+    if (command.verb == ops::Verb::lookup) return look_up_at_once(at, store, command, known);
+    if (command.verb == ops::Verb::unlink) return unlink_at_once(at, store, command, known);
     if (command.verb != ops::Verb::get_attributes) return false;
     core::InodeImage<WarpTeam> image;
     if (!core::sight_handle(at.team, store, command.handle, image)) return false;
@@ -198,14 +209,14 @@ __device__ __noinline__ void serve_fully(const Service& at, const core::Store& s
     complete(at, verb, reply);
 }
 
-__device__ void serve_one(const Service& at, const core::Store& store) {
+__device__ void serve_one(const Service& at, const core::Store& store, Known& known) {
     const ring::Head head =
         ring::unpack_head([&](u32 i) { return ring::cell_word(at.box.cell, i); });
     const Errc code = ring::check_head(head, at.entry.memory.arena);
     if (code != Errc::ok) return complete_plainly(at, code);
     if ((head.flags & ring::head_has_name) != 0) copy_name(at);
     const bool has_block = (head.flags & ring::head_has_block) != 0;
-    if (has_block || !serve_at_once(at, store, head)) serve_fully(at, store, head);
+    if (has_block || !serve_at_once(at, store, head, known)) serve_fully(at, store, head);
 }
 
 /// Waits until the box is not idle any more. All lanes look: the words lie in shared memory, or the
@@ -239,12 +250,13 @@ __device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& 
     const bool is_near = block == 0;
     const Mailbox& box = is_near ? space.boxes[warp] : arguments.memory->boxes[number];
     u32& state = is_near ? space.states[warp] : arguments.memory->states[number];
+    Known known;
     for (;;) {
         const u32 found = wait_for_mail(team, state, is_near);
         if (found == box_full) {
             serve_one(
                 {team, space.rings[box.ring], box, space.workers[warp], arguments.staging[number]},
-                space.store);
+                space.store, known);
         }
         once(team, [&] {
             // Release: pairs with the acquire in refresh(): the box has been read.
