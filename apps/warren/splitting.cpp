@@ -99,6 +99,8 @@ std::optional<chunk::Rule> parse_rule(const Page& page, const Arguments& parsed,
     if (const auto size = size_value(parsed, window_option, complaint))
         rule.window_bytes = static_cast<u32>(std::min<u64>(*size, std::numeric_limits<u32>::max()));
     set_numbers(rule, parsed, complaint);
+    // A chunk is held in memory as a whole.
+    if (rule.maximum_bytes > gib) complaint({"the maximum is larger than 1 GiB"});
     if (!complaint.good) return std::nullopt;
     if (const std::string problem = chunk::describe_problem(rule); !problem.empty()) {
         complaint({problem, rule.polynomial == 0 && rule.method == chunk::Method::rabin

@@ -54,6 +54,7 @@ class ChunkTest(CommandCase):
                 (("--preset", "best"), "unknown preset 'best': there are lbfs, restic"),
                 (("--minimum", "70K"), "the minimum 71680 is larger than the maximum 65536"),
                 (("--minimum", "0"), "the minimum is 0"),
+                (("--maximum", "2G"), "the maximum is larger than 1 GiB"),
                 (("--average", "5000"), "the average 5000 is not a power of two"),
                 (("--window", "0"), "the window of 0 bytes"),
                 (("--minimum", "much"), "invalid size 'much'"),

@@ -95,9 +95,8 @@ struct RabinScan {
     static constexpr bool has_window = true;
     static constexpr u32 window = window_bytes;
 
-    const u64*
-        entries;  // 256 by the byte that leaves at the top, 256 by the one that leaves the window
-    u64 mask;     // raised
+    const u64* entries;  // 256 for what leaves at the top, 256 for what leaves the window
+    u64 mask;            // raised
     u64 value;
     u32 raise;
 
