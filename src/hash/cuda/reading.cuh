@@ -42,12 +42,13 @@ __device__ __forceinline__ void shift_words(u32 (&words)[count + 4], u32 shift_b
         words[i] = __funnelshift_r(words[i], words[i + 1], bits);
 }
 
+/// 16 bytes from an aligned place in global memory. The hint brings the whole line of 128 bytes
+/// into the second level of the cache: each thread will ask for the other half next, and memory is
+/// much slower in halves (MD5 of 4 KiB pieces: 3.7 in place of 2.3 TB/s on one H200).
 __device__ __forceinline__ void load_16(const u8* at, u32* words) {
-    const uint4 four = __ldg(reinterpret_cast<const uint4*>(at));
-    words[0] = four.x;
-    words[1] = four.y;
-    words[2] = four.z;
-    words[3] = four.w;
+    asm("ld.global.nc.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+        : "l"(at));
 }
 
 /// Reads the blocks of 64 bytes of one message one after the other, as little-endian words.
