@@ -3,12 +3,10 @@
 // run? OpenSSL, xxHash as the distribution compiles it, and through Python (WARREN_PYTHON names an
 // interpreter with the packages blake3 and xxhash) the reference implementation of BLAKE3 and the
 // newest xxHash. One core, then all. `items` are bytes, for sliding windows windows.
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>

@@ -6,7 +6,6 @@
 // Invariant: the number of lanes never shows in a digest.
 #pragma once
 
-#include <array>
 #include <span>
 
 #include "hash/windows.hpp"

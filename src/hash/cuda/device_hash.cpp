@@ -72,6 +72,13 @@ class SharedPipeline {
     }
 
     const DeviceSettings& settings() const { return settings_; }
+    /// What is to be said of a pipeline that could not be as large as it should be.
+    const char* note() const {
+        return pipeline_->settings().slot_bytes < settings_.slot_bytes
+                   ? "the GPU has little memory: it worked in smaller pieces"
+                   : nullptr;
+    }
+
     gpu::Pipeline& pipeline() { return *pipeline_; }
     std::mutex& mutex() { return mutex_; }
 
@@ -406,6 +413,7 @@ Errc hash_on_device(Algorithm algorithm, const Pieces& pieces, const Beginning& 
     const std::lock_guard lock(shared.mutex());
     stages = {};
     WARREN_TRY(shared.open(stages.initialise));
+    stages.note = shared.note();
     gpu::Pipeline& pipeline = shared.pipeline();
     const u64 slot_bytes = pipeline.settings().slot_bytes;
     Errc code;
@@ -427,6 +435,7 @@ Errc hash_windows_on_device(const Windows& windows, Bytes data, const WindowOutp
     const std::lock_guard lock(shared.mutex());
     stages = {};
     WARREN_TRY(shared.open(stages.initialise));
+    stages.note = shared.note();
     const u64 slot_bytes = shared.pipeline().settings().slot_bytes;
     if (windows.window_bytes > slot_bytes / 2) return Errc::not_supported;
     WindowWork work(windows, data, output, slot_bytes);
