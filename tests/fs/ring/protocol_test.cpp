@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <thread>
 
@@ -236,7 +237,12 @@ TEST(RingProtocol, ManyClientsAndAnEngineThatParks) {
         }
         for (std::thread& thread : threads)
             thread.join();
+        // A loaded machine may have left the engine no idle moment until now.
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (engine.parks() == 0 && std::chrono::steady_clock::now() < deadline)
+            std::this_thread::yield();
         parks = engine.parks();
+        converse(*clients[0], seed.part(98), 100);
     }
     u64 submitted = 0;
     u64 full = 0;
@@ -244,7 +250,7 @@ TEST(RingProtocol, ManyClientsAndAnEngineThatParks) {
         submitted += client->statistics().submitted;
         full += client->statistics().full;
     }
-    EXPECT_EQ(submitted, rings * threads_per_ring * 10'000 * test_load());
+    EXPECT_EQ(submitted, rings * threads_per_ring * 10'000 * test_load() + 100);
     EXPECT_GT(full, 0u);
     EXPECT_GT(parks, 0u);
 }
