@@ -78,6 +78,24 @@ TEST_F(BulkCommands, AnswerAsTheCpuEngine) {
     }
 }
 
+TEST_F(BulkCommands, RefuseNamesInTheOrderOfTheCpuEngine) {
+    const std::string long_name(256, 'x');
+    for (const OpenOptions& options : {on_cuda, on_cpu}) {
+        const auto disk = make_memory_disk(64 * mib);
+        const auto volume = open_on(*disk, options);
+        ASSERT_TRUE(volume);
+        const Handle gone = make_directory(*volume, volume->root(), "gone");
+        Removal removal;
+        const auto remove = [&](Handle directory, const std::string& name) {
+            return volume->remove_tree(anybody, directory, name, removal);
+        };
+        EXPECT_EQ(remove(volume->root(), "gone"), Errc::ok);
+        EXPECT_EQ(remove(gone, long_name), Errc::stale);
+        EXPECT_EQ(remove(volume->root(), long_name), Errc::name_too_long);
+        EXPECT_EQ(volume->close(), Errc::ok);
+    }
+}
+
 TEST_F(BulkCommands, VisitorsMayAskTheVolume) {
     const auto disk = make_memory_disk(64 * mib);
     const auto volume = open_on(*disk, on_cuda);

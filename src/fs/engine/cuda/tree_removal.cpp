@@ -222,15 +222,16 @@ Errc TreeRemoval::remove(const core::Store& store, u64 root, RemovalHost& host, 
 Errc TreeRemoval::remove_name(const core::Store& store, const core::Credentials& caller,
                               Handle directory, std::string_view name, RemovalHost& host,
                               Removal& removal, ops::Removed& removed) {
-    if (name.size() > format::name_length_max) return Errc::name_too_long;
     RemovalBegin begin;
     begin.kind = RemovalBegin::Kind::name;
     begin.caller = caller;
     begin.caller.groups = nullptr;
     begin.caller.group_count = 0;
     begin.directory = directory;
-    begin.name_length = static_cast<u32>(name.size());
-    std::copy(name.begin(), name.end(), begin.name);
+    // A name too long is refused after the directory was looked at, as by all engines: only its
+    // length matters then.
+    begin.name_length = static_cast<u32>(std::min<std::size_t>(name.size(), sizeof begin.name + 1));
+    std::copy_n(name.begin(), std::min(name.size(), sizeof begin.name), begin.name);
     root_count_ = 0;
     return run_steps(store, begin, host, removal, removed);
 }
