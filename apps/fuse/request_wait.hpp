@@ -9,8 +9,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <thread>
 
+#include "base/processors.hpp"
 #include "warren/types.hpp"
 
 namespace warren::fuse {
@@ -27,7 +27,7 @@ class RequestWait {
  private:
     using Clock = std::chrono::steady_clock;
 
-    const bool may_look_ = std::thread::hardware_concurrency() > 1;
+    const bool may_look_ = usable_processors() > 1;
     std::atomic<bool> is_taken_{false};   // somebody looks
     std::atomic<i64> last_ns_{0};         // when the last request came
     std::atomic<bool> come_soon_{false};  // it came soon after the one before it

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "apps/fuse/device.hpp"
 #include "apps/fuse/log.hpp"
 #include "apps/fuse/operations.hpp"
+#include "base/processors.hpp"
 
 namespace warren::fuse {
 
@@ -78,9 +78,8 @@ bool Session::mount(const MountOptions& options, MountState& mount, std::string&
 
 int Session::serve(const MountOptions& options) {
     fuse_loop_config* config = fuse_loop_cfg_create();
-    const u32 threads = options.threads != 0
-                            ? options.threads
-                            : std::max(fewest_threads, 2 * std::thread::hardware_concurrency());
+    const u32 threads =
+        options.threads != 0 ? options.threads : std::max(fewest_threads, 2 * usable_processors());
     fuse_loop_cfg_set_clone_fd(config, 1);
     fuse_loop_cfg_set_max_threads(config, threads);
     const int code = fuse_session_loop_mt(session_, config);

@@ -3,7 +3,6 @@
 // messages of cp(1).
 #include <algorithm>
 #include <set>
-#include <thread>
 
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
@@ -13,6 +12,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/resources.hpp"
 #include "apps/warren/units.hpp"
+#include "base/processors.hpp"
 
 namespace warren::cli {
 
@@ -62,7 +62,7 @@ CopyOptions read_options(const Arguments& parsed) {
     result.verbose = parsed.has('v');
     const int follow = parsed.last_of({'L', 'P', 'd', 'a'});
     result.follow_links = follow == 'L' || (follow == 0 && !result.recursive);
-    result.threads = std::clamp(std::thread::hardware_concurrency(), 1u, threads_max);
+    result.threads = std::min(usable_processors(), threads_max);
     return result;
 }
 

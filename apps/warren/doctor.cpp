@@ -27,6 +27,7 @@
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/units.hpp"
+#include "base/processors.hpp"
 
 namespace warren::cli {
 
@@ -103,7 +104,7 @@ std::string find_program(const std::string& name) {
 }
 
 void check_engine(Report& report, const GpuExamination& gpu) {
-    const u32 cores = std::max(1u, std::thread::hardware_concurrency());
+    const u32 cores = usable_processors();
     const std::string cpu = "cpu, bulk work on " + counted(cores, "core", "cores");
     report.add(
         State::good, "engine",

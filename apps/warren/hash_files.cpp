@@ -10,6 +10,7 @@
 
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "base/processors.hpp"
 
 namespace warren::cli {
 
@@ -44,8 +45,7 @@ class Hasher {
     Hasher(const std::vector<HashJob>& jobs, const HashOptions& options,
            const std::function<void(const HashJob&, const HashResult&)>& done)
         : jobs_(jobs), options_(options), done_(done), results_(jobs.size()), progress_("hashing") {
-        threads_ = options.threads != 0 ? options.threads
-                                        : std::max(1u, std::thread::hardware_concurrency());
+        threads_ = options.threads != 0 ? options.threads : usable_processors();
     }
 
     void run() {

@@ -2,7 +2,6 @@
 // The words of messages are those of find(1), du(1) and rm(1).
 #include "apps/warren/host_walk.hpp"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/sysmacros.h>
 
@@ -13,6 +12,7 @@
 #include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/units.hpp"
+#include "base/processors.hpp"
 
 namespace warren::cli {
 
@@ -118,10 +118,7 @@ bool FailureList::finish() {
 
 u32 walk_threads(const walk::Options& options) {
     if (options.threads != 0) return options.threads;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return static_cast<u32>(std::clamp(CPU_COUNT(&set), 1, 32));
+    return std::min(usable_processors(), 32u);
 }
 
 LineBuffers::LineBuffers(const walk::Options& options) : buffers_(walk_threads(options)) {}

@@ -2,22 +2,9 @@
 // One mutex guards all of it: items are a quarter of a megabyte each, so it is taken rarely.
 #include "chunk/workers.hpp"
 
-#include <sched.h>
-
-#include <algorithm>
+#include "base/processors.hpp"
 
 namespace warren::chunk {
-
-namespace {
-
-u32 usable_processors() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return static_cast<u32>(std::max(1, CPU_COUNT(&set)));
-    return std::max(1u, std::thread::hardware_concurrency());
-}
-
-}  // namespace
 
 Workers::Workers(u32 threads) : threads_(threads != 0 ? threads : usable_processors()) {}
 

@@ -3,12 +3,12 @@
 // bytes. A machine that gives no more threads does the work with those there are.
 #include "hash/workers.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/processors.hpp"
 
 namespace warren::hash {
 namespace {
@@ -16,19 +16,10 @@ namespace {
 /// Below this a thread of its own takes longer to start than it saves.
 constexpr u64 least_bytes_per_thread = 256 * kib;
 
-u32 cores() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
-        return static_cast<u32>(CPU_COUNT(&set));
-    }
-    return std::max(1u, std::thread::hardware_concurrency());
-}
-
 }  // namespace
 
 u32 threads_for(const Options& options, u64 bytes) {
-    const u64 allowed = options.threads != 0 ? options.threads : cores();
+    const u64 allowed = options.threads != 0 ? options.threads : usable_processors();
     return static_cast<u32>(std::clamp<u64>(bytes / least_bytes_per_thread, 1, allowed));
 }
 

@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +15,8 @@
 #include <cstring>
 #include <new>
 #include <vector>
+
+#include "base/processors.hpp"
 
 namespace warren::walk {
 
@@ -35,13 +36,6 @@ struct Name {
     u8 type;
     char text[];  // the name and its NUL
 };
-
-u32 usable_processors() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return static_cast<u32>(std::max(1, CPU_COUNT(&set)));
-}
 
 u32 thread_count(const Options& options) {
     return options.threads != 0 ? options.threads : std::min(usable_processors(), threads_most);

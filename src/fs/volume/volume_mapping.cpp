@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/processors.hpp"
 #include "fs/volume/mapped_files.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -54,8 +55,8 @@ Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
             if (code != Errc::ok) failed.store(code, std::memory_order_relaxed);
         }
     };
-    const u64 cores = std::max(1u, std::thread::hardware_concurrency());
-    std::vector<std::thread> others(std::min({slices, loaders_max, cores}) - (slices > 0 ? 1 : 0));
+    const u64 loaders = std::min<u64>({slices, loaders_max, usable_processors()});
+    std::vector<std::thread> others(loaders - (slices > 0 ? 1 : 0));
     for (std::thread& other : others)
         other = std::thread(load_slices);
     load_slices();

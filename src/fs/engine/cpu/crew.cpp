@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/processors.hpp"
+
 namespace warren {
 namespace {
 
@@ -48,7 +50,7 @@ bool Crew::Worker::pop(Task& task) {
 }
 
 Crew::Crew(u32 workers) {
-    if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
+    if (workers == 0) workers = usable_processors();
     for (u32 i = 0; i < workers; ++i)
         workers_.push_back(std::make_unique<Worker>(*this, i));
     for (u32 i = 1; i < workers; ++i) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/crc32c_parts.hpp"
+#include "base/processors.hpp"
 #include "fs/engine/examination.hpp"
 #include "fs/ops/examine_run.hpp"
 #include "gpu/buffer.hpp"
@@ -256,8 +257,7 @@ class DeviceExamination {
     }
 
     Errc load(const ReadDisk& read) {
-        const u32 cores = std::max(1u, std::thread::hardware_concurrency());
-        const u32 count = std::min({loaders_max, cores, std::max(1u, exam_.frames)});
+        const u32 count = std::min({loaders_max, usable_processors(), std::max(1u, exam_.frames)});
         std::vector<Errc> codes(count, Errc::ok);
         std::vector<double> waits(count, 0);
         std::atomic<u32> next{0};
