@@ -7,6 +7,8 @@
 // Invariant: never used to change a word of shared or local memory. Loads and stores may be of any.
 #pragma once
 
+#if defined(WARREN_CUDA)
+
 #include <cuda/atomic>
 #include <type_traits>
 
@@ -187,3 +189,5 @@ class device_atomic : public cuda::atomic_ref<T, cuda::thread_scope_device> {
 };
 
 }  // namespace warren
+
+#endif
