@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "apps/warren/host_attributes.hpp"
 #include "apps/warren/json.hpp"
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
@@ -20,24 +21,6 @@ namespace warren::cli {
 
 namespace {
 
-constexpr u32 all_fields = STATX_BASIC_STATS | STATX_BTIME;
-
-/// Attributes of an entry that the walk shows.
-class EntryAttributes : public AttributeSource {
- public:
-    explicit EntryAttributes(const walk::Entry& entry) : entry_(entry) {}
-    bool load(Attributes& attributes, u64& sectors) override {
-        const struct statx* status = entry_.status(all_fields);
-        if (status == nullptr) return false;
-        attributes = attributes_of(*status);
-        sectors = status->stx_blocks;
-        return true;
-    }
-
- private:
-    const walk::Entry& entry_;
-};
-
 /// Attributes of a directory that is finished.
 class FinishedAttributes : public AttributeSource {
  public:
@@ -45,7 +28,7 @@ class FinishedAttributes : public AttributeSource {
         : directory_(directory), flags_(flags), failures_(failures) {}
     bool load(Attributes& attributes, u64& sectors) override {
         struct statx status {};
-        if (::statx(directory_.directory(), directory_.name(), flags_, all_fields, &status) != 0) {
+        if (::statx(directory_.directory(), directory_.name(), flags_, host_fields, &status) != 0) {
             failures_.add({directory_.path(), "stat", errno});
             return false;
         }

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "apps/warren/directory.hpp"
+#include "apps/warren/host_attributes.hpp"
 
 namespace warren::cli {
 
@@ -121,10 +122,6 @@ std::string own_name(std::string_view name) {
     return std::string(name.empty() ? "." : name);
 }
 
-i64 nanoseconds(const statx_timestamp& time) {
-    return time.tv_sec * i64{1'000'000'000} + static_cast<i64>(time.tv_nsec);
-}
-
 timespec to_timespec(i64 time) {
     i64 seconds = time / 1'000'000'000;
     i64 rest = time % 1'000'000'000;
@@ -138,24 +135,11 @@ timespec to_timespec(i64 time) {
 Result<Facts> HostDirectory::stat(std::string_view name, Follow follow) {
     struct statx found {};
     const int flags = follow == Follow::yes ? 0 : AT_SYMLINK_NOFOLLOW;
-    if (::statx(descriptor_, own_name(name).c_str(), flags, STATX_BASIC_STATS | STATX_BTIME,
-                &found) != 0) {
+    if (::statx(descriptor_, own_name(name).c_str(), flags, host_fields, &found) != 0) {
         return last_error();
     }
     Facts facts;
-    Attributes& attributes = facts.attributes;
-    attributes.handle.inode = found.stx_ino;
-    attributes.mode = found.stx_mode;
-    attributes.links = found.stx_nlink;
-    attributes.user = found.stx_uid;
-    attributes.group = found.stx_gid;
-    attributes.device = found.stx_rdev_major << 20 | found.stx_rdev_minor;
-    attributes.size = found.stx_size;
-    attributes.blocks = (found.stx_blocks + 7) / 8;
-    attributes.accessed = nanoseconds(found.stx_atime);
-    attributes.modified = nanoseconds(found.stx_mtime);
-    attributes.changed = nanoseconds(found.stx_ctime);
-    if ((found.stx_mask & STATX_BTIME) != 0) attributes.born = nanoseconds(found.stx_btime);
+    facts.attributes = attributes_of(found);
     facts.file_system = u64{found.stx_dev_major} << 32 | found.stx_dev_minor;
     return facts;
 }

@@ -34,10 +34,6 @@ std::string sentence(const walk::Failure& failure) {
     return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why;
 }
 
-i64 nanoseconds(const statx_timestamp& time) {
-    return time.tv_sec * i64{1'000'000'000} + static_cast<i64>(time.tv_nsec);
-}
-
 }  // namespace
 
 bool WalkSetup::take(int option, const std::string& value) {
@@ -150,23 +146,6 @@ void append_number(std::string& text, u64 number) {
     char digits[24];
     const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
     text.append(digits, end);
-}
-
-Attributes attributes_of(const struct statx& status) {
-    Attributes attributes;
-    attributes.handle.inode = status.stx_ino;
-    attributes.mode = status.stx_mode;
-    attributes.links = status.stx_nlink;
-    attributes.user = status.stx_uid;
-    attributes.group = status.stx_gid;
-    attributes.device = status.stx_rdev_major << 20 | status.stx_rdev_minor;
-    attributes.size = status.stx_size;
-    attributes.blocks = (status.stx_blocks + 7) / 8;
-    attributes.accessed = nanoseconds(status.stx_atime);
-    attributes.modified = nanoseconds(status.stx_mtime);
-    attributes.changed = nanoseconds(status.stx_ctime);
-    if ((status.stx_mask & STATX_BTIME) != 0) attributes.born = nanoseconds(status.stx_btime);
-    return attributes;
 }
 
 }  // namespace warren::cli

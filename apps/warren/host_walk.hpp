@@ -108,7 +108,4 @@ char type_letter(walk::Type type);
 /// Appends a number in decimal.
 void append_number(std::string& text, u64 number);
 
-/// All that `status` tells.
-Attributes attributes_of(const struct statx& status);
-
 }  // namespace warren::cli

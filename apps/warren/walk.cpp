@@ -9,6 +9,7 @@
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/find_expression.hpp"
+#include "apps/warren/host_attributes.hpp"
 #include "apps/warren/host_walk.hpp"
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
@@ -52,8 +53,6 @@ constexpr Page page = {
         "  warren walk --max-ops 2000 --errors failed.json /mnt/lustre",
 };
 
-constexpr u32 all_fields = STATX_BASIC_STATS | STATX_BTIME;
-
 enum class Form : u8 { path, size, format, json, count };
 
 struct How {
@@ -62,22 +61,6 @@ struct How {
     char end = '\n';
     std::string types;
     std::string format;
-};
-
-/// Attributes of the entry at hand.
-class EntryAttributes : public AttributeSource {
- public:
-    explicit EntryAttributes(const walk::Entry& entry) : entry_(entry) {}
-    bool load(Attributes& attributes, u64& sectors) override {
-        const struct statx* status = entry_.status(all_fields);
-        if (status == nullptr) return false;
-        attributes = attributes_of(*status);
-        sectors = status->stx_blocks;
-        return true;
-    }
-
- private:
-    const walk::Entry& entry_;
 };
 
 class Listing {
