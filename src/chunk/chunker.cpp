@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "chunk/chains.hpp"
 #include "chunk/scanner.hpp"
 #include "chunk/select.hpp"
 #include "chunk/workers.hpp"
@@ -42,21 +43,22 @@ class Chunker::Implementation {
           selector_(rule),
           workers_(threads),
           spaces_(workers_.threads()),
-          history_(scanner_.history_bytes()) {}
+          history_(scanner_.history_bytes()),
+          has_chains_(Chains::has_way(rule)),
+          chains_(rule) {}
 
     void feed(std::span<const u8> bytes, std::vector<u64>& ends) {
         if (bytes.empty()) return;
         const Stretch stretch{bytes.data(), position_};
-        const u64 seam = std::min<u64>(bytes.size(), history_.size());
-        scan_seam(bytes.first(seam));
-        choose(position_ + seam, stretch, blocks_[0], ends);
-        u64 done = seam;
+        u64 done = take_chains(stretch, bytes.size(), 0, ends);
+        if (done == 0) {
+            done = std::min<u64>(bytes.size(), history_.size());
+            scan_seam(bytes.first(done));
+            choose(position_ + done, stretch, blocks_[0], ends);
+        }
         while (done < bytes.size()) {
-            const u64 left = bytes.size() - done;
-            const bool is_large = left >= least_for_threads && workers_.threads() > 1;
-            const u64 most =
-                is_large ? blocks_in_round * workers_.threads() * block_bytes : block_bytes;
-            const u64 size = std::min(left, most);
+            done = take_chains(stretch, bytes.size(), done, ends);
+            const u64 size = size_of_round(bytes.size() - done);
             scan_round(bytes.data() + done, position_ + done, size);
             for (u64 block = 0; block * block_bytes < size; ++block) {
                 const u64 known = position_ + done + std::min((block + 1) * block_bytes, size);
@@ -122,6 +124,7 @@ class Chunker::Implementation {
 
     void reset() {
         selector_ = Selector(scanner_.rule());
+        if (has_chains_) chains_ = Chains(scanner_.rule());
         position_ = 0;
         std::fill(history_.begin(), history_.end(), u8{0});
     }
@@ -130,6 +133,25 @@ class Chunker::Implementation {
     u64 open_chunk() const { return selector_.start(); }
 
  private:
+    /// Where a rule has chains and the open chunk begins in this call: whole chunks as far as they
+    /// are certain. Answers how many bytes of the call need not be scanned any more.
+    u64 take_chains(const Stretch& stretch, u64 size, u64 done, std::vector<u64>& ends) {
+        const u64 start = selector_.start();
+        const u64 known = position_ + size;
+        if (!has_chains_ || !chains_.is_worth_it() || start < position_) return done;
+        if (known - start < chains_.least_bytes()) return done;
+        const u64 end = chains_.run(workers_, stretch, start, known, ends);
+        selector_.cut_at(end);
+        return end - position_;
+    }
+
+    u64 size_of_round(u64 left) const {
+        const bool is_large = left >= least_for_threads && workers_.threads() > 1;
+        // Until chains can begin, a block at a time.
+        if (!is_large || (has_chains_ && chains_.is_worth_it())) return std::min(left, block_bytes);
+        return std::min(left, blocks_in_round * workers_.threads() * block_bytes);
+    }
+
     /// The windows that end near the beginning of a call reach into what came before.
     void scan_seam(std::span<const u8> bytes) {
         seam_.resize(2 * history_.size());
@@ -183,6 +205,8 @@ class Chunker::Implementation {
     std::vector<u8> history_;
     std::vector<u8> seam_;
     std::vector<Block> blocks_;
+    bool has_chains_;
+    Chains chains_;
     u64 position_ = 0;
 };
 
