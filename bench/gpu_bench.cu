@@ -8,11 +8,14 @@
 //             [--runs N] [--large-runs N]              runs of small and of large rows (5)
 //             [--directories N] [--files N]            of large rows: 1,000 with 1,000 files each
 //             [--peers 0]                              without tmpfs and ext4
+//             [--share N]                              peers do an Nth of the large rows (1); their
+//                                                      ratios are by file
 //
 // Each writes a CSV file: gpu_bench, gpu_sweep, gpu_shapes; tools/plot_sweeps.py draws the last
 // two. Where something is missing (a GPU, root, loop devices) its rows are, and a note says so.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -70,6 +73,7 @@ void measure_engine(EngineChoice engine, const Scale& scale, Report& report) {
     const std::string& label = engine == EngineChoice::cuda ? cuda_label : cpu_label;
     EngineRows rows(memory.path(), volume_bytes, engine, label, scale, report);
     if (engine == EngineChoice::cuda) report.note("GPU: " + rows.volume().engine_note());
+    rows.measure_first_calls();
     rows.measure_single_calls();
     rows.measure_small_trees();
     rows.measure_moves();
@@ -79,14 +83,17 @@ void measure_engine(EngineChoice engine, const Scale& scale, Report& report) {
 
 /// The bounds of the goals, for the sizes that they name.
 void hold_bounds(const Scale& scale, Report& report) {
-    const auto below = [&](const std::string& row, double items, double must_seconds) {
-        report.must(row + ": must over CUDA engine",
-                    must_seconds * items / report.median(row, cuda_label), 1);
+    const auto below = [&](const std::string& row, double items, double must_seconds,
+                           const std::string& how = {}) {
+        report.must(row + how + ": must over CUDA engine",
+                    must_seconds * items / report.median(row, cuda_label + how), 1);
     };
     below(rows::unlink_one, static_cast<double>(scale.singles), 8e-6);
-    below(rows::deep, 1, 1.5e-3);
-    below(rows::wide, 1, 0.08e-3);
-    below(rows::mix, 1, 0.12e-3);
+    for (const std::string& how : {std::string(), between_suffix}) {
+        below(rows::deep, 1, 1.5e-3, how);
+        below(rows::wide, 1, 0.08e-3, how);
+        below(rows::mix, 1, 0.12e-3, how);
+    }
     const double million = static_cast<double>(scale.files()) / 1e6;
     if (scale.files() >= 1'000'000) {
         below(rows::remove(scale), million, 1.5e-3);
@@ -103,15 +110,16 @@ void hold_bounds(const Scale& scale, Report& report) {
     }
 }
 
-int print_table(const Scale& scale, bool has_gpu, bool with_peers, Report& report) {
-    if (with_peers) {
+/// `share`: peers do so many times less in the large rows; 0: there are no peers.
+int print_table(const Scale& scale, bool has_gpu, u64 share, Report& report) {
+    if (share != 0) {
         Peers peers(scale, report);
         peers.for_each([&](PeerRows& peer) {
             peer.measure_single_calls();
             peer.measure_small_trees();
             peer.measure_moves();
-            peer.measure_many_files(1);
-            peer.measure_many_files(peer_processes);
+            peer.measure_many_files(1, share);
+            peer.measure_many_files(peer_processes, share);
         });
     }
     measure_engine(EngineChoice::cpu, scale, report);
@@ -162,7 +170,8 @@ int main(int argument_count, char** arguments) {
     if (number("table", 1) != 0) {
         Report report("gpu_bench", argument_count, arguments);
         if (!has_gpu) report.note("there is no GPU: the CUDA engine was not measured");
-        code |= print_table(scale, has_gpu, with_peers, report);
+        const u64 share = with_peers ? std::max<u64>(1, number("share", 1)) : 0;
+        code |= print_table(scale, has_gpu, share, report);
     }
     if (number("sweep", 0) != 0) {
         Report report("gpu_sweep", argument_count, arguments);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first round of everything is not counted: it makes the memory that the others use again.
+// Lists are made anew for each run, as a program would that asks once.
 #include "bench/support/engine_rows.hpp"
 
 #include <atomic>
@@ -21,6 +21,123 @@ const std::string& file_name(u64 number) {
     return names[number];
 }
 
+/// Calls `take(directory, name)` for the first `each` names in each directory.
+template <class Take>
+void for_each_name(const std::vector<Handle>& directories, u64 each, const Take& take) {
+    static_cast<void>(file_name(each));
+    for (const Handle directory : directories) {
+        for (u64 i = 0; i < each; ++i)
+            take(directory, file_name(i));
+    }
+}
+
+/// Files to be made, and room for what becomes of them.
+class CreateList {
+ public:
+    CreateList(const std::vector<Handle>& directories, u64 each) {
+        items_.reserve(directories.size() * each);
+        for_each_name(directories, each, [&](Handle directory, const std::string& name) {
+            items_.push_back({directory, name, {}});
+        });
+        results_.assign(items_.size(), Errc::io);
+    }
+    void call(Volume& volume) { volume.create_many(anybody, items_, results_); }
+    void check() const {
+        for (const Result<Attributes>& result : results_)
+            require(bool(result), "cannot make a file");
+    }
+    void run(Volume& volume) {
+        call(volume);
+        check();
+    }
+
+ private:
+    std::vector<Creation> items_;
+    std::vector<Result<Attributes>> results_;
+};
+
+/// Files to be looked up.
+class LookupList {
+ public:
+    LookupList(const std::vector<Handle>& directories, u64 each) {
+        items_.reserve(directories.size() * each);
+        for_each_name(directories, each, [&](Handle directory, const std::string& name) {
+            items_.push_back({directory, name});
+        });
+        results_.assign(items_.size(), Errc::io);
+    }
+    void call(Volume& volume) { volume.lookup_many(anybody, items_, results_); }
+    void check() const {
+        for (const Result<Attributes>& result : results_)
+            require(bool(result), "cannot look a file up");
+    }
+    void run(Volume& volume) {
+        call(volume);
+        check();
+    }
+
+ private:
+    std::vector<Lookup> items_;
+    std::vector<Result<Attributes>> results_;
+};
+
+/// Files to be moved, of each directory to the one of the same number.
+class MoveList {
+ public:
+    MoveList(const std::vector<Handle>& from, const std::vector<Handle>& to, u64 each) {
+        items_.reserve(from.size() * each);
+        for (std::size_t d = 0; d < from.size(); ++d) {
+            for_each_name({from[d]}, each, [&](Handle directory, const std::string& name) {
+                items_.push_back({directory, name, to[d], name});
+            });
+        }
+        results_.assign(items_.size(), Errc::io);
+    }
+    void call(Volume& volume) { volume.move_many(anybody, items_, results_); }
+    void check() const {
+        for (const Errc result : results_)
+            require(result == Errc::ok, "cannot move a file");
+    }
+    void run(Volume& volume) {
+        call(volume);
+        check();
+    }
+
+ private:
+    std::vector<Move> items_;
+    std::vector<Errc> results_;
+};
+
+/// Counts without threads meeting.
+class Tally {
+ public:
+    void add() { slots_[slot()].count.fetch_add(1, std::memory_order_relaxed); }
+    u64 sum() const {
+        u64 all = 0;
+        for (const Slot& slot : slots_)
+            all += slot.count.load(std::memory_order_relaxed);
+        return all;
+    }
+
+ private:
+    struct alignas(64) Slot {
+        std::atomic<u64> count{0};
+    };
+    static std::size_t slot() {
+        static std::atomic<std::size_t> threads{0};
+        thread_local const std::size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
+        return mine % 64;
+    }
+    Slot slots_[64];
+};
+
+/// A tree of one of the scenarios, under this name.
+Tree tree_of(const std::string& kind, const std::string& name) {
+    if (kind == "wide") return wide_tree(name, 1000);
+    if (kind == "mix") return flat_tree(name, 100, 100, true);
+    return deep_tree(name, 1000);
+}
+
 }  // namespace
 
 std::string with_commas(u64 number) {
@@ -35,18 +152,23 @@ std::string with_commas(u64 number) {
 EngineRows::EngineRows(const std::string& folder, u64 size_bytes, EngineChoice engine,
                        std::string label, const Scale& scale, Report& report)
     : volume_(folder, size_bytes, engine),
+      root_(volume_->root()),
       label_(std::move(label)),
       scale_(scale),
       report_(report) {}
 
+/// Adds run `run` of a row; run 0 is its first call.
+void EngineRows::add(const std::string& row, u64 run, double seconds, double items) {
+    report_.add(row, run == 0 ? label_ + first_suffix : label_, seconds, items);
+}
+
 /// Adds a run of `work` alone, and of `work` with a sync behind it.
 template <class Work>
-void EngineRows::add_both(const std::string& row, double items, bool counts, const Work& work) {
+void EngineRows::add_both(const std::string& row, double items, u64 run, const Work& work) {
     const double named = time_of(work);
     const double durable = named + time_of([&] { sync(); });
-    if (!counts) return;
-    report_.add(row, label_, named, items);
-    report_.add(row, label_ + durable_suffix, durable, items);
+    add(row, run, named, items);
+    if (run > 0) report_.add(row, label_ + durable_suffix, durable, items);
 }
 
 void EngineRows::sync() {
@@ -75,47 +197,72 @@ std::vector<Handle> EngineRows::make_directories(Handle in, u64 count) {
 }
 
 void EngineRows::make_files(const std::vector<Handle>& directories, u64 each) {
-    std::vector<Creation> creations;
-    creations.reserve(directories.size() * each);
-    static_cast<void>(file_name(each));
-    for (const Handle directory : directories) {
-        for (u64 i = 0; i < each; ++i)
-            creations.push_back({directory, file_name(i), {}});
-    }
-    std::vector<Result<Attributes>> results(creations.size(), Errc::io);
-    volume_->create_many(anybody, creations, results);
-    for (const Result<Attributes>& result : results)
-        require(bool(result), "cannot make a file");
+    CreateList(directories, each).run(*volume_);
 }
 
 void EngineRows::move_files(const std::vector<Handle>& from, const std::vector<Handle>& to,
                             u64 each) {
-    std::vector<Move> moves;
-    moves.reserve(from.size() * each);
-    for (std::size_t d = 0; d < from.size(); ++d) {
-        for (u64 i = 0; i < each; ++i)
-            moves.push_back({from[d], file_name(i), to[d], file_name(i)});
-    }
-    std::vector<Errc> results(moves.size(), Errc::io);
-    volume_->move_many(anybody, moves, results);
-    for (const Errc result : results)
-        require(result == Errc::ok, "cannot move a file");
+    MoveList(from, to, each).run(*volume_);
 }
 
 void EngineRows::remove_tree(const std::string& name) {
     Removal removal;
-    require(volume_->remove_tree(anybody, volume_->root(), name, removal) == Errc::ok,
+    require(volume_->remove_tree(anybody, root_, name, removal) == Errc::ok,
             "cannot remove " + name);
 }
 
-void EngineRows::measure_single_round(Handle top, bool counts) {
+/// The first and the second call of one kind, each a row's subject.
+template <class Work>
+void EngineRows::add_first(const std::string& what, const Work& work) {
+    const std::string row = "the first call in a process: " + what;
+    report_.add(row, label_, time_of([&] { work(0); }), 1);
+    report_.add(row, label_ + ", second call", time_of([&] { work(1); }), 1);
+}
+
+void EngineRows::measure_first_calls() {
+    const Handle top = make_directory(root_, "first");
+    const std::vector<Handle> from = {make_directory(top, "a"), make_directory(top, "b")};
+    const std::vector<Handle> to = {make_directory(top, "c"), make_directory(top, "d")};
+    std::vector<CreateList> creations;
+    std::vector<MoveList> moves;
+    std::vector<LookupList> lookups;
+    for (u64 i = 0; i < 2; ++i) {
+        creations.emplace_back(std::vector<Handle>{from[i]}, batch_items);
+        lookups.emplace_back(std::vector<Handle>{from[i]}, batch_items);
+        moves.emplace_back(std::vector<Handle>{from[i]}, std::vector<Handle>{to[i]}, batch_items);
+    }
+    add_first("create 1,000 files", [&](u64 i) { creations[i].run(*volume_); });
+    add_first("stat 1,000 files by name", [&](u64 i) { lookups[i].run(*volume_); });
+    add_first("move 1,000 files", [&](u64 i) { moves[i].run(*volume_); });
+    add_first("find over 2,000 files", [&](u64) {
+        const auto visit = [](const Scanned&) { return true; };
+        require(volume_->scan(anybody, top, visit) == Errc::ok, "cannot scan");
+    });
+    std::vector<DirectoryUsage> usage;
+    add_first("du over 2,000 files", [&](u64) {
+        require(volume_->usage(anybody, top, {}, usage) == Errc::ok, "cannot add up");
+    });
+    Rebuilt rebuilt;
+    add_first("pack a directory of 1,000 names", [&](u64 i) {
+        require(volume_->rebuild(anybody, to[i], rebuilt) == Errc::ok, "cannot rebuild");
+    });
+    add_first("delete 1,000 files of one directory", [&](u64 i) {
+        Removal removal;
+        require(volume_->remove_tree(anybody, top, i == 0 ? "c" : "d", removal) == Errc::ok,
+                "cannot remove");
+    });
+    remove_tree("first");
+    sync();
+}
+
+void EngineRows::measure_single_round(Handle top, u64 run) {
     const double items = static_cast<double>(scale_.singles);
     const auto for_all = [&](const auto& call) {
         for (u64 i = 0; i < scale_.singles; ++i)
             require(call(file_name(i)) == Errc::ok, "a single call failed");
     };
     static_cast<void>(file_name(scale_.singles));
-    add_both(rows::create_one, items, counts, [&] {
+    add_both(rows::create_one, items, run, [&] {
         for_all([&](const std::string& name) {
             return volume_->create(anybody, top, name, {}).code();
         });
@@ -124,34 +271,50 @@ void EngineRows::measure_single_round(Handle top, bool counts) {
         for_all(
             [&](const std::string& name) { return volume_->lookup(anybody, top, name).code(); });
     });
-    if (counts) report_.add(rows::stat_one, label_, looked, items);
+    add(rows::stat_one, run, looked, items);
     const Handle other = make_directory(top, "other");
-    add_both(rows::rename_one, items, counts, [&] {
+    add_both(rows::rename_one, items, run, [&] {
         for_all([&](const std::string& name) {
             return volume_->rename(anybody, top, name, other, name);
         });
     });
-    add_both(rows::unlink_one, items, counts, [&] {
+    add_both(rows::unlink_one, items, run, [&] {
         for_all([&](const std::string& name) { return volume_->unlink(anybody, other, name); });
     });
 }
 
 void EngineRows::measure_single_calls() {
     for (u64 run = 0; run <= scale_.runs; ++run) {
-        measure_single_round(make_directory(volume_->root(), "single"), run > 0);
+        measure_single_round(make_directory(root_, "single"), run);
         remove_tree("single");
         sync();
     }
 }
 
-void EngineRows::measure_tree(const std::string& row, const std::string& kind) {
-    Tree tree = deep_tree(kind, 1000);
-    if (kind == "wide") tree = wide_tree(kind, 1000);
-    if (kind == "mix") tree = flat_tree(kind, 100, 100, true);
+/// One removal behind the other, nothing between them.
+void EngineRows::measure_tree_in_a_row(const std::string& row, const std::string& kind) {
+    for (u64 run = 0; run <= scale_.runs; ++run)
+        make_in_volume(*volume_, root_, tree_of(kind, kind + std::to_string(run)));
+    sync();
+    const double items = static_cast<double>(tree_of(kind, kind).size());
     for (u64 run = 0; run <= scale_.runs; ++run) {
-        make_in_volume(*volume_, volume_->root(), tree);
+        const std::string name = kind + std::to_string(run);
+        add(row, run, time_of([&] { remove_tree(name); }), items);
+    }
+    sync();
+}
+
+void EngineRows::measure_tree(const std::string& row, const std::string& kind) {
+    measure_tree_in_a_row(row, kind);
+    const Tree tree = tree_of(kind, kind);
+    const double items = static_cast<double>(tree.size());
+    for (u64 run = 0; run < scale_.runs; ++run) {
+        make_in_volume(*volume_, root_, tree);
         sync();
-        add_both(row, static_cast<double>(tree.size()), run > 0, [&] { remove_tree(kind); });
+        const double named = time_of([&] { remove_tree(kind); });
+        const double durable = named + time_of([&] { sync(); });
+        report_.add(row, label_ + between_suffix, named, items);
+        report_.add(row, label_ + durable_suffix, durable, items);
     }
 }
 
@@ -163,14 +326,14 @@ void EngineRows::measure_small_trees() {
 
 /// All files of some directories there, and once more for the next run.
 void EngineRows::measure_move(const std::string& row, u64 directories, u64 each) {
-    std::vector<Handle> from =
-        make_directories(make_directory(volume_->root(), "from"), directories);
-    std::vector<Handle> to = make_directories(make_directory(volume_->root(), "to"), directories);
+    std::vector<Handle> from = make_directories(make_directory(root_, "from"), directories);
+    std::vector<Handle> to = make_directories(make_directory(root_, "to"), directories);
     make_files(from, each);
     sync();
     for (u64 run = 0; run <= scale_.runs; ++run) {
-        add_both(row, static_cast<double>(directories * each), run > 0,
-                 [&] { move_files(from, to, each); });
+        MoveList moves(from, to, each);
+        add_both(row, static_cast<double>(directories * each), run, [&] { moves.call(*volume_); });
+        moves.check();
         std::swap(from, to);
     }
     remove_tree("from");
@@ -183,56 +346,60 @@ void EngineRows::measure_moves() {
     measure_move(rows::move_own, batch_items, 1);
 }
 
-/// Questions about a million files: all of them by name, all that a name fits, how much they take.
-void EngineRows::measure_walks(Handle top, const std::vector<Handle>& directories, bool counts) {
-    const double items = static_cast<double>(scale_.files());
-    const auto add = [&](const std::string& row, const auto& work) {
-        const double seconds = time_of(work);
-        if (counts) report_.add(row, label_, seconds, items);
-    };
-    std::atomic<u64> seen{0};
-    add(rows::find(scale_), [&] {
+/// A callback for each of the entries below `top`.
+void EngineRows::find_all(Handle top, u64 entries, u64 run) {
+    Tally seen;
+    const double seconds = time_of([&] {
         const Errc code = volume_->scan(anybody, top, [&](const Scanned& one) {
-            if (!one.name.empty()) seen.fetch_add(1, std::memory_order_relaxed);
+            if (!one.name.empty()) seen.add();
             return true;
         });
         require(code == Errc::ok, "cannot scan");
     });
-    require(seen == scale_.files() + scale_.directories, "the scan counted wrong");
-    add(rows::find_few(scale_), [&] {
+    add(rows::find(scale_), run, seconds, static_cast<double>(scale_.files()));
+    require(seen.sum() == entries, "the scan counted wrong");
+}
+
+/// Questions about a million files: all of them by name, all that a name fits, how much they take.
+void EngineRows::measure_walks(Handle top, const std::vector<Handle>& directories, u64 run) {
+    const double items = static_cast<double>(scale_.files());
+    find_all(top, scale_.files() + scale_.directories, run);
+    const double few = time_of([&] {
         const Errc code = volume_->scan(anybody, top, [&](const Scanned&) { return true; },
                                         {.pattern = "*7*7*7*"});
         require(code == Errc::ok, "cannot scan");
     });
+    add(rows::find_few(scale_), run, few, items);
     std::vector<DirectoryUsage> usage;
-    add(rows::du(scale_),
+    const double added = time_of(
         [&] { require(volume_->usage(anybody, top, {}, usage) == Errc::ok, "cannot add up"); });
+    add(rows::du(scale_), run, added, items);
     require(usage[0].entries == scale_.files() + scale_.directories + 1, "du counted wrong");
-    std::vector<Lookup> lookups;
-    for (const Handle directory : directories) {
-        for (u64 i = 0; i < scale_.files_each; ++i)
-            lookups.push_back({directory, file_name(i)});
-    }
-    std::vector<Result<Attributes>> results(lookups.size(), Errc::io);
-    add(rows::stat(scale_), [&] { volume_->lookup_many(anybody, lookups, results); });
-    for (const Result<Attributes>& result : results)
-        require(bool(result), "cannot look a file up");
+    LookupList lookups(directories, scale_.files_each);
+    add(rows::stat(scale_), run, time_of([&] { lookups.call(*volume_); }), items);
+    lookups.check();
 }
 
 void EngineRows::measure_many_files() {
     const double items = static_cast<double>(scale_.files());
     for (u64 run = 0; run <= scale_.large_runs; ++run) {
-        const bool counts = run > 0;
-        const Handle top = make_directory(volume_->root(), "many");
+        const Handle top = make_directory(root_, "many");
         const std::vector<Handle> from = make_directories(top, scale_.directories);
         const std::vector<Handle> to =
-            make_directories(make_directory(volume_->root(), "moved"), scale_.directories);
+            make_directories(make_directory(root_, "moved"), scale_.directories);
         sync();
-        add_both(rows::create(scale_), items, counts, [&] { make_files(from, scale_.files_each); });
-        measure_walks(top, from, counts);
-        add_both(rows::move(scale_), items, counts,
-                 [&] { move_files(from, to, scale_.files_each); });
-        add_both(rows::remove(scale_), items, counts, [&] { remove_tree("moved"); });
+        {
+            CreateList creations(from, scale_.files_each);
+            add_both(rows::create(scale_), items, run, [&] { creations.call(*volume_); });
+            creations.check();
+        }
+        measure_walks(top, from, run);
+        {
+            MoveList moves(from, to, scale_.files_each);
+            add_both(rows::move(scale_), items, run, [&] { moves.call(*volume_); });
+            moves.check();
+        }
+        add_both(rows::remove(scale_), items, run, [&] { remove_tree("moved"); });
         remove_tree("many");
         sync();
     }
@@ -241,13 +408,13 @@ void EngineRows::measure_many_files() {
 void EngineRows::measure_rebuild() {
     const u64 count = scale_.files();
     for (u64 run = 0; run <= scale_.large_runs; ++run) {
-        const std::vector<Handle> packed = {make_directory(volume_->root(), "packed")};
-        const std::vector<Handle> gone = {make_directory(volume_->root(), "gone")};
+        const std::vector<Handle> packed = {make_directory(root_, "packed")};
+        const std::vector<Handle> gone = {make_directory(root_, "gone")};
         make_files(packed, count);
         move_files(packed, gone, count / 2);
         sync();
         Rebuilt rebuilt;
-        add_both(rows::rebuild(scale_), static_cast<double>(count), run > 0, [&] {
+        add_both(rows::rebuild(scale_), static_cast<double>(count), run, [&] {
             require(volume_->rebuild(anybody, packed[0], rebuilt) == Errc::ok, "cannot rebuild");
         });
         require(rebuilt.entries == count - count / 2, "the rebuild counted wrong");
@@ -262,10 +429,8 @@ void EngineRows::measure_crossover_at(u64 count) {
     const double items = static_cast<double>(count);
     const std::string behind = " " + std::to_string(count);
     const std::string one_by_one = label_ + ", one by one";
-    const Handle top = make_directory(volume_->root(), "sweep");
+    const Handle top = make_directory(root_, "sweep");
     const std::vector<Handle> bulk = make_directories(top, 4);
-    const std::vector<Handle> first = {bulk[0]};
-    const std::vector<Handle> second = {bulk[1]};
     const auto add = [&](const char* what, const std::string& who, const auto& work) {
         report_.add(what + behind, who, time_of(work), items);
     };
@@ -274,8 +439,12 @@ void EngineRows::measure_crossover_at(u64 count) {
             require(call(file_name(i)) == Errc::ok, "a single call failed");
     };
     static_cast<void>(file_name(count));
-    add("create", label_, [&] { make_files(first, count); });
-    add("move", label_, [&] { move_files(first, second, count); });
+    CreateList creations({bulk[0]}, count);
+    MoveList moves({bulk[0]}, {bulk[1]}, count);
+    add("create", label_, [&] { creations.call(*volume_); });
+    add("move", label_, [&] { moves.call(*volume_); });
+    creations.check();
+    moves.check();
     add("create", one_by_one, [&] {
         each([&](const std::string& name) {
             return volume_->create(anybody, bulk[2], name, {}).code();

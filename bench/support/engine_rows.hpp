@@ -2,8 +2,11 @@
 // One engine's column of the table: every row of bench/support/rows.hpp through Volume's public
 // calls, on a volume in a file in memory.
 //
-// Invariant: each row is measured twice: until the call returns, which is when names are gone or
-// there, and until a sync behind it is done, when that is durable and its space can be used again.
+// Invariant: the time is that for which a caller of the library waits: names to the engine, the
+// work, answers back. Lists of items and room for their answers are made before, answers are looked
+// at afterwards. Each row is measured twice: until the call returns, which is when names are gone
+// or there, and until a sync behind it is done, when that is durable and its space can be used
+// again. The first call of each row is a row of its own.
 #pragma once
 
 #include <string>
@@ -16,14 +19,21 @@
 
 namespace warren::bench {
 
-/// Behind an engine's label, of the second time.
-inline const std::string durable_suffix = ", durable";
+// Behind an engine's label. Space that was freed can be used again when the commit is done that
+// makes it durable, so those two are one time.
+inline const std::string durable_suffix = ", durable and reusable";
+/// The first call of its kind: kernels are loaded, memory is taken.
+inline const std::string first_suffix = ", first call";
+/// Each call behind a creation and a commit: processors and caches hold other things.
+inline const std::string between_suffix = ", between other work";
 
 class EngineRows {
  public:
     EngineRows(const std::string& folder, u64 size_bytes, EngineChoice engine, std::string label,
                const Scale& scale, Report& report);
 
+    /// The first call of each kind in this program, and the second.
+    void measure_first_calls();
     void measure_single_calls();
     void measure_small_trees();
     void measure_moves();
@@ -36,20 +46,26 @@ class EngineRows {
 
  private:
     template <class Work>
-    void add_both(const std::string& row, double items, bool counts, const Work& work);
+    void add_both(const std::string& row, double items, u64 run, const Work& work);
+    void add(const std::string& row, u64 run, double seconds, double items);
+    template <class Work>
+    void add_first(const std::string& what, const Work& work);
     Handle make_directory(Handle in, const std::string& name);
     std::vector<Handle> make_directories(Handle in, u64 count);
     void make_files(const std::vector<Handle>& directories, u64 each);
     void move_files(const std::vector<Handle>& from, const std::vector<Handle>& to, u64 each);
     void remove_tree(const std::string& name);
-    void measure_walks(Handle top, const std::vector<Handle>& directories, bool counts);
+    void find_all(Handle top, u64 entries, u64 run);
+    void measure_walks(Handle top, const std::vector<Handle>& directories, u64 run);
     void sync();
+    void measure_tree_in_a_row(const std::string& row, const std::string& kind);
     void measure_tree(const std::string& row, const std::string& kind);
     void measure_move(const std::string& row, u64 directories, u64 each);
-    void measure_single_round(Handle top, bool counts);
+    void measure_single_round(Handle top, u64 run);
     void measure_crossover_at(u64 count);
 
     OpenVolume volume_;
+    const Handle root_;
     const std::string label_;
     const Scale scale_;
     Report& report_;

@@ -189,30 +189,31 @@ void PeerRows::measure_moves() {
     measure_move(rows::move_own, batch_items, 1);
 }
 
-void PeerRows::measure_many_files(u64 processes) {
-    const std::string label =
-        processes == 1 ? label_ : label_ + ", " + std::to_string(processes) + " processes";
-    const double items = static_cast<double>(scale_.files());
+void PeerRows::measure_walks(const std::string& label, u64 directories) {
+    const std::string from = folder_ + "/many";
+    const double items = static_cast<double>(directories * scale_.files_each);
+    const auto add = [&](const std::string& row, const auto& work) {
+        report_.add(row, label, time_of(work), items);
+    };
+    add(rows::find(scale_), [&] { run_or_die({"find", from, "-printf", "%p %s\n"}); });
+    add(rows::find_few(scale_), [&] { run_or_die({"find", from, "-name", "*7*7*7*"}); });
+    add(rows::du(scale_), [&] { run_or_die({"du", "-s", from}); });
+    add(rows::stat(scale_), [&] {
+        for (u64 d = 0; d < directories; ++d)
+            stat_files(path_of(from, d), scale_.files_each);
+    });
+}
+
+void PeerRows::measure_large_run(const std::string& label, u64 processes, u64 directories) {
+    const double items = static_cast<double>(directories * scale_.files_each);
     const std::string from = folder_ + "/many";
     const std::string to = folder_ + "/moved";
-    make_directories(from, scale_.directories);
-    make_directories(to, scale_.directories);
-    const auto in_all = [&](const auto& work) { for_each(scale_.directories, processes, work); };
+    make_directories(from, directories);
+    make_directories(to, directories);
+    const auto in_all = [&](const auto& work) { for_each(directories, processes, work); };
     add_both(rows::create(scale_), label, items,
              [&] { in_all([&](u64 d) { make_files(path_of(from, d), scale_.files_each); }); });
-    if (processes == 1) {
-        report_.add(rows::find(scale_), label, time_of([&] {
-                        run_or_die({"find", from, "-printf", "%p %s\n"});
-                    }),
-                    items);
-        const auto add = [&](const std::string& row, const auto& work) {
-            report_.add(row, label, time_of(work), items);
-        };
-        add(rows::find_few(scale_), [&] { run_or_die({"find", from, "-name", "*7*7*7*"}); });
-        add(rows::du(scale_), [&] { run_or_die({"du", "-s", from}); });
-        add(rows::stat(scale_),
-            [&] { in_all([&](u64 d) { stat_files(path_of(from, d), scale_.files_each); }); });
-    }
+    if (processes == 1) measure_walks(label, directories);
     add_both(rows::move(scale_), label, items, [&] {
         in_all([&](u64 d) { move_files(path_of(from, d), path_of(to, d), scale_.files_each); });
     });
@@ -224,6 +225,15 @@ void PeerRows::measure_many_files(u64 processes) {
                  run_or_die({"rm", "-rf", to});
              });
     run_or_die({"rm", "-rf", from});
+}
+
+void PeerRows::measure_many_files(u64 processes, u64 share) {
+    const u64 directories = std::max<u64>(1, scale_.directories / share);
+    std::string label = label_;
+    if (processes > 1) label += ", " + std::to_string(processes) + " processes";
+    if (share > 1) label += ", " + with_commas(directories * scale_.files_each) + " files";
+    for (u64 run = 0; run < scale_.large_runs; ++run)
+        measure_large_run(label, processes, directories);
 }
 
 void PeerRows::measure_crossover_at(u64 count) {

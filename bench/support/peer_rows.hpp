@@ -24,8 +24,8 @@ class PeerRows {
     void measure_single_calls();
     void measure_small_trees();
     void measure_moves();
-    /// Once: it takes seconds.
-    void measure_many_files(u64 processes);
+    /// Each run takes seconds: only every `share`th of the directories are made.
+    void measure_many_files(u64 processes, u64 share);
     /// Deletes, moves and makes 1 to `most` files, one call each.
     void measure_crossover(u64 most);
 
@@ -34,6 +34,8 @@ class PeerRows {
     void add_both(const std::string& row, const std::string& label, double items, const Work& work);
     void measure_tree(const std::string& row, const std::string& kind);
     void measure_move(const std::string& row, u64 directories, u64 each);
+    void measure_large_run(const std::string& label, u64 processes, u64 directories);
+    void measure_walks(const std::string& label, u64 directories);
     void measure_crossover_at(u64 count);
 
     const std::string folder_;

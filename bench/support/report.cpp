@@ -147,7 +147,9 @@ double Report::median(const std::string& scenario, const std::string& subject) c
 double Report::ratio_of(const Row& row) const {
     const auto reference = references_.find(row.scenario);
     if (reference == references_.end()) return 0;
-    return row.sample.median() / median(row.scenario, reference->second);
+    const Row* other = find(row.scenario, reference->second);
+    require(other != nullptr, "nothing was measured for " + row.scenario);
+    return row.sample.median() / row.items / (other->sample.median() / other->items);
 }
 
 void Report::print() const {
@@ -168,7 +170,8 @@ void Report::print() const {
                     row.sample.runs(), readable(row.sample.median() / row.items).c_str(),
                     text.data());
     }
-    std::printf("\nratio: time over that of the reference (ratio 1); * is faster than it.\n");
+    std::printf(
+        "\nratio: time for each item over that of the reference (ratio 1); * is faster than it.\n");
     for (const std::string& text : notes_)
         std::printf("%s\n", text.c_str());
     for (const Must& must : musts_) {

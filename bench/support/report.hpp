@@ -3,7 +3,7 @@
 // needed to run it again (machine, date, commit, command).
 //
 // Invariant: every row names the median, the extremes and the number of runs; a ratio is always
-// the row's time divided by that of its scenario's reference, so below 1 is faster than it.
+// the row's time for each item divided by that of its scenario's reference, so below 1 is faster.
 #pragma once
 
 #include <map>
