@@ -10,7 +10,10 @@
 namespace warren::cli {
 
 int command_cat(std::span<char* const> arguments);
+int command_chmod(std::span<char* const> arguments);
+int command_chown(std::span<char* const> arguments);
 int command_chunk(std::span<char* const> arguments);
+int command_cmp(std::span<char* const> arguments);
 int command_cp(std::span<char* const> arguments);
 int command_dedup(std::span<char* const> arguments);
 int command_doctor(std::span<char* const> arguments);

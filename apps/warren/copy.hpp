@@ -29,6 +29,7 @@ struct CopyOptions {
     bool keep_links = false;   // hard links stay hard links
     bool follow_links = true;  // copy what a symbolic link names rather than the link
     bool no_clobber = false;
+    bool update = false;  // only what is newer than the target
     bool force = false;
     bool verbose = false;
     u32 threads = 1;

@@ -22,6 +22,10 @@ std::string space_hint(Errc code, const std::string& path) {
 
 void Copier::copy_other(const Task& task, const Facts& facts, Existing existing, Buffer& buffer) {
     if (existing.found && options_.no_clobber) return;
+    if (existing.found && options_.update &&
+        existing.facts.attributes.modified >= facts.attributes.modified) {
+        return;
+    }
     if (existing.found && existing.facts.is_directory()) {
         fail({"cannot overwrite directory ", quote(target_path(task)), " with non-directory ",
               quote(source_path(task))});

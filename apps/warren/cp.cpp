@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren cp: copies into a volume, out of it, within it and between volumes, with the options and
-// messages of cp(1).
+// warren cp: copies on the host on all cores, and into a volume, out of it, within it and between
+// volumes, with the options and messages of cp(1).
 #include <algorithm>
 #include <set>
 
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/copy.hpp"
+#include "apps/warren/cp_host.hpp"
 #include "apps/warren/interrupt.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
@@ -19,11 +20,14 @@ namespace warren::cli {
 namespace {
 
 constexpr u32 threads_max = 16;
+constexpr int reflink_option = 256;
+constexpr int verify_option = 257;
 
 constexpr Option options[] = {
     {'a', "archive", nullptr, "same as -r -P -p, and hard links stay hard links"},
     {'d', nullptr, nullptr, "same as -P; hard links stay hard links"},
-    {'f', "force", nullptr, "remove a target that cannot be opened, and try again"},
+    {'f', "force", nullptr, "replace a target that may not be written"},
+    {'H', nullptr, nullptr, "copy what symbolic links on the command line name"},
     {'j', "threads", "N", "copy on N threads (default: all cores, at most 16)"},
     {'L', "dereference", nullptr, "copy what symbolic links name"},
     {'n', "no-clobber", nullptr, "leave files alone that are there already"},
@@ -34,17 +38,28 @@ constexpr Option options[] = {
     {'T', "no-target-directory", nullptr,
      "take TARGET as a name, never as a directory to put into"},
     {'t', "target-directory", "DIRECTORY", "copy all SOURCEs into DIRECTORY"},
+    {'u', "update", nullptr, "copy only what is newer than the target, or not there"},
     {'v', "verbose", nullptr, "print every name"},
+    {'x', "one-file-system", nullptr, "do not enter what is mounted in a tree"},
+    {reflink_option, "reflink", "WHEN", "share blocks: auto (default), always or never"},
+    {verify_option, "verify", nullptr, "read the copies again and compare them"},
+    {rate_option, "max-ops", "N", "at most N opens, reads and stats a second"},
+    {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
+    {inode_order_option, "inode-order", nullptr, "for cold disks with a seek"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
     .summary =
         "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that "
-        "is not\nmounted. Holes in files stay holes.",
+        "is not\nmounted. Holes in files stay holes. A file of the host gets its name when it is "
+        "whole: what\nwas there before is replaced, and keeps its contents under its other names.",
     .options = options,
-    .notes = "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it.",
+    .notes =
+        "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it.\n"
+        "-x, --reflink, --verify, --max-ops, --errors and --inode-order are for files of the host.",
     .examples =
+        "  warren cp -a src dst                a tree, on all cores\n"
         "  warren cp -a src v.img:/            put the tree src into the volume\n"
         "  warren cp -a v.img:/src/. back      take out what is in /src\n"
         "  warren cp v.img:/a old.img:/b       from one volume to another",
@@ -58,10 +73,11 @@ CopyOptions read_options(const Arguments& parsed) {
     result.preserve = archive || parsed.has('p');
     result.keep_links = archive || parsed.has('d');
     result.no_clobber = parsed.has('n');
+    result.update = parsed.has('u');
     result.force = parsed.has('f');
     result.verbose = parsed.has('v');
-    const int follow = parsed.last_of({'L', 'P', 'd', 'a'});
-    result.follow_links = follow == 'L' || (follow == 0 && !result.recursive);
+    const int follow = parsed.last_of({'L', 'P', 'H', 'd', 'a'});
+    result.follow_links = follow == 'L' || follow == 'H' || (follow == 0 && !result.recursive);
     result.threads = std::min(usable_processors(), threads_max);
     return result;
 }
@@ -146,13 +162,37 @@ int check_operands(const Arguments& parsed) {
     return 0;
 }
 
-}  // namespace
+/// What of the options a tree of the host is copied by; false, with a complaint, if one is wrong.
+bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRules& rules,
+                     WalkSetup& setup) {
+    rules.recursive = how.recursive;
+    rules.preserve = how.preserve;
+    rules.keep_links = how.keep_links;
+    rules.no_clobber = how.no_clobber;
+    rules.update = how.update;
+    rules.force = how.force;
+    rules.verbose = how.verbose;
+    rules.verify = parsed.has(verify_option);
+    setup.options.one_file_system = parsed.has('x');
+    const int follow = parsed.last_of({'L', 'P', 'H', 'd', 'a'});
+    if (follow == 'L' || (follow == 0 && !how.recursive)) setup.options.follow = walk::Follow::all;
+    if (follow == 'H') setup.options.follow = walk::Follow::roots;
+    const std::string* when = parsed.value(reflink_option);
+    if (when != nullptr && *when != "auto") {
+        if (*when != "always" && *when != "never") {
+            usage_error(page, {"invalid argument ", quote(*when),
+                               " for --reflink: name auto, always or never"});
+            return false;
+        }
+        rules.reflink = *when == "always" ? Reflink::always : Reflink::never;
+    }
+    const std::string* threads = parsed.value('j');
+    return setup.take_all(parsed) && (threads == nullptr || setup.take(threads_option, *threads));
+}
 
-int command_cp(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
-    if (parsed.done) return parsed.exit_code;
-    if (const int code = check_operands(parsed); code != 0) return code;
-    CopyOptions how = read_options(parsed);
+/// Copies where a volume is on one of the sides.
+int copy_with_volumes(const Arguments& parsed, CopyOptions how,
+                      const std::vector<std::string>& sources, Target& target) {
     if (const std::string* text = parsed.value('j')) {
         const std::optional<u64> threads = parse_number(*text);
         if (!threads || *threads == 0 || *threads > 256) {
@@ -160,16 +200,13 @@ int command_cp(std::span<char* const> arguments) {
         }
         how.threads = static_cast<u32>(*threads);
     }
-    std::vector<std::string> sources = parsed.operands;
-    Target target;
-    if (const std::string* directory = parsed.value('t')) {
-        target.location = parse_location(*directory);
-    } else {
-        target.location = parse_location(sources.back());
-        sources.pop_back();
+    for (const int id : {int{'x'}, reflink_option, verify_option, rate_option, errors_option,
+                         inode_order_option}) {
+        if (parsed.has(id)) {
+            return usage_error(page, {"-x, --reflink, --verify, --max-ops, --errors and "
+                                      "--inode-order work on files of the host only"});
+        }
     }
-    raise_descriptor_limit();
-    catch_interrupts();
     Session session;
     if (!open_target(session, parsed, parsed.has('t') || sources.size() > 1, target)) return 1;
     if (!how.recursive && sources.size() == 1) how.threads = 1;
@@ -180,12 +217,49 @@ int command_cp(std::span<char* const> arguments) {
         good = add_sources(session, copier, sources, target);
         if (!copier.run()) good = false;
     }
-    if (!session.close()) good = false;
+    return session.close() && good ? 0 : 1;
+}
+
+int copy_on_host(const Arguments& parsed, const CopyOptions& how,
+                 const std::vector<std::string>& sources, const Target& target) {
+    TreeCopyRules rules;
+    WalkSetup setup;
+    if (!read_host_rules(parsed, how, rules, setup)) return page.usage_exit;
+    CopyRun run(rules, setup);
+    if (!run.failures.open(setup.errors_file)) return 1;
+    const bool must_be_directory = parsed.has('t') || sources.size() > 1;
+    HostCopy copy(run, target.location.text, must_be_directory, parsed.has('T'));
+    return copy.all(sources) ? 0 : 1;
+}
+
+}  // namespace
+
+int command_cp(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (const int code = check_operands(parsed); code != 0) return code;
+    const CopyOptions how = read_options(parsed);
+    std::vector<std::string> sources = parsed.operands;
+    Target target;
+    if (const std::string* directory = parsed.value('t')) {
+        target.location = parse_location(*directory);
+    } else {
+        target.location = parse_location(sources.back());
+        sources.pop_back();
+    }
+    raise_descriptor_limit();
+    catch_interrupts();
+    const bool volumes = target.location.in_image() ||
+                         std::any_of(sources.begin(), sources.end(), [](const std::string& text) {
+                             return parse_location(text).in_image();
+                         });
+    const int code = volumes ? copy_with_volumes(parsed, how, sources, target)
+                             : copy_on_host(parsed, how, sources, target);
     if (interrupted()) {
         complain({"interrupted; what was copied so far is kept"});
         return interrupted_exit();
     }
-    return good ? 0 : 1;
+    return code;
 }
 
 }  // namespace warren::cli

@@ -31,6 +31,14 @@ std::string sentence(const walk::Failure& failure) {
     if (action == "loop") {
         return "not entered: " + quote(failure.path) + " leads to a directory above it";
     }
+    if (action == "omit") return "-r not specified; omitting directory " + quote(failure.path);
+    if (action == "copy into itself") {
+        return "cannot copy a directory, " + quote(failure.path) + ", into itself";
+    }
+    if (action == "copy onto itself") {
+        return quote(failure.path) + " and its target are the same file";
+    }
+    if (action == "verify") return quote(failure.path) + " is not what was written";
     return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why;
 }
 

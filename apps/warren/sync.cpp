@@ -1,26 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren sync: makes everything that was written to volumes durable.
+// warren sync: makes everything that was written to volumes durable; or makes one tree of the host
+// equal another one, as rsync(1) does.
 #include <sys/stat.h>
 
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
+#include "apps/warren/cp_host.hpp"
+#include "apps/warren/interrupt.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/resources.hpp"
 
 namespace warren::cli {
 
 namespace {
 
+constexpr int delete_option = 256;
+constexpr int verify_option = 257;
+
+constexpr Option options[] = {
+    {'c', "checksum", nullptr, "compare the bytes of files, not their size and time"},
+    {delete_option, "delete", nullptr, "remove from TARGET what SOURCE does not have"},
+    {'L', "copy-links", nullptr, "copy what symbolic links name"},
+    {'n', "dry-run", nullptr, "change nothing, print what would be"},
+    {'u', "update", nullptr, "leave what is newer in TARGET alone"},
+    {'v', "verbose", nullptr, "print what is copied and removed"},
+    {verify_option, "verify", nullptr, "read the copies again and compare them"},
+    {'x', "one-file-system", nullptr, "do not enter what is mounted in SOURCE"},
+    WARREN_WALK_OPTIONS,
+};
+
 constexpr Page page = {
-    .usage = "IMAGE|PATH...",
+    .usage = "[OPTION]... SOURCE TARGET\nIMAGE|PATH...",
     .summary =
-        "Make everything that was written to a volume durable: a path on a mounted volume, "
-        "or an\nimage, whose journal is replayed if it was not closed cleanly.",
-    .examples = "  warren sync /mnt/w",
+        "Make the tree TARGET equal to SOURCE: contents, owners, modes, times, extended\n"
+        "attributes, hard links. What has the same size and time is left alone.\n"
+        "Or, with names in volumes only: make everything that was written to them durable. A path\n"
+        "on a mounted volume, or an image, whose journal is replayed if it was not closed cleanly.",
+    .options = options,
+    .notes =
+        "TARGET itself becomes what SOURCE is; a slash behind either makes no difference. A file\n"
+        "in TARGET is replaced when its copy is whole. In a directory that could not be read "
+        "wholly\nnothing is removed.",
+    .examples =
+        "  warren sync --delete src /backup/src\n"
+        "  warren sync -n --delete src /backup/src   what would be done\n"
+        "  warren sync /mnt/w                        durable",
     .opens_images = true,
 };
+
+/// Whether the operands ask for a mirror: two of which not both lie in volumes, or its options.
+bool is_mirror(const Arguments& parsed) {
+    for (const int id : {int{'c'}, delete_option, int{'L'}, int{'n'}, int{'u'}, int{'v'},
+                         verify_option, int{'x'}}) {
+        if (parsed.has(id)) return true;
+    }
+    if (parsed.operands.size() != 2) return false;
+    return !is_of_volume(parsed.operands[0]) || !is_of_volume(parsed.operands[1]);
+}
+
+int mirror(const Arguments& parsed) {
+    if (parsed.operands.size() != 2) return usage_error(page, {"name a SOURCE and a TARGET"});
+    for (const std::string& operand : parsed.operands) {
+        if (!parse_location(operand).in_image()) continue;
+        return usage_error(page, {quote(operand),
+                                  " lies in an image: mount it, or use 'warren cp "
+                                  "-a -u'"});
+    }
+    WalkSetup setup;
+    if (!setup.take_all(parsed)) return page.usage_exit;
+    setup.options.one_file_system = parsed.has('x');
+    setup.options.follow = parsed.has('L') ? walk::Follow::all : walk::Follow::roots;
+    TreeCopyRules rules;
+    rules.recursive = rules.preserve = rules.keep_links = rules.mirror = true;
+    rules.contents = parsed.has('c');
+    rules.delete_others = parsed.has(delete_option);
+    rules.dry_run = parsed.has('n');
+    rules.update = parsed.has('u');
+    rules.verbose = parsed.has('v') || rules.dry_run;
+    rules.verify = parsed.has(verify_option);
+    raise_descriptor_limit();
+    catch_interrupts();
+    CopyRun run(rules, setup);
+    if (!run.failures.open(setup.errors_file)) return 1;
+    HostCopy copy(run, parsed.operands[1], false, true);
+    const bool good = copy.all({parsed.operands[0]});
+    if (!interrupted()) return good ? 0 : 1;
+    complain({"interrupted; what was copied so far is kept"});
+    return interrupted_exit();
+}
 
 bool sync_mount(const std::string& path) {
     const std::string attempt = "cannot sync " + quote(path);
@@ -53,6 +123,7 @@ int command_sync(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (!need_operand(parsed)) return page.usage_exit;
+    if (is_mirror(parsed)) return mirror(parsed);
     bool good = true;
     for (const std::string& text : parsed.operands) {
         if (!sync_operand(text)) good = false;

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren chmod: changes modes on the host, with the options and messages of chmod(1).
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/change_tree.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/listing.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/mode_change.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr int reference_option = 256;
+
+constexpr Option options[] = {
+    {'c', "changes", nullptr, "print what was changed"},
+    {'f', "silent", nullptr, "print no errors"},
+    {'v', "verbose", nullptr, "print every name and what became of it"},
+    {'R', "recursive", nullptr, "directories with all that is in them"},
+    {reference_option, "reference", "FILE", "give the mode of FILE instead of MODE"},
+    WARREN_WALK_OPTIONS,
+    // The letters of modes that begin with a minus, as in `chmod -x FILE`.
+    {'r', nullptr, nullptr, nullptr},
+    {'w', nullptr, nullptr, nullptr},
+    {'x', nullptr, nullptr, nullptr},
+    {'X', nullptr, nullptr, nullptr},
+    {'s', nullptr, nullptr, nullptr},
+    {'t', nullptr, nullptr, nullptr},
+    {'u', nullptr, nullptr, nullptr},
+    {'g', nullptr, nullptr, nullptr},
+    {'o', nullptr, nullptr, nullptr},
+    {'a', nullptr, nullptr, nullptr},
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... MODE[,MODE]... FILE...\n[OPTION]... --reference=FILE FILE...",
+    .summary =
+        "Change the modes of files of the host, with -R of whole trees on all cores. A mode is an\n"
+        "octal number or clauses like u+rwX,g=u,o-w. Symbolic links in a tree are left alone.",
+    .options = options,
+    .examples = "  warren chmod -R u+rwX,go-w tree",
+};
+
+/// A mode written like an option: "-x", or "-rw,+x" behind which getopt saw letters.
+std::string mode_of_letters(const Arguments& parsed) {
+    std::string mode;
+    for (const auto& [id, value] : parsed.options) {
+        if (id < 256 &&
+            std::string_view("rwxXstugoa").find(static_cast<char>(id)) != std::string_view::npos) {
+            mode += mode.empty() ? "-" : "";
+            mode += static_cast<char>(id);
+        }
+    }
+    return mode;
+}
+
+std::string mode_in_words(u32 mode) {
+    char digits[16];
+    std::snprintf(digits, sizeof digits, "%04o (", mode & 07777);
+    return digits + mode_text(mode).substr(1) + ")";
+}
+
+/// Changes one name; `told` is what chmod(1) prints of it.
+Changed apply(const ModeChange& change, u32 umask, const Place& place, bool follows,
+              const std::string& path, std::string& told, i32& error) {
+    struct stat status {};
+    const int flags = follows ? 0 : AT_SYMLINK_NOFOLLOW;
+    if (::fstatat(place.directory, place.name, &status, flags) != 0) {
+        error = errno;
+        return Changed::failed;
+    }
+    const u32 before = status.st_mode;
+    const u32 kind = before & S_IFMT;
+    if (S_ISLNK(before)) {
+        told = "neither symbolic link " + quote(path) + " nor referent has been changed";
+        return Changed::no;
+    }
+    const u32 after = change.apply(before, S_ISDIR(before), umask);
+    // What the operand leads to was asked for; its name may still be that of a link.
+    error = follows ? (::fchmodat(place.directory, place.name, after, 0) == 0 ? 0 : errno)
+                    : change_mode(place, after);
+    if (error != 0) return Changed::failed;
+    if (after == (before & 07777)) {
+        told = "mode of " + quote(path) + " retained as " + mode_in_words(before);
+        return Changed::no;
+    }
+    told = "mode of " + quote(path) + " changed from " + mode_in_words(before) + " to " +
+           mode_in_words(after | kind);
+    return Changed::yes;
+}
+
+}  // namespace
+
+int command_chmod(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    std::vector<std::string> operands = parsed.operands;
+    std::optional<ModeChange> mode;
+    if (const std::string* reference = parsed.value(reference_option)) {
+        struct stat status {};
+        if (::stat(reference->c_str(), &status) != 0) {
+            complain({"failed to get attributes of ", quote(*reference), ": ",
+                      reason(static_cast<Errc>(errno))});
+            return 1;
+        }
+        mode = ModeChange::exactly(status.st_mode);
+    } else {
+        std::string text = mode_of_letters(parsed);
+        if (text.empty() && !operands.empty()) {
+            text = operands.front();
+            operands.erase(operands.begin());
+        }
+        if (text.empty()) return usage_error(page, {"missing operand"});
+        mode = ModeChange::parse(text);
+        if (!mode) return usage_error(page, {"invalid mode: ", quote(text)});
+        if (operands.empty()) {
+            return usage_error(page, {"missing operand after ", quote(text)});
+        }
+    }
+    if (operands.empty()) return usage_error(page, {"missing operand"});
+    WalkSetup setup;
+    if (!setup.take_all(parsed)) return page.usage_exit;
+    const u32 umask = process_umask();
+    TreeChange change;
+    change.apply = [&](const Place& place, bool follows, const std::string& path, std::string& told,
+                       i32& error) {
+        return apply(*mode, umask, place, follows, path, told, error);
+    };
+    change.action = "change the mode of";
+    change.recursive = parsed.has('R');
+    change.tells_all = parsed.has('v');
+    change.tells_changes = parsed.has('c');
+    change.is_silent = parsed.has('f');
+    raise_open_limit();
+    return change_trees(change, setup, operands) ? 0 : 1;
+}
+
+}  // namespace warren::cli

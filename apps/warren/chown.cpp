@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren chown: changes owners and groups on the host, with the options and messages of chown(1).
+#include <grp.h>
+#include <pwd.h>
+
+#include <cerrno>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/change_tree.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/listing.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/units.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr int reference_option = 256;
+constexpr int from_option = 257;
+constexpr int dereference_option = 258;
+
+constexpr Option options[] = {
+    {'c', "changes", nullptr, "print what was changed"},
+    {'f', "silent", nullptr, "print no errors"},
+    {'v', "verbose", nullptr, "print every name and what became of it"},
+    {'h', "no-dereference", nullptr, "change a symbolic link, not what it names"},
+    {dereference_option, "dereference", nullptr, "change what a link names (default without -R)"},
+    {'R', "recursive", nullptr, "directories with all that is in them"},
+    {'H', nullptr, nullptr, "with -R: enter directories that links among the FILEs name"},
+    {'P', nullptr, nullptr, "with -R: enter no links (default)"},
+    {from_option, "from", "OWNER:GROUP", "change only what has this owner or group"},
+    {reference_option, "reference", "FILE", "give owner and group of FILE"},
+    WARREN_WALK_OPTIONS,
+};
+
+constexpr Page page = {
+    .usage =
+        "[OPTION]... OWNER[:[GROUP]] FILE...\n[OPTION]... :GROUP FILE...\n"
+        "[OPTION]... --reference=FILE FILE...",
+    .summary =
+        "Change owner and group of files of the host, with -R of whole trees on all cores. Names\n"
+        "or numbers; OWNER: is the owner with his login group. In a tree links are changed\n"
+        "themselves, never what they name.",
+    .options = options,
+    .examples = "  warren chown -R build:build tree",
+};
+
+constexpr u32 any_id = ~0u;  // as in chown(2): not to be changed
+
+struct Owner {
+    u32 user = any_id;
+    u32 group = any_id;
+};
+
+/// A number, also after a plus, which says that it is no name.
+bool parse_id(std::string_view text, u32& id) {
+    if (text.starts_with('+')) text.remove_prefix(1);
+    const std::optional<u64> number = parse_number(text);
+    if (!number || *number >= any_id) return false;
+    id = static_cast<u32>(*number);
+    return true;
+}
+
+/// "OWNER", "OWNER:GROUP", "OWNER:" or ":GROUP"; false, with a complaint, for anything else.
+bool parse_owner(const std::string& text, Owner& owner) {
+    const size_t colon = text.find(':');
+    const std::string user = text.substr(0, colon);
+    const std::string group = colon == text.npos ? "" : text.substr(colon + 1);
+    if (!user.empty()) {
+        const passwd* entry = user.starts_with('+') ? nullptr : ::getpwnam(user.c_str());
+        if (entry != nullptr) {
+            owner.user = entry->pw_uid;
+            if (colon != text.npos) owner.group = entry->pw_gid;
+        } else if (!parse_id(user, owner.user) || (colon != text.npos && group.empty())) {
+            usage_error(page, {"invalid user: ", quote(text)});
+            return false;
+        }
+    }
+    if (group.empty()) return true;
+    const ::group* entry = group.starts_with('+') ? nullptr : ::getgrnam(group.c_str());
+    if (entry != nullptr) owner.group = entry->gr_gid;
+    if (entry != nullptr || parse_id(group, owner.group)) return true;
+    usage_error(page, {"invalid group: ", quote(text)});
+    return false;
+}
+
+/// What is told of: both, or the one that is changed.
+std::string words(const Owner& asked, u32 user, u32 group) {
+    if (asked.user == any_id) return group_text(group);
+    if (asked.group == any_id) return user_text(user);
+    return user_text(user) + ":" + group_text(group);
+}
+
+struct OwnerChange {
+    Owner to;
+    Owner from;
+    bool changes_links = false;
+
+    Changed apply(const Place& place, bool follows, const std::string& path, std::string& told,
+                  i32& error) const {
+        struct stat status {};
+        const int flags = follows ? 0 : AT_SYMLINK_NOFOLLOW;
+        if (::fstatat(place.directory, place.name, &status, flags) != 0) {
+            error = errno;
+            return Changed::failed;
+        }
+        const char* what = to.user == any_id ? "group" : "ownership";
+        const std::string before = words(to, status.st_uid, status.st_gid);
+        const bool is_meant = (from.user == any_id || from.user == status.st_uid) &&
+                              (from.group == any_id || from.group == status.st_gid);
+        told = std::string(what) + " of " + quote(path) + " retained as " + before;
+        if (!is_meant) return Changed::no;
+        if (::fchownat(place.directory, place.name, to.user, to.group, flags) != 0) {
+            error = errno;
+            return Changed::failed;
+        }
+        const u32 user = to.user == any_id ? status.st_uid : to.user;
+        const u32 group = to.group == any_id ? status.st_gid : to.group;
+        if (user == status.st_uid && group == status.st_gid) return Changed::no;
+        told = "changed " + std::string(what) + " of " + quote(path) + " from " + before + " to " +
+               words(to, user, group);
+        return Changed::yes;
+    }
+};
+
+/// Takes OWNER from the operands or from --reference; false, with a complaint.
+bool read_owner(const Arguments& parsed, std::vector<std::string>& operands, Owner& owner) {
+    if (const std::string* reference = parsed.value(reference_option)) {
+        struct stat status {};
+        if (::stat(reference->c_str(), &status) != 0) {
+            complain({"failed to get attributes of ", quote(*reference), ": ",
+                      reason(static_cast<Errc>(errno))});
+            return false;
+        }
+        owner = {status.st_uid, status.st_gid};
+    } else {
+        if (operands.empty()) {
+            usage_error(page, {"missing operand"});
+            return false;
+        }
+        if (!parse_owner(operands.front(), owner)) return false;
+        operands.erase(operands.begin());
+    }
+    if (!operands.empty()) return true;
+    usage_error(page, {"missing operand"});
+    return false;
+}
+
+}  // namespace
+
+int command_chown(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    std::vector<std::string> operands = parsed.operands;
+    OwnerChange owner;
+    if (!read_owner(parsed, operands, owner.to)) return 1;
+    if (const std::string* from = parsed.value(from_option)) {
+        if (!parse_owner(*from, owner.from)) return 1;
+    }
+    const bool recursive = parsed.has('R');
+    const int links = parsed.last_of({'h', dereference_option});
+    const bool enters = parsed.last_of({'H', 'P'}) == 'H';
+    if (recursive && links == dereference_option && !enters) {
+        return usage_error(page, {"-R --dereference requires -H: a tree's links are not followed"});
+    }
+    WalkSetup setup;
+    if (!setup.take_all(parsed)) return page.usage_exit;
+    TreeChange change;
+    change.apply = [&](const Place& place, bool follows, const std::string& path, std::string& told,
+                       i32& error) { return owner.apply(place, follows, path, told, error); };
+    change.action = "change the owner of";
+    change.recursive = recursive;
+    change.follow_operands = recursive ? enters : links != 'h';
+    change.changes_links = true;
+    change.tells_all = parsed.has('v');
+    change.tells_changes = parsed.has('c');
+    change.is_silent = parsed.has('f');
+    raise_open_limit();
+    return change_trees(change, setup, operands) ? 0 : 1;
+}
+
+}  // namespace warren::cli

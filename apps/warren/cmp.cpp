@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// warren cmp: compares two files as cmp(1) does, or two trees as `diff -rq --no-dereference` does,
+// on all cores. Exit code 0: equal; 1: different; 2: something could not be compared.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include "apps/warren/arguments.hpp"
+#include "apps/warren/commands.hpp"
+#include "apps/warren/directory.hpp"
+#include "apps/warren/file_attributes.hpp"
+#include "apps/warren/host_walk.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/other_tree.hpp"
+#include "apps/warren/progress.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr int trouble_exit = 2;
+constexpr u64 large_bytes = 64 * mib;
+constexpr u64 part_bytes = 16 * mib;
+constexpr int attributes_option = 256;
+constexpr int read_flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+constexpr Option options[] = {
+    {'s', "quiet", nullptr, "print nothing, only exit"},
+    {'x', "one-file-system", nullptr, "do not enter what is mounted in the first tree"},
+    {attributes_option, "attributes", nullptr,
+     "also compare modes, owners, times of change, extended attributes and\nwhich names are one "
+     "file"},
+    WARREN_WALK_OPTIONS,
+};
+
+constexpr Page page = {
+    .usage = "[OPTION]... FILE1 FILE2\n[OPTION]... DIRECTORY1 DIRECTORY2",
+    .summary =
+        "Compare two files byte by byte, or two trees of the host: what is only in one of them,\n"
+        "what is of another kind, which files and symbolic links differ. Links are compared, not\n"
+        "followed. Exit code 0: equal, 1: different, 2: trouble.",
+    .options = options,
+    .examples = "  warren cmp --attributes src /backup/src",
+    .usage_exit = trouble_exit,
+};
+
+std::string kind_name(u32 mode, u64 size) {
+    switch (mode & S_IFMT) {
+        case S_IFDIR:
+            return "a directory";
+        case S_IFREG:
+            return size == 0 ? "a regular empty file" : "a regular file";
+        case S_IFLNK:
+            return "a symbolic link";
+        case S_IFIFO:
+            return "a fifo";
+        case S_IFSOCK:
+            return "a socket";
+        case S_IFCHR:
+            return "a character special file";
+        default:
+            return "a block special file";
+    }
+}
+
+int link_target(const Place& place, std::string& target) {
+    target.resize(4096);  // the longest that there is
+    const ssize_t size = ::readlinkat(place.directory, place.name, target.data(), target.size());
+    if (size < 0) return errno;
+    target.resize(static_cast<size_t>(size));
+    return 0;
+}
+
+/// A part of a large file; the name follows.
+struct Part {
+    u64 begin;
+    u64 end;
+};
+
+class TreeComparison {
+ public:
+    TreeComparison(std::string first, std::string second, const WalkSetup& setup, bool attributes,
+                   bool silent)
+        : setup_(setup),
+          first_(std::move(first)),
+          other_(std::move(second)),
+          attributes_(attributes),
+          silent_(silent) {}
+
+    /// The exit code.
+    int run();
+
+ private:
+    std::string first_path(std::string_view below) const {
+        return below.empty() ? first_ : joined(first_, below);
+    }
+    std::string second_path(std::string_view below) const {
+        return below.empty() ? other_.root() : joined(other_.root(), below);
+    }
+    void differ(const std::string& line);
+    void fail(std::string path, const char* action, i32 error) {
+        failures_.add({std::move(path), action, error});
+    }
+    walk::Next visit(const walk::Entry& entry);
+    bool compare_kinds(const Place& first, const struct statx& one, const Place& second,
+                       const struct stat& two, std::string_view below);
+    void compare_attributes(const Place& first, const struct statx& one, const Place& second,
+                            const struct stat& two, std::string_view below);
+    void compare_files(const walk::Entry& entry, const Place& second, u64 size,
+                       std::string_view below);
+    void compare_range(const Place& first, const Place& second, u64 begin, u64 end,
+                       std::string_view below);
+    void work(const walk::Task& task);
+    void finish(const walk::Finished& directory);
+
+    WalkSetup setup_;
+    std::string first_;
+    OtherTree other_;
+    bool attributes_;
+    bool silent_;
+    FailureList failures_;
+    std::mutex mutex_;                         // told_
+    std::set<std::string, std::less<>> told_;  // large files of which a part differs
+    std::atomic<bool> differs_{false};
+};
+
+void TreeComparison::differ(const std::string& line) {
+    differs_.store(true, std::memory_order_relaxed);
+    if (silent_) return;
+    print_line({line});
+}
+
+bool TreeComparison::compare_kinds(const Place& first, const struct statx& one, const Place& second,
+                                   const struct stat& two, std::string_view below) {
+    if ((one.stx_mode & S_IFMT) != (two.st_mode & S_IFMT)) {
+        differ("File " + first_path(below) + " is " + kind_name(one.stx_mode, one.stx_size) +
+               " while file " + second_path(below) + " is " +
+               kind_name(two.st_mode, static_cast<u64>(two.st_size)));
+        return false;
+    }
+    if (S_ISLNK(one.stx_mode)) {
+        std::string target;
+        std::string other;
+        if (const int error = link_target(first, target)) {
+            fail(first_path(below), "read symbolic link", error);
+        } else if (const int failure = link_target(second, other)) {
+            fail(second_path(below), "read symbolic link", failure);
+        } else if (target != other) {
+            differ("Symbolic links " + first_path(below) + " and " + second_path(below) +
+                   " differ");
+        }
+    }
+    const bool is_device = S_ISCHR(one.stx_mode) || S_ISBLK(one.stx_mode);
+    if (is_device && makedev(one.stx_rdev_major, one.stx_rdev_minor) != two.st_rdev) {
+        differ("Special files " + first_path(below) + " and " + second_path(below) + " differ");
+    }
+    return true;
+}
+
+void TreeComparison::compare_attributes(const Place& first, const struct statx& one,
+                                        const Place& second, const struct stat& two,
+                                        std::string_view below) {
+    std::string what;
+    if ((one.stx_mode & 07777) != (two.st_mode & 07777)) what += " mode";
+    if (one.stx_uid != two.st_uid) what += " owner";
+    if (one.stx_gid != two.st_gid) what += " group";
+    if (one.stx_mtime.tv_sec != two.st_mtim.tv_sec ||
+        static_cast<long>(one.stx_mtime.tv_nsec) != two.st_mtim.tv_nsec) {
+        what += " time";
+    }
+    if (!S_ISDIR(one.stx_mode) && one.stx_nlink != two.st_nlink) what += " links";
+    if (!same_extended_attributes(first, second)) what += " extended";
+    if (what.empty()) return;
+    differ("Attributes of " + first_path(below) + " and " + second_path(below) + " differ:" + what);
+}
+
+walk::Next TreeComparison::visit(const walk::Entry& entry) {
+    const struct statx* status = entry.status(STATX_BASIC_STATS);
+    if (status == nullptr) return walk::Next::prune;
+    const std::string below(below_root(entry.path(), first_));
+    const Place first{entry.directory(), entry.name()};
+    Place second{AT_FDCWD, other_.root().c_str()};
+    if (entry.depth() > 0) second = {other_.directory(without_last(below)), entry.name()};
+    if (second.directory == -1) {
+        fail(second_path(without_last(below)), "open", errno);
+        return walk::Next::prune;
+    }
+    struct stat there {};
+    if (const int error = look_at(second, there)) {
+        if (error != ENOENT) {
+            fail(second_path(below), "stat", error);
+        } else {
+            const std::string folder = first_path(without_last(below));
+            differ("Only in " + folder + ": " + std::string(entry.name_view()));
+        }
+        return walk::Next::prune;
+    }
+    if (!compare_kinds(first, *status, second, there, below)) return walk::Next::prune;
+    if (attributes_) compare_attributes(first, *status, second, there, below);
+    if (!S_ISREG(status->stx_mode)) return walk::Next::go_on;
+    if (there.st_ino == status->stx_ino && device_of(there) == walk::device_of(*status)) {
+        return walk::Next::go_on;  // one file
+    }
+    if (static_cast<u64>(there.st_size) != status->stx_size) {
+        differ("Files " + first_path(below) + " and " + second_path(below) + " differ");
+    } else {
+        compare_files(entry, second, status->stx_size, below);
+    }
+    return walk::Next::go_on;
+}
+
+void TreeComparison::compare_files(const walk::Entry& entry, const Place& second, u64 size,
+                                   std::string_view below) {
+    const Place first{entry.directory(), entry.name()};
+    if (size < large_bytes) return compare_range(first, second, 0, to_the_end, below);
+    const std::string_view name = entry.name_view();
+    std::vector<std::byte> payload(sizeof(Part) + name.size() + 1);
+    std::memcpy(payload.data() + sizeof(Part), name.data(), name.size());
+    for (u64 begin = 0; begin < size; begin += part_bytes) {
+        const Part part{begin, std::min(begin + part_bytes, size)};
+        std::memcpy(payload.data(), &part, sizeof part);
+        entry.add(payload);
+    }
+}
+
+void TreeComparison::compare_range(const Place& first, const Place& second, u64 begin, u64 end,
+                                   std::string_view below) {
+    const Descriptor one(::openat(first.directory, first.name, read_flags | O_NOFOLLOW));
+    if (!one.is_open()) return fail(first_path(below), "open for reading", errno);
+    const Descriptor two(::openat(second.directory, second.name, read_flags | O_NOFOLLOW));
+    if (!two.is_open()) return fail(second_path(below), "open for reading", errno);
+    std::optional<Difference> difference;
+    const Fault fault = compare_part(one.get(), two.get(), begin, end, difference);
+    if (fault) {
+        fail(fault.at_target ? second_path(below) : first_path(below), fault.action, fault.error);
+    } else if (difference) {
+        {
+            std::lock_guard lock(mutex_);
+            if (begin != 0 || end != to_the_end) {
+                if (!told_.emplace(below).second) return;
+            }
+        }
+        differ("Files " + first_path(below) + " and " + second_path(below) + " differ");
+    }
+}
+
+void TreeComparison::work(const walk::Task& task) {
+    Part part;
+    std::memcpy(&part, task.payload.data(), sizeof part);
+    const char* name = reinterpret_cast<const char*>(task.payload.data() + sizeof part);
+    const std::string folder(below_root(task.path, first_));
+    const std::string below = folder.empty() ? name : joined(folder, name);
+    const int second = other_.directory(folder);
+    if (task.directory < 0 || second < 0) return fail(first_path(below), "open for reading", errno);
+    compare_range({task.directory, name}, {second, name}, part.begin, part.end, below);
+}
+
+/// Tells what only the second tree has in this directory.
+void TreeComparison::finish(const walk::Finished& directory) {
+    if (!directory.complete()) return;
+    const std::string path = directory.path();
+    const std::string below(below_root(path, first_));
+    const Descriptor first(
+        ::openat(directory.directory(), directory.name(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!first.is_open()) return fail(path, "open", errno);
+    const Descriptor second = other_.open(below);
+    if (!second.is_open()) return fail(second_path(below), "open", errno);
+    std::vector<std::string> names;
+    if (const int error = list_names(second.get(), names)) {
+        return fail(second_path(below), "read", error);
+    }
+    for (const std::string& name : names) {
+        struct stat status {};
+        if (look_at({first.get(), name.c_str()}, status) != ENOENT) continue;
+        differ("Only in " + second_path(below) + ": " + name);
+    }
+}
+
+int TreeComparison::run() {
+    if (!failures_.open(setup_.errors_file)) return trouble_exit;
+    walk::Meter meter;
+    setup_.options.meter = &meter;
+    walk::Callbacks callbacks;
+    callbacks.visit = [&](const walk::Entry& entry) { return visit(entry); };
+    callbacks.finish = [&](const walk::Finished& directory) { finish(directory); };
+    callbacks.fail = [&](const walk::Failure& failure) { failures_.add(failure); };
+    callbacks.work = [&](const walk::Task& task) { work(task); };
+    {
+        const Progress progress("comparing", meter);
+        walk::walk(std::span(&first_, 1), setup_.options, callbacks);
+    }
+    if (!failures_.finish()) return trouble_exit;
+    return differs_.load(std::memory_order_relaxed) ? 1 : 0;
+}
+
+/// The line, counted from 1, in which the byte at `offset` stands.
+u64 line_of(int file, u64 offset) {
+    u64 line = 1;
+    std::vector<char> buffer(256 * kib);
+    for (u64 at = 0; at < offset;) {
+        const u64 wanted = std::min<u64>(buffer.size(), offset - at);
+        const ssize_t got = ::pread(file, buffer.data(), wanted, static_cast<off_t>(at));
+        if (got <= 0) break;
+        line += static_cast<u64>(std::count(buffer.begin(), buffer.begin() + got, '\n'));
+        at += static_cast<u64>(got);
+    }
+    return line;
+}
+
+int compare_two_files(const std::string& first, const std::string& second, bool silent) {
+    const Descriptor one(::open(first.c_str(), O_RDONLY | O_CLOEXEC));
+    const int error = errno;
+    const Descriptor two(::open(second.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!one.is_open() || !two.is_open()) {
+        const std::string& path = one.is_open() ? second : first;
+        complain({path, ": ", reason(static_cast<Errc>(one.is_open() ? errno : error))});
+        return trouble_exit;
+    }
+    std::optional<Difference> difference;
+    const Fault fault = compare_part(one.get(), two.get(), 0, to_the_end, difference);
+    if (fault) {
+        complain({fault.at_target ? second : first, ": ", reason(static_cast<Errc>(fault.error))});
+        return trouble_exit;
+    }
+    if (!difference) return 0;
+    if (silent) return 1;
+    const std::string byte = std::to_string(difference->offset + 1);
+    const u64 line = line_of(one.get(), difference->offset);
+    if (!difference->is_end) {
+        print_line({first, " ", second, " differ: byte ", byte, ", line ", std::to_string(line)});
+    } else if (difference->offset == 0) {
+        complain({"EOF on ", difference->ends_first ? first : second, " which is empty"});
+    } else {
+        // In the line that is begun, or behind the last one that is whole.
+        const u64 before = line_of(one.get(), difference->offset - 1);
+        complain({"EOF on ", difference->ends_first ? first : second, " after byte ",
+                  std::to_string(difference->offset), line == before ? ", in line " : ", line ",
+                  std::to_string(before)});
+    }
+    return 1;
+}
+
+}  // namespace
+
+int command_cmp(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (parsed.operands.size() != 2) return usage_error(page, {"name two files or two trees"});
+    WalkSetup setup;
+    if (!setup.take_all(parsed)) return page.usage_exit;
+    setup.options.one_file_system = parsed.has('x');
+    setup.options.follow = walk::Follow::roots;
+    std::string paths[2] = {parsed.operands[0], parsed.operands[1]};
+    bool trees[2] = {};
+    for (int side = 0; side < 2; ++side) {
+        struct stat status {};
+        if (::stat(paths[side].c_str(), &status) != 0) {
+            complain({paths[side], ": ", reason(static_cast<Errc>(errno)),
+                      missing_hint(parse_location(paths[side]))});
+            return trouble_exit;
+        }
+        trees[side] = S_ISDIR(status.st_mode);
+    }
+    raise_open_limit();
+    const bool silent = parsed.has('s');
+    if (trees[0] && trees[1]) {
+        return TreeComparison(paths[0], paths[1], setup, parsed.has(attributes_option), silent)
+            .run();
+    }
+    // A file and a directory: the file of that name in it, as diff(1) does.
+    for (int side = 0; side < 2; ++side) {
+        if (trees[side]) paths[side] = joined(paths[side], last_component(paths[1 - side]));
+    }
+    return compare_two_files(paths[0], paths[1], silent);
+}
+
+}  // namespace warren::cli

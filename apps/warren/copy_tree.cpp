@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directories of a copy: made when they are met, with their final mode, owner and times when
+// all below them is done; in a mirror, cleared then of what the source does not have.
+#include "apps/warren/copy_tree.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+
+#include "apps/warren/interrupt.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+/// A beginning of names that the processes of one run share and other runs do not have.
+std::string make_mark() {
+    const char* job = std::getenv("OMPI_MCA_orte_precondition_transports");
+    const u32 number = job == nullptr ? std::random_device()()
+                                      : static_cast<u32>(std::hash<std::string_view>()(job));
+    char text[32];
+    std::snprintf(text, sizeof text, ".warren-%08x", number);
+    return text;
+}
+
+}  // namespace
+
+CopyRun::CopyRun(const TreeCopyRules& rules_given, const WalkSetup& setup_given)
+    : rules(rules_given), setup(setup_given), lines(setup_given.options), mark(make_mark()) {}
+
+TreeCopy::TreeCopy(CopyRun& run, std::string source, std::string target, std::string links_folder)
+    : run_(run),
+      source_(std::move(source)),
+      links_folder_(std::move(links_folder)),
+      tree_(std::move(target)) {}
+
+void TreeCopy::copy() {
+    walk::Options options = run_.setup.options;
+    options.result_bytes = sizeof(State);
+    walk::Callbacks callbacks;
+    callbacks.visit = [&](const walk::Entry& entry) { return visit(entry); };
+    callbacks.finish = [&](const walk::Finished& directory) { finish_directory(directory); };
+    callbacks.merge = merge;
+    callbacks.fail = [&](const walk::Failure& failure) { run_.failures.add(failure); };
+    callbacks.work = [&](const walk::Task& task) { copy_task(task); };
+    walk::walk(std::span(&source_, 1), options, callbacks);
+}
+
+void TreeCopy::merge(void* into, const void* from) {
+    static_cast<State*>(into)->parts += static_cast<const State*>(from)->parts;
+}
+
+std::string TreeCopy::source_path(std::string_view below) const {
+    return below.empty() ? source_ : joined(source_, below);
+}
+
+std::string TreeCopy::target_path(std::string_view below) const {
+    return below.empty() ? tree_.root() : joined(tree_.root(), below);
+}
+
+void TreeCopy::fail(bool at_target, const char* action, i32 error, std::string_view below) {
+    run_.failures.add({at_target ? target_path(below) : source_path(below), action, error});
+}
+
+void TreeCopy::fail(const Fault& fault, std::string_view below) {
+    fail(fault.at_target, fault.action, fault.error, below);
+}
+
+void TreeCopy::tell(u32 worker, std::string_view below) {
+    if (!run_.rules.verbose) return;
+    std::string& text = run_.lines.of(worker);
+    if (run_.rules.mirror) {
+        text += below.empty() ? tree_.root() : std::string(below);
+    } else {
+        text += quote(source_path(below)) + " -> " + quote(target_path(below));
+    }
+    text += '\n';
+    run_.lines.wrote(worker);
+}
+
+TreeCopy::Job TreeCopy::job_of(const Place& from, const struct statx& status,
+                               std::string_view below) const {
+    Job job;
+    job.from = from;
+    job.kept = kept_of(status);
+    job.size = status.stx_size;
+    job.device = walk::device_of(status);
+    job.inode = status.stx_ino;
+    job.special_device = makedev(status.stx_rdev_major, status.stx_rdev_minor);
+    job.shared = run_.rules.keep_links && status.stx_nlink > 1 && !S_ISDIR(status.stx_mode);
+    job.sparse = status.stx_blocks * 512 < status.stx_size;
+    job.below = below;
+    return job;
+}
+
+/// Finds out what stands at the target; false, reported, if that cannot be said.
+bool TreeCopy::look(Job& job) {
+    if (job.to.directory == -1) return run_.rules.dry_run;
+    const int error = look_at(job.to, job.existing.status);
+    job.existing.found = error == 0;
+    if (error == 0 || error == ENOENT) return true;
+    fail(true, "access", error, job.below);
+    return false;
+}
+
+walk::Next TreeCopy::visit(const walk::Entry& entry) {
+    if (interrupted()) return walk::Next::stop;
+    const struct statx* status = entry.status(STATX_BASIC_STATS);
+    if (status == nullptr) return walk::Next::prune;
+    const std::string_view below = below_root(entry.path(), source_);
+    Job job = job_of({entry.directory(), entry.name()}, *status, below);
+    if (entry.depth() == 0) {
+        job.to = {AT_FDCWD, tree_.root().c_str()};
+    } else {
+        job.to = {tree_.directory(without_last(below)), entry.name()};
+        if (job.to.directory < 0 && !run_.rules.dry_run) {
+            fail(true, "open", errno, without_last(below));
+            return walk::Next::prune;
+        }
+    }
+    if (!look(job)) return walk::Next::prune;
+    const Existing& existing = job.existing;
+    if (existing.found && existing.status.st_ino == job.inode &&
+        device_of(existing.status) == job.device) {
+        fail(false, "copy onto itself", EINVAL, below);
+        return walk::Next::prune;
+    }
+    if (entry.type() == walk::Type::directory) return visit_directory(entry, job);
+    visit_other(entry, job);
+    return walk::Next::go_on;
+}
+
+/// Removes a target of another kind, where that is wanted.
+bool TreeCopy::make_way(Job& job) {
+    if (!job.existing.found) return true;
+    const bool to_directory = S_ISDIR(job.kept.mode);
+    if (job.existing.is_directory() == to_directory) return true;
+    const bool may_go = run_.rules.mirror && (to_directory || run_.rules.delete_others);
+    if (!may_go) {
+        const char* action = to_directory ? "overwrite non-directory with directory"
+                                          : "overwrite directory with non-directory";
+        fail(true, action, to_directory ? ENOTDIR : EISDIR, job.below);
+        return false;
+    }
+    delete_tree(job.to, job.below);
+    job.existing.found = false;
+    return true;
+}
+
+walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
+    if (!run_.rules.recursive) {
+        fail(false, "omit", EISDIR, job.below);
+        return walk::Next::prune;
+    }
+    if (entry.depth() > 0 && tree_.is_root(job.device, job.inode)) {
+        fail(false, "copy into itself", ELOOP, job.below);
+        return walk::Next::prune;
+    }
+    if (!make_way(job)) return walk::Next::prune;
+    State& state = entry.own_result<State>();
+    state.is_met = 1;
+    state.is_new = job.existing.found ? 0 : 1;
+    state.kept = job.kept;
+    if (job.existing.found) return walk::Next::go_on;
+    tell(entry.worker(), job.below.empty() || !run_.rules.mirror ? job.below : job.below + "/");
+    if (run_.rules.dry_run) return walk::Next::go_on;
+    const u32 mode = run_.rules.preserve ? 0700 : (job.kept.mode & 01777) | 0700;
+    if (::mkdirat(job.to.directory, job.to.name, mode) == 0) return walk::Next::go_on;
+    fail(true, "create directory", errno, job.below);
+    state = {};
+    return walk::Next::prune;
+}
+
+void TreeCopy::finish_directory(const walk::Finished& directory) {
+    State& state = directory.result<State>();
+    const u64 parts = std::exchange(state.parts, 0);  // no business of the directory above
+    if (state.is_met == 0 || interrupted()) return;
+    const std::string path = directory.path();
+    const std::string_view below = below_root(path, source_);
+    const Place from{directory.directory(), directory.name()};
+    const bool clears = run_.rules.delete_others && directory.complete();
+    if (parts > 0 || clears) {
+        const Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
+        if (!source.is_open()) return fail(false, "open", errno, below);
+        if (parts > 0) finish_parts(source.get(), below);
+        if (clears) delete_others(source.get(), below);
+    }
+    if (run_.rules.dry_run || (state.is_new == 0 && !run_.rules.preserve)) return;
+    Descriptor above;
+    Place to{AT_FDCWD, tree_.root().c_str()};
+    if (!below.empty()) {
+        above = tree_.open(without_last(below));
+        if (!above.is_open()) return fail(true, "open", errno, without_last(below));
+        to = {above.get(), directory.name()};
+    }
+    if (run_.rules.preserve) {
+        if (const Fault fault = keep_attributes(from, to, state.kept)) fail(fault, below);
+        return;
+    }
+    const u32 mode = state.kept.mode & 01777 & ~process_umask();
+    if ((mode & 0700) == 0700) return;  // as it was made
+    if (const int error = change_mode(to, mode)) fail(true, "set the mode of", error, below);
+}
+
+/// Removes what the source directory does not have.
+void TreeCopy::delete_others(int source, std::string_view below) {
+    const Descriptor target = tree_.open(below);
+    if (!target.is_open() && run_.rules.dry_run) return;  // it would be new
+    std::vector<std::string> names;
+    int error = target.is_open() ? list_names(target.get(), names) : errno;
+    if (error != 0) return fail(true, "read", error, below);
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) {
+        if (name.starts_with(run_.mark)) continue;
+        struct stat status {};
+        error = look_at({source, name.c_str()}, status);
+        if (error == 0) continue;
+        const std::string inner = below.empty() ? name : joined(below, name);
+        if (error != ENOENT) {
+            fail(false, "stat", error, inner);
+            continue;
+        }
+        delete_tree({target.get(), name.c_str()}, inner);
+    }
+}
+
+/// Removes what stands there with all below it, or tells what would be.
+void TreeCopy::delete_tree(const Place& place, const std::string& below) {
+    const std::string root = path_for_system(place);
+    const auto remove = [&](int directory, const char* name, std::string_view path, int flags) {
+        const std::string inner(below + std::string(path.substr(root.size())));
+        const bool gone =
+            run_.rules.dry_run || ::unlinkat(directory, name, flags) == 0 || errno == ENOENT;
+        if (!gone) return fail(true, "remove", errno, inner);
+        if (run_.rules.verbose) {
+            print_line({"deleting ", inner, flags == AT_REMOVEDIR ? "/" : ""});
+        }
+    };
+    walk::Options options;
+    options.threads = 1;
+    walk::Callbacks callbacks;
+    callbacks.visit = [&](const walk::Entry& entry) {
+        if (entry.type() != walk::Type::directory) {
+            remove(entry.directory(), entry.name(), entry.path(), 0);
+        }
+        return walk::Next::go_on;
+    };
+    callbacks.finish = [&](const walk::Finished& directory) {
+        remove(directory.directory(), directory.name(), directory.path(), AT_REMOVEDIR);
+    };
+    callbacks.fail = [&](const walk::Failure& failure) {
+        const std::string inner = below + failure.path.substr(root.size());
+        fail(true, failure.action, failure.error, inner);
+    };
+    walk::walk(std::span(&root, 1), options, callbacks);
+}
+
+int TreeCopy::open_flags() const {
+    const bool follows = run_.setup.options.follow != walk::Follow::none;
+    return O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (follows ? 0 : O_NOFOLLOW);
+}
+
+}  // namespace warren::cli

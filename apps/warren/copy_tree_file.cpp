@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of a copy. A large one is cut into parts that any thread copies into the same temporary
+// file; a part that fails takes the temporary file away, so that nothing is left to rename when the
+// directory is finished.
+#include <linux/fs.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "apps/warren/copy_tree.hpp"
+#include "apps/warren/interrupt.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+#include "warren/hash.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+constexpr u64 large_bytes = 64 * mib;
+constexpr u64 part_bytes = 16 * mib;
+constexpr int create_flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+
+/// A part of a large file; the name follows.
+struct Part {
+    u64 begin;
+    u64 end;
+};
+
+bool same_time(const timespec& one, const timespec& two) {
+    return one.tv_sec == two.tv_sec && one.tv_nsec == two.tv_nsec;
+}
+
+bool is_later(const timespec& one, const timespec& two) {
+    return one.tv_sec != two.tv_sec ? one.tv_sec > two.tv_sec : one.tv_nsec > two.tv_nsec;
+}
+
+int read_link(const Place& place, std::string& target) {
+    target.resize(256);
+    while (true) {
+        const ssize_t size =
+            ::readlinkat(place.directory, place.name, target.data(), target.size());
+        if (size < 0) return errno;
+        if (static_cast<size_t>(size) < target.size()) {
+            target.resize(static_cast<size_t>(size));
+            return 0;
+        }
+        target.resize(target.size() * 4);
+    }
+}
+
+/// Makes a new file, in place of one that an earlier run with the same mark has left.
+Descriptor create_file(const Place& place, u32 mode) {
+    const int made = ::openat(place.directory, place.name, create_flags, mode);
+    if (made >= 0 || errno != EEXIST) return Descriptor(made);
+    if (::unlinkat(place.directory, place.name, 0) != 0) return Descriptor();
+    return Descriptor(::openat(place.directory, place.name, create_flags, mode));
+}
+
+}  // namespace
+
+/// Within 255 bytes for any name, and the same for every process of the run.
+std::string TreeCopy::temporary_name(std::string_view name) const {
+    u8 digest[hash::most_digest_bytes];
+    const std::string text = run_.mark + std::string(name);
+    const auto bytes = std::as_bytes(std::span(text));
+    static_cast<void>(
+        hash::hash_one(hash::Algorithm::blake3, bytes, digest, {1, hash::Processor::cpu}));
+    std::string result = run_.mark + "-";
+    for (const u8 byte : std::span(digest).first(16)) {
+        char digits[4];
+        std::snprintf(digits, sizeof digits, "%02x", byte);
+        result += digits;
+    }
+    return result;
+}
+
+/// Whether the target is to become this source at all.
+bool TreeCopy::is_wanted(Job& job) {
+    if (!job.existing.found) return true;
+    if (run_.rules.no_clobber) return false;
+    if (run_.rules.update && !is_later(job.kept.modified, job.existing.status.st_mtim)) {
+        return false;
+    }
+    if (!job.existing.is_regular() || run_.rules.mirror) return true;
+    // Renaming would replace what this user may not write, which nobody expects of cp.
+    if (::faccessat(job.to.directory, job.to.name, W_OK, AT_EACCESS) == 0) return true;
+    if (run_.rules.force) {
+        job.existing.found = false;  // as if it had been removed before
+        return true;
+    }
+    fail(true, "create regular file", errno, job.below);
+    return false;
+}
+
+/// Whether the target has the contents of the source already, as far as a mirror asks.
+bool TreeCopy::is_equal(const Job& job) {
+    const struct stat& there = job.existing.status;
+    if (!job.existing.found || (there.st_mode & S_IFMT) != (job.kept.mode & S_IFMT)) return false;
+    if (S_ISLNK(job.kept.mode)) {
+        std::string one;
+        std::string two;
+        return read_link(job.from, one) == 0 && read_link(job.to, two) == 0 && one == two;
+    }
+    if (S_ISCHR(job.kept.mode) || S_ISBLK(job.kept.mode)) {
+        return there.st_rdev == job.special_device;
+    }
+    if (!S_ISREG(job.kept.mode)) return true;
+    if (static_cast<u64>(there.st_size) != job.size) return false;
+    if (!run_.rules.contents) return same_time(there.st_mtim, job.kept.modified);
+    const Descriptor from(::openat(job.from.directory, job.from.name, open_flags()));
+    const Descriptor to(::openat(job.to.directory, job.to.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!from.is_open() || !to.is_open()) return false;  // told when it is copied
+    std::optional<Difference> difference;
+    return !compare_part(from.get(), to.get(), 0, to_the_end, difference) && !difference;
+}
+
+/// Brings the attributes of an equal target up to date; whether it may stay.
+bool TreeCopy::settle_equal(const Job& job) {
+    const struct stat& there = job.existing.status;
+    if (job.shared && !run_.rules.dry_run && !register_link(job, job.to.name)) return false;
+    const u32 bits = 07777;
+    const bool same_mode = (there.st_mode & bits) == (job.kept.mode & bits);
+    if ((same_mode || S_ISLNK(job.kept.mode)) && there.st_uid == job.kept.user &&
+        there.st_gid == job.kept.group && same_time(there.st_mtim, job.kept.modified) &&
+        same_extended_attributes(job.from, job.to)) {
+        return true;
+    }
+    if (run_.rules.dry_run) return true;
+    if (const Fault fault = keep_attributes(job.from, job.to, job.kept)) fail(fault, job.below);
+    return true;
+}
+
+void TreeCopy::visit_other(const walk::Entry& entry, Job& job) {
+    if (!make_way(job) || !is_wanted(job)) return;
+    if (run_.rules.mirror && is_equal(job) && settle_equal(job)) return;
+    if (run_.rules.dry_run) return tell(entry.worker(), job.below);
+    if (job.shared && link_to_earlier(job)) return tell(entry.worker(), job.below);
+    job.temporary = temporary_name(last_component(job.to.name));
+    if (entry.depth() == 0) {
+        const std::string_view folder = tree_.root();
+        const size_t slash = folder.rfind('/');
+        if (slash != folder.npos) job.temporary.insert(0, folder.substr(0, slash + 1));
+    }
+    const bool good = S_ISREG(job.kept.mode) ? copy_regular(entry, job) : copy_special(job);
+    if (good) tell(entry.worker(), job.below);
+}
+
+bool TreeCopy::copy_special(const Job& job) {
+    const Place at = job.at();
+    const auto made = [&] {
+        if (S_ISLNK(job.kept.mode)) {
+            std::string target;
+            const int error = read_link(job.from, target);
+            if (error != 0) fail(false, "read symbolic link", error, job.below);
+            if (error != 0) return false;
+            if (::symlinkat(target.c_str(), at.directory, at.name) == 0) return true;
+            fail(true, "create symbolic link", errno, job.below);
+            return false;
+        }
+        const u32 mode = job.kept.mode & (S_IFMT | 07777);
+        if (::mknodat(at.directory, at.name, mode, job.special_device) == 0) return true;
+        fail(true, "create special file", errno, job.below);
+        return false;
+    };
+    return made() && put_in_place(job);
+}
+
+/// Takes the temporary file away; false, for those who failed.
+bool TreeCopy::discard(const Job& job) {
+    ::unlinkat(job.to.directory, job.temporary.c_str(), 0);
+    return false;
+}
+
+bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
+    const Descriptor from(::openat(job.from.directory, job.from.name, open_flags()));
+    struct stat status {};
+    if (!from.is_open() || ::fstat(from.get(), &status) != 0) {
+        fail(false, "open for reading", errno, job.below);
+        return false;
+    }
+    if (status.st_ino != job.inode || device_of(status) != job.device) {
+        fail(false, "open what was listed as", ENOENT, job.below);  // replaced meanwhile
+        return false;
+    }
+    Descriptor to = create_file(job.at(), run_.rules.preserve ? 0600 : job.kept.mode & 0777);
+    if (!to.is_open()) {
+        fail(true, "create regular file", errno, job.below);
+        return false;
+    }
+    bool waits = false;
+    if (!fill(entry, job, from.get(), to, waits)) return discard(job);
+    if (waits) return true;  // the directory's finish puts it in place
+    if (const int error = to.close()) {
+        fail(true, "close", error, job.below);
+        return discard(job);
+    }
+    return put_in_place(job);
+}
+
+/// Copies the contents, or queues that they are copied.
+bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descriptor& to,
+                    bool& waits) {
+    bool done = false;
+    if (!clone(job, from, to.get(), done)) return false;
+    if (done) return true;
+    const bool is_large = job.size >= large_bytes;
+    if ((is_large || job.sparse) && ::ftruncate(to.get(), static_cast<off_t>(job.size)) != 0) {
+        fail(true, "extend", errno, job.below);
+        return false;
+    }
+    if (is_large && entry.depth() > 0) {
+        ++entry.result<State>().parts;
+        waits = true;
+        return add_parts(entry, job);
+    }
+    if (is_large) return copy_with_threads(job);
+    const u64 end = job.size == 0 ? to_the_end : job.size;  // files of /proc have no size
+    Fault fault = copy_part(from, to.get(), 0, end, job.sparse);
+    if (!fault && run_.rules.verify) fault = check(from, to.get(), 0, end);
+    if (fault) fail(fault, job.below);
+    return !fault;
+}
+
+/// Shares blocks, if wanted and possible; false if that was a must.
+bool TreeCopy::clone(const Job& job, int from, int to, bool& done) {
+    const bool must = run_.rules.reflink == Reflink::always;
+    const bool may = must || (run_.rules.reflink == Reflink::automatic &&
+                              run_.may_clone.load(std::memory_order_relaxed));
+    if (!may || job.size == 0) return true;
+    const int error = clone_file(from, to);
+    done = error == 0;
+    if (done) return true;
+    if (must) {
+        fail(true, "share blocks with", error, job.below);
+        return false;
+    }
+    run_.may_clone.store(false, std::memory_order_relaxed);
+    return true;
+}
+
+/// Reads both sides again, the target from its device, and compares.
+Fault TreeCopy::check(int from, int to, u64 begin, u64 end) {
+    if (::fdatasync(to) != 0) return {errno, "write", true};
+    static_cast<void>(::posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED));
+    std::optional<Difference> difference;
+    if (const Fault fault = compare_part(from, to, begin, end, difference)) return fault;
+    if (difference) return {EIO, "verify", true};
+    return {};
+}
+
+bool TreeCopy::add_parts(const walk::Entry& entry, const Job& job) {
+    const std::string_view name = entry.name_view();
+    std::vector<std::byte> payload(sizeof(Part) + name.size() + 1);
+    std::memcpy(payload.data() + sizeof(Part), name.data(), name.size());
+    for (u64 begin = 0; begin < job.size; begin += part_bytes) {
+        const Part part{begin, std::min(begin + part_bytes, job.size)};
+        std::memcpy(payload.data(), &part, sizeof part);
+        entry.add(payload);
+    }
+    return true;
+}
+
+void TreeCopy::copy_task(const walk::Task& task) {
+    if (interrupted()) return;
+    Part part;
+    std::memcpy(&part, task.payload.data(), sizeof part);
+    const char* name = reinterpret_cast<const char*>(task.payload.data() + sizeof part);
+    const std::string folder(below_root(task.path, source_));
+    const std::string below = folder.empty() ? name : joined(folder, name);
+    if (task.directory < 0) return fail(false, "open for reading", ENOENT, below);
+    const int to = tree_.directory(folder);
+    if (to < 0) return fail(true, "open", errno, folder);
+    const std::string temporary = temporary_name(name);
+    const Place at{to, temporary.c_str()};
+    const Fault fault = copy_one_part({task.directory, name}, at, part.begin, part.end);
+    if (!fault) return;
+    // Another part has failed before if the file is gone.
+    if (fault.error != ENOENT || !fault.at_target) fail(fault, below);
+    ::unlinkat(to, temporary.c_str(), 0);
+}
+
+Fault TreeCopy::copy_one_part(const Place& from, const Place& to, u64 begin, u64 end) {
+    const Descriptor source(::openat(from.directory, from.name, open_flags()));
+    if (!source.is_open()) return {errno, "open for reading"};
+    const Descriptor target(::openat(to.directory, to.name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    if (!target.is_open()) return {errno, "open", true};
+    if (const Fault fault = copy_part(source.get(), target.get(), begin, end, true)) return fault;
+    return run_.rules.verify ? check(source.get(), target.get(), begin, end) : Fault{};
+}
+
+/// For a large file that was named by itself: there is no directory whose finish could wait.
+bool TreeCopy::copy_with_threads(const Job& job) {
+    std::atomic<u64> next{0};
+    std::atomic<bool> failed{false};
+    const auto work = [&] {
+        while (!failed.load(std::memory_order_relaxed) && !interrupted()) {
+            const u64 begin = next.fetch_add(part_bytes, std::memory_order_relaxed);
+            if (begin >= job.size) return;
+            const u64 end = std::min(begin + part_bytes, job.size);
+            const Fault fault = copy_one_part(job.from, job.at(), begin, end);
+            if (fault && !failed.exchange(true, std::memory_order_relaxed)) fail(fault, job.below);
+        }
+    };
+    {
+        std::vector<std::jthread> others;
+        for (u32 i = 1; i < walk_threads(run_.setup.options); ++i)
+            others.emplace_back(work);
+        work();
+    }
+    return !failed.load(std::memory_order_relaxed) && !interrupted();
+}
+
+/// Puts the large files of a directory in place, all of whose parts are done.
+void TreeCopy::finish_parts(int source, std::string_view below) {
+    const Descriptor target = tree_.open(below);
+    std::vector<std::string> names;
+    int error = target.is_open() ? list_names(target.get(), names) : errno;
+    if (error != 0) return fail(true, "read", error, below);
+    std::set<std::string> waiting;
+    for (std::string& name : names) {
+        if (name.starts_with(run_.mark + "-")) waiting.insert(std::move(name));
+    }
+    names.clear();
+    error = list_names(source, names);
+    if (error != 0) fail(false, "read", error, below);
+    for (const std::string& name : names) {
+        const auto found = waiting.find(temporary_name(name));
+        if (found == waiting.end()) continue;
+        const std::string inner = below.empty() ? name : joined(below, name);
+        struct statx status {};
+        const int flags = open_flags() & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;
+        if (::statx(source, name.c_str(), flags, STATX_BASIC_STATS, &status) != 0) {
+            fail(false, "stat", errno, inner);
+            continue;  // and is taken away below
+        }
+        Job job = job_of({source, name.c_str()}, status, inner);
+        job.to = {target.get(), name.c_str()};
+        job.temporary = *found;
+        waiting.erase(found);
+        if (look(job)) put_in_place(job);
+    }
+    for (const std::string& name : waiting)
+        ::unlinkat(target.get(), name.c_str(), 0);
+}
+
+/// Gives the temporary file the attributes that its name is to show.
+Fault TreeCopy::set_attributes(const Job& job) {
+    if (run_.rules.preserve) return keep_attributes(job.from, job.at(), job.kept);
+    if (!job.existing.is_regular() || !S_ISREG(job.kept.mode)) return {};
+    // What is replaced keeps its owner and mode, as if it had been written into.
+    const struct stat& there = job.existing.status;
+    u32 mode = there.st_mode & 07777;
+    const Place at = job.at();
+    if (::fchownat(at.directory, at.name, there.st_uid, there.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
+        mode &= 01777;
+    }
+    const int error = change_mode(at, mode);
+    return {error, "set the mode of", true};
+}
+
+bool TreeCopy::put_in_place(const Job& job) {
+    if (const Fault fault = set_attributes(job)) {
+        fail(fault, job.below);
+        return discard(job);
+    }
+    if (job.shared && !register_link(job, job.temporary.c_str()) && link_to_earlier(job)) {
+        discard(job);  // another name of the file was faster, and this one has joined it
+        return true;
+    }
+    const Place at = job.at();
+    if (::renameat(at.directory, at.name, job.to.directory, job.to.name) == 0) return true;
+    fail(true, "rename into place", errno, job.below);
+    return discard(job);
+}
+
+}  // namespace warren::cli

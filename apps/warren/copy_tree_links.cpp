@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files with several names. The first copy to be whole gets a further name, made of the source's
+// device and inode, in the folder for links; linkat(2) tells who is first, for any number of
+// threads and processes, and nothing is kept in memory.
+#include <cerrno>
+#include <cstdio>
+
+#include "apps/warren/copy_tree.hpp"
+#include "apps/warren/directory.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+std::string folder_name(const std::string& mark) {
+    return mark + "-links";
+}
+
+bool same_file(const Place& one, const Place& two) {
+    struct stat first {};
+    struct stat second {};
+    return look_at(one, first) == 0 && look_at(two, second) == 0 && first.st_ino == second.st_ino &&
+           first.st_dev == second.st_dev;
+}
+
+}  // namespace
+
+/// The open folder for links, made when it is first needed; -1 if it cannot be.
+int TreeCopy::links() {
+    std::lock_guard lock(links_mutex_);
+    if (links_directory_.is_open()) return links_directory_.get();
+    const std::string path = joined(links_folder_, folder_name(run_.mark));
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return -1;
+    links_directory_ =
+        Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    return links_directory_.get();
+}
+
+std::string TreeCopy::link_name(const Job& job) const {
+    char text[40];
+    std::snprintf(text, sizeof text, "%llx-%llx", static_cast<unsigned long long>(job.device),
+                  static_cast<unsigned long long>(job.inode));
+    return text;
+}
+
+/// Whether the target is now one more name of an earlier copy. If there is none, or the file system
+/// cannot have it here, the caller copies.
+bool TreeCopy::link_to_earlier(const Job& job) {
+    const int folder = links();
+    if (folder < 0) return false;
+    const std::string earlier = link_name(job);
+    const char* name = job.to.name;
+    if (::linkat(folder, earlier.c_str(), job.to.directory, name, 0) == 0) return true;
+    if (errno != EEXIST) return false;
+    if (same_file({folder, earlier.c_str()}, job.to)) return true;
+    std::string beside = temporary_name(last_component(name)) + "+";  // of the copy's own
+    const std::string_view path = name;
+    if (const size_t slash = path.rfind('/'); slash != path.npos) {
+        beside.insert(0, path.substr(0, slash + 1));
+    }
+    if (::linkat(folder, earlier.c_str(), job.to.directory, beside.c_str(), 0) != 0) return false;
+    if (::renameat(job.to.directory, beside.c_str(), job.to.directory, name) == 0) return true;
+    fail(true, "create hard link", errno, job.below);
+    ::unlinkat(job.to.directory, beside.c_str(), 0);
+    return true;
+}
+
+/// Makes `name`, beside the target, the copy that later names are linked to; false if another copy
+/// of the same file is that.
+bool TreeCopy::register_link(const Job& job, const char* name) {
+    const int folder = links();
+    if (folder < 0) return true;
+    const std::string own = link_name(job);
+    if (::linkat(job.to.directory, name, folder, own.c_str(), 0) == 0) return true;
+    return errno != EEXIST || same_file({folder, own.c_str()}, {job.to.directory, name});
+}
+
+void remove_link_folder(const CopyRun& run, const std::string& folder) {
+    const std::string path = joined(folder, folder_name(run.mark));
+    const Descriptor directory(
+        ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!directory.is_open()) return;  // there were none
+    std::vector<std::string> names;
+    if (list_names(directory.get(), names) != 0) return;
+    for (const std::string& name : names)
+        ::unlinkat(directory.get(), name.c_str(), 0);
+    // The time of what holds it was set already, or is that of the last name that was made there.
+    struct stat status {};
+    const bool known = ::stat(folder.c_str(), &status) == 0;
+    ::rmdir(path.c_str());
+    const timespec times[] = {{0, UTIME_OMIT}, status.st_mtim};
+    if (known) static_cast<void>(::utimensat(AT_FDCWD, folder.c_str(), times, 0));
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is not a file of bytes with a place of its own (a pipe to read, a device to write into) is
+// copied as a stream; a link given as the target is replaced by what it leads to.
+#include "apps/warren/cp_host.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include "apps/warren/directory.hpp"
+#include "apps/warren/interrupt.hpp"
+#include "apps/warren/location.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/progress.hpp"
+
+namespace warren::cli {
+
+std::string folder_of(std::string_view path) {
+    while (path.size() > 1 && path.ends_with('/'))
+        path.remove_suffix(1);
+    const size_t slash = path.rfind('/');
+    if (slash == path.npos) return ".";
+    return std::string(path.substr(0, slash == 0 ? 1 : slash));
+}
+
+HostCopy::HostCopy(CopyRun& run, std::string target, bool must_be_directory, bool is_name)
+    : run_(run),
+      target_(std::move(target)),
+      must_be_directory_(must_be_directory),
+      is_name_(is_name) {}
+
+bool HostCopy::find_target() {
+    struct stat status {};
+    const int error = ::stat(target_.c_str(), &status) == 0 ? 0 : errno;
+    const bool is_directory = error == 0 && S_ISDIR(status.st_mode);
+    into_ = is_directory && !is_name_;
+    links_folder_ = is_directory ? target_ : folder_of(target_);
+    if (into_ || !must_be_directory_) return true;
+    const Errc code = error == 0 ? Errc::not_directory : static_cast<Errc>(error);
+    complain(
+        {"target ", quote(target_), ": ", reason(code), missing_hint(parse_location(target_))});
+    return false;
+}
+
+bool HostCopy::all(const std::vector<std::string>& sources) {
+    if (!find_target()) return false;
+    {
+        walk::Meter meter;
+        run_.setup.options.meter = &meter;
+        const Progress progress("copying", meter);
+        for (const std::string& source : sources) {
+            if (interrupted()) break;
+            one(source);
+        }
+        run_.lines.flush();
+        remove_link_folder(run_, links_folder_);
+        run_.setup.options.meter = nullptr;
+    }
+    return run_.failures.finish() && good_;
+}
+
+void HostCopy::one(const std::string& source) {
+    std::string target = target_;
+    const std::string_view last = last_component(source);
+    if (into_ && last != "." && last != ".." && last != "/") {
+        target = joined(target_, last);
+        if (!made_.insert(target).second) {
+            complain({"will not overwrite just-created ", quote(target), " with ", quote(source)});
+            good_ = false;
+            return;
+        }
+    }
+    const bool follows = run_.setup.options.follow != walk::Follow::none;
+    struct stat from {};
+    if ((follows ? ::stat(source.c_str(), &from) : ::lstat(source.c_str(), &from)) != 0) {
+        complain({"cannot stat ", quote(source), ": ", reason(static_cast<Errc>(errno)),
+                  missing_hint(parse_location(source))});
+        good_ = false;
+        return;
+    }
+    if (copies_stream(source, from, target)) return;
+    TreeCopy(run_, source, target, links_folder_).copy();
+}
+
+/// Whether nothing is left to do for the source: it is a stream, or its target is one, or it cannot
+/// be copied. Else a link as the target has become what it leads to.
+bool HostCopy::copies_stream(const std::string& source, const struct stat& from,
+                             std::string& target) {
+    if (S_ISDIR(from.st_mode) || S_ISLNK(from.st_mode)) return false;
+    if (run_.rules.recursive && !S_ISREG(from.st_mode)) return false;
+    struct stat there {};
+    const bool found = ::lstat(target.c_str(), &there) == 0;
+    if (found && S_ISLNK(there.st_mode)) {
+        const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(target.c_str(), nullptr),
+                                                              std::free);
+        if (!resolved) {
+            run_.failures.add({target, "write through dangling symbolic link", errno});
+            return true;
+        }
+        target = resolved.get();
+        if (::stat(target.c_str(), &there) != 0) there = {};
+    }
+    const bool is_stream = found && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
+    if (S_ISREG(from.st_mode) && !is_stream) return false;
+    if (found && S_ISDIR(there.st_mode)) return false;  // told there
+    if (found && run_.rules.no_clobber) return true;
+    copy_through(source, target, from.st_mode & 0777);
+    return true;
+}
+
+void HostCopy::copy_through(const std::string& source, const std::string& target, u32 mode) {
+    const Descriptor from(::open(source.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+    if (!from.is_open()) return run_.failures.add({source, "open for reading", errno});
+    Descriptor to(
+        ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, mode));
+    if (!to.is_open()) return run_.failures.add({target, "create regular file", errno});
+    const Fault fault = copy_stream(from.get(), to.get());
+    if (fault) {
+        return run_.failures.add({fault.at_target ? target : source, fault.action, fault.error});
+    }
+    if (const int error = to.close()) return run_.failures.add({target, "close", error});
+    if (run_.rules.verbose) print_line({quote(source), " -> ", quote(target)});
+}
+
+}  // namespace warren::cli

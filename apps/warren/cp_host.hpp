@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the operands of cp lead on the host: the rules of cp(1) on existing targets, slashes and
+// links on the command line. What is there to copy is the matter of copy_tree.hpp.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "apps/warren/copy_tree.hpp"
+
+namespace warren::cli {
+
+class HostCopy {
+ public:
+    /// `target` must be a directory to put into, or is never taken as one (`is_name`).
+    HostCopy(CopyRun& run, std::string target, bool must_be_directory, bool is_name);
+
+    /// Copies all sources; false if anything could not be copied, which was told.
+    bool all(const std::vector<std::string>& sources);
+
+ private:
+    bool find_target();
+    void one(const std::string& source);
+    bool copies_stream(const std::string& source, const struct stat& from, std::string& target);
+    void copy_through(const std::string& source, const std::string& target, u32 mode);
+
+    CopyRun& run_;
+    std::string target_;
+    bool must_be_directory_;
+    bool is_name_;
+    bool into_ = false;
+    bool good_ = true;
+    std::string links_folder_;
+    std::set<std::string> made_;
+};
+
+/// The directory that holds the last name of the path.
+std::string folder_of(std::string_view path);
+
+}  // namespace warren::cli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives a file the owner, extended attributes (access control lists among them), mode and times of
+// another one, in the order in which none undoes what was set before.
+//
+// Invariant: no link is followed. What this user or the file system cannot keep is left out as
+// `cp -a` leaves it out; a file that stays with another owner never keeps a set-id bit.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "apps/warren/file_contents.hpp"
+#include "apps/warren/place.hpp"
+
+namespace warren::cli {
+
+/// What is kept besides extended attributes.
+struct Kept {
+    u32 mode = 0;  // with the type
+    u32 user = 0;
+    u32 group = 0;
+    timespec accessed{};
+    timespec modified{};
+};
+
+Kept kept_of(const struct statx& status);
+
+/// Sets all that `kept` says and the extended attributes of `from`.
+Fault keep_attributes(const Place& from, const Place& to, const Kept& kept);
+
+/// Whether two files have the same extended attributes, as far as this user sees them.
+bool same_extended_attributes(const Place& first, const Place& second);
+
+}  // namespace warren::cli

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel copies where it can (copy_file_range shares blocks on some file systems and spares the
+// network on others). Whatever it refuses is read and written, which also tells the side that is
+// at fault.
+#include "apps/warren/file_contents.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+namespace warren::cli {
+
+namespace {
+
+constexpr u64 buffer_bytes = 256 * kib;
+constexpr u64 call_bytes = 64 * mib;  // in one call of the kernel
+
+bool is_targets_fault(int error) {
+    return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EROFS;
+}
+
+std::byte* buffer(u32 which) {
+    thread_local std::unique_ptr<std::byte[]> memory[2];
+    if (!memory[which]) memory[which] = std::make_unique<std::byte[]>(buffer_bytes);
+    return memory[which].get();
+}
+
+/// Reads until `size` bytes are there or the file ends; answers how many, or -1 with errno.
+i64 read_fully(int file, std::byte* target, u64 size, u64 offset) {
+    u64 done = 0;
+    while (done < size) {
+        const ssize_t got =
+            ::pread(file, target + done, size - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) break;
+        done += static_cast<u64>(got);
+    }
+    return static_cast<i64>(done);
+}
+
+Fault write_fully(int file, const std::byte* source, u64 size, u64 offset) {
+    for (u64 done = 0; done < size;) {
+        const ssize_t put =
+            ::pwrite(file, source + done, size - done, static_cast<off_t>(offset + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return {put == 0 ? ENOSPC : errno, "write", true};
+        done += static_cast<u64>(put);
+    }
+    return {};
+}
+
+/// Lets the kernel copy as much as it will; answers where it stopped.
+Fault copy_in_kernel(int from, int to, u64& offset, u64 end) {
+    while (offset < end) {
+        auto in = static_cast<off64_t>(offset);
+        auto out = in;
+        const ssize_t done =
+            ::copy_file_range(from, &in, to, &out, std::min(end - offset, call_bytes), 0);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0 && is_targets_fault(errno)) return {errno, "write", true};
+        if (done <= 0) return {};
+        offset += static_cast<u64>(done);
+    }
+    return {};
+}
+
+/// Copies [offset, end) or up to the end; `offset` becomes where that is.
+Fault copy_range(int from, int to, u64& offset, u64 end) {
+    if (const Fault fault = copy_in_kernel(from, to, offset, end)) return fault;
+    while (offset < end) {
+        std::byte* bytes = buffer(0);
+        const i64 got = read_fully(from, bytes, std::min(end - offset, buffer_bytes), offset);
+        if (got < 0) return {errno, "read from", false};
+        if (got == 0) break;
+        if (const Fault fault = write_fully(to, bytes, static_cast<u64>(got), offset)) return fault;
+        offset += static_cast<u64>(got);
+    }
+    return {};
+}
+
+}  // namespace
+
+int clone_file(int from, int to) {
+    return ::ioctl(to, FICLONE, from) == 0 ? 0 : errno;
+}
+
+Fault copy_part(int from, int to, u64 begin, u64 end, bool sparse) {
+    if (!sparse) return copy_range(from, to, begin, end);
+    for (u64 offset = begin; offset < end;) {
+        const off_t data = ::lseek(from, static_cast<off_t>(offset), SEEK_DATA);
+        if (data < 0 && errno == ENXIO) break;  // a hole up to the end
+        u64 stop = end;
+        if (data >= 0) {  // else it does not know its holes
+            const off_t hole = ::lseek(from, data, SEEK_HOLE);
+            if (hole > data) stop = std::min(end, static_cast<u64>(hole));
+            offset = static_cast<u64>(data);
+        }
+        if (offset >= end) break;
+        if (const Fault fault = copy_range(from, to, offset, stop)) return fault;
+        if (offset < stop) break;  // it has become shorter
+    }
+    return {};
+}
+
+Fault copy_stream(int from, int to) {
+    std::byte* bytes = buffer(0);
+    while (true) {
+        const ssize_t got = ::read(from, bytes, buffer_bytes);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return {errno, "read from", false};
+        if (got == 0) return {};
+        for (ssize_t done = 0; done < got;) {
+            const ssize_t put = ::write(to, bytes + done, static_cast<size_t>(got - done));
+            if (put < 0 && errno == EINTR) continue;
+            if (put < 0) return {errno, "write", true};
+            done += put;
+        }
+    }
+}
+
+Fault compare_part(int first, int second, u64 begin, u64 end,
+                   std::optional<Difference>& difference) {
+    for (u64 offset = begin; offset < end;) {
+        const u64 wanted = std::min(end - offset, buffer_bytes);
+        const i64 one = read_fully(first, buffer(0), wanted, offset);
+        if (one < 0) return {errno, "read from", false};
+        const i64 two = read_fully(second, buffer(1), wanted, offset);
+        if (two < 0) return {errno, "read from", true};
+        const auto both = static_cast<size_t>(std::min(one, two));
+        if (std::memcmp(buffer(0), buffer(1), both) != 0) {
+            const std::byte* const place =
+                std::mismatch(buffer(0), buffer(0) + both, buffer(1)).first;
+            difference = {offset + static_cast<u64>(place - buffer(0)), false, false};
+            return {};
+        }
+        if (one != two) {
+            difference = {offset + both, true, one < two};
+            return {};
+        }
+        if (both < wanted) return {};
+        offset += both;
+    }
+    return {};
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A name in an open directory, which is how tools on the walk speak of files: no path is looked up
+// again, so a tree that is changed meanwhile cannot lead a tool elsewhere, and no path is too long.
+//
+// Invariant: a descriptor is closed by the one Descriptor that owns it.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "warren/types.hpp"
+
+namespace warren::cli {
+
+/// A name in a directory, or a path with AT_FDCWD. A directory of -1: there is none yet.
+struct Place {
+    int directory = -1;
+    const char* name = "";
+};
+
+/// Owns an open file.
+class Descriptor {
+ public:
+    Descriptor() = default;
+    explicit Descriptor(int number) : number_(number) {}
+    Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        std::swap(number_, other.number_);
+        return *this;
+    }
+    ~Descriptor() {
+        if (number_ >= 0) ::close(number_);
+    }
+
+    int get() const { return number_; }
+    bool is_open() const { return number_ >= 0; }
+    /// Closes it now; 0 or errno.
+    int close();
+
+ private:
+    int number_ = -1;
+};
+
+/// A path by which calls that know no directories reach the place without following its name.
+std::string path_for_system(const Place& place);
+
+/// Changes the mode of a name that is not followed if it is a link; 0 or errno.
+int change_mode(const Place& place, u32 mode);
+
+/// What lstat(2) tells; 0 or errno.
+int look_at(const Place& place, struct stat& status);
+
+/// The file system, as walk::device_of() writes it.
+inline u64 device_of(const struct stat& status) {
+    return u64{major(status.st_dev)} << 32 | minor(status.st_dev);
+}
+
+}  // namespace warren::cli
