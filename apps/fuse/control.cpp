@@ -347,6 +347,7 @@ Errc ControlConnection::info(MountInfo& info) {
     info.process = body.number32();
     info.engine = body.text();
     info.engine_note = body.text();
+    info.disk_note = body.text();
     return body.good() ? Errc::ok : Errc::io;
 }
 

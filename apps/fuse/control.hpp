@@ -29,6 +29,7 @@ struct MountInfo {
     u32 process = 0;          // the daemon's process number
     std::string engine;       // what runs the operations: "cpu" or "cuda"
     std::string engine_note;  // see Volume::engine_note()
+    std::string disk_note;    // see Volume::disk_note()
 };
 
 /// One item of ControlConnection::move(): rename(2) of `source` to `target`.

@@ -335,7 +335,7 @@ void ControlVerbs::describe(Encoder& answer) {
     answer.number(statistics.inodes_free);
     answer.number(mount_.read_only.load(std::memory_order_relaxed) ? 1 : 0);
     answer.number(static_cast<u64>(::getpid()));
-    answer.text(volume->engine()).text(volume->engine_note());
+    answer.text(volume->engine()).text(volume->engine_note()).text(volume->disk_note());
 }
 
 }  // namespace warren::fuse

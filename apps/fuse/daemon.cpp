@@ -108,6 +108,7 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
     OpenOptions how;
     how.read_only = options.read_only;
     how.engine = options.engine;
+    how.disk = options.disk;
     how.report = [&](const std::string& line) { recovery.note_loss(options.image + ": " + line); };
     auto volume = open_image(options, how, warning, failure);
     if (!volume) {

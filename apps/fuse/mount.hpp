@@ -30,6 +30,7 @@ struct MountOptions {
     u32 commit_seconds = 5;          // between commits; 0: only when asked to
     u32 threads = 0;                 // most that answer requests; 0: by the number of cores
     EngineChoice engine = EngineChoice::automatic;  // a remount leaves it as it is
+    DiskAccess disk = DiskAccess::automatic;
     VolumeOpener open = Volume::open;
 };
 

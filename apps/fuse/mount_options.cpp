@@ -139,6 +139,12 @@ bool take_option(std::string_view option, MountOptions& options, std::string& er
         error = "'" + std::string(option) + "': there is no such engine: it is auto, cpu or cuda";
         return false;
     }
+    if (option.starts_with("disk=")) {
+        if (find_disk_access(option.substr(option.find('=') + 1), options.disk)) return true;
+        error = "'" + std::string(option) +
+                "': there is no such way to a disk: it is auto, plain, ring or direct";
+        return false;
+    }
     error = "unknown mount option '" + std::string(option) + "'";
     return false;
 }

@@ -28,6 +28,7 @@
 #include "apps/warren/progress.hpp"
 #include "apps/warren/units.hpp"
 #include "base/processors.hpp"
+#include "fs/disk/choose_access.hpp"
 
 namespace warren::cli {
 
@@ -151,7 +152,7 @@ void check_kernel(Report& report) {
     } else {
         report.add(State::note, "io_uring",
                    "not available: " + reason(static_cast<Errc>(errno)) +
-                       " (disk access uses ordinary calls)");
+                       " (a disk is reached by one plain call after the other)");
     }
 }
 
@@ -187,6 +188,27 @@ void check_directory(Report& report, const std::string& directory) {
                    free);
 }
 
+/// How images in `directory` are reached best; measured in a file that is made for it.
+void check_disk(Report& report, const std::string& directory) {
+    const std::string subject = "disk of " + quote(directory);
+    std::string path = directory + "/warren-doctor-XXXXXX";
+    const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
+    if (descriptor < 0) return;  // check_directory() has said so
+    ::close(descriptor);
+    Failure failure;
+    const auto disk = FileDisk::open(path, OpenMode::read_write, failure);
+    ::unlink(path.c_str());
+    const bool is_ready = disk != nullptr && disk->resize(4 * mib) == Errc::ok &&
+                          write_zeros(*disk, 0, disk->size_bytes()) == Errc::ok &&
+                          disk->flush() == Errc::ok;
+    if (!is_ready) {
+        report.add(State::note, subject, "not measured: a file of 4 MiB cannot be written there");
+        return;
+    }
+    const AccessChoice choice = choose_access(*disk, true, 0, disk->size_bytes());
+    report.add(State::good, subject, "a mount takes disk=" + choice.text());
+}
+
 std::vector<Finding> examine_mount(const std::string& path, bool measure) {
     const std::string subject = "mount " + quote(path);
     auto connection = fuse::ControlConnection::for_path(path);
@@ -201,7 +223,8 @@ std::vector<Finding> examine_mount(const std::string& path, bool measure) {
     std::vector<Finding> findings = {
         {State::good, subject,
          info.image + ", engine " + info.engine + (info.read_only ? ", read-only" : "") +
-             ", process " + std::to_string(info.process) + ", bulk commands go to the engine"}};
+             ", process " + std::to_string(info.process) + ", bulk commands go to the engine"},
+        {State::good, subject, "disk=" + info.disk_note}};
     if (!measure) return findings;
     MountMeasured measured;
     if (measure_mount(path, *connection, measured) != Errc::ok) {
@@ -273,6 +296,7 @@ int command_doctor(std::span<char* const> arguments) {
     check_directory(report, directory);
     if (measure) {
         const Progress progress("measuring in " + quote(directory));
+        check_disk(report, directory);
         report.add(measured_findings(directory, EngineChoice::cpu));
     }
     std::vector<std::string> mounts = parsed.operands;

@@ -22,7 +22,8 @@ constexpr std::array<Option, 9> options{{
      "options with commas between them: ro, rw, remount, noatime,\n"
      "relatime, strictatime, nodev, nosuid, noexec, sync, dirsync,\n"
      "allow_other, commit=SECONDS, threads=NUMBER,\n"
-     "engine=auto|cpu|cuda, and those that only mount(8) reads"},
+     "engine=auto|cpu|cuda, disk=auto|plain|ring|direct, and those that\n"
+     "only mount(8) reads"},
     {'r', "read-only", nullptr, "the same as -o ro"},
     {'w', "rw", nullptr, "the same as -o rw"},
     {'n', "no-mtab", nullptr, nullptr},
@@ -40,7 +41,9 @@ constexpr Page page{
         "Returns when the mount works; the daemon that serves it goes on in the background\n"
         "and ends when the volume is unmounted. Changes are made durable every 5 seconds\n"
         "(commit=), by fsync(2), and by `warren sync` and `warren umount`. The engine `auto` is\n"
-        "cuda if there is a GPU that this program can use, else cpu; `warren info` says which.",
+        "cuda if there is a GPU that this program can use, else cpu; `warren info` says which.\n"
+        "The disk is reached by plain reads and writes, by io_uring through the page cache (ring)\n"
+        "or past it (direct); auto measures which is fastest, and `warren info` says what it saw.",
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"

@@ -216,11 +216,33 @@ constexpr bool find_engine(std::string_view name, EngineChoice& engine) {
     return false;
 }
 
+/// How a volume reaches its file or device. `plain`: read(2) and write(2), one at a time for each
+/// caller. `ring`: io_uring(7), many requests at once. `direct`: so, and past the page cache of the
+/// system (O_DIRECT). `automatic`: what turns out fastest when the volume is opened.
+enum class DiskAccess : u8 { automatic, plain, ring, direct };
+
+/// The names that people write for ways to a disk.
+inline constexpr std::string_view disk_access_names[] = {"auto", "plain", "ring", "direct"};
+constexpr std::string_view name_of(DiskAccess access) {
+    return disk_access_names[static_cast<u8>(access)];
+}
+/// Finds the way of a name. False if there is none.
+constexpr bool find_disk_access(std::string_view name, DiskAccess& access) {
+    for (const DiskAccess one :
+         {DiskAccess::automatic, DiskAccess::plain, DiskAccess::ring, DiskAccess::direct}) {
+        if (name != name_of(one)) continue;
+        access = one;
+        return true;
+    }
+    return false;
+}
+
 struct OpenOptions {
     bool read_only = false;
     u32 workers = 0;            // threads of bulk operations; 0: all cores
     u64 meta_buffer_bytes = 0;  // 0: everything resident; else at most so much metadata in memory
     EngineChoice engine = EngineChoice::automatic;
+    DiskAccess disk = DiskAccess::plain;
     /// Told, in one line, of what ends the engine while the volume is open; else it goes to the
     /// standard error stream.
     std::function<void(const std::string&)> report = {};
@@ -260,6 +282,8 @@ class Volume {
     std::string_view engine() const;  // what runs the operations: "cpu" or "cuda"
     /// More about the engine for people: which GPU, or why EngineChoice::automatic took none.
     std::string engine_note() const;
+    /// How the disk is reached and why, for people: what was measured, or what was refused.
+    std::string disk_note() const;
     Statistics statistics() const;
 
     // Names.

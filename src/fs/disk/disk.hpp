@@ -15,6 +15,16 @@
 
 namespace warren {
 
+/// One of the ranges of read_many() or write_many().
+struct DiskRead {
+    u64 offset;
+    std::span<std::byte> target;
+};
+struct DiskWrite {
+    u64 offset;
+    std::span<const std::byte> source;
+};
+
 class Disk {
  public:
     virtual ~Disk() = default;
@@ -22,8 +32,22 @@ class Disk {
     virtual u64 size_bytes() const = 0;
     /// Fills `target` from `offset`. Errc::io if any byte lies outside or cannot be read.
     virtual Errc read(u64 offset, std::span<std::byte> target) = 0;
-    /// Errc::io, Errc::no_space or Errc::read_only; then any part may have been written.
+    /// Errc::io, Errc::no_space or Errc::read_only; then any part may have been written. Requires:
+    /// nobody else writes into the same 4 KiB blocks meanwhile.
     virtual Errc write(u64 offset, std::span<const std::byte> source) = 0;
+    /// read() of each range, side by side where the disk can; the first error that was met.
+    virtual Errc read_many(std::span<const DiskRead> reads) {
+        for (const DiskRead& one : reads)
+            WARREN_TRY(read(one.offset, one.target));
+        return Errc::ok;
+    }
+    /// write() of each range, side by side where the disk can; the first error that was met.
+    /// Requires: no two of them have part in one 4 KiB block.
+    virtual Errc write_many(std::span<const DiskWrite> writes) {
+        for (const DiskWrite& one : writes)
+            WARREN_TRY(write(one.offset, one.source));
+        return Errc::ok;
+    }
     /// Makes all earlier writes durable.
     virtual Errc flush() = 0;
     /// Tells the medium that the range holds nothing; it reads as zeros or as before. A hint.

@@ -6,9 +6,11 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "fs/disk/disk_error.hpp"
 #include "fs/format/layout.hpp"
 
 namespace warren {
@@ -26,19 +29,6 @@ constexpr int device_lock_tries = 20;
 constexpr long device_lock_wait_nanoseconds = 50'000'000;
 // Linux moves at most a little less than 2 GiB in one call.
 constexpr u64 io_bytes_max = gib;
-
-Errc errc_of(int error) {
-    switch (error) {
-        case ENOSPC:
-        case EDQUOT:
-            return Errc::no_space;
-        case EROFS:
-        case EBADF:
-            return Errc::read_only;
-        default:
-            return Errc::io;
-    }
-}
 
 Failure open_failure(const std::string& path, int error) {
     const std::string start = path + ": ";
@@ -137,24 +127,92 @@ FileDisk::~FileDisk() {
 Errc FileDisk::measure() {
     u64 bytes = 0;
     if (is_device_) {
-        if (::ioctl(descriptor_, BLKGETSIZE64, &bytes) != 0) return errc_of(errno);
+        if (::ioctl(descriptor_, BLKGETSIZE64, &bytes) != 0) return disk_error(errno);
     } else {
         struct stat status {};
-        if (::fstat(descriptor_, &status) != 0) return errc_of(errno);
+        if (::fstat(descriptor_, &status) != 0) return disk_error(errno);
         bytes = static_cast<u64>(status.st_size);
     }
     size_bytes_ = bytes / format::block_size * format::block_size;
     return Errc::ok;
 }
 
+bool FileDisk::set_direct(bool is_direct) {
+    const int flags = ::fcntl(descriptor_, F_GETFL);
+    const int wanted = is_direct ? flags | O_DIRECT : flags & ~O_DIRECT;
+    return flags >= 0 && (flags == wanted || ::fcntl(descriptor_, F_SETFL, wanted) == 0);
+}
+
+Errc FileDisk::use(DiskAccess access, std::string& why) {
+    if (access == access_) return Errc::ok;
+    std::unique_ptr<RingAccess> ring;
+    if (access != DiskAccess::plain) {
+        int error = 0;
+        const u64 unit = access == DiskAccess::direct ? format::block_size : 1;
+        ring = RingAccess::open(descriptor_, unit, error);
+        if (ring == nullptr) {
+            why = "io_uring: " + std::generic_category().message(error);
+            return Errc::not_supported;
+        }
+    }
+    if (!set_direct(access == DiskAccess::direct)) {
+        why = "O_DIRECT: " + std::generic_category().message(errno);
+        return Errc::not_supported;
+    }
+    // Some systems take the flag and refuse the requests.
+    format::Block block;
+    const DiskRead first{0, std::as_writable_bytes(std::span(&block, 1))};
+    if (access == DiskAccess::direct && size_bytes_ > 0 &&
+        ring->read(std::span(&first, 1)) != Errc::ok) {
+        why = "O_DIRECT: its requests are refused";
+        static_cast<void>(set_direct(access_ == DiskAccess::direct));
+        return Errc::not_supported;
+    }
+    access_ = access;
+    ring_ = std::move(ring);
+    return Errc::ok;
+}
+
+void FileDisk::drop_cached(u64 offset, u64 length_bytes) {
+    static_cast<void>(::posix_fadvise(descriptor_, static_cast<off_t>(offset),
+                                      static_cast<off_t>(length_bytes), POSIX_FADV_DONTNEED));
+}
+
+bool FileDisk::is_in_memory() const {
+    struct statfs system {};
+    if (is_device_ || ::fstatfs(descriptor_, &system) != 0) return false;
+    return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+}
+
+Errc FileDisk::read_many(std::span<const DiskRead> reads) {
+    if (ring_ == nullptr) return Disk::read_many(reads);
+    for (const DiskRead& one : reads) {
+        if (!contains(one.offset, one.target.size())) return Errc::io;
+    }
+    return ring_->read(reads);
+}
+
+Errc FileDisk::write_many(std::span<const DiskWrite> writes) {
+    if (ring_ == nullptr) return Disk::write_many(writes);
+    if (!is_writable_) return Errc::read_only;
+    for (const DiskWrite& one : writes) {
+        if (!contains(one.offset, one.source.size())) return Errc::io;
+    }
+    return ring_->write(writes);
+}
+
 Errc FileDisk::read(u64 offset, std::span<std::byte> target) {
+    if (ring_ != nullptr) {
+        const DiskRead one{offset, target};
+        return read_many(std::span(&one, 1));
+    }
     if (!contains(offset, target.size())) return Errc::io;
     while (!target.empty()) {
         const ssize_t done =
             ::pread(descriptor_, target.data(), std::min<u64>(target.size(), io_bytes_max),
                     static_cast<off_t>(offset));
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return errc_of(errno);
+        if (done < 0) return disk_error(errno);
         if (done == 0) return Errc::io;  // somebody has cut the file since it was measured
         offset += static_cast<u64>(done);
         target = target.subspan(static_cast<u64>(done));
@@ -163,6 +221,10 @@ Errc FileDisk::read(u64 offset, std::span<std::byte> target) {
 }
 
 Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
+    if (ring_ != nullptr) {
+        const DiskWrite one{offset, source};
+        return write_many(std::span(&one, 1));
+    }
     if (!is_writable_) return Errc::read_only;
     if (!contains(offset, source.size())) return Errc::io;
     while (!source.empty()) {
@@ -170,7 +232,7 @@ Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
             ::pwrite(descriptor_, source.data(), std::min<u64>(source.size(), io_bytes_max),
                      static_cast<off_t>(offset));
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return errc_of(errno);
+        if (done < 0) return disk_error(errno);
         if (done == 0) return Errc::io;
         offset += static_cast<u64>(done);
         source = source.subspan(static_cast<u64>(done));
@@ -181,7 +243,7 @@ Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
 Errc FileDisk::flush() {
     if (!is_writable_) return Errc::ok;
     while (::fdatasync(descriptor_) != 0) {
-        if (errno != EINTR) return errc_of(errno);
+        if (errno != EINTR) return disk_error(errno);
     }
     return Errc::ok;
 }
@@ -206,7 +268,7 @@ Errc FileDisk::discard(u64 offset, u64 length_bytes) {
     if (length_bytes == 0) return Errc::ok;
     const int result = empty_range(BLKDISCARD, offset, length_bytes);
     if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOTTY) return Errc::ok;
-    return errc_of(errno);
+    return disk_error(errno);
 }
 
 Errc FileDisk::zero(u64 offset, u64 length_bytes) {
@@ -222,11 +284,11 @@ Errc FileDisk::resize(u64 new_size_bytes) {
     if (!is_writable_) return Errc::read_only;
     while (::ftruncate(descriptor_, static_cast<off_t>(new_size_bytes)) != 0) {
         if (errno == EFBIG || errno == EINVAL) return Errc::file_too_big;
-        if (errno != EINTR) return errc_of(errno);
+        if (errno != EINTR) return disk_error(errno);
     }
     // A new size is metadata of the file: fdatasync alone may leave it behind.
     while (::fsync(descriptor_) != 0) {
-        if (errno != EINTR) return errc_of(errno);
+        if (errno != EINTR) return disk_error(errno);
     }
     return measure();
 }

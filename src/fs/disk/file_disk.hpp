@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume in an image file or on a block device, by plain positioned reads and writes.
+// A volume in an image file or on a block device: by plain positioned reads and writes, or by
+// requests to the kernel of which several are under way at once, past the page cache if wanted.
 //
 // Invariant: while a FileDisk is open for writing, no other FileDisk of the same file or device is
 // open in any process; any number of readers may share one. The lock dies with the process.
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "fs/disk/disk.hpp"
+#include "fs/disk/ring_access.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -28,8 +30,21 @@ class FileDisk final : public Disk {
     u64 size_bytes() const override { return size_bytes_; }
     Errc read(u64 offset, std::span<std::byte> target) override;
     Errc write(u64 offset, std::span<const std::byte> source) override;
+    Errc read_many(std::span<const DiskRead> reads) override;
+    Errc write_many(std::span<const DiskWrite> writes) override;
     Errc flush() override;
     Errc discard(u64 offset, u64 length_bytes) override;
+
+    /// Goes this way from now on. Errc::not_supported, `why` says what refuses it, and the way
+    /// stays as it was. Requires: a way that is named, and nobody else uses the disk meanwhile.
+    Errc use(DiskAccess access, std::string& why);
+    DiskAccess access() const { return access_; }
+    /// Lets the system forget what it holds in memory of the range; a hint.
+    void drop_cached(u64 offset, u64 length_bytes);
+    /// Whether the file lies in memory and its page cache is all that there is of it.
+    bool is_in_memory() const;
+    /// For tests, and not on the plain way: see RequestProbe.
+    void set_probe(RequestProbe probe) { ring_->set_probe(std::move(probe)); }
 
     /// Makes the range read as zeros, without writing them where the medium can do that itself.
     Errc zero(u64 offset, u64 length_bytes);
@@ -49,6 +64,7 @@ class FileDisk final : public Disk {
         return offset <= size_bytes_ && length_bytes <= size_bytes_ - offset;
     }
     Errc measure();
+    bool set_direct(bool is_direct);
     /// A hole in a file; on a device what `request` (BLKDISCARD, BLKZEROOUT) does to the range.
     int empty_range(unsigned long request, u64 offset, u64 length_bytes);
 
@@ -57,6 +73,8 @@ class FileDisk final : public Disk {
     bool is_writable_;
     bool is_new_;
     u64 size_bytes_ = 0;
+    DiskAccess access_ = DiskAccess::plain;
+    std::unique_ptr<RingAccess> ring_;  // null on the plain way
 };
 
 /// Writes zeros to a range of any disk.

@@ -245,18 +245,27 @@ Errc Journal::write_places(std::span<const SealedBlock> blocks) {
     if (has_failed_) return Errc::io;
     Errc code = Errc::ok;
     for (u64 first = 0; first < blocks.size() && code == Errc::ok;) {
-        u64 run = 0;
-        do {
-            std::memcpy(&staging_[run], blocks[first + run].block, sizeof(Block));
-            ++run;
-        } while (run < staging_blocks && first + run < blocks.size() &&
-                 blocks[first + run].place == blocks[first].place + run * block_size);
-        code = disk_.write(blocks[first].place, bytes_of(staging_, run));
-        first += run;
+        const auto some = blocks.subspan(first, std::min(staging_blocks, blocks.size() - first));
+        code = write_runs(some);
+        first += some.size();
     }
     has_failed_ = code != Errc::ok;
     awaits_places_ = false;
     return code;
+}
+
+/// Writes at most staging_blocks blocks to their places, all runs of neighbours at once.
+Errc Journal::write_runs(std::span<const SealedBlock> blocks) {
+    DiskWrite runs[staging_blocks];
+    u64 count = 0;
+    for (u64 i = 0; i < blocks.size(); ++i) {
+        std::memcpy(&staging_[i], blocks[i].block, sizeof(Block));
+        const bool goes_on = i > 0 && blocks[i].place == blocks[i - 1].place + block_size;
+        if (!goes_on) runs[count++] = {blocks[i].place, bytes_of(&staging_[i], 0)};
+        DiskWrite& run = runs[count - 1];
+        run.source = {run.source.data(), run.source.size() + block_size};
+    }
+    return disk_.write_many(std::span(runs).first(count));
 }
 
 Result<u64> Journal::replay(Disk& disk, const format::Superblock& superblock, bool apply) {

@@ -38,7 +38,7 @@ struct SealedBlock {
 /// flushed before its commit block is written. Else one flush makes all of it durable.
 enum class FreshData : u8 { no, yes };
 
-/// Not thread-safe: one commit at a time. An object is about 256 KiB large.
+/// Not thread-safe: one commit at a time. An object is about 1 MiB large.
 class Journal {
  public:
     /// Requires: `superblock` passed read_superblock(), `disk` outlives this, replay() was called
@@ -78,11 +78,13 @@ class Journal {
     }
 
  private:
-    static constexpr u64 staging_blocks = 64;
+    // So much goes to the disk at once, which may have several requests for it under way.
+    static constexpr u64 staging_blocks = 256;
 
     Errc write_transaction(u64 transaction, std::span<const SealedBlock> blocks,
                            FreshData fresh_data);
     Errc write_staged(u64 offset, u64 count);
+    Errc write_runs(std::span<const SealedBlock> blocks);
 
     Disk& disk_;
     const u64 volume_;

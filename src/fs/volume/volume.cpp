@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fs/disk/choose_access.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "fs/volume/superblock_io.hpp"
@@ -37,6 +38,26 @@ Failure prepare(Disk& disk, const std::string& path, const OpenOptions& options,
                     "writing once, or run warren fsck --repair"};
     }
     return read_superblock(disk, path, superblock);
+}
+
+/// Lets `disk` go the way that was asked for; what there is to say about it is in `note`.
+Failure set_access(FileDisk& disk, const std::string& path, const OpenOptions& options,
+                   std::string& note) {
+    note = name_of(options.disk);
+    if (options.disk != DiskAccess::automatic) {
+        std::string why;
+        if (disk.use(options.disk, why) == Errc::ok) return {};
+        return {Errc::not_supported, path + ": cannot be reached by disk=" + note + ": " + why +
+                                         "; use disk=auto or disk=plain"};
+    }
+    format::Superblock superblock;
+    const Failure failure = read_superblock(disk, path, superblock);
+    if (failure.code != Errc::ok) return failure;
+    // The journal is there to be written; what is written for the measure is what it holds.
+    note = choose_access(disk, !options.read_only, superblock.journal_offset,
+                         superblock.journal_blocks * format::block_size)
+               .text();
+    return {};
 }
 
 }  // namespace
@@ -73,10 +94,15 @@ std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::strin
 
 std::unique_ptr<Volume> Volume::open(const std::string& path, const OpenOptions& options,
                                      Failure& failure) {
-    std::unique_ptr<Disk> disk = FileDisk::open(
+    std::unique_ptr<FileDisk> disk = FileDisk::open(
         path, options.read_only ? OpenMode::read_only : OpenMode::read_write, failure);
     if (disk == nullptr) return nullptr;
-    return open_volume(std::move(disk), path, options, failure);
+    std::string note;
+    failure = set_access(*disk, path, options, note);
+    if (failure.code != Errc::ok) return nullptr;
+    auto volume = open_volume(std::move(disk), path, options, failure);
+    if (volume != nullptr) volume->implementation_->set_disk_note(note);
+    return volume;
 }
 
 Volume::Volume(std::unique_ptr<VolumeImplementation> implementation)
@@ -122,6 +148,10 @@ std::string_view Volume::engine() const {
 
 std::string Volume::engine_note() const {
     return implementation_->engine_note();
+}
+
+std::string Volume::disk_note() const {
+    return implementation_->disk_note();
 }
 
 Statistics Volume::statistics() const {

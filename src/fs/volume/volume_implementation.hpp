@@ -101,6 +101,9 @@ class VolumeImplementation {
     const std::string& engine_failure() const { return engine_failure_; }
     /// See Volume::engine_note().
     std::string engine_note() const;
+    /// See Volume::disk_note().
+    const std::string& disk_note() const { return disk_note_; }
+    void set_disk_note(const std::string& note) { disk_note_ = note; }
     /// Takes another engine than start() made, one that does not work on the host's Store.
     /// Requires: no operation has run.
     void use_engine(std::unique_ptr<Engine> engine);
@@ -312,6 +315,7 @@ class VolumeImplementation {
     std::unique_ptr<Engine> engine_;
     bool works_on_host_ = false;
     std::string engine_failure_;
+    std::string disk_note_;
     std::mutex inode_frame_mutex_;
     std::mutex piece_turn_;          // passed on the way to piece_mutex_, so that nobody starves
     std::shared_mutex piece_mutex_;  // shared while bytes follow their piece; a commit's alone

@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/support/cut_recording.hpp"
 #include "tests/support/memory_volume.hpp"
-#include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
-#include "tests/support/state_history.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -19,80 +18,10 @@ namespace {
 constexpr u64 volume_bytes = 16 * mib;
 const OpenOptions one_worker{.workers = 1};
 
-/// A workload on a recording disk, and when it came to which state.
-struct Recording {
-    std::unique_ptr<MemoryVolume> volume;
-    StateHistory history;
-    std::vector<u64> events;         // by state: events at its end
-    std::vector<u64> synced_states;  // states that a sync made durable
-    std::vector<u64> synced_events;  // when that sync had come back
-
-    MemoryDisk& disk() const { return volume->disk(); }
-    u64 first_state(u64 event) const {
-        u64 first = 0;
-        for (u64 i = 0; i < synced_states.size() && synced_events[i] <= event; ++i) {
-            first = synced_states[i];
-        }
-        return first;
-    }
-    u64 last_state(u64 event) const {
-        u64 state = 0;
-        while (state + 1 < events.size() && events[state] <= event)
-            ++state;
-        return state;
-    }
-};
-
-Recording record(u64 seed, u64 steps, u64 meta_buffer_bytes) {
-    Recording out;
-    out.volume = std::make_unique<MemoryVolume>(
-        volume_bytes, OpenOptions{.workers = 2, .meta_buffer_bytes = meta_buffer_bytes});
-    MemoryVolume& volume = *out.volume;
-    RandomPlan plan;
-    plan.batches = false;  // each step shall be one transaction, or a few that show one state
-    plan.large_files = false;
-    plan.syncs = false;
-    plan.entries_max = 100;
-    RandomOperations driver(*volume, seed, plan);
-    driver.run(60);
-    EXPECT_EQ(volume->sync(), Errc::ok);
-    out.disk().start_recording();
-    const auto add_state = [&] {
-        out.history.add(driver.model());
-        out.events.push_back(out.disk().event_count());
-    };
-    const auto add_sync = [&] {
-        out.synced_states.push_back(out.history.size() - 1);
-        out.synced_events.push_back(out.disk().event_count());
-    };
-    add_state();
-    add_sync();
-    Random random(seed + 7);
-    for (u64 i = 0; i < steps && driver.step(); ++i) {
-        add_state();
-        if (!random.one_in(7)) continue;
-        EXPECT_EQ(volume->sync(), Errc::ok);
-        add_sync();
-    }
-    driver.let_all_go();
-    add_state();
-    volume.close();
-    add_sync();
-    out.disk().stop_recording();
-    return out;
-}
-
-/// Opens what a cut after `event` left and compares it with the states that it may be in.
-void expect_state(MemoryDisk& image, const Recording& recording, u64 event) {
-    SCOPED_TRACE(testing::Message()
-                 << "cut after event " << event << " of " << recording.disk().event_count());
-    const auto volume = open_on(image, one_worker);
-    ASSERT_TRUE(volume);
-    const std::string wrong = recording.history.explain(*volume, recording.first_state(event),
-                                                        recording.last_state(event));
-    ASSERT_EQ(wrong, "");
-    ASSERT_EQ(volume->close(), Errc::ok);
-    ASSERT_TRUE(expect_clean(image));
+CutRecording record(u64 seed, u64 steps, u64 meta_buffer_bytes) {
+    return record_for_cuts(seed, steps, volume_bytes, [&](MemoryDisk& log) {
+        return open_on(log, {.workers = 2, .meta_buffer_bytes = meta_buffer_bytes});
+    });
 }
 
 class PowerCut : public testing::TestWithParam<u64> {};
@@ -100,18 +29,18 @@ INSTANTIATE_TEST_SUITE_P(BlockMaps, PowerCut, testing::ValuesIn(block_maps));
 
 TEST_P(PowerCut, afterEveryEventLosesNothingSynced) {
     const Seed seed;
-    const Recording recording = record(seed.value(), 400 * test_load(), GetParam());
+    const CutRecording recording = record(seed.value(), 400 * test_load(), GetParam());
     for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure(); ++event) {
         const auto image = recording.disk().image_after(event);
         // The check must be able to tell before anybody has opened the volume again.
         if (event % 4 == 0) expect_clean(*image);
-        expect_state(*image, recording, event);
+        expect_state_after(*image, recording, event);
     }
 }
 
 TEST_P(PowerCut, withWritesTornDroppedAndReorderedLosesNothingSynced) {
     const Seed seed;
-    const Recording recording = record(seed.value(), 400 * test_load(), GetParam());
+    const CutRecording recording = record(seed.value(), 400 * test_load(), GetParam());
     Random random(seed.part(1));
     for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure(); ++event) {
         const u64 how = random.below(8);
@@ -119,23 +48,23 @@ TEST_P(PowerCut, withWritesTornDroppedAndReorderedLosesNothingSynced) {
         SCOPED_TRACE(testing::Message()
                      << "drop, tear, reorder bits " << how << " cut seed " << cut.seed);
         const auto image = recording.disk().image_after(event, cut);
-        expect_state(*image, recording, event);
+        expect_state_after(*image, recording, event);
     }
 }
 
 TEST_P(PowerCut, duringRecoveryChangesNothing) {
     const Seed seed;
-    const Recording recording = record(seed.value(), 150 * test_load(), GetParam());
+    const CutRecording recording = record(seed.value(), 150 * test_load(), GetParam());
     Random random(seed.part(2));
     for (int round = 0; round < 12 && !HasFailure(); ++round) {
         const u64 event = random.below(recording.disk().event_count() + 1);
         const auto image = recording.disk().image_after(event);
         image->start_recording();
-        expect_state(*image, recording, event);
+        expect_state_after(*image, recording, event);
         for (u64 second = 0; second <= image->event_count() && !HasFailure(); ++second) {
             const Cut cut{random.one_in(2), random.one_in(2), random.one_in(2), random.next()};
             SCOPED_TRACE(testing::Message() << "cut again after " << second);
-            expect_state(*image->image_after(second, cut), recording, event);
+            expect_state_after(*image->image_after(second, cut), recording, event);
         }
     }
 }

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds go over all ways in turn, and each way is judged by its best round: what else the machine
+// does meanwhile hits single rounds.
+#include "fs/disk/choose_access.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "fs/format/layout.hpp"
+
+namespace warren {
+namespace {
+
+using format::Block;
+using format::block_size;
+
+constexpr u64 sample_blocks = 32;
+constexpr u32 rounds = 3;
+// A slow disk is judged by fewer rounds.
+constexpr u64 patience_ns = 150'000'000;
+
+u64 now_ns() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
+}
+
+/// Blocks spread over a range, with the bytes that were there at the beginning.
+class Sample {
+ public:
+    Sample(FileDisk& disk, u64 offset, u64 length_bytes)
+        : disk_(disk),
+          offset_(offset),
+          length_bytes_(length_bytes),
+          blocks_(std::make_unique<Block[]>(sample_blocks)) {
+        const u64 stride = length_bytes / block_size / sample_blocks * block_size;
+        for (u64 i = 0; i < sample_blocks; ++i) {
+            const std::span<Block> one(&blocks_[i], 1);
+            reads_.push_back({offset + i * stride, std::as_writable_bytes(one)});
+            writes_.push_back({offset + i * stride, std::as_bytes(one)});
+        }
+    }
+
+    /// One round on the way that `disk` goes; `measure` keeps the better figures.
+    Errc run(bool may_write, AccessMeasure& measure) {
+        disk_.drop_cached(offset_, length_bytes_);
+        WARREN_TRY(time(measure.read_ns, [&] { return disk_.read_many(reads_); }));
+        if (!may_write) return Errc::ok;
+        WARREN_TRY(time(measure.durable_ns, [&] {
+            const Errc written = disk_.write_many(writes_);
+            return written == Errc::ok ? disk_.flush() : written;
+        }));
+        WARREN_TRY(time(measure.write_ns, [&] { return disk_.Disk::write_many(writes_); }));
+        return disk_.flush();
+    }
+
+ private:
+    template <class Work>
+    static Errc time(u64& best_ns, const Work& work) {
+        const u64 start = now_ns();
+        WARREN_TRY(work());
+        const u64 spent = now_ns() - start;
+        best_ns = best_ns == 0 ? spent : std::min(best_ns, spent);
+        return Errc::ok;
+    }
+
+    FileDisk& disk_;
+    const u64 offset_;
+    const u64 length_bytes_;
+    std::unique_ptr<Block[]> blocks_;
+    std::vector<DiskRead> reads_;
+    std::vector<DiskWrite> writes_;
+};
+
+std::string microseconds(u64 nanoseconds) {
+    return std::to_string((nanoseconds + 500) / 1000) + " us";
+}
+
+bool is_faster(const AccessMeasure& one, const AccessMeasure& than) {
+    // The plain way needs no memory of its own: a tie goes to it.
+    const u64 credit = than.access == DiskAccess::plain ? 9 : 10;
+    return one.refusal.empty() && one.total_ns() * 10 < than.total_ns() * credit;
+}
+
+}  // namespace
+
+std::string AccessChoice::text() const {
+    std::string text(name_of(access));
+    if (!is_measured) return text + " (the file lies in memory)";
+    text += " (";
+    for (const AccessMeasure& measure : measures) {
+        if (&measure != &measures.front()) text += "; ";
+        text += std::string(name_of(measure.access)) + ": ";
+        if (!measure.refusal.empty()) {
+            text += measure.refusal;
+            continue;
+        }
+        text += "32 blocks read in " + microseconds(measure.read_ns);
+        if (measure.durable_ns == 0) continue;
+        text += ", written and flushed in " + microseconds(measure.durable_ns) +
+                ", written one by one in " + microseconds(measure.write_ns);
+    }
+    return text + ")";
+}
+
+AccessChoice choose_access(FileDisk& disk, bool may_write, u64 offset, u64 length_bytes) {
+    AccessChoice choice;
+    choice.measures[0].access = DiskAccess::plain;
+    choice.measures[1].access = DiskAccess::ring;
+    choice.measures[2].access = DiskAccess::direct;
+    // Memory is not waited for.
+    if (disk.is_in_memory() || length_bytes < 2 * sample_blocks * block_size) return choice;
+    Sample sample(disk, offset, length_bytes);
+    // The first contact pays for what is done only once: it is not counted.
+    AccessMeasure first;
+    if (sample.run(may_write, first) != Errc::ok) return choice;
+    const u64 start = now_ns();
+    for (u32 round = 0; round < rounds && now_ns() - start < patience_ns; ++round) {
+        for (AccessMeasure& measure : choice.measures) {
+            if (!measure.refusal.empty()) continue;
+            Errc code = disk.use(measure.access, measure.refusal);
+            if (code != Errc::ok) continue;
+            code = sample.run(may_write, measure);
+            if (code != Errc::ok) measure.refusal = "its requests fail";
+        }
+    }
+    choice.is_measured = true;
+    const AccessMeasure* best = &choice.measures[0];
+    for (const AccessMeasure& measure : choice.measures) {
+        if (is_faster(measure, *best)) best = &measure;
+    }
+    std::string why;
+    choice.access = disk.use(best->access, why) == Errc::ok ? best->access : disk.access();
+    return choice;
+}
+
+}  // namespace warren

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranges are cut into parts, parts are put together to waves. The requests of a wave are under way
+// together; the next wave begins when they are done.
+#include "fs/disk/ring_access.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "fs/format/layout.hpp"
+
+namespace warren {
+namespace {
+
+/// One request and what of it the caller is meant to see.
+struct Part {
+    DiskRequest request;
+    std::byte* users = nullptr;  // null: the request uses the caller's memory itself
+    u64 users_offset = 0;        // within the request
+    u64 users_length = 0;
+
+    bool is_bounced() const { return users != nullptr; }
+    bool is_partial() const { return is_bounced() && users_length != request.length_bytes; }
+};
+
+/// Whether a device can move bytes to and from this memory by itself.
+bool is_aligned(const std::byte* memory) {
+    return reinterpret_cast<std::uintptr_t>(memory) % RequestRing::transfer_unit == 0;
+}
+
+}  // namespace
+
+class RingAccess::Lane {
+ public:
+    Lane(std::unique_ptr<RequestRing> ring, u64 unit_bytes)
+        : ring_(std::move(ring)), unit_(unit_bytes) {
+        if (unit_ > 1) {
+            bounce_ = std::make_unique<format::Block[]>(bounce_bytes / format::block_size);
+        }
+    }
+
+    bool is_broken() const { return ring_->is_broken(); }
+
+    void begin(int descriptor, bool is_write, const RequestProbe& probe) {
+        descriptor_ = descriptor;
+        is_write_ = is_write;
+        probe_ = &probe;
+        count_ = 0;
+        bounced_ = 0;
+    }
+
+    /// Adds a range to the wave; waves that become full meanwhile are run.
+    Errc add(u64 offset, std::byte* memory, u64 length) {
+        while (length > 0) {
+            Part part = cut(offset, memory, length);
+            const u64 need = part.is_bounced() ? part.request.length_bytes : 0;
+            if (count_ == parts_.size() || bounced_ + need > bounce_bytes) WARREN_TRY(run());
+            if (part.is_bounced()) {
+                part.request.memory = reinterpret_cast<std::byte*>(bounce_.get()) + bounced_;
+                bounced_ += need;
+            }
+            parts_[count_++] = part;
+            const u64 moved = part.is_bounced() ? part.users_length : part.request.length_bytes;
+            offset += moved;
+            memory += moved;
+            length -= moved;
+        }
+        return Errc::ok;
+    }
+
+    /// Runs what is in the wave.
+    Errc run() {
+        if (is_write_) {
+            WARREN_TRY(run_some([](const Part& part) { return part.is_partial(); }, false));
+            for (const Part& part : wave()) {
+                if (!part.is_bounced()) continue;
+                std::memcpy(part.request.memory + part.users_offset, part.users, part.users_length);
+            }
+        }
+        WARREN_TRY(run_some([](const Part&) { return true; }, is_write_));
+        for (const Part& part : wave()) {
+            if (is_write_ || !part.is_bounced()) continue;
+            std::memcpy(part.users, part.request.memory + part.users_offset, part.users_length);
+        }
+        count_ = 0;
+        bounced_ = 0;
+        return Errc::ok;
+    }
+
+ private:
+    std::span<const Part> wave() const { return std::span(parts_).first(count_); }
+
+    /// The first part of a range: as much as can go as one request.
+    Part cut(u64 offset, std::byte* memory, u64 length) const {
+        Part part;
+        const u64 into_unit = offset % unit_;
+        if (into_unit == 0 && length >= unit_ && (unit_ == 1 || is_aligned(memory))) {
+            part.request = {is_write_, offset, memory,
+                            std::min(piece_bytes, length - length % unit_)};
+            return part;
+        }
+        const u64 begin = offset - into_unit;
+        u64 end = std::min((offset + length + unit_ - 1) / unit_ * unit_, begin + piece_bytes);
+        // Behind the first block the caller's memory may fit.
+        if (into_unit != 0 && is_aligned(memory + (unit_ - into_unit))) end = begin + unit_;
+        part.request = {is_write_, begin, nullptr, end - begin};
+        part.users = memory;
+        part.users_offset = into_unit;
+        part.users_length = std::min(length, end - offset);
+        return part;
+    }
+
+    template <class Which>
+    Errc run_some(const Which& which, bool is_write) {
+        u32 chosen = 0;
+        for (const Part& part : wave()) {
+            if (!which(part)) continue;
+            requests_[chosen] = part.request;
+            requests_[chosen++].is_write = is_write;
+        }
+        return chosen == 0 ? Errc::ok
+                           : ring_->run(descriptor_, std::span(requests_).first(chosen), *probe_);
+    }
+
+    std::unique_ptr<RequestRing> ring_;
+    const u64 unit_;
+    std::unique_ptr<format::Block[]> bounce_;
+    std::array<Part, RequestRing::requests_max> parts_;
+    std::array<DiskRequest, RequestRing::requests_max> requests_;
+    u32 count_ = 0;
+    u64 bounced_ = 0;
+    int descriptor_ = -1;
+    bool is_write_ = false;
+    const RequestProbe* probe_ = nullptr;
+};
+
+RingAccess::RingAccess(int descriptor, u64 unit_bytes)
+    : descriptor_(descriptor), unit_bytes_(unit_bytes) {}
+RingAccess::~RingAccess() = default;
+
+std::unique_ptr<RingAccess> RingAccess::open(int descriptor, u64 unit_bytes, int& error) {
+    auto ring = RequestRing::open(error);
+    if (ring == nullptr) return nullptr;
+    std::unique_ptr<RingAccess> access(new RingAccess(descriptor, unit_bytes));
+    access->idle_.push_back(std::make_unique<Lane>(std::move(ring), unit_bytes));
+    access->lane_count_ = 1;
+    return access;
+}
+
+/// A lane of its own for the caller; null if all are gone and the kernel gives no more.
+std::unique_ptr<RingAccess::Lane> RingAccess::take_lane() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        if (!idle_.empty()) {
+            auto lane = std::move(idle_.back());
+            idle_.pop_back();
+            return lane;
+        }
+        int error = 0;
+        if (lane_count_ < lanes_max) {
+            if (auto ring = RequestRing::open(error)) {
+                ++lane_count_;
+                return std::make_unique<Lane>(std::move(ring), unit_bytes_);
+            }
+            if (lane_count_ == 0) return nullptr;
+        }
+        lane_came_.wait(lock);
+    }
+}
+
+void RingAccess::give_back(std::unique_ptr<Lane> lane) {
+    {
+        const std::lock_guard guard(mutex_);
+        if (lane->is_broken()) {
+            --lane_count_;
+        } else {
+            idle_.push_back(std::move(lane));
+        }
+    }
+    lane_came_.notify_one();
+}
+
+Errc RingAccess::read(std::span<const DiskRead> reads) {
+    auto lane = take_lane();
+    if (lane == nullptr) return Errc::io;
+    lane->begin(descriptor_, false, probe_);
+    Errc code = Errc::ok;
+    for (u64 i = 0; i < reads.size() && code == Errc::ok; ++i)
+        code = lane->add(reads[i].offset, reads[i].target.data(), reads[i].target.size());
+    if (code == Errc::ok) code = lane->run();
+    give_back(std::move(lane));
+    return code;
+}
+
+Errc RingAccess::write(std::span<const DiskWrite> writes) {
+    auto lane = take_lane();
+    if (lane == nullptr) return Errc::io;
+    lane->begin(descriptor_, true, probe_);
+    Errc code = Errc::ok;
+    for (u64 i = 0; i < writes.size() && code == Errc::ok; ++i) {
+        // A request has one kind of memory for both directions; a write only reads it.
+        auto* source = const_cast<std::byte*>(writes[i].source.data());
+        code = lane->add(writes[i].offset, source, writes[i].source.size());
+    }
+    if (code == Errc::ok) code = lane->run();
+    give_back(std::move(lane));
+    return code;
+}
+
+}  // namespace warren

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads and writes of any range by rings of requests. Past the page cache the kernel takes whole
+// aligned blocks from aligned memory only: what is not so goes by way of a lane's own memory, and
+// a block that is written in part is read first.
+//
+// Any number of threads may come: each takes a lane (a ring and its memory) for as long as its call
+// lasts, so a call waits for its own requests and for nobody else's.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "fs/disk/disk.hpp"
+#include "fs/disk/request_ring.hpp"
+
+namespace warren {
+
+class RingAccess {
+ public:
+    static constexpr u32 lanes_max = 16;
+    static constexpr u64 piece_bytes = 256 * kib;  // of one request
+    static constexpr u64 bounce_bytes = 2 * mib;   // of one lane
+
+    /// Requires: the descriptor stays open. `unit_bytes` is 1, or what offsets and lengths of
+    /// requests must be multiples of. Null, and `error`, if the kernel gives no ring.
+    static std::unique_ptr<RingAccess> open(int descriptor, u64 unit_bytes, int& error);
+    ~RingAccess();
+
+    /// As Disk::read_many() and Disk::write_many(). Requires: all ranges, widened to whole units,
+    /// lie in the file.
+    Errc read(std::span<const DiskRead> reads);
+    Errc write(std::span<const DiskWrite> writes);
+
+    /// For tests; not while somebody reads or writes.
+    void set_probe(RequestProbe probe) { probe_ = std::move(probe); }
+
+ private:
+    class Lane;
+    RingAccess(int descriptor, u64 unit_bytes);
+    std::unique_ptr<Lane> take_lane();
+    void give_back(std::unique_ptr<Lane> lane);
+
+    const int descriptor_;
+    const u64 unit_bytes_;
+    RequestProbe probe_;
+    std::mutex mutex_;  // guards all below
+    std::condition_variable lane_came_;
+    std::vector<std::unique_ptr<Lane>> idle_;
+    u32 lane_count_ = 0;
+};
+
+}  // namespace warren
