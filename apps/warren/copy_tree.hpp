@@ -122,7 +122,8 @@ class TreeCopy {
     void copy_task(const walk::Task& task);
     Fault copy_one_part(const Place& from, const Place& to, u64 begin, u64 end);
     void finish_parts(int source, std::string_view below);
-    Fault set_attributes(const Job& job);
+    Fault set_attributes(const Job& job, const Place& from, const Place& at);
+    bool finish_file(const Job& job);
     bool put_in_place(const Job& job);
     bool discard(const Job& job);
 

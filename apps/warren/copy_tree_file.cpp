@@ -169,7 +169,7 @@ bool TreeCopy::copy_special(const Job& job) {
         fail(true, "create special file", errno, job.below);
         return false;
     };
-    return made() && put_in_place(job);
+    return made() && finish_file(job);
 }
 
 /// Takes the temporary file away; false, for those who failed.
@@ -197,6 +197,12 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
     bool waits = false;
     if (!fill(entry, job, from.get(), to, waits)) return discard(job);
     if (waits) return true;  // the directory's finish puts it in place
+    Place at = job.at();
+    at.file = to.get();
+    if (const Fault fault = set_attributes(job, {-1, "", from.get()}, at)) {
+        fail(fault, job.below);
+        return discard(job);
+    }
     if (const int error = to.close()) {
         fail(true, "close", error, job.below);
         return discard(job);
@@ -344,20 +350,19 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
         job.to = {target.get(), name.c_str()};
         job.temporary = *found;
         waiting.erase(found);
-        if (look(job)) put_in_place(job);
+        if (look(job)) finish_file(job);
     }
     for (const std::string& name : waiting)
         ::unlinkat(target.get(), name.c_str(), 0);
 }
 
 /// Gives the temporary file the attributes that its name is to show.
-Fault TreeCopy::set_attributes(const Job& job) {
-    if (run_.rules.preserve) return keep_attributes(job.from, job.at(), job.kept);
+Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& at) {
+    if (run_.rules.preserve) return keep_attributes(from, at, job.kept);
     if (!job.existing.is_regular() || !S_ISREG(job.kept.mode)) return {};
     // What is replaced keeps its owner and mode, as if it had been written into.
     const struct stat& there = job.existing.status;
     u32 mode = there.st_mode & 07777;
-    const Place at = job.at();
     if (::fchownat(at.directory, at.name, there.st_uid, there.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
         mode &= 01777;
     }
@@ -365,11 +370,15 @@ Fault TreeCopy::set_attributes(const Job& job) {
     return {error, "set the mode of", true};
 }
 
+bool TreeCopy::finish_file(const Job& job) {
+    const Fault fault = set_attributes(job, job.from, job.at());
+    if (!fault) return put_in_place(job);
+    fail(fault, job.below);
+    return discard(job);
+}
+
+/// Renames what is whole, and joins it with the other names of its source.
 bool TreeCopy::put_in_place(const Job& job) {
-    if (const Fault fault = set_attributes(job)) {
-        fail(fault, job.below);
-        return discard(job);
-    }
     if (job.shared && !register_link(job, job.temporary.c_str()) && link_to_earlier(job)) {
         discard(job);  // another name of the file was faster, and this one has joined it
         return true;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <string_view>
 
 namespace warren::cli {
@@ -23,29 +24,66 @@ bool is_left_out(int error) {
     return error == ENOTSUP || error == EPERM || error == EACCES || error == ENOSYS;
 }
 
-/// The names of the attributes, sorted; empty if the file system has none.
-int list_attributes(const std::string& path, std::vector<std::string>& names) {
-    std::vector<char> text(1024);
-    ssize_t size = 0;
-    while ((size = ::llistxattr(path.c_str(), text.data(), text.size())) < 0) {
-        if (errno != ERANGE) return is_left_out(errno) ? 0 : errno;
-        text.resize(text.size() * 8);
+/// The extended attributes of a place, through its descriptor where it has one.
+class Attributes {
+ public:
+    explicit Attributes(const Place& place) : file_(place.file) {
+        if (file_ < 0) path_ = path_for_system(place);
     }
-    for (const char* at = text.data(); at < text.data() + size; at += names.back().size() + 1)
-        names.emplace_back(at);
-    std::sort(names.begin(), names.end());
-    return 0;
-}
 
-int get_attribute(const std::string& path, const std::string& name, std::string& value) {
-    value.resize(256);
-    ssize_t size = 0;
-    while ((size = ::lgetxattr(path.c_str(), name.c_str(), value.data(), value.size())) < 0) {
-        if (errno != ERANGE) return errno;
-        value.resize(value.size() * 16);
+    /// Their names, sorted; none if the file system has none.
+    int list(std::vector<std::string>& names) const {
+        char few[1024];
+        std::vector<char> many;
+        std::span<char> text = few;
+        ssize_t size = 0;
+        while ((size = file_ >= 0 ? ::flistxattr(file_, text.data(), text.size())
+                                  : ::llistxattr(path_.c_str(), text.data(), text.size())) < 0) {
+            if (errno != ERANGE) return is_left_out(errno) ? 0 : errno;
+            many.resize(text.size() * 8);
+            text = many;
+        }
+        for (const char* at = text.data(); at < text.data() + size; at += names.back().size() + 1)
+            names.emplace_back(at);
+        std::sort(names.begin(), names.end());
+        return 0;
     }
-    value.resize(static_cast<size_t>(size));
-    return 0;
+
+    int get(const std::string& name, std::string& value) const {
+        value.resize(256);
+        ssize_t size = 0;
+        while ((size = file_ >= 0 ? ::fgetxattr(file_, name.c_str(), value.data(), value.size())
+                                  : ::lgetxattr(path_.c_str(), name.c_str(), value.data(),
+                                                value.size())) < 0) {
+            if (errno != ERANGE) return errno;
+            value.resize(value.size() * 16);
+        }
+        value.resize(static_cast<size_t>(size));
+        return 0;
+    }
+
+    int set(const std::string& name, const std::string& value) const {
+        const int done =
+            file_ >= 0 ? ::fsetxattr(file_, name.c_str(), value.data(), value.size(), 0)
+                       : ::lsetxattr(path_.c_str(), name.c_str(), value.data(), value.size(), 0);
+        return done == 0 ? 0 : errno;
+    }
+
+    void remove(const std::string& name) const {
+        static_cast<void>(file_ >= 0 ? ::fremovexattr(file_, name.c_str())
+                                     : ::lremovexattr(path_.c_str(), name.c_str()));
+    }
+
+ private:
+    int file_;
+    std::string path_;
+};
+
+int set_owner(const Place& place, u32 user, u32 group) {
+    const int done =
+        place.file >= 0 ? ::fchown(place.file, user, group)
+                        : ::fchownat(place.directory, place.name, user, group, AT_SYMLINK_NOFOLLOW);
+    return done == 0 ? 0 : errno;
 }
 
 /// Whether an attribute that the source has not is taken from the target. Labels of security
@@ -55,25 +93,24 @@ bool may_go(const std::string& name) {
 }
 
 Fault keep_extended_attributes(const Place& from, const Place& to) {
-    const std::string source = path_for_system(from);
-    const std::string target = path_for_system(to);
+    const Attributes source(from);
+    const Attributes target(to);
     std::vector<std::string> names;
     std::vector<std::string> others;
-    if (const int error = list_attributes(source, names)) return {error, "list attributes of"};
-    if (const int error = list_attributes(target, others)) {
-        return {error, "list attributes of", true};
-    }
+    if (const int error = source.list(names)) return {error, "list attributes of"};
+    if (const int error = target.list(others)) return {error, "list attributes of", true};
     for (const std::string& other : others) {
-        if (!may_go(other) || std::binary_search(names.begin(), names.end(), other)) continue;
-        static_cast<void>(::lremovexattr(target.c_str(), other.c_str()));
+        if (may_go(other) && !std::binary_search(names.begin(), names.end(), other)) {
+            target.remove(other);
+        }
     }
     std::string value;
     for (const std::string& name : names) {
-        const int error = get_attribute(source, name, value);
+        int error = source.get(name, value);
         if (error == ENODATA || is_left_out(error)) continue;
         if (error != 0) return {error, "read an attribute of"};
-        if (::lsetxattr(target.c_str(), name.c_str(), value.data(), value.size(), 0) == 0) continue;
-        if (!is_left_out(errno)) return {errno, "set an attribute of", true};
+        error = target.set(name, value);
+        if (error != 0 && !is_left_out(error)) return {error, "set an attribute of", true};
     }
     return {};
 }
@@ -87,34 +124,33 @@ Kept kept_of(const struct statx& status) {
 
 Fault keep_attributes(const Place& from, const Place& to, const Kept& kept) {
     u32 mode = kept.mode & permission_bits;
-    if (::fchownat(to.directory, to.name, kept.user, kept.group, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno != EPERM && errno != EINVAL) return {errno, "preserve ownership of", true};
+    if (const int error = set_owner(to, kept.user, kept.group)) {
+        if (error != EPERM && error != EINVAL) return {error, "preserve ownership of", true};
         mode &= 01777;
-        static_cast<void>(::fchownat(to.directory, to.name, ~0u, kept.group, AT_SYMLINK_NOFOLLOW));
+        static_cast<void>(set_owner(to, ~0u, kept.group));
     }
     if (const Fault fault = keep_extended_attributes(from, to)) return fault;
     if (!S_ISLNK(kept.mode)) {
         if (const int error = change_mode(to, mode)) return {error, "set the mode of", true};
     }
     const timespec times[] = {kept.accessed, kept.modified};
-    if (::utimensat(to.directory, to.name, times, AT_SYMLINK_NOFOLLOW) != 0) {
-        return {errno, "preserve times of", true};
-    }
+    const int done = to.file >= 0 ? ::futimens(to.file, times)
+                                  : ::utimensat(to.directory, to.name, times, AT_SYMLINK_NOFOLLOW);
+    if (done != 0) return {errno, "preserve times of", true};
     return {};
 }
 
 bool same_extended_attributes(const Place& first, const Place& second) {
-    const std::string one = path_for_system(first);
-    const std::string two = path_for_system(second);
+    const Attributes one(first);
+    const Attributes two(second);
     std::vector<std::string> names;
     std::vector<std::string> others;
-    if (list_attributes(one, names) != 0 || list_attributes(two, others) != 0) return false;
-    if (names != others) return false;
+    if (one.list(names) != 0 || two.list(others) != 0 || names != others) return false;
     std::string value;
     std::string other;
     return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-        const int error = get_attribute(one, name, value);
-        return error == get_attribute(two, name, other) && (error != 0 || value == other);
+        const int error = one.get(name, value);
+        return error == two.get(name, other) && (error != 0 || value == other);
     });
 }
 

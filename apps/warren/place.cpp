@@ -24,6 +24,7 @@ std::string path_for_system(const Place& place) {
 }
 
 int change_mode(const Place& place, u32 mode) {
+    if (place.file >= 0) return ::fchmod(place.file, mode) == 0 ? 0 : errno;
     if (::syscall(SYS_fchmodat2, place.directory, place.name, mode, AT_SYMLINK_NOFOLLOW) == 0) {
         return 0;
     }

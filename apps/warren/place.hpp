@@ -17,10 +17,12 @@
 
 namespace warren::cli {
 
-/// A name in a directory, or a path with AT_FDCWD. A directory of -1: there is none yet.
+/// A name in a directory, or a path with AT_FDCWD. A directory of -1: there is none yet. Where the
+/// file itself is open, `file` spares looking the name up.
 struct Place {
     int directory = -1;
     const char* name = "";
+    int file = -1;
 };
 
 /// Owns an open file.
