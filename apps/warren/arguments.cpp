@@ -9,6 +9,7 @@
 
 #include "apps/warren/engine_choice.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -64,6 +65,7 @@ void append_options(std::string& page, const Page& description) {
 }
 
 void print_page(const Page& description) {
+    if (rank_number() != 0) return;
     std::string page;
     std::string_view usage = description.usage;
     for (const char* head = "Usage: "; !usage.empty(); head = "   or: ") {
@@ -135,6 +137,7 @@ Arguments parse_arguments(const Page& page, std::span<char* const> arguments) {
 
     Arguments parsed;
     optind = 0;  // glibc: start afresh
+    opterr = rank_number() == 0 ? 1 : 0;
     while (true) {
         const int id =
             getopt_long(count, words.data(), tables.letters.c_str(), tables.names.data(), nullptr);

@@ -14,6 +14,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/tree_scan.hpp"
 #include "apps/warren/units.hpp"
 
@@ -352,6 +353,9 @@ int command_du(std::span<char* const> arguments) {
         return page.usage_exit;
     }
     raise_open_limit();
+    const bool alone = how.json || !HostUsage::may_span_ranks(choices, setup, starts);
+    if (spans_one_rank(alone, starts) && setup.leave_to_rank_0()) return 0;
+    if (rank_count() > 1) choices.counts_once = false;  // no operand lies in another
     Session session;
     Usage usage(session, how);
     HostUsage host(choices, setup,
@@ -366,7 +370,7 @@ int command_du(std::span<char* const> arguments) {
         }
     }
     usage.add(host.total());
-    if (parsed.has('c')) usage.print(usage.total(), "total");
+    if (parsed.has('c') && rank_number() == 0) usage.print(usage.total(), "total");
     if (!host.finish()) good = false;
     usage.finish();
     return session.close() && good ? 0 : 1;

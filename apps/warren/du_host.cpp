@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <filesystem>
 
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
@@ -32,6 +33,23 @@ HostUsage::HostUsage(const UsageChoices& choices, const WalkSetup& setup, Print 
       print_(std::move(print)),
       workers_(walk_threads(setup.options)) {
     setup_.options.result_bytes = sizeof(Sum);
+    setup_.options.links = &links_;
+}
+
+bool HostUsage::may_span_ranks(const UsageChoices& choices, const WalkSetup& setup,
+                               const std::vector<std::string>& operands) {
+    if (choices.all || choices.top != 0 || choices.histogram) return false;
+    if (setup.options.follow == walk::Follow::all) return false;
+    std::vector<std::string> places;
+    for (const std::string& operand : operands) {
+        std::error_code error;
+        places.push_back(std::filesystem::canonical(operand, error).string() + "/");
+    }
+    std::sort(places.begin(), places.end());
+    for (size_t at = 1; at < places.size(); ++at) {
+        if (places[at].starts_with(places[at - 1])) return false;
+    }
+    return true;
 }
 
 bool HostUsage::is_excluded(std::string_view path) const {
@@ -67,15 +85,23 @@ walk::Next HostUsage::visit(const walk::Entry& entry) {
     if (setup_.options.one_file_system && walk::device_of(*status) != root_device_) {
         return walk::Next::prune;
     }
-    if (!is_counted(entry, *status)) return walk::Next::prune;
+    const bool is_directory = entry.type() == walk::Type::directory;
+    const bool asks_ranks = setup_.options.group != nullptr && !is_directory;
+    if (!asks_ranks && !is_counted(entry, *status)) return walk::Next::prune;
     const u64 amount = choices_.inodes     ? 1
                        : choices_.apparent ? status->stx_size
                                            : status->stx_blocks * 512;
-    if (entry.type() == walk::Type::directory) {
+    if (is_directory) {
         entry.own_result<Sum>().own = amount;
         return walk::Next::go_on;
     }
-    entry.result<Sum>().own += amount;
+    if (asks_ranks) {
+        const Sum sum{amount, 0};
+        entry.add_once(walk::device_of(*status), status->stx_ino,
+                       choices_.count_links ? 1 : status->stx_nlink, &sum);
+    } else {
+        entry.result<Sum>().own += amount;
+    }
     if (choices_.top != 0 || choices_.histogram) note_file(entry, amount);
     const bool has_line = entry.depth() == 0 || choices_.all;
     if (has_line && entry.depth() <= choices_.max_depth) {

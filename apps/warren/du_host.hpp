@@ -35,6 +35,10 @@ class HostUsage {
 
     HostUsage(const UsageChoices& choices, const WalkSetup& setup, Print print);
 
+    /// Whether several ranks can do it: files need no lines, and no operand lies in another.
+    static bool may_span_ranks(const UsageChoices& choices, const WalkSetup& setup,
+                               const std::vector<std::string>& operands);
+
     bool begin() { return failures_.open(setup_.errors_file); }
     void measure(const std::string& operand);
     u64 total() const { return total_; }

@@ -9,6 +9,7 @@
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -204,10 +205,12 @@ bool parse_options(std::vector<std::string> words, Asked& asked) {
         const std::string& word = words[at];
         const size_t equals = word.find('=');
         const std::string name = word.substr(0, equals);
-        const int option = name == "--threads"   ? threads_option
-                           : name == "--max-ops" ? rate_option
-                           : name == "--errors"  ? errors_option
-                                                 : 0;
+        const int option = name == "--threads"     ? threads_option
+                           : name == "--max-ops"   ? rate_option
+                           : name == "--errors"    ? errors_option
+                           : name == "--scheduler" ? scheduler_option
+                           : name == "--split"     ? split_option
+                                                   : 0;
         if (option != 0) {
             if (equals == word.npos && at + 1 == words.size()) {
                 complain({quote(word), " needs a value"});
@@ -266,6 +269,8 @@ int command_find(std::span<char* const> arguments) {
         return 1;
     }
     raise_open_limit();
+    const bool in_order = asked.sorted || asked.json;
+    if (spans_one_rank(in_order, asked.starts) && asked.setup.leave_to_rank_0()) return 0;
     Search search(session, *expression, asked.sorted, asked.json);
     HostSearch host(*expression, asked.setup, asked.sorted, asked.json);
     if (!host.begin()) return 1;

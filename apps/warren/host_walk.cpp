@@ -8,11 +8,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <set>
 
 #include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
 #include "base/processors.hpp"
+#include "walk/bytes.hpp"
+#include "walk/rank.hpp"
 
 namespace warren::cli {
 
@@ -20,6 +25,13 @@ namespace {
 
 constexpr size_t failures_printed = 1000;
 constexpr u64 threads_most = 4096;
+FailureList* opened_list = nullptr;
+
+/// The same words, for as long as the program lives.
+const char* lasting(std::string_view words) {
+    static std::set<std::string, std::less<>> known;
+    return known.emplace(words).first->c_str();
+}
 
 std::string sentence(const walk::Failure& failure) {
     const std::string_view action = failure.action;
@@ -44,11 +56,33 @@ std::string sentence(const walk::Failure& failure) {
 
 }  // namespace
 
+WalkSetup::WalkSetup() {
+    options.group = rank_group();
+}
+
 bool WalkSetup::take(int option, const std::string& value) {
     if (option == errors_option) {
         errors_file = value;
     } else if (option == inode_order_option) {
         options.inode_order = true;
+    } else if (option == scheduler_option) {
+        const auto named = walk::scheduler_named(value);
+        if (!named) {
+            std::string names;
+            for (const walk::SchedulerName& known : walk::scheduler_names())
+                names += (names.empty() ? "" : ", ") + std::string(known.name);
+            complain({"there is no scheduler ", quote(value), ": name one of ", names});
+            return false;
+        }
+        options.scheduler = named->scheduler;
+        if (!split_given) options.split = named->split;
+    } else if (option == split_option) {
+        if (value != "half" && value != "random") {
+            complain({"invalid value ", quote(value), " for --split: name half or random"});
+            return false;
+        }
+        options.split = value == "half" ? walk::Split::half : walk::Split::random;
+        split_given = true;
     } else {
         const std::optional<u64> number = parse_number(value);
         const bool is_threads = option == threads_option;
@@ -64,28 +98,51 @@ bool WalkSetup::take(int option, const std::string& value) {
 }
 
 bool WalkSetup::take_all(const Arguments& parsed) {
-    for (const int option : {threads_option, rate_option, errors_option, inode_order_option}) {
+    for (const int option : {threads_option, rate_option, errors_option, inode_order_option,
+                             scheduler_option, split_option}) {
         const std::string* value = parsed.value(option);
         if (value != nullptr && !take(option, *value)) return false;
     }
     return true;
 }
 
+bool WalkSetup::leave_to_rank_0() {
+    const bool is_done = cli::leave_to_rank_0();
+    options.group = nullptr;
+    return is_done;
+}
+
 FailureList::~FailureList() {
+    if (opened_list == this) opened_list = nullptr;
     if (file_ != nullptr) std::fclose(file_);
 }
 
 bool FailureList::open(const std::string& file) {
+    opened_list = this;
     if (file.empty()) return true;
     name_ = file;
-    file_ = std::fopen(file.c_str(), "we");
-    if (file_ == nullptr) {
+    if (rank_number() == 0) file_ = std::fopen(file.c_str(), "we");
+    if (rank_number() == 0 && file_ == nullptr) {
         complain({"cannot make ", quote(file), ": ", reason(static_cast<Errc>(errno))});
     }
-    return file_ != nullptr;
+    return share_over_ranks(file_ == nullptr ? "no" : "yes") == "yes";
+}
+
+void FailureList::hear(std::string_view told) {
+    walk::ByteReader reader(told);
+    const i32 error = reader.get<i32>();
+    const char* action = lasting(reader.get_bytes());
+    if (opened_list != nullptr) opened_list->add({std::string(reader.get_bytes()), action, error});
 }
 
 void FailureList::add(const walk::Failure& failure) {
+    if (rank_number() != 0) {
+        walk::ByteWriter writer;
+        writer.put(failure.error);
+        writer.put_bytes(failure.action);
+        writer.put_bytes(failure.path);
+        return tell_rank_0(Telling::failure, writer.bytes());
+    }
     std::lock_guard lock(mutex_);
     ++count_;
     if (first_.size() < failures_printed) first_.push_back(failure);
@@ -105,6 +162,7 @@ u64 FailureList::count() const {
 }
 
 bool FailureList::finish() {
+    settle_ranks();
     std::lock_guard lock(mutex_);
     for (const walk::Failure& failure : first_)
         complain({sentence(failure)});
@@ -118,6 +176,14 @@ bool FailureList::finish() {
         if (file_failed_) complain({"cannot write ", quote(name_)});
     }
     return count_ == 0 && !file_failed_;
+}
+
+bool spans_one_rank(bool alone, const std::vector<std::string>& operands) {
+    if (rank_count() == 1) return false;
+    if (rank_number() == 0) {
+        alone = alone || std::any_of(operands.begin(), operands.end(), is_of_volume);
+    }
+    return share_over_ranks(alone ? "alone" : "together") == "alone";
 }
 
 u32 walk_threads(const walk::Options& options) {

@@ -3,7 +3,8 @@
 // output gathered by each thread, failures told at the end, progress on the terminal.
 //
 // Invariant: lines are written whole. Failures never end a walk; they are counted, the first
-// thousand are printed when it is over, all of them go to the file of --errors.
+// thousand are printed when it is over, all of them go to the file of --errors. Of several ranks
+// the first has the list of all.
 #pragma once
 
 #include <cstdio>
@@ -23,6 +24,8 @@ inline constexpr int threads_option = 900;
 inline constexpr int rate_option = 901;
 inline constexpr int errors_option = 902;
 inline constexpr int inode_order_option = 903;
+inline constexpr int scheduler_option = 904;
+inline constexpr int split_option = 905;
 
 /// Rows for the table of options of a command that walks the host's files.
 #define WARREN_WALK_OPTIONS                                                                        \
@@ -30,19 +33,28 @@ inline constexpr int inode_order_option = 903;
         {::warren::cli::rate_option, "max-ops", "N", "at most N opens, reads and stats a second"}, \
         {::warren::cli::errors_option, "errors", "FILE",                                           \
          "write what failed to FILE, one JSON object a line"},                                     \
+        {::warren::cli::inode_order_option, "inode-order", nullptr,                                \
+         "in the order of inodes, for cold disks with a seek"},                                    \
+        {::warren::cli::scheduler_option, "scheduler", "NAME",                                     \
+         "under mpirun: pa-drqs (default), drqs, deqs, h-drqs, cp, ..."},                          \
     {                                                                                              \
-        ::warren::cli::inode_order_option, "inode-order", nullptr,                                 \
-            "in the order of inodes, for cold disks with a seek"                                   \
+        ::warren::cli::split_option, "split", "HOW",                                               \
+            "what is given to an idle rank: half (default) or random"                              \
     }
 
 /// How a walk of the host's files is done, from the command line.
 struct WalkSetup {
-    walk::Options options;
+    WalkSetup();
+
+    walk::Options options;  // with all ranks there are
     std::string errors_file;
+    bool split_given = false;
 
     /// Takes one of the options above; false, with a complaint, if its value makes no sense.
     bool take(int option, const std::string& value);
     bool take_all(const Arguments& parsed);
+    /// As leave_to_rank_0(): true if this process has nothing to do.
+    bool leave_to_rank_0();
 };
 
 /// What failed in a walk; from any thread.
@@ -59,6 +71,8 @@ class FailureList {
     u64 count() const;
     /// Prints what failed; whether nothing did.
     bool finish();
+    /// Adds what another rank has told to the list that was opened last.
+    static void hear(std::string_view told);
 
  private:
     mutable std::mutex mutex_;
@@ -95,6 +109,10 @@ class LineBuffers {
     static void send(std::string& text);
     std::vector<Buffer> buffers_;
 };
+
+/// Whether one rank is to do it alone, as rank 0 finds: what is in a volume, or `alone`. All call
+/// it.
+bool spans_one_rank(bool alone, const std::vector<std::string>& operands);
 
 /// Threads that a walk with these options has.
 u32 walk_threads(const walk::Options& options);

@@ -15,6 +15,7 @@
 #include "apps/warren/commands.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/version.hpp"
 
 namespace warren::cli {
@@ -26,6 +27,7 @@ struct Command {
     int (*run)(std::span<char* const> arguments);
     const char* group;  // heading on the help page; null: same as before
     const char* summary;
+    bool spans_ranks = false;  // whether the processes that mpirun starts do it together
 };
 
 constexpr Command commands[] = {
@@ -37,14 +39,14 @@ constexpr Command commands[] = {
     {"resize", command_resize, nullptr, "make a volume larger"},
     {"sync", command_sync, nullptr, "make what was written durable, or a tree equal to another"},
     {"doctor", command_doctor, nullptr, "what this machine gives Warren, and what it measures"},
-    {"rm", command_rm, "Whole trees as one command", "remove files and trees"},
+    {"rm", command_rm, "Whole trees as one command", "remove files and trees", true},
     {"mv", command_mv, nullptr, "rename and move files"},
-    {"find", command_find, nullptr, "search a tree"},
-    {"du", command_du, nullptr, "how much space trees take"},
+    {"find", command_find, nullptr, "search a tree", true},
+    {"du", command_du, nullptr, "how much space trees take", true},
     {"cmp", command_cmp, nullptr, "compare files and trees of the host"},
     {"chmod", command_chmod, nullptr, "change modes, of whole trees too"},
     {"chown", command_chown, nullptr, "change owners, of whole trees too"},
-    {"walk", command_walk, nullptr, "list a tree of the host, on all cores"},
+    {"walk", command_walk, nullptr, "list a tree of the host, on all cores", true},
     {"rebuild", command_rebuild, nullptr, "pack directories"},
     {"hash", command_hash, "Contents", "digests of files and trees, and checks of them"},
     {"chunk", command_chunk, nullptr, "cut files where their contents say so"},
@@ -127,7 +129,13 @@ int unknown_command(std::string_view name) {
 int run_command(const Command& command, std::string program_name,
                 const std::vector<char*>& arguments) {
     set_program(std::move(program_name));
+    if (has_several_ranks() && !command.spans_ranks) {
+        if (!is_further_rank()) complain({"is for one process: start it without mpirun"});
+        return 1;
+    }
+    if (!join_ranks()) return 1;
     const int code = command.run(arguments);
+    settle_ranks();
     const bool written = finish_output();
     return code == 0 && !written ? 1 : code;
 }

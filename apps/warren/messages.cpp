@@ -8,6 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <unordered_set>
+
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -16,6 +19,8 @@ namespace {
 std::mutex output_mutex;
 bool status_shown = false;
 std::string program_name = "warren";
+std::unordered_set<std::string> said;  // complaints, if other processes complain here too
+constexpr size_t said_most = 1000;
 
 /// Removes the status line. Requires: the mutex is held.
 void clear_status() {
@@ -30,7 +35,12 @@ void write_line(FILE* stream, std::string_view head,
     for (std::string_view part : parts)
         line += part;
     line += '\n';
+    const bool is_complaint = stream == stderr;
+    if (rank_number() != 0) {
+        return tell_rank_0(is_complaint ? Telling::complaint : Telling::output, line);
+    }
     std::lock_guard lock(output_mutex);
+    if (is_complaint && rank_count() > 1 && said.size() < said_most) said.insert(line);
     clear_status();
     std::fwrite(line.data(), 1, line.size(), stream);
 }
@@ -57,7 +67,15 @@ void print_line(std::initializer_list<std::string_view> parts) {
     write_line(stdout, "", parts);
 }
 
+void relay_complaint(std::string_view line) {
+    std::lock_guard lock(output_mutex);
+    if (said.size() < said_most && !said.emplace(line).second) return;
+    clear_status();
+    std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
 void print_bytes(std::string_view bytes) {
+    if (rank_number() != 0) return tell_rank_0(Telling::output, bytes);
     std::lock_guard lock(output_mutex);
     clear_status();
     std::fwrite(bytes.data(), 1, bytes.size(), stdout);

@@ -7,6 +7,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/rm_host.hpp"
 #include "apps/warren/units.hpp"
 #include "apps/warren/volume_path.hpp"
@@ -45,19 +46,17 @@ constexpr Page page = {
 
 class Remover {
  public:
-    Remover(const Arguments& parsed, const WalkSetup& setup)
-        : host_({parsed.has('r') || parsed.has('R'), parsed.has('d'),
-                 parsed.last_of({'f', 'i'}) == 'f', parsed.last_of({'f', 'i'}) == 'i',
-                 parsed.has('v')},
-                setup),
-          recursive_(parsed.has('r') || parsed.has('R')),
-          directories_(parsed.has('d')),
-          force_(parsed.last_of({'f', 'i'}) == 'f'),
-          ask_(parsed.last_of({'f', 'i'}) == 'i'),
-          verbose_(parsed.has('v')) {}
+    Remover(const RemovalChoices& choices, const WalkSetup& setup)
+        : host_(choices, setup),
+          recursive_(choices.recursive),
+          directories_(choices.directories),
+          force_(choices.force),
+          ask_(choices.ask),
+          verbose_(choices.verbose) {}
 
     bool remove(const std::string& text);
     bool begin() { return host_.begin(); }
+    bool follow() { return host_.follow(); }
     bool finish() {
         const bool host_good = host_.finish();
         return session_.close() && host_good;
@@ -198,7 +197,12 @@ int command_rm(std::span<char* const> arguments) {
     if (!setup.take_all(parsed)) return page.usage_exit;
     setup.options.one_file_system = parsed.has(one_file_system_option);
     raise_open_limit();
-    Remover remover(parsed, setup);
+    const RemovalChoices choices = {parsed.has('r') || parsed.has('R'), parsed.has('d'),
+                                    parsed.last_of({'f', 'i'}) == 'f',
+                                    parsed.last_of({'f', 'i'}) == 'i', parsed.has('v')};
+    if (spans_one_rank(HostRemover::asks(choices), {}) && setup.leave_to_rank_0()) return 0;
+    Remover remover(choices, setup);
+    if (rank_number() != 0) return remover.follow() ? 0 : 1;
     if (!remover.begin()) return 1;
     bool good = true;
     for (const std::string& text : parsed.operands) {

@@ -12,6 +12,7 @@
 #include "apps/warren/directory.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -56,14 +57,26 @@ std::string_view kind_of(walk::Type type) {
 }  // namespace
 
 HostRemover::HostRemover(const RemovalChoices& choices, const WalkSetup& setup)
-    : choices_(choices),
-      setup_(setup),
-      asks_about_protected_(!choices.force && ::isatty(STDIN_FILENO) == 1) {
+    : choices_(choices), setup_(setup), asks_about_protected_(asks(choices) && !choices.ask) {
     // Names of one directory are removed one after the other by the kernel, whoever asks.
     setup_.options.share_directories = false;
     setup_.options.result_bytes = sizeof(Left);
     // Questions come in an order that a person can follow.
     if (choices_.ask || asks_about_protected_) setup_.options.threads = 1;
+}
+
+bool HostRemover::asks(const RemovalChoices& choices) {
+    return choices.ask || (!choices.force && ::isatty(STDIN_FILENO) == 1);
+}
+
+bool HostRemover::follow() {
+    if (!begin()) return false;
+    // The name of each tree, and nothing behind the last.
+    while (true) {
+        const std::string tree = share_over_ranks({});
+        if (tree.empty()) return failures_.finish();
+        walk_tree(tree);
+    }
 }
 
 void HostRemover::fail(const std::string& path, i32 error) {
@@ -98,6 +111,11 @@ void HostRemover::remove(const std::string& operand) {
 }
 
 void HostRemover::remove_tree(const std::string& operand) {
+    share_over_ranks(operand);
+    walk_tree(operand);
+}
+
+void HostRemover::walk_tree(const std::string& operand) {
     walk::Meter meter;
     setup_.options.meter = &meter;
     walk::Callbacks callbacks;
@@ -173,6 +191,7 @@ void HostRemover::finish_directory(const walk::Finished& directory) {
 }
 
 bool HostRemover::finish() {
+    share_over_ranks({});
     return failures_.finish();
 }
 

@@ -30,9 +30,14 @@ class HostRemover {
     void remove(const std::string& operand);
     /// Tells what failed; whether nothing did.
     bool finish();
+    /// Whether one process is to do it: a person is asked.
+    static bool asks(const RemovalChoices& choices);
+    /// For the ranks but the first: helps with each tree that rank 0 removes, until its finish().
+    bool follow();
 
  private:
     void remove_tree(const std::string& operand);
+    void walk_tree(const std::string& operand);
     walk::Next visit(const walk::Entry& entry);
     void finish_directory(const walk::Finished& directory);
     bool may_remove(const walk::Entry& entry);

@@ -4,6 +4,7 @@
 //
 // Invariant: a line is written whole. What could not be read is told at the end, with exit code 1.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "apps/warren/arguments.hpp"
@@ -15,7 +16,9 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
@@ -146,20 +149,30 @@ walk::Next Listing::visit(const walk::Entry& entry, const std::string& start) {
     return walk::Next::go_on;
 }
 
+/// Adds up what all ranks have counted; rank 0 prints it.
 void Listing::print_counts() {
     static constexpr const char* names[] = {"unknown",        "pipes",         "character devices",
                                             "directories",    "block devices", "files",
                                             "symbolic links", "sockets"};
-    u64 bytes = 0;
-    for (size_t type = 0; type < std::size(names); ++type) {
-        u64 count = 0;
-        for (const Worker& worker : workers_)
-            count += worker.counts[type];
-        if (count != 0) print_line({std::to_string(count), "\t", names[type]});
+    std::array<u64, 9> own{};  // the last are bytes
+    for (const Worker& worker : workers_) {
+        for (size_t type = 0; type < std::size(names); ++type)
+            own[type] += worker.counts[type];
+        own[8] += worker.bytes;
     }
-    for (const Worker& worker : workers_)
-        bytes += worker.bytes;
-    if (how_.with_size) print_line({std::to_string(bytes), "\tbytes"});
+    walk::ByteWriter writer;
+    writer.put(own);
+    std::array<u64, 9> sums{};
+    for (const std::string& of_rank : gather_over_ranks(writer.bytes())) {
+        const auto counts = walk::ByteReader(of_rank).get<std::array<u64, 9>>();
+        for (size_t at = 0; at < sums.size(); ++at)
+            sums[at] += counts[at];
+    }
+    if (rank_number() != 0) return;
+    for (size_t type = 0; type < std::size(names); ++type) {
+        if (sums[type] != 0) print_line({std::to_string(sums[type]), "\t", names[type]});
+    }
+    if (how_.with_size) print_line({std::to_string(sums[8]), "\tbytes"});
 }
 
 bool Listing::run(const std::vector<std::string>& roots) {

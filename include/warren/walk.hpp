@@ -28,8 +28,18 @@ enum class Next : u8 { go_on, prune, stop };
 /// Which symbolic links are followed: none, those among the roots, all.
 enum class Follow : u8 { none, roots, all };
 
-/// How much an idle worker takes of another's queue: half of it, or a random part.
+/// How much an idle worker or rank takes of another's queue: half of it, or a random part.
 enum class Split : u8 { half, random };
+
+/// Which rank asks which for work, in a walk over several processes; see docs/WALK.md.
+enum class Scheduler : u8 {
+    cp,            // rank 0 keeps the queue and gives out one item at a time
+    cp_keep_one,   // a worker goes on with one of the items that it found
+    drqs,          // any rank asks any other, by chance
+    pa_drqs,       // the first rank of a node asks other nodes too, the others ask their node only
+    pa_drqs_list,  // everybody asks its own node first, then the others (Algorithm 3 of the paper)
+    batches        // drqs that talks only between batches of items, each ended by a barrier
+};
 
 /// What could not be done. The walk goes on without it.
 struct Failure {
@@ -40,6 +50,8 @@ struct Failure {
 
 struct Node;
 struct Visit;
+class Group;
+class LinkSet;
 
 /// What the walk has met, for those who watch it from another thread.
 struct Meter {
@@ -85,6 +97,9 @@ class Entry {
     /// Queues work that belongs to the entry's directory, which is not finished before it is done:
     /// some thread gives the bytes to Callbacks::work.
     void add(std::span<const std::byte> payload) const;
+    /// Adds `amount`, a result, to that of the directory if this is the first of the file's `links`
+    /// names to come, on any rank. ~0u links: it may come any number of times.
+    void add_once(u64 device, u64 inode, u32 links, const void* amount) const;
     /// Reports what could not be done with the entry.
     void fail(const char* action, i32 error) const;
 
@@ -145,6 +160,10 @@ struct Options {
     u32 open_limit = 0;    // directories open at once; 0: half of what the process may open
     u64 operations_per_second = 0;  // opens, reads and stats together; 0: as many as there can be
     Meter* meter = nullptr;
+    LinkSet* links = nullptr;  // for add_once(), of several walks; null: the walk has its own
+    /// The processes that walk together; all call walk(). Null: this one alone.
+    Group* group = nullptr;
+    Scheduler scheduler = Scheduler::pa_drqs;
 };
 
 /// `visit` is needed; the others may be empty. All are called from several threads at once.
@@ -162,9 +181,15 @@ struct Totals {
     u64 directories = 0;  // opened and read
     u64 failures = 0;
     bool stopped = false;
+    /// With a group: what this rank sent, and its share of the entries. All else is of all ranks.
+    u64 messages = 0;
+    u64 message_bytes = 0;
+    u64 own_entries = 0;
 };
 
 /// Walks the trees at `roots`. The results of all roots are merged into `result` if that is given.
+/// With a group the roots are those that rank 0 names, as each rank finds them in its own current
+/// directory, and only rank 0 has the result.
 Totals walk(std::span<const std::string> roots, const Options& options, const Callbacks& callbacks,
             void* result = nullptr);
 

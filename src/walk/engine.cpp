@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/processors.hpp"
+#include "walk/courier.hpp"
 
 namespace warren::walk {
 
@@ -37,8 +38,23 @@ struct Name {
     char text[];  // the name and its NUL
 };
 
+/// Ranks on one node share its processors.
 u32 thread_count(const Options& options) {
-    return options.threads != 0 ? options.threads : std::min(usable_processors(), threads_most);
+    u32 sharing = 1;
+    if (options.group != nullptr) {
+        const std::vector<u32>& nodes = options.group->nodes();
+        sharing =
+            static_cast<u32>(std::count(nodes.begin(), nodes.end(), nodes[options.group->rank()]));
+    }
+    const u32 own = std::max(1u, usable_processors() / sharing);
+    return options.threads != 0 ? options.threads : std::min(own, threads_most);
+}
+
+/// And what the file server allows.
+u64 own_rate(const Options& options) {
+    const u64 rate = options.operations_per_second;
+    return rate == 0 || options.group == nullptr ? rate
+                                                 : std::max<u64>(1, rate / options.group->ranks());
 }
 
 u32 open_limit(const Options& options) {
@@ -84,18 +100,30 @@ Engine::Engine(const Options& options, const Callbacks& callbacks, void* result)
       pool_(thread_count(options), options.split),
       descriptors_(open_limit(options), options.follow != Follow::none,
                    options.follow == Follow::all),
-      limit_(options.operations_per_second),
+      limit_(own_rate(options)),
       status_flags_(AT_NO_AUTOMOUNT | (options.follow == Follow::all ? 0 : AT_SYMLINK_NOFOLLOW) |
                     (options.do_not_sync ? AT_STATX_DONT_SYNC : 0)),
       needs_identity_(options.follow == Follow::all || options.one_file_system) {}
 
 Totals Engine::run(std::span<const std::string> roots) {
+    if (options_.group != nullptr) {
+        run_with_ranks(roots_of_rank_0(roots));
+        return totals_of_all_ranks();
+    }
+    pool_.take_in_hand();
     pool_.run([&](u32 number) { work(number, roots); });
+    return totals();
+}
+
+Totals Engine::totals() const {
     Totals totals;
     totals.entries = entries_.load(std::memory_order_relaxed);
     totals.directories = directories_.load(std::memory_order_relaxed);
     totals.failures = failures_.load(std::memory_order_relaxed);
     totals.stopped = stopped_.load(std::memory_order_relaxed);
+    totals.messages = messages_;
+    totals.message_bytes = message_bytes_;
+    totals.own_entries = totals.entries;
     return totals;
 }
 
@@ -106,13 +134,16 @@ void Engine::work(u32 number, std::span<const std::string> roots) {
     worker.visit.worker = number;
     worker.visit.result.assign((options_.result_bytes + 7) / 8, 0);
     worker.visit.own_result = worker.visit.result;
-    if (number == 0) {
+    if (number == 0 && is_first_rank()) {
         show_roots(worker, roots);
         root_done();  // that of the roots themselves
+        pool_.done();
     }
     Item item;
-    while (pool_.take(number, item))
+    while (pool_.take(number, item)) {
         process(worker, item);
+        pool_.done(item.work != Work::merge && item.work != Work::verdicts);
+    }
 }
 
 void Engine::show_roots(Worker& worker, std::span<const std::string> roots) {
@@ -140,14 +171,18 @@ void Engine::show_root(Worker& worker, const std::string& root) {
 }
 
 void Engine::process(Worker& worker, Item item) {
-    Node* node = item.node;
-    if (item.payload != nullptr) {
-        run_task(worker, item);
-    } else if (node->opened) {
-        // Already in use since the part before.
-        read(worker, *node);
-    } else {
-        begin(worker, *node);
+    switch (item.work) {
+        case Work::directory:
+            // One that is open is in use since the part before.
+            return item.node->opened ? read(worker, *item.node) : begin(worker, *item.node);
+        case Work::task:
+            return run_task(worker, item);
+        case Work::names:
+            return show_names(worker, item);
+        case Work::merge:
+            return take_result(item);
+        case Work::verdicts:
+            return take_verdicts(item);
     }
 }
 
@@ -230,7 +265,7 @@ void Engine::read(Worker& worker, Node& node) {
             // the item, and so does the use of the descriptor, of which the part needs its own.
             node.pending.fetch_add(1, std::memory_order_relaxed);
             static_cast<void>(descriptors_.use(node));  // it is open
-            pool_.push(worker.number, {&node, nullptr});
+            pool_.push(worker.number, {&node});
         }
         show_part(worker, node, part);
         if (!hands_on) continue;
@@ -271,7 +306,7 @@ void Engine::show_part(Worker& worker, Node& node, std::span<std::byte> part) {
     }
     entries_.fetch_add(entries, std::memory_order_relaxed);
     settle(worker, &node);
-    if (options_.meter == nullptr) return;
+    if (options_.meter == nullptr || courier_ != nullptr) return;
     options_.meter->entries.fetch_add(entries, std::memory_order_relaxed);
     options_.meter->directories.store(directories_.load(std::memory_order_relaxed),
                                       std::memory_order_relaxed);
@@ -337,7 +372,7 @@ void Engine::queue_directory(Worker& worker, Node* above) {
         std::fill(visit.own_result.begin(), visit.own_result.end(), 0);
         visit.has_own_result = false;
     }
-    pool_.push(worker.number, {node, nullptr});
+    pool_.push(worker.number, {node});
 }
 
 /// What no directory has begun with goes to the one above.
@@ -358,7 +393,7 @@ void Engine::add_task(Visit& visit, std::span<const std::byte> payload) {
     }
     // Relaxed: the caller holds a count of the directory.
     visit.node->pending.fetch_add(1, std::memory_order_relaxed);
-    pool_.push(visit.worker, {visit.node, Payload::make(payload)});
+    pool_.push(visit.worker, {visit.node, Payload::make(payload), Work::task});
 }
 
 /// Gives what the worker has gathered to the directory (null: to the whole walk).
@@ -384,28 +419,36 @@ void Engine::merge_into(Node* node, const void* from) {
 void Engine::release(Node* node) {
     // Acquire and release: whoever finishes a directory sees what all the others have done.
     while (node != nullptr && node->pending.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        Node* above = node->above;
+        Node* const above = node->above;
+        const bool is_root = above == nullptr && node->kind == NodeKind::own;
         finish(*node);
-        if (above == nullptr) root_done();
+        if (is_root) root_done();
         node = above;
     }
 }
 
 void Engine::finish(Node& node) {
-    if (callbacks_.finish && !stopped_.load(std::memory_order_relaxed)) {
+    const bool is_here = node.kind == NodeKind::own || node.kind == NodeKind::adopted;
+    if (is_here && callbacks_.finish && !stopped_.load(std::memory_order_relaxed)) {
         const bool is_root = node.above == nullptr;
         const int above = is_root ? AT_FDCWD : descriptors_.use_above(node);
         callbacks_.finish(Finished(node, above));
         if (!is_root && above >= 0) descriptors_.done(*node.above);
     }
-    merge_into(node.above, node.result());
+    if (node.kind == NodeKind::own) {
+        merge_into(node.above, node.result());
+    } else if (node.kind != NodeKind::ghost) {
+        courier_->return_result(node.home, node.result(), options_.result_bytes);
+    }
     descriptors_.close(node);
     Node::destroy(&node);
 }
 
 void Engine::root_done() {
-    // Acquire and release: whoever closes the pool sees what all the others have done.
-    if (roots_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) pool_.close();
+    // Acquire and release: whoever closes the pool sees what all the others have done, and so does
+    // Courier::owes().
+    const bool was_last = roots_left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    if (was_last && courier_ == nullptr) pool_.close();
 }
 
 void Engine::report(std::string path, const char* action, i32 error) {

@@ -3,14 +3,16 @@
 // entries and queue the directories among them.
 //
 // Invariant: a directory's `pending` counts its reader, every worker that has a part of it in hand,
-// and its unfinished children and tasks; whoever takes it to zero finishes it and goes on with the
-// one above. The walk is over when the last root is finished.
+// its unfinished children and tasks, and what other ranks have of it; whoever takes it to zero
+// finishes it and goes on with the one above. The walk is over when the last root is finished.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "walk/node.hpp"
 #include "walk/pool.hpp"
@@ -27,6 +29,8 @@ struct Payload {
     static void destroy(Payload* payload);
 };
 
+class Courier;
+
 class Engine {
  public:
     Engine(const Options& options, const Callbacks& callbacks, void* result);
@@ -37,15 +41,27 @@ class Engine {
     RateLimit& limit() { return limit_; }
     void add_task(Visit& visit, std::span<const std::byte> payload);
     void report(std::string path, const char* action, i32 error);
+    void count_once(Visit& visit, u64 device, u64 inode, u32 names, const void* amount);
+    LinkSet& links() { return options_.links == nullptr ? own_links_ : *options_.links; }
 
  private:
+    friend class Courier;
     struct Worker;
+
+    void run_with_ranks(std::vector<std::string> roots);
+    std::vector<std::string> roots_of_rank_0(std::span<const std::string> roots);
+    Totals totals() const;
+    Totals totals_of_all_ranks() const;
+    bool is_first_rank() const;
 
     void work(u32 number, std::span<const std::string> roots);
     void show_roots(Worker& worker, std::span<const std::string> roots);
     void show_root(Worker& worker, const std::string& root);
     void process(Worker& worker, Item item);
     void run_task(Worker& worker, Item item);
+    void show_names(Worker& worker, Item item);
+    void take_result(Item item);
+    void take_verdicts(Item item);
     void begin(Worker& worker, Node& node);
     bool admit(Node& node);
     void read(Worker& worker, Node& node);
@@ -76,6 +92,10 @@ class Engine {
     std::atomic<u64> directories_{0};
     std::atomic<u64> failures_{0};
     std::atomic<bool> stopped_{false};
+    LinkSet own_links_;
+    Courier* courier_ = nullptr;  // in a walk with other ranks
+    u64 messages_ = 0;
+    u64 message_bytes_ = 0;
 };
 
 }  // namespace warren::walk

@@ -72,16 +72,33 @@ bool identify(int descriptor, Identity& identity) {
     return true;
 }
 
+std::optional<Identity> Descriptors::identify_root(const Node& node) const {
+    const int flags = AT_NO_AUTOMOUNT | (follow_roots_ ? 0 : AT_SYMLINK_NOFOLLOW);
+    struct statx found {};
+    if (::statx(AT_FDCWD, node.name(), flags, STATX_INO, &found) != 0) return {};
+    return Identity{device_of(found), found.stx_ino};
+}
+
 int Descriptors::open(Node& node) {
     make_room(node);
     int descriptor = open_from_above(node);
     if (descriptor < 0) return errno;
+    if (!is_known(descriptor, node)) {
+        ::close(descriptor);
+        return ESTALE;
+    }
     std::lock_guard lock(node.mutex);
     node.descriptor = descriptor;
     node.users = 1;
     node.opened = true;
     open_.fetch_add(1, std::memory_order_relaxed);
     return 0;
+}
+
+/// Whether it is what another rank said that the directory is, if one did.
+bool Descriptors::is_known(int descriptor, const Node& node) {
+    Identity identity;
+    return !node.has_identity || (identify(descriptor, identity) && identity == node.identity);
 }
 
 /// Opens what the name in the directory above leads to.

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,19 @@ struct Identity {
     u64 device = 0;
     u64 inode = 0;
     bool operator==(const Identity&) const = default;
+};
+
+enum class NodeKind : u8 {
+    own,      // met here
+    adopted,  // taken over from another rank as a whole
+    part,     // names or tasks of a directory that is another rank's
+    ghost     // the way to an adopted one: another rank does what there is to do
+};
+
+/// Whose result it is.
+struct Home {
+    u32 rank = 0;
+    u64 loan = 0;
 };
 
 struct Node {
@@ -37,6 +51,8 @@ struct Node {
     bool has_identity = false;
     bool opened = false;  // once
     bool complete = false;
+    NodeKind kind = NodeKind::own;
+    Home home;                     // unless own
     std::atomic<u32> children{0};  // directories queued
 
     const char* name() const { return reinterpret_cast<const char*>(this + 1) + result_size; }
@@ -59,7 +75,8 @@ class Descriptors {
     Descriptors(u32 limit, bool follow_roots, bool follow_all)
         : limit_(limit), follow_roots_(follow_roots), follow_all_(follow_all) {}
 
-    /// Opens the directory for reading, for the first time; 0 or errno. It is in use then.
+    /// Opens the directory for reading, for the first time; 0 or errno, ESTALE if it is known to be
+    /// another one. It is in use then.
     int open(Node& node);
     /// The open descriptor, in use until done(); -1 with errno if it cannot be reached any more.
     int use(Node& node);
@@ -67,9 +84,12 @@ class Descriptors {
     /// The same for the directory above, where `node` is already finished and may help to find it.
     int use_above(Node& node);
     void close(Node& node);
+    /// What the path of a root leads to, if anything.
+    std::optional<Identity> identify_root(const Node& node) const;
 
  private:
     int open_from_above(Node& node);
+    bool is_known(int descriptor, const Node& node);
     int reopen(Node& node);
     int reopen_from_below(Node& above, Node& below);
     int take(Node& node, int descriptor);

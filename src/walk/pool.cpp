@@ -4,6 +4,7 @@
 #include "walk/pool.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace warren::walk {
 
@@ -16,18 +17,41 @@ constexpr u32 rounds_awake = 100;  // looks at all queues before sleeping
 
 Pool::Pool(u32 workers, Split split) : queues_(workers), split_(split) {}
 
+void Pool::insert(Queue& queue, Item item) {
+    std::lock_guard lock(queue.mutex);
+    queue.items.push_back(item);
+    // Sequentially consistent: the partner is anything_queued().
+    queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_seq_cst);
+}
+
 void Pool::push(u32 worker, Item item) {
-    Queue& queue = queues_[worker];
-    {
-        std::lock_guard lock(queue.mutex);
-        queue.items.push_back(item);
-        // Sequentially consistent: the partner is anything_queued().
-        queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_seq_cst);
-    }
+    // Relaxed: who pushes has an item in hand, or is the one who asks for these numbers.
+    unfinished_.fetch_add(1, std::memory_order_relaxed);
     queued_.fetch_add(1, std::memory_order_relaxed);
+    insert(queues_[worker], item);
     if (!wake_one() && started_.load(std::memory_order_relaxed) < queues_.size()) {
         start_thread();
     }
+}
+
+void Pool::push_here(Item item) {
+    unfinished_.fetch_add(1, std::memory_order_relaxed);
+    insert(here_, item);
+    wake_one();
+}
+
+void Pool::done(bool counts) {
+    if (counts) items_done_.fetch_add(1, std::memory_order_relaxed);
+    // Release: whoever sees that nothing is in hand or unfinished sees what was done.
+    const bool hand_is_empty = in_hand_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    const bool was_last = unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    if (bell_ && (was_last || (gated_ && hand_is_empty))) bell_();
+}
+
+void Pool::grant(i64 items) {
+    granted_.store(items, std::memory_order_relaxed);
+    std::lock_guard lock(mutex_);
+    wake_.notify_all();
 }
 
 bool Pool::wake_one() {
@@ -55,6 +79,55 @@ bool Pool::take_own(Queue& queue, Item& item) {
     queue.items.pop_back();
     queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_relaxed);
     return true;
+}
+
+/// Takes an item as the gate allows it.
+bool Pool::take_any(u32 worker, Random& random, Item& item) {
+    if (!anything_queued()) return false;
+    // Counted before it is gone from the queue: nobody sees it nowhere.
+    in_hand_.fetch_add(1, std::memory_order_relaxed);
+    if (take_own(here_, item)) return true;
+    const bool may = !gated_ || granted_.fetch_sub(1, std::memory_order_relaxed) > 0;
+    if (may && (take_own(queues_[worker], item) || steal(worker, random, item))) {
+        queued_.fetch_sub(1, std::memory_order_relaxed);
+        return true;
+    }
+    if (gated_) granted_.fetch_add(1, std::memory_order_relaxed);
+    in_hand_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+}
+
+std::vector<Item> Pool::take_part(std::optional<Split> split, Random& random, u64 most, u64 kept) {
+    std::vector<Item> part;
+    for (Queue& queue : queues_) {
+        std::lock_guard lock(queue.mutex);
+        const u64 there = queue.items.size() - std::min<u64>(queue.items.size(), kept);
+        kept -= queue.items.size() - there;
+        if (there == 0 || part.size() == most) continue;
+        u64 count = there;
+        if (split) count = *split == Split::half ? (there + 1) / 2 : 1 + random.below(there);
+        count = std::min<u64>(count, most - part.size());
+        const auto end = queue.items.begin() + static_cast<i64>(count);
+        part.insert(part.end(), queue.items.begin(), end);
+        queue.items.erase(queue.items.begin(), end);
+        queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_relaxed);
+    }
+    queued_.fetch_sub(part.size(), std::memory_order_relaxed);
+    unfinished_.fetch_sub(part.size(), std::memory_order_relaxed);
+    return part;
+}
+
+void Pool::put_back(std::span<const Item> items) {
+    if (items.empty()) return;
+    unfinished_.fetch_add(items.size(), std::memory_order_relaxed);
+    queued_.fetch_add(items.size(), std::memory_order_relaxed);
+    {
+        Queue& queue = queues_[0];
+        std::lock_guard lock(queue.mutex);
+        queue.items.insert(queue.items.begin(), items.begin(), items.end());
+        queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_seq_cst);
+    }
+    wake_one();
 }
 
 bool Pool::steal(u32 worker, Random& random, Item& item) {
@@ -92,9 +165,12 @@ bool Pool::steal(u32 worker, Random& random, Item& item) {
 bool Pool::anything_queued() const {
     // Sequentially consistent: either this sees what a push has stored, or that push sees
     // sleeping_.
-    return std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) {
+    const auto has_items = [](const Queue& queue) {
         return queue.size.load(std::memory_order_seq_cst) > 0;
-    });
+    };
+    if (has_items(here_)) return true;
+    const bool may = !gated_ || granted_.load(std::memory_order_relaxed) > 0;
+    return may && std::any_of(queues_.begin(), queues_.end(), has_items);
 }
 
 bool Pool::take(u32 worker, Item& item) {
@@ -102,10 +178,7 @@ bool Pool::take(u32 worker, Item& item) {
     u32 rounds = 0;
     // Acquire: the partner is close().
     while (!closed_.load(std::memory_order_acquire)) {
-        if (take_own(queues_[worker], item) || steal(worker, random, item)) {
-            queued_.fetch_sub(1, std::memory_order_relaxed);
-            return true;
-        }
+        if (take_any(worker, random, item)) return true;
         if (++rounds < rounds_awake) {
             std::this_thread::yield();
             continue;
@@ -129,6 +202,18 @@ void Pool::close() {
 void Pool::run(const std::function<void(u32)>& work) {
     work_ = work;
     work_(0);
+    join();
+}
+
+void Pool::run(const std::function<void(u32)>& work, const std::function<void()>& lead) {
+    work_ = work;
+    started_.store(0, std::memory_order_relaxed);
+    start_thread();
+    lead();
+    join();
+}
+
+void Pool::join() {
     std::vector<std::thread> threads;
     {
         std::lock_guard lock(mutex_);

@@ -24,6 +24,7 @@ const std::vector<SchedulerName>& scheduler_names() {
         {"pa-drqs", Scheduler::pa_drqs, Split::random},
         {"pa-drqs-list", Scheduler::pa_drqs_list, Split::random},
         {"h-drqs", Scheduler::drqs, Split::random},
+        {"h-drqs-batches", Scheduler::batches, Split::random},
     };
     return names;
 }
@@ -45,7 +46,7 @@ Rank::Rank(Scheduler scheduler, Split split, Termination termination, u32 rank,
       has_token_(rank == 0) {}
 
 bool Rank::is_passive(const Surroundings& around) const {
-    return is_idle(around) && !request_out_ && unacknowledged_ == 0;
+    return around.is_idle() && !request_out_ && unacknowledged_ == 0 && !around.owes();
 }
 
 bool Rank::has_others(bool own_node) const {
@@ -158,7 +159,11 @@ void Rank::serve_waiting(Surroundings& around) {
 
 void Rank::take_work(u32 from, const Message& message, Surroundings& around) {
     // What an aborted walk still gives is dropped; it is acknowledged all the same.
-    if (!ending_) around.accept(message.work);
+    if (ending_) {
+        around.decline(message.work);
+    } else {
+        around.accept(message.work);
+    }
     if (is_central()) {
         if (rank_ == 0) return serve_waiting(around);
         request_out_ = false;
@@ -180,11 +185,11 @@ void Rank::step(Surroundings& around, bool may_ask) {
     if (left_) return;
     if (ending_) return step_end(around);
     if (ranks() == 1) {
-        left_ = is_idle(around);
+        left_ = around.is_idle() && !around.owes();
         return;
     }
     if (is_central()) return step_worker(around);
-    if (!is_idle(around) || request_out_) return;
+    if (!around.is_idle() || request_out_) return;
     if (has_token_ && is_passive(around)) {
         if (rank_ == 0 && has_begun_) {
             judge_token(around);
@@ -200,7 +205,8 @@ void Rank::step(Surroundings& around, bool may_ask) {
 /// cp: rank 0 sees whether all wait for it; the others hand back what they found and ask again.
 void Rank::step_worker(Surroundings& around) {
     if (rank_ == 0) {
-        if (!around.has_queued() && waiting_.size() == ranks() - 1) begin_end(false, around);
+        serve_waiting(around);  // its own callbacks may have queued something
+        if (around.is_idle() && waiting_.size() == ranks() - 1) begin_end(false, around);
         return;
     }
     if (request_out_ || around.is_working()) return;
@@ -262,8 +268,7 @@ void Rank::step_end(Surroundings& around) {
     if (aborted_) around.drop();  // what callbacks have queued meanwhile
     // An aborted walk has a token somewhere: it goes home, or it would reach a rank that has left.
     if (has_token_ && rank_ != 0) send_token(true, 0, around);
-    const bool is_quiet = !around.is_working() && !request_out_ && unacknowledged_ == 0;
-    if (!is_quiet) return;
+    if (!is_passive(around)) return;
     if (rank_ != 0) {
         if (!reported_) around.send(0, {Kind::ended, false, false, 0, {}});
         reported_ = true;

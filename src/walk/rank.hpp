@@ -4,9 +4,10 @@
 // "On Distributed File Tree Walk of Parallel File Systems" (SC 2012); termination is Dijkstra's
 // token with acknowledgements, or Safra's counters.
 //
-// Invariant: a rank is passive only if its queue is empty, no callback runs, it has no request out
-// and nothing that it gave away is unacknowledged; only a passive rank passes the token on. A rank
-// leaves when no message to it can be under way.
+// Invariant: a rank is passive only if its queue is empty, no callback runs, it has no request out,
+// nothing that it gave away is unacknowledged and nothing that began with it is unfinished
+// anywhere; only a passive rank passes the token on. A rank leaves when no message to it can be
+// under way.
 #pragma once
 
 #include <optional>
@@ -18,14 +19,6 @@
 
 namespace warren::walk {
 
-enum class Scheduler : u8 {
-    cp,           // rank 0 keeps the queue and gives out one item at a time
-    cp_keep_one,  // a worker goes on with one of the items that it found
-    drqs,         // any rank asks any other, by chance
-    pa_drqs,      // the first rank of a node asks other nodes first, the others ask their node only
-    pa_drqs_list  // everybody asks its own node first, then the others (Algorithm 3 of the paper)
-};
-
 enum class Termination : u8 { dijkstra, safra };
 
 struct SchedulerName {
@@ -34,8 +27,8 @@ struct SchedulerName {
     Split split;
 };
 
-/// "cp", "cp-keep-one", "drqs", "deqs", "pa-drqs", "pa-drqs-list", "h-drqs" with their own splits;
-/// h-drqs is drqs of processes whose threads share a queue.
+/// "cp", "cp-keep-one", "drqs", "deqs", "pa-drqs", "pa-drqs-list", "h-drqs", "h-drqs-batches" with
+/// their own splits; h-drqs is drqs of processes whose threads share a queue.
 const std::vector<SchedulerName>& scheduler_names();
 std::optional<SchedulerName> scheduler_named(std::string_view name);
 
@@ -69,6 +62,11 @@ class Surroundings {
     virtual bool has_queued() const = 0;
     /// Whether items have been taken from the queue and are not done.
     virtual bool is_working() const = 0;
+    /// Whether nothing is queued and nothing is worked on, both at one moment.
+    virtual bool is_idle() const { return !has_queued() && !is_working(); }
+    /// Whether something has begun here that is not done everywhere, or not told to whom it
+    /// concerns.
+    virtual bool owes() const { return false; }
     /// How many items have been done here so far.
     virtual u64 items_done() const = 0;
     /// Takes a part of the queue for another rank, at most 1 MiB; empty if there is none to give.
@@ -78,6 +76,8 @@ class Surroundings {
     /// Takes all but `kept` items.
     virtual std::string give_all_but(u32 kept) = 0;
     virtual void accept(const std::string& work) = 0;
+    /// Tells those whose work it is that it will not be done.
+    virtual void decline(const std::string& /*work*/) {}
     /// Forgets the queue: the walk is aborted.
     virtual void drop() = 0;
 };
@@ -101,6 +101,9 @@ class Rank {
     /// Whether the walk is over and nothing will come any more.
     bool has_left() const { return left_; }
     bool was_aborted() const { return aborted_; }
+    bool is_ending() const { return ending_; }
+    /// cp: whether the queue is what came of one item of rank 0.
+    bool holds_item() const { return holds_item_; }
     /// How many requests in a row have brought nothing: what a pause is measured by.
     u32 fruitless() const { return fruitless_; }
     /// All of the state, for those who compare states.
@@ -110,9 +113,6 @@ class Rank {
     u32 ranks() const { return static_cast<u32>(node_of_.size()); }
     bool is_central() const {
         return scheduler_ == Scheduler::cp || scheduler_ == Scheduler::cp_keep_one;
-    }
-    bool is_idle(const Surroundings& around) const {
-        return !around.has_queued() && !around.is_working();
     }
     bool is_passive(const Surroundings& around) const;
     u32 choose_victim(Surroundings& around);

@@ -113,6 +113,10 @@ void Entry::add(std::span<const std::byte> payload) const {
     visit_->engine->add_task(*visit_, payload);
 }
 
+void Entry::add_once(u64 device, u64 inode, u32 links, const void* amount) const {
+    visit_->engine->count_once(*visit_, device, inode, links, amount);
+}
+
 void Entry::fail(const char* action, i32 error) const {
     visit_->engine->report(std::string(path()), action, error);
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before the ranks are joined only the environment tells them apart: a command that is not for
+// several of them needs no MPI to say so once.
+#include "apps/warren/ranks.hpp"
+
+#include <cstdlib>
+
+#include "apps/warren/host_walk.hpp"
+#include "apps/warren/messages.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+walk::Group* group = nullptr;
+
+int number_of(const char* variable) {
+    const char* text = std::getenv(variable);
+    return text == nullptr ? 0 : std::atoi(text);
+}
+
+void hear(u32 /*from*/, u8 what, std::string_view bytes) {
+    switch (static_cast<Telling>(what)) {
+        case Telling::output:
+            return print_bytes(bytes);
+        case Telling::complaint:
+            return relay_complaint(bytes);
+        case Telling::failure:
+            return FailureList::hear(bytes);
+    }
+}
+
+}  // namespace
+
+bool is_further_rank() {
+    return has_several_ranks() && number_of("OMPI_COMM_WORLD_RANK") > 0;
+}
+
+bool has_several_ranks() {
+    return number_of("OMPI_COMM_WORLD_SIZE") > 1;
+}
+
+bool join_ranks() {
+    std::string problem;
+    group = walk::mpi_group(problem);
+    if (!problem.empty()) {
+        complain({"started by mpirun, but cannot use MPI: ", problem});
+        return false;
+    }
+    if (group != nullptr) group->set_hearer(hear);
+    return true;
+}
+
+bool leave_to_rank_0() {
+    const bool is_done = rank_number() != 0;
+    settle_ranks();
+    group = nullptr;
+    return is_done;
+}
+
+void settle_ranks() {
+    if (group != nullptr) group->settle();
+}
+
+walk::Group* rank_group() {
+    return group;
+}
+
+u32 rank_number() {
+    return group == nullptr ? 0 : group->rank();
+}
+
+u32 rank_count() {
+    return group == nullptr ? 1 : group->ranks();
+}
+
+std::string share_over_ranks(std::string_view of_rank_0) {
+    return group == nullptr ? std::string(of_rank_0) : group->share(of_rank_0);
+}
+
+std::vector<std::string> gather_over_ranks(std::string_view own) {
+    if (group == nullptr) return {std::string(own)};
+    return group->gather(own);
+}
+
+void tell_rank_0(Telling what, std::string_view bytes) {
+    group->tell(static_cast<u8>(what), bytes);
+}
+
+}  // namespace warren::cli

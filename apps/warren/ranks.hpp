@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes that mpirun has started for one command: who this one is, and what they share.
+//
+// Invariant: what any of them prints comes out at rank 0, whole lines as they are. The functions
+// below that all ranks call together are called by all, in the same order.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "warren/types.hpp"
+#include "warren/walk_group.hpp"
+
+namespace warren::cli {
+
+/// Whether mpirun has started several processes, of which this is not the first.
+bool is_further_rank();
+/// Whether mpirun has started several processes.
+bool has_several_ranks();
+
+/// Joins the others, if there are any; false, with a complaint, if that fails.
+bool join_ranks();
+/// For what one rank does alone: the others get `true` and have nothing to do. All call it.
+bool leave_to_rank_0();
+/// Brings to rank 0 what the others still have to say. All call it.
+void settle_ranks();
+
+/// Null: there is this process only.
+walk::Group* rank_group();
+u32 rank_number();
+u32 rank_count();
+/// What rank 0 gave. All call it.
+std::string share_over_ranks(std::string_view of_rank_0);
+/// What each gave, in their order. All call it.
+std::vector<std::string> gather_over_ranks(std::string_view own);
+
+/// What a further rank tells rank 0.
+enum class Telling : u8 { output, complaint, failure };
+void tell_rank_0(Telling what, std::string_view bytes);
+/// Prints a complaint that rank 0 was told, unless the same has been said already: what all of them
+/// find wrong is said once.
+void relay_complaint(std::string_view line);
+
+}  // namespace warren::cli

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes (ranks) that do one walk together: how they send each other messages while it
+// lasts, and what they agree on before and after it.
+//
+// Invariant: send() and receive() never wait; messages between two ranks arrive in the order in
+// which they were sent. What a rank tells reaches rank 0 whole.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "warren/types.hpp"
+
+namespace warren::walk {
+
+class Group {
+ public:
+    virtual ~Group() = default;
+
+    virtual u32 rank() const = 0;
+    /// The node of each rank, by any numbers.
+    virtual const std::vector<u32>& nodes() const = 0;
+    u32 ranks() const { return static_cast<u32>(nodes().size()); }
+
+    /// Around each walk, by all: what is sent in one reaches nobody in another.
+    virtual void begin_walk() = 0;
+    virtual void end_walk() = 0;
+    /// Both in a walk only, from the thread that called walk(). Requires: `to` is another rank.
+    virtual void send(u32 to, std::string message) = 0;
+    virtual bool receive(u32& from, std::string& message) = 0;
+    /// What each rank gave, in their order. Outside of a walk, by all.
+    virtual std::vector<std::string> gather(std::string_view own) = 0;
+
+    /// What rank 0 gave, on all ranks. Outside of a walk, by all.
+    std::string share(std::string_view of_rank_0);
+
+    /// Carries bytes to rank 0, during a walk or with the next settle(); from any thread. Waits
+    /// while much is under way. Requires: this is not rank 0.
+    void tell(u8 kind, std::string_view bytes);
+    /// What rank 0 does with them; called by one thread at a time.
+    void set_hearer(std::function<void(u32 from, u8 kind, std::string_view bytes)> hearer);
+    /// Brings to rank 0 what was told outside of walks. By all.
+    void settle();
+
+ private:
+    friend class Courier;
+    struct Told {
+        u8 kind;
+        std::string bytes;
+    };
+    void enter_walk();
+    void leave_walk();
+    bool has_told();
+    std::vector<Told> take_told();
+    void told_arrived(u64 bytes);
+    void hear(u32 from, u8 kind, std::string_view bytes);
+
+    std::function<void(u32, u8, std::string_view)> hearer_;
+    std::mutex mutex_;  // what follows
+    std::condition_variable arrived_;
+    std::vector<Told> told_;
+    u64 under_way_bytes_ = 0;  // of what was told
+    bool in_walk_ = false;
+};
+
+/// The ranks of the MPI job that this process belongs to: Open MPI, loaded at the first call if
+/// the process was started by it, and left when the process ends. Null with an empty `problem` if
+/// there is no such job, or if the job has one rank only. `WARREN_WALK_NODE` (a name) or
+/// `WARREN_WALK_RANKS_PER_NODE` stand in for the nodes that the ranks are on, for tests.
+Group* mpi_group(std::string& problem);
+
+}  // namespace warren::walk

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers and strings one after the other, as they travel between ranks of one program on machines
+// of one kind.
+//
+// Invariant: a reader never looks behind its end: what is cut short stops the program.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "base/check.hpp"
+#include "warren/types.hpp"
+
+namespace warren::walk {
+
+class ByteWriter {
+ public:
+    template <class T>
+    void put(const T& value) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    void put_bytes(std::string_view bytes) {
+        put(static_cast<u32>(bytes.size()));
+        bytes_.append(bytes);
+    }
+    /// Writes a number over one that was put at `at`.
+    void put_at(size_t at, u32 value) { std::memcpy(bytes_.data() + at, &value, sizeof value); }
+    void cut(size_t size) { bytes_.resize(size); }
+    const std::string& bytes() const { return bytes_; }
+    std::string take() { return std::move(bytes_); }
+
+ private:
+    std::string bytes_;
+};
+
+class ByteReader {
+ public:
+    explicit ByteReader(std::string_view bytes) : left_(bytes) {}
+
+    template <class T>
+    T get() {
+        static_assert(std::is_trivially_copyable_v<T>);
+        WARREN_CHECK(left_.size() >= sizeof(T));
+        T value;
+        std::memcpy(&value, left_.data(), sizeof value);
+        left_.remove_prefix(sizeof value);
+        return value;
+    }
+    std::string_view get_bytes() {
+        const u32 size = get<u32>();
+        WARREN_CHECK(left_.size() >= size);
+        const std::string_view bytes = left_.substr(0, size);
+        left_.remove_prefix(size);
+        return bytes;
+    }
+    bool at_end() const { return left_.empty(); }
+    std::string_view rest() const { return left_; }
+
+ private:
+    std::string_view left_;
+};
+
+}  // namespace warren::walk

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pauses are short while something happens and grow up to half a millisecond: a rank that asks
+// waits about that long for one that works, and a core that is shared has time for its workers.
+#include "walk/courier.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "walk/parcel.hpp"
+
+namespace warren::walk {
+
+namespace {
+
+constexpr u32 shortest_pause_us = 20;
+constexpr u32 longest_pause_us = 500;
+constexpr double longest_refusal_seconds = 2e-3;  // between requests that bring nothing
+constexpr double meter_seconds = 0.25;
+constexpr i64 batch_items_each = 8;  // of a worker, in batches
+constexpr u32 batch_pauses = 100;    // after so many a batch is not waited for
+
+double now_seconds() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+Courier::Courier(Engine& engine, Group& group)
+    : engine_(engine),
+      group_(group),
+      random_(group.rank() * 0x9e3779b97f4a7c15u + static_cast<u64>(now_seconds() * 1e9)),
+      rank_(engine.options_.scheduler, engine.options_.split, Termination::dijkstra, group.rank(),
+            group.nodes()),
+      meters_(group.rank() == 0 ? 3 * size_t{group.ranks()} : 0),
+      asking_(group.ranks()) {
+    engine_.pool_.set_bell([this] { ring(); });
+    if (is_central() || in_batches()) engine_.pool_.set_gate();
+}
+
+bool Courier::is_central() const {
+    const Scheduler scheduler = engine_.options_.scheduler;
+    return group_.ranks() > 1 &&
+           (scheduler == Scheduler::cp || scheduler == Scheduler::cp_keep_one);
+}
+
+bool Courier::in_batches() const {
+    return engine_.options_.scheduler == Scheduler::batches;
+}
+
+void Courier::run() {
+    group_.enter_walk();
+    while (!rank_.has_left()) {
+        if (in_batches() && is_working() && pauses_ < batch_pauses) {
+            pause();
+            continue;
+        }
+        const bool was_busy = receive_all() | send_all();
+        if (rank_.has_left()) break;
+        step();
+        if (was_busy) {
+            pauses_ = 0;
+        } else {
+            pause();
+        }
+    }
+    group_.leave_walk();
+    engine_.pool_.close();
+}
+
+void Courier::step() {
+    if (engine_.stopped_.load(std::memory_order_relaxed) && !has_aborted_) {
+        has_aborted_ = true;
+        rank_.abort(*this);
+    }
+    const double now = now_seconds();
+    if (rank_.fruitless() != fruitless_) {
+        fruitless_ = rank_.fruitless();
+        const double wait = 1e-6 * (shortest_pause_us << std::min(fruitless_, 8u));
+        next_request_ = now + (fruitless_ == 0 ? 0 : std::min(wait, longest_refusal_seconds));
+    }
+    rank_.step(*this, now >= next_request_);
+    let_work();
+}
+
+/// With a gate the workers begin only what they are allowed to.
+void Courier::let_work() {
+    Pool& pool = engine_.pool_;
+    if (in_batches()) {
+        if (pool.queued() > 0 && !is_working()) pool.grant(batch_items_each * pool.workers());
+    } else if (is_central() && rank_.holds_item() && pool.queued() > 0 && !is_working()) {
+        pool.grant(1);
+    }
+}
+
+void Courier::ring() {
+    std::lock_guard lock(mutex_);
+    rung_ = true;
+    wake_.notify_one();
+}
+
+void Courier::pause() {
+    const u32 doublings = std::min(pauses_++, 5u);
+    const u32 wait = std::min(shortest_pause_us << doublings, longest_pause_us);
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, std::chrono::microseconds(wait), [this] { return rung_; });
+    if (rung_) pauses_ = 0;
+    rung_ = false;
+}
+
+bool Courier::has_queued() const {
+    return engine_.pool_.queued() > 0;
+}
+
+bool Courier::is_working() const {
+    return engine_.pool_.in_hand() > 0 ||
+           (engine_.pool_.has_granted() && engine_.pool_.queued() > 0);
+}
+
+bool Courier::is_idle() const {
+    return engine_.pool_.unfinished() == 0;
+}
+
+bool Courier::owes() const {
+    // Acquire: the partner is Engine::root_done().
+    if (engine_.roots_left_.load(std::memory_order_acquire) != 0) return true;
+    if (group_.has_told()) return true;
+    std::lock_guard lock(mutex_);
+    return !letters_.empty();
+}
+
+u64 Courier::items_done() const {
+    return engine_.pool_.items_done();
+}
+
+void Courier::drop() {
+    engine_.stopped_.store(true, std::memory_order_relaxed);
+    // The workers empty the queues: what is begun after a stop is done at once.
+    if (is_central() || in_batches()) engine_.pool_.grant(i64{1} << 40);
+}
+
+void Courier::post(u32 to, std::string message) {
+    ++messages_;
+    message_bytes_ += message.size();
+    group_.send(to, std::move(message));
+}
+
+void Courier::send(u32 to, Message message) {
+    ByteWriter writer;
+    writer.put(Kind::protocol);
+    writer.put(message.kind);
+    writer.put(static_cast<u8>((message.black ? 1 : 0) | (message.aborts ? 2 : 0)));
+    if (message.kind == Message::Kind::token) writer.put(message.balance);
+    std::string bytes = writer.take();
+    bytes += message.work;
+    post(to, std::move(bytes));
+}
+
+void Courier::receive_protocol(u32 from, ByteReader& reader) {
+    Message message;
+    message.kind = reader.get<Message::Kind>();
+    const u8 flags = reader.get<u8>();
+    message.black = (flags & 1) != 0;
+    message.aborts = (flags & 2) != 0;
+    if (message.kind == Message::Kind::token) message.balance = reader.get<i64>();
+    message.work = reader.rest();
+    rank_.receive(from, message, *this);
+    if (rank_.has_left()) return;
+    let_work();
+}
+
+bool Courier::receive_all() {
+    bool any = false;
+    u32 from = 0;
+    std::string message;
+    while (!rank_.has_left() && group_.receive(from, message)) {
+        any = true;
+        receive(from, message);
+    }
+    return any;
+}
+
+void Courier::receive(u32 from, std::string_view message) {
+    ByteReader reader(message);
+    switch (reader.get<Kind>()) {
+        case Kind::protocol:
+            return receive_protocol(from, reader);
+        case Kind::result:
+            return take_result(reader);
+        case Kind::ask:
+            return answer(from, reader);
+        case Kind::verdict:
+            return take_verdict(reader);
+        case Kind::told: {
+            const u8 kind = reader.get<u8>();
+            group_.hear(from, kind, reader.rest());
+            ByteWriter writer;
+            writer.put(Kind::told_arrived);
+            writer.put(static_cast<u64>(reader.rest().size()));
+            return post(from, writer.take());
+        }
+        case Kind::told_arrived:
+            return group_.told_arrived(reader.get<u64>());
+        case Kind::meter:
+            for (size_t at = 0; at < 3; ++at)
+                meters_[3 * from + at] = reader.get<u64>();
+            return;
+    }
+}
+
+void Courier::return_result(const Home& home, const void* bytes, size_t size) {
+    const std::string_view result(static_cast<const char*>(bytes), size);
+    const bool is_zero = std::all_of(result.begin(), result.end(), [](char at) { return at == 0; });
+    ByteWriter writer;
+    writer.put(Kind::result);
+    writer.put(home.loan);
+    if (!is_zero) writer.put_bytes(result);
+    std::lock_guard lock(mutex_);
+    letters_.push_back({home.rank, writer.take()});
+}
+
+void Courier::take_result(ByteReader& reader) {
+    const auto loan = loans_.find(reader.get<u64>());
+    WARREN_CHECK(loan != loans_.end());
+    Node* const node = loan->second;
+    loans_.erase(loan);
+    const std::string_view result = reader.at_end() ? std::string_view() : reader.get_bytes();
+    engine_.pool_.push_here({node, Payload::make(std::as_bytes(std::span(result))), Work::merge});
+}
+
+u32 Courier::owner_of(u64 device, u64 inode) const {
+    const u64 mixed = (inode ^ device << 40) * 0x9e3779b97f4a7c15u;
+    return static_cast<u32>((mixed >> 32) % group_.ranks());
+}
+
+void Courier::ask(u64 device, u64 inode, u32 links, Node* node, std::string_view amount) {
+    std::lock_guard lock(mutex_);
+    Asked& asked = asking_[owner_of(device, inode)];
+    asked.files.put(device);
+    asked.files.put(inode);
+    asked.files.put(links);
+    asked.nodes.push_back(node);
+    asked.amounts += amount;
+}
+
+void Courier::send_asked() {
+    for (u32 to = 0; to < group_.ranks(); ++to) {
+        auto asked = std::make_unique<Asked>();
+        {
+            std::lock_guard lock(mutex_);
+            if (asking_[to].nodes.empty()) continue;
+            std::swap(*asked, asking_[to]);
+        }
+        ByteWriter writer;
+        writer.put(Kind::ask);
+        writer.put(++asked_made_);
+        post(to, writer.take() + asked->files.take());
+        asked_[asked_made_] = std::move(asked);
+    }
+}
+
+/// Decides about names of files that are this rank's to decide about.
+void Courier::answer(u32 from, ByteReader& reader) {
+    ByteWriter writer;
+    writer.put(Kind::verdict);
+    writer.put(reader.get<u64>());
+    std::string message = writer.take();
+    while (!reader.at_end()) {
+        const u64 device = reader.get<u64>();
+        const u64 inode = reader.get<u64>();
+        const u32 links = reader.get<u32>();
+        message += engine_.links().is_first(device, inode, links) ? '1' : '0';
+    }
+    post(from, std::move(message));
+}
+
+void Courier::take_verdict(ByteReader& reader) {
+    const auto found = asked_.find(reader.get<u64>());
+    WARREN_CHECK(found != asked_.end());
+    Asked* const asked = found->second.release();
+    asked_.erase(found);
+    asked->firsts = reader.rest();
+    WARREN_CHECK(asked->firsts.size() == asked->nodes.size());
+    engine_.pool_.push_here(
+        {nullptr, Payload::make(std::as_bytes(std::span(&asked, 1))), Work::verdicts});
+}
+
+/// Whether there was anything to send.
+bool Courier::send_all() {
+    std::vector<Letter> letters;
+    {
+        std::lock_guard lock(mutex_);
+        letters.swap(letters_);
+    }
+    for (Letter& letter : letters) {
+        if (letter.to == group_.rank()) {
+            receive(letter.to, letter.message);
+        } else {
+            post(letter.to, std::move(letter.message));
+        }
+        engine_.root_done();
+    }
+    const u64 before = messages_;
+    send_asked();
+    send_told();
+    if (engine_.options_.meter != nullptr) send_meter();
+    return !letters.empty() || messages_ != before;
+}
+
+void Courier::send_told() {
+    if (group_.rank() == 0) return;
+    for (Group::Told& told : group_.take_told()) {
+        ByteWriter writer;
+        writer.put(Kind::told);
+        writer.put(told.kind);
+        post(0, writer.take() + told.bytes);
+    }
+}
+
+/// Rank 0 adds up what all have counted, for those who watch it.
+void Courier::send_meter() {
+    const double now = now_seconds();
+    if (now < next_meter_ || rank_.is_ending()) return;
+    const bool is_first = next_meter_ == 0;
+    next_meter_ = now + meter_seconds;
+    if (is_first) return;
+    const u64 own[3] = {engine_.entries_.load(std::memory_order_relaxed),
+                        engine_.directories_.load(std::memory_order_relaxed),
+                        engine_.pool_.queued()};
+    if (group_.rank() != 0) {
+        ByteWriter writer;
+        writer.put(Kind::meter);
+        writer.put(own);
+        return post(0, writer.take());
+    }
+    u64 sums[3] = {own[0], own[1], own[2]};
+    for (size_t at = 3; at < meters_.size(); ++at)
+        sums[at % 3] += meters_[at];
+    Meter& meter = *engine_.options_.meter;
+    meter.entries.store(sums[0], std::memory_order_relaxed);
+    meter.directories.store(sums[1], std::memory_order_relaxed);
+    meter.queued.store(sums[2], std::memory_order_relaxed);
+}
+
+}  // namespace warren::walk

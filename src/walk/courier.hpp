@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread of a rank that talks to the other ranks while the workers walk: it gives work away and
+// takes it over, brings results home, and asks whose name of a file came first.
+//
+// Invariant: what is given away keeps its directory unfinished by a loan, until the result of it is
+// back; so a directory is finished where it was read, after all below it, wherever that was done.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/random.hpp"
+#include "walk/bytes.hpp"
+#include "walk/engine.hpp"
+#include "walk/parcel.hpp"
+#include "walk/rank.hpp"
+#include "warren/walk_group.hpp"
+
+namespace warren::walk {
+
+/// Names of files with several, sent to the rank that decides about them.
+struct Asked {
+    ByteWriter files;          // device, inode, links
+    std::vector<Node*> nodes;  // whose results the amounts belong to; null: the whole walk's
+    std::string amounts;       // results, one after the other
+    std::string firsts;        // the answers, '0' or '1'
+};
+
+class Courier : private Surroundings {
+ public:
+    Courier(Engine& engine, Group& group);
+
+    /// Talks until the walk is over everywhere. Call on the thread that called walk().
+    void run();
+
+    /// From any thread: sends the result of an adopted directory home.
+    void return_result(const Home& home, const void* bytes, size_t size);
+    /// From any thread: asks the owner of a file whether this name is the first. The caller keeps a
+    /// count of the node for it.
+    void ask(u64 device, u64 inode, u32 links, Node* node, std::string_view amount);
+    /// The rank that decides about a file.
+    u32 owner_of(u64 device, u64 inode) const;
+
+    u64 messages() const { return messages_; }
+    u64 message_bytes() const { return message_bytes_; }
+
+ private:
+    enum class Kind : u8 { protocol, result, ask, verdict, told, told_arrived, meter };
+    struct Letter {
+        u32 to;
+        std::string message;
+    };
+
+    // Surroundings
+    void send(u32 to, Message message) override;
+    u32 choose(u32 count) override { return static_cast<u32>(random_.below(count)); }
+    bool has_queued() const override;
+    bool is_working() const override;
+    bool is_idle() const override;
+    bool owes() const override;
+    u64 items_done() const override;
+    std::string give(Split split) override;
+    std::string give_one() override;
+    std::string give_all_but(u32 kept) override;
+    void accept(const std::string& work) override;
+    void decline(const std::string& work) override;
+    void drop() override;
+
+    bool is_central() const;
+    bool in_batches() const;
+    void ring();
+    void pause();
+    void step();
+    void let_work();
+    bool receive_all();
+    void receive(u32 from, std::string_view message);
+    void receive_protocol(u32 from, ByteReader& reader);
+    void answer(u32 from, ByteReader& reader);
+    void take_verdict(ByteReader& reader);
+    void take_result(ByteReader& reader);
+    bool send_all();
+    void send_asked();
+    void send_told();
+    void send_meter();
+    void post(u32 to, std::string message);
+
+    std::string pack(const std::vector<Item>& items);
+    void pack_part(const Item& item, Parcel& parcel);
+    void pack_item(const Item& item, Parcel& parcel);
+    void forget(Node& node);
+    Home lend(Node* node);
+    void take_over(Node* under, const Parcel::Content& content);
+    Node* make_way(ByteReader& reader, std::vector<Node*>& ghosts);
+
+    Engine& engine_;
+    Group& group_;
+    Random random_;
+    Rank rank_;
+    std::unordered_map<u64, Node*> loans_;  // null: a root
+    u64 loans_made_ = 0;
+    std::unordered_map<u64, std::unique_ptr<Asked>> asked_;
+    u64 asked_made_ = 0;
+    std::vector<std::byte> buffer_;
+    u64 messages_ = 0;
+    u64 message_bytes_ = 0;
+    bool has_aborted_ = false;
+    double next_request_ = 0;
+    u32 fruitless_ = 0;
+    double next_meter_ = 0;
+    std::vector<u64> meters_;  // rank 0: what the others have counted, three numbers each
+    u32 pauses_ = 0;
+
+    mutable std::mutex mutex_;  // what follows
+    std::condition_variable wake_;
+    bool rung_ = false;
+    std::vector<Letter> letters_;
+    std::vector<Asked> asking_;  // for each owner
+};
+
+}  // namespace warren::walk

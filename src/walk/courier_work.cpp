@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// How work leaves a rank and arrives at another. A directory that is being read is given away by
+// reading its next part and giving the names: its reader goes on behind them.
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "walk/courier.hpp"
+#include "walk/parcel.hpp"
+
+namespace warren::walk {
+
+namespace {
+
+constexpr size_t names_bytes = 128 * kib;  // of a directory given away at once
+constexpr u64 items_most = 16384;
+
+}  // namespace
+
+std::string Courier::give(Split split) {
+    // One that does nothing keeps an item for itself.
+    const u64 kept = engine_.pool_.in_hand() == 0 ? 1 : 0;
+    return pack(engine_.pool_.take_part(split, random_, items_most, kept));
+}
+
+std::string Courier::give_one() {
+    std::string work = pack(engine_.pool_.take_part(Split::half, random_, 1, 0));
+    WARREN_CHECK(!work.empty());
+    return work;
+}
+
+std::string Courier::give_all_but(u32 kept) {
+    return pack(engine_.pool_.take_part({}, random_, items_most, kept));
+}
+
+/// What cannot be given away is put back.
+std::string Courier::pack(const std::vector<Item>& items) {
+    Parcel parcel;
+    std::vector<Item> kept;
+    for (const Item& item : items) {
+        const bool is_read = item.work == Work::directory && item.node->opened;
+        if (is_read) {
+            pack_part(item, parcel);
+            kept.push_back(item);
+        } else if (parcel.begin_item(*item.node,
+                                     item.payload == nullptr ? 0 : item.payload->size)) {
+            pack_item(item, parcel);
+        } else {
+            kept.push_back(item);
+        }
+    }
+    engine_.pool_.put_back(kept);
+    return parcel.take();
+}
+
+/// The next names of a directory whose reader waits in the queue.
+void Courier::pack_part(const Item& item, Parcel& parcel) {
+    Node& node = *item.node;
+    // With one worker rank 0 would only keep the names for the one who has read them.
+    if (is_central() && group_.ranks() == 2) return;
+    buffer_.resize(names_bytes);
+    learn_identity(node);
+    if (!node.has_identity || !parcel.begin_item(node, buffer_.size())) return;
+    engine_.limit().take();
+    const long size = ::syscall(SYS_getdents64, node.descriptor, buffer_.data(), buffer_.size());
+    if (size <= 0) return;  // the reader sees the same
+    // Relaxed: the item holds a count.
+    node.pending.fetch_add(1, std::memory_order_relaxed);
+    const std::string_view names(reinterpret_cast<const char*>(buffer_.data()),
+                                 static_cast<size_t>(size));
+    parcel.add_item(node, {Work::names, lend(&node), {{}, node.identity}, {}, names});
+}
+
+/// A directory that waits, or bytes that belong to one. What was taken over goes on to whoever has
+/// it next, and its result to where it came from.
+void Courier::pack_item(const Item& item, Parcel& parcel) {
+    Node& node = *item.node;
+    Node* const above = node.above;
+    Parcel::Content content{item.work, {}, {}, {}, {}};
+    if (item.work == Work::directory) {
+        content.result = {static_cast<const char*>(node.result()), engine_.options_.result_bytes};
+        content.home = node.kind == NodeKind::adopted ? node.home : lend(above);
+        if (above == nullptr) content.place.identity = engine_.descriptors_.identify_root(node);
+        parcel.add_item(node, content);
+        forget(node);
+        return;
+    }
+    content.payload = {reinterpret_cast<const char*>(item.payload->bytes()), item.payload->size};
+    learn_identity(node);
+    if (node.has_identity) content.place.identity = node.identity;
+    // Relaxed: nobody else has it if this item's is the only count.
+    const bool is_whole =
+        node.kind == NodeKind::part && node.pending.load(std::memory_order_relaxed) == 1;
+    content.home = is_whole ? node.home : lend(&node);
+    parcel.add_item(node, content);
+    Payload::destroy(item.payload);
+    if (is_whole) forget(node);
+}
+
+/// Removes a node that another rank has now; its count of the directory above stays with the loan,
+/// unless it was adopted itself.
+void Courier::forget(Node& node) {
+    Node* const above = node.above;
+    const bool was_own = node.kind == NodeKind::own;
+    engine_.descriptors_.close(node);
+    Node::destroy(&node);
+    if (was_own) return;
+    engine_.root_done();
+    engine_.release(above);  // the way to it, which is nobody's directory
+}
+
+Home Courier::lend(Node* node) {
+    loans_[++loans_made_] = node;
+    return {group_.rank(), loans_made_};
+}
+
+/// Nodes for the directories on the way.
+Node* Courier::make_way(ByteReader& reader, std::vector<Node*>& ghosts) {
+    ghosts.clear();
+    Node* under = nullptr;
+    for (u32 left = reader.get<u32>(); left > 0; --left) {
+        const Parcel::Place place = Parcel::read_place(reader);
+        under = Node::make(under, place.name, 0);
+        under->kind = NodeKind::ghost;
+        under->has_identity = place.identity.has_value();
+        if (place.identity) under->identity = *place.identity;
+        ghosts.push_back(under);
+    }
+    return under;
+}
+
+void Courier::accept(const std::string& work) {
+    std::vector<Node*> ghosts;
+    for (ByteReader reader(work); !reader.at_end();) {
+        Node* const under = make_way(reader, ghosts);
+        for (u32 left = reader.get<u32>(); left > 0; --left)
+            take_over(under, Parcel::read_content(reader));
+        // From below: each is held by what hangs on it.
+        for (auto ghost = ghosts.rbegin(); ghost != ghosts.rend(); ++ghost)
+            engine_.release(*ghost);
+    }
+}
+
+void Courier::take_over(Node* under, const Parcel::Content& content) {
+    Node* node = Node::make(under, content.place.name, engine_.options_.result_bytes);
+    node->kind = content.work == Work::directory ? NodeKind::adopted : NodeKind::part;
+    node->home = content.home;
+    node->has_identity = content.place.identity.has_value();
+    if (content.place.identity) node->identity = *content.place.identity;
+    std::memcpy(node->result(), content.result.data(), content.result.size());
+    Payload* payload = nullptr;
+    if (content.work != Work::directory) {
+        payload = Payload::make(std::as_bytes(std::span(content.payload)));
+    }
+    // Relaxed: only this thread judges by it.
+    engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
+    engine_.pool_.push(0, {node, payload, content.work});
+}
+
+void Courier::decline(const std::string& work) {
+    for (ByteReader reader(work); !reader.at_end();) {
+        for (u32 left = reader.get<u32>(); left > 0; --left)
+            static_cast<void>(Parcel::read_place(reader));
+        for (u32 left = reader.get<u32>(); left > 0; --left) {
+            const Parcel::Content content = Parcel::read_content(reader);
+            engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
+            return_result(content.home, content.result.data(), content.result.size());
+        }
+    }
+}
+
+}  // namespace warren::walk

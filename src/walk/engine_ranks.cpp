@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk of one rank among others: what its workers do with what came from other ranks, and what
+// all ranks agree on before and after the walk.
+#include <cerrno>
+#include <cstring>
+
+#include "walk/courier.hpp"
+#include "walk/engine.hpp"
+
+namespace warren::walk {
+
+bool Engine::is_first_rank() const {
+    return options_.group == nullptr || options_.group->rank() == 0;
+}
+
+std::vector<std::string> Engine::roots_of_rank_0(std::span<const std::string> roots) {
+    ByteWriter writer;
+    for (const std::string& root : roots)
+        writer.put_bytes(root);
+    const std::string shared = options_.group->share(writer.bytes());
+    std::vector<std::string> all;
+    for (ByteReader reader(shared); !reader.at_end();)
+        all.emplace_back(reader.get_bytes());
+    return all;
+}
+
+void Engine::run_with_ranks(std::vector<std::string> roots) {
+    Group& group = *options_.group;
+    if (is_first_rank()) {
+        pool_.take_in_hand();
+    } else {
+        roots_left_.store(0, std::memory_order_relaxed);
+    }
+    group.begin_walk();
+    Courier courier(*this, group);
+    courier_ = &courier;
+    pool_.run([&](u32 number) { work(number, roots); }, [&] { courier.run(); });
+    messages_ = courier.messages();
+    message_bytes_ = courier.message_bytes();
+    group.end_walk();
+}
+
+Totals Engine::totals_of_all_ranks() const {
+    const Totals own = totals();
+    ByteWriter writer;
+    writer.put(own);
+    Totals sum = own;
+    sum.entries = sum.directories = sum.failures = 0;
+    for (const std::string& bytes : options_.group->gather(writer.bytes())) {
+        const Totals one = ByteReader(bytes).get<Totals>();
+        sum.entries += one.entries;
+        sum.directories += one.directories;
+        sum.failures += one.failures;
+        sum.stopped = sum.stopped || one.stopped;
+    }
+    return sum;
+}
+
+/// Shows names that another rank has read.
+void Engine::show_names(Worker& worker, Item item) {
+    Node& node = *item.node;
+    if (!stopped_.load(std::memory_order_relaxed)) {
+        if (descriptors_.use(node) >= 0) {
+            show_part(worker, node, {item.payload->bytes(), item.payload->size});
+            descriptors_.done(node);
+        } else {
+            report(path_of(node), "open", errno);
+        }
+    }
+    Payload::destroy(item.payload);
+    release(&node);
+}
+
+/// What was given away is done.
+void Engine::take_result(Item item) {
+    if (item.payload->size != 0) merge_into(item.node, item.payload->bytes());
+    Payload::destroy(item.payload);
+    if (item.node == nullptr) return root_done();
+    release(item.node);
+}
+
+void Engine::count_once(Visit& visit, u64 device, u64 inode, u32 names, const void* amount) {
+    const bool is_mine = names < 2 || courier_ == nullptr ||
+                         courier_->owner_of(device, inode) == options_.group->rank();
+    if (is_mine) {
+        if (!links().is_first(device, inode, names)) return;
+        visit.has_result = true;
+        if (callbacks_.merge) callbacks_.merge(visit.result.data(), amount);
+        return;
+    }
+    // Relaxed: the caller holds a count of the directory, or the roots' own.
+    if (visit.node != nullptr) {
+        visit.node->pending.fetch_add(1, std::memory_order_relaxed);
+    } else {
+        roots_left_.fetch_add(1, std::memory_order_relaxed);
+    }
+    courier_->ask(device, inode, names, visit.node,
+                  {static_cast<const char*>(amount), options_.result_bytes});
+}
+
+void Engine::take_verdicts(Item item) {
+    Asked* pointer = nullptr;
+    std::memcpy(&pointer, item.payload->bytes(), sizeof pointer);
+    Payload::destroy(item.payload);
+    const std::unique_ptr<Asked> asked(pointer);
+    // Results are aligned in memory, not in what travelled.
+    std::vector<u64> amount((options_.result_bytes + 7) / 8);
+    for (size_t at = 0; at < asked->nodes.size(); ++at) {
+        Node* const node = asked->nodes[at];
+        if (asked->firsts[at] == '1') {
+            std::memcpy(amount.data(), asked->amounts.data() + at * options_.result_bytes,
+                        options_.result_bytes);
+            merge_into(node, amount.data());
+        }
+        if (node == nullptr) {
+            root_done();
+        } else {
+            release(node);
+        }
+    }
+}
+
+}  // namespace warren::walk

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is told waits in memory until a walk carries it, so there is a bound: who tells more than
+// rank 0 takes waits for it.
+#include "warren/walk_group.hpp"
+
+#include "walk/bytes.hpp"
+
+namespace warren::walk {
+
+namespace {
+
+constexpr u64 under_way_most = 4 * mib;
+constexpr size_t settle_bytes = 1 * mib;  // of a rank, at once
+
+}  // namespace
+
+std::string Group::share(std::string_view of_rank_0) {
+    return std::move(gather(rank() == 0 ? of_rank_0 : std::string_view())[0]);
+}
+
+void Group::tell(u8 kind, std::string_view bytes) {
+    std::unique_lock lock(mutex_);
+    // Outside of walks nobody carries it away.
+    arrived_.wait(lock, [&] { return !in_walk_ || under_way_bytes_ < under_way_most; });
+    under_way_bytes_ += bytes.size();
+    told_.push_back({kind, std::string(bytes)});
+}
+
+void Group::set_hearer(std::function<void(u32, u8, std::string_view)> hearer) {
+    hearer_ = std::move(hearer);
+}
+
+void Group::hear(u32 from, u8 kind, std::string_view bytes) {
+    if (hearer_) hearer_(from, kind, bytes);
+}
+
+void Group::enter_walk() {
+    std::lock_guard lock(mutex_);
+    in_walk_ = true;
+}
+
+void Group::leave_walk() {
+    std::lock_guard lock(mutex_);
+    in_walk_ = false;
+    arrived_.notify_all();
+}
+
+bool Group::has_told() {
+    std::lock_guard lock(mutex_);
+    return !told_.empty();
+}
+
+std::vector<Group::Told> Group::take_told() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(told_, {});
+}
+
+void Group::told_arrived(u64 bytes) {
+    std::lock_guard lock(mutex_);
+    under_way_bytes_ -= bytes;
+    arrived_.notify_all();
+}
+
+void Group::settle() {
+    std::vector<Told> told = take_told();
+    size_t next = 0;
+    while (true) {
+        ByteWriter mine;
+        while (next < told.size() && mine.bytes().size() < settle_bytes) {
+            const Told& one = told[next++];
+            mine.put(one.kind);
+            mine.put_bytes(one.bytes);
+            told_arrived(one.bytes.size());
+        }
+        const std::vector<std::string> all = gather(mine.bytes());
+        bool is_over = true;
+        for (u32 from = 0; from < ranks(); ++from) {
+            is_over = is_over && all[from].empty();
+            if (rank() != 0) continue;
+            for (ByteReader reader(all[from]); !reader.at_end();) {
+                const u8 kind = reader.get<u8>();
+                hear(from, kind, reader.get_bytes());
+            }
+        }
+        if (is_over) return;
+    }
+}
+
+}  // namespace warren::walk

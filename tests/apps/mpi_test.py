@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""warren walk, find, du and rm under mpirun, beside the same command in one process.
+
+Any number of ranks prints the same lines, in any order, and the same totals.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from command_line import WARREN, CommandCase
+from walk_tools_test import make_tree
+
+SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
+
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+class RanksTest(CommandCase):
+    def setUp(self):
+        super().setUp()
+        print(f"WARREN_SEED={SEED}", flush=True)
+        self.tree = self.folder / "tree"
+        self.tree.mkdir()
+        make_tree(self.tree, random.Random(SEED), 400)
+        # One directory that has to be shared, and files with names in many directories.
+        large = self.tree / "large"
+        large.mkdir()
+        for number in range(3000):
+            (large / f"a_file_with_a_name_of_some_length_{number}").touch()
+        linked = large / "linked"
+        linked.write_bytes(b"x" * 50000)
+        for number in range(200):
+            os.makedirs(self.tree / f"link{number % 20}", exist_ok=True)
+            os.link(linked, self.tree / f"link{number % 20}" / str(number))
+
+    def ranks(self, count, *words, **more):
+        return self.run_program(*MPIRUN, "-np", str(count), WARREN, *words, **more)
+
+    def ranked_lines(self, count, *words, **more):
+        done = self.ranks(count, *words, **more)
+        return sorted(done.stdout.split(b"\n"))
+
+    def alone(self, *words):
+        return sorted(self.warren(*words).stdout.split(b"\n"))
+
+    def test_lists_are_those_of_one_process(self):
+        listing = ["walk", "--stat", self.tree]
+        search = ["find", self.tree, "-type", "f", "-printf", "%p %s %n\n"]
+        for ranks in (2, 8):
+            self.assertEqual(self.ranked_lines(ranks, *listing), self.alone(*listing))
+        self.assertEqual(self.ranked_lines(3, *search), self.alone(*search))
+
+    def test_totals_are_those_of_du(self):
+        for options, counts in ((["-s"], (1, 2, 4, 8)), (["-s", "--inodes"], (3,))):
+            expected = self.run_program("du", *options, self.tree).stdout
+            for ranks in counts:
+                self.assertEqual(self.ranks(ranks, "du", *options, self.tree).stdout, expected)
+        count = ["walk", "--count", "--stat", self.tree, self.tree / "large"]
+        self.assertEqual(self.ranked_lines(2, *count), self.alone(*count))
+
+    def test_schedulers_on_simulated_nodes(self):
+        expected = self.run_program("du", "-s", self.tree).stdout
+        # All of them are tested on a network of threads.
+        for scheduler in ("cp", "drqs", "pa-drqs-list", "h-drqs-batches"):
+            words = ["env", "WARREN_WALK_RANKS_PER_NODE=2", WARREN, "du", "-s", "--scheduler",
+                     scheduler, self.tree]
+            done = self.run_program(*MPIRUN, "-np", "4", *words)
+            self.assertEqual(done.stdout, expected, scheduler)
+
+    def test_removes_all(self):
+        copy = self.folder / "copy"
+        self.run_program("cp", "-a", self.tree, copy)
+        outside = self.write("outside/file", b"stays")
+        os.symlink(outside.parent, copy / "a way out")
+        self.ranks(3, "rm", "-r", copy)
+        self.assertFalse(copy.exists())
+        self.assertEqual(outside.read_bytes(), b"stays")
+
+    def test_failures_are_told_once_by_rank_0(self):
+        errors = self.folder / "errors"
+        done = self.ranks(3, "walk", "--errors", errors, self.tree, "/nothing/here", code=1)
+        self.assertEqual(done.stderr.count(b"cannot access '/nothing/here'"), 1)
+        self.assertEqual(len(errors.read_text().splitlines()), 1)
+        done = self.ranks(2, "walk", "--scheduler", "best", self.tree, code=1)
+        self.assertEqual(done.stderr.count(b"there is no scheduler 'best'"), 1)
+        done = self.ranks(2, "mkfs", "v.img", code=1)
+        self.assertIn(b"start it without mpirun", done.stderr)
+
+    def test_a_rank_that_dies_ends_the_job(self):
+        job = subprocess.Popen([*MPIRUN, "-np", "3", WARREN, "walk", "--max-ops", "60", self.tree],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        victim = None
+        for _ in range(200):
+            children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+            ready = [child for child in children if is_rank(child, 1)]
+            if ready:
+                victim = int(ready[0])
+                break
+            time.sleep(0.02)
+        self.assertIsNotNone(victim)
+        time.sleep(0.5)
+        os.kill(victim, signal.SIGKILL)
+        error = job.communicate(timeout=60)[1]
+        self.assertNotEqual(job.returncode, 0)
+        self.assertIn(b"rank 1", error)
+
+
+def is_rank(process, rank):
+    try:
+        environment = pathlib.Path(f"/proc/{process}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"OMPI_COMM_WORLD_RANK={rank}".encode() in environment.split(b"\0")
+
+
+if __name__ == "__main__":
+    if shutil.which("mpirun") is None:
+        print("mpirun is not installed")
+        sys.exit(77)
+    unittest.main()
