@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -24,22 +25,25 @@ os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"
 
 
 class RanksTest(CommandCase):
-    def setUp(self):
-        super().setUp()
+    @classmethod
+    def setUpClass(cls):
         print(f"WARREN_SEED={SEED}", flush=True)
-        self.tree = self.folder / "tree"
-        self.tree.mkdir()
-        make_tree(self.tree, random.Random(SEED), 400)
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        cls.place = pathlib.Path(tempfile.mkdtemp(prefix="warren-ranks-", dir=memory))
+        cls.addClassCleanup(shutil.rmtree, cls.place)
+        cls.tree = cls.place / "tree"
+        cls.tree.mkdir()
+        make_tree(cls.tree, random.Random(SEED), 400)
         # One directory that has to be shared, and files with names in many directories.
-        large = self.tree / "large"
+        large = cls.tree / "large"
         large.mkdir()
         for number in range(3000):
             (large / f"a_file_with_a_name_of_some_length_{number}").touch()
         linked = large / "linked"
         linked.write_bytes(b"x" * 50000)
         for number in range(200):
-            os.makedirs(self.tree / f"link{number % 20}", exist_ok=True)
-            os.link(linked, self.tree / f"link{number % 20}" / str(number))
+            os.makedirs(cls.tree / f"link{number % 20}", exist_ok=True)
+            os.link(linked, cls.tree / f"link{number % 20}" / str(number))
 
     def ranks(self, count, *words, **more):
         return self.run_program(*MPIRUN, "-np", str(count), WARREN, *words, **more)
@@ -76,7 +80,7 @@ class RanksTest(CommandCase):
             self.assertEqual(done.stdout, expected, scheduler)
 
     def test_removes_all(self):
-        copy = self.folder / "copy"
+        copy = self.place / "copy"
         self.run_program("cp", "-a", self.tree, copy)
         outside = self.write("outside/file", b"stays")
         os.symlink(outside.parent, copy / "a way out")
