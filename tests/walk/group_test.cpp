@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -193,6 +195,204 @@ TEST(Group, AHugeDirectoryIsSharedByAllRanks) {
         const auto workers = std::count_if(seen.entries_of.begin(), seen.entries_of.end(),
                                            [](u64 entries) { return entries > 1; });
         EXPECT_GT(workers, 1) << name;
+    }
+}
+
+TEST(Group, LinksThatLeadUpAreFoundOnAnyRank) {
+    const Seed seed;
+    const Folder folder;
+    Random random(seed.part(0));
+    for (u32 index = 0; index < 60; ++index) {
+        const std::string name = "d" + std::to_string(index);
+        folder.make_directory(name);
+        folder.make_directory(name + "/below");
+        folder.make_link(index % 2 == 0 ? ".." : "../../d0", name + "/below/link");
+    }
+    Options options;
+    options.follow = Follow::all;
+    options.threads = 1;
+    ThreadNetwork alone({0}, 1, 0);
+    Seen one;
+    walk_with_ranks(folder.path(), options, alone, one);
+    for (const char* name : {"drqs", "cp"}) {
+        options.scheduler = scheduler_named(name)->scheduler;
+        ThreadNetwork network({0, 1, 1}, random.next(), 100);
+        Seen seen;
+        walk_with_ranks(folder.path(), options, network, seen);
+        EXPECT_EQ(std::multiset<std::string>(seen.entries.begin(), seen.entries.end()),
+                  std::multiset<std::string>(one.entries.begin(), one.entries.end()));
+        EXPECT_EQ(seen.failures.size(), one.failures.size());
+        EXPECT_GT(one.failures.size(), 0u);
+        EXPECT_EQ(seen.fault, "");
+    }
+}
+
+TEST(Group, AStopEndsItEverywhere) {
+    const Seed seed;
+    const Folder folder;
+    Random random(seed.part(0));
+    folder.fill(random, 600);
+    for (u32 round = 0; round < 40 * test_load(); ++round) {
+        const auto& name = scheduler_names()[random.below(scheduler_names().size())];
+        ThreadNetwork network(random_nodes(random), random.next(), random.below(300));
+        std::atomic<i64> left{static_cast<i64>(random.below(600))};
+        std::atomic<u32> stopped{0};
+        std::atomic<u32> ranks{0};
+        Callbacks callbacks;
+        callbacks.visit = [&](const Entry&) { return left-- == 0 ? Next::stop : Next::go_on; };
+        network.run([&](Group& group) {
+            ranks = group.ranks();
+            Options options;
+            options.group = &group;
+            options.scheduler = name.scheduler;
+            options.threads = 2;
+            const std::string root = folder.path();
+            if (walk(std::span(&root, 1), options, callbacks).stopped) ++stopped;
+        });
+        // Several workers may pass it at once; then all the others have passed it too.
+        const u32 expected = left.load() < 0 ? ranks.load() : 0;
+        EXPECT_EQ(stopped.load(), expected) << name.name;
+    }
+}
+
+TEST(Group, AddedWorkIsDoneOnceByAnyRank) {
+    const Folder folder;
+    for (u32 index = 0; index < 40; ++index) {
+        const std::string name = "d" + std::to_string(index % 4);
+        if (index < 4) folder.make_directory(name);
+        folder.make_file(name + "/f" + std::to_string(index));
+    }
+    std::mutex mutex;
+    std::map<u64, u32> done;
+    std::map<std::string, u64> finished;
+    bool wrong = false;
+    Callbacks callbacks;
+    callbacks.visit = [](const Entry& entry) {
+        if (entry.type() != Type::regular) return Next::go_on;
+        for (u64 part = 0; part < 5; ++part) {
+            const u64 payload[2] = {entry.inode(), part};
+            entry.add(std::as_bytes(std::span(payload)));
+        }
+        return Next::go_on;
+    };
+    callbacks.work = [&](const Task& task) {
+        u64 payload[2];
+        std::memcpy(payload, task.payload.data(), sizeof payload);
+        static_cast<Sum*>(task.result)->entries += 1;
+        std::lock_guard lock(mutex);
+        ++done[payload[0] * 8 + payload[1]];
+        struct stat status {};
+        if (fstat(task.directory, &status) != 0 || !S_ISDIR(status.st_mode)) wrong = true;
+    };
+    callbacks.merge = add_sum;
+    callbacks.finish = [&](const Finished& directory) {
+        std::lock_guard lock(mutex);
+        finished[directory.name()] = directory.result<Sum>().entries;
+    };
+    ThreadNetwork network({0, 0, 1}, 5, 50);
+    network.run([&](Group& group) {
+        Options options;
+        options.group = &group;
+        options.threads = 1;
+        options.result_bytes = sizeof(Sum);
+        const std::string root = folder.path();
+        walk(std::span(&root, 1), options, callbacks);
+    });
+    EXPECT_FALSE(wrong);
+    EXPECT_EQ(done.size(), 200u);
+    for (const auto& [task, count] : done)
+        EXPECT_EQ(count, 1u);
+    EXPECT_EQ(finished[folder.path()], 200u);
+    EXPECT_EQ(finished["d0"], 50u);
+}
+
+TEST(Group, FinishedDirectoriesAreRemovedByWhoeverReadThem) {
+    const Folder folder;
+    folder.make_directory("top");
+    folder.make_chain("top/deep", std::string(40, 'x'), 150);
+    for (u32 index = 0; index < 300; ++index) {
+        const std::string name = "top/d" + std::to_string(index % 60);
+        if (index < 60) folder.make_directory(name);
+        folder.make_file(name + "/" + std::to_string(index));
+    }
+    std::atomic<u32> missed{0};
+    Callbacks callbacks;
+    callbacks.visit = [&](const Entry& entry) {
+        if (entry.type() != Type::directory && unlinkat(entry.directory(), entry.name(), 0) != 0) {
+            ++missed;
+        }
+        return Next::go_on;
+    };
+    callbacks.finish = [&](const Finished& directory) {
+        if (unlinkat(directory.directory(), directory.name(), AT_REMOVEDIR) != 0) ++missed;
+    };
+    ThreadNetwork network({0, 1, 1, 2}, 7, 50);
+    network.run([&](Group& group) {
+        Options options;
+        options.group = &group;
+        options.threads = 2;
+        options.open_limit = 16;
+        options.share_directories = false;
+        const std::string root = folder / "top";
+        EXPECT_EQ(walk(std::span(&root, 1), options, callbacks).failures, 0u);
+    });
+    EXPECT_EQ(missed.load(), 0u);
+    EXPECT_EQ(list_tree(folder.path()).size(), 1u);
+}
+
+// The directory in which stolen ones lie is swapped while they travel: for another, or for a link.
+TEST(Group, WhatWasSwappedOnTheWayIsNotEntered) {
+    for (const bool by_link : {false, true}) {
+        const Folder folder;
+        for (const char* top : {"tree", "tree/here_they_lie", "elsewhere"})
+            folder.make_directory(top);
+        for (u32 index = 0; index < 200; ++index) {
+            const std::string name = "/d" + std::to_string(index);
+            folder.make_directory("tree/here_they_lie" + name);
+            folder.make_directory("elsewhere" + name);
+            folder.make_file("elsewhere" + name + "/secret");
+        }
+        bool is_swapped = false;
+        ThreadNetwork network({0, 1}, 3, 20);
+        network.set_watcher([&](const std::string& message) {
+            if (is_swapped || message.find("here_they_lie") == message.npos) return;
+            is_swapped = true;
+            const std::string place = folder / "tree/here_they_lie";
+            EXPECT_EQ(rename(place.c_str(), (folder / "tree/moved").c_str()), 0);
+            if (by_link) {
+                folder.make_link("../elsewhere", "tree/here_they_lie");
+            } else {
+                EXPECT_EQ(rename((folder / "elsewhere").c_str(), place.c_str()), 0);
+            }
+        });
+        std::mutex mutex;
+        std::set<std::string> names;
+        std::set<i32> errors;
+        Callbacks callbacks;
+        callbacks.visit = [&](const Entry& entry) {
+            // Time for the thief to come.
+            if (entry.depth() == 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            std::lock_guard lock(mutex);
+            names.insert(entry.name());
+            return Next::go_on;
+        };
+        callbacks.finish = [](const Finished&) {
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+        };
+        callbacks.fail = [&](const Failure& failure) {
+            std::lock_guard lock(mutex);
+            errors.insert(failure.error);
+        };
+        network.run([&](Group& group) {
+            Options options;
+            options.group = &group;
+            options.threads = 1;
+            const std::string root = folder / "tree";
+            walk(std::span(&root, 1), options, callbacks);
+        });
+        EXPECT_TRUE(is_swapped);
+        EXPECT_FALSE(names.contains("secret"));
+        EXPECT_FALSE(errors.empty());
     }
 }
 

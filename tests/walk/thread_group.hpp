@@ -29,7 +29,10 @@ class ThreadNetwork {
 
     /// Runs `work` once for each rank, each on a thread of its own.
     void run(const std::function<void(Group&)>& work);
-    u64 messages() const { return messages_; }
+    /// Called with each message before it is handed over.
+    void set_watcher(std::function<void(const std::string&)> watcher) {
+        watcher_ = std::move(watcher);
+    }
 
  private:
     class Member;
@@ -51,7 +54,7 @@ class ThreadNetwork {
     std::vector<std::string> gathered_;
     u32 waiting_ = 0;
     u64 meetings_ = 0;
-    u64 messages_ = 0;
+    std::function<void(const std::string&)> watcher_;
 };
 
 class ThreadNetwork::Member : public Group {
@@ -76,7 +79,6 @@ class ThreadNetwork::Member : public Group {
         Clock::time_point arrives = Clock::now() + std::chrono::microseconds(delay_us);
         if (!channel.empty()) arrives = std::max(arrives, channel.back().arrives);
         channel.push_back({arrives, std::move(message)});
-        ++network_.messages_;
     }
     bool receive(u32& from, std::string& message) override {
         std::lock_guard lock(network_.mutex_);
@@ -87,6 +89,7 @@ class ThreadNetwork::Member : public Group {
             if (channel.empty() || channel.front().arrives > Clock::now()) continue;
             message = std::move(channel.front().message);
             channel.pop_front();
+            if (network_.watcher_) network_.watcher_(message);
             return true;
         }
         return false;
