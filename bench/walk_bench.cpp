@@ -3,21 +3,18 @@
 // find, du, rm -rf, and bfs and fd where they are installed, on tmpfs and on ext4 over a loop
 // device in memory (with --ext4 1, needs root), names and inodes cached, output to /dev/null.
 //
-// The tree: one directory of a sixth of the files, 8 chains of 60 directories, the rest in 2,518
-// directories hung at random into each other; files of 0 to 4,000 bytes. Trees to be removed are
-// all made before the first is.
+// The tree is that of bench/support/walk_trees.hpp. Trees to be removed are all made before the first
+// is.
 //
 //   walk_bench [--runs N] [--files N] [--rm-files N] [--ext4 1]     5, 300000, 100000 and 0
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "base/random.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "bench/support/rows.hpp"
+#include "bench/support/walk_trees.hpp"
 
 using namespace warren;
 using namespace warren::bench;
@@ -29,52 +26,6 @@ using Words = std::vector<std::string>;
 std::string warren_program() {
     const char* given = ::getenv("WARREN");
     return given == nullptr ? "build/bin/warren" : given;
-}
-
-void make_file(const std::string& directory, u64 number, Random& random) {
-    static const std::vector<char> contents(4001, 'x');
-    const std::string path =
-        directory + "/file_" + std::to_string(number) + "_" + std::to_string(random.below(100000));
-    const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-    require(file >= 0, "cannot make " + path);
-    const u64 size = random.below(4001);
-    require(::write(file, contents.data(), size) == static_cast<ssize_t>(size), "cannot write");
-    ::close(file);
-}
-
-void make_directory(const std::string& path) {
-    require(::mkdir(path.c_str(), 0755) == 0, "cannot make " + path);
-}
-
-/// The tree of the description; `files` of them.
-void make_tree(const std::string& root, u64 files) {
-    Random random(7);
-    make_directory(root);
-    make_directory(root + "/large");
-    for (u64 number = 0; number < files / 6; ++number)
-        make_file(root + "/large", number, random);
-    Words directories;
-    for (u32 chain = 0; chain < 8; ++chain) {
-        std::string at = root + "/chain" + std::to_string(chain);
-        for (u32 level = 0; level < 60; ++level, at += "/d" + std::to_string(level)) {
-            make_directory(at);
-            directories.push_back(at);
-        }
-    }
-    Words mixed = {root};
-    for (u32 number = 0; number < 2518; ++number) {
-        mixed.push_back(mixed[random.below(mixed.size())] + "/dir_" + std::to_string(number));
-        make_directory(mixed.back());
-        directories.push_back(mixed.back());
-    }
-    u64 left = files - files / 6;
-    for (size_t at = 0; at < directories.size(); ++at) {
-        const u64 there = directories.size() - at;
-        const u64 count = there == 1 ? left : std::min(left, random.below(2 * left / there + 1));
-        for (u64 number = 0; number < count; ++number)
-            make_file(directories[at], number, random);
-        left -= count;
-    }
 }
 
 bool is_installed(const std::string& program) {
@@ -157,7 +108,7 @@ void measure_removal(const std::string& place, const std::string& folder, u64 fi
     };
     for (size_t subject = 0; subject < subjects.size(); ++subject) {
         for (u64 run = 0; run < runs; ++run)
-            make_tree(tree(subject, run), files);
+            make_mixed_tree(tree(subject, run), files);
     }
     ::sync();
     report.set_reference(scenario, subjects[0].label);
@@ -186,7 +137,7 @@ int main(int count, char** arguments) {
     Report report("walk", count, arguments);
     {
         const Scratch memory("/dev/shm");
-        make_tree(memory.path() + "/tree", files);
+        make_mixed_tree(memory.path() + "/tree", files);
         measure_walks("tmpfs", memory.path() + "/tree", files, runs, report);
     }
     {
@@ -196,7 +147,7 @@ int main(int count, char** arguments) {
     if (option(count, arguments, "ext4", 0) != 0) {
         const Scratch memory("/dev/shm");
         const LoopExt4 ext4(memory.path(), 6 * gib, 1'000'000);
-        make_tree(ext4.path() + "/tree", files);
+        make_mixed_tree(ext4.path() + "/tree", files);
         ext4.sync();
         measure_walks("ext4", ext4.path() + "/tree", files, runs, report);
         measure_removal("ext4", ext4.path(), std::min<u64>(removed, 30000), std::min<u64>(runs, 3),

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "walk/courier.hpp"
@@ -17,6 +18,10 @@ namespace {
 constexpr size_t names_bytes = 128 * kib;  // of a directory given away at once
 constexpr u64 items_most = 16384;
 
+bool is_being_read(const Item& item) {
+    return item.work == Work::directory && item.node->opened;
+}
+
 }  // namespace
 
 std::string Courier::give(Split split) {
@@ -26,23 +31,22 @@ std::string Courier::give(Split split) {
 }
 
 std::string Courier::give_one() {
-    std::string work = pack(engine_.pool_.take_part(Split::half, random_, 1, 0));
-    WARREN_CHECK(!work.empty());
-    return work;
+    return pack(engine_.pool_.take_part(Split::half, random_, 1, 0));
 }
 
 std::string Courier::give_all_but(u32 kept) {
     return pack(engine_.pool_.take_part({}, random_, items_most, kept));
 }
 
-/// What cannot be given away is put back.
+/// What cannot be given away is put back. Names are many bytes for little work: they are given if
+/// there is nothing else.
 std::string Courier::pack(const std::vector<Item>& items) {
     Parcel parcel;
     std::vector<Item> kept;
+    const bool gives_names = std::all_of(items.begin(), items.end(), is_being_read);
     for (const Item& item : items) {
-        const bool is_read = item.work == Work::directory && item.node->opened;
-        if (is_read) {
-            pack_part(item, parcel);
+        if (is_being_read(item)) {
+            if (gives_names) pack_part(item, parcel);
             kept.push_back(item);
         } else if (parcel.begin_item(*item.node,
                                      item.payload == nullptr ? 0 : item.payload->size)) {

@@ -25,7 +25,7 @@ std::string folder_of_program() {
 
 void* load_plugin() {
     const std::string folder = folder_of_program();
-    for (const char* place : {"", "../lib/warren/", "../lib/"}) {
+    for (const char* place : {"", "../bin/", "../lib/warren/", "../lib/"}) {
         const std::string path = folder + place + plugin_name;
         // MPI's own plug-ins look for its symbols among all that is loaded.
         if (void* plugin = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return plugin;

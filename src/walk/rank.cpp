@@ -147,13 +147,12 @@ void Rank::answer_centrally(u32 from, Surroundings& around) {
 
 void Rank::serve_waiting(Surroundings& around) {
     while (!waiting_.empty() && (ending_ || around.has_queued())) {
-        const u32 to = waiting_.front();
+        Message message;
+        message.kind = ending_ ? Kind::nothing : Kind::work;
+        if (!ending_) message.work = around.give_one();
+        if (!ending_ && message.work.empty()) return;  // it is only just being queued
+        around.send(waiting_.front(), std::move(message));
         waiting_.erase(waiting_.begin());
-        if (ending_) {
-            around.send(to, {Kind::nothing, false, false, 0, {}});
-        } else {
-            around.send(to, {Kind::work, false, false, 0, around.give_one()});
-        }
     }
 }
 

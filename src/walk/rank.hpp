@@ -71,7 +71,7 @@ class Surroundings {
     virtual u64 items_done() const = 0;
     /// Takes a part of the queue for another rank, at most 1 MiB; empty if there is none to give.
     virtual std::string give(Split split) = 0;
-    /// Takes one item for another rank.
+    /// Takes one item for another rank; empty if there is none to be had at the moment.
     virtual std::string give_one() = 0;
     /// Takes all but `kept` items.
     virtual std::string give_all_but(u32 kept) = 0;

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// What does a walk over the ranks of an MPI job cost, on one machine? `mpirun -np N warren walk`
+// beside find, less what mpirun needs for an empty directory (it adds up sizes, as dwalk does: what
+// ranks print goes through mpirun, which takes as long again for a line of each file); one huge
+// directory with one rank and with two; how even the work is; what H-DRQS and CP send on 8
+// simulated nodes with 4 cores; and the processor time of the ranks beside a loop that does their
+// system calls and nothing else. All on tmpfs, with names and inodes cached.
+//
+// The program starts itself under mpirun to walk with the library; that job prints its numbers.
+//
+//   walk_ranks_bench [--runs N] [--files N] [--large N] [--memory-files N] [--nodes-files N]
+//                    5, 300000, 1000000, 10000000 and 1000000; 0 leaves the part out
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "bench/support/places.hpp"
+#include "bench/support/report.hpp"
+#include "bench/support/rows.hpp"
+#include "bench/support/walk_trees.hpp"
+#include "walk/bytes.hpp"
+#include "walk/rank.hpp"
+#include "warren/walk.hpp"
+#include "warren/walk_group.hpp"
+
+using namespace warren;
+using namespace warren::bench;
+
+namespace {
+
+using Words = std::vector<std::string>;
+using Numbers = std::map<std::string, double>;
+
+double processor_seconds() {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+u64 peak_kib() {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    return static_cast<u64>(used.ru_maxrss);
+}
+
+/// What one rank of a job has measured.
+struct Share {
+    u64 entries;
+    u64 messages;
+    u64 message_bytes;
+    u64 peak_growth_kib;
+    double processor_seconds;
+};
+
+/// One rank: walks with all others and, as rank 0, prints what it took.
+int run_job(const std::string& root, const std::string& scheduler, u32 threads, u32 sleep_us) {
+    std::string problem;
+    walk::Group* group = walk::mpi_group(problem);
+    require(problem.empty(), problem);
+    walk::Options options;
+    options.group = group;
+    options.scheduler = walk::scheduler_named(scheduler)->scheduler;
+    options.split = walk::scheduler_named(scheduler)->split;
+    options.threads = threads;
+    walk::Callbacks callbacks;
+    callbacks.visit = [&](const walk::Entry& entry) {
+        if (sleep_us == 0) {
+            static_cast<void>(entry.status(STATX_SIZE | STATX_BLOCKS | STATX_NLINK));
+        } else if (entry.type() == walk::Type::regular) {
+            std::this_thread::sleep_for(std::chrono::microseconds(sleep_us));
+        }
+        return walk::Next::go_on;
+    };
+    const u64 peak_before = peak_kib();
+    const double processor_before = processor_seconds();
+    const double start = now_seconds();
+    const walk::Totals totals = walk::walk(std::span(&root, 1), options, callbacks);
+    const double seconds = now_seconds() - start;
+    const Share own{totals.own_entries, totals.messages, totals.message_bytes,
+                    peak_kib() - peak_before, processor_seconds() - processor_before};
+    walk::ByteWriter writer;
+    writer.put(own);
+    std::vector<std::string> all = {writer.bytes()};
+    if (group != nullptr) all = group->gather(writer.bytes());
+    if (group != nullptr && group->rank() != 0) return 0;
+    Share sum{};
+    u64 most = 0;
+    for (const std::string& bytes : all) {
+        const Share one = walk::ByteReader(bytes).get<Share>();
+        most = std::max(most, one.entries);
+        sum.entries += one.entries;
+        sum.messages += one.messages;
+        sum.message_bytes += one.message_bytes;
+        sum.peak_growth_kib = std::max(sum.peak_growth_kib, one.peak_growth_kib);
+        sum.processor_seconds += one.processor_seconds;
+    }
+    const double mean = static_cast<double>(sum.entries) / static_cast<double>(all.size());
+    std::printf(
+        "seconds %.6f entries %llu messages %llu bytes %llu peak_kib %llu largest %.4f "
+        "processor %.6f\n",
+        seconds, static_cast<unsigned long long>(sum.entries),
+        static_cast<unsigned long long>(sum.messages),
+        static_cast<unsigned long long>(sum.message_bytes),
+        static_cast<unsigned long long>(sum.peak_growth_kib), static_cast<double>(most) / mean,
+        sum.processor_seconds);
+    return 0;
+}
+
+/// The same system calls as a walk with status, and nothing else: the floor.
+void call_only(int above, const char* name) {
+    const int directory = ::openat(above, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    require(directory >= 0, std::string("cannot open ") + name);
+    Words below;
+    static std::vector<char> buffer(128 * kib);  // free again before the next is read
+    struct statx status {};
+    while (true) {
+        const long size = ::syscall(SYS_getdents64, directory, buffer.data(), buffer.size());
+        if (size <= 0) break;
+        for (long at = 0; at < size;) {
+            const auto* entry = reinterpret_cast<const dirent64*>(buffer.data() + at);
+            at += entry->d_reclen;
+            const char* own = entry->d_name;
+            if (std::strcmp(own, ".") == 0 || std::strcmp(own, "..") == 0) continue;
+            ::statx(directory, own, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
+                    STATX_SIZE | STATX_BLOCKS | STATX_NLINK, &status);
+            if (entry->d_type == DT_DIR) below.emplace_back(own);
+        }
+    }
+    for (const std::string& one : below)
+        call_only(directory, one.c_str());
+    ::close(directory);
+}
+
+Words mpirun(u32 ranks) {
+    return {
+        "mpirun", "--oversubscribe",    "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
+        "-np",    std::to_string(ranks)};
+}
+
+class Bench {
+ public:
+    Bench(int count, char** arguments)
+        : program_(arguments[0]), report_("walk_ranks", count, arguments) {
+        const char* given = ::getenv("WARREN");
+        warren_ = given == nullptr ? "build/bin/warren" : given;
+        runs_ = option(count, arguments, "runs", 5);
+    }
+
+    void measure_tools(u64 files);
+    void measure_large(u64 files);
+    void measure_memory(u64 files);
+    void measure_balance();
+    void measure_messages(u64 files);
+    int finish() { return report_.finish(); }
+
+ private:
+    Numbers job(u32 ranks, const std::string& root, const std::string& scheduler, u32 threads,
+                u32 sleep_us, const Words& environment = {});
+    void measure_scheduler(const std::string& root, u64 files);
+
+    std::string program_;
+    std::string warren_;
+    u64 runs_ = 0;
+    Report report_;
+};
+
+Numbers Bench::job(u32 ranks, const std::string& root, const std::string& scheduler, u32 threads,
+                   u32 sleep_us, const Words& environment) {
+    Words words = mpirun(ranks);
+    words.push_back("env");
+    words.insert(words.end(), environment.begin(), environment.end());
+    words.insert(words.end(), {program_, "--job", root, scheduler, std::to_string(threads),
+                               std::to_string(sleep_us)});
+    std::istringstream output(output_of(words));
+    Numbers numbers;
+    std::string name;
+    for (double value = 0; output >> name >> value;)
+        numbers[name] = value;
+    require(numbers.contains("seconds"), "the job printed nothing");
+    return numbers;
+}
+
+/// The tool, net of what an empty directory takes.
+void Bench::measure_tools(u64 files) {
+    const Scratch memory("/dev/shm");
+    const std::string root = memory.path() + "/tree";
+    const std::string empty = memory.path() + "/empty";
+    make_mixed_tree(root, files);
+    require(::mkdir(empty.c_str(), 0755) == 0, "cannot make " + empty);
+    const std::string scenario = "walk with sizes, " + with_commas(files) + " files";
+    const Words find = {"find", root, "-type", "f", "-printf", "%p %s\\n"};
+    report_.set_reference(scenario, "find -printf path and size");
+    std::map<u32, std::string> names;
+    for (const u32 ranks : {2u, 4u})
+        names[ranks] = "mpirun -np " + std::to_string(ranks) + " warren walk --stat --count, net";
+    std::map<u32, Sample> starts;
+    run_or_die(find);
+    for (u64 run = 0; run < runs_; ++run) {
+        report_.add(scenario, "find -printf path and size", time_of([&] { run_or_die(find); }),
+                    static_cast<double>(files));
+        for (const u32 ranks : {2u, 4u}) {
+            Words words = mpirun(ranks);
+            words.insert(words.end(), {warren_, "walk", "--threads", "1", "--stat", "--count"});
+            words.push_back(empty);
+            const double start = time_of([&] { run_or_die(words); });
+            words.back() = root;
+            const double all = time_of([&] { run_or_die(words); });
+            starts[ranks].add(start);
+            report_.add(scenario, names[ranks], std::max(all - start, 1e-6),
+                        static_cast<double>(files));
+        }
+    }
+    report_.note("of which mpirun and an empty directory take " +
+                 std::to_string(starts[2].median()) + " s with two ranks");
+    const double find_time = report_.median(scenario, "find -printf path and size");
+    Words lines = mpirun(2);
+    lines.insert(lines.end(), {warren_, "walk", "--threads", "1", "--type", "f", "--stat", root});
+    for (u64 run = 0; run < runs_; ++run) {
+        const double all = time_of([&] { run_or_die(lines); });
+        report_.add(scenario, "mpirun -np 2 warren walk --stat, all lines, net",
+                    std::max(all - starts[2].median(), 1e-6), static_cast<double>(files));
+    }
+    report_.must("np 2, walk with sizes: 0.65 of find's time (find over Warren)",
+                 find_time / report_.median(scenario, names[2]), 1 / 0.65);
+    report_.must("np 4 on two cores: 1.2 of np 2's time (np 2 over np 4)",
+                 report_.median(scenario, names[2]) / report_.median(scenario, names[4]), 1 / 1.2);
+    measure_scheduler(root, files);
+}
+
+void Bench::measure_scheduler(const std::string& root, u64 files) {
+    const std::string scenario = "processor time, " + with_commas(files) + " files";
+    report_.set_reference(scenario, "the system calls alone");
+    for (u64 run = 0; run < runs_; ++run) {
+        const double before = processor_seconds();
+        call_only(AT_FDCWD, root.c_str());
+        report_.add(scenario, "the system calls alone", processor_seconds() - before,
+                    static_cast<double>(files));
+        report_.add(scenario, "two ranks, deqs", job(2, root, "deqs", 1, 0)["processor"],
+                    static_cast<double>(files));
+        report_.add(scenario, "one process", job(1, root, "deqs", 1, 0)["processor"],
+                    static_cast<double>(files));
+    }
+    report_.must("scheduler over system calls, two ranks: 10% (calls over walk)",
+                 report_.median(scenario, "the system calls alone") /
+                     report_.median(scenario, "two ranks, deqs"),
+                 1 / 1.10);
+}
+
+void Bench::measure_large(u64 files) {
+    const Scratch memory("/dev/shm");
+    const std::string root = memory.path() + "/large";
+    make_large_directory(root, files);
+    const std::string scenario = "one directory of " + with_commas(files) + ", with status";
+    report_.set_reference(scenario, "one rank");
+    for (u64 run = 0; run < runs_; ++run) {
+        report_.add(scenario, "one rank", job(1, root, "deqs", 1, 0)["seconds"],
+                    static_cast<double>(files));
+        report_.add(scenario, "two ranks", job(2, root, "deqs", 1, 0)["seconds"],
+                    static_cast<double>(files));
+    }
+    report_.must("one directory, two ranks: 0.70 of one rank's time",
+                 report_.median(scenario, "one rank") / report_.median(scenario, "two ranks"),
+                 1 / 0.70);
+}
+
+void Bench::measure_memory(u64 files) {
+    const Scratch memory("/dev/shm");
+    const std::string root = memory.path() + "/large";
+    make_large_directory(root, files);
+    const double mibs = job(2, root, "deqs", 1, 0)["peak_kib"] / 1024;
+    report_.note("a directory of " + with_commas(files) + ": the larger rank grew by " +
+                 std::to_string(mibs) + " MiB");
+    report_.must(
+        "memory of a rank in a directory of " + with_commas(files) + ": 64 MiB (64 over it)",
+        64 / std::max(mibs, 0.001), 1);
+}
+
+void Bench::measure_balance() {
+    const Scratch memory("/dev/shm");
+    const std::string root = memory.path() + "/skewed";
+    make_skewed_tree(root, 400, 20);
+    for (const char* scheduler : {"deqs", "drqs", "cp"}) {
+        Sample largest;
+        for (u64 run = 0; run < std::min<u64>(runs_, 3); ++run)
+            largest.add(job(8, root, scheduler, 1, 1000)["largest"]);
+        report_.note(std::string("8 ranks, 1 ms a file, skewed tree, ") + scheduler +
+                     ": largest share over the mean " + std::to_string(largest.median()));
+        if (std::string(scheduler) != "deqs") continue;
+        report_.must("8 ranks, 1 ms a file, deqs: largest share 1.3 of the mean (1 over it)",
+                     1 / largest.median(), 1 / 1.3);
+    }
+}
+
+void Bench::measure_messages(u64 files) {
+    const Scratch memory("/dev/shm");
+    const std::string root = memory.path() + "/tree";
+    make_mixed_tree(root, files);
+    // 32 ranks of one thread on 8 nodes, and 8 of four threads.
+    const Numbers central = job(32, root, "cp", 1, 0, {"WARREN_WALK_RANKS_PER_NODE=4"});
+    Numbers hybrid = job(8, root, "h-drqs", 4, 0, {"WARREN_WALK_RANKS_PER_NODE=1"});
+    const auto show = [&](const char* name, const Numbers& numbers) {
+        report_.note(std::string(name) + ", " + with_commas(files) + " files on 8 nodes x 4: " +
+                     with_commas(static_cast<u64>(numbers.at("messages"))) + " messages, " +
+                     with_commas(static_cast<u64>(numbers.at("bytes"))) + " bytes");
+    };
+    show("cp", central);
+    show("h-drqs", hybrid);
+    report_.must("messages of cp over those of h-drqs",
+                 central.at("messages") / hybrid.at("messages"), 10);
+    report_.must("bytes of cp over those of h-drqs", central.at("bytes") / hybrid.at("bytes"), 100);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    if (count == 6 && std::strcmp(arguments[1], "--job") == 0) {
+        return run_job(arguments[2], arguments[3], static_cast<u32>(std::stoul(arguments[4])),
+                       static_cast<u32>(std::stoul(arguments[5])));
+    }
+    ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    Bench bench(count, arguments);
+    const u64 files = option(count, arguments, "files", 300000);
+    const u64 large = option(count, arguments, "large", 1000000);
+    const u64 memory_files = option(count, arguments, "memory-files", 10000000);
+    const u64 nodes_files = option(count, arguments, "nodes-files", 1000000);
+    if (files != 0) bench.measure_tools(files);
+    if (large != 0) bench.measure_large(large);
+    bench.measure_balance();
+    if (nodes_files != 0) bench.measure_messages(nodes_files);
+    if (memory_files != 0) bench.measure_memory(memory_files);
+    return bench.finish();
+}
