@@ -3,8 +3,8 @@
 // find, du, rm -rf, and bfs and fd where they are installed, on tmpfs and on ext4 over a loop
 // device in memory (with --ext4 1, needs root), names and inodes cached, output to /dev/null.
 //
-// The tree is that of bench/support/walk_trees.hpp. Trees to be removed are all made before the first
-// is.
+// The tree is the mixed one of bench/support/walk_trees.hpp. Trees to be removed are all made
+// before the first is.
 //
 //   walk_bench [--runs N] [--files N] [--rm-files N] [--ext4 1]     5, 300000, 100000 and 0
 #include <unistd.h>
