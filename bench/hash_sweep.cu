@@ -3,6 +3,7 @@
 // size? The figures 4 to 17 of StoreGPU: direct hashing and four kinds of sliding windows, MD5 and
 // SHA-1, the four combinations of the two optimisations, and the five stages of each. The reference
 // is OpenSSL on one core. tools/plot_hashing.py draws the CSV.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -126,6 +127,9 @@ int main(int count, char** words) {
     }
     const std::vector<std::byte> data(most_bytes, std::byte{0x5a});
     for (const Work& work : works) {
+        // Words are names of works, such as "direct md5"; none are all.
+        if (count > 1 && std::find(words + 1, words + count, work.name()) == words + count)
+            continue;
         for (u64 bytes = least_bytes; bytes <= most_bytes; bytes *= 2) {
             const std::string scenario = work.name() + ", " + std::to_string(bytes) + " bytes";
             report.add(scenario, "OpenSSL, one core",

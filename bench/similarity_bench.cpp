@@ -30,7 +30,6 @@ using namespace warren;
 using hash::Algorithm;
 using hash::Bytes;
 
-constexpr int runs = 3;
 constexpr u64 block_bytes = 4096;
 constexpr u64 sample_bytes = 16 * mib;  // of what the reference takes minutes for
 
@@ -125,8 +124,8 @@ std::vector<u64> cut_windows_by_gpu(const Way& way, Bytes bytes) {
 
 class Series {
  public:
-    Series(bench::Report& report, std::string name, bool has_gpu)
-        : report_(report), name_(std::move(name)), has_gpu_(has_gpu) {}
+    Series(bench::Report& report, std::string name, bool has_gpu, int runs)
+        : report_(report), name_(std::move(name)), has_gpu_(has_gpu), runs_(runs) {}
 
     void load(const std::filesystem::path& folder) {
         std::vector<std::filesystem::path> paths;
@@ -174,7 +173,7 @@ class Series {
     double measure(const Way& way, Worker worker) {
         u64 found = 0;
         u64 counted = 0;
-        for (int run = 0; run < runs; ++run) {
+        for (int run = 0; run < runs_; ++run) {
             double seconds = 0;
             u64 bytes = 0;
             found = counted = 0;
@@ -311,6 +310,7 @@ class Series {
     bench::Report& report_;
     std::string name_;
     bool has_gpu_;
+    int runs_;
     std::vector<std::vector<std::byte>> files_;
     std::map<std::string, u64> sample_;
     std::map<std::string, u64> total_;
@@ -343,11 +343,13 @@ std::vector<Way> all_ways() {
 int main(int count, char** words) {
     if (count < 2) {
         std::fprintf(stderr,
-                     "usage: similarity_bench FOLDER [SERIES...]\n"
+                     "usage: similarity_bench FOLDER [RUNS [SERIES...]]\n"
                      "FOLDER holds a folder for each series: tools/fetch_inputs.py FOLDER\n");
         return 2;
     }
     bench::Report report("similarity_bench", count, words);
+    const int runs = count > 2 ? std::atoi(words[2]) : 3;
+    bench::require(runs > 0, "RUNS is a number from 1 on");
     const u8 probe[64] = {};
     std::vector<u8> digest(32);
     const bool has_gpu =
@@ -361,8 +363,8 @@ int main(int count, char** words) {
     std::sort(folders.begin(), folders.end());
     for (const std::filesystem::path& folder : folders) {
         const std::string name = folder.filename().string();
-        if (count > 2 && std::find(words + 2, words + count, name) == words + count) continue;
-        Series series(report, name, has_gpu);
+        if (count > 3 && std::find(words + 3, words + count, name) == words + count) continue;
+        Series series(report, name, has_gpu, runs);
         series.load(folder);
         if (series.count() < 2) continue;
         for (const Way& way : all_ways())

@@ -44,11 +44,17 @@ def sizes_of(times, work):
 
 def plot_speed_ups(pyplot, notes, times, folder):
     for number, kind in SPEED_UPS.items():
-        figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True)
-        for axis, algorithm in zip(axes, ("md5", "sha1")):
+        algorithms = [name for name in ("md5", "sha1") if sizes_of(times, f"{kind} {name}")]
+        if not algorithms:
+            continue
+        figure, axes = pyplot.subplots(1, len(algorithms), figsize=(5 * len(algorithms), 4),
+                                       sharey=True, squeeze=False)
+        axes = axes[0]
+        for axis, algorithm in zip(axes, algorithms):
             work = f"{kind} {algorithm}"
-            sizes = sizes_of(times, work)
             for setting in SETTINGS:
+                sizes = [size for size in sizes_of(times, work)
+                         if (f"{work}, {size} bytes, {setting}", "total") in times]
                 gains = [times[f"{work}, {size} bytes", "OpenSSL, one core"] /
                          times[f"{work}, {size} bytes, {setting}", "total"] for size in sizes]
                 axis.plot([size / 1024 for size in sizes], gains, "o-", label=setting)

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A walk without files, processes or time: the real scheduler (walk/rank.hpp) on ranks whose
+// network and file system are numbers. Trees are made as they are walked, from a seed; items are
+// directories and the entries of one cost one sum. So 10,000 ranks and 10^10 files fit one core and
+// minutes.
+//
+// Invariant: every file of the tree is counted once, whatever the scheduler; the same seed gives
+// the same run. Messages between two ranks arrive in the order in which they were sent.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "walk/rank.hpp"
+
+namespace warren::bench {
+
+/// Seconds. What a rank does meanwhile: its threads walk, one more talks, as in walk/courier.hpp.
+struct SimulatedCosts {
+    double directory = 12e-6;       // to open, read and close one
+    double entry = 1.62e-6;         // its name and status
+    double near_latency = 1e-6;     // between ranks of a node
+    double far_latency = 20e-6;     // between nodes
+    double byte = 1e-9;             // of a message, on the side that sends
+    double message = 0.7e-6;        // to send or to take one
+    double shortest_pause = 20e-6;  // between looks at the network, doubled up to the
+    double longest_pause = 500e-6;
+    double longest_refusal = 5e-3;  // after requests that brought nothing
+    double quantum = 200e-6;        // how exactly threads and looks are interleaved
+    u64 item_bytes = 48;            // of a directory in a message
+};
+
+struct SimulatedWorld {
+    walk::SchedulerName scheduler;
+    u32 ranks = 4;
+    u32 ranks_per_node = 4;
+    u32 threads = 1;  // of a rank
+    u64 files = 1'000'000;
+    u64 seed = 1;
+    bool keeps_pairs = false;  // messages and bytes by pair of ranks
+};
+
+struct SimulatedRank {
+    u64 files = 0;
+    u64 directories = 0;
+    double working = 0;  // seconds of its threads
+    u64 messages = 0;    // sent
+    u64 bytes = 0;
+    u64 requests = 0;
+};
+
+struct SimulatedWalk {
+    double seconds = 0;
+    std::vector<SimulatedRank> ranks;
+    std::vector<u64> pair_messages;  // from * ranks + to
+    std::vector<u64> pair_bytes;
+
+    u64 files() const;
+    u64 messages() const;
+    u64 bytes() const;
+    /// The largest share of the work over the mean.
+    double imbalance() const;
+    /// The part of all threads' time that was work.
+    double efficiency(u32 threads) const;
+};
+
+/// Runs the walk to its end.
+SimulatedWalk simulate(const SimulatedWorld& world, const SimulatedCosts& costs);
+
+}  // namespace warren::bench
