@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // How do the schedulers of a walk compare on more ranks than there is a machine for? Runs the real
-// scheduler over a simulated network and file system (bench/support/walk_simulator.hpp): time,
+// scheduler over a simulated network and file system (walk/simulator.hpp): time,
 // messages, bytes, balance. CSV of its own form, for tools/plot_walk.py.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "bench/support/report.hpp"
-#include "bench/support/walk_simulator.hpp"
+#include "walk/simulator.hpp"
 
 namespace {
 
 using namespace warren;
 using namespace warren::bench;
+using walk::SimulatedCosts;
+using walk::SimulatedRank;
+using walk::SimulatedWalk;
+using walk::SimulatedWorld;
 
 constexpr const char* usage =
     "usage: walk_simulation [--cores N[,N...]] [--files N[,N...]] [--schedulers NAME[,NAME...]]\n"
-    "           [--per-node N] [--entry SECONDS] [--directory SECONDS] [--far SECONDS]\n"
-    "           [--seed N] [--csv FILE] [--pairs FILE]\n"
+    "           [--per-node N] [--seed N] [--csv FILE] [--pairs FILE]\n"
+    "           [--name S] [--status S] [--callback S] [--directory S] [--far S]   seconds\n"
+    "       walk_simulation --make FOLDER [--files N] [--seed N]\n"
+    "--make makes the tree of that seed on disk, for real walks of the same shape.\n"
     "h-drqs has one rank a node, with a thread for each core of it; the others a rank a core.\n";
 
 std::vector<std::string> split(const std::string& text) {
@@ -41,6 +49,7 @@ struct Settings {
     SimulatedCosts costs;
     std::string csv;
     std::string pairs;
+    std::string folder;
 };
 
 bool read_settings(int count, char** words, Settings& settings) {
@@ -58,8 +67,14 @@ bool read_settings(int count, char** words, Settings& settings) {
             settings.per_node = static_cast<u32>(std::strtoul(value.c_str(), nullptr, 10));
         } else if (name == "--seed") {
             settings.seed = std::strtoull(value.c_str(), nullptr, 10);
-        } else if (name == "--entry") {
-            settings.costs.entry = std::strtod(value.c_str(), nullptr);
+        } else if (name == "--make") {
+            settings.folder = value;
+        } else if (name == "--callback") {
+            settings.costs.callback = std::strtod(value.c_str(), nullptr);
+        } else if (name == "--name") {
+            settings.costs.name = std::strtod(value.c_str(), nullptr);
+        } else if (name == "--status") {
+            settings.costs.status = std::strtod(value.c_str(), nullptr);
         } else if (name == "--directory") {
             settings.costs.directory = std::strtod(value.c_str(), nullptr);
         } else if (name == "--far") {
@@ -93,23 +108,88 @@ SimulatedWorld world_of(const Settings& settings, const std::string& name, u32 c
     return world;
 }
 
-void write_pairs(const std::string& path, const std::string& name, const SimulatedWalk& walk) {
+void write_pairs(const std::string& path, const std::string& name, const SimulatedWalk& done) {
     FILE* file = std::fopen(path.c_str(), "a");
     require(file != nullptr, "cannot write " + path);
-    const size_t ranks = walk.ranks.size();
+    const size_t ranks = done.ranks.size();
     for (size_t from = 0; from < ranks; ++from) {
         for (size_t to = 0; to < ranks; ++to) {
             const size_t pair = from * ranks + to;
-            if (walk.pair_messages[pair] == 0) continue;
+            if (done.pair_messages[pair] == 0) continue;
             std::fprintf(file, "%s,%zu,%zu,%llu,%llu\n", name.c_str(), from, to,
-                         static_cast<unsigned long long>(walk.pair_messages[pair]),
-                         static_cast<unsigned long long>(walk.pair_bytes[pair]));
+                         static_cast<unsigned long long>(done.pair_messages[pair]),
+                         static_cast<unsigned long long>(done.pair_bytes[pair]));
         }
         std::fprintf(file, "%s,%zu,files,%llu,%.6f\n", name.c_str(), from,
-                     static_cast<unsigned long long>(walk.ranks[from].files),
-                     walk.ranks[from].working);
+                     static_cast<unsigned long long>(done.ranks[from].files),
+                     done.ranks[from].working);
     }
     require(std::fclose(file) == 0, "cannot write " + path);
+}
+
+/// Makes the tree that is walked, as empty files, for real walks of the same shape.
+void make_tree(const std::filesystem::path& folder, u64 seed, u64 files) {
+    std::filesystem::create_directories(folder);
+    const walk::SimulatedDirectory directory = walk::simulated_directory(seed, files);
+    for (u64 file = 0; file < directory.own_files; ++file) {
+        std::ofstream made(folder / ("file" + std::to_string(file)));
+        require(made.good(), "cannot make files in " + folder.string());
+    }
+    for (size_t child = 0; child < directory.children.size(); ++child) {
+        make_tree(folder / ("directory" + std::to_string(child)), directory.children[child].seed,
+                  directory.children[child].files);
+    }
+}
+
+constexpr const char* header =
+    "scheduler,cores,files,seconds,directories,messages,bytes,requests,imbalance,efficiency,"
+    "names_seconds,status_seconds,directory_seconds,network_seconds,processor_seconds\n";
+
+/// A line of the table: what came of one walk, summed over its ranks, and what simulating it took.
+std::string line_of(const Settings& settings, const std::string& name, const std::string& cores,
+                    const std::string& files, const SimulatedWorld& world,
+                    const SimulatedWalk& done, double processor_seconds) {
+    SimulatedRank sum;
+    for (const SimulatedRank& rank : done.ranks) {
+        sum.directories += rank.directories;
+        sum.requests += rank.requests;
+        sum.talking += rank.talking;
+    }
+    const auto entries = static_cast<double>(done.files());
+    char line[400];
+    std::snprintf(line, sizeof line,
+                  "%s,%s,%s,%.6f,%llu,%llu,%llu,%llu,%.4f,%.4f,%.4f,%.4f,%.4f,%.6f,%.1f\n",
+                  name.c_str(), cores.c_str(), files.c_str(), done.seconds,
+                  static_cast<unsigned long long>(sum.directories),
+                  static_cast<unsigned long long>(done.messages()),
+                  static_cast<unsigned long long>(done.bytes()),
+                  static_cast<unsigned long long>(sum.requests), done.imbalance(),
+                  done.efficiency(world.threads), entries * settings.costs.name,
+                  entries * settings.costs.status,
+                  static_cast<double>(sum.directories) * settings.costs.directory, sum.talking,
+                  processor_seconds);
+    return line;
+}
+
+void run_all(const Settings& settings, FILE* csv) {
+    for (const std::string& files : settings.files) {
+        for (const std::string& cores : settings.cores) {
+            for (const std::string& name : settings.schedulers) {
+                const SimulatedWorld world = world_of(
+                    settings, name, static_cast<u32>(std::strtoul(cores.c_str(), nullptr, 10)),
+                    static_cast<u64>(std::strtod(files.c_str(), nullptr)));
+                const std::clock_t begin = std::clock();
+                const SimulatedWalk done = simulate(world, settings.costs);
+                const std::string line =
+                    line_of(settings, name, cores, files, world, done,
+                            static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+                std::fputs(line.c_str(), stdout);
+                std::fflush(stdout);
+                if (csv != nullptr) std::fputs(line.c_str(), csv);
+                if (!settings.pairs.empty()) write_pairs(settings.pairs, name, done);
+            }
+        }
+    }
 }
 
 }  // namespace
@@ -120,11 +200,13 @@ int main(int count, char** words) {
         std::fputs(usage, stderr);
         return 2;
     }
+    if (!settings.folder.empty()) {
+        make_tree(settings.folder, settings.seed,
+                  static_cast<u64>(std::strtod(settings.files.front().c_str(), nullptr)));
+        return 0;
+    }
     FILE* csv = settings.csv.empty() ? nullptr : std::fopen(settings.csv.c_str(), "w");
     require(settings.csv.empty() || csv != nullptr, "cannot write " + settings.csv);
-    constexpr const char* header =
-        "scheduler,cores,files,seconds,directories,messages,bytes,requests,imbalance,efficiency,"
-        "ran_seconds\n";
     if (csv != nullptr) std::fputs(header, csv);
     std::fputs(header, stdout);
     if (!settings.pairs.empty()) {
@@ -133,35 +215,6 @@ int main(int count, char** words) {
         std::fputs("scheduler,from,to,messages,bytes\n", file);
         std::fclose(file);
     }
-    for (const std::string& files : settings.files) {
-        for (const std::string& cores : settings.cores) {
-            for (const std::string& name : settings.schedulers) {
-                const SimulatedWorld world = world_of(
-                    settings, name, static_cast<u32>(std::strtoul(cores.c_str(), nullptr, 10)),
-                    static_cast<u64>(std::strtod(files.c_str(), nullptr)));
-                SimulatedWalk walk;
-                const double ran = time_of([&] { walk = simulate(world, settings.costs); });
-                u64 directories = 0;
-                u64 requests = 0;
-                for (const SimulatedRank& rank : walk.ranks) {
-                    directories += rank.directories;
-                    requests += rank.requests;
-                }
-                char line[300];
-                std::snprintf(line, sizeof line,
-                              "%s,%s,%s,%.6f,%llu,%llu,%llu,%llu,%.4f,%.4f,%.1f\n", name.c_str(),
-                              cores.c_str(), files.c_str(), walk.seconds,
-                              static_cast<unsigned long long>(directories),
-                              static_cast<unsigned long long>(walk.messages()),
-                              static_cast<unsigned long long>(walk.bytes()),
-                              static_cast<unsigned long long>(requests), walk.imbalance(),
-                              walk.efficiency(world.threads), ran);
-                std::fputs(line, stdout);
-                std::fflush(stdout);
-                if (csv != nullptr) std::fputs(line, csv);
-                if (!settings.pairs.empty()) write_pairs(settings.pairs, name, walk);
-            }
-        }
-    }
+    run_all(settings, csv);
     return csv != nullptr && std::fclose(csv) != 0 ? 1 : 0;
 }

@@ -16,6 +16,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/other_tree.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -292,8 +293,11 @@ int TreeComparison::run() {
         const Progress progress("comparing", meter);
         walk::walk(std::span(&first_, 1), setup_.options, callbacks);
     }
+    bool differs = false;
+    for (const std::string& rank : gather_over_ranks(differs_ ? "differs" : ""))
+        differs |= !rank.empty();
     if (!failures_.finish()) return trouble_exit;
-    return differs_.load(std::memory_order_relaxed) ? 1 : 0;
+    return differs && rank_number() == 0 ? 1 : 0;
 }
 
 /// The line, counted from 1, in which the byte at `offset` stands.
@@ -343,6 +347,18 @@ int compare_two_files(const std::string& first, const std::string& second, bool 
     return 1;
 }
 
+/// Whether the operand is there; fills in whether it is a directory.
+bool is_tree(const std::string& path, bool& tree) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) {
+        complain(
+            {path, ": ", reason(static_cast<Errc>(errno)), missing_hint(parse_location(path))});
+        return false;
+    }
+    tree = S_ISDIR(status.st_mode);
+    return true;
+}
+
 }  // namespace
 
 int command_cmp(std::span<char* const> arguments) {
@@ -353,28 +369,30 @@ int command_cmp(std::span<char* const> arguments) {
     if (!setup.take_all(parsed)) return page.usage_exit;
     setup.options.one_file_system = parsed.has('x');
     setup.options.follow = walk::Follow::roots;
-    std::string paths[2] = {parsed.operands[0], parsed.operands[1]};
+    const std::string* const paths = parsed.operands.data();
     bool trees[2] = {};
+    bool good = true;
     for (int side = 0; side < 2; ++side) {
-        struct stat status {};
-        if (::stat(paths[side].c_str(), &status) != 0) {
-            complain({paths[side], ": ", reason(static_cast<Errc>(errno)),
-                      missing_hint(parse_location(paths[side]))});
-            return trouble_exit;
-        }
-        trees[side] = S_ISDIR(status.st_mode);
+        if (rank_number() == 0) good = is_tree(paths[side], trees[side]) && good;
     }
+    // All ranks do what rank 0 has found out.
+    const std::string kind = share_over_ranks(!good                  ? "trouble"
+                                              : trees[0] && trees[1] ? "trees"
+                                                                     : "files");
+    if (kind == "trouble") return rank_number() == 0 ? trouble_exit : 0;
     raise_open_limit();
     const bool silent = parsed.has('s');
-    if (trees[0] && trees[1]) {
+    if (kind == "trees") {
         return TreeComparison(paths[0], paths[1], setup, parsed.has(attributes_option), silent)
             .run();
     }
+    if (leave_to_rank_0()) return 0;
     // A file and a directory: the file of that name in it, as diff(1) does.
+    std::string files[2] = {paths[0], paths[1]};
     for (int side = 0; side < 2; ++side) {
-        if (trees[side]) paths[side] = joined(paths[side], last_component(paths[1 - side]));
+        if (trees[side]) files[side] = joined(paths[side], last_component(paths[1 - side]));
     }
-    return compare_two_files(paths[0], paths[1], silent);
+    return compare_two_files(files[0], files[1], silent);
 }
 
 }  // namespace warren::cli

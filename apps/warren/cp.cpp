@@ -11,6 +11,7 @@
 #include "apps/warren/interrupt.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/resources.hpp"
 #include "apps/warren/units.hpp"
 #include "base/processors.hpp"
@@ -193,6 +194,7 @@ bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRu
 /// Copies where a volume is on one of the sides.
 int copy_with_volumes(const Arguments& parsed, CopyOptions how,
                       const std::vector<std::string>& sources, Target& target) {
+    if (leave_to_rank_0()) return 0;
     if (const std::string* text = parsed.value('j')) {
         const std::optional<u64> threads = parse_number(*text);
         if (!threads || *threads == 0 || *threads > 256) {

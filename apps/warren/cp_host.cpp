@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is not a file of bytes with a place of its own (a pipe to read, a device to write into) is
-// copied as a stream; a link given as the target is replaced by what it leads to.
+// copied as a stream; a link given as the target is replaced by what it leads to. Rank 0 looks at
+// the operands, so that all ranks copy the same things to the same places.
 #include "apps/warren/cp_host.hpp"
 
 #include <cerrno>
@@ -8,10 +9,10 @@
 #include <memory>
 
 #include "apps/warren/directory.hpp"
-#include "apps/warren/interrupt.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -42,24 +43,36 @@ bool HostCopy::find_target() {
     return false;
 }
 
+/// The folder for links, then source and target of every tree, each with a zero byte behind it.
+std::string HostCopy::plan(const std::vector<std::string>& sources) {
+    good_ = find_target();
+    if (!good_) return {};
+    std::string pairs = links_folder_ + '\0';
+    for (const std::string& source : sources)
+        plan_one(source, pairs);
+    return pairs;
+}
+
 bool HostCopy::all(const std::vector<std::string>& sources) {
-    if (!find_target()) return false;
+    run_.mark = share_over_ranks(run_.mark);
+    const std::string pairs = share_over_ranks(rank_number() == 0 ? plan(sources) : std::string());
     {
         walk::Meter meter;
         run_.setup.options.meter = &meter;
         const Progress progress("copying", meter);
-        for (const std::string& source : sources) {
-            if (interrupted()) break;
-            one(source);
-        }
+        std::vector<std::string> names;
+        for (size_t begin = 0; begin < pairs.size(); begin += names.back().size() + 1)
+            names.emplace_back(pairs.c_str() + begin);
+        for (size_t i = 1; i + 1 < names.size(); i += 2)
+            TreeCopy(run_, names[i], names[i + 1], names[0]).copy();
         run_.lines.flush();
-        remove_link_folder(run_, links_folder_);
+        if (!names.empty() && rank_number() == 0) remove_link_folder(run_, names[0]);
         run_.setup.options.meter = nullptr;
     }
     return run_.failures.finish() && good_;
 }
 
-void HostCopy::one(const std::string& source) {
+void HostCopy::plan_one(const std::string& source, std::string& pairs) {
     std::string target = target_;
     const std::string_view last = last_component(source);
     if (into_ && last != "." && last != ".." && last != "/") {
@@ -79,7 +92,7 @@ void HostCopy::one(const std::string& source) {
         return;
     }
     if (copies_stream(source, from, target)) return;
-    TreeCopy(run_, source, target, links_folder_).copy();
+    pairs += source + '\0' + target + '\0';
 }
 
 /// Whether nothing is left to do for the source: it is a stream, or its target is one, or it cannot

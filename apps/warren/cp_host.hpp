@@ -16,12 +16,14 @@ class HostCopy {
     /// `target` must be a directory to put into, or is never taken as one (`is_name`).
     HostCopy(CopyRun& run, std::string target, bool must_be_directory, bool is_name);
 
-    /// Copies all sources; false if anything could not be copied, which was told.
+    /// Copies all sources, with all ranks together; false if anything could not be copied, which
+    /// was told.
     bool all(const std::vector<std::string>& sources);
 
  private:
     bool find_target();
-    void one(const std::string& source);
+    std::string plan(const std::vector<std::string>& sources);
+    void plan_one(const std::string& source, std::string& pairs);
     bool copies_stream(const std::string& source, const struct stat& from, std::string& target);
     void copy_through(const std::string& source, const std::string& target, u32 mode);
 

@@ -11,6 +11,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/resources.hpp"
 
 namespace warren::cli {
@@ -124,6 +125,7 @@ int command_sync(std::span<char* const> arguments) {
     if (parsed.done) return parsed.exit_code;
     if (!need_operand(parsed)) return page.usage_exit;
     if (is_mirror(parsed)) return mirror(parsed);
+    if (leave_to_rank_0()) return 0;
     bool good = true;
     for (const std::string& text : parsed.operands) {
         if (!sync_operand(text)) good = false;

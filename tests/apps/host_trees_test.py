@@ -401,5 +401,35 @@ class ModesTest(TreesCase):
                       self.output("chown", "-c", "daemon:bin", "tree"))
 
 
+@unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")
+class RanksTest(TreesCase):
+    """The same tools under mpirun: what one process does is what several do together."""
+
+    def ranks(self, *words, code=0):
+        return self.run_program("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to",
+                                "none", "-np", "3", WARREN, *words, code=code)
+
+    def test_together(self):
+        self.fill()
+        (self.tree / "large").write_bytes(random.Random(SEED).randbytes(1 << 20) * 70)
+        self.ranks("cp", "-a", "tree", "own")
+        self.assert_same(self.tree, self.folder / "own")
+        self.assert_tidy(self.folder)
+        self.ranks("cmp", "--attributes", "tree", "own")
+        with open(self.folder / "own" / "large", "r+b") as file:
+            file.write(b"other")
+        (self.folder / "own" / "extra").touch()
+        lines = self.ranks("cmp", "tree", "own", code=1).stdout.splitlines()
+        self.assertEqual(sorted(set(lines)), [b"Files tree/large and own/large differ",
+                                              b"Only in own: extra"])
+        self.ranks("sync", "-c", "--delete", "tree", "own")
+        self.assert_same(self.tree, self.folder / "own")
+        self.ranks("chmod", "-R", "u+rwX,go=rX", "own")
+        self.run_program("chmod", "-R", "u+rwX,go=rX", "tree")
+        self.assert_same(self.tree, self.folder / "own", times=False)
+        done = self.ranks("cp", "-a", "missing", "own", code=1)
+        self.assertEqual(done.stderr.count(b"cannot stat 'missing'"), 1)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -13,12 +13,14 @@
 
 #include "walk/rank.hpp"
 
-namespace warren::bench {
+namespace warren::walk {
 
 /// Seconds. What a rank does meanwhile: its threads walk, one more talks, as in walk/courier.hpp.
 struct SimulatedCosts {
     double directory = 12e-6;       // to open, read and close one
-    double entry = 1.62e-6;         // its name and status
+    double name = 0.4e-6;           // to be told an entry's name
+    double status = 1.22e-6;        // to ask for its status
+    double callback = 0;            // what the caller does with an entry
     double near_latency = 1e-6;     // between ranks of a node
     double far_latency = 20e-6;     // between nodes
     double byte = 1e-9;             // of a message, on the side that sends
@@ -31,7 +33,7 @@ struct SimulatedCosts {
 };
 
 struct SimulatedWorld {
-    walk::SchedulerName scheduler;
+    SchedulerName scheduler;
     u32 ranks = 4;
     u32 ranks_per_node = 4;
     u32 threads = 1;  // of a rank
@@ -47,6 +49,7 @@ struct SimulatedRank {
     u64 messages = 0;    // sent
     u64 bytes = 0;
     u64 requests = 0;
+    double talking = 0;  // seconds of its messages
 };
 
 struct SimulatedWalk {
@@ -64,7 +67,20 @@ struct SimulatedWalk {
     double efficiency(u32 threads) const;
 };
 
+/// One directory of a tree: how many files it has itself, and its subdirectories.
+struct SimulatedDirectory {
+    u64 own_files = 0;
+    struct Child {
+        u64 seed;
+        u64 files;  // in it and below it
+    };
+    std::vector<Child> children;
+};
+
+/// The directory of this seed, with `files` in it and below it: what simulate() walks.
+SimulatedDirectory simulated_directory(u64 seed, u64 files);
+
 /// Runs the walk to its end.
 SimulatedWalk simulate(const SimulatedWorld& world, const SimulatedCosts& costs);
 
-}  // namespace warren::bench
+}  // namespace warren::walk

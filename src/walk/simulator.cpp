@@ -2,7 +2,7 @@
 // Each rank's threads are run ahead by at most a quantum, or until they have nothing to do; then
 // the rank's talker looks at its messages. A directory splits its files among itself and its
 // subdirectories, so that a tree has exactly as many files as was asked for.
-#include "bench/support/walk_simulator.hpp"
+#include "walk/simulator.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,12 +15,9 @@
 #include "base/check.hpp"
 #include "base/random.hpp"
 
-namespace warren::bench {
+namespace warren::walk {
 
 namespace {
-
-using walk::Message;
-using walk::Scheduler;
 
 constexpr double never = std::numeric_limits<double>::infinity();
 constexpr u64 batch_names = 4096;  // of a large directory, read at once
@@ -28,12 +25,12 @@ constexpr u64 most_own_files = 1 << 20;
 constexpr u64 most_message_bytes = mib;
 constexpr u64 message_header_bytes = 40;
 
-/// A directory with this many files in it and below it; or, with `is_names`, the rest of one that
+/// A directory with this many files in it and below it; or, with the seed 0, the rest of one that
 /// is being read.
 struct Item {
     u64 seed;
-    u64 files : 63;
-    u64 is_names : 1;
+    u64 files;
+    bool is_names() const { return seed == 0; }
 };
 
 /// The files of the directory itself: 20 on the median's side, a long tail up to a million.
@@ -43,11 +40,11 @@ u64 own_files(Random& random) {
 }
 
 /// A rank and all that it stands in.
-class Place : public walk::Surroundings {
+class Place : public Surroundings {
  public:
     Place(u32 number, const SimulatedWorld& world, std::vector<u32> node_of)
-        : rank(world.scheduler.scheduler, world.scheduler.split, walk::Termination::dijkstra,
-               number, std::move(node_of)),
+        : rank(world.scheduler.scheduler, world.scheduler.split, Termination::dijkstra, number,
+               std::move(node_of)),
           random_(world.seed * 0x9e3779b97f4a7c15u + number) {}
 
     void send(u32 to, Message message) override { outbox.push_back({to, std::move(message)}); }
@@ -56,10 +53,10 @@ class Place : public walk::Surroundings {
     bool is_working() const override { return !hands.empty(); }
     u64 items_done() const override { return facts.directories; }
 
-    std::string give(walk::Split split) override {
+    std::string give(Split split) override {
         const u64 count = queue.size();
         if (count == 0) return {};
-        const u64 part = split == walk::Split::half ? (count + 1) / 2 : random_.below(count) + 1;
+        const u64 part = split == Split::half ? (count + 1) / 2 : random_.below(count) + 1;
         return take_oldest(std::min(part, most_message_bytes / sizeof(Item)));
     }
     std::string give_one() override {
@@ -84,7 +81,7 @@ class Place : public walk::Surroundings {
         Item item;
     };
 
-    walk::Rank rank;
+    Rank rank;
     SimulatedRank facts;
     std::deque<Item> queue;   // the oldest first
     std::vector<Hand> hands;  // what its threads are at
@@ -135,14 +132,14 @@ class Simulator {
         return world_.scheduler.scheduler == Scheduler::cp ||
                world_.scheduler.scheduler == Scheduler::cp_keep_one;
     }
+    double entry_seconds() const { return costs_.name + costs_.status + costs_.callback; }
     void wake(u32 number, double time);
     void look(u32 number, double now);
     void deliver(u32 to, u32 message, double now);
     double next_look(const Place& place, double now) const;
-    void walk(Place& place, double until);
+    void run_threads(Place& place, double until);
     void begin(Place& place, double now);
     void finish(Place& place, const Item& item);
-    void expand(Place& place, Item item, u64 own);
     double cost_of(Place& place, Item& item);
     void post(u32 from, Place& place, double& clock);
     u64 bytes_of(const Message& message) const;
@@ -164,7 +161,7 @@ Simulator::Simulator(const SimulatedWorld& world, const SimulatedCosts& costs)
         node_of[rank] = rank / world.ranks_per_node;
     for (u32 rank = 0; rank < world.ranks; ++rank)
         places_.push_back(std::make_unique<Place>(rank, world, node_of));
-    places_[0]->queue.push_back({world.seed, world.files, 0});
+    places_[0]->queue.push_back({world.seed, world.files});
     if (world.keeps_pairs) {
         result_.pair_messages.resize(u64{world.ranks} * world.ranks);
         result_.pair_bytes.resize(u64{world.ranks} * world.ranks);
@@ -208,45 +205,33 @@ void Simulator::deliver(u32 to, u32 message, double now) {
 
 /// What reading this item costs; a large directory gives its rest back to the queue at once.
 double Simulator::cost_of(Place& place, Item& item) {
-    if (item.is_names == 0) {
+    if (!item.is_names()) {
         Random random(item.seed);
         const u64 own = std::min<u64>(item.files, own_files(random));
         if (own <= batch_names) {
-            return costs_.directory + costs_.entry * static_cast<double>(own);
+            return costs_.directory + entry_seconds() * static_cast<double>(own);
         }
-        place.queue.push_back({item.seed, own - batch_names, 1});
-        return costs_.directory + costs_.entry * static_cast<double>(batch_names);
+        place.queue.push_back({0, own - batch_names});
+        return costs_.directory + entry_seconds() * static_cast<double>(batch_names);
     }
     const u64 names = std::min<u64>(item.files, batch_names);
-    if (item.files > names) place.queue.push_back({item.seed, item.files - names, 1});
+    if (item.files > names) place.queue.push_back({0, item.files - names});
     item.files = names;
-    return costs_.entry * static_cast<double>(names);
+    return entry_seconds() * static_cast<double>(names);
 }
 
 /// Counts what was read and queues the subdirectories.
 void Simulator::finish(Place& place, const Item& item) {
     ++place.facts.directories;
-    if (item.is_names != 0) {
+    if (item.is_names()) {
         place.facts.files += item.files;
         return;
     }
-    Random random(item.seed);
-    const u64 own = std::min<u64>(item.files, own_files(random));
-    place.facts.files += std::min(own, batch_names);  // the rest is an item of its own
-    u64 left = item.files - own;
-    if (left == 0) return;
-    const u64 children = 1 + std::min<u64>(random.below(12), left / 40);
-    for (u64 child = 0; child < children && left > 0; ++child) {
-        u64 part = left;
-        if (child + 1 < children) {
-            // Some get much, most get little.
-            const double share = static_cast<double>(random.next() >> 11) * 0x1p-53;
-            part = static_cast<u64>(static_cast<double>(left) * share * share * share) + 1;
-        }
-        part = std::min(part, left);
-        left -= part;
-        place.queue.push_back({random.next(), part, 0});
-    }
+    const SimulatedDirectory directory = simulated_directory(item.seed, item.files);
+    // What one batch did not hold is an item of its own.
+    place.facts.files += std::min(directory.own_files, batch_names);
+    for (const SimulatedDirectory::Child& child : directory.children)
+        place.queue.push_back({child.seed, child.files});
 }
 
 void Simulator::begin(Place& place, double now) {
@@ -263,7 +248,7 @@ void Simulator::begin(Place& place, double now) {
 }
 
 /// Runs the threads up to `until`, or to where they have nothing more to do.
-void Simulator::walk(Place& place, double until) {
+void Simulator::run_threads(Place& place, double until) {
     while (!place.hands.empty()) {
         const auto first = std::min_element(
             place.hands.begin(), place.hands.end(),
@@ -287,7 +272,9 @@ void Simulator::walk(Place& place, double until) {
 void Simulator::post(u32 from, Place& place, double& clock) {
     for (auto& [to, message] : place.outbox) {
         const u64 bytes = bytes_of(message);
-        clock += costs_.message + costs_.byte * static_cast<double>(bytes);
+        const double cost = costs_.message + costs_.byte * static_cast<double>(bytes);
+        clock += cost;
+        place.facts.talking += cost;
         ++place.facts.messages;
         place.facts.bytes += bytes;
         if (message.kind == Message::Kind::request) ++place.facts.requests;
@@ -313,12 +300,13 @@ void Simulator::post(u32 from, Place& place, double& clock) {
 void Simulator::look(u32 number, double now) {
     Place& place = *places_[number];
     double clock = std::max(now, place.talks_until);
-    walk(place, clock);
+    run_threads(place, clock);
     bool was_busy = !place.inbox.empty();
     while (!place.inbox.empty() && !place.rank.has_left()) {
         auto [from, message] = std::move(place.inbox.front());
         place.inbox.pop_front();
         clock += costs_.message;
+        place.facts.talking += costs_.message;
         place.rank.receive(from, message, place);
         post(number, place, clock);
     }
@@ -343,7 +331,7 @@ void Simulator::look(u32 number, double now) {
     place.talks_until = clock;
     if (was_busy) place.quiet_since = clock;
     if (!place.hands.empty()) {
-        walk(place, clock + costs_.quantum);
+        run_threads(place, clock + costs_.quantum);
         const bool is_idle = place.hands.empty();
         return wake(number, is_idle ? place.walked_until : clock + costs_.quantum);
     }
@@ -380,6 +368,27 @@ T sum(const std::vector<SimulatedRank>& ranks, T SimulatedRank::*member) {
 
 }  // namespace
 
+SimulatedDirectory simulated_directory(u64 seed, u64 files) {
+    Random random(seed);
+    SimulatedDirectory directory;
+    directory.own_files = std::min(files, own_files(random));
+    u64 left = files - directory.own_files;
+    if (left == 0) return directory;
+    const u64 children = 1 + std::min<u64>(random.below(12), left / 40);
+    for (u64 child = 0; child < children && left > 0; ++child) {
+        u64 part = left;
+        if (child + 1 < children) {
+            // Some get much, most get little.
+            const double share = static_cast<double>(random.next() >> 11) * 0x1p-53;
+            part = static_cast<u64>(static_cast<double>(left) * share * share * share) + 1;
+        }
+        part = std::min(part, left);
+        left -= part;
+        directory.children.push_back({std::max<u64>(random.next(), 1), part});
+    }
+    return directory;
+}
+
 u64 SimulatedWalk::files() const {
     return sum(ranks, &SimulatedRank::files);
 }
@@ -408,4 +417,4 @@ SimulatedWalk simulate(const SimulatedWorld& world, const SimulatedCosts& costs)
     return Simulator(world, costs).run();
 }
 
-}  // namespace warren::bench
+}  // namespace warren::walk
