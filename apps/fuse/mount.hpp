@@ -31,6 +31,8 @@ struct MountOptions {
     u32 threads = 0;                 // most that answer requests; 0: by the number of cores
     EngineChoice engine = EngineChoice::automatic;  // a remount leaves it as it is
     DiskAccess disk = DiskAccess::automatic;
+    DataMode data = DataMode::ordered;
+    u64 file_buffer_bytes = 0;  // 0: the kernel's page cache is all that there is
     VolumeOpener open = Volume::open;
 };
 

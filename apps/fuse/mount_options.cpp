@@ -13,6 +13,9 @@ namespace warren::fuse {
 
 namespace {
 
+// The smallest that a volume works with.
+constexpr u64 file_buffer_min_bytes = 256 * kib;
+
 /// Options that are passed to the kernel, and what each replaces.
 struct FlagPair {
     std::string_view name;
@@ -125,6 +128,50 @@ bool take_number(std::string_view option, std::string_view name, u32& number, st
     return false;
 }
 
+/// "name=size", in bytes or with K, M or G behind it; false, and `error`, if it is not that or less
+/// than `least` and not 0.
+bool take_size(std::string_view option, u64 least, u64& size, std::string& error) {
+    const std::string_view text = option.substr(option.find('=') + 1);
+    const char* end = text.data() + text.size();
+    const auto [stop, code] = std::from_chars(text.data(), end, size);
+    constexpr std::string_view units = "KMG";
+    const bool has_unit = stop != end && units.find(*stop) != std::string_view::npos;
+    const u32 shift = has_unit ? static_cast<u32>(units.find(*stop) + 1) * 10 : 0;
+    if (code != std::errc() || stop + (has_unit ? 1 : 0) != end || size > ~u64{0} >> shift) {
+        error = "'" + std::string(option) + "': a size must follow the '=', as 64M or 2G";
+        return false;
+    }
+    size <<= shift;
+    if (size == 0 || size >= least) return true;
+    error = "'" + std::string(option) + "': at least " + std::to_string(least / kib) +
+            "K are needed, or 0 for none";
+    return false;
+}
+
+/// An option whose value is one of a few names.
+bool take_choice(std::string_view option, MountOptions& options, bool& is_known,
+                 std::string& error) {
+    const std::string_view name = option.substr(0, option.find('='));
+    const std::string_view value = option.substr(std::min(option.size(), name.size() + 1));
+    std::string_view what;
+    is_known = true;
+    if (name == "engine") {
+        if (find_engine(value, options.engine)) return true;
+        what = "engine: it is auto, cpu or cuda";
+    } else if (name == "disk") {
+        if (find_disk_access(value, options.disk)) return true;
+        what = "way to a disk: it is auto, plain, ring or direct";
+    } else if (name == "data") {
+        if (find_data_mode(value, options.data)) return true;
+        what = "mode: it is ordered, journal or writeback";
+    } else {
+        is_known = false;
+        return false;
+    }
+    error = "'" + std::string(option) + "': there is no such " + std::string(what);
+    return false;
+}
+
 bool take_option(std::string_view option, MountOptions& options, std::string& error) {
     if (take_switch(option, options) || take_kernel_flag(option, options)) return true;
     if (is_ignored(option)) return true;
@@ -134,17 +181,12 @@ bool take_option(std::string_view option, MountOptions& options, std::string& er
     if (option.starts_with("threads=")) {
         return take_number(option, "threads=", options.threads, error);
     }
-    if (option.starts_with("engine=")) {
-        if (find_engine(option.substr(option.find('=') + 1), options.engine)) return true;
-        error = "'" + std::string(option) + "': there is no such engine: it is auto, cpu or cuda";
-        return false;
+    if (option.starts_with("file_buffer=")) {
+        return take_size(option, file_buffer_min_bytes, options.file_buffer_bytes, error);
     }
-    if (option.starts_with("disk=")) {
-        if (find_disk_access(option.substr(option.find('=') + 1), options.disk)) return true;
-        error = "'" + std::string(option) +
-                "': there is no such way to a disk: it is auto, plain, ring or direct";
-        return false;
-    }
+    bool is_known = false;
+    const bool is_taken = take_choice(option, options, is_known, error);
+    if (is_known) return is_taken;
     error = "unknown mount option '" + std::string(option) + "'";
     return false;
 }

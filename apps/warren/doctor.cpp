@@ -205,7 +205,7 @@ void check_disk(Report& report, const std::string& directory) {
         report.add(State::note, subject, "not measured: a file of 4 MiB cannot be written there");
         return;
     }
-    const AccessChoice choice = choose_access(*disk, true, 0, disk->size_bytes());
+    const AccessChoice choice = choose_access(*disk, WriteHabit::single, 0, disk->size_bytes());
     report.add(State::good, subject, "a mount takes disk=" + choice.text());
 }
 

@@ -22,8 +22,9 @@ constexpr std::array<Option, 9> options{{
      "options with commas between them: ro, rw, remount, noatime,\n"
      "relatime, strictatime, nodev, nosuid, noexec, sync, dirsync,\n"
      "allow_other, commit=SECONDS, threads=NUMBER,\n"
-     "engine=auto|cpu|cuda, disk=auto|plain|ring|direct, and those that\n"
-     "only mount(8) reads"},
+     "engine=auto|cpu|cuda, disk=auto|plain|ring|direct,\n"
+     "data=ordered|journal|writeback, file_buffer=SIZE,\n"
+     "and those that only mount(8) reads"},
     {'r', "read-only", nullptr, "the same as -o ro"},
     {'w', "rw", nullptr, "the same as -o rw"},
     {'n', "no-mtab", nullptr, nullptr},
@@ -43,7 +44,12 @@ constexpr Page page{
         "(commit=), by fsync(2), and by `warren sync` and `warren umount`. The engine `auto` is\n"
         "cuda if there is a GPU that this program can use, else cpu; `warren info` says which.\n"
         "The disk is reached by plain reads and writes, by io_uring through the page cache (ring)\n"
-        "or past it (direct); auto measures which is fastest, and `warren info` says what it saw.",
+        "or past it (direct); auto measures which is fastest, and `warren info` says what it saw.\n"
+        "What a power cut may do to contents that were not synced: ordered leaves each part of a\n"
+        "file old or new, journal all files as of one moment, writeback may show what lay on the\n"
+        "disk before. file_buffer= sets how much of files' contents the daemon keeps in memory\n"
+        "besides the kernel's page cache (0: nothing); SIZE is in bytes or has K, M or G behind "
+        "it.",
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"

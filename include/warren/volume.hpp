@@ -237,10 +237,35 @@ constexpr bool find_disk_access(std::string_view name, DiskAccess& access) {
     return false;
 }
 
+/// What a power cut may do to file contents that were written since the last commit. `ordered`: a
+/// file shows what was written to it, or what it was before. `journal`: all contents are those of
+/// one commit, as names and sizes are. `writeback`: a new part of a file may show what lay on the
+/// disk before. After fsync or sync they are durable in each mode.
+enum class DataMode : u8 { ordered, journal, writeback };
+
+/// The names that people write for modes; ext4 has the same.
+inline constexpr std::string_view data_mode_names[] = {"ordered", "journal", "writeback"};
+constexpr std::string_view name_of(DataMode mode) {
+    return data_mode_names[static_cast<u8>(mode)];
+}
+/// Finds the mode of a name. False if there is none.
+constexpr bool find_data_mode(std::string_view name, DataMode& mode) {
+    for (const DataMode one : {DataMode::ordered, DataMode::journal, DataMode::writeback}) {
+        if (name != name_of(one)) continue;
+        mode = one;
+        return true;
+    }
+    return false;
+}
+
 struct OpenOptions {
     bool read_only = false;
     u32 workers = 0;            // threads of bulk operations; 0: all cores
     u64 meta_buffer_bytes = 0;  // 0: everything resident; else at most so much metadata in memory
+    /// 0: contents come from and go to the disk at once; else so much of them is kept in memory.
+    /// DataMode::journal keeps some in any case.
+    u64 file_buffer_bytes = 0;
+    DataMode data = DataMode::ordered;
     EngineChoice engine = EngineChoice::automatic;
     DiskAccess disk = DiskAccess::plain;
     /// Told, in one line, of what ends the engine while the volume is open; else it goes to the

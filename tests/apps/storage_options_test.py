@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Mount options about the disk: each way to it holds the same bytes, `info` and `doctor` say which
-one is gone and why, and what makes no sense is refused with a reason."""
+"""Mount options about the disk and about memory: each way holds the same bytes, `info` and `doctor`
+say which one is gone and why, contents larger than the memory they may take work, and what makes no
+sense is refused with a reason."""
 
 import json
 import os
+import subprocess
 import unittest
 
 import mounted
@@ -19,7 +21,7 @@ def content_of(number):
 
 class StorageOptions(unittest.TestCase):
     def setUp(self):
-        self.volume = Volume("64M")
+        self.volume = Volume("256M")
         self.addCleanup(self.volume.remove)
 
     def test_every_way_holds_the_same_bytes(self):
@@ -48,6 +50,70 @@ class StorageOptions(unittest.TestCase):
     def test_doctor_says_which_way_a_mount_takes(self):
         out = run("doctor", "-d", self.volume.folder, code=None).stdout
         self.assertRegex(out, r"disk of '.*': a mount takes disk=(plain|ring|direct) \(")
+
+    def test_every_mode_and_the_smallest_buffers_hold_the_same_bytes(self):
+        for number, mode in enumerate(("journal", "writeback", "ordered")):
+            self.volume.mount("-o", f"data={mode},file_buffer=256K")
+            for other in range(number):
+                with open(os.path.join(self.volume.root, f"f{other}"), "rb") as file:
+                    self.assertEqual(file.read(), content_of(other + 60), (mode, other))
+            with open(os.path.join(self.volume.root, f"f{number}"), "wb") as file:
+                file.write(content_of(number + 60))
+            with open(os.path.join(self.volume.root, "f0"), "r+b") as file:
+                file.seek(123_456)  # the same bytes once more, within blocks
+                file.write(content_of(60)[123_456:130_000])
+            self.volume.unmount()
+            self.volume.check()
+
+    def test_contents_larger_than_their_memory(self):
+        folders, files, large = 2, 200, 96 << 20
+        self.volume.mount("-o", "engine=cpu,threads=2,file_buffer=1M")
+        empty = self.memory_of_daemon()
+        for folder in range(folders):
+            path = os.path.join(self.volume.root, f"d{folder}")
+            os.mkdir(path)
+            for file in range(files):
+                with open(f"{path}/a-name-of-some-length-{file}", "wb") as out:
+                    out.write(b"%d" % file * 40)
+        piece = os.urandom(1 << 20)
+        with open(os.path.join(self.volume.root, "large"), "wb") as out:
+            for _ in range(large >> 20):
+                out.write(piece)
+        subprocess.run(["sync", "-f", self.volume.root], check=True)
+        with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as caches:
+            caches.write("3\n")
+        with open(os.path.join(self.volume.root, "large"), "rb") as file:
+            while read := file.read(len(piece)):
+                self.assertEqual(read, piece)
+        for folder in range(folders):
+            names = os.listdir(os.path.join(self.volume.root, f"d{folder}"))
+            self.assertEqual(len(names), files)
+            for name in names[::17]:
+                with open(os.path.join(self.volume.root, f"d{folder}", name), "rb") as file:
+                    self.assertEqual(file.read(), b"%d" % int(name.split("-")[-1]) * 40)
+        grown = self.memory_of_daemon() - empty
+        print(f"the daemon grew by {grown >> 10} KiB over {(large + folders * files * 4352) >> 20}"
+              " MiB of contents and inodes")
+        # A buffer of 1 MiB, and what requests, rings and commits take for themselves.
+        self.assertLess(grown, 48 << 20)
+        self.volume.unmount()
+        self.volume.check()
+
+    def memory_of_daemon(self):
+        with open(f"/proc/{self.volume.process()}/smaps_rollup", encoding="ascii") as rollup:
+            for line in rollup:
+                if line.startswith("Anonymous:"):
+                    return int(line.split()[1]) << 10
+        return 0
+
+    def test_options_that_make_no_sense_are_refused(self):
+        for option, reason in (("data=full", "there is no such mode"),
+                               ("file_buffer=much", "a size must follow"),
+                               ("file_buffer=4K", "at least 256K"),
+                               ("file_buffer=12Q", "a size must follow"),
+                               ("file_buffer=99999999999G", "a size must follow")):
+            done = run("mount", "-o", option, self.volume.image, self.volume.root, code=1)
+            self.assertIn(f"'{option}': {reason}", done.stderr)
 
     def test_a_way_that_does_not_exist_is_refused(self):
         done = run("mount", "-o", "disk=fast", self.volume.image, self.volume.root, code=1)

@@ -45,14 +45,15 @@ class Sample {
     }
 
     /// One round on the way that `disk` goes; `measure` keeps the better figures.
-    Errc run(bool may_write, AccessMeasure& measure) {
+    Errc run(WriteHabit habit, AccessMeasure& measure) {
         disk_.drop_cached(offset_, length_bytes_);
         WARREN_TRY(time(measure.read_ns, [&] { return disk_.read_many(reads_); }));
-        if (!may_write) return Errc::ok;
+        if (habit == WriteHabit::none) return Errc::ok;
         WARREN_TRY(time(measure.durable_ns, [&] {
             const Errc written = disk_.write_many(writes_);
             return written == Errc::ok ? disk_.flush() : written;
         }));
+        if (habit == WriteHabit::many) return Errc::ok;
         WARREN_TRY(time(measure.write_ns, [&] { return disk_.Disk::write_many(writes_); }));
         return disk_.flush();
     }
@@ -100,13 +101,14 @@ std::string AccessChoice::text() const {
         }
         text += "32 blocks read in " + microseconds(measure.read_ns);
         if (measure.durable_ns == 0) continue;
-        text += ", written and flushed in " + microseconds(measure.durable_ns) +
-                ", written one by one in " + microseconds(measure.write_ns);
+        text += ", written and flushed in " + microseconds(measure.durable_ns);
+        if (measure.write_ns == 0) continue;
+        text += ", written one by one in " + microseconds(measure.write_ns);
     }
     return text + ")";
 }
 
-AccessChoice choose_access(FileDisk& disk, bool may_write, u64 offset, u64 length_bytes) {
+AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 length_bytes) {
     AccessChoice choice;
     choice.measures[0].access = DiskAccess::plain;
     choice.measures[1].access = DiskAccess::ring;
@@ -116,14 +118,14 @@ AccessChoice choose_access(FileDisk& disk, bool may_write, u64 offset, u64 lengt
     Sample sample(disk, offset, length_bytes);
     // The first contact pays for what is done only once: it is not counted.
     AccessMeasure first;
-    if (sample.run(may_write, first) != Errc::ok) return choice;
+    if (sample.run(habit, first) != Errc::ok) return choice;
     const u64 start = now_ns();
     for (u32 round = 0; round < rounds && now_ns() - start < patience_ns; ++round) {
         for (AccessMeasure& measure : choice.measures) {
             if (!measure.refusal.empty()) continue;
             Errc code = disk.use(measure.access, measure.refusal);
             if (code != Errc::ok) continue;
-            code = sample.run(may_write, measure);
+            code = sample.run(habit, measure);
             if (code != Errc::ok) measure.refusal = "its requests fail";
         }
     }

@@ -12,6 +12,10 @@
 
 namespace warren {
 
+/// How a volume will write. `many`: memory of its own gathers what is written, so that it comes
+/// many blocks at once. `single`: also block by block as callers write.
+enum class WriteHabit : u8 { none, many, single };
+
 /// What one way has shown.
 struct AccessMeasure {
     DiskAccess access = DiskAccess::plain;
@@ -33,8 +37,8 @@ struct AccessChoice {
 };
 
 /// Measures all ways with the blocks of the range, at least 64 of them, and lets `disk` go the
-/// fastest. Another than the plain one must be faster by a tenth. A disk that may not be written is
-/// only read. Requires: nobody else uses the disk.
-AccessChoice choose_access(FileDisk& disk, bool may_write, u64 offset, u64 length_bytes);
+/// fastest. Another than the plain one must be faster by a tenth. Requires: nobody
+/// else uses the disk.
+AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 length_bytes);
 
 }  // namespace warren

@@ -20,9 +20,9 @@ namespace warren {
 
 class RingAccess {
  public:
-    static constexpr u32 lanes_max = 16;
+    static constexpr u32 lanes_max = 8;
     static constexpr u64 piece_bytes = 256 * kib;  // of one request
-    static constexpr u64 bounce_bytes = 2 * mib;   // of one lane
+    static constexpr u64 bounce_bytes = 1 * mib;   // of one lane
 
     /// Requires: the descriptor stays open. `unit_bytes` is 1, or what offsets and lengths of
     /// requests must be multiples of. Null, and `error`, if the kernel gives no ring.

@@ -20,6 +20,8 @@ using format::FrameKind;
 namespace {
 
 constexpr u64 blocks_per_buffer = 256;
+// What contents leave to metadata of a transaction, as the smallest meta buffer does.
+constexpr u64 metadata_room_min = 64;
 
 u64 volume_id(const format::Superblock& superblock) {
     u64 id;
@@ -41,6 +43,19 @@ Committer::Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
     const u64 capacity = journal_.capacity_blocks() - 1;
     const u64 heads = store_.heads == nullptr ? ~u64{0} : store_.heads->head_count;
     store_.state->journal_room = std::min(capacity, heads / 4);
+}
+
+u64 Committer::data_capacity_blocks() const {
+    const u64 capacity = journal_.capacity_blocks() - 1;
+    return capacity - std::min(capacity, std::max(metadata_room_min, capacity / 2));
+}
+
+void Committer::keep_data(FileBuffer* buffer, DataMode mode) {
+    file_buffer_ = buffer;
+    mode_ = mode;
+    if (!logs_data()) return;
+    const u64 room = journal_.capacity_blocks() - 1 - data_capacity_blocks();
+    store_.state->journal_room = std::min(store_.state->journal_room, room);
 }
 
 void Committer::close_gate() {
@@ -97,21 +112,25 @@ Errc Committer::commit() {
         if (error() != Errc::ok) return;
         close_gate();
         collect();
+        collect_data();
         // With the gate closed, so that what was noted before an apply is seen with the apply.
         const bool has_fresh = has_fresh_data_.exchange(false, std::memory_order_relaxed);
-        fresh_data_ = has_fresh ? FreshData::yes : FreshData::no;
+        const bool comes_first = has_fresh && mode_ == DataMode::ordered;
+        fresh_data_ = comes_first ? FreshData::yes : FreshData::no;
         open_gate();
     });
     if (collected != Errc::ok) return fail(collected);
     if (error() != Errc::ok) return error();
-    if (copies_.empty()) {
-        const Errc flushed = disk_.flush();
+    if (copies_.empty() && data_copies_.empty()) {
+        Errc flushed = write_data_back();
+        if (flushed == Errc::ok) flushed = disk_.flush();
         return flushed == Errc::ok ? Errc::ok : fail(flushed);
     }
     Errc committed = commit_dirty();
     if (committed != Errc::ok) committed = fail(committed);
     release_pins();
     copies_.clear();
+    data_copies_.clear();
     buffered_ = 0;
     return committed;
 }
@@ -119,7 +138,9 @@ Errc Committer::commit() {
 /// Makes the copies durable and publishes what has become free.
 Errc Committer::commit_dirty() {
     seal();
+    WARREN_TRY(write_data_back());
     WARREN_TRY(write());
+    if (logs_data()) file_buffer_->end_logged();
     return while_paused([this] {
         publish_frees();
         end_empty_inode_frames();
@@ -140,12 +161,38 @@ const Block* Committer::memory_of(u64 place) {
     return loader_.pin(place);  // dirty, so resident; release_pins() lets go
 }
 
-void Committer::take_copy(u64 place) {
+/// Memory for one more copy.
+Block& Committer::next_copy() {
     if (buffered_ % blocks_per_buffer == 0 && buffered_ / blocks_per_buffer == buffers_.size()) {
         buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
     }
     Block& copy = buffers_[buffered_ / blocks_per_buffer][buffered_ % blocks_per_buffer];
     ++buffered_;
+    return copy;
+}
+
+/// With DataMode::journal, copies the contents that were written since the last commit. The gate is
+/// closed.
+void Committer::collect_data() {
+    if (!logs_data()) return;
+    file_buffer_->log_dirty([this](u64 place, const Block& block) {
+        // Bytes that came for an operation which then took other blocks may lie where metadata are
+        // by now.
+        if (core::kind_of(store_, place / format::frame_size) != FrameKind::data) return false;
+        Block& copy = next_copy();
+        copy = block;
+        data_copies_.push_back({place, &copy});
+        return true;
+    });
+}
+
+/// Brings contents to their places; where a journal does that, there is nothing to do.
+Errc Committer::write_data_back() {
+    return file_buffer_ == nullptr || logs_data() ? Errc::ok : file_buffer_->write_back();
+}
+
+void Committer::take_copy(u64 place) {
+    Block& copy = next_copy();
     const Block* from = memory_of(place);
     for (u64 i = 0; i < format::block_size / 8; ++i)
         copy.words[i] = relaxed_load(from->words[i]);
@@ -235,10 +282,12 @@ void Committer::seal() {
 
 Errc Committer::write() {
     std::vector<SealedBlock> sealed;
-    sealed.reserve(copies_.size() + 1);
+    sealed.reserve(copies_.size() + data_copies_.size() + 1);
     const auto* superblock = reinterpret_cast<const Block*>(&superblock_);
     sealed.push_back({format::superblock_offset, superblock});
     for (const Copy& copy : copies_)
+        sealed.push_back({copy.place, copy.block});
+    for (const Copy& copy : data_copies_)
         sealed.push_back({copy.place, copy.block});
     WARREN_TRY(journal_.write(transaction_, sealed, fresh_data_));
     return journal_.write_places(sealed);
@@ -315,8 +364,10 @@ void Committer::discard_runs(u64 frame, const u64 (&freed)[8]) {
         u32 end = block;
         while (end < format::blocks_per_frame && (freed[end / 64] >> end % 64 & 1) != 0)
             ++end;
-        static_cast<void>(disk_.discard(frame * format::frame_size + block * format::block_size,
-                                        (end - block) * format::block_size));
+        const u64 place = frame * format::frame_size + block * format::block_size;
+        const u64 length = (end - block) * format::block_size;
+        if (file_buffer_ != nullptr) file_buffer_->forget(place, length);
+        static_cast<void>(disk_.discard(place, length));
         block = end;
     }
 }

@@ -12,11 +12,13 @@
 #include <mutex>
 #include <vector>
 
+#include "fs/cache/file_buffer.hpp"
 #include "fs/cache/meta_loader.hpp"
 #include "fs/core/store.hpp"
 #include "fs/disk/disk.hpp"
 #include "fs/format/superblock.hpp"
 #include "fs/journal/journal.hpp"
+#include "warren/volume.hpp"
 
 namespace warren {
 
@@ -30,6 +32,13 @@ class Committer {
     /// keeps operations from changing anything until `resume`. Both are called around whatever a
     /// commit reads and writes there.
     void pause_with(std::function<Errc()> pause, std::function<Errc()> resume);
+
+    /// Contents are kept in `buffer`, which outlives this, and `mode` says how a commit makes them
+    /// durable. Requires: DataMode::journal has a buffer that writes by the journal. Before the
+    /// first commit.
+    void keep_data(FileBuffer* buffer, DataMode mode);
+    /// Blocks of contents that one transaction can hold with DataMode::journal.
+    u64 data_capacity_blocks() const;
 
     /// Makes everything applied so far durable, file data included.
     Errc commit();
@@ -62,6 +71,10 @@ class Committer {
     const format::Block* memory_of(u64 place);
     void seal();
     Errc write();
+    void collect_data();
+    Errc write_data_back();
+    bool logs_data() const { return file_buffer_ != nullptr && mode_ == DataMode::journal; }
+    format::Block& next_copy();
     template <class Action>
     void for_each_table_entry(const Action& action) const;
     void publish_frees();
@@ -85,6 +98,9 @@ class Committer {
     std::function<Errc()> pause_;
     std::function<Errc()> resume_;
     std::vector<Copy> copies_;
+    FileBuffer* file_buffer_ = nullptr;
+    DataMode mode_ = DataMode::ordered;
+    std::vector<Copy> data_copies_;  // with DataMode::journal
     std::vector<std::unique_ptr<format::Block[]>> buffers_;
     u64 buffered_ = 0;
 };

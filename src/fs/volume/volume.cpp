@@ -54,7 +54,11 @@ Failure set_access(FileDisk& disk, const std::string& path, const OpenOptions& o
     const Failure failure = read_superblock(disk, path, superblock);
     if (failure.code != Errc::ok) return failure;
     // The journal is there to be written; what is written for the measure is what it holds.
-    note = choose_access(disk, !options.read_only, superblock.journal_offset,
+    const bool gathers = options.file_buffer_bytes != 0 || options.data == DataMode::journal;
+    const WriteHabit habit = options.read_only ? WriteHabit::none
+                             : gathers         ? WriteHabit::many
+                                               : WriteHabit::single;
+    note = choose_access(disk, habit, superblock.journal_offset,
                          superblock.journal_blocks * format::block_size)
                .text();
     return {};

@@ -26,11 +26,7 @@ class DataWriter {
  public:
     DataWriter(VolumeImplementation& volume, u64 offset, std::span<const std::byte> source,
                Replaces replaces)
-        : volume_(volume),
-          disk_(volume.disk()),
-          offset_(offset),
-          source_(source),
-          replaces_(replaces) {}
+        : volume_(volume), offset_(offset), source_(source), replaces_(replaces) {}
 
     Errc operator()(const ops::Piece& piece) const {
         if (!piece.keeps_rest || replaces_ == Replaces::no) volume_.note_fresh_data();
@@ -43,17 +39,18 @@ class DataWriter {
                          : std::span<const std::byte>{};
         const bool covers_all = bytes.size() == end - start;
         if (piece.keeps_rest || covers_all) {
-            return bytes.empty() ? Errc::ok : disk_.write(piece.place + (begin - start), bytes);
+            return bytes.empty() ? Errc::ok
+                                 : volume_.write_data(piece.place + (begin - start), bytes);
         }
         if (piece.blocks > staged_blocks_max) {
             WARREN_TRY(write_rest(piece, start, begin, stop, end));
-            return disk_.write(piece.place + (begin - start), bytes);
+            return volume_.write_data(piece.place + (begin - start), bytes);
         }
         std::vector<std::byte> staged(end - start);
         if (piece.has_bytes) std::memcpy(staged.data(), piece.bytes.words, format::area_bytes);
         if (!bytes.empty())
             std::memcpy(staged.data() + (begin - start), bytes.data(), bytes.size());
-        return disk_.write(piece.place, staged);
+        return volume_.write_data(piece.place, staged);
     }
 
  private:
@@ -64,27 +61,49 @@ class DataWriter {
             std::vector<std::byte> head(begin - start);
             const u64 old = std::min<u64>(head.size(), format::area_bytes);
             if (piece.has_bytes) std::memcpy(head.data(), piece.bytes.words, old);
-            WARREN_TRY(disk_.write(piece.place, head));
+            WARREN_TRY(volume_.write_data(piece.place, head));
         }
         for (u64 at = stop; at < end;) {
             const u64 count = std::min<u64>(end - at, zeros.size());
-            WARREN_TRY(disk_.write(piece.place + (at - start), std::span(zeros).first(count)));
+            WARREN_TRY(
+                volume_.write_data(piece.place + (at - start), std::span(zeros).first(count)));
             at += count;
         }
         return Errc::ok;
     }
 
     VolumeImplementation& volume_;
-    Disk& disk_;
     const u64 offset_;
     const std::span<const std::byte> source_;
     const Replaces replaces_;
 };
 
+/// Room for bytes in the next commit, for as long as this lives.
+class DataRoom {
+ public:
+    DataRoom(VolumeImplementation& volume, u64 length)
+        // A range may begin and end within a block.
+        : volume_(volume),
+          blocks_(length / format::block_size + 2),
+          code_(volume.take_data_room(blocks_)) {}
+    ~DataRoom() {
+        if (code_ == Errc::ok) volume_.give_back_data_room(blocks_);
+    }
+    DataRoom(const DataRoom&) = delete;
+    DataRoom& operator=(const DataRoom&) = delete;
+    Errc code() const { return code_; }
+
+ private:
+    VolumeImplementation& volume_;
+    const u64 blocks_;
+    const Errc code_;
+};
+
 Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
     volume.note_fresh_data();
     const std::vector<std::byte> zeros(length);
-    return volume.disk().write(place, zeros);
+    const DataRoom room(volume, zeros.size());
+    return room.code() == Errc::ok ? volume.write_data(place, zeros) : room.code();
 }
 
 /// Zeroes what lies between the end of the file and `first_new_byte` in its last block.
@@ -118,6 +137,11 @@ Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offse
     while (progress.done < length) {
         command.from = offset + progress.done;
         command.length = length - progress.done;
+        // Only what is filled is written; of other verbs at most what was in the inode.
+        if (verb == Verb::fill) command.length = std::min(command.length, volume.data_step_bytes());
+        const DataRoom room(volume, verb == Verb::fill ? command.length : 0);
+        progress.code = room.code();
+        if (progress.code != Errc::ok) break;
         const Result<u64> step = volume.ask<verb>(command, writer);
         progress.code = step.code();
         if (!step) break;
@@ -127,6 +151,27 @@ Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offse
 }
 
 }  // namespace
+
+Errc VolumeImplementation::read_data(u64 place, std::span<std::byte> target, u64 run_end) {
+    return file_buffer_ == nullptr ? disk_->read(place, target)
+                                   : file_buffer_->read(place, target, run_end);
+}
+
+Errc VolumeImplementation::write_data(u64 place, std::span<const std::byte> source) {
+    return file_buffer_ == nullptr ? disk_->write(place, source)
+                                   : file_buffer_->write(place, source);
+}
+
+Errc VolumeImplementation::take_data_room(u64 blocks) {
+    if (file_buffer_ == nullptr) return Errc::ok;
+    while (file_buffer_->take_room(blocks) == Errc::need_commit)
+        WARREN_TRY(commit());
+    return Errc::ok;
+}
+
+void VolumeImplementation::give_back_data_room(u64 blocks) {
+    if (file_buffer_ != nullptr) file_buffer_->give_back_room(blocks);
+}
 
 Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     if (size > format::file_size_max) return Errc::file_too_big;
@@ -138,6 +183,8 @@ Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     command.now = now;
     command.may_use_reserve = true;
     Result<bool> done = false;
+    const DataRoom room(*this, 0);
+    WARREN_TRY(room.code());
     while (done && !*done)
         done = ask<Verb::truncate>(command, writer);
     const Errc shown = mapped_files_.reload(file, size, format::file_size_max);
@@ -168,7 +215,9 @@ Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
         const std::span<std::byte> part = target.subspan(done, end - at);
         switch (mapping->kind) {
             case ops::MappingKind::data: {
-                const Errc read = disk_->read(mapping->place + at % format::block_size, part);
+                const u64 run_end = mapping->place + mapping->blocks * format::block_size;
+                const Errc read =
+                    read_data(mapping->place + at % format::block_size, part, run_end);
                 if (read != Errc::ok) return read;
                 break;
             }

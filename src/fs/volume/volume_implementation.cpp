@@ -24,6 +24,13 @@ namespace warren {
 
 using format::FrameKind;
 
+namespace {
+
+// Of contents in memory with DataMode::journal, if nobody says how much.
+constexpr u64 journal_file_buffer_bytes = 32 * mib;
+
+}  // namespace
+
 i64 now_nanoseconds() {
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -66,12 +73,34 @@ Errc VolumeImplementation::start() {
     std::memcpy(&volume, superblock_.uuid, sizeof volume);
     loader_ = std::make_unique<MetaLoader>(*disk_, store, volume);
     WARREN_TRY(load_frame_table());
-    if (options_.read_only) return start_engine();
+    if (options_.read_only) {
+        make_file_buffer();
+        return start_engine();
+    }
     superblock_.clean = 0;
     WARREN_TRY(
         write_superblock(*disk_, superblock_, superblock_.header.transaction + 1, Copies::both));
     committer_ = std::make_unique<Committer>(*disk_, store, *loader_, superblock_);
+    make_file_buffer();
+    committer_->keep_data(file_buffer_.get(), options_.data);
     return start_engine();
+}
+
+void VolumeImplementation::make_file_buffer() {
+    const bool logs_data = options_.data == DataMode::journal && committer_ != nullptr;
+    FileBufferShape shape;
+    shape.size_bytes = options_.file_buffer_bytes;
+    if (shape.size_bytes == 0 && logs_data) shape.size_bytes = journal_file_buffer_bytes;
+    if (shape.size_bytes == 0) return;
+    shape.size_bytes = std::max(shape.size_bytes, FileBuffer::size_bytes_min);
+    shape.writes_itself = !logs_data;
+    if (logs_data) {
+        // What waits for the journal cannot be evicted: half of the buffer stays for the rest.
+        shape.room_blocks =
+            std::min(committer_->data_capacity_blocks(), shape.size_bytes / 2 / format::block_size);
+        data_step_bytes_ = std::max<u64>(1, shape.room_blocks / 4) * format::block_size;
+    }
+    file_buffer_ = std::make_unique<FileBuffer>(*disk_, shape);
 }
 
 /// Brings all metadata into the host's Store, frame by frame. What fails is loaded when it is

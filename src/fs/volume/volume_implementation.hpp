@@ -17,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fs/cache/file_buffer.hpp"
 #include "fs/cache/meta_loader.hpp"
 #include "fs/core/directory.hpp"
 #include "fs/core/permission.hpp"
@@ -219,6 +220,18 @@ class VolumeImplementation {
     const core::Store& store() { return memory_.store(); }
     Engine& engine() { return *engine_; }
     Disk& disk() { return *disk_; }
+    /// Null if contents are not kept in memory.
+    FileBuffer* file_buffer() { return file_buffer_.get(); }
+    /// Reads contents. `run_end`: the place where the run of the file's blocks ends.
+    Errc read_data(u64 place, std::span<std::byte> target, u64 run_end);
+    /// Writes contents.
+    Errc write_data(u64 place, std::span<const std::byte> source);
+    /// Takes room in the next commit for blocks of contents; commits first if there is none left.
+    /// Nothing to do but with DataMode::journal. Requires: no piece is being written.
+    Errc take_data_room(u64 blocks);
+    void give_back_data_room(u64 blocks);
+    /// The most bytes that one step of a command may write.
+    u64 data_step_bytes() const { return data_step_bytes_; }
     Crew& crew() { return crew_; }
     Committer& committer() { return *committer_; }
     MetaLoader& loader() { return *loader_; }
@@ -302,6 +315,7 @@ class VolumeImplementation {
     Errc fill_mapping(FileMapping& mapping, u64 length);
     Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);
     Errc load_frame_table();
+    void make_file_buffer();
     void adopt_frame(u64 frame);
 
     std::unique_ptr<Disk> disk_;
@@ -311,6 +325,8 @@ class VolumeImplementation {
     RemovalTurns removal_turns_;
     StoreMemory memory_;
     std::unique_ptr<MetaLoader> loader_;
+    std::unique_ptr<FileBuffer> file_buffer_;
+    u64 data_step_bytes_ = ~u64{0};
     std::unique_ptr<Committer> committer_;
     std::unique_ptr<Engine> engine_;
     bool works_on_host_ = false;

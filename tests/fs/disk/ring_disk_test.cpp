@@ -225,15 +225,17 @@ TEST_P(RingDisk, measuresWithoutChangingAByte) {
     Bytes before(file_bytes), after(file_bytes);
     fill(before, random);
     ASSERT_EQ(disk_->write(0, before), Errc::ok);
-    for (const bool may_write : {true, false}) {
-        const AccessChoice choice = choose_access(*disk_, may_write, 1 * mib, 2 * mib);
+    for (const WriteHabit habit : {WriteHabit::single, WriteHabit::many, WriteHabit::none}) {
+        const AccessChoice choice = choose_access(*disk_, habit, 1 * mib, 2 * mib);
         EXPECT_NE(choice.access, DiskAccess::automatic);
         EXPECT_EQ(choice.access, disk_->access());
         EXPECT_TRUE(choice.text().starts_with(name_of(choice.access))) << choice.text();
         if (!choice.is_measured) continue;  // the folder lies in memory
         for (const AccessMeasure& measure : choice.measures) {
             EXPECT_TRUE(!measure.refusal.empty() || measure.read_ns > 0);
-            EXPECT_EQ(measure.durable_ns > 0, may_write && measure.refusal.empty());
+            const bool is_possible = measure.refusal.empty();
+            EXPECT_EQ(measure.durable_ns > 0, is_possible && habit != WriteHabit::none);
+            EXPECT_EQ(measure.write_ns > 0, is_possible && habit == WriteHabit::single);
         }
     }
     ASSERT_EQ(disk_->read(0, after), Errc::ok);

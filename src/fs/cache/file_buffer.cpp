@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+// One lock guards the table; it is never held while bytes are copied or the disk works. An extent's
+// own lock keeps its bytes still meanwhile: shared for those who read it (a reader, the disk that
+// writes it back), alone for who changes it.
+#include "fs/cache/file_buffer.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "base/check.hpp"
+
+namespace warren {
+
+using format::Block;
+using format::block_size;
+
+namespace {
+
+// Extents looked at for the cheapest to lose.
+constexpr u32 candidates_max = 8;
+// What a request to the disk costs, in blocks that could be moved in that time.
+constexpr u64 request_cost_blocks = 16;
+constexpr u64 batch_extents = 128;
+// Room is waited for so often before the limit is exceeded by one extent.
+constexpr u32 waits_max = 8;
+
+u64 bits_in(const std::vector<u64>& words) {
+    u64 count = 0;
+    for (const u64 word : words)
+        count += static_cast<u64>(std::popcount(word));
+    return count;
+}
+
+void set_bits(std::vector<u64>& words, u64 first, u64 count, bool value) {
+    for (u64 i = first; i < first + count; ++i) {
+        const u64 bit = u64{1} << i % 64;
+        words[i / 64] = value ? words[i / 64] | bit : words[i / 64] & ~bit;
+    }
+}
+
+bool test_bit(const std::vector<u64>& words, u64 index) {
+    return (words[index / 64] >> index % 64 & 1) != 0;
+}
+
+}  // namespace
+
+struct FileBuffer::Extent {
+    u64 first = 0;
+    u64 blocks = 0;
+    u64 limit = 0;  // that it was loaded with
+    std::unique_ptr<Block[]> memory;
+    std::vector<u64> dirty;   // a bit for each block
+    std::vector<u64> logged;  // in a journal, not at its place
+    u64 dirty_count = 0;
+    u64 logged_count = 0;
+    u32 users = 0;
+    bool is_loading = false;
+    bool is_writing = false;
+    std::shared_mutex content;
+    std::list<Extent*>::iterator position;
+
+    u64 end() const { return first + blocks; }
+    bool is_locked() const { return is_loading || is_writing; }
+    bool is_idle() const { return users == 0 && !is_locked() && logged_count == 0; }
+    std::byte* bytes() { return reinterpret_cast<std::byte*>(memory.get()); }
+    /// What it takes to lose it and to have it back, in blocks moved.
+    u64 cost() const {
+        return request_cost_blocks + blocks +
+               (dirty_count == 0 ? 0 : request_cost_blocks + dirty_count);
+    }
+};
+
+FileBuffer::FileBuffer(Disk& disk, const FileBufferShape& shape)
+    : disk_(disk),
+      shape_(shape),
+      capacity_blocks_(shape.size_bytes / block_size),
+      extent_blocks_max_(std::max<u64>(1, std::min(capacity_blocks_ / 8, shape.load_blocks_max))) {
+    WARREN_CHECK(shape.size_bytes >= size_bytes_min);
+}
+FileBuffer::~FileBuffer() = default;
+
+FileBuffer::Extent* FileBuffer::find(u64 block) {
+    auto at = extents_.upper_bound(block);
+    if (at == extents_.begin()) return nullptr;
+    Extent* extent = std::prev(at)->second.get();
+    return block < extent->end() ? extent : nullptr;
+}
+
+u64 FileBuffer::next_begin(u64 block) const {
+    const auto at = extents_.upper_bound(block);
+    return at == extents_.end() ? ~u64{0} : at->first;
+}
+
+/// Null if there is no memory. The caller has made room and nothing is at these blocks.
+FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
+    auto extent = std::make_unique<Extent>();
+    extent->memory.reset(new (std::nothrow) Block[blocks]);
+    if (extent->memory == nullptr) return nullptr;
+    extent->first = block;
+    extent->blocks = blocks;
+    extent->limit = limit;
+    extent->dirty.resize((blocks + 63) / 64);
+    extent->logged.resize((blocks + 63) / 64);
+    extent->position = order_.insert(order_.end(), extent.get());
+    used_blocks_ += blocks;
+    return extents_.emplace(block, std::move(extent)).first->second.get();
+}
+
+void FileBuffer::erase(Extent* extent) {
+    used_blocks_ -= extent->blocks;
+    dirty_blocks_ -= extent->dirty_count;
+    order_.erase(extent->position);
+    extents_.erase(extent->first);
+}
+
+/// Calls `copy` with the table unlocked and the extent kept.
+template <class Copy>
+void FileBuffer::use(Lock& lock, Extent* extent, const Copy& copy) {
+    ++extent->users;
+    ++busy_;
+    order_.splice(order_.end(), order_, extent->position);
+    lock.unlock();
+    copy();
+    lock.lock();
+    --extent->users;
+    --busy_;
+    changed_.notify_all();
+}
+
+void FileBuffer::mark_dirty(Extent& extent, u64 first, u64 count) {
+    set_bits(extent.dirty, first, count, true);
+    dirty_blocks_ -= extent.dirty_count;
+    extent.dirty_count = bits_in(extent.dirty);
+    dirty_blocks_ += extent.dirty_count;
+}
+
+/// How many blocks to load for a reader who wants some: twice as many as last time, if it goes on
+/// where that ended.
+u64 FileBuffer::load_length(u64 block, u64 wanted, u64 end, u64& limit) {
+    const Extent* before = block == 0 ? nullptr : find(block - 1);
+    limit = before == nullptr ? shape_.first_load_blocks : before->limit * 2;
+    limit = std::clamp<u64>(limit, 1, shape_.load_blocks_max);
+    const u64 most = std::min(extent_blocks_max_, next_begin(block) - block);
+    return std::min({std::max(wanted, limit), most, std::max(end, block + 1) - block});
+}
+
+/// Brings `block` and some behind it into memory and counts the caller as a user of `loaded`: else
+/// many who load would evict from each other what nobody has used yet. Null if somebody else has
+/// brought it meanwhile.
+Errc FileBuffer::load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loaded) {
+    loaded = nullptr;
+    u64 limit = 0;
+    WARREN_TRY(make_room(lock, load_length(block, wanted, end, limit)));
+    if (find(block) != nullptr) return Errc::ok;
+    const u64 blocks = load_length(block, wanted, end, limit);
+    Extent* extent = insert(block, blocks, limit);
+    if (extent == nullptr) return Errc::no_memory;
+    extent->is_loading = true;
+    ++busy_;
+    lock.unlock();
+    const Errc code =
+        disk_.read(block * block_size, std::span(extent->bytes(), blocks * block_size));
+    lock.lock();
+    --busy_;
+    extent->is_loading = false;
+    ++figures_.loads;
+    figures_.loaded_blocks += blocks;
+    if (code == Errc::ok) {
+        ++extent->users;
+        loaded = extent;
+    } else {
+        erase(extent);
+    }
+    changed_.notify_all();
+    return code;
+}
+
+Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
+    Lock lock(mutex_);
+    while (!target.empty()) {
+        const u64 block = place / block_size;
+        Extent* extent = find(block);
+        Extent* loaded = nullptr;
+        if (extent == nullptr) {
+            const u64 wanted = (place + target.size() + block_size - 1) / block_size - block;
+            WARREN_TRY(load(lock, block, wanted, run_end / block_size, loaded));
+            extent = loaded;
+        } else if (extent->is_loading) {
+            changed_.wait(lock);
+            continue;
+        }
+        if (extent == nullptr) continue;
+        const u64 begin = place - extent->first * block_size;
+        const u64 length = std::min(target.size(), extent->blocks * block_size - begin);
+        use(lock, extent, [&] {
+            const std::shared_lock still(extent->content);
+            std::memcpy(target.data(), extent->bytes() + begin, length);
+        });
+        if (loaded != nullptr) --loaded->users;
+        ++figures_.hits;
+        place += length;
+        target = target.subspan(length);
+    }
+    return Errc::ok;
+}
+
+/// Makes an extent of whole new blocks from the beginning of `source`.
+Errc FileBuffer::fill_new(Lock& lock, u64 block, std::span<const std::byte> source, u64& done) {
+    done = 0;
+    u64 blocks = std::min(source.size() / block_size, extent_blocks_max_);
+    WARREN_TRY(make_room(lock, blocks));
+    if (find(block) != nullptr) return Errc::ok;
+    blocks = std::min(blocks, next_begin(block) - block);
+    Extent* extent = insert(block, blocks, shape_.first_load_blocks);
+    if (extent == nullptr) return Errc::no_memory;
+    extent->is_loading = true;
+    done = blocks * block_size;
+    use(lock, extent, [&] { std::memcpy(extent->bytes(), source.data(), done); });
+    extent->is_loading = false;
+    mark_dirty(*extent, 0, blocks);
+    return Errc::ok;
+}
+
+Errc FileBuffer::write(u64 place, std::span<const std::byte> source) {
+    Lock lock(mutex_);
+    while (!source.empty()) {
+        const u64 block = place / block_size;
+        const bool is_whole = place % block_size == 0 && source.size() >= block_size;
+        Extent* extent = find(block);
+        Extent* loaded = nullptr;
+        if (extent == nullptr && !is_whole) {
+            WARREN_TRY(load(lock, block, 1, block + 1, loaded));
+            extent = loaded;
+            if (extent == nullptr) continue;
+        }
+        u64 length = 0;
+        if (extent != nullptr && extent->is_locked()) {
+            changed_.wait(lock);
+        } else if (extent != nullptr) {
+            const u64 begin = place - extent->first * block_size;
+            length = std::min(source.size(), extent->blocks * block_size - begin);
+            use(lock, extent, [&] {
+                const std::unique_lock alone(extent->content);
+                std::memcpy(extent->bytes() + begin, source.data(), length);
+            });
+            const u64 first = begin / block_size;
+            mark_dirty(*extent, first, (begin + length - 1) / block_size - first + 1);
+            if (loaded != nullptr) --loaded->users;
+        } else {
+            WARREN_TRY(fill_new(lock, block, source, length));
+        }
+        place += length;
+        source = source.subspan(length);
+        if (length > 0) WARREN_TRY(keep_below_limit(lock));
+    }
+    return Errc::ok;
+}
+
+/// Of the extents that were used least recently and may go, the one that is cheapest to lose for
+/// the room it gives. Null if there is none.
+FileBuffer::Extent* FileBuffer::find_victim() {
+    Extent* best = nullptr;
+    u32 candidates = 0;
+    for (Extent* extent : order_) {
+        const bool may_go = extent->is_idle() && (extent->dirty_count == 0 || shape_.writes_itself);
+        if (!may_go) continue;
+        if (best == nullptr || extent->cost() * best->blocks < best->cost() * extent->blocks) {
+            best = extent;
+        }
+        if (++candidates == candidates_max) break;
+    }
+    return best;
+}
+
+/// Evicts until so many blocks fit. What only a commit can write stays, beyond the limit if need
+/// be.
+Errc FileBuffer::make_room(Lock& lock, u64 blocks) {
+    u32 waits = 0;
+    while (used_blocks_ + blocks > capacity_blocks_) {
+        Extent* victim = find_victim();
+        if (victim == nullptr) {
+            if (busy_ == 0 || ++waits > waits_max) return Errc::ok;
+            changed_.wait(lock);
+        } else if (victim->dirty_count > 0) {
+            WARREN_TRY(write_some(lock, std::span(&victim, 1)));
+        } else {
+            erase(victim);
+            ++figures_.evictions;
+        }
+    }
+    return Errc::ok;
+}
+
+/// Writes what is dirty in extents that nobody has locked.
+Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
+    std::vector<DiskWrite> writes;
+    std::vector<std::vector<u64>> taken;
+    u64 blocks = 0;
+    for (Extent* extent : extents) {
+        extent->is_writing = true;
+        for (u64 i = 0; i < extent->blocks; ++i) {
+            if (!test_bit(extent->dirty, i)) continue;
+            u64 run = 1;
+            while (i + run < extent->blocks && test_bit(extent->dirty, i + run))
+                ++run;
+            writes.push_back({(extent->first + i) * block_size,
+                              std::span(extent->bytes() + i * block_size, run * block_size)});
+            i += run;
+        }
+        blocks += extent->dirty_count;
+        dirty_blocks_ -= extent->dirty_count;
+        extent->dirty_count = 0;
+        taken.push_back(std::move(extent->dirty));
+        extent->dirty.assign(taken.back().size(), 0);
+    }
+    ++busy_;
+    lock.unlock();
+    for (Extent* extent : extents)
+        extent->content.lock_shared();
+    const Errc code = disk_.write_many(writes);
+    for (Extent* extent : extents)
+        extent->content.unlock_shared();
+    lock.lock();
+    --busy_;
+    for (u64 i = 0; i < extents.size(); ++i) {
+        Extent& extent = *extents[i];
+        extent.is_writing = false;
+        if (code == Errc::ok) continue;
+        for (u64 w = 0; w < taken[i].size(); ++w)
+            extent.dirty[w] |= taken[i][w];
+        mark_dirty(extent, 0, 0);
+    }
+    if (code == Errc::ok) figures_.written_blocks += blocks;
+    changed_.notify_all();
+    return code;
+}
+
+/// Lets who writes faster than the disk do a part of the writing back.
+Errc FileBuffer::keep_below_limit(Lock& lock) {
+    if (!shape_.writes_itself || dirty_blocks_ <= capacity_blocks_ / 2) return Errc::ok;
+    std::vector<Extent*> some;
+    u64 blocks = 0;
+    for (Extent* extent : order_) {
+        if (extent->dirty_count == 0 || extent->is_locked()) continue;
+        some.push_back(extent);
+        blocks += extent->dirty_count;
+        if (some.size() == batch_extents || blocks >= capacity_blocks_ / 4) break;
+    }
+    return some.empty() ? Errc::ok : write_some(lock, some);
+}
+
+Errc FileBuffer::write_back() {
+    Lock lock(mutex_);
+    std::vector<Extent*> some;
+    for (u64 from = 0;;) {
+        some.clear();
+        bool is_blocked = false;
+        auto at = extents_.lower_bound(from);
+        for (; at != extents_.end() && some.size() < batch_extents; ++at) {
+            from = at->first;
+            is_blocked = at->second->is_writing;
+            if (is_blocked) break;
+            if (at->second->dirty_count > 0) some.push_back(at->second.get());
+            from = at->first + 1;
+        }
+        if (!some.empty()) {
+            WARREN_TRY(write_some(lock, some));
+        } else if (is_blocked) {
+            changed_.wait(lock);
+        } else if (at == extents_.end()) {
+            return Errc::ok;
+        }
+    }
+}
+
+void FileBuffer::forget(u64 place, u64 length_bytes) {
+    const Lock lock(mutex_);
+    const u64 begin = place / block_size;
+    const u64 end = (place + length_bytes) / block_size;
+    u64 block = begin;
+    while (block < end) {
+        Extent* extent = find(block);
+        if (extent == nullptr) {
+            block = next_begin(block);
+            continue;
+        }
+        const u64 first = std::max(extent->first, begin);
+        const u64 stop = std::min(extent->end(), end);
+        block = stop;
+        set_bits(extent->dirty, first - extent->first, stop - first, false);
+        mark_dirty(*extent, 0, 0);
+        if (stop - first == extent->blocks && extent->is_idle()) erase(extent);
+    }
+}
+
+Errc FileBuffer::take_room(u64 blocks) {
+    const Lock lock(mutex_);
+    if (dirty_blocks_ + room_taken_ + blocks > shape_.room_blocks) return Errc::need_commit;
+    room_taken_ += blocks;
+    return Errc::ok;
+}
+
+void FileBuffer::give_back_room(u64 blocks) {
+    const Lock lock(mutex_);
+    room_taken_ -= blocks;
+}
+
+void FileBuffer::log_dirty(const std::function<bool(u64 place, const format::Block& block)>& log) {
+    const Lock lock(mutex_);
+    for (auto& [first, extent] : extents_) {
+        if (extent->dirty_count == 0) continue;
+        const std::shared_lock still(extent->content);
+        for (u64 i = 0; i < extent->blocks; ++i) {
+            if (!test_bit(extent->dirty, i)) continue;
+            if (log((first + i) * block_size, extent->memory[i])) {
+                set_bits(extent->logged, i, 1, true);
+            }
+        }
+        std::ranges::fill(extent->dirty, 0);
+        mark_dirty(*extent, 0, 0);
+        extent->logged_count = bits_in(extent->logged);
+    }
+}
+
+void FileBuffer::end_logged() {
+    const Lock lock(mutex_);
+    for (auto& [first, extent] : extents_) {
+        figures_.written_blocks += extent->logged_count;
+        std::ranges::fill(extent->logged, 0);
+        extent->logged_count = 0;
+    }
+    changed_.notify_all();
+}
+
+FileBufferFigures FileBuffer::figures() const {
+    const Lock lock(mutex_);
+    FileBufferFigures figures = figures_;
+    figures.blocks = used_blocks_;
+    figures.dirty_blocks = dirty_blocks_;
+    return figures;
+}
+
+}  // namespace warren

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file buffer at its smallest size against an array of bytes, by one thread and by many, on a
+// disk that fails; how far it loads, what it evicts, what a journal gets from it; and that who
+// finds his bytes in memory does not wait for a disk that somebody else waits for.
+#include "fs/cache/file_buffer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <semaphore>
+#include <thread>
+#include <vector>
+
+#include "base/random.hpp"
+#include "fs/disk/fault_disk.hpp"
+#include "fs/disk/memory_disk.hpp"
+#include "tests/support/seed.hpp"
+
+namespace warren {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr u64 disk_bytes = 8 * mib;
+constexpr u64 block = format::block_size;
+
+FileBufferShape smallest() {
+    FileBufferShape shape;
+    shape.size_bytes = FileBuffer::size_bytes_min;
+    return shape;
+}
+
+void fill(std::span<std::byte> bytes, Random& random) {
+    for (std::byte& byte : bytes)
+        byte = static_cast<std::byte>(random.next());
+}
+
+/// One random read or write within [begin, begin + model.size()), which only the caller uses.
+void step(FileBuffer& buffer, u64 begin, Bytes& model, Random& random) {
+    const u64 unit = random.one_in(2) ? block : 1;
+    const u64 length =
+        (random.one_in(6) ? random.below(model.size() / 2) : random.below(9000)) / unit * unit;
+    const u64 at = random.below(model.size() - length) / unit * unit;
+    Bytes bytes(length);
+    if (random.one_in(2)) {
+        fill(bytes, random);
+        ASSERT_EQ(buffer.write(begin + at, bytes), Errc::ok);
+        std::memcpy(model.data() + at, bytes.data(), length);
+    } else {
+        ASSERT_EQ(buffer.read(begin + at, bytes, begin + model.size()), Errc::ok);
+        ASSERT_EQ(std::memcmp(bytes.data(), model.data() + at, length), 0)
+            << length << " bytes at " << begin + at;
+    }
+}
+
+TEST(FileBuffer, holdsWhatAModelHolds) {
+    const Seed seed;
+    Random random(seed.value());
+    MemoryDisk disk(disk_bytes);
+    FileBuffer buffer(disk, smallest());
+    Bytes model(disk_bytes);
+    for (u64 i = 0; i < 2000 * test_load() && !testing::Test::HasFailure(); ++i) {
+        step(buffer, 0, model, random);
+        EXPECT_LE(buffer.figures().blocks * block, FileBuffer::size_bytes_min);
+        if (random.one_in(200)) {
+            ASSERT_EQ(buffer.write_back(), Errc::ok);
+            EXPECT_EQ(buffer.figures().dirty_blocks, 0u);
+            Bytes found(disk_bytes);
+            ASSERT_EQ(disk.read(0, found), Errc::ok);
+            ASSERT_TRUE(found == model) << "what was written back is not what was written";
+        }
+    }
+    EXPECT_GT(buffer.figures().evictions, 100u);
+}
+
+TEST(FileBuffer, concurrentUsersSeeTheirOwnBytes) {
+    const Seed seed;
+    MemoryDisk disk(disk_bytes);
+    FileBuffer buffer(disk, smallest());
+    constexpr u64 threads = 8;
+    constexpr u64 own = disk_bytes / threads;
+    std::vector<std::thread> crowd;
+    for (u64 t = 0; t < threads; ++t) {
+        crowd.emplace_back([&, t] {
+            Random random(seed.part(t));
+            Bytes model(own);
+            for (u64 i = 0; i < 200 * test_load() && !testing::Test::HasFailure(); ++i) {
+                step(buffer, t * own, model, random);
+                EXPECT_EQ(random.one_in(40) ? buffer.write_back() : Errc::ok, Errc::ok);
+            }
+        });
+    }
+    for (std::thread& one : crowd)
+        one.join();
+}
+
+TEST(FileBuffer, loadsTwiceAsMuchAsLongAsTheReaderGoesOn) {
+    MemoryDisk disk(disk_bytes);
+    FileBufferShape shape;
+    shape.size_bytes = 4 * mib;
+    shape.first_load_blocks = 2;
+    shape.load_blocks_max = 64;
+    FileBuffer buffer(disk, shape);
+    Bytes one(block);
+    std::vector<u64> loads;
+    for (u64 i = 0; i < 254; ++i) {
+        const u64 before = buffer.figures().loaded_blocks;
+        ASSERT_EQ(buffer.read(i * block, one, disk_bytes), Errc::ok);
+        const u64 more = buffer.figures().loaded_blocks - before;
+        if (more != 0) loads.push_back(more);
+    }
+    EXPECT_EQ(loads, (std::vector<u64>{2, 4, 8, 16, 32, 64, 64, 64}));
+    // Somewhere else it begins anew, and never goes beyond the run.
+    ASSERT_EQ(buffer.read(1000 * block, one, 1001 * block), Errc::ok);
+    EXPECT_EQ(buffer.figures().loaded_blocks, 254u + 1);
+    EXPECT_EQ(buffer.figures().hits, 255u);
+}
+
+TEST(FileBuffer, loadsOneLengthIfThatIsAskedFor) {
+    MemoryDisk disk(disk_bytes);
+    FileBufferShape shape;
+    shape.size_bytes = 4 * mib;
+    shape.first_load_blocks = 16;
+    shape.load_blocks_max = 16;
+    FileBuffer buffer(disk, shape);
+    Bytes many(64 * block);
+    ASSERT_EQ(buffer.read(0, many, disk_bytes), Errc::ok);
+    EXPECT_EQ(buffer.figures().loads, 4u);
+    EXPECT_EQ(buffer.figures().loaded_blocks, 64u);
+}
+
+TEST(FileBuffer, keepsWhatIsUsedAndWhatIsDearToLose) {
+    MemoryDisk disk(disk_bytes);
+    FileBuffer buffer(disk, smallest());  // 64 blocks, extents of up to 8
+    Bytes bytes(block);
+    // A dirty block, then clean ones that are used less than it was.
+    ASSERT_EQ(buffer.write(0, bytes), Errc::ok);
+    for (u64 i = 1; i < 40; ++i)
+        ASSERT_EQ(buffer.read(i * 8 * block, bytes, disk_bytes), Errc::ok);
+    EXPECT_EQ(buffer.figures().dirty_blocks, 1u) << "a clean extent is cheaper to lose";
+    const u64 loads = buffer.figures().loads;
+    ASSERT_EQ(buffer.read(39 * 8 * block, bytes, disk_bytes), Errc::ok);
+    EXPECT_EQ(buffer.figures().loads, loads) << "what was used last is gone";
+}
+
+TEST(FileBuffer, dropsNothingWhenTheDiskFails) {
+    const Seed seed;
+    Random random(seed.value());
+    MemoryDisk disk(disk_bytes);
+    FaultDisk faults(disk);
+    FileBuffer buffer(faults, smallest());
+    Bytes source(20 * block), found(source.size());
+    fill(source, random);
+    ASSERT_EQ(buffer.write(block, source), Errc::ok);
+    for (u64 nth = 1; nth < 4; ++nth) {
+        faults.set_plan({.reads = false, .nth = nth});
+        const Errc told = buffer.write_back();
+        EXPECT_EQ(told, faults.failed_count() > 0 ? Errc::io : Errc::ok);
+        faults.set_plan({});
+        ASSERT_EQ(buffer.read(block, found, disk_bytes), Errc::ok);
+        EXPECT_EQ(found, source);
+    }
+    faults.set_plan({.writes = false, .nth = 1});
+    EXPECT_EQ(buffer.read(4 * mib, found, disk_bytes), Errc::io);
+    faults.set_plan({});
+    ASSERT_EQ(buffer.read(4 * mib, found, disk_bytes), Errc::ok) << "an error must not stay";
+    ASSERT_EQ(buffer.write_back(), Errc::ok);
+    ASSERT_EQ(disk.read(block, found), Errc::ok);
+    EXPECT_EQ(found, source);
+}
+
+TEST(FileBuffer, tellsWhoWritesThatNothingCanMakeRoom) {
+    MemoryDisk disk(disk_bytes);
+    FaultDisk faults(disk);
+    FileBuffer buffer(faults, smallest());
+    faults.set_plan({.reads = false, .nth = 1});
+    Bytes source(block, std::byte{9});
+    Errc told = Errc::ok;
+    u64 kept = 0;
+    for (; told == Errc::ok && kept < 200; ++kept)
+        told = buffer.write(kept * 2 * block, source);
+    EXPECT_EQ(told, Errc::io);
+    faults.set_plan({});
+    ASSERT_EQ(buffer.write_back(), Errc::ok);
+    Bytes found(block);
+    for (u64 i = 0; i < kept; ++i) {
+        ASSERT_EQ(disk.read(i * 2 * block, found), Errc::ok);
+        EXPECT_EQ(found, source) << "block " << i << " was dropped";
+    }
+}
+
+TEST(FileBuffer, givesAJournalWhatIsDirtyAndKeepsItUntilItIsOnTheDisk) {
+    MemoryDisk disk(disk_bytes);
+    FileBufferShape shape = smallest();
+    shape.writes_itself = false;
+    shape.room_blocks = 10;
+    FileBuffer buffer(disk, shape);
+    ASSERT_EQ(buffer.take_room(10), Errc::ok);
+    EXPECT_EQ(buffer.take_room(1), Errc::need_commit);
+    Bytes bytes(3 * block, std::byte{5});
+    ASSERT_EQ(buffer.write(100, bytes), Errc::ok);  // four blocks in part
+    buffer.give_back_room(10);
+    EXPECT_EQ(buffer.take_room(7), Errc::need_commit);
+    std::vector<u64> places;
+    buffer.log_dirty([&](u64 place, const format::Block& content) {
+        places.push_back(place / block);
+        EXPECT_EQ(content.words[place == 0 ? 100 : 5], 0x0505050505050505u);
+        return place != 2 * block;
+    });
+    EXPECT_EQ(places, (std::vector<u64>{0, 1, 2, 3}));
+    EXPECT_EQ(buffer.take_room(10), Errc::ok);
+    // What is logged cannot be evicted by readers.
+    Bytes one(block);
+    for (u64 i = 100; i < 300; i += 2)
+        ASSERT_EQ(buffer.read(i * block, one, (i + 1) * block), Errc::ok);
+    ASSERT_EQ(buffer.read(block, one, 2 * block), Errc::ok);
+    EXPECT_EQ(one[7], std::byte{5}) << "the disk has no such bytes: it came from memory";
+    buffer.end_logged();
+    for (u64 i = 100; i < 300; i += 2)
+        ASSERT_EQ(buffer.read(i * block, one, (i + 1) * block), Errc::ok);
+    ASSERT_EQ(buffer.read(block, one, 2 * block), Errc::ok);
+    EXPECT_EQ(one[7], std::byte{0}) << "nobody wrote it to the disk, and it went";
+}
+
+TEST(FileBuffer, forgetsBlocksThatAreFree) {
+    MemoryDisk disk(disk_bytes);
+    FileBuffer buffer(disk, smallest());
+    Bytes bytes(6 * block, std::byte{5});
+    ASSERT_EQ(buffer.write(0, bytes), Errc::ok);
+    buffer.forget(block, 2 * block);
+    EXPECT_EQ(buffer.figures().dirty_blocks, 4u);
+    buffer.forget(0, 100 * block);
+    EXPECT_EQ(buffer.figures().dirty_blocks, 0u);
+    EXPECT_EQ(buffer.figures().blocks, 0u);
+}
+
+TEST(FileBuffer, concurrentReadersUseWhatTheyLoad) {
+    MemoryDisk disk(disk_bytes);
+    FileBuffer buffer(disk, smallest());
+    constexpr u64 threads = 16;
+    constexpr u64 own = disk_bytes / threads;  // of each as much as the buffer takes, and more
+    std::vector<std::thread> crowd;
+    for (u64 t = 0; t < threads; ++t) {
+        crowd.emplace_back([&, t] {
+            Bytes bytes(own);
+            EXPECT_EQ(buffer.read(t * own, bytes, disk_bytes), Errc::ok);
+        });
+    }
+    for (std::thread& one : crowd)
+        one.join();
+    // The last load of a thread may reach into the part of the next one.
+    EXPECT_LE(buffer.figures().loaded_blocks, disk_bytes / block + threads * 8);
+}
+
+/// A disk on which every read waits until it is let go.
+class SlowDisk final : public Disk {
+ public:
+    explicit SlowDisk(Disk& below) : below_(below) {}
+    u64 size_bytes() const override { return below_.size_bytes(); }
+    Errc read(u64 offset, std::span<std::byte> target) override {
+        if (is_slow.load()) {
+            began.release();
+            goes_on.acquire();
+        }
+        return below_.read(offset, target);
+    }
+    Errc write(u64 offset, std::span<const std::byte> source) override {
+        return below_.write(offset, source);
+    }
+    Errc flush() override { return below_.flush(); }
+    Errc discard(u64 offset, u64 length) override { return below_.discard(offset, length); }
+
+    std::atomic<bool> is_slow{false};
+    std::counting_semaphore<> began{0};
+    std::counting_semaphore<> goes_on{0};
+
+ private:
+    Disk& below_;
+};
+
+TEST(FileBuffer, aHitDoesNotWaitForAMiss) {
+    MemoryDisk memory(disk_bytes);
+    SlowDisk disk(memory);
+    FileBuffer buffer(disk, smallest());
+    Bytes bytes(block);
+    ASSERT_EQ(buffer.read(0, bytes, block), Errc::ok);
+    disk.is_slow = true;
+    std::thread misser([&] {
+        Bytes own(block);
+        EXPECT_EQ(buffer.read(1 * mib, own, 1 * mib + block), Errc::ok);
+    });
+    std::thread second([&] {  // for the same block: waits for that one load
+        disk.began.acquire();
+        disk.began.release();
+        Bytes own(block);
+        EXPECT_EQ(buffer.read(1 * mib, own, 1 * mib + block), Errc::ok);
+    });
+    disk.began.acquire();
+    disk.began.release();
+    // The disk stands still. Hits and writes come back all the same.
+    for (int i = 0; i < 100; ++i) {
+        ASSERT_EQ(buffer.read(0, bytes, block), Errc::ok);
+        ASSERT_EQ(buffer.write(block * 4, bytes), Errc::ok);
+    }
+    EXPECT_EQ(buffer.figures().loads, 1u);
+    disk.is_slow = false;
+    disk.goes_on.release(2);
+    misser.join();
+    second.join();
+    EXPECT_EQ(buffer.figures().loads, 2u) << "one load serves all who wait for it";
+}
+
+}  // namespace
+}  // namespace warren
