@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bulk removal logs bitmaps: what it writes to the journal is a fraction of the inodes that go,
+// which are not written at all. bench/journal_bench states the figure for a million files.
+#include <gtest/gtest.h>
+
+#include "fs/volume/superblock_io.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 directories = 20;
+constexpr u64 files_each = 1000;
+
+/// Bytes that the log of `disk` has written into the journal.
+u64 journal_bytes(MemoryDisk& disk) {
+    format::Superblock superblock;
+    EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
+    const u64 begin = superblock.journal_offset;
+    const u64 end = begin + superblock.journal_blocks * format::block_size;
+    u64 bytes = 0;
+    for (u64 i = 0; i < disk.event_count(); ++i) {
+        const DiskEvent event = disk.event(i);
+        const bool is_logged =
+            event.kind == DiskEventKind::write && event.offset >= begin && event.offset < end;
+        bytes += is_logged ? event.length_bytes : 0;
+    }
+    return bytes;
+}
+
+TEST(RemovalLog, holdsBitmapsAndNotInodes) {
+    MemoryVolume volume(512 * mib, {.workers = 2});
+    const Handle top = make_directory(*volume, volume->root(), "top");
+    for (u64 d = 0; d < directories; ++d) {
+        const Handle directory = make_directory(*volume, top, "d" + std::to_string(d));
+        for (u64 f = 0; f < files_each; ++f)
+            make_file(*volume, directory, "f" + std::to_string(f));
+    }
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    volume.disk().start_recording();
+    Removal removal;
+    ASSERT_EQ(volume->remove_tree(anybody, volume->root(), "top", removal), Errc::ok);
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    volume.disk().stop_recording();
+    ASSERT_EQ(removal.files, directories * files_each);
+    const u64 logged = journal_bytes(volume.disk());
+    RecordProperty("bytes_logged", static_cast<int>(logged));
+    EXPECT_GT(logged, 0u) << "the removal was not recorded";
+    EXPECT_LT(logged, removal.files * format::inode_size / 4);
+    volume.close_and_check();
+}
+
+}  // namespace
+}  // namespace warren
