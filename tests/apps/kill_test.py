@@ -118,11 +118,14 @@ class Notes:
 
 
 class KillTest(unittest.TestCase):
+    volume_size = "256M"
+    seconds = (0.3, 1.5)  # until the kill
+
     def setUp(self):
         self.seed = int(os.environ.get("WARREN_SEED", time.time_ns() % 1_000_000))
         print("seed", self.seed, file=sys.stderr)
         self.random = random.Random(self.seed)
-        self.volume = Volume("256M")
+        self.volume = Volume(self.volume_size)
         self.addCleanup(self.volume.remove)
         self.notes = os.path.join(self.volume.folder, "notes")
         self.daemon = None
@@ -190,7 +193,7 @@ class KillTest(unittest.TestCase):
         children = [self.start(work, index, start)
                     for work, index in ((write_files, 0), (write_files, 1), (replace_files, 0),
                                         (commit_rows, 0), (make_noise, 0))]
-        time.sleep(self.random.uniform(0.3, 1.5))
+        time.sleep(self.random.uniform(*self.seconds))
         self.daemon.send_signal(signal.SIGKILL)
         self.daemon.wait(PATIENCE_SECONDS)
         for child in children:

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon of a mount that holds 100,000 files, each made durable by its own fsync, is killed 200
+times at random moments while programs write. After each kill all that the programs had noted as
+durable is there and a part of the 100,000, after the last one all of them. WARREN_SEED repeats a
+run; WARREN_FILES and WARREN_ROUNDS change its length."""
+
+import os
+import sys
+import time
+import unittest
+
+import kill_test
+import mounted
+from kill_test import Notes, PATIENCE_SECONDS, content_of, put
+
+FILES = int(os.environ.get("WARREN_FILES", "100000"))
+ROUNDS = int(os.environ.get("WARREN_ROUNDS", "200"))
+WRITERS = 8  # their fsyncs share commits
+FOLDERS = 100
+PART = 500
+
+
+def path_of(root, number):
+    return f"{root}/base/{number % FOLDERS}/f{number}"
+
+
+def size_of(number):
+    """In the inode, in one block, in several."""
+    return (0, 90, 700, 5000)[number % 4]
+
+
+def write_base(root, writer):
+    for number in range(writer, FILES, WRITERS):
+        path = path_of(root, number)
+        put(path, content_of(f"f{number}", number, size_of(number)))
+
+
+class KillLong(kill_test.KillTest):
+    volume_size = "4G"
+    seconds = (0.05, 0.8)
+
+    def make_base(self):
+        self.mount()
+        for folder in range(FOLDERS):
+            os.makedirs(f"{self.volume.root}/base/{folder}")
+        started = time.time()
+        children = []
+        for writer in range(WRITERS):
+            child = os.fork()
+            if child == 0:
+                try:
+                    write_base(self.volume.root, writer)
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            children.append(child)
+        for child in children:
+            self.assertEqual(os.waitpid(child, 0)[1], 0, "a writer failed")
+        print(f"{FILES} files with fsync in {time.time() - started:.1f} s", file=sys.stderr)
+        # The first kill comes at once: nothing but these fsyncs has made them durable.
+        self.daemon.kill()
+        self.daemon.wait(PATIENCE_SECONDS)
+        mounted.run("umount", "-l", self.volume.root)
+
+    def check_base(self, numbers):
+        for number in numbers:
+            with open(path_of(self.volume.root, number), "rb") as file:
+                self.assertEqual(file.read(), content_of(f"f{number}", number, size_of(number)),
+                                 f"file {number} of the base")
+
+    def check_files(self, notes):
+        super().check_files(notes)
+        self.check_base(self.random.sample(range(FILES), min(FILES, PART)))
+
+    def test_what_was_synced_survives(self):
+        self.make_base()
+        for number in range(ROUNDS):
+            try:
+                self.one_round(number)
+            except BaseException as error:
+                raise AssertionError(f"seed {self.seed}, round {number}: {error}"[:2000])
+        self.mount()
+        self.check_base(range(FILES))
+        self.volume.unmount()
+        self.assertEqual(self.daemon.wait(PATIENCE_SECONDS), 0)
+        count = Notes(self.notes).count
+        self.assertGreater(count, ROUNDS, "the programs have noted next to nothing")
+        print(f"{ROUNDS} kills, {count} notes", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    mounted.main()
