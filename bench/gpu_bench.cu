@@ -7,9 +7,7 @@
 //   gpu_bench [--table 0] [--sweep 1] [--shapes 1]     what is done (the table)
 //             [--runs N] [--large-runs N]              runs of small and of large rows (5)
 //             [--directories N] [--files N]            of large rows: 1,000 with 1,000 files each
-//             [--peers 0]                              without tmpfs and ext4
-//             [--share N]                              peers do an Nth of the large rows (1); their
-//                                                      ratios are by file
+//             [--peers 0] [--share N]                  no peers; they do an Nth of large rows (1)
 //
 // Each writes a CSV file: gpu_bench, gpu_sweep, gpu_shapes; tools/plot_sweeps.py draws the last
 // two. Where something is missing (a GPU, root, loop devices) its rows are, and a note says so.

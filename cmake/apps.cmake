@@ -1,6 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # The one program, `warren`, and the names under which mount(8), mkfs(8) and fsck(8) look for it.
 
+# What a client of a mount needs, without libfuse: the control socket, and rings
+# (warren/mount_ring.hpp). It is a library for others too.
+function(warren_client_library)
+    list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/apps/fuse/")
+    add_library(warren_mount_ring STATIC ${ARGN})
+    target_include_directories(warren_mount_ring PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_link_libraries(warren_mount_ring PUBLIC warren_fs)
+    set_property(GLOBAL APPEND PROPERTY WARREN_LIBRARIES warren_mount_ring)
+    target_link_libraries(warren_all INTERFACE warren_mount_ring)
+endfunction()
+
 # apps/fuse needs libfuse3. A folder apps/fuse_absent may stand in for it on machines without.
 function(warren_program)
     warren_sources(sources "${PROJECT_SOURCE_DIR}/apps" .cpp)
@@ -14,6 +25,10 @@ function(warren_program)
         # The mount by itself: a test serves one with an engine of its own.
         set(mount_sources "${sources}")
         list(FILTER mount_sources INCLUDE REGEX "/apps/fuse/")
+        set(client control.cpp control_protocol.cpp mount_ring.cpp mount_ring_c.cpp mount_table.cpp)
+        warren_client_library(${client})
+        list(TRANSFORM client PREPEND "${PROJECT_SOURCE_DIR}/apps/fuse/")
+        list(REMOVE_ITEM mount_sources ${client})
         list(FILTER sources EXCLUDE REGEX "/apps/fuse/")
         add_library(warren_mount STATIC ${mount_sources})
         target_include_directories(warren_mount PUBLIC "${PROJECT_SOURCE_DIR}")

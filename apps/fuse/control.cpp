@@ -19,6 +19,7 @@
 
 #include "apps/fuse/control_protocol.hpp"
 #include "apps/fuse/mount_table.hpp"
+#include "fs/ring/pool.hpp"
 
 namespace warren::fuse {
 
@@ -323,6 +324,33 @@ Errc ControlConnection::usage(const std::string& path, const UsageOptions& optio
             }
         });
     return is_sound ? code : Errc::io;
+}
+
+Errc ControlConnection::open_ring(ring::RemoteRing& ring) {
+    std::string answer;
+    WARREN_TRY(ask(socket_.get(), Verb::open_ring, Encoder(), {}, answer));
+    return ring.receive(socket_.get());
+}
+
+Errc ControlConnection::attach(std::span<const int> directories,
+                               std::span<Result<Handle>> handles) {
+    static_assert(attach_directories_max <= descriptor_limit);
+    if (directories.size() > attach_directories_max) return Errc::invalid;
+    std::string answer;
+    WARREN_TRY(ask(socket_.get(), Verb::attach_ring, Encoder(), directories, answer));
+    Decoder body = body_of(answer);
+    for (Result<Handle>& handle : handles) {
+        const auto code = static_cast<Errc>(body.number32());
+        const u64 inode = body.number();
+        const u32 generation = body.number32();
+        handle = code == Errc::ok ? Result<Handle>(Handle{inode, generation}) : code;
+    }
+    return body.good() ? Errc::ok : Errc::io;
+}
+
+bool ControlConnection::is_broken() const {
+    pollfd waiting{socket_.get(), POLLIN | POLLRDHUP, 0};
+    return ::poll(&waiting, 1, 0) > 0;  // nobody sends without being asked
 }
 
 Errc ControlConnection::sync() {

@@ -16,6 +16,10 @@
 #include "apps/fuse/descriptor.hpp"
 #include "warren/volume.hpp"
 
+namespace warren::ring {
+class RemoteRing;
+}
+
 namespace warren::fuse {
 
 /// What the daemon of a mount says about it.
@@ -60,6 +64,15 @@ class ControlConnection {
     /// Adds up what `path` and all below it take, as Volume::usage() does but for the handles.
     Errc usage(const std::string& path, const UsageOptions& options,
                std::vector<DirectoryUsage>& answer);
+    /// Asks for a ring of this connection's own, which lives as long as it does. Errc::busy if the
+    /// connection has one, or the mount as many as it can have.
+    Errc open_ring(ring::RemoteRing& ring);
+    /// Lets commands of the ring name the directories behind descriptors, at most
+    /// attach_directories_max; `handles` gets the handle of each. Requires: equal sizes.
+    Errc attach(std::span<const int> directories, std::span<Result<Handle>> handles);
+    static constexpr size_t attach_directories_max = 128;
+    /// Whether the daemon has gone.
+    bool is_broken() const;
     /// Makes everything written so far durable.
     Errc sync();
     Errc info(MountInfo& info);

@@ -34,8 +34,10 @@ enum class Verb : u16 {
     remount,
     close,
     usage,
-    part = 100,  // daemon to client: one of several answers
-    answer,      // daemon to client: the last one; begins with an error number
+    open_ring,    // the ring follows the answer: RingPool::hand_over()
+    attach_ring,  // directories that commands of the connection's ring may name
+    part = 100,   // daemon to client: one of several answers
+    answer,       // daemon to client: the last one; begins with an error number
 };
 
 class Encoder {

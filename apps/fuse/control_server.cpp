@@ -23,6 +23,7 @@ namespace warren::fuse {
 namespace {
 
 constexpr int connections_per_user = 16;
+constexpr int rings_max = 64;            // of one mount: each has memory and a thread
 constexpr time_t patience_seconds = 60;  // for a peer that stopped sending or receiving
 
 /// The directory for sockets of this user's mounts, made if need be; "" and `error` if it cannot.
@@ -66,6 +67,13 @@ Peer identify(int socket) {
     }
     peer.groups.resize(answer == 0 ? size / sizeof(u32) : 0);
     return peer;
+}
+
+/// Returns when the peer has sent something or is gone.
+void wait_for_input(int socket) {
+    pollfd waiting{socket, POLLIN, 0};
+    while (::poll(&waiting, 1, -1) < 0 && errno == EINTR) {
+    }
 }
 
 std::string lone_answer(Errc code) {
@@ -169,17 +177,57 @@ void ControlServer::end_verb() {
     changed_.notify_all();
 }
 
+/// Opens the connection's ring. It ends with the connection, which ends with the process at its
+/// other end, however that comes about.
+Errc ControlServer::open_ring(const Peer& peer, std::unique_ptr<RingServer>& ring) {
+    if (ring != nullptr) return Errc::busy;
+    {
+        const std::lock_guard lock(mutex_);
+        if (rings_ >= rings_max) return Errc::busy;
+        ++rings_;
+    }
+    const auto count_off = [this] {
+        const std::lock_guard lock(mutex_);
+        --rings_;
+    };
+    auto made = std::make_unique<RingServer>(
+        mount_, invalidator_, peer,
+        RingTurn{[this] { return begin_verb(); }, [this] { end_verb(); }, count_off});
+    WARREN_TRY(made->open());
+    ring = std::move(made);
+    return Errc::ok;
+}
+
+std::string ControlServer::answer(int socket, const Peer& peer, const Frame& frame,
+                                  std::unique_ptr<RingServer>& ring) {
+    switch (frame.verb) {
+        case Verb::open_ring:
+            return lone_answer(open_ring(peer, ring));
+        case Verb::attach_ring:
+            return ring == nullptr ? lone_answer(Errc::invalid)
+                                   : verbs_->attach(frame, ring->grants());
+        default:
+            return verbs_->serve(peer, frame, [&](std::string_view part) {
+                return send_frame(socket, Verb::part, part) == Errc::ok;
+            });
+    }
+}
+
 void ControlServer::converse(int socket, const Peer& peer) {
     Frame frame;
-    while (receive_frame(socket, frame) == Errc::ok) {
+    std::unique_ptr<RingServer> ring;
+    while (true) {
+        // Who has a ring may be silent for as long as it likes.
+        if (ring != nullptr) wait_for_input(socket);
+        if (receive_frame(socket, frame) != Errc::ok) return;
         if (frame.verb == Verb::close) return serve_close(socket);
         if (!begin_verb()) return;
-        const std::string answer = verbs_->serve(peer, frame, [&](std::string_view part) {
-            return send_frame(socket, Verb::part, part) == Errc::ok;
-        });
+        const bool had_ring = ring != nullptr;
+        const std::string payload = answer(socket, peer, frame, ring);
         end_verb();
         frame.descriptors.clear();  // before the peer goes on: they keep the mount busy
-        if (send_frame(socket, Verb::answer, answer) != Errc::ok) return;
+        if (send_frame(socket, Verb::answer, payload) != Errc::ok) return;
+        if (!had_ring && ring != nullptr && ring->hand_over(socket) != Errc::ok) return;
     }
 }
 

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "apps/fuse/control_verbs.hpp"
+#include "apps/fuse/ring_server.hpp"
 
 namespace warren::fuse {
 
@@ -41,6 +42,9 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     void listen();
     void admit(Descriptor socket);
     void converse(int socket, const Peer& peer);
+    std::string answer(int socket, const Peer& peer, const Frame& frame,
+                       std::unique_ptr<RingServer>& ring);
+    Errc open_ring(const Peer& peer, std::unique_ptr<RingServer>& ring);
     /// Counts a verb that begins; false once stop() was called.
     bool begin_verb();
     void end_verb();
@@ -61,6 +65,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     std::set<int> sockets_;              // of all connections
     std::map<u32, int> connections_of_;  // by user
     int verbs_running_ = 0;
+    int rings_ = 0;  // open now
 };
 
 }  // namespace warren::fuse

@@ -124,6 +124,25 @@ std::string ControlVerbs::serve(const Peer& peer, const Frame& frame, const Send
     return answer.bytes();
 }
 
+std::string ControlVerbs::attach(const Frame& frame, RingGrants& grants) {
+    Encoder answer;
+    answer.number(static_cast<u64>(frame.descriptors.empty() ? Errc::invalid : Errc::ok));
+    bool is_flushed = false;
+    for (const Descriptor& descriptor : frame.descriptors) {
+        Handle directory;
+        Errc code = find_directory(descriptor, true, directory);
+        const bool may_change = code == Errc::ok;
+        if (code == Errc::read_only) code = find_directory(descriptor, false, directory);
+        answer.number(static_cast<u64>(code));
+        answer.number(directory.inode).number(directory.generation);
+        if (code != Errc::ok) continue;
+        if (!is_flushed) flush_kernel(descriptor);
+        is_flushed = true;
+        grants.add(directory, may_change);
+    }
+    return answer.bytes();
+}
+
 Errc ControlVerbs::find_directory(const Descriptor& descriptor, bool to_change, Handle& directory) {
     struct statx facts {};
     if (::statx(descriptor.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE,

@@ -12,17 +12,10 @@
 #include "apps/fuse/control_protocol.hpp"
 #include "apps/fuse/invalidator.hpp"
 #include "apps/fuse/mount_state.hpp"
+#include "apps/fuse/peer.hpp"
+#include "apps/fuse/ring_grants.hpp"
 
 namespace warren::fuse {
-
-/// Who is at the other end of a connection.
-struct Peer {
-    u32 user = 0;
-    u32 group = 0;
-    std::vector<u32> groups;
-
-    Caller caller() const { return {user, group, groups, 0, true}; }
-};
 
 class ControlVerbs {
  public:
@@ -37,6 +30,9 @@ class ControlVerbs {
 
     /// Does what the frame asks for and answers the payload of the last answer.
     std::string serve(const Peer& peer, const Frame& frame, const SendPart& send_part);
+
+    /// Grants the directories behind the frame's descriptors to a ring; the payload of the answer.
+    std::string attach(const Frame& frame, RingGrants& grants);
 
  private:
     Errc remove_tree(const Peer& peer, const Frame& frame, Encoder& answer);

@@ -44,12 +44,20 @@ void Invalidator::tell(const StaleName& stale, bool can_expire) {
     } else {
         fuse_lowlevel_notify_delete(session_, stale.parent, stale.child, name, stale.name.size());
     }
-    fuse_lowlevel_notify_inval_inode(session_, stale.parent, -1, 0);
+}
+
+void Invalidator::tell_all(const std::vector<StaleName>& all, bool can_expire) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        tell(all[i], can_expire);
+        // Once for neighbours in one directory, behind the last of them.
+        const bool is_last = i + 1 == all.size() || all[i + 1].parent != all[i].parent;
+        if (is_last) fuse_lowlevel_notify_inval_inode(session_, all[i].parent, -1, 0);
+    }
 }
 
 void Invalidator::clean_up(const StaleName& removed) {
     // Whoever made the name again has looked it up, and the kernel has cleaned up by that.
-    if (!is_there_(removed.parent, removed.name)) tell(removed, false);
+    if (!is_there_(removed.parent, removed.name)) tell_all({removed}, false);
 }
 
 void Invalidator::run() {
@@ -60,8 +68,7 @@ void Invalidator::run() {
             Batch* batch = batches_.front();
             batches_.pop_front();
             lock.unlock();
-            for (const StaleName& stale : *batch->stale)
-                tell(stale, batch->can_expire);
+            tell_all(*batch->stale, batch->can_expire);
             lock.lock();
             batch->done = true;
             changed_.notify_all();

@@ -52,6 +52,7 @@ class Invalidator {
 
     void run();
     void tell(const StaleName& stale, bool can_expire);
+    void tell_all(const std::vector<StaleName>& all, bool can_expire);
     void clean_up(const StaleName& removed);
 
     fuse_session* session_;

@@ -9,6 +9,7 @@
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/rm_host.hpp"
+#include "apps/warren/rm_ring.hpp"
 #include "apps/warren/units.hpp"
 #include "apps/warren/volume_path.hpp"
 
@@ -54,7 +55,8 @@ class Remover {
           ask_(choices.ask),
           verbose_(choices.verbose) {}
 
-    bool remove(const std::string& text);
+    /// Removes what the operands name, in order.
+    bool remove_all(const std::vector<std::string>& texts);
     bool begin() { return host_.begin(); }
     bool follow() { return host_.follow(); }
     bool finish() {
@@ -63,6 +65,8 @@ class Remover {
     }
 
  private:
+    bool remove(const std::string& text);
+    bool remove_by_ring(RingRemover& ring);
     bool remove_in_image(const Location& location);
     bool remove_on_mount(const Location& location);
     /// False if nothing is to be done for the operand; `good` tells whether that is a failure.
@@ -186,6 +190,31 @@ bool Remover::remove_on_mount(const Location& location) {
     return report(path, code, true, &removal);
 }
 
+/// Removes the names that the ring has taken; what it leaves goes the way of a single operand.
+bool Remover::remove_by_ring(RingRemover& ring) {
+    bool good = true;
+    ring.remove([&](const std::string& text, Errc code) {
+        const bool is_done = code == Errc::ok || (code == Errc::no_entry && force_);
+        if (!(is_done ? report(text, code, false, nullptr) : remove(text))) good = false;
+    });
+    return good;
+}
+
+bool Remover::remove_all(const std::vector<std::string>& texts) {
+    RingRemover ring;
+    const bool may_use_ring = !ask_ && texts.size() >= RingRemover::names_min;
+    bool good = true;
+    for (const std::string& text : texts) {
+        if (may_use_ring && ring.take(text)) {
+            if (ring.is_full() && !remove_by_ring(ring)) good = false;
+            continue;
+        }
+        if (!remove_by_ring(ring)) good = false;
+        if (!remove(text)) good = false;
+    }
+    return remove_by_ring(ring) && good;
+}
+
 }  // namespace
 
 int command_rm(std::span<char* const> arguments) {
@@ -204,10 +233,7 @@ int command_rm(std::span<char* const> arguments) {
     Remover remover(choices, setup);
     if (rank_number() != 0) return remover.follow() ? 0 : 1;
     if (!remover.begin()) return 1;
-    bool good = true;
-    for (const std::string& text : parsed.operands) {
-        if (!remover.remove(text)) good = false;
-    }
+    const bool good = remover.remove_all(parsed.operands);
     return remover.finish() && good ? 0 : 1;
 }
 

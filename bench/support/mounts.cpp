@@ -41,8 +41,10 @@ void WarrenMount::fill(const std::function<void(Volume&)>& work) const {
     require(volume->close() == Errc::ok, "cannot close the volume");
 }
 
-void WarrenMount::mount() {
-    run_or_die({warren_program(), "mount", image_, path_});
+void WarrenMount::mount(const std::string& engine) {
+    std::vector<std::string> words = {warren_program(), "mount", image_, path_};
+    if (!engine.empty()) words.insert(words.begin() + 2, {"-o", "engine=" + engine});
+    run_or_die(words);
     mounted_ = true;
 }
 

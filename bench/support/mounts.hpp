@@ -25,7 +25,8 @@ class WarrenMount {
     ~WarrenMount();
     WarrenMount(const WarrenMount&) = delete;
     WarrenMount& operator=(const WarrenMount&) = delete;
-    void mount();
+    /// `engine`: what runs the operations; empty: the program's choice.
+    void mount(const std::string& engine = {});
     void unmount();
     const std::string& path() const { return path_; }
     const std::string& image() const { return image_; }

@@ -43,6 +43,7 @@ bool RingReader::take(Received& received) {
     if (!copy_next(copy)) return false;
     received.ticket = next_ticket_++;
     received.block.reset();
+    received.block_bytes = 0;
     const Head head = unpack_head([&](u32 i) { return cell_word(copy, i); });
     received.verdict = check_head(head, ring_.arena);
     received.command = ops::Command{};
@@ -55,6 +56,7 @@ bool RingReader::take(Received& received) {
     }
     if ((head.flags & head_has_block) != 0) {
         received.block = std::make_unique_for_overwrite<std::byte[]>(head.block.bytes);
+        received.block_bytes = head.block.bytes;
         copy_shared(received.block.get(), ring_.arena.base + head.block.offset, head.block.bytes);
     }
     received.verdict = decode_command(head, received.name, received.block.get(), ring_.arena,

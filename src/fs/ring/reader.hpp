@@ -20,6 +20,7 @@ struct Received {
     ops::Command command;
     alignas(16) char name[inline_name_max] = {};
     std::unique_ptr<std::byte[]> block;
+    u64 block_bytes = 0;  // of the copy in `block`
 };
 
 class RingReader {

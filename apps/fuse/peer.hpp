@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is at the other end of a control connection.
+//
+// Invariant: the ids are those that the kernel told when the peer connected. What a process becomes
+// later, or to whom it passes its descriptor, changes nothing.
+#pragma once
+
+#include <vector>
+
+#include "warren/volume.hpp"
+
+namespace warren::fuse {
+
+struct Peer {
+    u32 user = 0;
+    u32 group = 0;
+    std::vector<u32> groups;
+
+    Caller caller() const { return {user, group, groups, 0, true}; }
+};
+
+}  // namespace warren::fuse

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel checks before it asks a file system is checked here, for a ring goes past it:
+// who may make device nodes, and who may name a file once more.
+#include "apps/fuse/ring_commands.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace warren::fuse {
+
+namespace {
+
+using ops::Verb;
+
+std::string_view name_of(const ops::Command& command) {
+    return {command.name, command.name_length};
+}
+std::string_view new_name_of(const ops::Command& command) {
+    return {command.new_name, command.new_name_length};
+}
+
+bool changes(Verb verb) {
+    return verb == Verb::create || verb == Verb::link || verb == Verb::unlink ||
+           verb == Verb::remove_directory || verb == Verb::rename || verb == Verb::set_attributes;
+}
+
+/// Whether the verb's `target` is a directory that it changes.
+bool has_target(Verb verb) {
+    return verb == Verb::link || verb == Verb::rename;
+}
+
+/// Whether commands may be done by one call with many items.
+bool are_alike(const ops::Command& one, const ops::Command& other) {
+    return one.verb == other.verb && one.how == other.how && one.caller.umask == other.caller.umask;
+}
+
+}  // namespace
+
+Caller RingCommands::caller_of(const ops::Command& command) const {
+    Caller caller = peer_.caller();
+    caller.umask = command.caller.umask;
+    return caller;
+}
+
+/// Whether the command is to be run.
+Errc RingCommands::admit(const ring::Received& received) const {
+    WARREN_TRY(received.verdict);
+    const ops::Command& command = received.command;
+    const bool to_change = changes(command.verb);
+    if (to_change && mount_.read_only.load(std::memory_order_relaxed)) return Errc::read_only;
+    WARREN_TRY(grants_.check(command.handle, to_change));
+    if (has_target(command.verb)) WARREN_TRY(grants_.check(command.target, true));
+    switch (command.verb) {
+        case Verb::create: {
+            const u32 type = command.mode & S_IFMT;
+            const bool is_device = type == S_IFCHR || type == S_IFBLK;
+            return is_device && peer_.user != 0 ? Errc::not_permitted : Errc::ok;
+        }
+        case Verb::set_attributes: {
+            // The time of change is nobody's to choose, and the kernel keeps sizes.
+            constexpr u32 others = AttributeChange::size | AttributeChange::changed;
+            return (command.change.which & others) != 0 ? Errc::invalid : Errc::ok;
+        }
+        case Verb::rename:
+            return command.how <= static_cast<u8>(Rename::exchange) ? Errc::ok : Errc::invalid;
+        case Verb::set_attribute:
+        case Verb::remove_attribute:
+            return Errc::not_supported;  // the kernel decides who may use which names
+        default:
+            return Errc::ok;
+    }
+}
+
+void RingCommands::note_name(Handle directory, std::string_view name) {
+    stale_.push_back({mount_.nodes.node_of(directory.inode), 0, std::string(name), {}});
+}
+
+void RingCommands::note_inode(u64 inode) {
+    const u64 node = mount_.nodes.node_of(inode);
+    if (mount_.nodes.find(node)) stale_.push_back({node, 0, "", {}});
+}
+
+void RingCommands::take_found(const ops::Command& command, const Result<Attributes>& found,
+                              ops::Reply& reply) {
+    reply.code = found.code();
+    if (!found) return;
+    reply.attributes = *found;
+    grants_.add(found->handle, may_change(command.handle));
+}
+
+void RingCommands::look_up(Volume& volume, Commands commands, Replies replies) {
+    std::vector<Lookup> items;
+    for (const ring::Received& one : commands)
+        items.push_back({one.command.handle, name_of(one.command)});
+    std::vector<Result<Attributes>> found(items.size(), Errc::io);
+    volume.lookup_many(caller_of(commands[0].command), items, found);
+    for (size_t i = 0; i < items.size(); ++i)
+        take_found(commands[i].command, found[i], replies[i]);
+}
+
+void RingCommands::create(Volume& volume, Commands commands, Replies replies) {
+    std::vector<Creation> items;
+    for (const ring::Received& one : commands) {
+        const ops::Command& command = one.command;
+        CreateOptions options;
+        options.mode = command.mode;
+        options.device = command.device;
+        options.target = {static_cast<const char*>(command.text), command.text_bytes};
+        items.push_back({command.handle, name_of(command), options});
+    }
+    std::vector<Result<Attributes>> made(items.size(), Errc::io);
+    volume.create_many(caller_of(commands[0].command), items, made);
+    for (size_t i = 0; i < items.size(); ++i) {
+        take_found(commands[i].command, made[i], replies[i]);
+        if (made[i]) note_name(items[i].directory, items[i].name);
+    }
+}
+
+/// unlink and rmdir. What else the kernel knows of a file (its other names, those who have it open)
+/// shows how many links it has.
+void RingCommands::remove(Volume& volume, Commands commands, Replies replies) {
+    std::vector<Lookup> items;
+    for (const ring::Received& one : commands)
+        items.push_back({one.command.handle, name_of(one.command)});
+    std::vector<Result<Attributes>> found(items.size(), Errc::io);
+    const Caller caller = caller_of(commands[0].command);
+    volume.lookup_many(caller, items, found);
+    const bool of_directories = commands[0].command.verb == Verb::remove_directory;
+    for (size_t i = 0; i < items.size(); ++i) {
+        const Lookup& item = items[i];
+        replies[i].code = of_directories
+                              ? volume.remove_directory(caller, item.directory, item.name)
+                              : volume.unlink(caller, item.directory, item.name);
+        if (replies[i].code != Errc::ok) continue;
+        note_name(item.directory, item.name);
+        if (found[i]) note_inode(found[i]->handle.inode);
+    }
+}
+
+void RingCommands::rename(Volume& volume, Commands commands, Replies replies) {
+    const auto how = static_cast<Rename>(commands[0].command.how);
+    std::vector<Move> items;
+    for (const ring::Received& one : commands) {
+        const ops::Command& command = one.command;
+        items.push_back({command.handle, name_of(command), command.target, new_name_of(command)});
+    }
+    std::vector<Errc> codes(items.size(), Errc::io);
+    const Caller caller = caller_of(commands[0].command);
+    if (how == Rename::replace) {
+        volume.move_many(caller, items, codes);
+    } else {
+        for (size_t i = 0; i < items.size(); ++i) {
+            codes[i] = volume.rename(caller, items[i].from, items[i].name, items[i].to,
+                                     items[i].new_name, how);
+        }
+    }
+    for (size_t i = 0; i < items.size(); ++i) {
+        replies[i].code = codes[i];
+        if (codes[i] != Errc::ok) continue;
+        note_name(items[i].from, items[i].name);
+        note_name(items[i].to, items[i].new_name);
+    }
+}
+
+/// Only its owner names a file once more: else anybody could keep alive, under a name of his own, a
+/// program with privileges that its owner replaces.
+Result<Attributes> RingCommands::link(Volume& volume, const ops::Command& command) {
+    const Result<Attributes> file = volume.attributes(command.handle);
+    if (!file) return file;
+    if (peer_.user != 0 && peer_.user != file->user) return Errc::not_permitted;
+    return volume.link(caller_of(command), command.handle, command.target, name_of(command));
+}
+
+void RingCommands::run_one(Volume& volume, const ops::Command& command, ops::Reply& reply) {
+    switch (command.verb) {
+        case Verb::get_attributes:
+            take_found(command, volume.attributes(command.handle), reply);
+            break;
+        case Verb::set_attributes:
+            take_found(command,
+                       volume.set_attributes(caller_of(command), command.handle, command.change),
+                       reply);
+            if (reply.code == Errc::ok) note_inode(command.handle.inode);
+            break;
+        case Verb::check_access:
+            reply.code = volume.check_access(caller_of(command), command.handle, command.mode);
+            break;
+        case Verb::link:
+            take_found(command, link(volume, command), reply);
+            if (reply.code != Errc::ok) break;
+            note_name(command.target, name_of(command));
+            note_inode(command.handle.inode);
+            break;
+        case Verb::read_link: {
+            const Result<std::string> target = volume.read_link(command.handle);
+            reply.code = target.code();
+            if (!target) break;
+            reply.value = target->size();
+            const u64 bytes = std::min<u64>(target->size(), command.buffer_bytes);
+            if (bytes != 0) std::memcpy(command.buffer, target->data(), bytes);
+            break;
+        }
+        default:
+            reply.code = Errc::not_supported;
+    }
+}
+
+void RingCommands::run_alike(Volume& volume, Commands commands, Replies replies) {
+    switch (commands[0].command.verb) {
+        case Verb::lookup:
+            return look_up(volume, commands, replies);
+        case Verb::create:
+            return create(volume, commands, replies);
+        case Verb::unlink:
+        case Verb::remove_directory:
+            return remove(volume, commands, replies);
+        case Verb::rename:
+            return rename(volume, commands, replies);
+        default:
+            for (size_t i = 0; i < commands.size(); ++i)
+                run_one(volume, commands[i].command, replies[i]);
+    }
+}
+
+void RingCommands::run(Commands commands, Replies replies) {
+    stale_.clear();
+    {
+        const auto volume = mount_.volume.access();
+        for (size_t begin = 0; begin < commands.size();) {
+            replies[begin] = ops::Reply();
+            replies[begin].code = admit(commands[begin]);
+            size_t end = begin + 1;
+            if (replies[begin].code == Errc::ok) {
+                for (; end < commands.size(); ++end) {
+                    replies[end] = ops::Reply();
+                    if (admit(commands[end]) != Errc::ok) break;
+                    if (!are_alike(commands[begin].command, commands[end].command)) break;
+                }
+                if (changes(commands[begin].command.verb)) mount_.note_change();
+                run_alike(*volume, commands.subspan(begin, end - begin),
+                          replies.subspan(begin, end - begin));
+            }
+            begin = end;
+        }
+    }
+    for (ops::Reply& reply : replies) {
+        if (!is_final(reply.code)) reply.code = Errc::io;
+    }
+    if (stale_.empty()) return;
+    invalidator_.drop(std::move(stale_), mount_.can_expire.load(std::memory_order_relaxed));
+}
+
+}  // namespace warren::fuse

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands from a client's ring do to a mounted volume. Commands of one kind that follow each
+// other become one call with many items, which the engine does at once; then the kernel is told of
+// all that changed, and only then the client.
+//
+// Invariant: the effect is that of the commands one after the other, on behalf of the ring's owner,
+// on inodes that were granted to it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "apps/fuse/invalidator.hpp"
+#include "apps/fuse/mount_state.hpp"
+#include "apps/fuse/peer.hpp"
+#include "apps/fuse/ring_grants.hpp"
+#include "fs/ring/reader.hpp"
+
+namespace warren::fuse {
+
+class RingCommands {
+ public:
+    RingCommands(MountState& mount, Invalidator& invalidator, Peer peer)
+        : mount_(mount), invalidator_(invalidator), peer_(std::move(peer)) {}
+
+    RingGrants& grants() { return grants_; }
+
+    /// Runs the commands; `replies` gets what is to be told of each. Requires: equal sizes.
+    void run(std::span<ring::Received> commands, std::span<ops::Reply> replies);
+
+ private:
+    using Commands = std::span<ring::Received>;
+    using Replies = std::span<ops::Reply>;
+
+    Errc admit(const ring::Received& received) const;
+    bool may_change(Handle handle) const { return grants_.check(handle, true) == Errc::ok; }
+    Caller caller_of(const ops::Command& command) const;
+    void run_alike(Volume& volume, Commands commands, Replies replies);
+    void look_up(Volume& volume, Commands commands, Replies replies);
+    void create(Volume& volume, Commands commands, Replies replies);
+    void remove(Volume& volume, Commands commands, Replies replies);
+    void rename(Volume& volume, Commands commands, Replies replies);
+    void run_one(Volume& volume, const ops::Command& command, ops::Reply& reply);
+    Result<Attributes> link(Volume& volume, const ops::Command& command);
+    void take_found(const ops::Command& command, const Result<Attributes>& found,
+                    ops::Reply& reply);
+    void note_name(Handle directory, std::string_view name);
+    void note_inode(u64 inode);
+
+    MountState& mount_;
+    Invalidator& invalidator_;
+    const Peer peer_;
+    RingGrants grants_;
+    std::vector<StaleName> stale_;  // of the commands that are being run
+};
+
+}  // namespace warren::fuse

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client wakes a parked thread by a futex in memory that it shares with it, so a client that
+// forgets to, or that spoils the word, waits for the next look, and no longer.
+#include "apps/fuse/ring_server.hpp"
+
+#include <chrono>
+
+#include "base/processors.hpp"
+#include "fs/ring/parking.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::microseconds longest_look{100};  // as for the kernel's requests
+constexpr u32 longest_sleep_ms = 100;
+constexpr std::chrono::microseconds shortest_sleep{100};  // where nothing had arrived
+
+}  // namespace
+
+RingServer::RingServer(MountState& mount, Invalidator& invalidator, Peer peer, RingTurn turn)
+    : peer_(peer), turn_(std::move(turn)), commands_(mount, invalidator, std::move(peer)) {}
+
+RingServer::~RingServer() {
+    if (thread_.joinable()) {
+        lose();
+        ring::wake(pool_.doorbell());
+        thread_.join();
+    }
+    turn_.gone();
+}
+
+/// Ends the service; who waits for a completion hears of it.
+void RingServer::lose() {
+    system_atomic<u32>(pool_.status().lost).store(1, hd::memory_order_relaxed);
+    // Only a sign to end soon; joining orders the rest.
+    ending_.store(true, std::memory_order_relaxed);
+}
+
+Errc RingServer::open() {
+    WARREN_TRY(pool_.create(1, shape));
+    const Result<u32> index = pool_.open_ring({peer_.user, peer_.group, peer_.groups}, false);
+    if (!index) return index.code();
+    reader_ = std::make_unique<ring::RingReader>(pool_.ring(*index), pool_.stamp(*index));
+    received_.resize(turn_commands_max);
+    replies_.resize(turn_commands_max);
+    return Errc::ok;
+}
+
+Errc RingServer::hand_over(int socket) {
+    WARREN_TRY(pool_.hand_over(socket, 0));
+    thread_ = std::thread([this] { serve(); });
+    return Errc::ok;
+}
+
+/// Runs the commands that have arrived; how many.
+u32 RingServer::take_turn() {
+    u32 count = 0;
+    u64 bytes = 0;
+    while (count < turn_commands_max && bytes < turn_bytes_max && reader_->take(received_[count])) {
+        bytes += received_[count].block_bytes;
+        ++count;
+    }
+    if (count == 0) return 0;
+    const std::span<ring::Received> received(received_.data(), count);
+    const std::span<ops::Reply> replies(replies_.data(), count);
+    if (!turn_.begin()) {
+        lose();
+        return 0;
+    }
+    commands_.run(received, replies);
+    turn_.end();
+    for (u32 i = 0; i < count; ++i) {
+        reader_->complete(received[i], replies[i]);
+        received[i].block.reset();  // else a client makes us keep one for each cell
+    }
+    return count;
+}
+
+/// Sleeps until the client calls, or for longest_sleep_ms.
+bool RingServer::park() {
+    const u32 seen = ring::wakes_seen(pool_.doorbell());
+    ring::begin_parking(pool_.status());
+    const bool has_command = reader_->has_command();
+    if (!has_command && !ending_.load(std::memory_order_relaxed)) {
+        ring::wait_for_wake(pool_.doorbell(), seen, longest_sleep_ms);
+        // Who calls has written a command before; who only calls shall not keep a processor busy.
+        if (!reader_->has_command()) std::this_thread::sleep_for(shortest_sleep);
+    }
+    ring::end_parking(pool_.status());
+    return has_command;
+}
+
+void RingServer::serve() {
+    const bool may_look = usable_processors() > 1;
+    Clock::time_point last = Clock::now();
+    bool had_some = false;  // since the last sleep
+    while (!ending_.load(std::memory_order_relaxed)) {
+        if (take_turn() != 0) {
+            last = Clock::now();
+            had_some = true;
+        } else if (!may_look || !had_some || Clock::now() - last > longest_look) {
+            had_some = park();
+        }
+    }
+}
+
+}  // namespace warren::fuse

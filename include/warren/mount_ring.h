@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ring of warren/mount_ring.hpp for C. Error numbers are those of errno.h; nothing is thrown
+// through these functions.
+//
+// Invariant: names are bytes with a length, and need no zero behind them.
+#ifndef WARREN_MOUNT_RING_H
+#define WARREN_MOUNT_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct warren_mount_ring warren_mount_ring;
+
+/// Names an inode for as long as it lives.
+typedef struct {
+    uint64_t inode;
+    uint32_t generation;
+} warren_handle;
+
+/// A name in a directory.
+typedef struct {
+    warren_handle directory;
+    const char* name;
+    size_t length;
+} warren_name;
+
+/// What is known of a file; times are nanoseconds since 1970. `error` is 0, or there is no more.
+typedef struct {
+    int error;
+    uint32_t mode;
+    uint32_t links;
+    uint32_t user;
+    uint32_t group;
+    warren_handle handle;
+    uint64_t size;
+    uint64_t blocks;  // of 4096 bytes
+    int64_t accessed;
+    int64_t modified;
+    int64_t changed;
+} warren_found;
+
+/// Opens a ring of the mount that `path` lies in. Returns 0 or an error number.
+int warren_mount_ring_open(const char* path, warren_mount_ring** ring);
+/// Ends the ring; null is taken.
+void warren_mount_ring_close(warren_mount_ring* ring);
+/// The handle of an open directory. Returns 0 or an error number.
+int warren_mount_ring_attach(warren_mount_ring* ring, int directory, warren_handle* handle);
+
+/// Looks `count` names up; `found` gets an answer for each.
+void warren_mount_ring_lookup(warren_mount_ring* ring, const warren_name* names, size_t count,
+                              warren_found* found);
+/// Makes an empty file of each name; `mode` is as for mknod(2), less `umask`.
+void warren_mount_ring_create(warren_mount_ring* ring, const warren_name* names, size_t count,
+                              uint32_t mode, uint32_t umask, warren_found* made);
+/// Removes names that are not of directories; `errors` gets 0 or an error number for each.
+void warren_mount_ring_unlink(warren_mount_ring* ring, const warren_name* names, size_t count,
+                              int* errors);
+/// Renames sources[i] to targets[i].
+void warren_mount_ring_move(warren_mount_ring* ring, const warren_name* sources,
+                            const warren_name* targets, size_t count, int* errors);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // WARREN_MOUNT_RING_H

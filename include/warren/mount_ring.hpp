@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many names of a mounted volume at once, without a system call for each: a ring in memory shared
+// with the mount's daemon, whose engine takes commands by the thousand. They act for the process as
+// it was when it opened the ring: the kernel tells the daemon who that is. They name directories by
+// handle: of what was attached, and of what was found or made through this ring.
+//
+//   auto ring = MountRing::open("/mnt/w", failure);
+//   const Result<Handle> in = ring->attach(::open("/mnt/w/in", O_PATH | O_DIRECTORY));
+//   ring->unlink_many(names, results);     // each name is {*in, "..."}
+//
+// Invariant: when a call returns the kernel shows what it did, to everybody. Sizes and times that a
+// ring tells lack what the kernel still holds back; attach() has it written. Threads may share one.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "warren/volume.hpp"
+
+namespace warren {
+
+class MountRing {
+ public:
+    /// A ring of the mount that `path` lies in. Null and a filled `failure` if `path` is on no
+    /// Warren mount, its daemon is out of reach, or it has as many rings as it can have.
+    static std::unique_ptr<MountRing> open(const std::string& path, Failure& failure);
+    ~MountRing();
+    MountRing(const MountRing&) = delete;
+    MountRing& operator=(const MountRing&) = delete;
+
+    /// The handle of an open directory, which may have been opened with O_PATH.
+    Result<Handle> attach(int directory);
+
+    // Equal to the same calls of Volume, item by item and in order; `results` gets what became of
+    // each: Errc::io where the daemon has gone.
+    void lookup_many(std::span<const Lookup> names, std::span<Result<Attributes>> results);
+    /// `umask` takes bits from the modes.
+    void create_many(std::span<const Creation> creations, u32 umask,
+                     std::span<Result<Attributes>> results);
+    void unlink_many(std::span<const Lookup> names, std::span<Errc> results);
+    void remove_directories(std::span<const Lookup> names, std::span<Errc> results);
+    void move_many(std::span<const Move> moves, std::span<Errc> results);
+    void attributes_many(std::span<const Handle> files, std::span<Result<Attributes>> results);
+
+ private:
+    class Implementation;
+    explicit MountRing(std::unique_ptr<Implementation> implementation);
+    std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace warren
