@@ -53,6 +53,7 @@ constexpr Option options[] = {
     {top_option, "top", "N", "of the host: the N largest files too"},
     {histogram_option, "histogram", nullptr, "of the host: how many files of which size"},
     WARREN_WALK_OPTIONS,
+    WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
@@ -334,7 +335,11 @@ bool choose_host(const Arguments& parsed, const How& how, UsageChoices& choices,
         complain({"--top and --histogram are for people: not with --json"});
         return false;
     }
-    return setup.take_all(parsed);
+    if (parsed.has(checkpoint_option) && (how.json || choices.top != 0 || choices.histogram)) {
+        complain({"--checkpoint does not go with --json, --top and --histogram"});
+        return false;
+    }
+    return setup.take_all(parsed) && setup.take_checkpoint(parsed);
 }
 
 }  // namespace
@@ -369,6 +374,7 @@ int command_du(std::span<char* const> arguments) {
             good = false;
         }
     }
+    if (host.was_interrupted()) return exit_interrupted(setup);
     usage.add(host.total());
     if (parsed.has('c') && rank_number() == 0) usage.print(usage.total(), "total");
     if (!host.finish()) good = false;

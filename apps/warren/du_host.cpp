@@ -12,6 +12,7 @@
 
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
 
 namespace warren::cli {
@@ -156,7 +157,14 @@ void HostUsage::measure(const std::string& operand) {
     };
     Sum sum{};
     const Progress progress("measuring " + quote(operand), meter);
-    walk::walk(std::span(&operand, 1), setup_.options, callbacks, &sum);
+    callbacks.save = [&] {
+        // Lines of what it says is done are out.
+        if (rank_number() == 0) finish_output();
+        return failures_.save();
+    };
+    callbacks.load = [&](std::string_view saved) { failures_.load(saved); };
+    const walk::Totals totals = walk::walk(std::span(&operand, 1), setup_.options, callbacks, &sum);
+    was_interrupted_ = was_interrupted_ || totals.interrupted;
     total_ += sum.own + sum.below;
 }
 

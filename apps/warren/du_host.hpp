@@ -42,6 +42,7 @@ class HostUsage {
     bool begin() { return failures_.open(setup_.errors_file); }
     void measure(const std::string& operand);
     u64 total() const { return total_; }
+    bool was_interrupted() const { return was_interrupted_; }
     /// Prints the largest files and the histogram, and tells what failed; whether nothing did.
     bool finish();
 
@@ -70,6 +71,7 @@ class HostUsage {
     std::mutex mutex_;  // print_
     u64 root_device_ = 0;
     u64 total_ = 0;
+    bool was_interrupted_ = false;
 };
 
 }  // namespace warren::cli

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <set>
 
+#include "apps/warren/interrupt.hpp"
 #include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
@@ -106,6 +108,45 @@ bool WalkSetup::take_all(const Arguments& parsed) {
     return true;
 }
 
+bool WalkSetup::take_checkpoint(const Arguments& parsed) {
+    const std::string* folder = parsed.value(checkpoint_option);
+    options.resume = parsed.has(resume_option);
+    if (folder == nullptr) {
+        if (options.resume) complain({"--resume goes on from a --checkpoint: name its folder"});
+        return !options.resume;
+    }
+    if (parsed.operands.size() > 1) {
+        complain({"--checkpoint is for a walk of one tree"});
+        return false;
+    }
+    const bool is_central = options.scheduler == walk::Scheduler::cp ||
+                            options.scheduler == walk::Scheduler::cp_keep_one;
+    if (options.resume && is_central) {
+        complain({"--resume needs a scheduler other than cp: rank 0 does no work there"});
+        return false;
+    }
+    options.checkpoint = *folder;
+    if (const std::string* text = parsed.value(checkpoint_seconds_option)) {
+        const std::optional<u64> seconds = parse_number(*text);
+        if (!seconds || *seconds == 0 || *seconds > 1'000'000) {
+            complain({"invalid number ", quote(*text), " for --checkpoint-every"});
+            return false;
+        }
+        options.checkpoint_milliseconds = static_cast<u32>(*seconds * 1000);
+    }
+    catch_interrupts();
+    options.interrupt = interrupted;
+    return true;
+}
+
+int exit_interrupted(const WalkSetup& setup) {
+    if (rank_number() != 0) return 0;
+    complain({"interrupted: the same command with --resume goes on from ",
+              quote(setup.options.checkpoint)});
+    // It may be another rank that got the signal.
+    return interrupted() ? interrupted_exit() : 128 + SIGTERM;
+}
+
 bool WalkSetup::leave_to_rank_0() {
     const bool is_done = cli::leave_to_rank_0();
     options.group = nullptr;
@@ -159,6 +200,29 @@ void FailureList::add(const walk::Failure& failure) {
 u64 FailureList::count() const {
     std::lock_guard lock(mutex_);
     return count_;
+}
+
+std::string FailureList::save() const {
+    std::lock_guard lock(mutex_);
+    walk::ByteWriter writer;
+    writer.put(count_);
+    for (const walk::Failure& failure : first_) {
+        writer.put(failure.error);
+        writer.put_bytes(failure.action);
+        writer.put_bytes(failure.path);
+    }
+    return writer.take();
+}
+
+void FailureList::load(std::string_view saved) {
+    std::lock_guard lock(mutex_);
+    walk::ByteReader reader(saved);
+    count_ += reader.get<u64>();
+    while (!reader.at_end()) {
+        const i32 error = reader.get<i32>();
+        const char* action = lasting(reader.get_bytes());
+        first_.push_back({std::string(reader.get_bytes()), action, error});
+    }
 }
 
 bool FailureList::finish() {

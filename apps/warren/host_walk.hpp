@@ -26,6 +26,9 @@ inline constexpr int errors_option = 902;
 inline constexpr int inode_order_option = 903;
 inline constexpr int scheduler_option = 904;
 inline constexpr int split_option = 905;
+inline constexpr int checkpoint_option = 906;
+inline constexpr int resume_option = 907;
+inline constexpr int checkpoint_seconds_option = 908;
 
 /// Rows for the table of options of a command that walks the host's files.
 #define WARREN_WALK_OPTIONS                                                                        \
@@ -42,6 +45,15 @@ inline constexpr int split_option = 905;
             "what is given to an idle rank: half (default) or random"                              \
     }
 
+/// And for one that can be taken up again.
+#define WARREN_CHECKPOINT_OPTIONS                                                                 \
+    {::warren::cli::checkpoint_option, "checkpoint", "FOLDER",                                    \
+     "keep in FOLDER how far the walk is, every 30 s and when it\nis told to stop"},              \
+        {::warren::cli::checkpoint_seconds_option, "checkpoint-every", "N", "every N seconds"}, { \
+        ::warren::cli::resume_option, "resume", nullptr,                                          \
+            "go on from what --checkpoint has kept, with any number\nof ranks"                    \
+    }
+
 /// How a walk of the host's files is done, from the command line.
 struct WalkSetup {
     WalkSetup();
@@ -53,6 +65,9 @@ struct WalkSetup {
     /// Takes one of the options above; false, with a complaint, if its value makes no sense.
     bool take(int option, const std::string& value);
     bool take_all(const Arguments& parsed);
+    /// Takes the options of checkpoints and, with them, minds signals; false, with a complaint, if
+    /// they make no sense.
+    bool take_checkpoint(const Arguments& parsed);
     /// As leave_to_rank_0(): true if this process has nothing to do.
     bool leave_to_rank_0();
 };
@@ -73,6 +88,9 @@ class FailureList {
     bool finish();
     /// Adds what another rank has told to the list that was opened last.
     static void hear(std::string_view told);
+    /// What a checkpoint keeps of it, and the same again.
+    std::string save() const;
+    void load(std::string_view saved);
 
  private:
     mutable std::mutex mutex_;
@@ -113,6 +131,9 @@ class LineBuffers {
 /// Whether one rank is to do it alone, as rank 0 finds: what is in a volume, or `alone`. All call
 /// it.
 bool spans_one_rank(bool alone, const std::vector<std::string>& operands);
+
+/// Says that a walk was interrupted and how it goes on; the exit code of the command.
+int exit_interrupted(const WalkSetup& setup);
 
 /// Threads that a walk with these options has.
 u32 walk_threads(const walk::Options& options);

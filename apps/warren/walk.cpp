@@ -41,6 +41,7 @@ constexpr Option options[] = {
     {'H', nullptr, nullptr, "follow symbolic links among the operands"},
     {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
     WARREN_WALK_OPTIONS,
+    WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
@@ -71,9 +72,12 @@ class Listing {
     Listing(const How& how, const WalkSetup& setup)
         : how_(how), setup_(setup), lines_(setup.options), workers_(walk_threads(setup.options)) {}
 
-    bool run(const std::vector<std::string>& roots);
+    /// The exit code of the command.
+    int run(const std::vector<std::string>& roots);
 
  private:
+    using Counts = std::array<u64, 9>;  // of each type, and bytes
+
     struct alignas(64) Worker {
         u64 counts[8] = {};
         u64 bytes = 0;
@@ -82,7 +86,10 @@ class Listing {
 
     walk::Next visit(const walk::Entry& entry, const std::string& start);
     void show(const walk::Entry& entry, const std::string& start, std::string& line);
+    Counts own_counts() const;
     void print_counts();
+    std::string save();
+    void load(std::string_view saved);
 
     const How& how_;
     WalkSetup setup_;
@@ -149,22 +156,44 @@ walk::Next Listing::visit(const walk::Entry& entry, const std::string& start) {
     return walk::Next::go_on;
 }
 
+Listing::Counts Listing::own_counts() const {
+    Counts own{};
+    for (const Worker& worker : workers_) {
+        for (size_t type = 0; type < std::size(worker.counts); ++type)
+            own[type] += worker.counts[type];
+        own[8] += worker.bytes;
+    }
+    return own;
+}
+
+/// For a checkpoint: lines of what it says is done are out.
+std::string Listing::save() {
+    lines_.flush();
+    if (rank_number() == 0) finish_output();
+    walk::ByteWriter writer;
+    writer.put(own_counts());
+    return writer.take() + failures_.save();
+}
+
+void Listing::load(std::string_view saved) {
+    walk::ByteReader reader(saved);
+    const auto counts = reader.get<Counts>();
+    for (size_t type = 0; type < std::size(workers_[0].counts); ++type)
+        workers_[0].counts[type] += counts[type];
+    workers_[0].bytes += counts[8];
+    failures_.load(reader.rest());
+}
+
 /// Adds up what all ranks have counted; rank 0 prints it.
 void Listing::print_counts() {
     static constexpr const char* names[] = {"unknown",        "pipes",         "character devices",
                                             "directories",    "block devices", "files",
                                             "symbolic links", "sockets"};
-    std::array<u64, 9> own{};  // the last are bytes
-    for (const Worker& worker : workers_) {
-        for (size_t type = 0; type < std::size(names); ++type)
-            own[type] += worker.counts[type];
-        own[8] += worker.bytes;
-    }
     walk::ByteWriter writer;
-    writer.put(own);
-    std::array<u64, 9> sums{};
+    writer.put(own_counts());
+    Counts sums{};
     for (const std::string& of_rank : gather_over_ranks(writer.bytes())) {
-        const auto counts = walk::ByteReader(of_rank).get<std::array<u64, 9>>();
+        const auto counts = walk::ByteReader(of_rank).get<Counts>();
         for (size_t at = 0; at < sums.size(); ++at)
             sums[at] += counts[at];
     }
@@ -175,8 +204,8 @@ void Listing::print_counts() {
     if (how_.with_size) print_line({std::to_string(sums[8]), "\tbytes"});
 }
 
-bool Listing::run(const std::vector<std::string>& roots) {
-    if (!failures_.open(setup_.errors_file)) return false;
+int Listing::run(const std::vector<std::string>& roots) {
+    if (!failures_.open(setup_.errors_file)) return 1;
     for (const std::string& root : roots) {
         walk::Meter meter;
         setup_.options.meter = &meter;
@@ -184,16 +213,19 @@ bool Listing::run(const std::vector<std::string>& roots) {
         callbacks.visit = [&](const walk::Entry& entry) { return visit(entry, root); };
         callbacks.fail = [&](const walk::Failure& failure) { failures_.add(failure); };
         const Progress progress("walking " + quote(root), meter);
-        walk::walk(std::span(&root, 1), setup_.options, callbacks);
+        callbacks.save = [&] { return save(); };
+        callbacks.load = [&](std::string_view saved) { load(saved); };
+        const walk::Totals totals = walk::walk(std::span(&root, 1), setup_.options, callbacks);
         lines_.flush();
+        if (totals.interrupted) return exit_interrupted(setup_);
     }
     if (how_.form == Form::count) print_counts();
-    return failures_.finish();
+    return failures_.finish() ? 0 : 1;
 }
 
 /// Takes the options; false, with a complaint, if they make no sense.
 bool choose(const Arguments& parsed, How& how, WalkSetup& setup) {
-    if (!setup.take_all(parsed)) return false;
+    if (!setup.take_all(parsed) || !setup.take_checkpoint(parsed)) return false;
     how.with_size = parsed.has(stat_option);
     if (how.with_size) how.form = Form::size;
     if (const std::string* format = parsed.value(format_option)) {
@@ -243,7 +275,7 @@ int command_walk(std::span<char* const> arguments) {
         return 1;
     }
     raise_open_limit();
-    return Listing(how, setup).run(roots) ? 0 : 1;
+    return Listing(how, setup).run(roots);
 }
 
 }  // namespace warren::cli

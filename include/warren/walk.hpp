@@ -164,6 +164,13 @@ struct Options {
     /// The processes that walk together; all call walk(). Null: this one alone.
     Group* group = nullptr;
     Scheduler scheduler = Scheduler::pa_drqs;
+    /// A folder, the same for all ranks, into which the state of the walk is written now and then,
+    /// and when `interrupt` says so, which ends the walk. Gone when the walk is done. Empty: none.
+    std::string checkpoint;
+    u32 checkpoint_milliseconds = 30'000;
+    /// Goes on from the state in that folder, with any number of ranks; not with cp.
+    bool resume = false;
+    std::function<bool()> interrupt;
 };
 
 /// `visit` is needed; the others may be empty. All are called from several threads at once.
@@ -174,6 +181,10 @@ struct Callbacks {
     std::function<void(void* into, const void* from)> merge;
     std::function<void(const Failure&)> fail;
     std::function<void(const Task&)> work;
+    /// For checkpoints: what this rank's caller has counted outside of results, while no other
+    /// callback runs; and the same before a walk that goes on, once for each rank there was.
+    std::function<std::string()> save;
+    std::function<void(std::string_view)> load;
 };
 
 struct Totals {
@@ -185,6 +196,7 @@ struct Totals {
     u64 messages = 0;
     u64 message_bytes = 0;
     u64 own_entries = 0;
+    bool interrupted = false;  // stopped by Options::interrupt; a checkpoint has been written
 };
 
 /// Walks the trees at `roots`. The results of all roots are merged into `result` if that is given.
@@ -208,6 +220,9 @@ class LinkSet {
     bool is_new(u64 device, u64 inode);
     /// How many files are remembered.
     u64 size() const;
+    /// What is remembered, as numbers; from one thread at a time.
+    void visit(const std::function<void(u64 device, u64 inode, u32 names_left)>& visitor) const;
+    void remember(u64 device, u64 inode, u32 names_left);
 
  private:
     struct Shard;

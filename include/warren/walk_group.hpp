@@ -56,6 +56,7 @@ class Group {
     void enter_walk();
     void leave_walk();
     bool has_told();
+    bool has_under_way();
     std::vector<Told> take_told();
     void told_arrived(u64 bytes);
     void hear(u32 from, u8 kind, std::string_view bytes);

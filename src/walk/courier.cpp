@@ -53,8 +53,10 @@ bool Courier::in_batches() const {
 
 void Courier::run() {
     group_.enter_walk();
+    queue_loaded();
     while (!rank_.has_left()) {
-        if (in_batches() && is_working() && pauses_ < batch_pauses) {
+        const bool in_batch = in_batches() && pausing_ == Pausing::no && is_working();
+        if (in_batch && pauses_ < batch_pauses) {
             pause();
             continue;
         }
@@ -69,9 +71,18 @@ void Courier::run() {
     }
     group_.leave_walk();
     engine_.pool_.close();
+    if (group_.rank() == 0 && written_.epoch != 0 && !rank_.was_aborted()) {
+        CheckpointFolder(engine_.options_.checkpoint).remove(written_);
+    }
+}
+
+void Courier::set_roots(u64 hash) {
+    manifest_.roots_hash = hash;
+    manifest_.result_bytes = engine_.options_.result_bytes;
 }
 
 void Courier::step() {
+    if (pausing_ != Pausing::no) return step_checkpoint();
     if (engine_.stopped_.load(std::memory_order_relaxed) && !has_aborted_) {
         has_aborted_ = true;
         rank_.abort(*this);
@@ -84,6 +95,7 @@ void Courier::step() {
     }
     rank_.step(*this, now >= next_request_);
     let_work();
+    look_at_clock(now);
 }
 
 /// With a gate the workers begin only what they are allowed to.
@@ -185,7 +197,8 @@ bool Courier::receive_all() {
 
 void Courier::receive(u32 from, std::string_view message) {
     ByteReader reader(message);
-    switch (reader.get<Kind>()) {
+    const Kind kind = reader.get<Kind>();
+    switch (kind) {
         case Kind::protocol:
             return receive_protocol(from, reader);
         case Kind::result:
@@ -195,8 +208,8 @@ void Courier::receive(u32 from, std::string_view message) {
         case Kind::verdict:
             return take_verdict(reader);
         case Kind::told: {
-            const u8 kind = reader.get<u8>();
-            group_.hear(from, kind, reader.rest());
+            const u8 what = reader.get<u8>();
+            group_.hear(from, what, reader.rest());
             ByteWriter writer;
             writer.put(Kind::told_arrived);
             writer.put(static_cast<u64>(reader.rest().size()));
@@ -208,6 +221,25 @@ void Courier::receive(u32 from, std::string_view message) {
             for (size_t at = 0; at < 3; ++at)
                 meters_[3 * from + at] = reader.get<u64>();
             return;
+        default:
+            return receive_checkpoint(kind, reader);
+    }
+}
+
+void Courier::receive_checkpoint(Kind kind, ByteReader& reader) {
+    switch (kind) {
+        case Kind::interrupt:
+            was_interrupted_ = true;
+            return;
+        case Kind::pause:
+            return begin_pause(reader.get<u64>());
+        case Kind::mark:
+            ++marks_;
+            return;
+        case Kind::saved:
+            return note_saved(reader.get<Errc>());
+        default:
+            return go_on(reader.get<u64>() != 0);
     }
 }
 

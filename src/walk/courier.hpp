@@ -14,6 +14,7 @@
 
 #include "base/random.hpp"
 #include "walk/bytes.hpp"
+#include "walk/checkpoint.hpp"
 #include "walk/engine.hpp"
 #include "walk/parcel.hpp"
 #include "walk/rank.hpp"
@@ -33,6 +34,10 @@ class Courier : private Surroundings {
  public:
     Courier(Engine& engine, Group& group);
 
+    /// What the walk begins with, as a checkpoint is to know it.
+    void set_roots(u64 hash);
+    /// Loads the checkpoint; false, with a report, if that cannot be done. By all ranks.
+    bool resume();
     /// Talks until the walk is over everywhere. Call on the thread that called walk().
     void run();
 
@@ -48,7 +53,22 @@ class Courier : private Surroundings {
     u64 message_bytes() const { return message_bytes_; }
 
  private:
-    enum class Kind : u8 { protocol, result, ask, verdict, told, told_arrived, meter };
+    enum class Kind : u8 {
+        protocol,
+        result,
+        ask,
+        verdict,
+        told,
+        told_arrived,
+        meter,
+        // checkpoints: to rank 0, from it, between all, to it, from it
+        interrupt,
+        pause,
+        mark,
+        saved,
+        go_on
+    };
+    enum class Pausing : u8 { no, working, telling, waiting, saved };
     struct Letter {
         u32 to;
         std::string message;
@@ -95,6 +115,23 @@ class Courier : private Surroundings {
     void take_over(Node* under, const Parcel::Content& content);
     Node* make_way(ByteReader& reader, std::vector<Node*>& ghosts);
 
+    void receive_checkpoint(Kind kind, ByteReader& reader);
+    bool is_quiet();
+    void tell_all(Kind kind, u64 number);
+    void look_at_clock(double now);
+    void begin_pause(u64 epoch);
+    void step_checkpoint();
+    void save();
+    void note_saved(Errc code);
+    void end_pause();
+    void go_on(bool ends);
+    std::string state();
+    void put_node(ByteWriter& writer, Node& node, u32 above);
+    Node* get_node(ByteReader& reader, const std::vector<Node*>& nodes);
+    void load(std::string_view state, bool takes);
+    void load_work(ByteReader& reader, bool takes);
+    void queue_loaded();
+
     Engine& engine_;
     Group& group_;
     Random random_;
@@ -112,6 +149,17 @@ class Courier : private Surroundings {
     double next_meter_ = 0;
     std::vector<u64> meters_;  // rank 0: what the others have counted, three numbers each
     u32 pauses_ = 0;
+
+    Pausing pausing_ = Pausing::no;
+    Manifest manifest_;  // of the checkpoint that is being made, or was last
+    Manifest written_;   // the one on the disk; rank 0
+    double next_checkpoint_ = 0;
+    bool was_interrupted_ = false;
+    std::string caller_state_;
+    u32 marks_ = 0;
+    u32 saved_ = 0;  // rank 0: by so many ranks
+    Errc save_error_ = Errc::ok;
+    std::vector<Item> loaded_;
 
     mutable std::mutex mutex_;  // what follows
     std::condition_variable wake_;

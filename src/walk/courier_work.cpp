@@ -19,7 +19,7 @@ constexpr size_t names_bytes = 128 * kib;  // of a directory given away at once
 constexpr u64 items_most = 16384;
 
 bool is_being_read(const Item& item) {
-    return item.work == Work::directory && item.node->opened;
+    return item.work == Work::directory && (item.node->opened || item.node->position != 0);
 }
 
 }  // namespace
@@ -62,6 +62,7 @@ std::string Courier::pack(const std::vector<Item>& items) {
 /// The next names of a directory whose reader waits in the queue.
 void Courier::pack_part(const Item& item, Parcel& parcel) {
     Node& node = *item.node;
+    if (!node.opened) return;  // not yet, since the walk was taken up again
     // With one worker rank 0 would only keep the names for the one who has read them.
     if (is_central() && group_.ranks() == 2) return;
     buffer_.resize(names_bytes);
@@ -116,8 +117,10 @@ void Courier::forget(Node& node) {
 }
 
 Home Courier::lend(Node* node) {
-    loans_[++loans_made_] = node;
-    return {group_.rank(), loans_made_};
+    // A number of its own among all ranks, also of walks that were taken up again.
+    const u64 loan = u64{group_.rank()} << 40 | ++loans_made_;
+    loans_[loan] = node;
+    return {group_.rank(), loan};
 }
 
 /// Nodes for the directories on the way.

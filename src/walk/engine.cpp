@@ -106,6 +106,9 @@ Engine::Engine(const Options& options, const Callbacks& callbacks, void* result)
       needs_identity_(options.follow == Follow::all || options.one_file_system) {}
 
 Totals Engine::run(std::span<const std::string> roots) {
+    // A walk with checkpoints has one who makes them.
+    const std::unique_ptr<Group> lone = lone_group();
+    if (options_.group == nullptr && !options_.checkpoint.empty()) options_.group = lone.get();
     if (options_.group != nullptr) {
         run_with_ranks(roots_of_rank_0(roots));
         return totals_of_all_ranks();
@@ -124,6 +127,7 @@ Totals Engine::totals() const {
     totals.messages = messages_;
     totals.message_bytes = message_bytes_;
     totals.own_entries = totals.entries;
+    totals.interrupted = interrupted_;
     return totals;
 }
 
@@ -134,7 +138,7 @@ void Engine::work(u32 number, std::span<const std::string> roots) {
     worker.visit.worker = number;
     worker.visit.result.assign((options_.result_bytes + 7) / 8, 0);
     worker.visit.own_result = worker.visit.result;
-    if (number == 0 && is_first_rank()) {
+    if (number == 0 && shows_roots()) {
         show_roots(worker, roots);
         root_done();  // that of the roots themselves
         pool_.done();
@@ -215,7 +219,7 @@ void Engine::begin(Worker& worker, Node& node) {
         descriptors_.done(node);
         return release(&node);
     }
-    directories_.fetch_add(1, std::memory_order_relaxed);
+    if (!seek(node)) return release(&node);
     read(worker, node);
 }
 

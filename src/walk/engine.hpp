@@ -31,6 +31,9 @@ struct Payload {
 
 class Courier;
 
+/// A group of this process only.
+std::unique_ptr<Group> lone_group();
+
 class Engine {
  public:
     Engine(const Options& options, const Callbacks& callbacks, void* result);
@@ -48,7 +51,11 @@ class Engine {
     friend class Courier;
     struct Worker;
 
+    bool shows_roots() const { return is_first_rank() && !options_.resume; }
+    bool seek(Node& node);
+
     void run_with_ranks(std::vector<std::string> roots);
+    bool prepare_checkpoints(Courier& courier, const std::vector<std::string>& roots);
     std::vector<std::string> roots_of_rank_0(std::span<const std::string> roots);
     Totals totals() const;
     Totals totals_of_all_ranks() const;
@@ -93,6 +100,7 @@ class Engine {
     std::atomic<u64> failures_{0};
     std::atomic<bool> stopped_{false};
     LinkSet own_links_;
+    bool interrupted_ = false;
     Courier* courier_ = nullptr;  // in a walk with other ranks
     u64 messages_ = 0;
     u64 message_bytes_ = 0;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk of one rank among others: what its workers do with what came from other ranks, and what
 // all ranks agree on before and after the walk.
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "walk/courier.hpp"
 #include "walk/engine.hpp"
@@ -26,18 +29,53 @@ std::vector<std::string> Engine::roots_of_rank_0(std::span<const std::string> ro
 
 void Engine::run_with_ranks(std::vector<std::string> roots) {
     Group& group = *options_.group;
-    if (is_first_rank()) {
+    if (shows_roots()) {
         pool_.take_in_hand();
     } else {
         roots_left_.store(0, std::memory_order_relaxed);
     }
-    group.begin_walk();
     Courier courier(*this, group);
+    if (!options_.checkpoint.empty() && !prepare_checkpoints(courier, roots)) return;
+    group.begin_walk();
     courier_ = &courier;
     pool_.run([&](u32 number) { work(number, roots); }, [&] { courier.run(); });
     messages_ = courier.messages();
     message_bytes_ = courier.message_bytes();
     group.end_walk();
+}
+
+/// False, with a report and nothing walked, if what is asked for cannot be done.
+bool Engine::prepare_checkpoints(Courier& courier, const std::vector<std::string>& roots) {
+    u64 hash = 0xcbf29ce484222325u;  // FNV-1a, over each root and its end
+    for (const std::string& root : roots) {
+        for (const char* at = root.c_str(); at <= root.c_str() + root.size(); ++at)
+            hash = (hash ^ static_cast<u8>(*at)) * 0x100000001b3u;
+    }
+    courier.set_roots(hash);
+    bool is_good = true;
+    if (options_.resume) {
+        is_good = courier.resume();
+    } else if (is_first_rank()) {
+        const Errc code = CheckpointFolder(options_.checkpoint).prepare();
+        is_good = code == Errc::ok;
+        if (!is_good) report(options_.checkpoint, "make", static_cast<i32>(code));
+    }
+    is_good = options_.group->share(is_good ? "good" : "bad") == "good";
+    if (!is_good) stopped_.store(true, std::memory_order_relaxed);
+    return is_good;
+}
+
+/// Goes to where a checkpoint says that reading goes on, or counts a directory that begins.
+bool Engine::seek(Node& node) {
+    if (node.position == 0) {
+        directories_.fetch_add(1, std::memory_order_relaxed);
+        return true;
+    }
+    const i64 position = std::exchange(node.position, 0);
+    if (::lseek(node.descriptor, position, SEEK_SET) >= 0) return true;
+    report(path_of(node), "read", errno);
+    descriptors_.done(node);
+    return false;
 }
 
 Totals Engine::totals_of_all_ranks() const {
@@ -52,6 +90,7 @@ Totals Engine::totals_of_all_ranks() const {
         sum.directories += one.directories;
         sum.failures += one.failures;
         sum.stopped = sum.stopped || one.stopped;
+        sum.interrupted = sum.interrupted || one.interrupted;
     }
     return sum;
 }

@@ -4,6 +4,7 @@
 #include "warren/walk_group.hpp"
 
 #include "walk/bytes.hpp"
+#include "walk/engine.hpp"
 
 namespace warren::walk {
 
@@ -12,7 +13,26 @@ namespace {
 constexpr u64 under_way_most = 4 * mib;
 constexpr size_t settle_bytes = 1 * mib;  // of a rank, at once
 
+/// One rank alone.
+class LoneGroup : public Group {
+ public:
+    u32 rank() const override { return 0; }
+    const std::vector<u32>& nodes() const override { return nodes_; }
+    void begin_walk() override {}
+    void end_walk() override {}
+    void send(u32 /*to*/, std::string /*message*/) override {}
+    bool receive(u32& /*from*/, std::string& /*message*/) override { return false; }
+    std::vector<std::string> gather(std::string_view own) override { return {std::string(own)}; }
+
+ private:
+    std::vector<u32> nodes_ = {0};
+};
+
 }  // namespace
+
+std::unique_ptr<Group> lone_group() {
+    return std::make_unique<LoneGroup>();
+}
 
 std::string Group::share(std::string_view of_rank_0) {
     return std::move(gather(rank() == 0 ? of_rank_0 : std::string_view())[0]);
@@ -48,6 +68,11 @@ void Group::leave_walk() {
 bool Group::has_told() {
     std::lock_guard lock(mutex_);
     return !told_.empty();
+}
+
+bool Group::has_under_way() {
+    std::lock_guard lock(mutex_);
+    return under_way_bytes_ != 0;
 }
 
 std::vector<Group::Told> Group::take_told() {

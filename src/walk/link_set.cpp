@@ -63,4 +63,16 @@ u64 LinkSet::size() const {
     return size;
 }
 
+void LinkSet::visit(const std::function<void(u64, u64, u32)>& visitor) const {
+    for (size_t index = 0; index < shard_count; ++index) {
+        for (const auto& [file, names_left] : shards_[index].names_left)
+            visitor(file.device, file.inode, names_left);
+    }
+}
+
+void LinkSet::remember(u64 device, u64 inode, u32 names_left) {
+    const File file{device, inode};
+    shards_[FileHash()(file) >> 58].names_left[file] = names_left;
+}
+
 }  // namespace warren::walk

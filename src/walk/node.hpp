@@ -54,6 +54,7 @@ struct Node {
     NodeKind kind = NodeKind::own;
     Home home;                     // unless own
     std::atomic<u32> children{0};  // directories queued
+    i64 position = 0;              // where reading goes on after a checkpoint; 0: at the begin
 
     const char* name() const { return reinterpret_cast<const char*>(this + 1) + result_size; }
     std::string_view name_view() const { return {name(), name_size}; }

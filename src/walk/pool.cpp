@@ -81,20 +81,38 @@ bool Pool::take_own(Queue& queue, Item& item) {
     return true;
 }
 
-/// Takes an item as the gate allows it.
+/// Takes an item as the gate and a halt allow it.
 bool Pool::take_any(u32 worker, Random& random, Item& item) {
     if (!anything_queued()) return false;
-    // Counted before it is gone from the queue: nobody sees it nowhere.
-    in_hand_.fetch_add(1, std::memory_order_relaxed);
-    if (take_own(here_, item)) return true;
-    const bool may = !gated_ || granted_.fetch_sub(1, std::memory_order_relaxed) > 0;
+    // Counted before it is gone from the queue, so that nobody sees it nowhere; and before the look
+    // at halt_. Sequentially consistent: the partner is halt(), which looks the other way round.
+    in_hand_.fetch_add(1, std::memory_order_seq_cst);
+    const Halt halt = halt_.load(std::memory_order_seq_cst);
+    if (halt != Halt::all && take_own(here_, item)) return true;
+    const bool may =
+        halt == Halt::none && (!gated_ || granted_.fetch_sub(1, std::memory_order_relaxed) > 0);
     if (may && (take_own(queues_[worker], item) || steal(worker, random, item))) {
         queued_.fetch_sub(1, std::memory_order_relaxed);
         return true;
     }
-    if (gated_) granted_.fetch_add(1, std::memory_order_relaxed);
+    if (gated_ && halt == Halt::none) granted_.fetch_add(1, std::memory_order_relaxed);
     in_hand_.fetch_sub(1, std::memory_order_relaxed);
     return false;
+}
+
+void Pool::halt(Halt halt) {
+    // The partner is take_any(): it sees this, or in_hand() shows what it takes.
+    halt_.store(halt, std::memory_order_seq_cst);
+    if (halt != Halt::none) return;
+    std::lock_guard lock(mutex_);
+    wake_.notify_all();
+}
+
+std::vector<Item> Pool::all_items() const {
+    std::vector<Item> all(here_.items.begin(), here_.items.end());
+    for (const Queue& queue : queues_)
+        all.insert(all.end(), queue.items.begin(), queue.items.end());
+    return all;
 }
 
 std::vector<Item> Pool::take_part(std::optional<Split> split, Random& random, u64 most, u64 kept) {
@@ -168,8 +186,10 @@ bool Pool::anything_queued() const {
     const auto has_items = [](const Queue& queue) {
         return queue.size.load(std::memory_order_seq_cst) > 0;
     };
-    if (has_items(here_)) return true;
-    const bool may = !gated_ || granted_.load(std::memory_order_relaxed) > 0;
+    const Halt halt = halt_.load(std::memory_order_relaxed);
+    if (has_items(here_) && halt != Halt::all) return true;
+    const bool may =
+        halt == Halt::none && (!gated_ || granted_.load(std::memory_order_relaxed) > 0);
     return may && std::any_of(queues_.begin(), queues_.end(), has_items);
 }
 

@@ -74,7 +74,10 @@ class Pool {
         // Acquire: the partner is done().
         return unfinished_.load(std::memory_order_acquire);
     }
-    u64 in_hand() const { return in_hand_.load(std::memory_order_acquire); }  // as unfinished()
+    u64 in_hand() const {
+        // Sequentially consistent: the partners are done() and take_any().
+        return in_hand_.load(std::memory_order_seq_cst);
+    }
     u64 items_done() const { return items_done_.load(std::memory_order_relaxed); }
 
     /// Begins with something in hand, for which done() is to be called. Before run().
@@ -87,6 +90,11 @@ class Pool {
     /// From now on items are taken only as grant() allows it.
     void set_gate() { gated_ = true; }
     void grant(i64 items);
+    /// Stops the workers: nothing is begun but what was pushed here, or nothing at all.
+    enum class Halt : u8 { none, queues, all };
+    void halt(Halt halt);
+    /// All items there are, while the workers are stopped and nothing is in hand.
+    std::vector<Item> all_items() const;
     /// Whether some of what was granted has not been taken.
     bool has_granted() const { return granted_.load(std::memory_order_relaxed) > 0; }
 
@@ -115,6 +123,7 @@ class Pool {
     std::atomic<u64> items_done_{0};
     std::atomic<i64> granted_{0};
     bool gated_ = false;
+    std::atomic<Halt> halt_{Halt::none};
     std::function<void()> bell_;
     std::atomic<u32> sleeping_{0};
     std::atomic<bool> closed_{false};

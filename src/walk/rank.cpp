@@ -112,8 +112,7 @@ void Rank::receive(u32 from, const Message& message, Surroundings& around) {
             token_balance_ = message.balance;
             return;
         case Kind::abort:
-            if (!ending_) begin_end(true, around);
-            return;
+            return abort(around);
         case Kind::end:
             ending_ = true;
             aborted_ = message.aborts;
@@ -130,7 +129,7 @@ void Rank::receive(u32 from, const Message& message, Surroundings& around) {
 
 void Rank::answer(u32 from, Surroundings& around) {
     if (is_central()) return answer_centrally(from, around);
-    std::string work = ending_ ? std::string() : around.give(split_);
+    std::string work = ending_ || paused_ ? std::string() : around.give(split_);
     if (work.empty()) return around.send(from, {Kind::nothing, false, false, 0, {}});
     ++balance_;
     if (termination_ == Termination::dijkstra) {
@@ -146,11 +145,12 @@ void Rank::answer_centrally(u32 from, Surroundings& around) {
 }
 
 void Rank::serve_waiting(Surroundings& around) {
-    while (!waiting_.empty() && (ending_ || around.has_queued())) {
+    while (!waiting_.empty() && (ending_ || paused_ || around.has_queued())) {
+        const bool gives = !ending_ && !paused_;
         Message message;
-        message.kind = ending_ ? Kind::nothing : Kind::work;
-        if (!ending_) message.work = around.give_one();
-        if (!ending_ && message.work.empty()) return;  // it is only just being queued
+        message.kind = gives ? Kind::work : Kind::nothing;
+        if (gives) message.work = around.give_one();
+        if (gives && message.work.empty()) return;  // it is only just being queued
         around.send(waiting_.front(), std::move(message));
         waiting_.erase(waiting_.begin());
     }
@@ -181,7 +181,7 @@ void Rank::take_work(u32 from, const Message& message, Surroundings& around) {
 }
 
 void Rank::step(Surroundings& around, bool may_ask) {
-    if (left_) return;
+    if (left_ || paused_) return;
     if (ending_) return step_end(around);
     if (ranks() == 1) {
         left_ = around.is_idle() && !around.owes();
@@ -209,8 +209,9 @@ void Rank::step_worker(Surroundings& around) {
         return;
     }
     if (request_out_ || around.is_working()) return;
-    if (holds_item_) {
-        if (around.items_done() == done_before_) return;
+    // Without an item: what a checkpoint has left here.
+    if (holds_item_ || around.has_queued()) {
+        if (holds_item_ && around.items_done() == done_before_) return;
         const u32 kept = scheduler_ == Scheduler::cp_keep_one ? 1 : 0;
         std::string found = around.give_all_but(kept);
         if (!found.empty()) around.send(0, {Kind::work, false, false, 0, std::move(found)});
@@ -248,8 +249,20 @@ void Rank::judge_token(Surroundings& around) {
     begin_end(false, around);
 }
 
+void Rank::pause(Surroundings& around) {
+    paused_ = true;
+    if (is_central()) serve_waiting(around);
+}
+
+void Rank::go_on(Surroundings& around) {
+    paused_ = false;
+    if (to_abort_) abort(around);
+}
+
 void Rank::abort(Surroundings& around) {
     if (ending_ || left_) return;
+    to_abort_ = paused_;
+    if (paused_) return;
     if (rank_ == 0) return begin_end(true, around);
     around.send(0, {Kind::abort, false, false, 0, {}});
 }

@@ -95,6 +95,11 @@ class Rank {
     void step(Surroundings& around, bool may_ask);
     /// Ends the walk everywhere before its time.
     void abort(Surroundings& around);
+    /// Until go_on() nothing is asked for, given away or ended.
+    void pause(Surroundings& around);
+    void go_on(Surroundings& around);
+    /// Whether no answer to this rank can be under way.
+    bool has_no_answers_due() const { return !request_out_ && unacknowledged_ == 0; }
 
     /// Whether this rank is to process items of its queue.
     bool may_work() const { return !ending_ && !(is_central() && rank_ == 0 && ranks() > 1); }
@@ -149,6 +154,8 @@ class Rank {
     i64 token_balance_ = 0;
     i64 balance_ = 0;
 
+    bool paused_ = false;
+    bool to_abort_ = false;  // as soon as it goes on
     bool ending_ = false;
     bool aborted_ = false;
     bool reported_ = false;

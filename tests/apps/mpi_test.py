@@ -99,10 +99,26 @@ class RanksTest(CommandCase):
         self.assertIn(b"start it without mpirun", done.stderr)
 
     def test_a_rank_that_dies_ends_the_job(self):
-        job = subprocess.Popen([*MPIRUN, "-np", "3", WARREN, "walk", "--max-ops", "60", self.tree],
+        code, error = self.signal_rank_1(signal.SIGKILL, "walk", "--max-ops", "60", self.tree)
+        self.assertNotEqual(code, 0)
+        self.assertIn(b"rank 1", error)
+
+    def test_goes_on_from_a_checkpoint_with_other_ranks(self):
+        words = ["du", "-s", self.tree, "--checkpoint", self.folder / "kept"]
+        code, error = self.signal_rank_1(signal.SIGTERM, *words, "--max-ops", "2000")
+        self.assertEqual(code, 143, error)
+        self.assertIn(b"with --resume goes on", error)
+        expected = self.run_program("du", "-s", self.tree).stdout
+        self.assertEqual(self.ranks(2, *words, "--resume").stdout, expected)
+        done = self.ranks(2, *words, "--resume", code=1)
+        self.assertIn(b"cannot resume from", done.stderr)
+
+    def signal_rank_1(self, number, *words):
+        """Sends the signal in the middle of the job; its exit code and what it says."""
+        job = subprocess.Popen([*MPIRUN, "-np", "3", WARREN, *words],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         victim = None
-        for _ in range(200):
+        for _ in range(500):
             children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
             ready = [child for child in children if is_rank(child, 1)]
             if ready:
@@ -110,11 +126,22 @@ class RanksTest(CommandCase):
                 break
             time.sleep(0.02)
         self.assertIsNotNone(victim)
-        time.sleep(0.5)
-        os.kill(victim, signal.SIGKILL)
+        wait_for_threads(victim)
+        time.sleep(0.2)
+        os.kill(victim, number)
         error = job.communicate(timeout=60)[1]
-        self.assertNotEqual(job.returncode, 0)
-        self.assertIn(b"rank 1", error)
+        return job.returncode, error
+
+
+def wait_for_threads(process):
+    """Until MPI has its threads and the walk one of its own."""
+    for _ in range(500):
+        try:
+            if len(os.listdir(f"/proc/{process}/task")) >= 3:
+                return
+        except OSError:
+            return
+        time.sleep(0.02)
 
 
 def is_rank(process, rank):
