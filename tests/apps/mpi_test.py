@@ -126,20 +126,20 @@ class RanksTest(CommandCase):
                 break
             time.sleep(0.02)
         self.assertIsNotNone(victim)
-        wait_for_threads(victim)
-        time.sleep(0.2)
+        if number == signal.SIGTERM:
+            wait_until_caught(victim, number)
+        time.sleep(0.4)
         os.kill(victim, number)
         error = job.communicate(timeout=60)[1]
         return job.returncode, error
 
 
-def wait_for_threads(process):
-    """Until MPI has its threads and the walk one of its own."""
+def wait_until_caught(process, number):
+    """Until the process has a handler for the signal: the command has begun."""
     for _ in range(500):
-        try:
-            if len(os.listdir(f"/proc/{process}/task")) >= 3:
-                return
-        except OSError:
+        status = pathlib.Path(f"/proc/{process}/status").read_text()
+        caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+        if int(caught.split()[1], 16) >> (number - 1) & 1:
             return
         time.sleep(0.02)
 
