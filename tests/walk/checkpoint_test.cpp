@@ -208,7 +208,8 @@ void kill_and_resume(Random& random, const Folder& folder, const Outcome& expect
             some.options.resume = ::access((place + "/manifest").c_str(), F_OK) == 0;
             return some;
         }();
-        const u32 lifetime_us = static_cast<u32>(random.below(20'000));
+        // Longer and longer, so that a slow machine comes to an end too.
+        const u32 lifetime_us = static_cast<u32>(random.below(20'000 + run * 1000));
         resumed += rules.options.resume ? 1 : 0;
         const pid_t child = ::fork();
         ASSERT_GE(child, 0);
