@@ -79,6 +79,19 @@ class RanksTest(CommandCase):
             done = self.run_program(*MPIRUN, "-np", "4", *words)
             self.assertEqual(done.stdout, expected, scheduler)
 
+    def test_two_hosts_that_are_namespaces(self):
+        if subprocess.run(["unshare", "--uts", "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("may not make namespaces")
+        # mpirun starts its daemons by this: each gets a host name of its own, and they talk by TCP.
+        agent = self.write("agent", b'#!/bin/sh\nhost=$1\nshift\n'
+                           b'exec unshare --uts sh -c "hostname $host; $*"\n', 0o755)
+        words = ["mpirun", "--host", "left:2,right:2", "-np", "4", "--bind-to", "none",
+                 "--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1",
+                 "--mca", "btl", "self,vader,tcp", "--mca", "oob_tcp_if_include", "lo",
+                 "--mca", "btl_tcp_if_include", "lo"]
+        done = self.run_program(*words, WARREN, "du", "-s", self.tree)
+        self.assertEqual(done.stdout, self.run_program("du", "-s", self.tree).stdout)
+
     def test_removes_all(self):
         copy = self.place / "copy"
         self.run_program("cp", "-a", self.tree, copy)
