@@ -250,10 +250,12 @@ class Bench {
 
 int main(int argument_count, char** arguments) {
     bench::Report report("chunk_bench", argument_count, arguments);
-    const std::vector<std::string> parts(arguments + 1, arguments + argument_count);
-    auto wants = [&](const char* part) {
-        return parts.empty() || std::find(parts.begin(), parts.end(), part) != parts.end();
+    const std::vector<std::string> words(arguments + 1, arguments + argument_count);
+    auto has = [&](const char* word) {
+        return std::find(words.begin(), words.end(), word) != words.end();
     };
+    const bool wants_all = !has("rules") && !has("digests") && !has("writes") && !has("selection");
+    auto wants = [&](const char* part) { return wants_all || has(part); };
     Bench bench(report, "/dev/shm");
     if (wants("rules")) {
         bench.measure_peers();

@@ -2,6 +2,9 @@
 // How fast does a GPU chunk, with data that lie on it and with data from pinned host memory; what
 // does the choosing of cuts cost; and how fast is the index there? Floors and rates are those of
 // the goals: they stand on one GPU, without a peer.
+//
+// Arguments choose parts: candidates, selection, whole, index; without any, all. `once` times each
+// once, for a profiler.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -10,6 +13,7 @@
 #include "bench/support/report.hpp"
 #include "chunk/cuda/chunk_digests.hpp"
 #include "chunk/cuda/scan_launch.hpp"
+#include "chunk/cuda/select_launch.hpp"
 #include "chunk/select.hpp"
 #include "dedup/cuda/device_index.hpp"
 #include "gpu/buffer.hpp"
@@ -24,7 +28,7 @@ using bench::require;
 
 constexpr u64 resident_bytes = 4 * gib;
 constexpr u64 selected_bytes = 512 * mib;
-constexpr int runs = 7;
+int runs = 7;
 
 void need(Errc code, const char* what) {
     require(code == Errc::ok, std::string(what) + ": " + gpu::last_failure().message);
@@ -90,12 +94,14 @@ void measure_scan(Bench& bench, const char* name, const chunk::Rule& rule, doubl
     chunk::cuda::DeviceRule device;
     chunk::cuda::ScanResult result;
     need(device.open(rule, bench.stream), "rule");
-    const u64 count = resident_bytes - 16 * mib;  // below 4 GiB
-    need(result.allocate(count), "results");
+    // Below 4 GiB, and 1 GiB for fastcdc.
+    const bool has_flags = rule.method == chunk::Method::fastcdc;
+    const u64 count = has_flags ? 1 * gib - 16 * mib : resident_bytes - 16 * mib;
+    need(result.allocate(count, false), "results");
+    const chunk::cuda::ScanStretch stretch{bench.data.data(), count, 0};
     const std::string scenario = "candidates, resident";
     bench.device_rows(scenario, name, static_cast<double>(count), [&] {
-        need(chunk::cuda::queue_scan(device, bench.data.data(), count, false, result, bench.stream),
-             "scan");
+        need(chunk::cuda::queue_scan(device, stretch, result, bench.stream), "scan");
     });
     if (must_tb > 0) {
         bench.report.must(std::string(name) + " candidates, resident, TB/s",
@@ -103,33 +109,58 @@ void measure_scan(Bench& bench, const char* name, const chunk::Rule& rule, doubl
     }
 }
 
-void measure_selection(Bench& bench, const chunk::Rule& rule) {
+/// From the bitmap to the cuts in the host's memory, chosen by the host and on the device.
+void measure_selection(Bench& bench, const char* name, const chunk::Rule& rule) {
     chunk::cuda::DeviceRule device;
+    chunk::cuda::ScanResult listed;
     chunk::cuda::ScanResult result;
+    chunk::cuda::SelectResult choice;
+    gpu::DeviceBuffer<chunk::cuda::SelectState> state;
     need(device.open(rule, bench.stream), "rule");
-    need(result.allocate(selected_bytes), "results");
-    const std::string scenario = "selection of cuts, 512 MiB";
-    // From the bitmap to the cuts: listing on the device, the list to the host, choosing there.
-    std::vector<u64> ends;
-    chunk::CandidateList candidates;
-    chunk::CandidateList none;
-    need(chunk::cuda::queue_scan(device, bench.data.data(), selected_bytes, false, result,
-                                 bench.stream),
-         "scan");
+    need(listed.allocate(selected_bytes, false), "results");
+    need(result.allocate(selected_bytes, true), "results");
+    need(choice.allocate(rule, selected_bytes), "results");
+    need(state.allocate(1), "results");
+    const chunk::cuda::ScanStretch stretch{bench.data.data(), selected_bytes, 0};
+    const chunk::cuda::SelectStretch whole{bench.data.data(), 0, selected_bytes, selected_bytes};
+    for (const chunk::cuda::ScanResult* each : {&listed, &result})
+        need(chunk::cuda::queue_scan(device, stretch, *each, bench.stream), "scan");
     need(bench.stream.wait(), "scan");
-    bench.host_rows(scenario, "list and choose", selected_bytes, [&] {
-        ends.clear();
-        need(chunk::cuda::queue_list(selected_bytes, result, bench.stream), "list");
-        need(bench.stream.wait(), "list");
-        candidates.assign_list({result.list.data(), result.count.data()[0]}, 0, 0);
-        chunk::Selector selector(rule);
-        selector.run(candidates, none, selected_bytes, {nullptr, 0}, ends);
-        selector.finish(selected_bytes, ends);
+    const std::string scenario = std::string("selection of cuts, 512 MiB, ") + name;
+    std::vector<u64> host_ends;
+    if (rule.method != chunk::Method::fastcdc) {
+        chunk::CandidateList candidates;
+        chunk::CandidateList none;
+        bench.host_rows(scenario, "by the host", selected_bytes, [&] {
+            host_ends.clear();
+            need(chunk::cuda::queue_list(device, stretch, listed, bench.stream), "list");
+            need(bench.stream.wait(), "list");
+            candidates.assign_list({listed.list.data(), listed.count.data()[0]}, 0, 0);
+            chunk::Selector selector(rule);
+            selector.run(candidates, none, selected_bytes, {nullptr, 0}, host_ends);
+        });
+    }
+    std::vector<u64> ends;
+    auto select = [&] {
+        need(chunk::cuda::queue_start(state.data(), bench.stream), "start");
+        need(chunk::cuda::queue_list(device, stretch, result, bench.stream), "list");
+        need(
+            chunk::cuda::queue_selection(device, whole, result, choice, state.data(), bench.stream),
+            "selection");
+    };
+    bench.device_rows(scenario, "on the device, its own time", selected_bytes, select);
+    bench.host_rows(scenario, "on the device", selected_bytes, [&] {
+        select();
+        need(bench.stream.wait(), "selection");
+        require(choice.outcome.data()->is_chosen != 0, "the chains meet");
+        const std::span<const u32> found(choice.host_ends.data(), choice.outcome.data()->ends);
+        ends.assign(found.begin(), found.end());
     });
-    bench.report.note("selection: " + std::to_string(result.count.data()[0]) + " candidates, " +
-                      std::to_string(ends.size()) + " chunks");
-    bench.report.must("selection of cuts, 512 MiB, runs in 0.5 ms",
-                      0.5e-3 / bench.report.median(scenario, "list and choose"), 1);
+    if (!host_ends.empty()) require(ends == host_ends, "host and device choose the same cuts");
+    bench.report.note(std::string(name) + ": " + std::to_string(result.count.data()[0]) +
+                      " candidates, " + std::to_string(ends.size()) + " chunks");
+    bench.report.must(scenario + ", runs in 0.5 ms",
+                      0.5e-3 / bench.report.median(scenario, "on the device"), 1);
 }
 
 void measure_whole(Bench& bench, const char* name, const chunk::Rule& rule,
@@ -179,6 +210,23 @@ void measure_whole(Bench& bench, const char* name, const chunk::Rule& rule,
                       must_gb);
 }
 
+void measure_cuts(Bench& bench, const char* name, const chunk::Rule& rule) {
+    chunk::GpuChunker chunker;
+    need(chunker.open(rule), "chunker");
+    std::vector<u64> ends;
+    const auto items = static_cast<double>(resident_bytes);
+    bench.host_rows("cuts, resident", name, items, [&] {
+        ends.clear();
+        need(chunker.cut_device(bench.data.data(), resident_bytes, bench.stream.get(), ends), name);
+    });
+    bench.host_rows("cuts, from pinned memory", name, items, [&] {
+        ends.clear();
+        need(chunker.cut({reinterpret_cast<const std::byte*>(bench.host.data()), resident_bytes},
+                         ends),
+             name);
+    });
+}
+
 void measure_index(Bench& bench) {
     constexpr u64 keys = u64{32} << 20;
     dedup::cuda::DeviceIndex index;
@@ -226,16 +274,41 @@ void measure_index(Bench& bench) {
 int main(int argument_count, char** arguments) {
     bench::Report report("chunk_gpu_bench", argument_count, arguments);
     require(gpu::device_count() > 0, "there is no GPU");
+    const std::vector<std::string> words(arguments + 1, arguments + argument_count);
+    auto has = [&](const char* word) {
+        return std::find(words.begin(), words.end(), word) != words.end();
+    };
+    const bool wants_all =
+        !has("candidates") && !has("selection") && !has("whole") && !has("index");
+    auto wants = [&](const char* part) { return wants_all || has(part); };
+    if (has("once")) runs = 1;
     Bench bench(report);
     chunk::Rule restic = *chunk::preset("restic");
     restic.polynomial = 0x3da3358b4dc173;
-    measure_scan(bench, "rabin (lbfs)", *chunk::preset("lbfs"), 0.5);
-    measure_scan(bench, "rabin (restic)", restic, 0);
-    measure_scan(bench, "gear", *chunk::preset("gear"), 0.8);
-    measure_scan(bench, "gear (xet)", *chunk::preset("xet"), 0);
-    measure_selection(bench, *chunk::preset("lbfs"));
-    measure_whole(bench, "rabin (lbfs)", *chunk::preset("lbfs"), hash::Algorithm::md5, 0.35, 45);
-    measure_whole(bench, "gear", *chunk::preset("gear"), hash::Algorithm::sha1, 0.35, 45);
-    measure_index(bench);
+    const chunk::Rule lbfs = *chunk::preset("lbfs");
+    const chunk::Rule gear = *chunk::preset("gear");
+    const chunk::Rule fastcdc = *chunk::fastcdc_rule(8 * kib);
+    if (wants("candidates")) {
+        measure_scan(bench, "rabin (lbfs)", lbfs, 0.5);
+        measure_scan(bench, "rabin (restic)", restic, 0);
+        measure_scan(bench, "gear", gear, 0.8);
+        measure_scan(bench, "gear (xet)", *chunk::preset("xet"), 0);
+        measure_scan(bench, "fastcdc 8 KiB", fastcdc, 0.8);
+        measure_scan(bench, "borg", *chunk::preset("borg"), 0);
+        measure_scan(bench, "storegpu-md5", *chunk::preset("storegpu-md5"), 0);
+    }
+    if (wants("selection")) {
+        measure_selection(bench, "rabin (lbfs)", lbfs);
+        measure_selection(bench, "gear", gear);
+        measure_selection(bench, "fastcdc 8 KiB", fastcdc);
+    }
+    if (wants("whole")) {
+        measure_whole(bench, "rabin (lbfs)", lbfs, hash::Algorithm::md5, 0.35, 45);
+        measure_whole(bench, "gear", gear, hash::Algorithm::sha1, 0.35, 45);
+        measure_whole(bench, "fastcdc 8 KiB", fastcdc, hash::Algorithm::sha1, 0.35, 45);
+        for (const char* name : {"xet", "borg", "storegpu-md5", "storegpu-sha1"})
+            measure_cuts(bench, name, *chunk::preset(name));
+    }
+    if (wants("index")) measure_index(bench);
     return report.finish();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast are the kernels of src/hash on data that are in device memory already? Every digest over
 // pieces of 4 KiB and others, aligned and not; one BLAKE3 tree; sliding windows at stride 1 and the
-// paper's sizes. `items` are bytes of input, so "each" is the time of one byte.
+// paper's sizes. `items` are bytes of input, so "each" is the time of one byte. Arguments: GiB of
+// data (8), runs (5; 1 under a profiler).
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -119,8 +120,9 @@ class Bench {
 int main(int count, char** words) {
     bench::require(gpu::device_count() > 0, "there is no GPU");
     const u64 size_gib = count > 1 ? std::strtoull(words[1], nullptr, 10) : 8;
+    const int runs = count > 2 ? std::atoi(words[2]) : 5;
     bench::Report report("hash_kernels", count, words);
-    Bench bench(report, size_gib * gib, 5);
+    Bench bench(report, size_gib * gib, runs);
     const double musts[] = {2.3, 1.7, 0.7, 0.9, 1.5};
     for (const Algorithm algorithm : all_algorithms) {
         const double rate = bench.pieces(algorithm, 4096, 0);

@@ -21,19 +21,26 @@ class GpuChunker {
  public:
     /// Called whenever more ends are known, with all of them so far, while the GPU works on.
     using OnEnds = std::function<Errc(std::span<const u64> ends)>;
+    /// Gets candidates in order (fastcdc: by its two masks), and how far they are complete.
+    using OnKnown = std::function<Errc(CandidateList& candidates, CandidateList& early, u64 known)>;
 
     GpuChunker();
     ~GpuChunker();
     GpuChunker(GpuChunker&&) noexcept;
     GpuChunker& operator=(GpuChunker&&) noexcept;
 
-    /// Whether there is a kernel for the rule: gear, and rabin with a window of 48 or 64 bytes and
-    /// a polynomial of degree 40 or more.
+    /// Whether there is a kernel for the rule: for all but rabin with another window than 48 or 64
+    /// bytes or a polynomial below degree 40, and fastcdc whose masks have less than eight bits in
+    /// common. Every preset has one.
     static bool has_kernel(const Rule& rule);
 
     /// Takes memory on the calling thread's GPU. Errc::invalid for a bad rule, Errc::not_supported
     /// without a kernel, Errc::no_device without a GPU, Errc::no_memory.
     Errc open(const Rule& rule);
+
+    /// Keeps host memory in place until the next call or the end, so that what lies in it is copied
+    /// at the full speed of the bus; nothing to let it go. Where the system refuses, it is slower.
+    void pin(std::span<std::byte> memory);
 
     /// Appends the ends of all chunks of a stream in host memory. Pinned memory is copied at the
     /// full speed of the bus. `keep`, if not null, is device memory that gets a copy of the stream,
@@ -46,11 +53,10 @@ class GpuChunker {
     Errc cut_device(const void* bytes, u64 count, void* stream, std::vector<u64>& ends,
                     const OnEnds& on_ends = {});
 
-    /// For Chunker::feed_by_gpu(): hands on the candidates of bytes at `position` in their stream,
-    /// and how far they are complete. The 64 bytes at `history` came before; it is not read at
+    /// For Chunker::feed_by_gpu(): hands on the candidates of bytes at `position` in their stream.
+    /// As many bytes as windows reach back, at least 128, end at `history`; they are not read at
     /// position 0.
-    Errc scan(std::span<const u8> bytes, u64 position, const u8* history,
-              const std::function<Errc(CandidateList&, u64 known)>& on_known);
+    Errc scan(std::span<const u8> bytes, u64 position, const u8* history, const OnKnown& on_known);
 
  private:
     class Implementation;

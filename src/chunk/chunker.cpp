@@ -103,11 +103,11 @@ class Chunker::Implementation {
     }
 
     Errc feed_by_gpu(GpuChunker& gpu, std::span<const u8> bytes, std::vector<u64>& ends) {
-        CandidateList none;
+        const Stretch stretch{bytes.data(), position_};
         u64 done = 0;
-        const Errc code = gpu.scan(bytes, position_, history_.data() + history_.size() - 64,
-                                   [&](CandidateList& candidates, u64 known) {
-                                       selector_.run(candidates, none, known, {nullptr, 0}, ends);
+        const Errc code = gpu.scan(bytes, position_, history_.data() + history_.size(),
+                                   [&](CandidateList& candidates, CandidateList& early, u64 known) {
+                                       selector_.run(candidates, early, known, stretch, ends);
                                        done = known - position_;
                                        return Errc::ok;
                                    });

@@ -21,6 +21,8 @@ Errc GpuChunker::open(const Rule& /*rule*/) {
     return Errc::no_device;
 }
 
+void GpuChunker::pin(std::span<std::byte> /*memory*/) {}
+
 Errc GpuChunker::cut(std::span<const std::byte> /*bytes*/, std::vector<u64>& /*ends*/,
                      const OnEnds& /*on_ends*/, void* /*keep*/) {
     return Errc::no_device;
@@ -32,7 +34,7 @@ Errc GpuChunker::cut_device(const void* /*bytes*/, u64 /*count*/, void* /*stream
 }
 
 Errc GpuChunker::scan(std::span<const u8> /*bytes*/, u64 /*position*/, const u8* /*history*/,
-                      const std::function<Errc(CandidateList&, u64)>& /*on_known*/) {
+                      const OnKnown& /*on_known*/) {
     return Errc::no_device;
 }
 

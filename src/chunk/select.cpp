@@ -52,6 +52,17 @@ void CandidateList::assign_list(std::span<const u32> ends, u64 base, u64 least) 
     list_.insert(list_.end(), stops, no_candidate);
 }
 
+void CandidateList::assign_flagged(std::span<const u32> entries, u32 flag, u64 base, u64 least) {
+    cursor_ = 0;
+    is_dense_ = false;
+    list_.clear();
+    for (const u32 entry : entries) {
+        const u64 end = base + (entry & list_end_mask);
+        if ((entry & flag) != 0 && end >= least) list_.push_back(end);
+    }
+    list_.insert(list_.end(), stops, no_candidate);
+}
+
 u64 CandidateList::next_in_bits(u64 end) const {
     const u64 from = end > base_ ? end - base_ - 1 : 0;
     size_t index = from / 64;

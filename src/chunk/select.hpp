@@ -16,6 +16,11 @@ namespace warren::chunk {
 
 inline constexpr u64 no_candidate = ~u64{0};
 
+/// In a list of fastcdc's candidates: which of the two masks the window matches, beside its end.
+inline constexpr u32 late_flag = u32{1} << 31;
+inline constexpr u32 early_flag = u32{1} << 30;
+inline constexpr u32 list_end_mask = early_flag - 1;
+
 /// The candidates of a stretch of the stream, in order: as a list where they are few, as the bitmap
 /// of the scan where they are many, so that no input makes them large.
 class CandidateList {
@@ -25,6 +30,8 @@ class CandidateList {
     void assign(std::span<const u64> bits, u64 base, u64 count, u64 least);
     /// Takes over what is a list already: ends that rise, counted from `base`.
     void assign_list(std::span<const u32> ends, u64 base, u64 least);
+    /// The same of a list with flags: those that have this one.
+    void assign_flagged(std::span<const u32> entries, u32 flag, u64 base, u64 least);
 
     /// The first candidate from `end` on, or no_candidate. Requires: calls come with rising ends.
     u64 next(u64 end) { return is_dense_ ? next_in_bits(end) : next_in_list(cursor_, end); }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "chunk/cuda/chunk_digests.hpp"
+#include "chunk/tables.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
@@ -53,6 +54,18 @@ Rule random_device_rule(Random& random) {
             if (rule.polynomial >> 40 == 0) continue;
             rule.value &= rule.mask;
         }
+        if (rule.method == Method::fastcdc && random.one_in(2)) {
+            rule.mask = low_bits(8 + random.below(5)) << random.below(40);
+            rule.early_mask = random.one_in(2) ? rule.mask | u64{1} << random.below(60)
+                                               : rule.mask & ~(u64{1} << random.below(60));
+        }
+        // Chunks of some tens of bytes are too many to be chosen on the device.
+        if (random.one_in(2)) {
+            const u64 scale = 1 + random.below(60);
+            rule.minimum_bytes *= scale;
+            rule.average_bytes *= scale;
+            rule.maximum_bytes *= scale * (1 + random.below(5));
+        }
         if (GpuChunker::has_kernel(rule) && describe_problem(rule).empty()) return rule;
     }
 }
@@ -77,12 +90,19 @@ TEST_F(GpuCuts, LargeInputsEqualTheCpu) {
     const Seed seed;
     Random random(seed.value());
     const std::vector<std::byte> bytes = random_bytes(random, 150 * mib + 77);
-    for (const char* name : {"lbfs", "restic", "gear", "xet"}) {
+    for (std::string_view name : preset_names()) {
         Rule rule = *preset(name);
-        if (rule.polynomial == 0) rule.polynomial = 0x3da3358b4dc173;
+        if (name == "restic") rule.polynomial = 0x3da3358b4dc173;
         GpuChunker chunker;
-        ASSERT_EQ(chunker.open(rule), Errc::ok);
-        expect_serial(chunker, rule, bytes, 0);
+        ASSERT_EQ(chunker.open(rule), Errc::ok) << name;
+        // By the serial rule a digest of every window takes a second a MiB.
+        const bool is_digest = rule.method >= Method::md5;
+        expect_serial(chunker, rule, std::span(bytes).first(is_digest ? mib : bytes.size()), 0);
+        if (is_digest) {
+            std::vector<u64> ends;
+            ASSERT_EQ(chunker.cut(bytes, ends), Errc::ok);
+            EXPECT_EQ(ends, cut(rule, bytes)) << name;
+        }
     }
 }
 
@@ -92,11 +112,74 @@ TEST_F(GpuCuts, CandidatesEverywhereAndNowhere) {
     every.mask = every.value = 0;
     Rule none = *preset("lbfs");
     none.value = 1;
-    for (const Rule& rule : {every, none}) {
+    Rule fastcdc = *preset("fastcdc");
+    fastcdc.mask = fastcdc.early_mask = fastcdc_table[0] - 1;  // zeros match it everywhere
+    for (const Rule& rule :
+         {every, none, fastcdc, *preset("fastcdc"), *preset("borg"), *preset("xet")}) {
         GpuChunker chunker;
         ASSERT_EQ(chunker.open(rule), Errc::ok);
         expect_serial(chunker, rule, zeros, 0);
         expect_serial(chunker, rule, {}, 0);
+    }
+}
+
+TEST_F(GpuCuts, CallsOfAStreamEqualTheSerialRule) {
+    const Seed seed;
+    for (u64 index = 0; index < 40; ++index) {
+        Random random(seed.part(index));
+        const Rule rule = random_device_rule(random);
+        const std::vector<std::byte> bytes = random_bytes(random, 1 + random.below(3'000'000));
+        GpuChunker gpu;
+        ASSERT_EQ(gpu.open(rule), Errc::ok) << gpu::last_failure().message;
+        Chunker chunker;
+        ASSERT_EQ(chunker.open(rule, 2), Errc::ok);
+        std::vector<u64> ends;
+        std::span<const std::byte> rest = bytes;
+        while (!rest.empty()) {
+            const u64 most = random.one_in(2) ? 300 : 1'000'000;
+            const size_t call = std::min<size_t>(rest.size(), 1 + random.below(most));
+            if (random.one_in(3)) {
+                chunker.feed(rest.first(call), ends);
+            } else {
+                ASSERT_EQ(chunker.feed_by_gpu(gpu, rest.first(call), ends), Errc::ok)
+                    << gpu::last_failure().message;
+            }
+            rest = rest.subspan(call);
+        }
+        chunker.finish(ends);
+        ASSERT_EQ(ends, cut_serial(rule, bytes)) << "rule " << index;
+    }
+}
+
+TEST_F(GpuCuts, LittleMemoryMakesSmallerPieces) {
+    Random random(2);
+    const std::vector<std::byte> bytes = random_bytes(random, 64 * mib);
+    // All but some of the device's memory, in ever smaller parts.
+    std::vector<gpu::DeviceBuffer<u8>> taken;
+    auto take = [&](u64 part, u64 least) {
+        for (; part >= least; part /= 2) {
+            while (true) {
+                gpu::DeviceBuffer<u8> buffer;
+                if (buffer.allocate(part) != Errc::ok) break;
+                taken.push_back(std::move(buffer));
+            }
+        }
+    };
+    GpuChunker chunker;
+    ASSERT_EQ(chunker.open(*preset("gear")), Errc::ok);
+    take(16 * gib, 32 * mib);
+    std::vector<u64> ends;
+    ASSERT_EQ(chunker.cut(bytes, ends), Errc::ok) << gpu::last_failure().message;
+    EXPECT_EQ(ends, cut_serial(*preset("gear"), bytes));
+    take(16 * mib, 64 * kib);
+    GpuChunker other;
+    ends.clear();
+    Chunker stream;
+    ASSERT_EQ(stream.open(*preset("gear")), Errc::ok);
+    if (other.open(*preset("gear")) == Errc::ok) {
+        EXPECT_EQ(stream.feed_by_gpu(other, bytes, ends), Errc::no_memory);
+        stream.finish(ends);
+        EXPECT_EQ(ends, cut_serial(*preset("gear"), bytes)) << "the CPU went on";
     }
 }
 
@@ -182,8 +265,12 @@ TEST_F(GpuCuts, TheReportsCallsEqualTheSerialRule) {
 
 TEST_F(GpuCuts, RulesWithoutKernelAreRefused) {
     GpuChunker chunker;
-    EXPECT_EQ(chunker.open(*preset("borg")), Errc::not_supported);
-    EXPECT_EQ(chunker.open(*preset("fastcdc")), Errc::not_supported);
+    Rule rule = *preset("lbfs");
+    rule.window_bytes = 50;
+    EXPECT_EQ(chunker.open(rule), Errc::not_supported);
+    rule = *preset("fastcdc");
+    rule.early_mask = ~rule.mask;
+    EXPECT_EQ(chunker.open(rule), Errc::not_supported);
     EXPECT_EQ(chunker.open(*preset("restic")), Errc::invalid);
 }
 

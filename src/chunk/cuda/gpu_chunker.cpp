@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three slots take turns: while one is copied and scanned, the host chooses the cuts of the one
-// before. What comes back over the bus is a list of candidates, a few bytes in ten thousand.
+// Three slots take turns: one is copied while another one is scanned. Where the rule allows it cuts
+// are chosen on the device and come back as they are; else the host chooses among the candidates,
+// a few bytes in ten thousand, while the next slot is under way.
 //
 // Invariant: slots are finished in the order in which they were queued, which is that of the
 // stream.
@@ -8,8 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "chunk/cuda/scan_launch.hpp"
+#include "chunk/cuda/select_launch.hpp"
+#include "chunk/scanner.hpp"
 #include "chunk/select.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
@@ -19,51 +23,47 @@ namespace warren::chunk {
 
 namespace {
 
-constexpr u64 history_bytes = 64;
-constexpr u64 front_bytes = 128;  // of a staging buffer, before the data: history, aligned
 constexpr u64 copied_bytes = 32 * mib;
 constexpr u64 resident_bytes = 512 * mib;
+constexpr u64 least_slot_bytes = mib;
 
 struct Slot {
     gpu::Stream stream;
     gpu::Event done;
     cuda::ScanResult result;
+    cuda::SelectResult choice;
     gpu::DeviceBuffer<u8> staging;
     u64 base = 0;
     u64 count = 0;  // 0: nothing queued
+};
+
+/// A call's data, and who gets what is found.
+struct Job {
+    const u8* source = nullptr;
+    u64 count = 0;
+    u64 position = 0;             // of the data in their stream
+    const u8* history = nullptr;  // the end of what came before, if there was something
+    u8* keep = nullptr;
+    bool is_copied = true;
+    GpuChunker::OnKnown on_known;
+    /// Gets ends counted from `base`; empty: the host chooses all.
+    std::function<Errc(std::span<const u32> ends, u64 base)> on_chosen;
 };
 
 }  // namespace
 
 class GpuChunker::Implementation {
  public:
-    /// Gets candidates in order, and how far they are complete.
-    using OnKnown = std::function<Errc(CandidateList& candidates, u64 known)>;
-
     Errc open(const Rule& rule) {
         if (gpu::device_count() == 0) return Errc::no_device;
         for (Slot& slot : slots_) {
             WARREN_TRY(slot.stream.open());
             WARREN_TRY(slot.done.open());
         }
-        return rule_.open(rule, slots_[0].stream);
-    }
-
-    /// Scans after copying, through the ring or to `keep`, bytes that are at `position` in their
-    /// stream; from there on `history` holds what came before them.
-    Errc scan_copied(const u8* bytes, u64 count, u8* keep, u64 position, const u8* history,
-                     const OnKnown& on_known) {
-        keep_ = keep;
-        is_copied_ = true;
-        position_ = position;
-        history_ = history;
-        return run(bytes, count, copied_bytes, on_known);
-    }
-
-    Errc scan_resident(const u8* bytes, u64 count, const OnKnown& on_known) {
-        is_copied_ = false;
-        position_ = 0;
-        return run(bytes, count, resident_bytes, on_known);
+        WARREN_TRY(state_.allocate(1));
+        WARREN_TRY(rule_.open(rule, slots_[0].stream));
+        front_bytes_ = (rule_.reach_bytes() + 127) / 128 * 128;
+        return Errc::ok;
     }
 
     const Rule& rule() const { return rule_.rule(); }
@@ -83,22 +83,32 @@ class GpuChunker::Implementation {
         return code;
     }
 
- private:
-    Errc run(const u8* bytes, u64 count, u64 segment_bytes, const OnKnown& on_known) {
+    void pin(std::span<std::byte> memory) {
+        pinned_ = gpu::PinnedRange();
+        if (!memory.empty()) pinned_ = gpu::PinnedRange(memory.data(), memory.size());
+    }
+
+    Errc run(const Job& job) {
+        if (job.count == 0) return Errc::ok;
+        job_ = &job;
+        u64 slot_bytes = job.is_copied ? copied_bytes : resident_bytes;
+        slot_bytes = std::min(slot_bytes, (job.count + 127) / 128 * 128);
+        WARREN_TRY(allocate(slot_bytes));
+        WARREN_TRY(cuda::queue_start(state_.data(), slots_[0].stream));
         size_t oldest = 0;
         size_t next = 0;
         Errc code = Errc::ok;
-        for (u64 base = 0; base < count && code == Errc::ok; base += segment_bytes) {
+        for (u64 base = 0; base < job.count && code == Errc::ok; base += slot_bytes) {
             Slot& slot = slots_[next % slots_.size()];
-            if (slot.count != 0) code = finish(slots_[oldest++ % slots_.size()], on_known);
+            if (slot.count != 0) code = finish(slots_[oldest++ % slots_.size()]);
             slot.base = base;
-            slot.count = std::min(segment_bytes, count - base);
-            if (code == Errc::ok) code = queue(slot, bytes + base);
+            slot.count = std::min(slot_bytes, job.count - base);
+            if (code == Errc::ok) code = queue(slot, next);
             ++next;
         }
         while (oldest < next) {
             Slot& slot = slots_[oldest++ % slots_.size()];
-            if (code == Errc::ok) code = finish(slot, on_known);
+            if (code == Errc::ok) code = finish(slot);
             // After a failure nothing of ours may still be running when the caller goes on.
             if (code != Errc::ok) static_cast<void>(slot.stream.wait());
             slot.count = 0;
@@ -106,53 +116,170 @@ class GpuChunker::Implementation {
         return code;
     }
 
-    Errc queue(Slot& slot, const u8* bytes) {
-        const bool has_history = slot.base + position_ > 0;
-        const u64 most = is_copied_ ? copied_bytes : slot.count;
-        if (slot.result.bits.count() * 64 < most) WARREN_TRY(slot.result.allocate(most));
-        const u8* at = bytes;
-        if (is_copied_) {
-            if (keep_ == nullptr && slot.staging.count() == 0)
-                WARREN_TRY(slot.staging.allocate(front_bytes + copied_bytes));
-            u8* const to = keep_ != nullptr ? keep_ + slot.base : slot.staging.data() + front_bytes;
-            const u8* const before = slot.base > 0 ? bytes - history_bytes : history_;
+    /// Brings bytes [from, to) of the job's data to the host, if they are not there.
+    Errc fetch(u64 from, u64 to, Stretch& stretch) {
+        fetched_.resize(to - from);
+        WARREN_TRY(slots_[0].stream.copy(fetched_.data(), job_->source + from, to - from));
+        WARREN_TRY(slots_[0].stream.wait());
+        stretch = {fetched_.data(), from};
+        return Errc::ok;
+    }
+
+ private:
+    /// Gets memory for slots of `slot_bytes`, or makes them smaller where the device has too
+    /// little.
+    Errc allocate(u64& slot_bytes) {
+        const bool is_for_device = job_->on_chosen != nullptr;
+        if (slot_bytes_ >= slot_bytes && is_for_device_ == is_for_device &&
+            (has_staging_ || !needs_staging())) {
+            slot_bytes = std::min(slot_bytes, slot_bytes_);
+            return Errc::ok;
+        }
+        while (true) {
+            const Errc code = allocate_all(slot_bytes, is_for_device);
+            slot_bytes_ = code == Errc::ok ? slot_bytes : 0;
+            is_for_device_ = is_for_device;
+            has_staging_ = needs_staging();
+            if (code != Errc::no_memory || slot_bytes / 2 < least_slot_bytes) return code;
+            slot_bytes = slot_bytes / 2 / 128 * 128;
+        }
+    }
+
+    bool needs_staging() const { return job_->is_copied && job_->keep == nullptr; }
+
+    Errc allocate_all(u64 slot_bytes, bool is_for_device) {
+        for (Slot& slot : slots_) {
+            slot.staging.clear();
+            if (needs_staging()) WARREN_TRY(slot.staging.allocate(front_bytes_ + slot_bytes));
+            WARREN_TRY(slot.result.allocate(slot_bytes, is_for_device));
+            if (is_for_device) WARREN_TRY(slot.choice.allocate(rule(), slot_bytes));
+        }
+        return Errc::ok;
+    }
+
+    Errc queue(Slot& slot, size_t number) {
+        const u64 position = job_->position + slot.base;
+        const u64 reach = rule_.reach_bytes();
+        const u8* at = job_->source + slot.base;
+        if (job_->is_copied) {
+            u8* const to =
+                job_->keep != nullptr ? job_->keep + slot.base : slot.staging.data() + front_bytes_;
+            const u8* const before = slot.base > 0 ? at : job_->history;
             // In `keep` the slot before copies these too, with the same result.
-            if (has_history)
-                WARREN_TRY(slot.stream.copy(to - history_bytes, before, history_bytes));
-            WARREN_TRY(slot.stream.copy(to, bytes, slot.count));
+            if (position > 0) WARREN_TRY(slot.stream.copy(to - reach, before - reach, reach));
+            WARREN_TRY(slot.stream.copy(to, at, slot.count));
             at = to;
         }
-        WARREN_TRY(cuda::queue_scan(rule_, at, slot.count, has_history, slot.result, slot.stream));
+        WARREN_TRY(cuda::queue_scan(rule_, {at, slot.count, position}, slot.result, slot.stream));
+        if (is_for_device_) {
+            // Where the open chunk begins comes from the slot before.
+            if (number > 0)
+                WARREN_TRY(slot.stream.wait_for(slots_[(number - 1) % slots_.size()].done));
+            WARREN_TRY(cuda::queue_selection(rule_, {at, slot.base, slot.count, job_->count},
+                                             slot.result, slot.choice, state_.data(), slot.stream));
+        }
         return slot.done.record(slot.stream);
     }
 
-    /// Waits for the slot and hands its candidates on.
-    Errc finish(Slot& slot, const OnKnown& on_known) {
+    /// Waits for the slot and hands on what was found.
+    Errc finish(Slot& slot) {
         WARREN_TRY(slot.done.wait());
-        const u64 base = position_ + slot.base;
-        const u64 known = base + slot.count;
-        const u64 found = slot.result.count.data()[0];
-        const u64 least = rule().method == Method::rabin ? 0 : rule().window_bytes;
-        if (found <= slot.result.list.count()) {
-            candidates_.assign_list({slot.result.list.data(), found}, base, least);
-        } else {
-            bits_.resize((slot.count + 63) / 64);
-            WARREN_TRY(slot.stream.copy(bits_.data(), slot.result.bits.data(), bits_.size() * 8));
-            WARREN_TRY(slot.stream.wait());
-            candidates_.assign(bits_, base, slot.count, least);
+        const u64 known = job_->position + slot.base + slot.count;
+        if (is_for_device_ && slot.choice.outcome.data()->is_chosen != 0) {
+            const std::span<const u32> ends(slot.choice.host_ends.data(),
+                                            slot.choice.outcome.data()->ends);
+            const u64 base = slot.base;
+            slot.count = 0;
+            return job_->on_chosen(ends, base);
         }
+        const u64 found = slot.result.count.data()[0];
+        const u64 room =
+            is_for_device_ ? slot.result.device_list.count() : slot.result.list.count();
+        WARREN_TRY(found <= room ? take_list(slot, found) : take_bits(slot));
         slot.count = 0;
-        return on_known(candidates_, known);
+        return job_->on_known(candidates_, early_, known);
     }
+
+    Errc take_list(Slot& slot, u64 found) {
+        if (is_for_device_) {
+            WARREN_TRY(slot.result.list.reserve(found + 1));
+            WARREN_TRY(slot.stream.copy(slot.result.list.data(), slot.result.device_list.data(),
+                                        found * sizeof(u32)));
+            WARREN_TRY(slot.stream.wait());
+        }
+        const std::span<const u32> list(slot.result.list.data(), found);
+        const u64 base = job_->position + slot.base;
+        if (rule().method == Method::fastcdc) {
+            candidates_.assign_flagged(list, late_flag, base, least());
+            early_.assign_flagged(list, early_flag, base, least());
+        } else {
+            candidates_.assign_list(list, base, least());
+        }
+        return Errc::ok;
+    }
+
+    /// Candidates that are too many for a list. Those of fastcdc have flags, which the bitmap has
+    /// not: the host scans again.
+    Errc take_bits(Slot& slot) {
+        const u64 base = job_->position + slot.base;
+        bits_.assign((slot.count + 63) / 64, 0);
+        if (rule().method == Method::fastcdc) {
+            std::vector<u64> early(bits_.size());
+            WARREN_TRY(scan_on_host(slot, early));
+            early_.assign(early, base, slot.count, least());
+        } else {
+            const cuda::BitPlaces places = cuda::bit_places(rule(), base, slot.count);
+            std::vector<u64> words((places.count + 63) / 64);
+            WARREN_TRY(slot.stream.copy(words.data(), slot.result.bits.data(), words.size() * 8));
+            WARREN_TRY(slot.stream.wait());
+            if (places.stride == 1 && places.first_end == 1) {
+                bits_ = std::move(words);
+            } else {
+                spread(words, places);
+            }
+        }
+        candidates_.assign(bits_, base, slot.count, least());
+        return Errc::ok;
+    }
+
+    void spread(std::span<const u64> words, const cuda::BitPlaces& places) {
+        for (u64 bit = 0; bit < places.count; ++bit) {
+            const u64 place = places.first_end + bit * places.stride - 1;
+            if ((words[bit / 64] >> (bit % 64) & 1) != 0) bits_[place / 64] |= u64{1} << place % 64;
+        }
+    }
+
+    Errc scan_on_host(Slot& slot, std::vector<u64>& early) {
+        const Scanner scanner(rule());
+        const u64 before = scanner.history_bytes();
+        std::vector<u8> bytes(before + slot.count);
+        const u64 taken = slot.base == 0 ? 0 : before;
+        if (slot.base == 0 && job_->history != nullptr)
+            std::memcpy(bytes.data(), job_->history - before, before);
+        WARREN_TRY(slot.stream.copy(bytes.data() + before - taken, job_->source + slot.base - taken,
+                                    taken + slot.count));
+        WARREN_TRY(slot.stream.wait());
+        scanner.scan(bytes.data() + before, job_->position + slot.base, slot.count, bits_.data(),
+                     early.data());
+        return Errc::ok;
+    }
+
+    /// Places before it have no whole window; rabin's is filled with zeros.
+    u64 least() const { return rule().method == Method::rabin ? 0 : rule().window_bytes; }
 
     cuda::DeviceRule rule_;
     std::array<Slot, 3> slots_;
+    gpu::DeviceBuffer<cuda::SelectState> state_;
+    gpu::PinnedRange pinned_;
+    u64 front_bytes_ = 0;  // of a staging buffer, before the data: what windows reach, aligned
+    u64 slot_bytes_ = 0;   // that the slots have memory for
+    bool is_for_device_ = false;
+    bool has_staging_ = false;
+    const Job* job_ = nullptr;
     CandidateList candidates_;
+    CandidateList early_;
     std::vector<u64> bits_;
-    u8* keep_ = nullptr;
-    const u8* history_ = nullptr;
-    u64 position_ = 0;
-    bool is_copied_ = false;
+    std::vector<u8> fetched_;
 };
 
 GpuChunker::GpuChunker() = default;
@@ -174,52 +301,69 @@ Errc GpuChunker::open(const Rule& rule) {
 
 namespace {
 
-/// Chooses cuts as candidates come.
-struct Choice {
-    Selector selector;
-    CandidateList none;
-    std::vector<u64>& ends;
-    const GpuChunker::OnEnds& on_ends;
-
-    Errc operator()(CandidateList& candidates, u64 known) {
-        selector.run(candidates, none, known, {nullptr, 0}, ends);
-        return on_ends ? on_ends(ends) : Errc::ok;
+/// Makes the ends of a whole stream of what is found of it.
+template <class Source>
+Errc cut_stream(Source& source, Job& job, const Rule& rule, std::vector<u64>& ends,
+                const GpuChunker::OnEnds& on_ends) {
+    Selector selector(rule);
+    auto tell = [&] { return on_ends ? on_ends(ends) : Errc::ok; };
+    job.on_known = [&](CandidateList& candidates, CandidateList& early, u64 known) {
+        Stretch stretch{nullptr, 0};
+        if (rule.method == Method::fastcdc)
+            WARREN_TRY(source.fetch(selector.start(), known, stretch));
+        selector.run(candidates, early, known, stretch, ends);
+        return tell();
+    };
+    if (cuda::has_selection(rule)) {
+        job.on_chosen = [&](std::span<const u32> found, u64 base) {
+            const size_t before = ends.size();
+            ends.resize(before + found.size());
+            for (size_t index = 0; index < found.size(); ++index)
+                ends[before + index] = base + found[index];
+            if (!found.empty()) selector.cut_at(ends.back());
+            return tell();
+        };
     }
-    Errc finish(Errc code, u64 count) {
-        WARREN_TRY(code);
-        selector.finish(count, ends);
-        return on_ends ? on_ends(ends) : Errc::ok;
-    }
-};
+    WARREN_TRY(source.run(job));
+    selector.finish(job.count, ends);
+    return tell();
+}
 
 }  // namespace
+
+void GpuChunker::pin(std::span<std::byte> memory) {
+    implementation_->pin(memory);
+}
 
 Errc GpuChunker::cut(std::span<const std::byte> bytes, std::vector<u64>& ends,
                      const OnEnds& on_ends, void* keep) {
     if (reinterpret_cast<u64>(keep) % 16 != 0) return Errc::invalid;
-    Choice choice{Selector(implementation_->rule()), {}, ends, on_ends};
-    const Errc code =
-        implementation_->scan_copied(reinterpret_cast<const u8*>(bytes.data()), bytes.size(),
-                                     static_cast<u8*>(keep), 0, nullptr, std::ref(choice));
-    return choice.finish(code, bytes.size());
+    Job job;
+    job.source = reinterpret_cast<const u8*>(bytes.data());
+    job.count = bytes.size();
+    job.keep = static_cast<u8*>(keep);
+    return cut_stream(*implementation_, job, implementation_->rule(), ends, on_ends);
 }
 
 Errc GpuChunker::cut_device(const void* bytes, u64 count, void* stream, std::vector<u64>& ends,
                             const OnEnds& on_ends) {
-    const auto* at = static_cast<const u8*>(bytes);
     WARREN_TRY(implementation_->wait_for(static_cast<cudaStream_t>(stream)));
-    Choice choice{Selector(implementation_->rule()), {}, ends, on_ends};
-    const bool is_aligned = reinterpret_cast<u64>(at) % 16 == 0;
-    const Errc code =
-        is_aligned ? implementation_->scan_resident(at, count, std::ref(choice))
-                   : implementation_->scan_copied(at, count, nullptr, 0, nullptr, std::ref(choice));
-    return choice.finish(code, count);
+    Job job;
+    job.source = static_cast<const u8*>(bytes);
+    job.count = count;
+    job.is_copied = reinterpret_cast<u64>(bytes) % 16 != 0;
+    return cut_stream(*implementation_, job, implementation_->rule(), ends, on_ends);
 }
 
 Errc GpuChunker::scan(std::span<const u8> bytes, u64 position, const u8* history,
-                      const std::function<Errc(CandidateList&, u64)>& on_known) {
-    return implementation_->scan_copied(bytes.data(), bytes.size(), nullptr, position, history,
-                                        on_known);
+                      const OnKnown& on_known) {
+    Job job;
+    job.source = bytes.data();
+    job.count = bytes.size();
+    job.position = position;
+    job.history = position > 0 ? history : nullptr;
+    job.on_known = on_known;
+    return implementation_->run(job);
 }
 
 }  // namespace warren::chunk

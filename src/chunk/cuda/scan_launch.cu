@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the kernel of a rule, and turns bitmaps into lists: the scan has counted the candidates
 // of each tile, a prefix sum says where each tile's part begins, and a warp writes it.
+#include "chunk/cuda/scan_launch.hpp"
+
 #include <algorithm>
+#include <bit>
 #include <vector>
 
+#include "chunk/cuda/buzhash_kernel.cuh"
 #include "chunk/cuda/scan_kernel.cuh"
-#include "chunk/cuda/scan_launch.hpp"
 #include "chunk/rabin.hpp"
+#include "chunk/select.hpp"
 #include "chunk/tables.hpp"
 #include "gpu/failure.hpp"
+#include "hash/cuda/kernels.hpp"
 
 namespace warren::chunk::cuda {
 
@@ -44,16 +49,59 @@ __global__ void sum_tiles(u32* counts, u32 tiles, u32* total) {
     if (threadIdx.x == 0) *total = before;
 }
 
-/// A warp lists the candidates of a tile.
-__global__ void list_tiles(const u64* bits, u64 words, const u32* begins, u32 tiles, u32* list,
-                           u32 most) {
+/// Counts the bits of each tile; a warp a tile.
+__global__ void count_tiles(const u64* bits, u64 words, u32* counts, u32 tiles) {
     const u32 tile = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     const u32 lane = threadIdx.x % 32;
     if (tile >= tiles) return;
-    u32 at = begins[tile];
+    u32 count = 0;
+    for (u32 row = lane; row < words_in_tile; row += 32) {
+        const u64 index = static_cast<u64>(tile) * words_in_tile + row;
+        if (index < words) count += static_cast<u32>(__popcll(bits[index]));
+    }
+    count = __reduce_add_sync(~0u, count);
+    if (lane == 0) counts[tile] = count;
+}
+
+/// What a listing reads and writes.
+struct ListWork {
+    const u64* bits;
+    u64 words;
+    const u32* begins;
+    u32 tiles;
+    u32* list;
+    u32 most;
+    u32 first_end;
+    u32 stride;
+    // For fastcdc, else null.
+    const u64* entries;
+    const u8* bytes;
+    u64 mask;
+    u64 early_mask;
+    bool has_history;
+};
+
+/// The flags of the window that ends at `end`.
+__device__ u32 flags_of(const ListWork& work, i64 end) {
+    u64 hash = 0;
+    // Before the first whole window nothing is chosen, whatever the flags are.
+    if (!work.has_history && end < 64) return 0;
+#pragma unroll 16
+    for (i64 at = end - 64; at < end; ++at)
+        hash = hash + hash + work.entries[work.bytes[at]];
+    return ((hash & work.mask) == 0 ? late_flag : 0) |
+           ((hash & work.early_mask) == 0 ? early_flag : 0);
+}
+
+/// A warp lists the candidates of a tile.
+__global__ void list_tiles(ListWork work) {
+    const u32 tile = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const u32 lane = threadIdx.x % 32;
+    if (tile >= work.tiles) return;
+    u32 at = work.begins[tile];
     for (u32 row = 0; row < words_in_tile; row += 32) {
         const u64 index = static_cast<u64>(tile) * words_in_tile + row + lane;
-        u64 word = index < words ? bits[index] : 0;
+        u64 word = index < work.words ? work.bits[index] : 0;
         if (__ballot_sync(~0u, word != 0) == 0) continue;
         const u32 own = static_cast<u32>(__popcll(word));
         u32 sum = own;
@@ -63,7 +111,10 @@ __global__ void list_tiles(const u64* bits, u64 words, const u32* begins, u32 ti
         }
         for (u32 place = at + sum - own; word != 0; ++place, word &= word - 1) {
             const u32 bit = static_cast<u32>(__ffsll(static_cast<long long>(word))) - 1;
-            if (place < most) list[place] = static_cast<u32>(index * 64) + bit + 1;
+            u32 end = (static_cast<u32>(index * 64) + bit) * work.stride + work.first_end;
+            if (place >= work.most) break;
+            if (work.entries != nullptr) end |= flags_of(work, end);
+            work.list[place] = end;
         }
         at += __shfl_sync(~0u, sum, 31);
     }
@@ -95,9 +146,14 @@ Errc launch_rabin(const DeviceRule& rule, const ScanWork& work, const gpu::Strea
                   threads, rule.multiprocessors(), stream);
 }
 
+/// The bits that every match has clear.
+u64 common_mask(const Rule& rule) {
+    return rule.method == Method::gear ? rule.mask : rule.mask & rule.early_mask;
+}
+
 Errc launch_gear(const DeviceRule& rule, const ScanWork& work, const gpu::Stream& stream) {
     constexpr u32 threads = 512;
-    const u64 mask = rule.rule().mask;
+    const u64 mask = common_mask(rule.rule());
     const u64 value = rule.rule().value;
     if (static_cast<u32>(mask) == 0) {
         return launch(GearScan<false>{rule.entries(), mask, value}, work, threads,
@@ -107,8 +163,8 @@ Errc launch_gear(const DeviceRule& rule, const ScanWork& work, const gpu::Stream
                   rule.multiprocessors(), stream);
 }
 
-Errc launch_scan(const DeviceRule& rule, const ScanWork& work, const gpu::Stream& stream) {
-    if (rule.rule().method == Method::gear) return launch_gear(rule, work, stream);
+Errc launch_rabin_as_known(const DeviceRule& rule, const ScanWork& work,
+                           const gpu::Stream& stream) {
     const bool is_lbfs = degree(rule.rule().polynomial) == 63;
     const bool is_restic = degree(rule.rule().polynomial) == 53;
     if (rule.rule().window_bytes == 48) {
@@ -119,12 +175,95 @@ Errc launch_scan(const DeviceRule& rule, const ScanWork& work, const gpu::Stream
                      : launch_rabin<64, 0>(rule, work, stream);
 }
 
+Errc launch_buzhash(const DeviceRule& rule, ScanWork work, const gpu::Stream& stream) {
+    constexpr u32 threads = 128;
+    constexpr u32 memory = 256 * buzhash_copies * sizeof(u32);
+    // Each run reads its first window on top, so it is long where there is much to do.
+    const u64 share = work.count / (rule.multiprocessors() * 512u) / 64 * 64;
+    work.run_bytes = static_cast<u32>(std::clamp<u64>(share, 1024, 16384));
+    const BuzhashScan scan{rule.buzhash_entries(), rule.rule().window_bytes,
+                           static_cast<u32>(rule.rule().mask), static_cast<u32>(rule.rule().value)};
+    const u64 runs = (work.count + work.run_bytes - 1) / work.run_bytes;
+    const u32 blocks = static_cast<u32>((runs + threads - 1) / threads);
+    buzhash_kernel<<<blocks, threads, memory, stream.get()>>>(scan, work);
+    return gpu::check(cudaGetLastError(), "buzhash_kernel");
+}
+
+Errc launch_digests(const Rule& rule, const ScanStretch& stretch, const ScanResult& result,
+                    const gpu::Stream& stream) {
+    const BitPlaces places = bit_places(rule, stretch.position, stretch.count);
+    if (places.count == 0) return Errc::ok;
+    const hash::Windows windows{
+        rule.method == Method::md5 ? hash::Algorithm::md5 : hash::Algorithm::sha1,
+        rule.window_bytes, rule.stride_bytes};
+    // The first window may begin before the stretch.
+    const i64 first = static_cast<i64>(places.first_end) - static_cast<i64>(rule.window_bytes);
+    const u64 size = static_cast<u64>(static_cast<i64>(stretch.count) - first);
+    hash::WindowOutput output;
+    output.bitmap = result.bits.data();
+    output.match_mask = static_cast<u32>(rule.mask);
+    WARREN_TRY(hash::cuda::hash_windows(windows.algorithm, hash::plan_windows(windows, size),
+                                        stretch.bytes + first, places.count, output, true,
+                                        stream.get()));
+    const u64 words = (places.count + 63) / 64;
+    const u32 tiles = static_cast<u32>((words + words_in_tile - 1) / words_in_tile);
+    count_tiles<<<(tiles * 32 + list_threads - 1) / list_threads, list_threads, 0, stream.get()>>>(
+        result.bits.data(), words, result.tile_counts.data(), tiles);
+    return gpu::check(cudaGetLastError(), "count_tiles");
+}
+
+Errc launch_scan(const DeviceRule& rule, const ScanStretch& stretch, const ScanResult& result,
+                 const gpu::Stream& stream) {
+    // Short runs where there is little, so that all warps have one.
+    const u64 warps = rule.multiprocessors() * 20u;
+    const u64 share = stretch.count / warps / 32 / 128 * 128;
+    const u64 longest = rule.rule().method == Method::rabin ? 2048 : 1024;
+    const u32 run_bytes = static_cast<u32>(std::clamp<u64>(share, 256, longest));
+    const ScanWork work{stretch.bytes,      stretch.count,
+                        result.bits.data(), result.tile_counts.data(),
+                        run_bytes,          stretch.position > 0};
+    switch (rule.rule().method) {
+        case Method::gear:
+        case Method::fastcdc:
+            return launch_gear(rule, work, stream);
+        case Method::rabin:
+            return launch_rabin_as_known(rule, work, stream);
+        case Method::buzhash:
+            return launch_buzhash(rule, work, stream);
+        case Method::md5:
+        case Method::sha1:
+            return launch_digests(rule.rule(), stretch, result, stream);
+    }
+    return Errc::invalid;
+}
+
+u32 tiles_of(u64 bits) {
+    return static_cast<u32>((bits + (1u << tile_shift) - 1) >> tile_shift);
+}
+
 }  // namespace
 
+BitPlaces bit_places(const Rule& rule, u64 position, u64 count) {
+    if (rule.method != Method::md5 && rule.method != Method::sha1) return {1, 1, count};
+    const u64 window = rule.window_bytes;
+    const u64 stride = rule.stride_bytes;
+    const u64 least = position + 1 > window ? position + 1 - window : 0;
+    const u64 first_end = (least + stride - 1) / stride * stride + window;
+    if (first_end > position + count) return {1, stride, 0};
+    return {first_end - position, stride, (position + count - first_end) / stride + 1};
+}
+
 bool DeviceRule::has_kernel(const Rule& rule) {
-    if (rule.method == Method::gear) return true;
-    return rule.method == Method::rabin && (rule.window_bytes == 48 || rule.window_bytes == 64) &&
-           degree(rule.polynomial) >= 40;
+    constexpr int least_bits = 8;
+    switch (rule.method) {
+        case Method::rabin:
+            return (rule.window_bytes == 48 || rule.window_bytes == 64) &&
+                   degree(rule.polynomial) >= 40;
+        case Method::fastcdc:
+            return std::popcount(common_mask(rule)) >= least_bits;
+        default:
+            return true;
+    }
 }
 
 Errc DeviceRule::open(const Rule& rule, const gpu::Stream& stream) {
@@ -136,7 +275,8 @@ Errc DeviceRule::open(const Rule& rule, const gpu::Stream& stream) {
     WARREN_TRY(gpu::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
                           "cudaDeviceGetAttribute"));
     multiprocessors_ = static_cast<u32>(count);
-    std::vector<u64> entries(gear_table.begin(), gear_table.end());
+    const auto& table = rule.method == Method::fastcdc ? fastcdc_table : gear_table;
+    std::vector<u64> entries(table.begin(), table.end());
     if (rule.method == Method::rabin) {
         const RabinTables tables = make_rabin_tables(rule.polynomial, rule.window_bytes);
         const u32 raise = 64 - degree(rule.polynomial);
@@ -147,43 +287,63 @@ Errc DeviceRule::open(const Rule& rule, const gpu::Stream& stream) {
             entries[256 + byte] = tables.remove[byte] << raise;
         }
     }
+    std::vector<u32> buzhash(buzhash_table.begin(), buzhash_table.end());
+    for (u32& entry : buzhash)
+        entry ^= rule.seed;
+    WARREN_TRY(buzhash_entries_.allocate(buzhash.size()));
+    WARREN_TRY(stream.copy(buzhash_entries_.data(), buzhash.data(), buzhash_entries_.bytes()));
     WARREN_TRY(entries_.allocate(entries.size()));
     WARREN_TRY(stream.copy(entries_.data(), entries.data(), entries_.bytes()));
     return stream.wait();
 }
 
-Errc ScanResult::allocate(u64 most_bytes) {
+Errc ScanResult::allocate(u64 most_bytes, bool is_for_device) {
+    const u64 most_listed = most_bytes / 128 + 64;
     WARREN_TRY(bits.allocate((most_bytes + 127) / 128 * 2));
     WARREN_TRY(tile_counts.allocate((most_bytes >> tile_shift) + 1));
-    WARREN_TRY(list.allocate(most_bytes / 128 + 64));
+    WARREN_TRY(total.allocate(1));
+    WARREN_TRY(is_for_device ? device_list.allocate(most_listed) : list.allocate(most_listed));
     return count.allocate(1);
 }
 
-Errc queue_scan(const DeviceRule& rule, const u8* bytes, u64 count, bool has_history,
-                const ScanResult& result, const gpu::Stream& stream) {
-    const u32 tiles = static_cast<u32>((count + (1u << tile_shift) - 1) >> tile_shift);
-    // Short runs where there is little, so that all warps have one.
-    const u64 warps = rule.multiprocessors() * 20u;
-    const u64 share = count / warps / 32 / 128 * 128;
-    const u64 longest = rule.rule().method == Method::gear ? 1024 : 2048;
-    const u32 run_bytes = static_cast<u32>(std::clamp<u64>(share, 256, longest));
-    const ScanWork work{bytes,     count,      result.bits.data(), result.tile_counts.data(),
-                        run_bytes, has_history};
-    WARREN_TRY(stream.fill(result.tile_counts.data(), 0, tiles * sizeof(u32)));
-    WARREN_TRY(launch_scan(rule, work, stream));
-    sum_tiles<<<1, sum_threads, 0, stream.get()>>>(result.tile_counts.data(), tiles,
-                                                   result.count.data());
-    WARREN_TRY(gpu::check(cudaGetLastError(), "sum_tiles"));
-    return queue_list(count, result, stream);
+Errc queue_scan(const DeviceRule& rule, const ScanStretch& stretch, const ScanResult& result,
+                const gpu::Stream& stream) {
+    const u64 bits = bit_places(rule.rule(), stretch.position, stretch.count).count;
+    WARREN_TRY(stream.fill(result.tile_counts.data(), 0, result.tile_counts.bytes()));
+    WARREN_TRY(launch_scan(rule, stretch, result, stream));
+    WARREN_TRY(queue_sums(result.tile_counts.data(), tiles_of(bits), result.total.data(), stream));
+    WARREN_TRY(stream.copy(result.count.data(), result.total.data(), sizeof(u32)));
+    return queue_list(rule, stretch, result, stream);
 }
 
-Errc queue_list(u64 count, const ScanResult& result, const gpu::Stream& stream) {
-    const u32 tiles = static_cast<u32>((count + (1u << tile_shift) - 1) >> tile_shift);
-    const u32 blocks = (tiles * 32 + list_threads - 1) / list_threads;
-    list_tiles<<<blocks, list_threads, 0, stream.get()>>>(
-        result.bits.data(), (count + 63) / 64, result.tile_counts.data(), tiles, result.list.data(),
-        static_cast<u32>(result.list.count()));
+Errc queue_list(const DeviceRule& rule, const ScanStretch& stretch, const ScanResult& result,
+                const gpu::Stream& stream) {
+    const BitPlaces places = bit_places(rule.rule(), stretch.position, stretch.count);
+    if (places.count == 0) return Errc::ok;
+    const bool is_fastcdc = rule.rule().method == Method::fastcdc;
+    const bool is_for_device = result.device_list.count() != 0;
+    ListWork work{};
+    work.bits = result.bits.data();
+    work.words = (places.count + 63) / 64;
+    work.begins = result.tile_counts.data();
+    work.tiles = tiles_of(places.count);
+    work.list = is_for_device ? result.device_list.data() : result.list.data();
+    work.most = static_cast<u32>(is_for_device ? result.device_list.count() : result.list.count());
+    work.first_end = static_cast<u32>(places.first_end);
+    work.stride = static_cast<u32>(places.stride);
+    work.entries = is_fastcdc ? rule.entries() : nullptr;
+    work.bytes = stretch.bytes;
+    work.mask = rule.rule().mask;
+    work.early_mask = rule.rule().early_mask;
+    work.has_history = stretch.position > 0;
+    const u32 blocks = (work.tiles * 32 + list_threads - 1) / list_threads;
+    list_tiles<<<blocks, list_threads, 0, stream.get()>>>(work);
     return gpu::check(cudaGetLastError(), "list_tiles");
+}
+
+Errc queue_sums(u32* numbers, u32 count, u32* total, const gpu::Stream& stream) {
+    sum_tiles<<<1, sum_threads, 0, stream.get()>>>(numbers, count, total);
+    return gpu::check(cudaGetLastError(), "sum_tiles");
 }
 
 }  // namespace warren::chunk::cuda
