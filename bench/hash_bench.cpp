@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast does the CPU hash many pieces, and how far is that from the best libraries in the same
-// run? OpenSSL, xxHash as the distribution compiles it, and through Python (WARREN_PYTHON names an
-// interpreter with the packages blake3 and xxhash) the reference implementation of BLAKE3 and the
-// newest xxHash. One core, then all. `items` are bytes, for sliding windows windows.
+// run? OpenSSL, Intel's Multi-Buffer Crypto where it is installed, xxHash as the distribution
+// compiles it, and through Python (WARREN_PYTHON names an interpreter with the packages blake3 and
+// xxhash) the reference implementation of BLAKE3 and the newest xxHash. One core, then all. `items`
+// are bytes, for sliding windows windows.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "bench/support/multi_buffer_peer.hpp"
 #include "bench/support/report.hpp"
 #include "hash/alone.hpp"
 #include "hash/blake3_tree.hpp"
@@ -48,6 +51,7 @@ using Subjects = std::vector<std::pair<std::string, std::function<void()>>>;
 
 void measure(bench::Report& report, const std::string& scenario, double items,
              const Subjects& subjects, Clock clock) {
+    bench::require(!subjects.empty(), "there is something to measure in " + scenario);
     for (int run = 0; run <= runs; ++run) {
         for (const auto& [subject, work] : subjects) {
             const double start = seconds_of(clock);
@@ -175,8 +179,14 @@ class HashBench {
             hash_by_openssl(algorithm, data_, piece_bytes, piece_bytes, pieces_.size());
         });
 #endif
+        add_multi_buffer(algorithm, subjects);
         add_lanes(algorithm, subjects);
         measure(report_, scenario, data_bytes, subjects, Clock::of_thread);
+        if (multi_buffer_.has(algorithm)) {
+            const double over = gain(report_, scenario, multi_buffer_name, widest_lanes().name);
+            report_.note(scenario + ": " + std::to_string(over) + " times as fast as " +
+                         multi_buffer_name);
+        }
         if (has_openssl) {
             report_.must(std::string(name(algorithm)) + " against OpenSSL, one core",
                          gain(report_, scenario, "OpenSSL", widest_lanes().name), bound);
@@ -262,6 +272,26 @@ class HashBench {
     }
 
  private:
+    static constexpr const char* multi_buffer_name = "Intel multi-buffer";
+
+    /// After a look at whether its digests are right.
+    void add_multi_buffer(Algorithm algorithm, Subjects& subjects) {
+        if (!multi_buffer_.has(algorithm)) {
+            report_.note(std::string(name(algorithm)) + ": no Intel multi-buffer library for it");
+            return;
+        }
+        const u64 size = pieces_.size() * digest_bytes(algorithm);
+        multi_buffer_.hash(algorithm, pieces_, digests_.data());
+        const std::vector<u8> theirs(digests_.begin(), digests_.begin() + static_cast<i64>(size));
+        hash_in_lanes(widest_lanes(), algorithm, pieces_, digests_.data());
+        bench::require(std::equal(theirs.begin(), theirs.end(), digests_.begin()),
+                       std::string(multi_buffer_name) + " computes the same digests");
+        std::function<void()> work = [=, this] {
+            multi_buffer_.hash(algorithm, pieces_, digests_.data());
+        };
+        subjects.insert(subjects.end(), {multi_buffer_name, std::move(work)});
+    }
+
 #if defined(HAS_OPENSSL)
     static constexpr bool has_openssl = true;
 #else
@@ -314,6 +344,7 @@ class HashBench {
     }
 
     bench::Report& report_;
+    bench::MultiBufferPeer multi_buffer_;
     std::vector<std::byte> data_;
     std::vector<Bytes> pieces_;
     std::vector<u8> digests_;

@@ -57,7 +57,10 @@ void append_options(std::string& page, const Page& description) {
     };
     for (const Option& option : description.options)
         append(option);
-    if (description.opens_images) {
+    if (description.chooses_processor) {
+        append({engine_option, "engine", "ENGINE",
+                "what computes: auto, cpu or cuda (default:\n$WARREN_ENGINE, auto)"});
+    } else if (description.opens_images) {
         append({engine_option, "engine", "ENGINE",
                 "what works on images: auto, cpu or cuda (default:\n$WARREN_ENGINE, auto)"});
     }
@@ -99,7 +102,7 @@ GetoptTables make_tables(const Page& page) {
         if (entry.name != nullptr)
             tables.names.push_back({entry.name, has_value, nullptr, entry.id});
     }
-    if (page.opens_images) {
+    if (page.opens_images || page.chooses_processor) {
         tables.names.push_back({"engine", required_argument, nullptr, engine_option});
     }
     tables.names.push_back({"help", no_argument, nullptr, help_option});
@@ -158,7 +161,8 @@ Arguments parse_arguments(const Page& page, std::span<char* const> arguments) {
     for (int index = optind; index < count; ++index) {
         parsed.operands.emplace_back(words[static_cast<size_t>(index)]);
     }
-    if (page.opens_images && !choose_engine(parsed.value(engine_option))) {
+    if ((page.opens_images || page.chooses_processor) &&
+        !choose_engine(parsed.value(engine_option))) {
         parsed.done = true;
         parsed.exit_code = page.usage_exit;
     }

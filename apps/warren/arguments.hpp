@@ -33,6 +33,7 @@ struct Page {
     int usage_exit = 1;              // exit code for a call that makes no sense
     bool stop_at_operand = false;    // options end at the first operand
     bool opens_images = false;       // takes --engine, and WARREN_ENGINE from the environment
+    bool chooses_processor = false;  // takes them too: the CPU or a GPU computes
 };
 
 struct Arguments {

@@ -33,6 +33,7 @@ constexpr Page page = {
         "  warren chunk disk.img\n"
         "  warren chunk --preset fastcdc --average 64K --json backup.tar\n"
         "  warren chunk --preset restic --polynomial 3da3358b4dc173 -s /dev/sdb",
+    .chooses_processor = true,
 };
 
 struct Totals {
@@ -47,10 +48,17 @@ class Chunking {
  public:
     Chunking(const dedup::Splitter& splitter, const Arguments& parsed)
         : splitter_(splitter),
+          parsed_(parsed),
           is_json_(parsed.has(json_option)),
           is_short_(parsed.has('s')),
           has_names_(parsed.operands.size() > 1) {
         if (is_json_) json_.open_array();
+    }
+
+    bool open() {
+        const Errc code = reader_.open(splitter_);
+        if (code != Errc::ok) complain({reason(code)});
+        return code == Errc::ok;
     }
 
     bool print(const std::string& path) {
@@ -62,7 +70,7 @@ class Chunking {
         Errc code = Errc::ok;
         {
             Progress progress("cutting " + quote(path));
-            code = dedup::read_chunks(file, splitter_, [&](std::span<const dedup::FileChunk> some) {
+            code = reader_.read(file, [&](std::span<const dedup::FileChunk> some) {
                 const u64 before = totals.bytes;
                 print_chunks(some, totals);
                 progress.add(some.size(), totals.bytes - before);
@@ -78,6 +86,7 @@ class Chunking {
 
     void finish() {
         if (is_json_) print_bytes(json_.close_array().result() + "\n");
+        tell_work(parsed_, splitter_, reader_.work());
     }
 
  private:
@@ -119,6 +128,8 @@ class Chunking {
     }
 
     const dedup::Splitter& splitter_;
+    const Arguments& parsed_;
+    dedup::ChunkReader reader_;
     bool is_json_;
     bool is_short_;
     bool has_names_;
@@ -137,6 +148,7 @@ int command_chunk(std::span<char* const> arguments) {
     splitter.block_bytes = 0;
     splitter.rule = *rule;
     Chunking chunking(splitter, parsed);
+    if (!chunking.open()) return 1;
     bool good = true;
     for (const std::string& path : parsed.operands)
         good = chunking.print(path) && good;

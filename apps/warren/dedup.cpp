@@ -45,6 +45,7 @@ constexpr Page page = {
         "  warren dedup /srv/images\n"
         "  warren dedup --preset fastcdc --json ~/backups\n"
         "  warren dedup --apply /srv/images",
+    .chooses_processor = true,
 };
 
 constexpr size_t files_shown = 20;
@@ -194,9 +195,14 @@ int command_dedup(std::span<char* const> arguments) {
     dedup::Index index;
     if (!open_index(wishes, index)) return 1;
     DedupScan scan(wishes.how, index);
+    if (const Errc code = scan.open(); code != Errc::ok) {
+        complain({reason(code)});
+        return 1;
+    }
     bool good = true;
     for (const std::string& path : parsed.operands)
         good = scan.add_tree(path) && good;
+    tell_work(parsed, wishes.how.splitter, scan.work());
     SharingResult sharing;
     if (wishes.applies) {
         sharing = scan.share();

@@ -109,8 +109,8 @@ bool DedupScan::read_data(int descriptor, u64 begin, u64 end) {
     if (::lseek(descriptor, static_cast<off_t>(begin), SEEK_SET) < 0)
         return refuse(path_, static_cast<Errc>(errno));
     Errc failure = Errc::ok;
-    const Errc code = dedup::read_chunks(
-        descriptor, how_.splitter,
+    const Errc code = reader_.read(
+        descriptor,
         [&](std::span<const dedup::FileChunk> chunks) {
             failure = look_up(chunks, begin);
             return failure == Errc::ok;

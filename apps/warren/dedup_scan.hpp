@@ -47,6 +47,10 @@ class DedupScan {
  public:
     DedupScan(const DedupOptions& how, dedup::Index& index) : how_(how), index_(index) {}
 
+    /// Gets ready to read. Errc::no_device if a GPU was asked for and there is none.
+    Errc open() { return reader_.open(how_.splitter); }
+    const dedup::ReadWork& work() const { return reader_.work(); }
+
     /// Adds a file or all files below a directory. False, with a complaint, if one was not read.
     bool add_tree(const std::string& path);
     /// Shares what add_tree() found, if the file system can.
@@ -76,6 +80,7 @@ class DedupScan {
 
     const DedupOptions& how_;
     dedup::Index& index_;
+    dedup::ChunkReader reader_;
     DedupTotals totals_;
     std::set<std::pair<u64, u64>> seen_;  // device and inode
     std::vector<DedupFile> files_;

@@ -6,7 +6,6 @@
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/checksum_line.hpp"
 #include "apps/warren/commands.hpp"
-#include "apps/warren/engine_choice.hpp"
 #include "apps/warren/hash_check.hpp"
 #include "apps/warren/hash_files.hpp"
 #include "apps/warren/messages.hpp"
@@ -24,6 +23,7 @@ constexpr int quiet_option = 261;
 constexpr int status_option = 262;
 constexpr int strict_option = 263;
 constexpr int missing_option = 264;
+constexpr int verbose_option = 265;
 
 constexpr Option options[] = {
     {'a', "algorithm", "NAME", "md5, sha1, sha256, blake3 (default) or xxh3-128"},
@@ -41,6 +41,7 @@ constexpr Option options[] = {
     {status_option, "status", nullptr, "with --check: print nothing, only exit"},
     {strict_option, "strict", nullptr, "with --check: fail for lines that are none"},
     {'w', "warn", nullptr, "with --check: name the lines that are none"},
+    {verbose_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"},
     {'b', "binary", nullptr, nullptr},
 };
 
@@ -52,7 +53,9 @@ constexpr Page page = {
         "input.",
     .options = options,
     .notes =
-        "With --engine cuda a GPU computes direct hashes and windows.\n"
+        "With --engine cuda a GPU computes. With auto it does so from 2 GiB on where a model of\n"
+        "this machine says that it is done first; one long stream of any but blake3 never goes "
+        "there.\n"
         "A direct hash (md5, sha1 or sha256) is the parallel form of StoreGPU, not the standard\n"
         "digest. MD5 and SHA-1 can be forged, XXH3 is no protection at all: use BLAKE3 or "
         "SHA-256\nwhere somebody may want to deceive you.",
@@ -62,6 +65,7 @@ constexpr Page page = {
         "  warren hash v.img:/backup\n"
         "  warren hash -a sha1 --windows 48/1 --zero-bits 13 disk.img",
     .opens_images = true,
+    .chooses_processor = true,
 };
 
 /// A number option's value; false, with a complaint, if it is none.
@@ -82,6 +86,7 @@ struct Settings {
     bool has_windows = false;
     u64 kept_bytes = 0;
     u64 zero_bits = 0;
+    bool is_verbose = false;
 };
 
 bool read_windows(const Arguments& parsed, Settings& settings) {
@@ -121,8 +126,8 @@ bool read_settings(const Arguments& parsed, Settings& settings) {
     if (!read_number(parsed, direct_option, "piece size", piece_bytes)) return false;
     if (!read_number(parsed, kept_option, "number of bytes", settings.kept_bytes)) return false;
     if (!read_number(parsed, zero_bits_option, "number of bits", settings.zero_bits)) return false;
-    // A GPU takes longer to get ready than most such commands take: it must be asked for.
-    if (chosen_engine() == EngineChoice::cuda) settings.files.processor = hash::Processor::gpu;
+    if (!choose_processor(settings.files.processor)) return false;
+    settings.is_verbose = parsed.has(verbose_option);
     settings.files.threads = static_cast<u32>(std::min<u64>(threads, 1024));
     if (parsed.has(direct_option)) {
         if (settings.algorithm > hash::Algorithm::sha256) {
@@ -184,11 +189,16 @@ Errc print_digests(const Settings& settings, hash::Bytes contents) {
     return Errc::ok;
 }
 
-bool print_windows(const std::vector<HashJob>& jobs, const Settings& settings) {
+bool print_windows(const std::vector<HashJob>& jobs, Settings settings) {
+    constexpr u64 least_bytes_for_gpu = 64 * mib;  // worth getting one ready
+    const hash::Processor asked = settings.files.processor;
     bool good = true;
     for (const HashJob& job : jobs) {
         std::vector<std::byte> contents;
         Errc code = read_whole(job, contents);
+        const bool is_small = contents.size() < least_bytes_for_gpu;
+        if (asked == hash::Processor::automatic)
+            settings.files.processor = is_small ? hash::Processor::cpu : asked;
         if (code == Errc::ok) {
             code = settings.zero_bits != 0 ? print_matches(settings, contents)
                                            : print_digests(settings, contents);
@@ -203,7 +213,7 @@ bool print_windows(const std::vector<HashJob>& jobs, const Settings& settings) {
 bool print_files(const std::vector<HashJob>& jobs, const Settings& settings, bool tagged,
                  LineEnd end) {
     bool good = true;
-    hash_files(jobs, settings.files, [&](const HashJob& job, const HashResult& result) {
+    const auto done = [&](const HashJob& job, const HashResult& result) {
         if (result.code == Errc::ok) {
             print_bytes(
                 checksum_line(job.algorithm, result.digest, job.location.text, tagged, end));
@@ -211,7 +221,8 @@ bool print_files(const std::vector<HashJob>& jobs, const Settings& settings, boo
         }
         complain({job.location.text, ": ", reason(result.code), missing_hint(job.location)});
         good = false;
-    });
+    };
+    hash_by_choice(jobs, settings.files, settings.is_verbose, done);
     return good;
 }
 
@@ -235,6 +246,7 @@ int command_hash(std::span<char* const> arguments) {
             .is_strict = parsed.has(strict_option),
             .ignores_missing = parsed.has(missing_option),
             .warns = parsed.has('w'),
+            .is_verbose = settings.is_verbose,
         };
         const bool good = check_lists(session, operands, settings.algorithm, settings.files, rules);
         return session.close() && good ? 0 : 1;

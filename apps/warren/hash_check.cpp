@@ -42,9 +42,10 @@ class ListCheck {
             return false;
         }
         u64 next = 0;
-        hash_files(jobs_, options_, [&](const HashJob& job, const HashResult& result) {
+        const auto done = [&](const HashJob& job, const HashResult& result) {
             compare(job, result, expected_[next++]);
-        });
+        };
+        hash_by_choice(jobs_, options_, rules_.is_verbose, done);
         return conclude();
     }
 
@@ -93,7 +94,8 @@ class ListCheck {
             ++counts_.unreadable;
             return;
         }
-        jobs_.push_back({location, start, read->algorithm});
+        const Result<Facts> facts = start->stat(location.path, Follow::yes);
+        jobs_.push_back({location, start, read->algorithm, facts ? facts->attributes.size : 0});
         expected_.push_back(read->digest);
     }
 

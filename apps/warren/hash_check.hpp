@@ -6,7 +6,7 @@
 // and every list had at least one line.
 #pragma once
 
-#include "apps/warren/hash_files.hpp"
+#include "apps/warren/hash_choice.hpp"
 
 namespace warren::cli {
 
@@ -16,6 +16,7 @@ struct CheckRules {
     bool is_strict = false;        // a line that is none is a failure
     bool ignores_missing = false;  // files that are not there are passed over
     bool warns = false;            // lines that are none are named
+    bool is_verbose = false;       // who computed is told
 };
 
 /// Checks all lists. `algorithm` is that of lines without a tag.

@@ -20,11 +20,19 @@ constexpr u64 small_bytes = 256 * kib;  // up to here a file is hashed beside ot
 constexpr u64 batch_bytes = 4 * mib;    // enough for one turn
 constexpr u64 batch_files = 256;
 constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that hashes it
+// The same for a GPU: a turn of its own is worth more than a turn of a core.
+constexpr u64 small_bytes_for_gpu = 8 * mib;
+constexpr u64 batch_bytes_for_gpu = 32 * mib;
+constexpr u64 batch_files_for_gpu = 65536;
+constexpr u64 readers_for_gpu = 8;
+constexpr u64 least_tree_bytes = 64 * mib;  // of a BLAKE3 file that is held as a whole
+constexpr u64 most_tree_bytes = 4 * gib;
 
-Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file) {
+Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, u64& bytes) {
     const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
     if (!facts) return facts.code();
     if (facts->is_directory()) return Errc::is_directory;
+    bytes = facts->attributes.size;
     return job.start->open_file(job.location.path, Follow::yes, Access::read, file);
 }
 
@@ -46,16 +54,20 @@ class Hasher {
            const std::function<void(const HashJob&, const HashResult&)>& done)
         : jobs_(jobs), options_(options), done_(done), results_(jobs.size()), progress_("hashing") {
         threads_ = options.threads != 0 ? options.threads : usable_processors();
+        is_for_gpu_ = options.processor == hash::Processor::gpu;
     }
 
-    void run() {
-        const u64 workers = std::min<u64>(threads_, jobs_.size());
+    GpuWork run() {
+        u64 workers = std::min<u64>(threads_, jobs_.size());
+        if (is_for_gpu_) workers = std::min(workers, readers_for_gpu);
         // Threads that have no file of their own help with the others'.
         threads_per_file_ = workers == 0 ? 1 : static_cast<u32>(threads_ / workers);
         std::vector<std::jthread> others;
         for (u64 i = 1; i < workers; ++i)
             others.emplace_back([this] { work(); });
         work();
+        others.clear();
+        return gpu_work_;
     }
 
  private:
@@ -76,7 +88,9 @@ class Hasher {
             const u64 job = take();
             if (job == jobs_.size()) break;
             guarded(job, batch);
-            if (batch.contents.size() >= batch_bytes || batch.jobs.size() >= batch_files) {
+            const u64 most_bytes = is_for_gpu_ ? batch_bytes_for_gpu : batch_bytes;
+            const u64 most_files = is_for_gpu_ ? batch_files_for_gpu : batch_files;
+            if (batch.contents.size() >= most_bytes || batch.jobs.size() >= most_files) {
                 finish(batch);
             }
         }
@@ -99,14 +113,21 @@ class Hasher {
     void read(u64 job, Batch& batch) {
         if (options_.direct_piece_bytes != 0) return hash_directly(job);
         std::unique_ptr<OpenFile> file;
-        if (const Errc code = open_job(jobs_[job], file); code != Errc::ok) {
+        u64 bytes = 0;
+        if (const Errc code = open_job(jobs_[job], file, bytes); code != Errc::ok) {
             return report(job, {code, {}});
         }
+        if (is_for_gpu_ && jobs_[job].algorithm == hash::Algorithm::blake3 &&
+            bytes >= least_tree_bytes && bytes <= most_tree_bytes) {
+            file.reset();
+            return hash_tree(job);
+        }
         const u64 start = batch.contents.size();
-        batch.contents.resize(start + small_bytes);
+        const u64 room = is_for_gpu_ ? std::min(bytes + 1, small_bytes_for_gpu) : small_bytes;
+        batch.contents.resize(start + room);
         const Result<u64> got =
-            read_fully(*file, 0, std::span(batch.contents).subspan(start, small_bytes));
-        if (!got || *got == small_bytes) {
+            read_fully(*file, 0, std::span(batch.contents).subspan(start, room));
+        if (!got || *got == room) {
             const std::vector<std::byte> head(batch.contents.begin() + static_cast<i64>(start),
                                               batch.contents.end());
             batch.contents.resize(start);
@@ -141,12 +162,44 @@ class Hasher {
         const hash::Algorithm algorithm = jobs_[job].algorithm;
         HashResult result{read_whole(jobs_[job], contents), {}};
         if (result.code == Errc::ok) {
+            hash::Stages stages;
             result.digest.resize(hash::digest_bytes(algorithm));
             result.code =
                 hash::hash_direct(algorithm, contents, result.digest, options_.direct_piece_bytes,
-                                  {threads_per_file_, options_.processor});
+                                  {threads_per_file_, options_.processor}, &stages);
+            note(stages, contents.size());
         }
         report(job, std::move(result));
+    }
+
+    /// One long message of BLAKE3 by its tree, on the GPU.
+    void hash_tree(u64 job) {
+        std::vector<std::byte> contents;
+        HashResult result{read_whole(jobs_[job], contents), {}};
+        if (result.code == Errc::ok) {
+            hash::Stages stages;
+            result.digest.resize(hash::digest_bytes(hash::Algorithm::blake3));
+            result.code = hash::hash_one(hash::Algorithm::blake3, contents, result.digest,
+                                         {threads_per_file_, options_.processor}, &stages);
+            note(stages, contents.size());
+        }
+        progress_.add(1, contents.size());
+        report(job, std::move(result));
+    }
+
+    /// Adds up what a call did on the GPU.
+    void note(const hash::Stages& stages, u64 bytes) {
+        const std::lock_guard lock(mutex_);
+        hash::Stages& sums = gpu_work_.stages;
+        if (stages.note != nullptr) sums.note = stages.note;
+        if (stages.processor != hash::Processor::gpu) return;
+        gpu_work_.bytes += bytes;
+        sums.initialise += stages.initialise;
+        sums.copy_in += stages.copy_in;
+        sums.kernel += stages.kernel;
+        sums.copy_out += stages.copy_out;
+        sums.finish += stages.finish;
+        sums.total += stages.total;
     }
 
     /// Hashes what was read; files of one list have one algorithm, those of --check may not.
@@ -164,8 +217,10 @@ class Hasher {
             if (jobs.empty()) continue;
             const u32 size = hash::digest_bytes(algorithm);
             std::vector<u8> digests(jobs.size() * size);
+            hash::Stages stages;
             const Errc code =
-                hash::hash_many(algorithm, messages, digests, {1, hash::Processor::cpu});
+                hash::hash_many(algorithm, messages, digests, {1, options_.processor}, &stages);
+            note(stages, batch.contents.size());
             for (size_t i = 0; i < jobs.size(); ++i) {
                 const u8* digest = digests.data() + i * size;
                 report(jobs[i], {code, std::vector<u8>(digest, digest + size)});
@@ -189,6 +244,8 @@ class Hasher {
     const std::function<void(const HashJob&, const HashResult&)>& done_;
     u32 threads_ = 1;
     u32 threads_per_file_ = 1;
+    bool is_for_gpu_ = false;
+    GpuWork gpu_work_;
     std::mutex mutex_;
     u64 next_ = 0;
     u64 reported_ = 0;
@@ -221,7 +278,7 @@ bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
         } else if (facts->is_directory()) {
             if (!add_tree(below, start, algorithm, jobs)) good = false;
         } else if (facts->is_regular()) {
-            jobs.push_back({std::move(below), start, algorithm});
+            jobs.push_back({std::move(below), start, algorithm, facts->attributes.size});
         }
     }
     return good;
@@ -237,20 +294,20 @@ bool add_hash_jobs(Session& session, const std::string& operand, hash::Algorithm
     if (!start) return false;
     const Result<Facts> facts = start->stat(location.path, Follow::yes);
     if (facts && facts->is_directory()) return add_tree(location, start, algorithm, jobs);
-    jobs.push_back({std::move(location), start, algorithm});
+    jobs.push_back({std::move(location), start, algorithm, facts ? facts->attributes.size : 0});
     return true;
 }
 
-void hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
-                const std::function<void(const HashJob&, const HashResult&)>& done) {
-    Hasher(jobs, options, done).run();
+GpuWork hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
+                   const std::function<void(const HashJob&, const HashResult&)>& done) {
+    return Hasher(jobs, options, done).run();
 }
 
 Errc read_whole(const HashJob& job, std::vector<std::byte>& contents) {
     std::unique_ptr<OpenFile> file;
-    if (const Errc code = open_job(job, file); code != Errc::ok) return code;
-    const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
-    u64 room = facts ? facts->attributes.size + 1 : 0;
+    u64 room = 0;
+    if (const Errc code = open_job(job, file, room); code != Errc::ok) return code;
+    ++room;
     for (u64 filled = 0;; room = filled * 2) {
         contents.resize(std::max(room, part_bytes));
         const Result<u64> got = read_fully(*file, filled, std::span(contents).subspan(filled));

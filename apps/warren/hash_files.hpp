@@ -20,6 +20,7 @@ struct HashJob {
     Location location;  // its text is what is printed
     std::shared_ptr<Directory> start;
     hash::Algorithm algorithm;
+    u64 bytes = 0;  // when it was listed
 };
 
 struct HashResult {
@@ -30,7 +31,13 @@ struct HashResult {
 struct HashOptions {
     u32 threads = 0;             // 0: as many as there are cores
     u64 direct_piece_bytes = 0;  // not 0: the direct hash instead of the standard one
-    hash::Processor processor = hash::Processor::cpu;  // of direct hashes and windows
+    hash::Processor processor = hash::Processor::cpu;
+};
+
+/// What was done on a GPU.
+struct GpuWork {
+    u64 bytes = 0;
+    hash::Stages stages;  // sums; its note is the last one
 };
 
 /// Adds the file named by the operand, or all regular files below it in sorted order if it is a
@@ -39,9 +46,11 @@ struct HashOptions {
 bool add_hash_jobs(Session& session, const std::string& operand, hash::Algorithm algorithm,
                    std::vector<HashJob>& jobs);
 
-/// Hashes all files and hands on what became of each.
-void hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
-                const std::function<void(const HashJob&, const HashResult&)>& done);
+/// Hashes all files and hands on what became of each. With Processor::gpu files of up to 8 MiB are
+/// gathered for the GPU, and larger ones for BLAKE3's tree; a stream of another algorithm has no
+/// parallel parts.
+GpuWork hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
+                   const std::function<void(const HashJob&, const HashResult&)>& done);
 
 /// Reads the whole file, of any size.
 Errc read_whole(const HashJob& job, std::vector<std::byte>& contents);

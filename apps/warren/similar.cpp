@@ -44,6 +44,7 @@ constexpr Page page = {
         "  warren similar core.1 core.2 core.3\n"
         "  warren similar --fixed 4K --algorithm sha1 old.img new.img\n"
         "  warren similar --preset fastcdc --average 8K --json linux-6.1.tar linux-6.2.tar",
+    .chooses_processor = true,
 };
 
 struct Line {
@@ -60,7 +61,10 @@ class Comparison {
     Comparison(const dedup::Splitter& splitter, std::string name)
         : splitter_(splitter), name_(std::move(name)) {}
 
-    Errc open() { return series_.open(index_options()); }
+    Errc open() {
+        WARREN_TRY(reader_.open(splitter_));
+        return series_.open(index_options());
+    }
 
     /// Reads the next file; the line says what of it was there before.
     Errc add(const std::string& path, Line& line) {
@@ -74,7 +78,7 @@ class Comparison {
         Errc code = Errc::ok;
         {
             Progress progress("comparing " + quote(path));
-            code = dedup::read_chunks(file, splitter_, [&](std::span<const dedup::FileChunk> some) {
+            code = reader_.read(file, [&](std::span<const dedup::FileChunk> some) {
                 for (const dedup::FileChunk& chunk : some)
                     look(chunk, line);
                 failure_ = note(own, some, own_base, base);
@@ -94,6 +98,8 @@ class Comparison {
     }
 
     const std::string& name() const { return name_; }
+    const dedup::Splitter& splitter() const { return splitter_; }
+    const dedup::ReadWork& work() const { return reader_.work(); }
 
  private:
     dedup::Index::Options index_options() const {
@@ -139,6 +145,7 @@ class Comparison {
 
     dedup::Splitter splitter_;
     std::string name_;
+    dedup::ChunkReader reader_;
     dedup::Index previous_;
     bool has_previous_ = false;
     dedup::Index series_;
@@ -200,6 +207,7 @@ bool compare(Comparison& comparison, const Arguments& parsed, Json& json) {
             print_text(path, line);
         }
     }
+    tell_work(parsed, comparison.splitter(), comparison.work());
     return true;
 }
 

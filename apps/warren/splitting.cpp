@@ -10,8 +10,10 @@
 #include <bit>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <limits>
 
+#include "apps/warren/hash_choice.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/units.hpp"
 
@@ -130,7 +132,24 @@ bool parse_work(const Page& page, const Arguments& parsed, dedup::Splitter& spli
             splitter.threads = static_cast<u32>(*threads);
         }
     }
-    return complaint.good;
+    return complaint.good && choose_processor(splitter.processor);
+}
+
+void tell_work(const Arguments& parsed, const dedup::Splitter& splitter,
+               const dedup::ReadWork& work) {
+    const bool was_asked = splitter.processor == hash::Processor::gpu;
+    if (!work.note.empty() && (was_asked || parsed.has(verbose_work_option)))
+        remark({program(), ": ", work.note});
+    if (!parsed.has(verbose_work_option)) return;
+    char text[128];
+    if (work.asked_bytes != 0) {
+        std::snprintf(text, sizeof text, "predicted %.3f s on the CPU, %.3f s on the GPU",
+                      work.predicted_cpu_seconds, work.predicted_gpu_seconds);
+        remark({program(), ": ", long_size(work.asked_bytes), ": ", text});
+    }
+    if (work.gpu_bytes == 0) return remark({program(), ": the CPU did all of it"});
+    std::snprintf(text, sizeof text, "%.3f s", work.gpu_seconds);
+    remark({program(), ": the GPU took ", text, " for ", long_size(work.gpu_bytes)});
 }
 
 std::string hexadecimal(std::span<const u8> digest) {

@@ -19,25 +19,26 @@ enum SplittingOption : int {
     seed_option,
     algorithm_option,
     threads_option,
+    verbose_work_option,
 };
 
-#define WARREN_SPLITTING_OPTIONS                                                                \
-    {preset_option, "preset", "NAME",                                                           \
-     "cut by this rule: lbfs, restic, fastcdc, gear, xet, borg,\nstoregpu-md5, storegpu-sha1"}, \
-        {minimum_option, "minimum", "SIZE", "shortest chunk, in place of the preset's"},        \
-        {average_option, "average", "SIZE",                                                     \
-         "chunks of this size on average, a power of two (lbfs,\nrestic, fastcdc, gear, xet, "  \
-         "borg)"},                                                                              \
-        {maximum_option, "maximum", "SIZE", "longest chunk"},                                   \
-        {window_option, "window", "SIZE",                                                       \
-         "bytes that a cut depends on (lbfs, restic, borg,\nstoregpu)"},                        \
-        {polynomial_option, "polynomial", "HEX",                                                \
-         "polynomial of rabin (restic: that of the repository)"},                               \
-        {seed_option, "seed", "NUMBER", "seed of borg's table"},                                \
-        {algorithm_option, "algorithm", "NAME",                                                 \
-         "digest: blake3 (default), sha256, sha1, md5, xxh3-128"},                              \
-    {                                                                                           \
-        threads_option, "threads", "N", "threads that work (default: one for each processor)"   \
+#define WARREN_SPLITTING_OPTIONS                                                                   \
+    {preset_option, "preset", "NAME",                                                              \
+     "cut by this rule: lbfs, restic, fastcdc, gear, xet, borg,\nstoregpu-md5, storegpu-sha1"},    \
+        {minimum_option, "minimum", "SIZE", "shortest chunk, in place of the preset's"},           \
+        {average_option, "average", "SIZE",                                                        \
+         "chunks of this size on average, a power of two (lbfs,\nrestic, fastcdc, gear, xet, "     \
+         "borg)"},                                                                                 \
+        {maximum_option, "maximum", "SIZE", "longest chunk"},                                      \
+        {window_option, "window", "SIZE",                                                          \
+         "bytes that a cut depends on (lbfs, restic, borg,\nstoregpu)"},                           \
+        {polynomial_option, "polynomial", "HEX",                                                   \
+         "polynomial of rabin (restic: that of the repository)"},                                  \
+        {seed_option, "seed", "NUMBER", "seed of borg's table"},                                   \
+        {algorithm_option, "algorithm", "NAME",                                                    \
+         "digest: blake3 (default), sha256, sha1, md5, xxh3-128"},                                 \
+        {threads_option, "threads", "N", "threads that work (default: one for each processor)"}, { \
+        verbose_work_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"  \
     }
 
 /// The rule that the options give, beginning with a preset; nothing, with a complaint, if they
@@ -45,8 +46,13 @@ enum SplittingOption : int {
 std::optional<chunk::Rule> parse_rule(const Page& page, const Arguments& parsed,
                                       const char* otherwise);
 
-/// Sets threads and algorithm; false, with a complaint, if they make no sense.
+/// Sets threads, algorithm and processor; false, with a complaint, if they make no sense.
 bool parse_work(const Page& page, const Arguments& parsed, dedup::Splitter& splitter);
+
+/// Says on stderr who computed: with --verbose all of it, else only what was asked of a GPU and
+/// could not be had.
+void tell_work(const Arguments& parsed, const dedup::Splitter& splitter,
+               const dedup::ReadWork& work);
 
 /// The digest as hexadecimal digits.
 std::string hexadecimal(std::span<const u8> digest);

@@ -107,6 +107,7 @@ struct Splitter {
     chunk::Rule rule;
     hash::Algorithm algorithm = hash::Algorithm::blake3;
     u32 threads = 0;
+    hash::Processor processor = hash::Processor::cpu;  // who cuts and digests
 };
 
 /// One chunk of a file, valid during the call.
@@ -117,11 +118,44 @@ struct FileChunk {
     bool is_zero;  // all its bytes are zero
 };
 
-/// Reads `descriptor` from where it stands to its end, or `most_bytes` of it, and calls `visit`
-/// with its chunks, some at a time, in order; offsets count from there. `visit` answers whether to
-/// go on. Errc::canceled if it said no, else what reading gave.
-Errc read_chunks(int descriptor, const Splitter& splitter,
-                 const std::function<bool(std::span<const FileChunk>)>& visit,
+/// What a ChunkReader did.
+struct ReadWork {
+    u64 gpu_bytes = 0;       // cut and digested by the GPU
+    double gpu_seconds = 0;  // that it took
+    u64 asked_bytes = 0;     // for which the model was asked, and what it said
+    double predicted_cpu_seconds = 0;
+    double predicted_gpu_seconds = 0;
+    std::string note;  // why the CPU did what the GPU was asked for
+};
+
+/// Reads files into chunks, one after the other; memory, threads and the GPU are kept from one to
+/// the next. With Processor::automatic the GPU takes files of 256 MiB and more where it is
+/// predicted to be done first, by rates measured at the first one; smaller ones are not worth it.
+class ChunkReader {
+ public:
+    using Visit = std::function<bool(std::span<const FileChunk>)>;
+
+    ChunkReader();
+    ~ChunkReader();
+    ChunkReader(ChunkReader&&) noexcept;
+    ChunkReader& operator=(ChunkReader&&) noexcept;
+
+    /// Errc::invalid for a bad rule, Errc::no_device for Processor::gpu without a GPU.
+    Errc open(const Splitter& splitter);
+    /// Reads `descriptor` from where it stands to its end, or `most_bytes` of it, and calls `visit`
+    /// with its chunks, some at a time, in order; offsets count from there. `visit` answers whether
+    /// to go on. Errc::canceled if it said no, else what reading gave. Where the GPU fails the CPU
+    /// goes on.
+    Errc read(int descriptor, const Visit& visit, u64 most_bytes = ~u64{0});
+    const ReadWork& work() const;
+
+ private:
+    class Implementation;
+    std::unique_ptr<Implementation> implementation_;
+};
+
+/// The same for one file.
+Errc read_chunks(int descriptor, const Splitter& splitter, const ChunkReader::Visit& visit,
                  u64 most_bytes = ~u64{0});
 
 /// Whether equal digests are no proof of equal bytes: everybody can make two messages with one MD5

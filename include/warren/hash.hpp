@@ -62,6 +62,18 @@ struct Stages {
     const char* note = nullptr;  // why the GPU was not taken although it was asked for
 };
 
+/// Whether there is a GPU that this program can use.
+bool has_gpu();
+
+/// What the model says of many pieces in ordinary memory, of some KiB to MiB each.
+struct Prediction {
+    double cpu_seconds = 0;
+    double gpu_seconds = 0;  // both 0 without a GPU
+};
+
+/// Asks the model; the first call for an algorithm measures the machine, some 0.1 s.
+Prediction predict(Algorithm algorithm, u64 bytes);
+
 /// The digest of each piece, one behind the other. Pieces may have any length and alignment.
 /// Errc::invalid unless `digests` has pieces.size() * digest_bytes(); Errc::no_device for
 /// Processor::gpu without one.

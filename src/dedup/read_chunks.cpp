@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file passes through one buffer: it is filled, cut, the whole chunks in it are digested side by
-// side and handed on, and the open one moves to the front.
+// side and handed on, and the open one moves to the front. A GPU gets a larger buffer, which stays
+// in place, so that copies run at the full speed of the bus.
 //
 // Invariant: the buffer begins with the open chunk, and grows only if one chunk does not fit.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
+#include "dedup/cutting_rates.hpp"
+#include "warren/chunk_gpu.hpp"
 #include "warren/dedup.hpp"
 
 namespace warren::dedup {
@@ -16,6 +22,11 @@ namespace warren::dedup {
 namespace {
 
 constexpr u64 buffer_bytes = 16 * mib;
+constexpr u64 buffer_bytes_for_gpu = 128 * mib;
+constexpr u64 least_feed_for_gpu = 1 * mib;
+constexpr u64 least_file_for_model = 256 * mib;
+// A thread of a GPU digests a chunk: longer ones than these are too few for all threads.
+constexpr u64 longest_mean_for_gpu = 256 * kib;
 
 bool is_all_zero(std::span<const std::byte> bytes) {
     if (bytes.empty()) return true;
@@ -24,57 +35,162 @@ bool is_all_zero(std::span<const std::byte> bytes) {
 }
 
 /// Cuts into blocks of one size, with the calls of chunk::Chunker.
-class Cutter {
+class BlockCutter {
  public:
-    Errc open(const Splitter& splitter) {
-        block_bytes_ = splitter.block_bytes;
-        return block_bytes_ != 0 ? Errc::ok : chunker_.open(splitter.rule, splitter.threads);
-    }
+    explicit BlockCutter(u64 block_bytes) : block_bytes_(block_bytes) {}
+
     void feed(std::span<const std::byte> bytes, std::vector<u64>& ends) {
-        if (block_bytes_ == 0) return chunker_.feed(bytes, ends);
         position_ += bytes.size();
         while (last_end_ + block_bytes_ <= position_)
             ends.push_back(last_end_ += block_bytes_);
     }
     void finish(std::vector<u64>& ends) {
-        if (block_bytes_ == 0) return chunker_.finish(ends);
         if (last_end_ < position_) ends.push_back(position_);
+        position_ = last_end_ = 0;
     }
 
  private:
-    u64 block_bytes_ = 0;
+    u64 block_bytes_;
     u64 position_ = 0;
     u64 last_end_ = 0;
-    chunk::Chunker chunker_;
 };
 
-class Reader {
- public:
-    Reader(int descriptor, const Splitter& splitter,
-           const std::function<bool(std::span<const FileChunk>)>& visit, u64 most_bytes)
-        : descriptor_(descriptor),
-          splitter_(splitter),
-          visit_(visit),
-          left_(most_bytes),
-          buffer_(std::min(buffer_bytes, std::max(most_bytes, u64{1}))) {}
+/// The length that chunks have on average, for bytes without a pattern.
+u64 mean_chunk_bytes(const Splitter& splitter) {
+    if (splitter.block_bytes != 0) return splitter.block_bytes;
+    const int bits = std::min(std::popcount(splitter.rule.mask), 40);
+    const u64 free_bytes = (u64{1} << bits) * splitter.rule.stride_bytes;
+    return std::min(splitter.rule.minimum_bytes + free_bytes, splitter.rule.maximum_bytes);
+}
 
-    Errc run() {
-        WARREN_TRY(cutter_.open(splitter_));
+u64 bytes_ahead(int descriptor, u64 most_bytes) {
+    struct stat status;
+    if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+    const off_t at = ::lseek(descriptor, 0, SEEK_CUR);
+    if (at < 0 || at > status.st_size) return 0;
+    return std::min(static_cast<u64>(status.st_size - at), most_bytes);
+}
+
+}  // namespace
+
+class ChunkReader::Implementation {
+ public:
+    explicit Implementation(const Splitter& splitter)
+        : splitter_(splitter),
+          digests_by_gpu_(mean_chunk_bytes(splitter) <= longest_mean_for_gpu),
+          blocks_(splitter.block_bytes) {}
+
+    Errc open() {
+        if (splitter_.block_bytes == 0)
+            WARREN_TRY(chunker_.open(splitter_.rule, splitter_.threads));
+        if (splitter_.processor != hash::Processor::gpu) return Errc::ok;
+        if (!hash::has_gpu()) return Errc::no_device;
+        open_gpu();
+        return Errc::ok;
+    }
+
+    Errc read(int descriptor, const Visit& visit, u64 most_bytes) {
+        descriptor_ = descriptor;
+        visit_ = &visit;
+        left_ = most_bytes;
+        filled_ = base_ = 0;
+        uses_gpu_ = is_for_gpu(bytes_ahead(descriptor, most_bytes));
+        const u64 usual = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes;
+        if (buffer_.size() < std::min(usual, most_bytes) || buffer_.empty())
+            resize(std::max<u64>(std::min(usual, most_bytes), 1));
+        const Errc code = pass();
+        if (code != Errc::ok) forget();
+        return code;
+    }
+
+    const ReadWork& work() const { return work_; }
+
+ private:
+    Errc pass() {
         while (true) {
-            if (filled_ == buffer_.size()) buffer_.resize(buffer_.size() * 2);
+            if (filled_ == buffer_.size()) resize(buffer_.size() * 2);
             const u64 before = filled_;
             bool is_end = false;
             WARREN_TRY(fill(is_end));
-            const std::span<const std::byte> all(buffer_);
+            const auto begin = std::chrono::steady_clock::now();
             ends_.clear();
-            cutter_.feed(all.subspan(before, filled_ - before), ends_);
-            if (is_end) cutter_.finish(ends_);
+            feed(std::span<const std::byte>(buffer_).subspan(before, filled_ - before));
+            if (is_end) finish();
+            WARREN_TRY(digest());
+            if (uses_gpu_) {
+                const std::chrono::duration<double> passed =
+                    std::chrono::steady_clock::now() - begin;
+                work_.gpu_seconds += passed.count();
+                work_.gpu_bytes += filled_ - before;
+            }
             WARREN_TRY(hand_on());
             if (is_end) return Errc::ok;
         }
     }
 
- private:
+    /// Whether the GPU takes a file of so many bytes.
+    bool is_for_gpu(u64 bytes) {
+        if (splitter_.processor == hash::Processor::gpu) return true;
+        if (splitter_.processor == hash::Processor::cpu) return false;
+        if (bytes < least_file_for_model || !hash::has_gpu()) return false;
+        const CuttingRates rates = cutting_rates(splitter_);
+        const hash::Prediction digests = hash::predict(splitter_.algorithm, bytes);
+        const auto size = static_cast<double>(bytes);
+        const double cpu = digests.cpu_seconds + rates.cpu_seconds_each * size;
+        const double gpu = rates.gpu_seconds_each * size +
+                           (digests_by_gpu_ ? digests.gpu_seconds : digests.cpu_seconds);
+        if (!rates.has_gpu || digests.gpu_seconds == 0) return false;
+        work_.asked_bytes += bytes;
+        work_.predicted_cpu_seconds += cpu;
+        work_.predicted_gpu_seconds += gpu;
+        if (gpu >= cpu) return false;
+        open_gpu();
+        return true;
+    }
+
+    void open_gpu() {
+        if (splitter_.block_bytes != 0 || has_gpu_ || !work_.note.empty()) return;
+        const Errc code = chunk::GpuChunker::has_kernel(splitter_.rule) ? gpu_.open(splitter_.rule)
+                                                                        : Errc::not_supported;
+        has_gpu_ = code == Errc::ok;
+        if (has_gpu_) gpu_.pin(buffer_);
+        if (code == Errc::not_supported) {
+            work_.note = "the GPU has no kernel for this rule: the CPU cut";
+        } else if (code != Errc::ok) {
+            note_failure(code);
+        }
+    }
+
+    void note_failure(Errc code) {
+        work_.note = code == Errc::no_memory ? "the GPU has too little memory: the CPU cut"
+                                             : "the GPU failed: the CPU cut";
+    }
+
+    void resize(u64 bytes) {
+        if (has_gpu_) gpu_.pin({});
+        buffer_.resize(bytes);
+        if (has_gpu_) gpu_.pin(buffer_);
+    }
+
+    void feed(std::span<const std::byte> bytes) {
+        if (splitter_.block_bytes != 0) return blocks_.feed(bytes, ends_);
+        if (!uses_gpu_ || !has_gpu_ || bytes.size() < least_feed_for_gpu)
+            return chunker_.feed(bytes, ends_);
+        const Errc code = chunker_.feed_by_gpu(gpu_, bytes, ends_);
+        if (code == Errc::ok) return;
+        note_failure(code);
+        has_gpu_ = false;
+        gpu_ = {};
+    }
+
+    void finish() { splitter_.block_bytes != 0 ? blocks_.finish(ends_) : chunker_.finish(ends_); }
+
+    /// After a file that was not read to its end.
+    void forget() {
+        ends_.clear();
+        finish();
+    }
+
     Errc fill(bool& is_end) {
         while (filled_ < buffer_.size()) {
             const u64 wanted = std::min(left_, buffer_.size() - filled_);
@@ -91,10 +207,8 @@ class Reader {
         return Errc::ok;
     }
 
-    /// Digests and hands on the chunks that end in the buffer.
-    Errc hand_on() {
-        if (ends_.empty()) return Errc::ok;
-        const u32 size = hash::digest_bytes(splitter_.algorithm);
+    /// Digests the chunks that end in the buffer.
+    Errc digest() {
         const std::span<const std::byte> all(buffer_);
         pieces_.clear();
         u64 start = base_;
@@ -102,18 +216,30 @@ class Reader {
             pieces_.push_back(all.subspan(start - base_, end - start));
             start = end;
         }
-        digests_.resize(pieces_.size() * size);
-        WARREN_TRY(
-            hash::hash_many(splitter_.algorithm, pieces_, digests_,
-                            {.threads = splitter_.threads, .processor = hash::Processor::cpu}));
+        digests_.resize(pieces_.size() * hash::digest_bytes(splitter_.algorithm));
+        hash::Stages stages;
+        // A few chunks at the end of a file are the CPU's.
+        const bool is_worth_it = digests_by_gpu_ && start - base_ >= least_feed_for_gpu;
+        const Errc code = hash::hash_many(
+            splitter_.algorithm, pieces_, digests_,
+            {.threads = splitter_.threads,
+             .processor = uses_gpu_ && is_worth_it ? hash::Processor::gpu : hash::Processor::cpu},
+            &stages);
+        if (stages.note != nullptr) work_.note = stages.note;
+        return code;
+    }
+
+    Errc hand_on() {
+        if (ends_.empty()) return Errc::ok;
+        const u32 size = hash::digest_bytes(splitter_.algorithm);
         chunks_.clear();
         for (size_t index = 0; index < pieces_.size(); ++index) {
-            const u64 offset = base_ + static_cast<u64>(pieces_[index].data() - all.data());
+            const u64 offset = base_ + static_cast<u64>(pieces_[index].data() - buffer_.data());
             chunks_.push_back({offset, pieces_[index],
                                std::span<const u8>(digests_).subspan(index * size, size),
                                is_all_zero(pieces_[index])});
         }
-        if (!visit_(chunks_)) return Errc::canceled;
+        if (!(*visit_)(chunks_)) return Errc::canceled;
         const u64 done = ends_.back() - base_;
         std::memmove(buffer_.data(), buffer_.data() + done, filled_ - done);
         filled_ -= done;
@@ -121,25 +247,52 @@ class Reader {
         return Errc::ok;
     }
 
-    int descriptor_;
-    const Splitter& splitter_;
-    const std::function<bool(std::span<const FileChunk>)>& visit_;
-    u64 left_;  // to read
+    Splitter splitter_;
+    bool digests_by_gpu_;
+    BlockCutter blocks_;
+    chunk::Chunker chunker_;
     std::vector<std::byte> buffer_;
+    chunk::GpuChunker gpu_;  // lets go of the buffer before it goes
+    bool has_gpu_ = false;
+    ReadWork work_;
+    // Of the file at hand.
+    int descriptor_ = -1;
+    const Visit* visit_ = nullptr;
+    bool uses_gpu_ = false;
+    u64 left_ = 0;  // to read
     u64 filled_ = 0;
     u64 base_ = 0;  // position in the file of the buffer's first byte
-    Cutter cutter_;
     std::vector<u64> ends_;
     std::vector<hash::Bytes> pieces_;
     std::vector<u8> digests_;
     std::vector<FileChunk> chunks_;
 };
 
-}  // namespace
+ChunkReader::ChunkReader() = default;
+ChunkReader::~ChunkReader() = default;
+ChunkReader::ChunkReader(ChunkReader&&) noexcept = default;
+ChunkReader& ChunkReader::operator=(ChunkReader&&) noexcept = default;
 
-Errc read_chunks(int descriptor, const Splitter& splitter,
-                 const std::function<bool(std::span<const FileChunk>)>& visit, u64 most_bytes) {
-    return Reader(descriptor, splitter, visit, most_bytes).run();
+Errc ChunkReader::open(const Splitter& splitter) {
+    auto made = std::make_unique<Implementation>(splitter);
+    WARREN_TRY(made->open());
+    implementation_ = std::move(made);
+    return Errc::ok;
+}
+
+Errc ChunkReader::read(int descriptor, const Visit& visit, u64 most_bytes) {
+    return implementation_->read(descriptor, visit, most_bytes);
+}
+
+const ReadWork& ChunkReader::work() const {
+    return implementation_->work();
+}
+
+Errc read_chunks(int descriptor, const Splitter& splitter, const ChunkReader::Visit& visit,
+                 u64 most_bytes) {
+    ChunkReader reader;
+    WARREN_TRY(reader.open(splitter));
+    return reader.read(descriptor, visit, most_bytes);
 }
 
 }  // namespace warren::dedup

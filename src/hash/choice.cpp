@@ -65,6 +65,22 @@ const Rates& rates_of(Algorithm algorithm) {
     return rates[index];
 }
 
+bool has_gpu() {
+    return has_device();
+}
+
+Prediction predict(Algorithm algorithm, u64 bytes) {
+    constexpr u64 assumed_piece_bytes = 8 * kib;
+    const Rates& rates = rates_of(algorithm);
+    if (rates.kernel == 0) return {};
+    const Load load{.input_bytes = bytes,
+                    .work_bytes = bytes,
+                    .output_bytes = bytes / assumed_piece_bytes * digest_bytes(algorithm),
+                    .slot_bytes = assumed_slot_bytes,
+                    .is_staged = true};
+    return {predict_cpu(rates, load), predict_device(rates, load)};
+}
+
 Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options) {
     const Choice asked = asked_for(options);
     if (asked.processor != Processor::automatic) return asked;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long cutting takes on this machine: the terms of cutting in the choice between CPU and GPU,
+// beside the model of src/hash for digests.
+//
+// Invariant: measured once for each rule in a process, on a sample that no rule favours.
+#pragma once
+
+#include "warren/dedup.hpp"
+
+namespace warren::dedup {
+
+struct CuttingRates {
+    bool has_gpu = false;         // the others are 0 without
+    double cpu_seconds_each = 0;  // for a byte, on all threads
+    double gpu_seconds_each = 0;  // for a byte, from pinned memory
+};
+
+/// The rates of a splitter's rule; blocks of one size cost nothing.
+CuttingRates cutting_rates(const Splitter& splitter);
+
+}  // namespace warren::dedup
