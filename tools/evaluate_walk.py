@@ -147,7 +147,7 @@ def rows_of(path):
 
 def save(pyplot, figure, path):
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=75)
     pyplot.close(figure)
     print(path)
 

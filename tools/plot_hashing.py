@@ -32,7 +32,7 @@ def finish(pyplot, figure, notes, path):
     figure.text(0.01, 0.005, f"{notes['machine']}, {notes['date']}, commit {notes['commit']}",
                 fontsize=6)
     figure.tight_layout(rect=(0, 0.02, 1, 1))
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=75)
     pyplot.close(figure)
     print(path)
 
@@ -167,6 +167,7 @@ def plot_similarity(pyplot, notes, times, folder):
         ways = list(dict.fromkeys(scenario for scenario, _ in keys))
         workers = list(dict.fromkeys(subject for _, subject in keys))
         figure, axis = pyplot.subplots(figsize=(9, 0.55 * len(ways) + 1.5))
+        name = f"{notes['path'].stem}_{series}.png"
         height = 0.8 / len(workers)
         for number, worker in enumerate(workers):
             axis.barh([place + number * height for place in range(len(ways))],
@@ -175,7 +176,7 @@ def plot_similarity(pyplot, notes, times, folder):
                  yticklabels=[way.split(": ", 1)[1] for way in ways], xlabel="MB/s", title=series)
         axis.tick_params(axis="y", labelsize=7)
         axis.legend(fontsize=7)
-        finish(pyplot, figure, notes, folder / f"similarity_{series}.png")
+        finish(pyplot, figure, notes, folder / name)
 
 
 def main():
@@ -197,6 +198,7 @@ def main():
         "hash_sweep.csv": (plot_speed_ups, plot_stages, plot_shares),
         "chunk_bench.csv": (plot_threads,),
         "similarity_bench.csv": (plot_similarity,),
+        "similarity_gpu.csv": (plot_similarity,),
     }
     for name, plots in figures.items():
         path = arguments.results / name
