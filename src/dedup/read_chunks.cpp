@@ -114,10 +114,11 @@ class ChunkReader::Implementation {
             WARREN_TRY(fill(is_end));
             const auto begin = std::chrono::steady_clock::now();
             ends_.clear();
+            used_gpu_ = false;
             feed(std::span<const std::byte>(buffer_).subspan(before, filled_ - before));
             if (is_end) finish();
             WARREN_TRY(digest());
-            if (uses_gpu_) {
+            if (used_gpu_) {
                 const std::chrono::duration<double> passed =
                     std::chrono::steady_clock::now() - begin;
                 work_.gpu_seconds += passed.count();
@@ -177,7 +178,8 @@ class ChunkReader::Implementation {
         if (!uses_gpu_ || !has_gpu_ || bytes.size() < least_feed_for_gpu)
             return chunker_.feed(bytes, ends_);
         const Errc code = chunker_.feed_by_gpu(gpu_, bytes, ends_);
-        if (code == Errc::ok) return;
+        used_gpu_ = code == Errc::ok;
+        if (used_gpu_) return;
         note_failure(code);
         has_gpu_ = false;
         gpu_ = {};
@@ -226,6 +228,7 @@ class ChunkReader::Implementation {
              .processor = uses_gpu_ && is_worth_it ? hash::Processor::gpu : hash::Processor::cpu},
             &stages);
         if (stages.note != nullptr) work_.note = stages.note;
+        used_gpu_ = used_gpu_ || stages.processor == hash::Processor::gpu;
         return code;
     }
 
@@ -258,8 +261,9 @@ class ChunkReader::Implementation {
     // Of the file at hand.
     int descriptor_ = -1;
     const Visit* visit_ = nullptr;
-    bool uses_gpu_ = false;
-    u64 left_ = 0;  // to read
+    bool uses_gpu_ = false;  // if there is enough at hand
+    bool used_gpu_ = false;  // for the last part
+    u64 left_ = 0;           // to read
     u64 filled_ = 0;
     u64 base_ = 0;  // position in the file of the buffer's first byte
     std::vector<u64> ends_;

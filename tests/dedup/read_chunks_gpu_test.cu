@@ -86,7 +86,8 @@ TEST(ReadChunksGpu, EqualsTheCpu) {
             const ReadWork& work = reader.work();
             EXPECT_EQ(work.note.find("failed"), std::string::npos) << work.note;
             if (processor == hash::Processor::gpu) {
-                EXPECT_EQ(work.gpu_bytes, 300 * mib + 123 + 70'001);
+                // The short file is the CPU's.
+                EXPECT_EQ(work.gpu_bytes, 300 * mib + 123);
             } else {
                 EXPECT_EQ(work.asked_bytes, 300 * mib + 123);
                 EXPECT_GT(work.predicted_gpu_seconds, 0);
