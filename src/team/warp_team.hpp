@@ -25,6 +25,7 @@ template <u32 W>
 struct TileTeam {
     static_assert(W > 1 && W <= 32 && (W & (W - 1)) == 0);
     static constexpr u32 width = W;
+    static constexpr bool is_part_of_warp = W < 32;
 
     u32 worker = 0;
 

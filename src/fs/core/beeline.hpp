@@ -13,163 +13,12 @@
 
 #include "fs/core/directory.hpp"
 #include "fs/core/gather.hpp"
+#include "fs/core/inode_image.hpp"
+#include "fs/core/node_copy.hpp"
 #include "fs/core/permission.hpp"
+#include "fs/core/version_notes.hpp"
 
 namespace warren::core {
-
-/// The version word that guards `place`, with its neighbour.
-WARREN_HD inline const WordPair* version_pair(const Store& store, u64 place) {
-    return pair_around(store.versions, stripe_of(place));
-}
-WARREN_HD inline bool shows_version(const WordPair& pair, const Seen& seen) {
-    return word_of(pair, stripe_of(seen.place)) == seen.version;
-}
-
-/// Whether what `seen` guards, all of it read by gathering, is still as it was.
-template <class Team>
-WARREN_HD bool stands(const Team& team, const Store& store, const Seen& seen) {
-    return load(team, store.versions[stripe_of(seen.place)]) == seen.version;
-}
-
-/// An inode as it was at one moment between its version's two readings. The second is the caller's.
-template <class Team>
-struct InodeImage {
-    static constexpr u32 pairs = format::inode_size / sizeof(WordPair);
-
-    InodeRef inode;
-    Gathered<Team, WordPair, pairs + 1> items;  // the last one: the version of what led here
-
-    /// A field of at most eight bytes.
-    template <class T>
-    WARREN_HD T get(const Team& team, T Inode::*field) const {
-        const auto offset = static_cast<u32>(reinterpret_cast<const char*>(&(inode.at->*field)) -
-                                             reinterpret_cast<const char*>(inode.at));
-        return items.tell(team, offset / 16, [&](const WordPair& pair) {
-            const u64 word = offset / 8 % 2 == 0 ? pair.low : pair.high;
-            return static_cast<T>(word >> offset % 8 * 8);
-        });
-    }
-    WARREN_HD bool has_attributes(const Team& team) const {
-        constexpr u32 offset = offsetof(Inode, attributes);
-        static_assert(offset % 16 == 0);
-        return items.tell(team, offset / 16, [](const WordPair& pair) { return pair.low; }) != 0;
-    }
-};
-
-/// The words that say whether an inode can be read at all: the version, whether its block is in
-/// memory, the kind of the frame; and one that says whether the bitmap is in memory, for those who
-/// want to free the inode.
-struct InodeLanding {
-    static constexpr u32 words = 3;
-    static constexpr u32 words_with_bitmap = 4;
-
-    const Store& store;
-    u64 number;
-    // All of these fit: a volume has at most 2^36 inodes.
-    u32 block = static_cast<u32>(number / format::inodes_per_block);
-    u32 frame = block / format::blocks_per_frame;
-
-    WARREN_HD bool is_in_volume() const {
-        return number < store.size_bytes / format::inode_size &&
-               block % format::blocks_per_frame != 0;
-    }
-    WARREN_HD u32 bitmap_block() const { return frame * format::blocks_per_frame; }
-    WARREN_HD const u64* word_at(u32 i) const {
-        if (i == 0) return store.versions + stripe_of(number * format::inode_size);
-        if (i == 2) return &store.frame(frame).kind;
-        return store.resident + (i == 1 ? block : bitmap_block()) / 64;
-    }
-    WARREN_HD bool is_good(u32 i, u64 word) const {
-        if (i == 0) return (word & 1) == 0;
-        if (i == 2) return static_cast<FrameKind>(word) == FrameKind::inodes;
-        return (word >> (i == 1 ? block : bitmap_block()) % 64 & 1) != 0;
-    }
-};
-
-/// Reads the inode for which a landing was good, `image.inode.seen` noted already; `before` led to
-/// it and must still be as it was. `fits(i, pair)` is one more question to each pair of words, to
-/// which `fitting` must answer yes.
-template <class Team, class Fits>
-WARREN_HD bool read_image(const Team& team, const Store& store, u64 number, const Seen& before,
-                          InodeImage<Team>& image, u32 fitting, const Fits& fits) {
-    constexpr u32 pairs = InodeImage<Team>::pairs;
-    image.inode.number = number;
-    image.inode.at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
-    const auto* from = reinterpret_cast<const WordPair*>(image.inode.at);
-    const WordPair* version = version_pair(store, before.place);
-    image.items.read(team, [&](u32 i) { return i < pairs ? from + i : version; });
-    const u32 good = image.items.count_of(team, [&](u32 i, const WordPair& pair) {
-        return i == pairs ? shows_version(pair, before) : fits(i, pair);
-    });
-    image.inode.generation = image.get(team, &Inode::generation);
-    return good == fitting + 1 && image.inode.generation != 0;
-}
-
-/// Finds the inode with this number; `fits`: see read_image().
-template <class Team, class Fits>
-WARREN_HD bool sight_inode(const Team& team, const Store& store, u64 number,
-                           InodeImage<Team>& image, u32 fitting, const Fits& fits) {
-    const InodeLanding landing{store, number};
-    if (!landing.is_in_volume()) return false;
-    Gathered<Team, u64, InodeLanding::words> words;
-    words.read(team, [&](u32 i) { return landing.word_at(i); });
-    const u32 good =
-        words.count_of(team, [&](u32 i, u64 word) { return landing.is_good(i, word); });
-    if (good != InodeLanding::words) return false;
-    image.inode.seen = {number * format::inode_size,
-                        words.tell(team, 0, [](u64 word) { return word; })};
-    return read_image(team, store, number, image.inode.seen, image, fitting, fits);
-}
-
-/// Finds the inode that `handle` means.
-template <class Team>
-WARREN_HD bool sight_handle(const Team& team, const Store& store, Handle handle,
-                            InodeImage<Team>& image) {
-    static_assert(offsetof(Inode, generation) == 4);
-    return sight_inode(team, store, handle.inode, image, 1, [&](u32 i, const WordPair& pair) {
-        return i == 0 && static_cast<u32>(pair.low >> 32) == handle.generation;
-    });
-}
-
-/// Finds the directory that `handle` means, if it has a tree of leaves.
-template <class Team>
-WARREN_HD bool sight_directory(const Team& team, const Store& store, Handle handle,
-                               InodeImage<Team>& image) {
-    static_assert(offsetof(Inode, mode) == 8 && offsetof(Inode, area_kind) == 54 &&
-                  offsetof(Inode, height) == 55 && offsetof(Inode, area_count) == 56);
-    return sight_inode(team, store, handle.inode, image, 2, [&](u32 i, const WordPair& pair) {
-        if (i == 0) {
-            const u32 mode = static_cast<u32>(pair.high);
-            return static_cast<u32>(pair.low >> 32) == handle.generation &&
-                   (mode & format::type_mask) == format::type_directory;
-        }
-        const u32 kind = static_cast<u32>(pair.low >> 48) & 0xff;
-        const u32 height = static_cast<u32>(pair.low >> 56);
-        const u32 count = static_cast<u32>(pair.high) & 0xffff;
-        return i == 3 && kind == static_cast<u32>(AreaKind::tree) && height >= 1 &&
-               height <= tree_height_max && count >= 1 && count <= format::root_pairs_max;
-    });
-}
-
-/// What stat(2) tells.
-template <class Team>
-WARREN_HD Attributes attributes_in(const Team& team, const InodeImage<Team>& image) {
-    Attributes out;
-    out.handle = image.inode.handle();
-    out.mode = image.get(team, &Inode::mode);
-    out.links = image.get(team, &Inode::links);
-    out.user = image.get(team, &Inode::user);
-    out.group = image.get(team, &Inode::group);
-    out.device = image.get(team, &Inode::device);
-    out.size = image.get(team, &Inode::size);
-    out.blocks = image.get(team, &Inode::blocks);
-    out.parent = image.get(team, &Inode::parent);
-    out.accessed = image.get(team, &Inode::accessed);
-    out.modified = image.get(team, &Inode::modified);
-    out.changed = image.get(team, &Inode::changed);
-    out.born = image.get(team, &Inode::born);
-    return out;
-}
 
 /// Notes the version of a block of a tree; false if it cannot be read now.
 template <class Team>
@@ -239,11 +88,32 @@ WARREN_HD bool pass_node(const Team& team, const Store& store, const Seen& seen,
     return choose(team, window, 0, end, key, child);
 }
 
+/// What a team remembers of the directory that it went through last, and where versions of leaves
+/// are noted. It begins with that instead of a look, because the steps behind confirm it anyway.
+template <class Team>
+struct KnownDirectory {
+    Handle handle;  // inode 0: none
+    InodeImage<Team> image;
+    NodeCopy* node = nullptr;  // null: none is remembered
+    Seen node_seen;            // place 0: there is none
+    VersionNotes* notes = nullptr;
+    bool is_used = false;  // something of it was taken for a look
+
+    WARREN_HD void forget() {
+        handle = Handle{};
+        node_seen = Seen{};
+    }
+};
+
+/// For who remembers nothing.
+struct NothingKnown {};
+
 /// What one glance at a leaf tells.
 struct LeafGlance {
     DirectoryLeaf* leaf = nullptr;
     Seen seen;
     Seen before;  // what led to it, to be confirmed when the leaf is read
+    Seen above;   // likewise what led there, or the same
     LeafCounts counts;
     u32 slot = slot_none;  // of the one entry with the name's hash
     DirectorySlot entry{};
@@ -257,10 +127,47 @@ WARREN_HD inline u32 matches_of(const WordPair& pair, u32 row) {
            (static_cast<u32>(pair.high >> 32) == row ? 8u : 0u);
 }
 
-/// Goes from a directory's root to the leaf for `hash`. False also if the hash is in two leaves.
+/// Goes through the node at `child`, which lies right above leaves, towards `key`: a look only if
+/// it is not the one that is known. Requires: known.node is not null.
 template <class Team>
+WARREN_HD bool pass_known_node(const Team& team, const Store& store, u64 owner, u64 key,
+                               KnownDirectory<Team>& known, LeafGlance& glance,
+                               BlockPointer& child) {
+    glance.above = glance.before;
+    if (child.is_valid() && child.offset() == known.node_seen.place) {
+        known.is_used = true;
+    } else {
+        Seen seen;
+        if (!sight_block(team, store, child, seen) ||
+            !copy_node(team, store, seen, glance.before, owner, *known.node)) {
+            return false;
+        }
+        glance.above = known.node_seen = seen;
+    }
+    glance.before = known.node_seen;
+    return known.node->choose(team, key, child);
+}
+
+/// Notes the version of the leaf at `pointer`, from memory if that is known.
+template <class Team>
+WARREN_HD bool sight_known_leaf(const Team& team, const Store& store, BlockPointer pointer,
+                                KnownDirectory<Team>& known, bool is_trusted, Seen& seen) {
+    if (known.notes == nullptr) return sight_block(team, store, pointer, seen);
+    if (is_trusted && pointer.is_valid() && known.notes->find(team, pointer.offset(), seen)) {
+        known.is_used = true;
+        return true;
+    }
+    if (!sight_block(team, store, pointer, seen)) return false;
+    known.notes->write(team, seen);
+    return true;
+}
+
+/// Goes from a directory's root to the leaf for `hash`. False also if the hash is in two leaves.
+/// `known` is a KnownDirectory or NothingKnown; notes are taken for looks if `is_trusted`.
+template <class Team, class Known>
 WARREN_HD bool sight_leaf(const Team& team, const Store& store, const InodeImage<Team>& directory,
-                          u64 hash, LeafGlance& glance) {
+                          u64 hash, LeafGlance& glance, Known& known, bool is_trusted) {
+    constexpr bool remembers = !std::is_same_v<Known, NothingKnown>;
     constexpr u32 root = offsetof(Inode, area) / sizeof(WordPair);
     const u64 key = format::first_key(hash);
     // Height and number of pairs in one word.
@@ -268,48 +175,78 @@ WARREN_HD bool sight_leaf(const Team& team, const Store& store, const InodeImage
         return static_cast<u32>(pair.low >> 56) << 16 | (static_cast<u32>(pair.high) & 0xffff);
     });
     BlockPointer child;
-    if (!choose(team, directory.items, root, root + (shape & 0xffff), key, child)) return false;
-    glance.before = directory.inode.seen;
-    for (u32 height = shape >> 16;; --height) {
+    const u32 count = shape & 0xffff;
+    if (remembers && count == 1) {
+        child = {directory.items.tell(team, root, [](const WordPair& pair) { return pair.high; })};
+    } else if (!choose(team, directory.items, root, root + count, key, child)) {
+        return false;
+    }
+    glance.above = glance.before = directory.inode.seen;
+    u32 height = shape >> 16;
+    u32 height_known = 1;
+    if constexpr (remembers) {
+        if (known.node != nullptr) height_known = 2;
+    }
+    for (; height > height_known; --height) {
         if (!sight_block(team, store, child, glance.seen)) return false;
-        if (height == 1) break;
         if (!pass_node(team, store, glance.seen, glance.before, directory.inode.number, height - 1,
                        key, child)) {
             return false;
         }
-        glance.before = glance.seen;
+        glance.above = glance.before = glance.seen;
+    }
+    if constexpr (remembers) {
+        if (height == 2 &&
+            !pass_known_node(team, store, directory.inode.number, key, known, glance, child)) {
+            return false;
+        }
+        if (!sight_known_leaf(team, store, child, known, is_trusted, glance.seen)) return false;
+    } else if (!sight_block(team, store, child, glance.seen)) {
+        return false;
     }
     glance.leaf = reinterpret_cast<DirectoryLeaf*>(store.base + glance.seen.place);
     return true;
 }
 
 /// Compares the hashes of a leaf of directory `owner`. False if several entries share the row.
-template <class Team>
+/// `has_above`: glance.above has not been confirmed yet either.
+template <bool has_above, class Team>
 WARREN_HD bool compare_hashes(const Team& team, const Store& store, u64 owner, u64 hash,
                               LeafGlance& glance) {
     constexpr u32 head = offsetof(DirectoryLeaf, slots) / sizeof(WordPair);
     constexpr u32 first_row = offsetof(DirectoryLeaf, hashes) / sizeof(WordPair);
     const auto* from = reinterpret_cast<const WordPair*>(glance.leaf);
-    const WordPair* version = version_pair(store, glance.before.place);
-    Gathered<Team, WordPair, head + 1> items;
-    items.read(team, [&](u32 i) { return i < head ? from + i : version; });
-    const u32 sound = items.count_of(team, [&](u32 i, const WordPair& pair) {
-        if (i == 0) return (pair.low >> 32 & 0xffff) == static_cast<u64>(BlockKind::directory_leaf);
-        if (i == 1) return pair.high == owner;
-        return i == head && shows_version(pair, glance.before);
+    const WordPair* before = version_pair(store, glance.before.place);
+    const WordPair* above = version_pair(store, glance.above.place);
+    Gathered<Team, WordPair, head + (has_above ? 2 : 1)> items;
+    items.read(team, [&](u32 i) { return i < head ? from + i : i == head ? before : above; });
+    const bool is_sound = items.all_of(team, [&](u32 i, const WordPair& pair) -> bool {
+        constexpr auto kind = static_cast<u64>(BlockKind::directory_leaf);
+        if constexpr (parts_freely<Team>) {
+            if (i == 0) return (pair.low >> 32 & 0xffff) == kind;
+            if (i == 1) return pair.high == owner;
+            return i != head || shows_version(pair, glance.before);
+        }
+        return ((i != 0) | ((pair.low >> 32 & 0xffff) == kind)) &
+               ((i != 1) | (pair.high == owner)) &
+               ((i != head) | shows_version(pair, glance.before)) &
+               (!has_above | (i != head + 1) | shows_version(pair, glance.above));
     });
-    if (sound != 3) return false;
+    if (!is_sound) return false;
     const u32 row = static_cast<u32>(hash >> 23);
-    const auto votes = [&](u32 i, const WordPair& pair) {
-        return i >= first_row && i < head && matches_of(pair, row) != 0;
+    const auto votes = [&](u32 i, const WordPair& pair) -> bool {
+        if constexpr (parts_freely<Team>) {
+            return i >= first_row && i < head && matches_of(pair, row) != 0;
+        }
+        return (i >= first_row) & (i < head) & (matches_of(pair, row) != 0);
     };
     glance.counts = items.tell(team, first_row - 1, [](const WordPair& pair) {
         return LeafCounts{static_cast<u32>(pair.low), static_cast<u32>(pair.low >> 32),
                           static_cast<u32>(pair.high)};
     });
-    const u32 found = items.count_of(team, votes);
+    u32 found = 0;
+    const u32 at = items.first_of(team, votes, found);
     if (found == 0) return true;
-    const u32 at = items.first_of(team, votes);
     const u32 bits =
         items.tell(team, at, [&](const WordPair& pair) { return matches_of(pair, row); });
     if (found > 1 || (bits & (bits - 1)) != 0) return false;
@@ -324,7 +261,7 @@ WARREN_HD bool compare_hashes(const Team& team, const Store& store, u64 owner, u
     return true;
 }
 
-/// A name in the caller's memory as its words, eight bytes a lane.
+/// A name as its words, eight bytes a lane.
 template <class Team>
 class NameWords {
     static constexpr u32 rows = 32 / Team::width;
@@ -333,22 +270,31 @@ class NameWords {
     /// The longest that leaves lanes for a landing.
     static constexpr u32 length_max = (32 - InodeLanding::words_with_bitmap) * 8;
 
-    /// False for what make_name() refuses, and for what is too long here. Collective.
-    WARREN_HD bool take(const Team& team, const char* bytes, u32 length) {
+    /// Takes `length` bytes; word_of(i) gives bytes 8 i to 8 i + 7, anything behind the end. False
+    /// for what make_name() refuses, and for what is too long here. Collective.
+    template <class WordOf>
+    WARREN_HD bool take_words(const Team& team, u32 length, const WordOf& word_of) {
+        length_ = length;
         if (length == 0 || length > length_max) return false;
         bool is_odd = false;
         for (u32 row = 0; row < rows; ++row) {
             const u32 i = row * Team::width + team.lane();
-            held_[row] = i * 8 < length ? name_word(bytes, length, i) : 0;
-            // The bytes behind the end are zero, as no other may be.
             const u32 rest = i * 8 < length ? length - i * 8 : 0;
             const u64 beyond = rest >= 8 ? 0 : ~u64{0} << rest * 8;
-            is_odd = is_odd || has_zero_byte(held_[row] | beyond) ||
+            held_[row] = rest == 0 ? 0 : word_of(i) & ~beyond;
+            // The bytes behind the end are zero, as no other may be.
+            const bool is_dots = i == 0 && ((length == 1 && held_[row] == one_dot) ||
+                                            (length == 2 && held_[row] == two_dots));
+            is_odd = is_odd || is_dots || has_zero_byte(held_[row] | beyond) ||
                      has_zero_byte(held_[row] ^ all_slashes);
         }
-        if (team.ballot(is_odd) != 0) return false;
-        return !(bytes[0] == '.' && (length == 1 || (length == 2 && bytes[1] == '.')));
+        return team.ballot(is_odd) == 0;
     }
+    /// As above, from the caller's memory.
+    WARREN_HD bool take(const Team& team, const char* bytes, u32 length) {
+        return take_words(team, length, [&](u32 i) { return name_word(bytes, length, i); });
+    }
+    WARREN_HD u32 length() const { return length_; }
     WARREN_HD u64 word(const Team& team, u32 i) const {
         u64 word = held_[0];
         for (u32 row = 1; row < rows; ++row) {
@@ -360,15 +306,11 @@ class NameWords {
     WARREN_HD u64 own_word(u32 i) const { return held_[rows == 1 ? 0 : i / Team::width]; }
 
  private:
-    u64 held_[rows];
-};
+    static constexpr u64 one_dot = 0x2e;
+    static constexpr u64 two_dots = 0x2e2e;
 
-/// The directory that a team went through last. It may go through it again without a look, because
-/// the step behind confirms its version anyway.
-template <class Team>
-struct KnownDirectory {
-    Handle handle;  // inode 0: none
-    InodeImage<Team> image;
+    u64 held_[rows];
+    u32 length_ = 0;
 };
 
 /// What the beeline sees.
@@ -402,16 +344,25 @@ WARREN_HD bool sight_entry(const Team& team, const Store& store, const NameWords
     const u64* heap = glance.leaf->heap + offset / 8;
     Gathered<Team, u64, 32> items;
     items.read(team, [&](u32 i) -> const u64* {
-        if (i >= first) return landing.word_at(i - first);
-        return heap + (i < name_words ? i : 0);
+        if (parts_freely<Team> && i >= first) return landing.template word_at<Team>(i - first);
+        const u64* const name_word = heap + (i < name_words ? i : 0);
+        if (parts_freely<Team>) return name_word;
+        const u64* const landing_word = landing.template word_at<Team>(i - first);
+        return i >= first ? landing_word : name_word;
     });
-    const u32 good = items.count_of(team, [&](u32 i, u64 word) {
-        if (i >= first) return i != bitmap_word && landing.is_good(i - first, word);
-        return i < name_words && word == words.own_word(i);
+    const bool is_good = items.all_of(team, [&](u32 i, u64 word) -> bool {
+        if constexpr (parts_freely<Team>) {
+            if (i < first) return i >= name_words || word == words.own_word(i);
+            return i == bitmap_word || landing.template is_good<Team>(i - first, word);
+        }
+        const bool can_land = (i == bitmap_word) | landing.template is_good<Team>(i - first, word);
+        const bool is_same = (i >= name_words) | (word == words.own_word(i));
+        return i >= first ? can_land : is_same;
     });
-    if (good != name_words + InodeLanding::words) return false;
-    sighting.has_bitmap = items.tell(
-        team, bitmap_word, [&](u64 word) { return landing.is_good(bitmap_word - first, word); });
+    if (!is_good) return false;
+    sighting.has_bitmap = items.tell(team, bitmap_word, [&](u64 word) {
+        return landing.template is_good<Team>(bitmap_word - first, word);
+    });
     sighting.inode.inode.seen = {slot.inode() * format::inode_size,
                                  items.tell(team, first, [](u64 word) { return word; })};
     sighting.entry.exists = true;
@@ -435,52 +386,94 @@ WARREN_HD bool mode_permits(const Team& team, const InodeImage<Team>& directory,
     return (bits & wanted) == wanted;
 }
 
-/// Finds `name` in a directory where the caller may do `wanted`, or finds that it is not there;
-/// then entry.key is where it would go. If it is there, nothing tells yet whether its inode has
-/// stayed as it was: the caller confirms sighting.inode.inode.seen, or locks it. `known` spares the
-/// look at a directory gone through before; after a "no" it knows none.
-template <class Team>
-WARREN_HD bool sight(const Team& team, const Store& store, const Credentials& caller,
-                     Handle directory, const char* bytes, u32 length, u32 wanted,
-                     Sighting<Team>& sighting, KnownDirectory<Team>& known) {
-    static_assert(Team::width > 1);
-    if (store.heads != nullptr) return false;
-    NameWords<Team> words;
-    if (!words.take(team, bytes, length)) return false;
-    const bool is_known = known.handle.inode == directory.inode &&
-                          known.handle.generation == directory.generation && directory.inode != 0;
-    known.handle = Handle{};
-    if (is_known) {
-        sighting.directory = known.image;
-    } else if (!sight_directory(team, store, directory, sighting.directory)) {
-        return false;
+/// Begins with what is known of the directory, or with a look.
+template <class Team, class Known>
+WARREN_HD bool sight_known_directory(const Team& team, const Store& store, Handle directory,
+                                     InodeImage<Team>& image, Known& known) {
+    if constexpr (std::is_same_v<Known, NothingKnown>) {
+        return sight_directory(team, store, directory, image);
+    } else {
+        const bool is_known = known.handle.inode == directory.inode &&
+                              known.handle.generation == directory.generation &&
+                              directory.inode != 0;
+        if (is_known) {
+            known.is_used = true;
+            image = known.image;
+            return true;
+        }
+        known.forget();
+        if (!sight_directory(team, store, directory, image)) return false;
+        known.handle = directory;
+        known.image = image;
+        return true;
     }
+}
+
+/// One attempt of sight().
+template <class Team, class Known>
+WARREN_HD bool sight_once(const Team& team, const Store& store, const Credentials& caller,
+                          Handle directory, const NameWords<Team>& words, u32 wanted,
+                          Sighting<Team>& sighting, Known& known, bool is_trusted) {
+    if (!sight_known_directory(team, store, directory, sighting.directory, known)) return false;
     const InodeImage<Team>& image = sighting.directory;
     if (!mode_permits(team, image, caller, wanted)) return false;
     const u64 hash = shortened_hash(
-        siphash_1_3_of(store.hash_key, length, [&](u32 i) { return words.word(team, i); }));
-    sighting.name = {bytes, length, hash & store.hash_mask};
+        siphash_1_3_of(store.hash_key, words.length(), [&](u32 i) { return words.word(team, i); }));
+    sighting.name = {nullptr, words.length(), hash & store.hash_mask};
     LeafGlance& glance = sighting.glance;
-    if (!sight_leaf(team, store, image, sighting.name.hash, glance)) return false;
-    if (!compare_hashes(team, store, directory.inode, sighting.name.hash, glance)) return false;
+    if (!sight_leaf(team, store, image, sighting.name.hash, glance, known, is_trusted)) {
+        return false;
+    }
+    constexpr bool remembers = !std::is_same_v<Known, NothingKnown>;
+    if (!compare_hashes<remembers>(team, store, directory.inode, sighting.name.hash, glance))
+        return false;
     sighting.entry = Entry{};
     sighting.entry.leaf = glance.leaf;
     sighting.entry.leaf_seen = glance.seen;
     sighting.entry.key = format::first_key(sighting.name.hash);
-    const bool is_there = glance.slot != slot_none;
-    const bool is_sound =
-        is_there ? sight_entry(team, store, words, sighting) : stands(team, store, glance.seen);
-    if (is_sound) known = {directory, image};
-    return is_sound;
+    if (glance.slot != slot_none) return sight_entry(team, store, words, sighting);
+    return stands(team, store, glance.seen);
 }
 
-/// As above for who knows no directory.
+/// Finds a name in a directory where the caller may do `wanted`, or finds that it is not there;
+/// then entry.key is where it would go. If it is there, nothing tells yet whether its inode has
+/// stayed as it was: the caller confirms sighting.inode.inode.seen, or locks it. `known` (a
+/// KnownDirectory or NothingKnown) spares looks at what was gone through before.
+template <class Team, class Known>
+WARREN_HD bool sight(const Team& team, const Store& shared_store, const Credentials& caller,
+                     Handle directory, const NameWords<Team>& words, u32 wanted,
+                     Sighting<Team>& sighting, Known& known) {
+    static_assert(Team::width > 1);
+    if (shared_store.heads != nullptr) return false;
+    if constexpr (std::is_same_v<Known, NothingKnown>) {
+        return sight_once(team, shared_store, caller, directory, words, wanted, sighting, known,
+                          false);
+    } else {
+        const Store store = shared_store;  // or it would be read again after each look
+        // What is known may have become old: then once more without it.
+        for (bool is_trusted = true;; is_trusted = false) {
+            known.is_used = false;
+            if (sight_once(team, store, caller, directory, words, wanted, sighting, known,
+                           is_trusted)) {
+                return true;
+            }
+            known.forget();
+            if (!known.is_used) return false;
+        }
+    }
+}
+
+/// As above of a name in the caller's memory, for who knows nothing.
 template <class Team>
 WARREN_HD bool sight(const Team& team, const Store& store, const Credentials& caller,
                      Handle directory, const char* bytes, u32 length, u32 wanted,
                      Sighting<Team>& sighting) {
-    KnownDirectory<Team> known;
-    return sight(team, store, caller, directory, bytes, length, wanted, sighting, known);
+    NameWords<Team> words;
+    NothingKnown known;
+    if (!words.take(team, bytes, length)) return false;
+    if (!sight(team, store, caller, directory, words, wanted, sighting, known)) return false;
+    sighting.name.bytes = bytes;
+    return true;
 }
 
 }  // namespace warren::core

@@ -11,6 +11,13 @@
 
 namespace warren::core {
 
+/// Whether teams are parts of a warp, which go different ways anyway: for them needless work costs
+/// more than to part. A whole warp rather computes what it does not need than to part and meet.
+template <class Team>
+inline constexpr bool parts_freely = requires {
+    requires Team::is_part_of_warp;
+};
+
 /// Sixteen bytes of shared memory, each half read as a word of its own.
 struct alignas(16) WordPair {
     u64 low = 0;
@@ -89,16 +96,39 @@ class Gathered {
         return found;
     }
 
-    /// The number of the first item that passes `test(i, item)`, or `count`. Collective.
+    /// Whether all items pass `test(i, item)`. Collective.
     template <class Test>
-    WARREN_HD u32 first_of(const Team& team, const Test& test) const {
+    WARREN_HD bool all_of(const Team& team, const Test& test) const {
+        bool fails = false;
+        for (u32 row = 0; row < rows; ++row) {
+            const u32 i = row * Team::width + team.lane();
+            fails |= (i < count) & !test(i, held_[row]);
+        }
+        return team.ballot(fails) == 0;
+    }
+
+    /// Calls visit(i, item) for the items that the lane holds.
+    template <class Visit>
+    WARREN_HD void for_each_own(const Team& team, const Visit& visit) const {
+        for (u32 row = 0; row < rows; ++row) {
+            const u32 i = row * Team::width + team.lane();
+            if (i < count) visit(i, held_[row]);
+        }
+    }
+
+    /// The number of the first item that passes `test(i, item)`, or `count`; `passed` is how many
+    /// do. Collective.
+    template <class Test>
+    WARREN_HD u32 first_of(const Team& team, const Test& test, u32& passed) const {
         u32 found = count;
+        passed = 0;
         for (u32 row = 0; row < rows; ++row) {
             const u32 i = row * Team::width + team.lane();
             const u32 votes = team.ballot(i < count && test(i, held_[row]));
             if (votes != 0 && found == count) {
                 found = row * Team::width + static_cast<u32>(hd::countr_zero(votes));
             }
+            passed += static_cast<u32>(hd::popcount(votes));
         }
         return found;
     }

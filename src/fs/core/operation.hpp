@@ -49,6 +49,7 @@ class Operation {
     u64 needed_key = 0;      // and the key whose path is meant
     bool may_use_reserve = false;
     bool gate_is_held = false;  // part of a bulk step, which passed the gate for all of its parts
+    bool is_alone = false;      // nobody else is at work: what is read needs no second look
     bool commits_wait = false;  // the engine lets no commit begin meanwhile: the gate says nothing
 
     /// Reads the version of `place`. Errc::retry if a writer is at work there.
@@ -64,6 +65,7 @@ class Operation {
 
     /// Whether nothing was written at `seen.place` since observe().
     WARREN_HD bool unchanged(const Seen& seen) const {
+        if (is_alone) return true;
         return once(team, [&] {
             fence_acquire();  // pairs with fence_release() in begin_apply()
             return device_atomic<u64>(store.versions[stripe_of(seen.place)])
@@ -146,12 +148,17 @@ class Operation {
     /// Notes that apply will write what lies at `seen.place`.
     WARREN_HD Errc will_write(const Seen& seen) {
         const u32 stripe = stripe_of(seen.place);
-        for (u32 i = 0; i < lock_count_; ++i) {
-            if (locks_[i].stripe != stripe) continue;
-            return locks_[i].version == seen.version ? Errc::ok : Errc::retry;
+        for (u32 row = 0; row < lock_rows && row * Team::width < lock_count_; ++row) {
+            const bool is_same =
+                row * Team::width + team.lane() < lock_count_ && locks_[row].stripe == stripe;
+            if (team.ballot(is_same) == 0) continue;
+            const bool differs = is_same && locks_[row].version != seen.version;
+            return team.ballot(differs) == 0 ? Errc::ok : Errc::retry;
         }
         WARREN_CHECK(lock_count_ < locks_max);
-        locks_[lock_count_++] = {stripe, seen.version};
+        const u32 row = lock_rows == 1 ? 0 : lock_count_ / Team::width;
+        if (lock_count_ % Team::width == team.lane()) locks_[row] = {stripe, seen.version};
+        ++lock_count_;
         return Errc::ok;
     }
 
@@ -171,6 +178,16 @@ class Operation {
     /// Enters apply: passes the gate, takes the journal room for `blocks_dirtied` blocks and all
     /// locks. Errc::retry, need_commit or read_only; then nothing is held and nothing has changed.
     WARREN_HD Errc begin_apply(u32 blocks_dirtied) {
+        WARREN_TRY(enter_apply(blocks_dirtied));
+        open_locked();
+        return Errc::ok;
+    }
+    /// begin_apply() in two parts, for those who have something to do between them that no lock
+    /// guards: what a lock guards may be written after open_locked() only.
+    WARREN_HD void open_locked() const {
+        fence_release();  // pairs with fence_acquire() in unchanged()
+    }
+    WARREN_HD Errc enter_apply(u32 blocks_dirtied) {
         promised_ = blocks_dirtied;
         if (!commits_wait) WARREN_TRY(once(team, [&] { return enter_gate(); }));
         // The promise and the locks are asked for at once: on a GPU each takes its time.
@@ -330,25 +347,26 @@ class Operation {
             .fetch_sub(1, hd::memory_order_release);
     }
 
-    /// Takes all locks, each lane some of them. False if one was lost: then none is held.
+    /// Takes all locks, each lane its own. False if one was lost: then none is held.
     WARREN_HD bool try_locks() {
         bool lost = false;
         locks_held_ = 0;
         // A warp has a lane for each: the second bound tells the compiler so.
-        for (u32 i = team.lane(); i < lock_count_ && i < locks_max && !lost; i += Team::width) {
-            u64 expected = locks_[i].version;
+        for (u32 row = 0; row < lock_rows && !lost; ++row) {
+            if (row * Team::width + team.lane() >= lock_count_) break;
+            const Lock& lock = locks_[row];
+            u64 expected = lock.version;
             // Acquire: pairs with the release of the holder before us.
             lost =
-                !device_atomic<u64>(store.versions[locks_[i].stripe])
-                     .compare_exchange_strong(expected, locks_[i].version | 1,
-                                              hd::memory_order_acquire, hd::memory_order_relaxed);
+                !device_atomic<u64>(store.versions[lock.stripe])
+                     .compare_exchange_strong(expected, lock.version | 1, hd::memory_order_acquire,
+                                              hd::memory_order_relaxed);
             if (!lost) ++locks_held_;
         }
         if (team.ballot(lost) != 0) {
             unlock(0);
             return false;
         }
-        fence_release();  // pairs with fence_acquire() in unchanged()
         return true;
     }
 
@@ -359,10 +377,9 @@ class Operation {
         if constexpr (Team::width > 1) fence_release();
         constexpr auto order =
             Team::width > 1 ? hd::memory_order_relaxed : hd::memory_order_release;
-        for (u32 i = team.lane(); locks_held_ != 0 && i < locks_max;
-             i += Team::width, --locks_held_) {
-            device_atomic<u64>(store.versions[locks_[i].stripe])
-                .store(locks_[i].version + step, order);
+        for (u32 row = 0; row < lock_rows && locks_held_ != 0; ++row, --locks_held_) {
+            device_atomic<u64>(store.versions[locks_[row].stripe])
+                .store(locks_[row].version + step, order);
         }
     }
 
@@ -376,7 +393,9 @@ class Operation {
         lock_count_ = 0;
     }
 
-    Lock locks_[locks_max];
+    // Lock i with lane i % W: a warp keeps all of them in registers.
+    static constexpr u32 lock_rows = (locks_max + Team::width - 1) / Team::width;
+    Lock locks_[lock_rows];
     u32 pins_[pins_max];
     Reservation reservations_[reservations_max];
     u32 lock_count_ = 0;

@@ -40,6 +40,7 @@ WARREN_HD bool apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& se
         device_atomic<u64>(op.store.state->inodes_used).fetch_sub(1, hd::memory_order_relaxed);
     });
     tell();
+    op.open_locked();
     once(op.team, [&] {
         // What was read of the leaf is still so: it is locked at the version at which it was read.
         erase_in_leaf(*glance.leaf, glance.slot, seen.name.length, glance.counts);
@@ -54,38 +55,49 @@ WARREN_HD bool apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& se
     return glance.counts.count == 1;
 }
 
-/// unlink() for teams of many lanes and a file that holds nothing, has one name and is not open.
-/// False if it is not that simple: then nothing has happened. If the outcome is good `tell()` was
-/// called, which may tell the world, for who comes for the name finds its leaf locked; and the
-/// caller ends the apply.
-template <class Team, class Tell>
+/// Whether a file holds nothing, has one name and is not open.
+template <class Team>
+WARREN_HD bool is_simple(const Team& team, const InodeImage<Team>& file) {
+    static_assert(offsetof(Inode, links) == 12 && offsetof(Inode, area_kind) == 54 &&
+                  offsetof(Inode, references) == 64 && offsetof(Inode, attributes) == 80);
+    return file.items.all_of(team, [](u32 i, const WordPair& pair) {
+        constexpr auto bytes = static_cast<u64>(AreaKind::bytes);
+        return ((i != 0) | (pair.high >> 32 == 1)) &
+               ((i != 3) | ((pair.low >> 48 & 0xff) == bytes)) &
+               ((i != 4) | (pair.low < one_open)) & ((i != 5) | (pair.low == 0));
+    });
+}
+
+/// unlink() for teams of many lanes and a file that is_simple(). False if it is not that simple:
+/// then nothing has happened. If the outcome is good `tell()` was called, which may tell the world,
+/// for who comes for the name finds its leaf locked; `changed` is that leaf with the version it
+/// will have, and the caller ends the apply.
+template <class Team, class Known, class Tell>
 WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Handle directory,
-                             const char* name, u32 length, i64 now, Result<Removed>& outcome,
-                             KnownDirectory<Team>& known, const Tell& tell) {
+                             const NameWords<Team>& name, i64 now, Result<Removed>& outcome,
+                             Seen& changed, Known& known, const Tell& tell) {
     constexpr u32 wanted = may_execute | may_write;
     Sighting<Team> seen;
     const Team& team = op.team;
-    if (!sight(team, op.store, caller, directory, name, length, wanted, seen, known)) return false;
+    if (!sight(team, op.store, caller, directory, name, wanted, seen, known)) return false;
     if (!seen.entry.exists) {
         outcome = Errc::no_entry;
         return true;
     }
     if (!seen.has_bitmap) return false;
     const InodeImage<Team>& file = seen.inode;
-    const bool is_sticky = (seen.directory.get(team, &Inode::mode) & 01000) != 0;
-    if ((is_sticky && caller.check && !caller.is_root()) ||
-        seen.entry.type == format::entry_type(format::type_directory) ||
-        file.get(team, &Inode::links) != 1 || file.get(team, &Inode::references) >= one_open ||
-        file.get(team, &Inode::area_kind) != static_cast<u8>(AreaKind::bytes) ||
-        file.has_attributes(team)) {
+    const bool is_free = !caller.check || caller.is_root();
+    if ((!is_free && (seen.directory.get(team, &Inode::mode) & 01000) != 0) ||
+        seen.entry.type == format::entry_type(format::type_directory) || !is_simple(team, file)) {
         return false;
     }
     op.may_use_reserve = true;
     outcome = op.will_write(file.inode.seen);
     if (outcome.code() == Errc::ok) outcome = op.will_write(seen.glance.seen);
-    if (outcome.code() == Errc::ok) outcome = op.begin_apply(3);
+    if (outcome.code() == Errc::ok) outcome = op.enter_apply(3);
     if (outcome.code() != Errc::ok) return true;
     Removed removed;
+    changed = {seen.glance.seen.place, seen.glance.seen.version + 2};
     const bool is_held = file.get(team, &Inode::references) != 0;
     if (apply_simple_unlink(op, seen, is_held, now, tell)) {
         removed.prune_inode = seen.directory.inode.number;
@@ -137,9 +149,12 @@ WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller,
                                  const char* name, u32 length, bool is_rmdir, i64 now) {
     if constexpr (Team::width > 1) {
         Result<Removed> outcome;
-        KnownDirectory<Team> known;
-        const bool done = !is_rmdir && unlink_simply(op, caller, directory, name, length, now,
-                                                     outcome, known, [] {});
+        Seen changed;
+        NothingKnown known;
+        NameWords<Team> words;
+        const bool done =
+            !is_rmdir && words.take(op.team, name, length) &&
+            unlink_simply(op, caller, directory, words, now, outcome, changed, known, [] {});
         if (done && outcome) op.end_apply();
         if (done) return outcome;
     }

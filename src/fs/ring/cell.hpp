@@ -115,7 +115,9 @@ WARREN_HD bool slot_is_complete(const Cell<slots>& copy, u32 slot, u32 phase) {
 
 template <u32 slots>
 WARREN_HD u32 cell_word(const Cell<slots>& copy, u32 index) {
-    return copy.pieces[index / words_per_piece].word(index % words_per_piece);
+    // In memory a piece is its three words and the phase.
+    static_assert(hd::endian::native == hd::endian::little);
+    return reinterpret_cast<const u32*>(copy.pieces)[index + index / words_per_piece];
 }
 
 }  // namespace warren::ring

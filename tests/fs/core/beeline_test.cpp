@@ -58,17 +58,29 @@ class Beeline : public testing::Test {
         return ask_again(directory, name, caller);
     }
 
-    /// As above of lanes that may know the directory from the time before.
+    /// As above of lanes that may know the directory from the time before; is_used_ says whether
+    /// they made use of that.
     Word ask_again(Handle directory, const std::string& name,
                    const core::Credentials& caller = {.check = false}) {
         return lanes_.run([&](const Team& team) {
             core::Sighting<Team> seen;
-            const bool said = core::sight(team, implementation_->store(), caller, directory,
-                                          name.data(), static_cast<u32>(name.size()),
-                                          core::may_execute, seen, known_[team.lane()]);
+            core::NameWords<Team> words;
+            core::KnownDirectory<Team>& known = known_[team.lane()];
+            const bool said = words.take(team, name.data(), static_cast<u32>(name.size())) &&
+                              core::sight(team, implementation_->store(), caller, directory, words,
+                                          core::may_execute, seen, known);
+            if (team.is_leader()) is_used_ = known.is_used;
             if (!said) return Word{};
             return Word{true, seen.entry.exists, seen.entry.inode, seen.entry.key};
         });
+    }
+
+    /// What is said from now on may begin with notes of versions.
+    void take_notes() {
+        for (core::KnownDirectory<Team>& known : known_) {
+            known.node = &node_;
+            known.notes = &notes_;
+        }
     }
 
     std::unique_ptr<MemoryDisk> disk_;
@@ -76,6 +88,9 @@ class Beeline : public testing::Test {
     std::unique_ptr<Volume> volume_;
     Lockstep<4> lanes_{0};
     core::KnownDirectory<Team> known_[Team::width];
+    core::VersionNotes notes_;
+    core::NodeCopy node_;
+    bool is_used_ = false;
 };
 
 TEST_F(Beeline, findsAllNamesOfADirectoryOfAnyHeight) {
@@ -129,30 +144,117 @@ TEST_F(Beeline, seesWhatIsRemovedAndMadeAgain) {
     }
 }
 
-TEST_F(Beeline, believesTheDirectoryItKnowsForAsLongAsItStands) {
-    const Handle directory = make(volume_->root(), "directory", 040755);
-    const Handle other = make(volume_->root(), "other", 040755);
-    for (u32 i = 0; i < 10; ++i)
-        make(other, "name " + std::to_string(i));
-    u32 silent = 0;
-    for (u32 i = 0; i < 1500; ++i) {
-        const std::string name = "name " + std::to_string(i);
-        const u64 inode = make(directory, name).inode;
-        if (i % 5 != 0) continue;
-        Word word = ask_again(directory, name);
-        if (!word.is_said) {
-            // The directory has changed; then it is looked at again.
-            ++silent;
-            word = ask_again(directory, name);
-        }
-        ASSERT_TRUE(word.is_said && word.exists) << name;
-        EXPECT_EQ(word.inode, inode) << name;
-        EXPECT_EQ(ask_again(directory, name + "y"), ask(directory, name + "y")) << name;
-        EXPECT_TRUE(i % 100 != 0 || ask_again(other, "name 1").exists);
+/// Asks for names of a directory that changes while it is known.
+class BeelineThatRemembers : public Beeline, public testing::WithParamInterface<bool> {
+ protected:
+    void SetUp() override {
+        if (GetParam()) take_notes();
+        directory_ = make(volume_->root(), "directory", 040755);
+        other_ = make(volume_->root(), "other", 040755);
+        for (u32 i = 0; i < 10; ++i)
+            make(other_, name_of(i));
     }
-    EXPECT_GT(silent, 0u);
-    EXPECT_LT(silent, 100u);
+    static std::string name_of(u32 number) { return "name " + std::to_string(number); }
+
+    /// Whether `name` is there, as who remembers and who does not say it.
+    void expect(const std::string& name, bool exists, u64 inode) {
+        const Word word = ask_again(directory_, name);
+        uses_ += is_used_ ? 1 : 0;
+        ++asks_;
+        ASSERT_TRUE(word.is_said) << name;
+        EXPECT_EQ(word.exists, exists) << name;
+        EXPECT_EQ(word.inode, exists ? inode : 0) << name;
+    }
+
+    Handle directory_;
+    Handle other_;
+    u32 uses_ = 0;
+    u32 asks_ = 0;
+};
+
+TEST_P(BeelineThatRemembers, saysWhatIsThereWhileTheTreeGrowsAndShrinks) {
+    constexpr u32 files = 1500;
+    std::vector<u64> inodes;
+    for (u32 i = 0; i < files; ++i) {
+        inodes.push_back(make(directory_, name_of(i)).inode);
+        if (i % 10 != 0) continue;
+        expect(name_of(i), true, inodes[i]);
+        expect(name_of(i / 2), true, inodes[i / 2]);
+        expect(name_of(files + i), false, 0);
+        EXPECT_TRUE(i % 100 != 0 || ask_again(other_, name_of(1)).exists);
+    }
+    for (u32 i = 0; i < files - 20; ++i) {
+        ASSERT_EQ(volume_->unlink({}, directory_, name_of(i)), Errc::ok);
+        if (i % 10 != 0) continue;
+        expect(name_of(i), false, 0);
+        const u32 later = i + (files - i) / 2;
+        expect(name_of(later), true, inodes[later]);
+        EXPECT_TRUE(i % 100 != 0 || ask_again(other_, name_of(1)).exists);
+    }
+    // Notes grow old here as fast as leaves change, for nobody notes the changes.
+    EXPECT_GT(uses_, GetParam() ? asks_ / 20 : asks_ * 3 / 4);
 }
+
+TEST_P(BeelineThatRemembers, isNotDeceivedByAnotherDirectoryInTheSameBlocks) {
+    for (u32 round = 0; round < 4; ++round) {
+        std::vector<Creation> creations;
+        std::vector<std::string> names;
+        for (u32 i = 0; i < 1500; ++i)
+            names.push_back(name_of(i * 7 + round));
+        for (const std::string& name : names)
+            creations.push_back({directory_, name, {}});
+        std::vector<Result<Attributes>> made(names.size(), Errc::io);
+        volume_->create_many({}, creations, made);
+        for (u32 i = 0; i < names.size(); i += 50)
+            expect(names[i], true, made[i]->handle.inode);
+        Removal removal;
+        ASSERT_EQ(volume_->remove_tree({}, volume_->root(), "directory", removal), Errc::ok);
+        ASSERT_EQ(volume_->sync(), Errc::ok);  // from now on its blocks may be used again
+        EXPECT_EQ(ask_again(directory_, names[0]), Word{});
+        directory_ = make(volume_->root(), "directory", 040755);
+    }
+}
+
+TEST_P(BeelineThatRemembers, unlinksByWhatItKnows) {
+    constexpr u32 files = 1500;
+    for (u32 i = 0; i < files; ++i)
+        make(directory_, name_of(i));
+    for (u32 i = 0; i < files; ++i) {
+        const std::string name = name_of(i);
+        u32 tellings = 0;
+        const Errc code = lanes_.run([&](const Team& team) {
+            core::Operation<Team> op(team, implementation_->store());
+            core::KnownDirectory<Team>& known = known_[team.lane()];
+            core::NameWords<Team> words;
+            Result<ops::Removed> outcome;
+            core::Seen changed;
+            const auto tell = [&] {
+                const u64 version =
+                    load(team, implementation_->store().versions[core::stripe_of(changed.place)]);
+                EXPECT_EQ(version, changed.version - 1) << "the leaf is not locked";
+                if (team.is_leader()) ++tellings;
+            };
+            if (!words.take(team, name.data(), static_cast<u32>(name.size())) ||
+                !ops::unlink_simply(op, {.check = false}, directory_, words, 1, outcome, changed,
+                                    known, tell)) {
+                return Errc::retry;
+            }
+            if (team.is_leader()) is_used_ = known.is_used;
+            if (!outcome) return outcome.code();
+            op.end_apply();
+            if (known.notes != nullptr) known.notes->write(team, changed);
+            return Errc::ok;
+        });
+        ASSERT_EQ(code, Errc::ok) << name;
+        EXPECT_EQ(tellings, 1u) << name;
+        EXPECT_EQ(volume_->lookup({}, directory_, name).code(), Errc::no_entry) << name;
+        uses_ += is_used_ ? 1 : 0;
+    }
+    EXPECT_GT(uses_, files - files / 10);
+    EXPECT_EQ(volume_->remove_directory({}, volume_->root(), "directory"), Errc::ok);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutNotes, BeelineThatRemembers, testing::Bool());
 
 TEST_F(Beeline, asksForPermissionWhereItKnowsTheDirectory) {
     const Handle directory = make(volume_->root(), "directory", 040755);

@@ -18,6 +18,8 @@ __global__ void __launch_bounds__(warps_per_block* WarpTeam::width, 1)
     if (threadIdx.x == 0) space.store = arguments.store;
     if (threadIdx.x < arguments.ring_count) space.rings[threadIdx.x] = arguments.rings[threadIdx.x];
     if (threadIdx.x < warps_per_block) space.states[threadIdx.x] = box_idle;
+    for (u32 i = threadIdx.x; i < core::VersionNotes::count; i += blockDim.x)
+        space.notes.notes[i] = 0;
     __syncthreads();
     if (blockIdx.x == 0 && warp == 0) {
         dispatch(arguments, space);

@@ -6,6 +6,7 @@
 // `full` until the worker says `idle` again.
 #pragma once
 
+#include "fs/core/beeline.hpp"
 #include "fs/engine/cuda/operations_warp.hpp"
 #include "fs/engine/cuda/server_protocol.hpp"
 
@@ -21,6 +22,7 @@ struct WorkerSpace {
     alignas(16) char name[ring::inline_name_max];
     alignas(16) u32 inode_words[32];  // the half of an inode that holds its attributes
     ring::ReplyWords reply;
+    core::NodeCopy node;
 };
 
 struct BlockSpace {
@@ -29,6 +31,7 @@ struct BlockSpace {
     core::Store store;
     RingEntry rings[ring::rings_max];
     WorkerSpace workers[warps_per_block];
+    core::VersionNotes notes;
     // Only in block 0, where the polling warp is: its neighbours are reached without leaving the
     // multiprocessor.
     Mailbox boxes[warps_per_block];

@@ -102,20 +102,32 @@ __device__ void complete(const Service& at, ops::Verb verb, const ops::Reply& re
     send_words(at, at.space.reply.slots());
 }
 
-/// Completes a command whose reply is a code alone.
-__device__ void complete_plainly(const Service& at, Errc code) {
-    const ring::RingMemory& memory = at.entry.memory;
-    const u32 phase = ring::phase_of(at.box.ticket, memory.cells);
-    ring::CompletionCell& cell = memory.completions[ring::cell_of(at.box.ticket, memory.cells)];
-    const u32 lane = at.team.lane();
-    if (lane < ring::pieces_per_slot) {
+/// A completion that is a code alone, put together while there is time.
+struct PlainCompletion {
+    Piece* to;  // null for lanes without a piece
+    Piece piece;
+
+    __device__ PlainCompletion(const Service& at, Errc code) {
+        const ring::RingMemory& memory = at.entry.memory;
+        const u32 phase = ring::phase_of(at.box.ticket, memory.cells);
+        ring::CompletionCell& cell = memory.completions[ring::cell_of(at.box.ticket, memory.cells)];
+        const u32 lane = at.team.lane();
         const bool is_first = lane == 0;
         const u32 words[ring::words_per_piece] = {is_first ? static_cast<u32>(at.box.ticket) : 0,
                                                   is_first ? static_cast<u32>(code) & 0xffff : 0,
                                                   0};
-        ring::store_piece(cell.pieces[lane], Piece::make(words, phase));
+        to = lane < ring::pieces_per_slot ? &cell.pieces[lane] : nullptr;
+        piece = Piece::make(words, phase);
     }
-    at.team.sync();
+    __device__ void send() const {
+        if (to != nullptr) ring::store_piece(*to, piece);
+        __syncwarp();
+    }
+};
+
+/// Completes a command whose reply is a code alone.
+__device__ void complete_plainly(const Service& at, Errc code) {
+    PlainCompletion(at, code).send();
 }
 
 /// Completes a command whose reply is the attributes of an inode: each lane finds one word of them.
@@ -137,11 +149,24 @@ __device__ void complete_with(const Service& at, const core::InodeImage<WarpTeam
     send_words(at, ring::attribute_words_end / ring::words_per_slot);
 }
 
+/// The name in the letter box.
+__device__ bool take_name(const Service& at, const ops::Command& command,
+                          core::NameWords<WarpTeam>& name) {
+    return name.take_words(at.team, command.name_length, [&](u32 i) {
+        // A lane behind the end gets some word of the cell, which is not looked at.
+        const u32 first = ring::words_per_slot + i % (ring::words_per_slot / 2) * 2;
+        return ring::cell_word(at.box.cell, first) | u64{ring::cell_word(at.box.cell, first + 1)}
+                                                         << 32;
+    });
+}
+
 __device__ bool look_up_at_once(const Service& at, const core::Store& store,
                                 const ops::Command& command, Known& known) {
     core::Sighting<WarpTeam> seen;
-    if (!core::sight(at.team, store, command.caller, command.handle, command.name,
-                     command.name_length, core::may_execute, seen, known)) {
+    core::NameWords<WarpTeam> name;
+    if (!take_name(at, command, name) ||
+        !core::sight(at.team, store, command.caller, command.handle, name, core::may_execute, seen,
+                     known)) {
         return false;
     }
     if (!seen.entry.exists) {
@@ -155,14 +180,18 @@ __device__ bool look_up_at_once(const Service& at, const core::Store& store,
 
 __device__ bool unlink_at_once(const Service& at, const core::Store& store,
                                const ops::Command& command, Known& known) {
+    core::NameWords<WarpTeam> name;
+    if (!take_name(at, command, name)) return false;
     WarpOperation op(at.team, store);
     op.commits_wait = true;  // the host pauses the engine for them
     op.may_use_reserve = command.may_use_reserve;
     Result<ops::Removed> removed;
+    core::Seen changed;
     // The client learns of it while the name goes.
-    const auto tell = [&] { complete_plainly(at, Errc::ok); };
-    if (!ops::unlink_simply(op, command.caller, command.handle, command.name, command.name_length,
-                            command.now, removed, known, tell)) {
+    const PlainCompletion good(at, Errc::ok);
+    const auto tell = [&] { good.send(); };
+    if (!ops::unlink_simply(op, command.caller, command.handle, name, command.now, removed, changed,
+                            known, tell)) {
         return false;
     }
     if (!removed) {
@@ -171,6 +200,7 @@ __device__ bool unlink_at_once(const Service& at, const core::Store& store,
         return true;
     }
     op.end_apply();
+    known.notes->write(at.team, changed);
     if (removed->prune_inode != 0) {
         prune_leaf(at.team, store, removed->prune_inode, removed->prune_key);
     }
@@ -185,6 +215,7 @@ __device__ bool serve_at_once(const Service& at, const core::Store& store, const
     const Errc code = ring::decode_command(head, at.space.name, nullptr, at.entry.memory.arena,
                                            at.entry.stamp, command);
     if (code != Errc::ok || store.heads != nullptr || command.references != 0) return false;
+    // The name itself is still in the letter box.
     if (command.verb == ops::Verb::lookup) return look_up_at_once(at, store, command, known);
     if (command.verb == ops::Verb::unlink) return unlink_at_once(at, store, command, known);
     if (command.verb != ops::Verb::get_attributes) return false;
@@ -214,9 +245,10 @@ __device__ void serve_one(const Service& at, const core::Store& store, Known& kn
         ring::unpack_head([&](u32 i) { return ring::cell_word(at.box.cell, i); });
     const Errc code = ring::check_head(head, at.entry.memory.arena);
     if (code != Errc::ok) return complete_plainly(at, code);
-    if ((head.flags & ring::head_has_name) != 0) copy_name(at);
     const bool has_block = (head.flags & ring::head_has_block) != 0;
-    if (has_block || !serve_at_once(at, store, head, known)) serve_fully(at, store, head);
+    if (!has_block && serve_at_once(at, store, head, known)) return;
+    if ((head.flags & ring::head_has_name) != 0) copy_name(at);
+    serve_fully(at, store, head);
 }
 
 /// Waits until the box is not idle any more. All lanes look: the words lie in shared memory, or the
@@ -251,6 +283,8 @@ __device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& 
     const Mailbox& box = is_near ? space.boxes[warp] : arguments.memory->boxes[number];
     u32& state = is_near ? space.states[warp] : arguments.memory->states[number];
     Known known;
+    known.node = &space.workers[warp].node;
+    known.notes = &space.notes;
     for (;;) {
         const u32 found = wait_for_mail(team, state, is_near);
         if (found == box_full) {

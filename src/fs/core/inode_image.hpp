@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first step of a beeline (see fs/core/beeline.hpp): an inode in two looks, one at the words
+// that say whether it can be read, one at all of it, which confirms on the way what led there.
+//
+// Invariant: the version that guards an image was read before it; it is confirmed by who uses it.
+#pragma once
+
+#include "fs/core/gather.hpp"
+#include "fs/core/tree.hpp"
+
+namespace warren::core {
+
+/// The version word that guards `place`, with its neighbour.
+WARREN_HD inline const WordPair* version_pair(const Store& store, u64 place) {
+    return pair_around(store.versions, stripe_of(place));
+}
+WARREN_HD inline bool shows_version(const WordPair& pair, const Seen& seen) {
+    return word_of(pair, stripe_of(seen.place)) == seen.version;
+}
+
+/// Whether what `seen` guards, all of it read by gathering, is still as it was.
+template <class Team>
+WARREN_HD bool stands(const Team& team, const Store& store, const Seen& seen) {
+    return load(team, store.versions[stripe_of(seen.place)]) == seen.version;
+}
+
+/// An inode as it was at one moment between its version's two readings. The second is the caller's.
+template <class Team>
+struct InodeImage {
+    static constexpr u32 pairs = format::inode_size / sizeof(WordPair);
+
+    InodeRef inode;
+    Gathered<Team, WordPair, pairs + 1> items;  // the last one: the version of what led here
+
+    /// A field of at most eight bytes.
+    template <class T>
+    WARREN_HD T get(const Team& team, T Inode::*field) const {
+        const auto offset = static_cast<u32>(reinterpret_cast<const char*>(&(inode.at->*field)) -
+                                             reinterpret_cast<const char*>(inode.at));
+        return items.tell(team, offset / 16, [&](const WordPair& pair) {
+            const u64 word = offset / 8 % 2 == 0 ? pair.low : pair.high;
+            return static_cast<T>(word >> offset % 8 * 8);
+        });
+    }
+    WARREN_HD bool has_attributes(const Team& team) const {
+        constexpr u32 offset = offsetof(Inode, attributes);
+        static_assert(offset % 16 == 0);
+        return items.tell(team, offset / 16, [](const WordPair& pair) { return pair.low; }) != 0;
+    }
+};
+
+/// The words that say whether an inode can be read at all: the version, whether its block is in
+/// memory, the kind of the frame; and one that says whether the bitmap is in memory, for those who
+/// want to free the inode.
+struct InodeLanding {
+    static constexpr u32 words = 3;
+    static constexpr u32 words_with_bitmap = 4;
+
+    const Store& store;
+    u64 number;
+    // All of these fit: a volume has at most 2^36 inodes.
+    u32 block = static_cast<u32>(number / format::inodes_per_block);
+    u32 frame = block / format::blocks_per_frame;
+
+    WARREN_HD bool is_in_volume() const {
+        return number < store.size_bytes / format::inode_size &&
+               block % format::blocks_per_frame != 0;
+    }
+    WARREN_HD u32 bitmap_block() const { return frame * format::blocks_per_frame; }
+    template <class Team>
+    WARREN_HD const u64* word_at(u32 i) const {
+        if constexpr (parts_freely<Team>) {
+            if (i == 0) return store.versions + stripe_of(number * format::inode_size);
+            if (i == 2) return &store.frame(frame).kind;
+            return store.resident + (i == 1 ? block : bitmap_block()) / 64;
+        }
+        const u64* const version = store.versions + stripe_of(number * format::inode_size);
+        const u64* const kind = &store.frame(frame).kind;
+        const u64* const bits = store.resident + (i == 1 ? block : bitmap_block()) / 64;
+        return i == 0 ? version : i == 2 ? kind : bits;
+    }
+    template <class Team>
+    WARREN_HD bool is_good(u32 i, u64 word) const {
+        if constexpr (parts_freely<Team>) {
+            if (i == 0) return (word & 1) == 0;
+            if (i == 2) return static_cast<FrameKind>(word) == FrameKind::inodes;
+            return (word >> (i == 1 ? block : bitmap_block()) % 64 & 1) != 0;
+        }
+        const bool is_unlocked = (word & 1) == 0;
+        const bool is_kind = static_cast<FrameKind>(word) == FrameKind::inodes;
+        const bool is_there = (word >> (i == 1 ? block : bitmap_block()) % 64 & 1) != 0;
+        return i == 0 ? is_unlocked : i == 2 ? is_kind : is_there;
+    }
+};
+
+/// Reads the inode for which a landing was good, `image.inode.seen` noted already; `before` led to
+/// it and must still be as it was. `fits(i, pair)` is one more question to each pair of words, to
+/// which `fitting` must answer yes.
+template <class Team, class Fits>
+WARREN_HD bool read_image(const Team& team, const Store& store, u64 number, const Seen& before,
+                          InodeImage<Team>& image, u32 fitting, const Fits& fits) {
+    constexpr u32 pairs = InodeImage<Team>::pairs;
+    image.inode.number = number;
+    image.inode.at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
+    const auto* from = reinterpret_cast<const WordPair*>(image.inode.at);
+    const WordPair* version = version_pair(store, before.place);
+    image.items.read(team, [&](u32 i) { return i < pairs ? from + i : version; });
+    const u32 good = image.items.count_of(team, [&](u32 i, const WordPair& pair) {
+        return i == pairs ? shows_version(pair, before) : fits(i, pair);
+    });
+    image.inode.generation = image.get(team, &Inode::generation);
+    return good == fitting + 1 && image.inode.generation != 0;
+}
+
+/// Finds the inode with this number; `fits`: see read_image().
+template <class Team, class Fits>
+WARREN_HD bool sight_inode(const Team& team, const Store& store, u64 number,
+                           InodeImage<Team>& image, u32 fitting, const Fits& fits) {
+    const InodeLanding landing{store, number};
+    if (!landing.is_in_volume()) return false;
+    Gathered<Team, u64, InodeLanding::words> words;
+    words.read(team, [&](u32 i) { return landing.template word_at<Team>(i); });
+    const u32 good = words.count_of(
+        team, [&](u32 i, u64 word) { return landing.template is_good<Team>(i, word); });
+    if (good != InodeLanding::words) return false;
+    image.inode.seen = {number * format::inode_size,
+                        words.tell(team, 0, [](u64 word) { return word; })};
+    return read_image(team, store, number, image.inode.seen, image, fitting, fits);
+}
+
+/// Finds the inode that `handle` means.
+template <class Team>
+WARREN_HD bool sight_handle(const Team& team, const Store& store, Handle handle,
+                            InodeImage<Team>& image) {
+    static_assert(offsetof(Inode, generation) == 4);
+    return sight_inode(team, store, handle.inode, image, 1, [&](u32 i, const WordPair& pair) {
+        return i == 0 && static_cast<u32>(pair.low >> 32) == handle.generation;
+    });
+}
+
+/// Finds the directory that `handle` means, if it has a tree of leaves.
+template <class Team>
+WARREN_HD bool sight_directory(const Team& team, const Store& store, Handle handle,
+                               InodeImage<Team>& image) {
+    static_assert(offsetof(Inode, mode) == 8 && offsetof(Inode, area_kind) == 54 &&
+                  offsetof(Inode, height) == 55 && offsetof(Inode, area_count) == 56);
+    return sight_inode(team, store, handle.inode, image, 2, [&](u32 i, const WordPair& pair) {
+        if (i == 0) {
+            const u32 mode = static_cast<u32>(pair.high);
+            return static_cast<u32>(pair.low >> 32) == handle.generation &&
+                   (mode & format::type_mask) == format::type_directory;
+        }
+        const u32 kind = static_cast<u32>(pair.low >> 48) & 0xff;
+        const u32 height = static_cast<u32>(pair.low >> 56);
+        const u32 count = static_cast<u32>(pair.high) & 0xffff;
+        return i == 3 && kind == static_cast<u32>(AreaKind::tree) && height >= 1 &&
+               height <= tree_height_max && count >= 1 && count <= format::root_pairs_max;
+    });
+}
+
+/// What stat(2) tells.
+template <class Team>
+WARREN_HD Attributes attributes_in(const Team& team, const InodeImage<Team>& image) {
+    Attributes out;
+    out.handle = image.inode.handle();
+    out.mode = image.get(team, &Inode::mode);
+    out.links = image.get(team, &Inode::links);
+    out.user = image.get(team, &Inode::user);
+    out.group = image.get(team, &Inode::group);
+    out.device = image.get(team, &Inode::device);
+    out.size = image.get(team, &Inode::size);
+    out.blocks = image.get(team, &Inode::blocks);
+    out.parent = image.get(team, &Inode::parent);
+    out.accessed = image.get(team, &Inode::accessed);
+    out.modified = image.get(team, &Inode::modified);
+    out.changed = image.get(team, &Inode::changed);
+    out.born = image.get(team, &Inode::born);
+    return out;
+}
+
+}  // namespace warren::core

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node right above the leaves of a large directory, copied to memory that is near: who comes
+// for the next name there finds its leaf without a look at the node.
+//
+// Invariant: a copy is all of the node as it was at one version; who uses it confirms that one.
+#pragma once
+
+#include "fs/core/inode_image.hpp"
+
+namespace warren::core {
+
+/// A copy of a node right above leaves, in memory that only its team uses.
+struct NodeCopy {
+    u32 count;
+    WordPair pairs[format::node_pairs_max];
+
+    /// The child whose keys are those from `key` on. False if the keys of one hash, of which `key`
+    /// is the first, are divided between two.
+    template <class Team>
+    WARREN_HD bool choose(const Team& team, u64 key, BlockPointer& child) const {
+        u32 passed = 0;
+        for (u32 first = 0; first < count; first += Team::width) {
+            const u32 i = first + team.lane();
+            const u32 votes = team.ballot(i < count && pairs[i].low <= key);
+            passed += static_cast<u32>(hd::popcount(votes));
+            if (passed != first + Team::width) break;
+        }
+        child = {pairs[passed == 0 ? 0 : passed - 1].high};
+        return passed >= count || pairs[passed].low > (key | 0xff);
+    }
+};
+
+/// Copies the node that `seen` guards, of the tree of inode `owner`; `before` led to it.
+template <class Team>
+WARREN_HD bool copy_node(const Team& team, const Store& store, const Seen& seen, const Seen& before,
+                         u64 owner, NodeCopy& copy) {
+    constexpr u32 heads = 4;  // three pairs of the header and the count, and what led here
+    const auto* node = reinterpret_cast<const TreeNode*>(store.base + seen.place);
+    const auto* header = reinterpret_cast<const WordPair*>(node);
+    const auto* pairs = reinterpret_cast<const WordPair*>(node->pairs);
+    Gathered<Team, WordPair, heads + format::node_pairs_max> items;
+    items.read(team, [&](u32 i) {
+        if (i == 2) return pairs - 1;
+        if (i == 3) return version_pair(store, before.place);
+        return i < heads ? header + i : pairs + (i - heads);
+    });
+    const bool is_sound = items.all_of(team, [&](u32 i, const WordPair& pair) {
+        constexpr auto kind = static_cast<u64>(BlockKind::directory_node);
+        return ((i != 0) | ((pair.low >> 32 & 0xffff) == kind)) &
+               ((i != 1) | (pair.high == owner)) & ((i != 2) | (pair.low >> 32 == 1)) &
+               ((i != 3) | shows_version(pair, before));
+    });
+    const u32 count =
+        items.tell(team, 2, [](const WordPair& pair) { return static_cast<u32>(pair.low); });
+    if (!is_sound || count == 0 || count > format::node_pairs_max) return false;
+    items.for_each_own(team, [&](u32 i, const WordPair& pair) {
+        if (i >= heads) copy.pairs[i - heads] = pair;
+    });
+    if (team.is_leader()) copy.count = count;
+    team.sync();
+    return true;
+}
+
+}  // namespace warren::core

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Versions that blocks of trees had when somebody looked at them last, shared by the teams of one
+// block of a GPU, in memory that is near. Who begins with a note instead of a look finds out on his
+// way whether the version is still that one, as he does after a look.
+//
+// Invariant: a note tells of a block that was in memory and not being written, with a version that
+// it had then; never with one that it was yet to get. So a note may be old, but is never wrong.
+#pragma once
+
+#include "fs/core/operation.hpp"
+
+namespace warren::core {
+
+#if defined(WARREN_CUDA)
+/// An atomic in memory that only the threads of one block share.
+template <class T>
+using near_atomic = cuda::atomic_ref<T, cuda::thread_scope_block>;
+#else
+template <class T>
+using near_atomic = std::atomic_ref<T>;
+#endif
+
+struct VersionNotes {
+    static constexpr u32 count = 512;
+    static constexpr u64 versions_end = u64{1} << 32;  // higher ones are not noted
+
+    u64 notes[count] = {};  // by block: its number, then its version; 0 for none
+
+    /// Whether there is a note for the block at `place`; then it is in `seen`.
+    template <class Team>
+    WARREN_HD bool find(const Team& team, u64 place, Seen& seen) {
+        const u64 block = place / format::block_size;
+        // Acquire: pairs with the release in write(): what was there at that version shows.
+        const u64 note = once(team, [&] {
+            return near_atomic<u64>(notes[block % count]).load(hd::memory_order_acquire);
+        });
+        if (note / versions_end != block || note == 0) return false;
+        seen = {place, note % versions_end};
+        return true;
+    }
+
+    /// Notes a version that was looked at, or that the caller's end_apply() left behind.
+    template <class Team>
+    WARREN_HD void write(const Team& team, const Seen& seen) {
+        const u64 block = seen.place / format::block_size;
+        if (block >= versions_end || seen.version >= versions_end) return;
+        once(team, [&] {
+            // Release: pairs with the acquire in find().
+            near_atomic<u64>(notes[block % count])
+                .store(block * versions_end + seen.version, hd::memory_order_release);
+        });
+    }
+};
+
+}  // namespace warren::core
