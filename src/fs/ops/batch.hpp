@@ -139,7 +139,8 @@ struct BatchState {
     u32 new_blocks;
     u32 created;
     u32 inode_frames;
-    u32 inode_blocks;  // that new inodes dirty
+    u32 inode_blocks;  // that new inodes dirty, or leaves that are changed in place
+    u32 must_rewrite;  // moves cannot be made in place, or it would take longer
     u64 generation;    // before the first new inode's
 };
 
@@ -149,6 +150,7 @@ struct Batch {
     BatchHeader header;
     u64 begin = 0;  // items of this run
     u64 end = 0;
+    bool may_edit = false;  // moves may be made in place
     bool is_small = false;  // directories for which there is no room end the run: Errc::overflow
 
     const BatchEnd* ends = nullptr;
@@ -164,6 +166,9 @@ struct Batch {
     u64* hashes = nullptr;
     u64* targets = nullptr;  // what it leads to: inode, type at 48; 0 for nothing
     u64* keys = nullptr;     // of the entry that is there or would be
+    // One an end, with may_edit: its leaf, 0 for none, and its slot there. Until there are records.
+    u64* leaf_places = nullptr;
+    u32* slots = nullptr;
     Errc* end_codes = nullptr;
     u32* directory_of = nullptr;
     BatchDirectory* directories = nullptr;

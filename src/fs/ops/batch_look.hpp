@@ -156,6 +156,9 @@ struct NumberDirectories : Phase {
     }
 };
 
+/// Of more ends in one directory each would look at too many of its neighbours.
+inline constexpr u64 edits_in_place_max = 64;
+
 /// By directory: whether it is one, and what the caller may do there.
 struct OpenDirectories : Phase {
     WARREN_HD void look(BatchDirectory& directory, LaneOperation& op, const InodeRef& inode) const {
@@ -173,20 +176,50 @@ struct OpenDirectories : Phase {
         is_answer(op, directory.write);
     }
 
-    WARREN_HD void operator()(u64 s) const {
-        if (s >= b.state->directories) return;
-        BatchDirectory& directory = b.directories[s];
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+    /// Opens the directory whose number is in `directory`.
+    WARREN_HD Result<InodeRef> open(BatchDirectory& directory, LaneOperation& op) const {
         const Result<InodeRef> inode = inode_of(op, directory.number);
         directory.found = inode.code();
-        if (!is_answer(op, inode.code()) || !inode) return;
-        look(directory, op, *inode);
+        if (is_answer(op, inode.code()) && inode) look(directory, op, *inode);
+        return inode;
+    }
+
+    WARREN_HD void operator()(u64 s) const {
+        if (s >= b.state->directories) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.is_alone = true;
+        static_cast<void>(open(b.directories[s], op));
     }
 };
 
-/// By place in the order: finds the entry of the end's name.
+/// By place in the order: finds the entry of the end's name. With may_edit it opens the directory
+/// first, so that no phase has to do that before; the first end there does it for those to come.
 struct LookUpEnds : Phase {
+    WARREN_HD void note_size(u64 s) const {
+        const u64 count = b.state->directories;
+        const u64 end = s + 1 == count ? b.shape.ends() : b.directories[s + 1].begin;
+        const u64 ends_there = end - b.directories[s].begin;
+        if (ends_there > edits_in_place_max) relaxed_store(b.state->must_rewrite, 1);
+    }
+
+    /// The directory of the end at p, opened; `own` is room for it.
+    WARREN_HD const BatchDirectory& open(u64 p, BatchDirectory& own, LaneOperation& op,
+                                         Result<InodeRef>& inode) const {
+        const u32 s = b.directory_of[b.ends_in_order[p]];
+        BatchDirectory& listed = b.directories[s];
+        if (!b.may_edit) {
+            inode = inode_of(op, listed.number);
+            return listed;
+        }
+        const bool is_first = p == listed.begin;
+        if (is_first) note_size(s);
+        own.number = listed.number;
+        BatchDirectory& directory = is_first ? listed : own;
+        inode = OpenDirectories{{b, store}}.open(directory, op);
+        return directory;
+    }
+
     WARREN_HD Errc directory_code(u64 e, const BatchDirectory& directory) const {
         WARREN_TRY(directory.found);
         if (directory.generation != b.ends[e].generation) return Errc::stale;
@@ -206,15 +239,18 @@ struct LookUpEnds : Phase {
     WARREN_HD void operator()(u64 p) const {
         const u64 e = b.ends_in_order[p];
         const u64 item = b.item_of(e);
-        if (!runs(item) || has_failed()) return;
-        const BatchDirectory& directory = b.directories[b.directory_of[e]];
+        if (!b.is_in_play(item) || has_failed()) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.is_alone = true;
+        BatchDirectory own{};
+        Result<InodeRef> inode;
+        const BatchDirectory& directory = open(p, own, op, inode);
+        if (!runs(item)) return;
         const Errc of_directory = directory_code(e, directory);
         if (of_directory != Errc::ok) b.end_codes[e] = of_directory;
         if (b.shape.kind == BatchKind::look_up) b.codes[item] = b.end_codes[e];
         if (b.end_codes[e] != Errc::ok) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
-        const Result<InodeRef> inode = inode_of(op, directory.number);
         const auto* bytes = reinterpret_cast<const char*>(b.names + b.ends[e].name);
         const Name name{bytes, b.ends[e].length(), b.hashes[e]};
         const Result<Entry> entry = find_entry(op, *inode, name);
@@ -225,6 +261,10 @@ struct LookUpEnds : Phase {
             return;
         }
         b.keys[e] = entry->key;
+        if (b.may_edit) {
+            b.leaf_places[e] = entry->leaf_seen.place;
+            b.slots[e] = entry->slot;
+        }
         if (entry->exists) b.targets[e] = entry->inode | u64{entry->type} << 48;
         // Too many names of this hash: a command says what becomes of it.
         if (entry->is_full) b.end_codes[e] = Errc::retry;

@@ -12,7 +12,7 @@
 // Invariant: a later phase sees all that an earlier one wrote.
 #pragma once
 
-#include "fs/ops/batch_write.hpp"
+#include "fs/ops/batch_edit.hpp"
 
 // A crowd is the host's or the device's: what is called with it runs where it runs.
 #if defined(__CUDACC__)
@@ -35,7 +35,7 @@ WARREN_HD void look_up(Crowd& crowd, Batch& b, const Store& store) {
     crowd.each(ends, MarkDirectories{{b, store}});
     crowd.sum(b.flags, b.sums, ends);
     crowd.each(ends, NumberDirectories{{b, store}});
-    crowd.each(ends, OpenDirectories{{b, store}});
+    if (!b.may_edit) crowd.each(ends, OpenDirectories{{b, store}});
     crowd.each(ends, LookUpEnds{{b, store}});
 }
 
@@ -124,6 +124,31 @@ WARREN_HD void write(Crowd& crowd, Batch& b, const Store& store, const BatchStat
     crowd.each(planned.blocks_end, FreeBlocks{{b, store}});
 }
 
+/// Makes moves in place. False if they cannot be made so; then nothing has changed.
+WARREN_SIDE_OF_CROWD
+template <class Crowd>
+WARREN_HD bool edit(Crowd& crowd, Batch& b, const Store& store) {
+    static_assert(Crowd::is_near);
+    const u64 ends = b.shape.ends();
+    // What is asked of the state here is not changed by the phase that follows.
+    if (b.state->must_rewrite != 0) return false;
+    crowd.each(b.shape.items, Decide{{b, store}});
+    crowd.each(ends, PlanEdits{{{b, store}}});
+    if (b.state->must_rewrite != 0) {
+        crowd.each(1, DropEdits{{b, store}});
+        return false;
+    }
+    crowd.each(1, CheckRoom{{b, store}});
+    crowd.each(u64{reserve_shares} * share_stride, ReserveBlocks{{b, store}});
+    if (b.state->status != Errc::ok) {
+        crowd.each(b.state->new_blocks, GiveBack{{b, store}});
+        return true;
+    }
+    crowd.each(b.state->new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
+    crowd.each(ends, WriteEdits{{{b, store}}});
+    return true;
+}
+
 /// One run over the items [b.begin, b.end): those below the state's limit then have their codes,
 /// unless its status says why not. Requires: nobody else works on the store; *b.state is zero but
 /// for its limit, which is b.end.
@@ -132,6 +157,9 @@ template <class Crowd>
 WARREN_HD BatchState run(Crowd& crowd, Batch& b, const Store& store) {
     look_up(crowd, b, store);
     if (b.shape.kind == BatchKind::look_up) return crowd.look(*b.state);
+    if constexpr (Crowd::is_near) {
+        if (b.may_edit && edit(crowd, b, store)) return crowd.look(*b.state);
+    }
     choose(crowd, b, store);
     BatchState chosen = crowd.look(*b.state);
     if (b.shape.ends() + chosen.entries > b.records_max) chosen.status = Errc::corrupt;
@@ -187,6 +215,8 @@ void lay_out(Batch& b, u64 records_max, const Take& take) {
     take(b.leaf_of, b.records_max);
     take(b.leaf_begin, b.records_max);
     take(b.places, b.places_max);
+    b.leaf_places = b.record_keys;
+    b.slots = b.record_slots;
     take(b.frames, b.frames_max);
 }
 

@@ -113,7 +113,10 @@ struct CheckRoom : Phase {
     }
 
     WARREN_HD void operator()(u64 /*once*/) const {
-        if (has_failed() || (b.state->new_blocks == 0 && b.state->blocks_end == 0)) return;
+        const BatchState& state = *b.state;
+        const bool is_idle =
+            state.new_blocks == 0 && state.blocks_end == 0 && state.inode_blocks == 0;
+        if (has_failed() || is_idle) return;
         const Errc checked = check();
         if (checked != Errc::ok) fail(checked);
     }

@@ -120,6 +120,13 @@ class Twins {
         ASSERT_EQ(many_->statistics().inodes_used, single_->statistics().inodes_used);
     }
 
+    /// How many blocks the tree of a directory takes.
+    u64 blocks(u32 directory) {
+        const auto attributes = many_->attributes(directories_[directory].many);
+        EXPECT_TRUE(attributes);
+        return attributes ? attributes->blocks : 0;
+    }
+
     void sync() {
         ASSERT_EQ(many_->sync(), Errc::ok);
         ASSERT_EQ(single_->sync(), Errc::ok);
@@ -249,6 +256,78 @@ void fill_and_move(u64 count) {
 TEST(Batches, MakeTreesOfAllHeights) {
     for (const u64 count : {16u, 77u, 78u, 700u, 20'000u})
         fill_and_move(count);
+}
+
+/// Files `first` to `end` of a directory, to be moved to other ones in turn.
+std::vector<Twins::Item> files_to(u32 from, u32 first_target, u32 targets, u32 first, u32 end) {
+    std::vector<Twins::Item> items(end - first);
+    for (u32 i = 0; i < items.size(); ++i) {
+        items[i].from = from;
+        items[i].to = first_target + i % targets;
+        items[i].name = "file" + std::to_string(first + i);
+        items[i].new_name = items[i].name;
+    }
+    return items;
+}
+
+void move_there_and_back(Twins& twins, std::vector<Twins::Item> items) {
+    for (u32 round = 0; round < 4; ++round) {
+        twins.move(root_user, items);
+        twins.compare();
+        if (round == 1) twins.sync();
+        for (Twins::Item& item : items)
+            std::swap(item.from, item.to);
+    }
+}
+
+TEST(Batches, MoveFewFilesWhereTheyLie) {
+    constexpr u32 directories = 30;
+    constexpr u32 files = 2000;
+    Twins twins(512 * mib);
+    for (u32 i = 0; i <= directories; ++i)
+        twins.add_directory(0, "directory" + std::to_string(i), 0755, root_user);
+    twins.create(root_user, files_to(1, 1, 1, 0, files));
+    const u64 blocks = twins.blocks(1);
+    ASSERT_GT(blocks, 20u);
+    // Each into a directory that has no leaf, or has one from the time before.
+    move_there_and_back(twins, files_to(1, 2, directories, 0, directories));
+    EXPECT_EQ(twins.blocks(2), 0u);
+    twins.move(root_user, files_to(1, 2, directories, 0, directories));
+    move_there_and_back(twins, files_to(1, 2, directories, directories, 3 * directories));
+    EXPECT_EQ(twins.blocks(2), 1u);
+    // Into one, so many that its leaf holds them.
+    move_there_and_back(twins, files_to(1, 2, 1, 500, 530));
+    // The large directory was not written anew.
+    EXPECT_EQ(twins.blocks(1), blocks);
+    // Other names within one directory.
+    std::vector<Twins::Item> items = files_to(1, 1, 1, 600, 630);
+    for (Twins::Item& item : items)
+        item.new_name += "new";
+    twins.move(root_user, items);
+    EXPECT_EQ(twins.blocks(1), blocks);
+    twins.end();
+}
+
+TEST(Batches, MoveMoreThanLeavesHold) {
+    Twins twins(512 * mib);
+    twins.add_directory(0, "many", 0755, root_user);
+    twins.add_directory(0, "few", 0755, root_user);
+    twins.create(root_user, files_to(1, 1, 1, 0, 600));
+    // Into an empty directory; more than the leaf holds then; more than is looked at; then all out.
+    twins.move(root_user, files_to(1, 2, 1, 0, 60));
+    twins.compare();
+    EXPECT_EQ(twins.blocks(2), 1u);
+    twins.move(root_user, files_to(1, 2, 1, 60, 120));
+    twins.compare();
+    EXPECT_GT(twins.blocks(2), 1u);
+    twins.move(root_user, files_to(1, 2, 1, 120, 330));
+    twins.move(root_user, files_to(2, 1, 1, 0, 330));
+    EXPECT_EQ(twins.blocks(2), 0u);
+    std::vector<Twins::Item> items = files_to(1, 2, 1, 0, 20);
+    for (Twins::Item& item : items)
+        item.new_name = std::string(230, 'x') + item.name;
+    twins.move(root_user, items);
+    twins.end();
 }
 
 TEST(Batches, EndWhereTheVolumeIsFull) {

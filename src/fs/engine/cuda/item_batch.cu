@@ -259,6 +259,7 @@ Errc ItemBatch::run_small(const core::Store& store, const ops::BatchWindow& wind
     batch_.begin = window.begin;
     batch_.end = window.end;
     batch_.is_small = true;
+    batch_.may_edit = batch_.shape.kind == ops::BatchKind::move;
     call.batch = batch_;
     call.host_in = reinterpret_cast<const uint4*>(room_.host_in.data());
     call.device_in = reinterpret_cast<uint4*>(room_.in.data());
@@ -281,6 +282,7 @@ Errc ItemBatch::run_large(const core::Store& store, const AddFrames& add_frames,
     batch_.begin = window.begin;
     batch_.end = window.end;
     batch_.is_small = false;
+    batch_.may_edit = false;
     WARREN_TRY(add_inodes_ahead(store, add_frames));
     GridCrowd crowd(stream_, sort_memory_, state_.data() + 1);
     WARREN_TRY(begin_.record(stream_));

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Few moves, made where the names lie: names are taken out of leaves and put into leaves that have
+// room, and no directory is written anew. The ends stand in order by directory and hash, so those
+// of one leaf stand side by side; the first of them answers for the leaf and for its directory. A
+// directory without a leaf gets one, and one whose only leaf is empty gives it back.
+//
+// What does not fit (a leaf too full, a leaf of several that gets empty) lets all directories be
+// written anew instead.
+//
+// Invariant: PlanEdits changes nothing but dirty marks; WriteEdits cannot fail.
+#pragma once
+
+#include "fs/ops/batch_write.hpp"
+
+namespace warren::ops::batch {
+
+/// What a batch does to one leaf, or to a directory that gets its first one.
+struct LeafEdits {
+    u32 removed = 0;
+    u32 inserted = 0;
+    u32 bytes_out = 0;  // of names, padded
+    u32 bytes_in = 0;
+
+    static constexpr u32 bits = 16;
+    WARREN_HD u64 packed() const {
+        return removed | u64{inserted} << bits | u64{bytes_out} << 2 * bits |
+               u64{bytes_in} << 3 * bits;
+    }
+    static WARREN_HD LeafEdits unpacked(u64 word) {
+        const auto part = [&](u32 i) { return static_cast<u32>(word >> i * bits & 0xffff); };
+        return {part(0), part(1), part(2), part(3)};
+    }
+    WARREN_HD void add(bool is_source, u32 length) {
+        ++(is_source ? removed : inserted);
+        (is_source ? bytes_out : bytes_in) += padded(length);
+    }
+};
+
+/// A phase over ends that are carried out, by place in the order.
+struct EditPhase : Phase {
+    WARREN_HD bool is_edit(u64 e) const {
+        const u64 item = b.item_of(e);
+        return runs(item) && b.does[item] != 0;
+    }
+    WARREN_HD BatchDirectory& directory_of(u64 e) const { return b.directories[b.directory_of[e]]; }
+    WARREN_HD Inode& inode_at(const BatchDirectory& of) const {
+        return *reinterpret_cast<Inode*>(store.base + of.number * format::inode_size);
+    }
+    WARREN_HD DirectoryLeaf& leaf_at_place(u64 place) const {
+        return *reinterpret_cast<DirectoryLeaf*>(store.base + place);
+    }
+};
+
+/// By place in the order: where in its leaf the end's name goes; for the first end of each leaf
+/// whether all of it can be done there. Notes in `sums` the place of the first end of the leaf, in
+/// `offsets` where the name goes in the heap, in `sort_keys` what is done to the leaf, and in
+/// `leaf_of` which of the new blocks a first leaf will be.
+struct PlanEdits : EditPhase {
+    WARREN_HD void give_up() const { relaxed_store(b.state->must_rewrite, 1); }
+
+    /// Calls visit(q, end) for the ends of the leaf of `e` that stand before p, or from p on.
+    template <class Visit>
+    WARREN_HD void for_each_neighbour(u64 p, u64 e, bool is_back, const Visit& visit) const {
+        const u32 directory = b.directory_of[e];
+        const u64 ends = b.shape.ends();
+        for (u64 step = 0;; ++step) {
+            if (is_back ? step == p : p + step == ends) return;
+            const u64 q = is_back ? p - 1 - step : p + step;
+            const u64 other = b.ends_in_order[q];
+            if (b.directory_of[other] != directory) return;
+            if (!is_edit(other)) continue;
+            if (b.leaf_places[other] != b.leaf_places[e]) return;
+            visit(q, other);
+        }
+    }
+
+    /// The slot with `rank` free ones before it, or slot_none.
+    WARREN_HD u32 free_slot_of(const DirectoryLeaf& leaf, u32 rank) const {
+        constexpr u32 together = 16;  // loads that are under way at once
+        static_assert(format::leaf_entries_max % together == 0);
+        for (u32 base = 0; base < format::leaf_entries_max; base += together) {
+            u64 targets[together];
+            for (u32 i = 0; i < together; ++i)
+                targets[i] = relaxed_load(leaf.slots[base + i].target);
+            for (u32 i = 0; i < together; ++i) {
+                if ((targets[i] & BatchEnd::number_mask) == 0 && rank-- == 0) return base + i;
+            }
+        }
+        return slot_none;
+    }
+
+    /// A directory's first leaf.
+    WARREN_HD void plan_new_leaf(u64 p, const LeafEdits& edits) const {
+        if (edits.inserted > format::leaf_entries_max || edits.bytes_in > format::leaf_heap_bytes) {
+            return give_up();
+        }
+        const u32 block =
+            device_atomic<u32>(b.state->new_blocks).fetch_add(1, hd::memory_order_relaxed);
+        if (block >= b.places_max) return give_up();
+        b.places[block] = 0;
+        b.leaf_of[p] = block;
+    }
+
+    WARREN_HD void plan_leaf(const BatchDirectory& of, const DirectoryLeaf& leaf,
+                             const LeafEdits& edits) const {
+        const LeafCounts counts = read_counts(leaf);
+        if (counts.count + edits.inserted > format::leaf_entries_max ||
+            counts.heap_used + edits.bytes_in > format::leaf_heap_bytes) {
+            return give_up();
+        }
+        count_up(b.state->inode_blocks);  // one more will be dirty
+        if (counts.count + edits.inserted != edits.removed) return;
+        const Inode& at = inode_at(of);
+        if (relaxed_load(at.height) != 1 || relaxed_load(at.area_count) != 1) return give_up();
+        count_up(b.state->blocks_end);
+    }
+
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.ends_in_order[p];
+        if (has_failed() || !is_edit(e)) return;
+        const u64 place = b.leaf_places[e];
+        const DirectoryLeaf& leaf = leaf_at_place(place);
+        LeafEdits before;
+        u64 first = p;
+        for_each_neighbour(p, e, true, [&](u64 q, u64 other) {
+            before.add(b.is_source(other), b.ends[other].length());
+            first = q;
+        });
+        b.sums[p] = static_cast<u32>(first);
+        if (b.is_source(e)) {
+            mark_moved(e);
+        } else {
+            const u32 heap_used = place == 0 ? 0 : relaxed_load(leaf.heap_used);
+            b.offsets[p] = heap_used + before.bytes_in;
+            b.slots[e] = place == 0 ? before.inserted : free_slot_of(leaf, before.inserted);
+            if (b.slots[e] == slot_none) give_up();
+        }
+        if (first != p) return;
+        LeafEdits edits;
+        for_each_neighbour(p, e, false, [&](u64, u64 other) {
+            edits.add(b.is_source(other), b.ends[other].length());
+        });
+        b.sort_keys[p] = edits.packed();
+        if (place == 0) {
+            plan_new_leaf(p, edits);
+        } else {
+            plan_leaf(directory_of(e), leaf, edits);
+        }
+    }
+
+    /// Marks the inode that moves, which does no harm if it comes to nothing.
+    WARREN_HD void mark_moved(u64 e) const {
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> inode = inode_of(op, b.targets[e] & BatchEnd::number_mask);
+        if (inode) return op.mark_dirty(inode->block_place());
+        fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(), op.needed_place);
+    }
+};
+
+/// Once: forgets what was planned.
+struct DropEdits : Phase {
+    WARREN_HD void operator()(u64 /*once*/) const {
+        b.state->new_blocks = 0;
+        b.state->blocks_end = 0;
+        b.state->inode_blocks = 0;
+    }
+};
+
+/// By place in the order: makes the change. The first end of a leaf sees to what the leaf and its
+/// directory count.
+struct WriteEdits : EditPhase {
+    WARREN_HD void erase(DirectoryLeaf& leaf, u32 slot) const {
+        relaxed_store(leaf.slots[slot].target, 0);
+        relaxed_store(leaf.slots[slot].position, 0);
+        relaxed_store(leaf.hashes[slot], 0);
+    }
+
+    WARREN_HD void insert(DirectoryLeaf& leaf, u64 p, u64 e) const {
+        const BatchEnd& end = b.ends[e];
+        const u32 slot = b.slots[e];
+        const u32 offset = b.offsets[p];
+        const u64 target = b.targets[e - 1];
+        const auto entry =
+            DirectorySlot::make(target & BatchEnd::number_mask, static_cast<u8>(target >> 48),
+                                end.length(), b.keys[e], offset);
+        const u64* name = b.names + end.name;
+        for (u32 i = 0; i < padded(end.length()) / 8; ++i)
+            relaxed_store(leaf.heap[offset / 8 + i], name[i]);
+        relaxed_store(leaf.slots[slot].target, entry.target);
+        relaxed_store(leaf.slots[slot].position, entry.position);
+        relaxed_store(leaf.hashes[slot], static_cast<u32>(b.keys[e] >> 31));
+    }
+
+    /// Gives a directory its first leaf, which is clear but for its entries.
+    WARREN_HD void hang(const BatchDirectory& of, u32 block, const LeafEdits& edits) const {
+        const u64 place = b.places[block];
+        DirectoryLeaf& leaf = leaf_at_place(place);
+        UseBlocks{{b, store}}(block);
+        start_header(leaf.header, BlockKind::directory_leaf, of);
+        relaxed_store(leaf.count, edits.inserted);
+        relaxed_store(leaf.heap_used, edits.bytes_in);
+        relaxed_store(leaf.heap_live, edits.bytes_in);
+        Inode& at = inode_at(of);
+        store_pair(at.area.pairs[0], 0, BlockPointer::to(place, format::SizeClass::kib_4, false));
+        resize(of, 1);
+    }
+
+    /// Sets the directory's tree to one leaf or none.
+    WARREN_HD void resize(const BatchDirectory& of, u16 leaves) const {
+        Inode& at = inode_at(of);
+        const u64 step = leaves != 0 ? 1 : ~u64{0};
+        relaxed_store(at.area_count, leaves);
+        relaxed_store(at.height, static_cast<u8>(leaves));
+        relaxed_store(at.blocks, relaxed_load(at.blocks) + step);
+        relaxed_store(at.size, relaxed_load(at.size) + step * format::block_size);
+        change_version(store, of.number * format::inode_size);
+    }
+
+    /// Counts in a leaf what was done there; an empty one is freed.
+    WARREN_HD void count(const BatchDirectory& of, u64 place, const LeafEdits& edits) const {
+        DirectoryLeaf& leaf = leaf_at_place(place);
+        const LeafCounts counts = read_counts(leaf);
+        const u32 left = counts.count + edits.inserted - edits.removed;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        if (left == 0) {
+            free_metadata(op, place);
+            resize(of, 0);
+        } else {
+            relaxed_store(leaf.count, left);
+            relaxed_store(leaf.heap_used, counts.heap_used + edits.bytes_in);
+            relaxed_store(leaf.heap_live, counts.heap_live + edits.bytes_in - edits.bytes_out);
+            op.mark_dirty(place);
+        }
+        change_version(store, place);
+    }
+
+    /// What the change of one leaf leaves on the directory; it may have several.
+    WARREN_HD void count_names(const BatchDirectory& of, const LeafEdits& edits) const {
+        Inode& at = inode_at(of);
+        count_up(at.entries, u64{edits.inserted} - edits.removed);
+        count_up(at.unlinks, edits.removed);
+        relaxed_store(at.modified, b.header.now);
+        relaxed_store(at.changed, b.header.now);
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.mark_dirty(of.number * format::inode_size);
+    }
+
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.ends_in_order[p];
+        if (!is_edit(e)) return;
+        const u64 first = b.sums[p];
+        const u64 old_place = b.leaf_places[e];
+        const u64 place = old_place != 0 ? old_place : b.places[b.leaf_of[first]];
+        DirectoryLeaf& leaf = leaf_at_place(place);
+        if (b.is_source(e)) {
+            erase(leaf, b.slots[e]);
+            StampMoved{{b, store}}(b.item_of(e));
+        } else {
+            insert(leaf, p, e);
+        }
+        if (first != p) return;
+        const BatchDirectory& of = directory_of(e);
+        const LeafEdits edits = LeafEdits::unpacked(b.sort_keys[p]);
+        if (old_place == 0) {
+            hang(of, b.leaf_of[p], edits);
+        } else {
+            count(of, place, edits);
+        }
+        count_names(of, edits);
+    }
+};
+
+}  // namespace warren::ops::batch
