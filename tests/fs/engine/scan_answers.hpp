@@ -47,16 +47,20 @@ class InsideVolume {
     std::unique_ptr<Volume> volume_;
 };
 
-/// What a visitor has seen: directory, name, depth, and the attributes that matter.
-using Sight = std::tuple<u64, std::string, u32, u64, u32, u64, u64, i64>;
+/// What a visitor has seen: directory, name, depth, and all attributes.
+using Sight = std::tuple<u64, std::string, u32, std::vector<u64>>;
 
 class Sights {
  public:
     bool operator()(const Scanned& found) {
         const Attributes& at = found.attributes;
         const std::lock_guard lock(mutex_);
-        seen.emplace(found.directory.inode, std::string(found.name), found.depth, at.handle.inode,
-                     at.mode, at.size, at.blocks, at.modified);
+        const auto number = [](i64 time) { return static_cast<u64>(time); };
+        seen.emplace(found.directory.inode, std::string(found.name), found.depth,
+                     std::vector<u64>{at.handle.inode, at.handle.generation, at.mode, at.links,
+                                      at.user, at.group, at.device, at.size, at.blocks, at.parent,
+                                      number(at.accessed), number(at.modified), number(at.changed),
+                                      number(at.born)});
         return true;
     }
     std::multiset<Sight> seen;

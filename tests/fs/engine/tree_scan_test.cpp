@@ -60,6 +60,40 @@ TEST(TreeScanWork, SeesWhatTheScanOfThreadsSees) {
     }
 }
 
+/// Directories whose entries are alike, all but one in ten, and none.
+DoomedTree build_neighbours(Volume& volume) {
+    TreeBuilder builder(volume);
+    for (const u32 distance : {1000u, 10u, 1u}) {
+        const Handle in = builder.add_directory(builder.root(), std::to_string(distance));
+        for (u32 i = 0; i < 120; ++i) {
+            const std::string name = "entry" + std::to_string(i);
+            if (i % distance != distance - 1) {
+                builder.add_file(in, name);
+                continue;
+            }
+            CreateOptions options{.mode = i % 3 == 0 ? 020600u : i % 3 == 1 ? 0104711u : 010644u};
+            if (i % 3 == 0) options.device = i << 20 | 5;
+            const auto made = volume.create({.user = i % 4, .group = i % 5}, in, name, options);
+            EXPECT_TRUE(made) << name;
+            if (i % 7 == 0) builder.add_directory(in, name + "d");
+        }
+    }
+    return builder.made;
+}
+
+TEST(TreeScanWork, TellsOfEntriesThatAreNotAsTheirNeighbours) {
+    const TreeRecipe recipe{"neighbours", 64 * mib, build_neighbours};
+    for (const HostScanShape& shape : {shapes[0], shapes[2]}) {
+        const auto disk = make_memory_disk(recipe.size_bytes);
+        InsideVolume volume(*disk);
+        recipe.build(*volume);
+        HostScan scan(volume.inside(), shape);
+        const auto found = scan_by(scan, volume, anybody, volume->root(), {});
+        EXPECT_GT(found.size(), 360u);
+        EXPECT_TRUE(found == sights_of(volume, anybody, volume->root(), {}));
+    }
+}
+
 TEST(TreeScanWork, SmallRoomTakesMoreRuns) {
     const auto disk = make_memory_disk(64 * mib);
     InsideVolume volume(*disk);

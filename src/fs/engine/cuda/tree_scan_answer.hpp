@@ -40,6 +40,7 @@ class ScanVisits {
     void visit_directories(const ScanOutput& output);
     void visit_directory(const ScanOutput& output, const Place& place);
     void visit_files(const ScanOutput& output, std::size_t bundle) const;
+    void visit_short(const ScanOutput& output, std::size_t bundle) const;
     Scanned begin_visits(const ScanOutput& output, std::size_t bundle) const;
     bool visit(const ScanOutput& output, std::size_t bundle, const ScanRecord& record,
                Scanned& found) const;
@@ -101,9 +102,22 @@ inline void ScanVisits::visit_directories(const ScanOutput& output) {
 inline void ScanVisits::visit_files(const ScanOutput& output, std::size_t bundle) const {
     if (output.bundles[bundle].directories == output.bundles[bundle].records) return;
     if (!output.await(bundle) || !directories_[output.bundle(bundle).above].is_open) return;
+    if (output.bundle(bundle).is_short != 0) return visit_short(output, bundle);
     Scanned found = begin_visits(output, bundle);
     for (const ScanRecord& record : output.records(bundle)) {
         if (!record.is_directory()) static_cast<void>(visit(output, bundle, record, found));
+    }
+}
+
+/// As visit_files() for short records.
+inline void ScanVisits::visit_short(const ScanOutput& output, std::size_t bundle) const {
+    Scanned found = begin_visits(output, bundle);
+    found.attributes.user = output.bundle(bundle).user;
+    found.attributes.group = output.bundle(bundle).group;
+    for (const ShortRecord& record : output.records<ShortRecord>(bundle)) {
+        found.name = output.name(bundle, record);
+        record.tell(found.attributes);
+        static_cast<void>(call_.visit(found));
     }
 }
 

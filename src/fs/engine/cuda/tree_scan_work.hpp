@@ -63,7 +63,11 @@ struct ScanBundle {
     u32 above;  // index of the directory, or of its sum
     u32 depth;  // of the entries
     u32 count;
-    u32 words;  // of all of it, each 8 bytes
+    u32 words;     // of all of it, each 8 bytes
+    u32 is_short;  // its records are short, and all its entries belong to these:
+    u32 user;
+    u32 group;
+    u32 zero;
 };
 
 /// An entry, in few bytes because all of them cross the bus: the parent of a directory is the one
@@ -85,7 +89,8 @@ struct ScanRecord {
     u32 directory;  // its index, or that of its sum
     u32 name;       // words from the bundle's start << 8 | bytes
 
-    WARREN_HD void set(const Attributes& of) {
+    WARREN_HD void set(const Attributes& of, u32 name_of_record) {
+        name = name_of_record;
         inode = of.handle.inode;
         generation = of.handle.generation;
         mode = of.mode;
@@ -121,9 +126,58 @@ struct ScanRecord {
         of.born = born;
     }
 };
+
+/// An entry as most are, in still fewer bytes: no directory, no device, and of its bundle's owners.
+struct ShortRecord {
+    u64 inode;
+    u32 generation;
+    u32 name;  // as above
+    u64 size;
+    u32 blocks;
+    u16 mode;
+    u16 links;
+    i64 accessed;
+    i64 modified;
+    i64 changed;
+    i64 born;
+
+    /// Whether it can tell of an entry in a bundle of these owners.
+    static WARREN_HD bool fits(const Attributes& of, u32 user, u32 group) {
+        const bool is_directory = (of.mode & format::type_mask) == format::type_directory;
+        return !is_directory && of.device == 0 && of.user == user && of.group == group &&
+               of.mode <= 0xffff && of.links <= 0xffff && of.blocks <= 0xffffffff;
+    }
+    WARREN_HD void set(const Attributes& of, u32 name_of_record) {
+        name = name_of_record;
+        inode = of.handle.inode;
+        generation = of.handle.generation;
+        size = of.size;
+        blocks = static_cast<u32>(of.blocks);
+        mode = static_cast<u16>(of.mode);
+        links = static_cast<u16>(of.links);
+        accessed = of.accessed;
+        modified = of.modified;
+        changed = of.changed;
+        born = of.born;
+    }
+    /// Says what is not the same for all of the bundle.
+    void tell(Attributes& of) const {
+        of.handle.inode = inode;
+        of.handle.generation = generation;
+        of.size = size;
+        of.blocks = blocks;
+        of.mode = mode;
+        of.links = links;
+        of.accessed = accessed;
+        of.modified = modified;
+        of.changed = changed;
+        of.born = born;
+    }
+};
 inline constexpr u32 bundle_words = sizeof(ScanBundle) / 8;
 inline constexpr u32 record_words = sizeof(ScanRecord) / 8;
-static_assert(sizeof(ScanRecord) % 8 == 0);
+inline constexpr u32 short_record_words = sizeof(ShortRecord) / 8;
+static_assert(sizeof(ScanRecord) % 8 == 0 && sizeof(ShortRecord) == 64);
 
 /// What can be known of a bundle before its words have come.
 struct BundlePlace {
@@ -159,12 +213,15 @@ struct ScanOutput {
     const ScanBundle& bundle(std::size_t index) const {
         return *reinterpret_cast<const ScanBundle*>(words + bundles[index].begin);
     }
-    std::span<const ScanRecord> records(std::size_t index) const {
+    /// The records of a bundle; `Record` is ScanRecord, or ShortRecord if it is_short.
+    template <class Record = ScanRecord>
+    std::span<const Record> records(std::size_t index) const {
         const auto* first =
-            reinterpret_cast<const ScanRecord*>(words + bundles[index].begin + bundle_words);
+            reinterpret_cast<const Record*>(words + bundles[index].begin + bundle_words);
         return {first, bundle(index).count};
     }
-    std::string_view name(std::size_t index, const ScanRecord& record) const {
+    template <class Record>
+    std::string_view name(std::size_t index, const Record& record) const {
         const u64* at = words + bundles[index].begin + (record.name >> 8);
         return {reinterpret_cast<const char*>(at), record.name & 0xff};
     }

@@ -438,8 +438,13 @@ class ScanWorker {
                                 u32 told, u32 directory) {
         const u32 count = static_cast<u32>(hd::popcount(told));
         const u32 directories = team_.ballot(found.is_told && found.is_directory);
+        const u32 first = static_cast<u32>(hd::countr_zero(told));
+        const u32 user = team_.broadcast(found.attributes.user, first);
+        const u32 group = team_.broadcast(found.attributes.group, first);
+        const bool fits = !found.is_told || ShortRecord::fits(found.attributes, user, group);
+        const bool is_short = team_.ballot(!fits) == 0;
         const u32 mine = found.is_told ? core::padded(found.name_length) / 8 : 0;
-        u32 name = bundle_words + count * record_words;
+        u32 name = bundle_words + count * (is_short ? short_record_words : record_words);
         u32 words = name;
         for (u32 left = told; left != 0; left &= left - 1) {
             const u32 lane = static_cast<u32>(hd::countr_zero(left));
@@ -457,14 +462,18 @@ class ScanWorker {
             ref_.bundles[before >> written_shift] = {static_cast<u32>(begin),
                                                      static_cast<u16>(count),
                                                      static_cast<u16>(hd::popcount(directories))};
-            *reinterpret_cast<ScanBundle*>(output) = {above, task_.directory.depth + 1, count,
-                                                      words};
+            *reinterpret_cast<ScanBundle*>(output) = {
+                above, task_.directory.depth + 1, count, words, is_short ? 1u : 0u, user, group, 0};
         });
         if (!found.is_told) return;
-        auto& record = reinterpret_cast<ScanRecord*>(output + bundle_words)[rank_in(told)];
-        record.set(found.attributes);
-        record.directory = directory;
-        record.name = name << 8 | found.name_length;
+        if (is_short) {
+            auto& record = reinterpret_cast<ShortRecord*>(output + bundle_words)[rank_in(told)];
+            record.set(found.attributes, name << 8 | found.name_length);
+        } else {
+            auto& record = reinterpret_cast<ScanRecord*>(output + bundle_words)[rank_in(told)];
+            record.set(found.attributes, name << 8 | found.name_length);
+            record.directory = directory;
+        }
         for (u32 i = 0; i < mine; ++i)
             output[name + i] = leaf.heap[found.name_offset / 8 + i];
     }
