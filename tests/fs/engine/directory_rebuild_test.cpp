@@ -43,6 +43,86 @@ TEST(DirectoryRebuildWork, ColdTreesAndLockstep) {
     expect_clean(*disk);
 }
 
+/// A volume whose journal holds less than the directory's tree.
+constexpr u64 small_journal_volume = 32 * mib;
+const RebuildCase larger_than_a_commit{"large", 40'000, 2, 20};
+
+TEST(DirectoryRebuildWork, MoreThanOneCommitHolds) {
+    const auto disk = make_memory_disk(small_journal_volume);
+    InsideVolume volume(*disk);
+    const Handle directory = make_case(*volume, larger_than_a_commit);
+    const auto names = list_names(*volume, directory);
+    HostRebuild rebuild(volume.inside(), 3, false);
+    EXPECT_EQ(rebuild(anybody, directory), Errc::ok);
+    EXPECT_GT(rebuild.steps, 2u);
+    EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names));
+    EXPECT_TRUE(list_names(*volume, directory) == names);
+    for (u32 i = 0; i < 300; ++i)
+        make_file(*volume, directory, "again" + std::to_string(i));
+    EXPECT_EQ(list_names(*volume, directory).size(), names.size() + 300);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*disk));
+}
+
+/// Windows of few leaves, which begin and end anywhere, by lanes in lockstep too. What a window of
+/// so few cannot make one leaf less stays as it is.
+TEST(DirectoryRebuildWork, SmallWindows) {
+    for (const RebuildCase& which : {RebuildCase{"some", 1200, 2, 12},
+                                     {"gone", 1500, 40, 12},
+                                     {"all gone", 700, 1000, 10},
+                                     {"long", 500, 3, 255}}) {
+        SCOPED_TRACE(which.label);
+        for (const u64 leaves : {2u, 5u, 12u}) {
+            const auto disk = make_memory_disk(64 * mib);
+            InsideVolume volume(*disk);
+            const Handle directory = make_case(*volume, which);
+            const auto names = list_names(*volume, directory);
+            const bool in_lockstep = leaves == 5 && which.names < 1300;
+            HostRebuild rebuild(volume.inside(), in_lockstep ? 1 : 3, in_lockstep);
+            rebuild.leaves_max = leaves;
+            EXPECT_EQ(rebuild(anybody, directory), Errc::ok);
+            EXPECT_TRUE(list_names(*volume, directory) == names);
+            if (leaves == 12) {
+                EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names) * 12 / 11);
+            }
+            EXPECT_EQ(volume->close(), Errc::ok);
+            EXPECT_TRUE(expect_clean(*disk));
+        }
+    }
+}
+
+/// The machine stops between two windows: what is on disk is sound and holds all names, and what is
+/// left is packed later.
+TEST(DirectoryRebuildWork, EndsBetweenWindows) {
+    const auto disk = make_memory_disk(small_journal_volume);
+    InsideVolume volume(*disk);
+    const Handle directory = make_case(*volume, larger_than_a_commit);
+    const auto names = list_names(*volume, directory);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    for (const u32 steps : {1u, 2u}) {
+        HostRebuild rebuild(volume.inside(), 2, false);
+        rebuild.steps_max = steps;
+        EXPECT_EQ(rebuild(anybody, directory), Errc::canceled);
+        EXPECT_TRUE(list_names(*volume, directory) == names);
+        const auto cut = disk->copy();
+        {
+            const auto opened = open_on(*cut);
+            ASSERT_NE(opened, nullptr);
+            EXPECT_TRUE(list_names(*opened, directory) == names);
+            EXPECT_EQ(opened->close(), Errc::ok);
+        }
+        EXPECT_TRUE(expect_clean(*cut));
+        InsideVolume again(*cut);
+        HostRebuild rest(again.inside(), 2, false);
+        EXPECT_EQ(rest(anybody, directory), Errc::ok);
+        EXPECT_LE(again->attributes(directory)->blocks, packed_blocks(names));
+        EXPECT_TRUE(list_names(*again, directory) == names);
+        EXPECT_EQ(again->close(), Errc::ok);
+        EXPECT_TRUE(expect_clean(*cut));
+    }
+    EXPECT_EQ(volume->close(), Errc::ok);
+}
+
 TEST(DirectoryRebuildWork, AsksForPermission) {
     const auto disk = make_memory_disk(64 * mib);
     InsideVolume volume(*disk);

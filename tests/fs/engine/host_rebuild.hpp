@@ -23,8 +23,11 @@ class HostRebuild {
     Errc operator()(const Caller& caller, Handle directory) {
         const core::Credentials who = credentials_of(caller);
         u32 damaged = 0;
+        cuda_engine::RebuildWindows windows{.leaves_max = leaves_max};
         for (u32 retry = 0; retry < 100'000; ++retry) {
-            const Errc code = run(who, directory);
+            const Errc ended = run(who, directory, windows);
+            const Errc code = windows.take(report_, ended);
+            if (ended == Errc::ok && ++steps == steps_max) return Errc::canceled;
             switch (code) {
                 case Errc::retry:
                     std::this_thread::yield();
@@ -49,12 +52,17 @@ class HostRebuild {
         return Errc::busy;
     }
 
+    u64 leaves_max = ~u64{0};  // of a window
+    u32 steps = 0;             // windows that were packed
+    u32 steps_max = ~u32{0};   // Errc::canceled behind so many
+
  private:
     void make_room(u64 blocks) {
         blocks_ = blocks;
         nodes_.resize(blocks);
         node_sizes_.resize(blocks);
         leaves_.resize(blocks);
+        leaf_keys_.resize(blocks);
         leaf_sizes_.resize(blocks);
         chunks_.resize(blocks / cuda_engine::chunk_leaves + 1);
         keys_.resize(cuda_engine::rebuild_entries(blocks));
@@ -65,12 +73,16 @@ class HostRebuild {
         cuts_.resize(segment_cuts_.size() * cuda_engine::segment_entries);
     }
 
-    Errc run(const core::Credentials& caller, Handle directory) {
+    Errc run(const core::Credentials& caller, Handle directory,
+             const cuda_engine::RebuildWindows& windows) {
         cuda_engine::RebuildRef ref{};
         ref.state = &state_;
         ref.nodes = nodes_.data();
         ref.node_sizes = node_sizes_.data();
         ref.leaves = leaves_.data();
+        ref.leaf_keys = leaf_keys_.data();
+        ref.from_key = windows.from_key;
+        ref.window_max = windows.leaves_max;
         ref.leaf_sizes = leaf_sizes_.data();
         ref.chunks = chunks_.data();
         ref.keys = keys_.data();
@@ -120,6 +132,7 @@ class HostRebuild {
     std::vector<u64> nodes_;
     std::vector<cuda_engine::LeafSize> node_sizes_;
     std::vector<u64> leaves_;
+    std::vector<u64> leaf_keys_;
     std::vector<cuda_engine::LeafSize> leaf_sizes_;
     std::vector<cuda_engine::LeafSize> chunks_;
     std::vector<u64> keys_;

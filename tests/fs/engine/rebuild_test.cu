@@ -4,6 +4,9 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <thread>
 
 #include "fs/engine/cuda/device_store.hpp"
@@ -54,11 +57,13 @@ class DeviceRebuild : public cuda_engine::RebuildHost {
         return device_.upload_tables();
     }
     Errc rest() override {
+        ++rested;
         std::this_thread::yield();
         return Errc::ok;
     }
 
     u64 brought = 0;
+    u64 rested = 0;
 
  private:
     VolumeImplementation& volume_;
@@ -98,6 +103,92 @@ TEST_F(DirectoryRebuildTest, ColdTrees) {
     EXPECT_GT(rebuild.brought, 0u);
     EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names));
     EXPECT_TRUE(list_names(*volume, directory) == names);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    expect_clean(*disk);
+}
+
+TEST_F(DirectoryRebuildTest, MoreThanOneCommitHolds) {
+    const RebuildCase which{"large", 40'000, 2, 20};
+    const auto disk = make_memory_disk(32 * mib);  // whose journal holds less than the tree
+    InsideVolume volume(*disk);
+    const Handle directory = make_case(*volume, which);
+    const auto names = list_names(*volume, directory);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    DeviceRebuild rebuild(volume.inside(), {});
+    EXPECT_EQ(rebuild(anybody, directory), Errc::ok);
+    EXPECT_GT(rebuild.rested, 1u);
+    EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names));
+    EXPECT_TRUE(list_names(*volume, directory) == names);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    expect_clean(*disk);
+}
+
+/// Looks names up until told to stop; all of them are there.
+class Reader {
+ public:
+    Reader(Volume& volume, Handle directory, const std::vector<std::string>& names)
+        : thread_([&volume, directory, &names, this] {
+              for (u64 i = 0; !is_done_; i = (i + 7919) % names.size()) {
+                  if (!volume.lookup(anybody, directory, names[i])) ++missing;
+                  ++seen;
+              }
+          }) {}
+    ~Reader() { stop(); }
+    void stop() {
+        is_done_ = true;
+        if (thread_.joinable()) thread_.join();
+    }
+    std::atomic<u64> seen{0};
+    std::atomic<u64> missing{0};
+
+ private:
+    std::atomic<bool> is_done_{false};
+    std::thread thread_;
+};
+
+/// A directory of 1,500,000 names, through the volume, beside a reader.
+TEST_F(DirectoryRebuildTest, AMillionAndAHalf) {
+    constexpr u32 all = 1'800'000;
+    constexpr u32 left_one_in = 6;
+    const auto disk = make_memory_disk(4 * gib);
+    const auto volume = open_on(*disk, {.engine = EngineChoice::cuda});
+    ASSERT_NE(volume, nullptr);
+    const Handle directory = make_directory(*volume, volume->root(), "large");
+    const Handle other = make_directory(*volume, volume->root(), "other");
+    std::vector<std::string> gone, staying;
+    for (u32 i = 0; i < all; ++i)
+        (i % left_one_in == 0 ? gone : staying).push_back("n" + std::to_string(i));
+    std::vector<Creation> creations;
+    std::vector<Move> moves;
+    for (const std::string& name : staying)
+        creations.push_back({directory, name, {}});
+    for (const std::string& name : gone) {
+        creations.push_back({directory, name, {}});
+        moves.push_back({directory, name, other, name});
+    }
+    std::vector<Result<Attributes>> made(creations.size(), Errc::io);
+    volume->create_many(anybody, creations, made);
+    std::vector<Errc> moved(moves.size(), Errc::io);
+    volume->move_many(anybody, moves, moved);
+    ASSERT_EQ(moved.back(), Errc::ok);
+    Rebuilt rebuilt;
+    Reader reader(*volume, directory, staying);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(volume->rebuild(anybody, directory, rebuilt), Errc::ok);
+    const std::chrono::duration<double, std::milli> taken =
+        std::chrono::steady_clock::now() - begin;
+    reader.stop();
+    EXPECT_FALSE(rebuilt.in_steps);
+    EXPECT_EQ(rebuilt.entries, staying.size());
+    EXPECT_LT(rebuilt.blocks_after, rebuilt.blocks_before);
+    EXPECT_LE(rebuilt.blocks_after, staying.size() / 84 * 103 / 100 + 200);
+    EXPECT_GT(reader.seen, 0u);
+    EXPECT_EQ(reader.missing, 0u);
+    std::printf("packed %llu names, %llu blocks into %llu, in %.2f ms, beside %llu look-ups\n",
+                static_cast<unsigned long long>(rebuilt.entries),
+                static_cast<unsigned long long>(rebuilt.blocks_before),
+                static_cast<unsigned long long>(rebuilt.blocks_after), taken.count(),
+                static_cast<unsigned long long>(reader.seen.load()));
     EXPECT_EQ(volume->close(), Errc::ok);
     expect_clean(*disk);
 }

@@ -71,6 +71,7 @@ Errc DirectoryRebuild::make_room(u64 tree_blocks) {
     WARREN_TRY(nodes_.reserve(tree_blocks));
     WARREN_TRY(node_sizes_.reserve(tree_blocks));
     WARREN_TRY(leaves_.reserve(tree_blocks));
+    WARREN_TRY(leaf_keys_.reserve(tree_blocks));
     WARREN_TRY(leaf_sizes_.reserve(tree_blocks));
     WARREN_TRY(chunks_.reserve(tree_blocks / chunk_leaves + 1));
     WARREN_TRY(keys_.reserve(rebuild_entries(tree_blocks)));
@@ -88,6 +89,7 @@ RebuildRef DirectoryRebuild::ref(u32 blocks) const {
     ref.nodes = nodes_.data();
     ref.node_sizes = node_sizes_.data();
     ref.leaves = leaves_.data();
+    ref.leaf_keys = leaf_keys_.data();
     ref.leaf_sizes = leaf_sizes_.data();
     ref.chunks = chunks_.data();
     ref.keys = keys_.data();
@@ -110,8 +112,10 @@ float DirectoryRebuild::kernel_ms() const {
 }
 
 Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& caller,
-                           Handle directory, u32 blocks) {
+                           Handle directory, u32 blocks, const RebuildWindows& windows) {
     RebuildRef shared = ref(blocks);
+    shared.from_key = windows.from_key;
+    shared.window_max = windows.leaves_max;
     core::Store device_store = store;
     core::Credentials who = caller;
     who.groups = groups_.data();
@@ -143,12 +147,14 @@ Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials
     const u64 group_bytes = u64{caller.group_count} * sizeof(u32);
     if (group_bytes > 0) WARREN_TRY(stream_.copy(groups_.data(), caller.groups, group_bytes));
     u32 damaged = 0;
+    RebuildWindows windows;
     for (u32 retry = 0; retry < retries_max; ++retry) {
-        WARREN_TRY(run(store, caller, directory, blocks));
+        WARREN_TRY(run(store, caller, directory, blocks, windows));
         const RebuildState& report = *report_.data();
         Errc code = Errc::ok;
         for (const u32 one : report.codes)
             code = code == Errc::ok ? static_cast<Errc>(one) : code;
+        code = windows.take(report, code);
         switch (code) {
             case Errc::retry:
                 WARREN_TRY(host.rest());

@@ -3,7 +3,7 @@
 // brings blocks that are missing, makes room, and starts it again.
 //
 // Invariant: when the kernel ends it holds neither gate nor lock, and the directory's tree is the
-// old one or the new one.
+// old one or the new one, or new up to where the last window ended.
 #pragma once
 
 #include <vector>
@@ -37,8 +37,9 @@ class DirectoryRebuild {
     Errc open(const RebuildShape& shape = {});
 
     /// Packs the tree of `directory`, of about `tree_blocks` blocks, for a caller who may write
-    /// there. Errc::not_supported if that takes smaller steps than this: more than one commit can
-    /// hold. `store` points to device memory, `caller` to the host's.
+    /// there: at once if one commit can hold it, else in windows with commits between them.
+    /// Errc::not_supported if that takes smaller steps than this. `store` points to device memory,
+    /// `caller` to the host's.
     Errc rebuild(const core::Store& store, const core::Credentials& caller, Handle directory,
                  u64 tree_blocks, RebuildHost& host);
 
@@ -53,7 +54,7 @@ class DirectoryRebuild {
     Errc fit_device(u32 shared_bytes);
     Errc make_room(u64 tree_blocks);
     Errc run(const core::Store& store, const core::Credentials& caller, Handle directory,
-             u32 blocks);
+             u32 blocks, const RebuildWindows& windows);
     Errc bring_wanted(RebuildHost& host);
     RebuildRef ref(u32 blocks) const;
 
@@ -66,6 +67,7 @@ class DirectoryRebuild {
     gpu::DeviceBuffer<u64> nodes_;
     gpu::DeviceBuffer<LeafSize> node_sizes_;
     gpu::DeviceBuffer<u64> leaves_;
+    gpu::DeviceBuffer<u64> leaf_keys_;
     gpu::DeviceBuffer<LeafSize> leaf_sizes_;
     gpu::DeviceBuffer<LeafSize> chunks_;
     gpu::DeviceBuffer<u64> keys_;

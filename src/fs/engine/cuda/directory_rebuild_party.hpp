@@ -94,12 +94,13 @@ class RebuildParty {
         return code;
     }
 
-    /// Takes `share` blocks of the journal's room. Errc::not_supported if no commit will ever make
-    /// so much: then smaller steps are needed. One lane, within the gate.
+    /// Takes `share` blocks of the journal's room. Errc::overflow if no commit will ever make so
+    /// much: then the window must be smaller. One lane, within the gate.
     WARREN_HD Errc promise(u64 share) const {
         core::StoreState& all = *store_.state;
         const u64 room = relaxed_load(all.journal_room);
-        if (share > room) return Errc::not_supported;
+        state_.room = room;
+        if (share > room) return Errc::overflow;
         device_atomic<u64> promised(all.promised_blocks);
         const u64 ahead = promised.fetch_add(share, hd::memory_order_relaxed);
         const u64 wanted = relaxed_load(all.dirty_blocks) + share;
@@ -175,7 +176,8 @@ class RebuildParty {
     RebuildState& state_;
     RebuildScratch& scratch_;
     u64 number_ = 0;
-    u32 leaf_count_ = 0;
+    u32 first_leaf_ = 0;  // of the window
+    u32 leaf_count_ = 0;  // of the window
     u32 entries_ = 0;
 };
 

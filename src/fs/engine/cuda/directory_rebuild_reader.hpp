@@ -16,6 +16,7 @@ class RebuildReader : protected RebuildParty<Team> {
     using Party = RebuildParty<Team>;
     using Party::enter_gate;
     using Party::fail;
+    using Party::first_leaf_;
     using Party::for_each;
     using Party::inode;
     using Party::inode_place;
@@ -46,7 +47,7 @@ class RebuildReader : protected RebuildParty<Team> {
             for_each(tree_nodes(), [&](u64 i) { place_children(static_cast<u32>(i)); });
             if (!passed(RebuildPhase::place)) return false;
         }
-        leaf_count_ = load(team_, state_.leaf_count);
+        choose_window();
         for_each(leaf_count_, [&](u64 i) { measure(static_cast<u32>(i)); });
         if (!passed(RebuildPhase::measure)) return false;
         if (chunk_count() > 1) {
@@ -124,6 +125,26 @@ class RebuildReader : protected RebuildParty<Team> {
         return Errc::need_space;
     }
 
+    /// Which leaves are packed now: the same for all workers, as nothing changes that it rests on.
+    WARREN_HD void choose_window() {
+        const u32 all = load(team_, state_.leaf_count);
+        first_leaf_ = 0;
+        if (ref_.from_key != 0 && all != 0) {
+            first_leaf_ = core::search_keys(team_, all, ref_.from_key,
+                                            [&](u32 i) { return i == 0 ? 0 : ref_.leaf_keys[i]; });
+        }
+        const u32 rest = all - first_leaf_;
+        leaf_count_ = rest < ref_.window_max ? rest : static_cast<u32>(ref_.window_max);
+    }
+
+    /// Copies where the pairs of an array lead to, and from which keys on.
+    WARREN_HD void copy_leaves(const format::TreePair* pairs, u32 count, u32 begin) const {
+        copy_children(pairs, count, ref_.leaves + begin);
+        for (u32 i = team_.lane(); i < count; i += Team::width)
+            ref_.leaf_keys[begin + i] = relaxed_load(pairs[i].key);
+        team_.sync();
+    }
+
     /// Copies where the pairs of an array lead to.
     WARREN_HD void copy_children(const format::TreePair* pairs, u32 count, u64* to) const {
         for (u32 i = team_.lane(); i < count; i += Team::width)
@@ -136,11 +157,12 @@ class RebuildReader : protected RebuildParty<Team> {
         const u32 height = state_.height;
         const u32 count = state_.root_count;
         if (count == 0) return Errc::ok;
-        copy_children(inode().area.pairs, count, height == 1 ? ref_.leaves : ref_.nodes);
         if (height == 1) {
+            copy_leaves(inode().area.pairs, count, 0);
             once(team_, [&] { state_.leaf_count = count; });
             return Errc::ok;
         }
+        copy_children(inode().area.pairs, count, ref_.nodes);
         u32 begin = 0;
         u32 end = count;
         for (u32 below = height - 1; below > 1; --below) {
@@ -219,7 +241,7 @@ class RebuildReader : protected RebuildParty<Team> {
             once(team_, [&] { fail(RebuildPhase::place, Errc::corrupt); });
             return;
         }
-        copy_children(node_at(ref_.nodes[upper + index]).pairs, count, ref_.leaves + before);
+        copy_leaves(node_at(ref_.nodes[upper + index]).pairs, count, before);
         const bool is_last = upper + index + 1 == load(team_, state_.node_count);
         if (is_last) once(team_, [&] { state_.leaf_count = before + count; });
     }
@@ -243,7 +265,7 @@ class RebuildReader : protected RebuildParty<Team> {
     // ---- from leaves to entries side by side
 
     WARREN_HD void measure(u32 index) const {
-        const u64 place = ref_.leaves[index];
+        const u64 place = ref_.leaves[first_leaf_ + index];
         const Errc code =
             once(team_, [&] { return take(place, format::BlockKind::directory_leaf); });
         LeafSize size{0, 0};
@@ -321,7 +343,7 @@ class RebuildReader : protected RebuildParty<Team> {
                 end_at({begin.entries + size.entries, begin.words + size.words});
             }
         }
-        copy_leaf(ref_.leaves[index]);
+        copy_leaf(ref_.leaves[first_leaf_ + index]);
         const auto& leaf = *reinterpret_cast<const format::DirectoryLeaf*>(scratch_.leaf);
         for (u32 i = team_.lane(); i < format::leaf_entries_max; i += Team::width) {
             const format::DirectorySlot slot = leaf.slots[i];

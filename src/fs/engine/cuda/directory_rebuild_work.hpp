@@ -2,8 +2,11 @@
 // What the workers of a rebuild share. They go through its phases together: nobody begins one
 // before all have ended the one before it.
 //
+// A tree that one commit cannot hold is packed a window of its leaves at a time, each window with
+// all nodes above the tree's leaves.
+//
 // Invariant: from the phase that locks the directory to the last one nobody else finds its tree;
-// and until all of it was found sound nothing is written.
+// and until all of the window was found sound nothing is written.
 #pragma once
 
 #include "fs/core/permission.hpp"
@@ -37,6 +40,8 @@ struct RebuildState {
     u32 wanted_count;
     u64 blocks_wanted;  // with Errc::need_space: room for a tree of so many blocks
     u64 share;          // of the journal, once it is known how much is needed
+    u64 room;           // of the journal, with Errc::overflow
+    u64 next_key;       // where the next window begins; core::key_end: this was the last
     u64 version;        // at which the directory was locked
     u32 generation;
     u32 height;  // of the root
@@ -44,11 +49,11 @@ struct RebuildState {
     u32 upper_count;  // nodes above those of height 1
     u32 node_count;   // all of them
     u32 leaf_count;
-    u32 entries;
+    u32 entries;  // of the window
     u32 words;
     // The new tree.
     u32 is_changed;
-    u32 new_leaves;
+    u32 new_leaves;  // of the window
     u32 new_nodes;
     u32 levels;                            // of nodes below the root
     u32 level_nodes[node_levels_max + 1];  // [0]: leaves
@@ -60,9 +65,10 @@ struct RebuildRef {
     u64* nodes;            // places of the old tree's nodes: upper ones, then those of height 1
     LeafSize* node_sizes;  // entries: children of a node of height 1
     u64* leaves;           // places of its leaves, in the order of keys
-    LeafSize* leaf_sizes;  // and then where a leaf's entries begin
+    u64* leaf_keys;        // their lowest keys
+    LeafSize* leaf_sizes;  // of the window; and then where a leaf's entries begin
     LeafSize* chunks;
-    u64* keys;  // of all entries, in order
+    u64* keys;  // of all entries of the window, in order
     u64* targets;
     u32* name_at;  // words of names before an entry's
     u64* names;
@@ -74,6 +80,33 @@ struct RebuildRef {
     u64 block_max;  // of the tree: room for as many leaves and as many nodes
     u64 wanted_max;
     u64 workers;
+    u64 from_key;    // the window begins with the leaf that holds this key
+    u64 window_max;  // and has at most so many leaves
+};
+
+/// Which windows a rebuild goes through, one run after the other.
+struct RebuildWindows {
+    u64 from_key = 0;
+    u64 leaves_max = ~u64{0};
+
+    /// What a run that ended with `code` means: Errc::ok when all is packed, Errc::retry to run
+    /// again, with the next window or a smaller one; else the answer.
+    Errc take(const RebuildState& report, Errc code) {
+        constexpr u64 leaves_min = 16;
+        if (code == Errc::overflow) {
+            // All that it frees and writes, its nodes and the inode.
+            const u64 others = u64{report.node_count} + 2;
+            if (report.room < others + leaves_min) return Errc::not_supported;
+            // Others need room beside it.
+            const u64 fitting = (report.room - others) / 4 * 3;
+            if (fitting >= leaves_max) return Errc::not_supported;
+            leaves_max = fitting;
+            return Errc::retry;
+        }
+        if (code != Errc::ok || report.next_key == core::key_end) return code;
+        from_key = report.next_key;
+        return Errc::retry;
+    }
 };
 
 /// How many blocks of a tree lead to how many entries at most, for who allocates.

@@ -20,6 +20,7 @@ class RebuildWorker : private RebuildReader<Team> {
     using Party = RebuildParty<Team>;
     using Party::entries_;
     using Party::fail;
+    using Party::first_leaf_;
     using Party::for_each;
     using Party::inode;
     using Party::inode_place;
@@ -127,15 +128,28 @@ class RebuildWorker : private RebuildReader<Team> {
         const u32 leaves = sum_cuts();
         once(team_, [&] {
             state_.new_leaves = leaves;
-            plan_nodes(leaves);
+            plan_nodes(state_.leaf_count - leaf_count_ + leaves);
             state_.is_changed = leaves < leaf_count_ ? 1 : 0;
+            state_.next_key = next_window();
             // Leaves as full as they may be, below nodes that are not: done step by step.
-            const bool is_loose = state_.new_nodes < state_.node_count;
+            const bool is_loose = is_last_window() && state_.new_nodes < state_.node_count;
             Errc code = Errc::ok;
             if (state_.is_changed == 0 && is_loose) code = Errc::not_supported;
             if (code == Errc::ok) code = promise(planned_blocks());
             if (code != Errc::ok) fail(RebuildPhase::plan, code);
         });
+    }
+
+    WARREN_HD bool is_last_window() const { return first_leaf_ + leaf_count_ == state_.leaf_count; }
+
+    /// The key with which the next window begins: that of the last leaf of this one, which has room
+    /// left. One lane.
+    WARREN_HD u64 next_window() const {
+        const u32 behind = first_leaf_ + leaf_count_;
+        if (is_last_window()) return core::key_end;
+        if (state_.new_leaves == 0) return ref_.leaf_keys[behind];
+        if (state_.is_changed == 0) return ref_.leaf_keys[behind - 1];
+        return new_leaf_key(state_.new_leaves - 1);
     }
 
     /// Turns how many leaves segments make into how many lie before each; the sum.
@@ -188,7 +202,7 @@ class RebuildWorker : private RebuildReader<Team> {
 
     WARREN_HD void write_tree() {
         if (load(team_, state_.is_changed) == 0) {
-            if (is_first()) note_packed();
+            if (is_first() && is_last_window()) note_packed();
             return;
         }
         core::fence_release();  // pairs with fence_acquire() of readers that came before us
@@ -203,7 +217,7 @@ class RebuildWorker : private RebuildReader<Team> {
             i -= new_leaves;
             if (i < new_nodes) return write_node(i);
             i -= new_nodes;
-            free_block(i < gone_leaves ? ref_.leaves[new_leaves + i]
+            free_block(i < gone_leaves ? ref_.leaves[first_leaf_ + new_leaves + i]
                                        : ref_.nodes[new_nodes + i - gone_leaves]);
         });
         if (is_first()) write_root();
@@ -237,7 +251,7 @@ class RebuildWorker : private RebuildReader<Team> {
         const u32 end = is_last ? segment_end(segment) : first_entry(segment, index + 1);
         const u32 names = ref_.name_at[first];
         const u32 words = ref_.name_at[end] - names;
-        const u64 place = ref_.leaves[index];
+        const u64 place = ref_.leaves[first_leaf_ + index];
         auto& leaf = *reinterpret_cast<format::DirectoryLeaf*>(store_.base + place);
         for (u32 i = team_.lane(); i < format::leaf_entries_max; i += Team::width) {
             const u32 entry = first + i;
@@ -281,21 +295,37 @@ class RebuildWorker : private RebuildReader<Team> {
                                 state_.level_nodes[level]);
     }
 
-    /// The pair that leads to child `index` of the level below `level`. One lane.
-    WARREN_HD format::TreePair pair_to(u32 level, u32 index) const {
-        u32 leaf = index;
-        for (u32 below = level - 1; below > 0; --below)
-            leaf = first_child(below, leaf);
+    /// The lowest key of a new leaf of the window: the first one keeps that of the leaf which was
+    /// there. One lane.
+    WARREN_HD u64 new_leaf_key(u32 leaf) const {
+        if (leaf == 0) return ref_.leaf_keys[first_leaf_];
         u32 low = 0;
         u32 end = segment_count();
         while (end - low > 1) {
             const u32 middle = (low + end) / 2;
             (ref_.segment_cuts[middle] <= leaf ? low : end) = middle;
         }
-        const u64 key = leaf == 0 ? 0 : ref_.keys[first_entry(low, leaf)];
+        return ref_.keys[first_entry(low, leaf)];
+    }
+
+    /// Where leaf `leaf` of the new tree was in the old one: those behind the window stay.
+    WARREN_HD u32 old_leaf(u32 leaf) const {
+        const bool is_behind = leaf >= first_leaf_ + state_.new_leaves;
+        return is_behind ? leaf - state_.new_leaves + leaf_count_ : leaf;
+    }
+
+    /// The pair that leads to child `index` of the level below `level`. One lane.
+    WARREN_HD format::TreePair pair_to(u32 level, u32 index) const {
+        u32 leaf = index;
+        for (u32 below = level - 1; below > 0; --below)
+            leaf = first_child(below, leaf);
+        const bool is_new = leaf >= first_leaf_ && leaf < first_leaf_ + state_.new_leaves;
+        u64 key = 0;
+        if (leaf != 0)
+            key = is_new ? new_leaf_key(leaf - first_leaf_) : ref_.leaf_keys[old_leaf(leaf)];
         const bool is_node = level > 1;
-        const u64 place =
-            is_node ? ref_.nodes[state_.level_begin[level - 1] + index] : ref_.leaves[index];
+        const u64 place = is_node ? ref_.nodes[state_.level_begin[level - 1] + index]
+                                  : ref_.leaves[old_leaf(index)];
         return {key, format::BlockPointer::to(place, format::SizeClass::kib_4, is_node)};
     }
 
@@ -347,7 +377,7 @@ class RebuildWorker : private RebuildReader<Team> {
     }
 
     WARREN_HD void note_packed() const {
-        once(team_, [&] { relaxed_store(inode().unlinks, 0); });
+        if (is_last_window()) once(team_, [&] { relaxed_store(inode().unlinks, 0); });
         mark_dirty(inode_place() / format::block_size * format::block_size);
     }
 
