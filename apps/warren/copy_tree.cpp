@@ -109,7 +109,8 @@ bool TreeCopy::look(Job& job) {
 }
 
 walk::Next TreeCopy::visit(const walk::Entry& entry) {
-    if (interrupted()) return walk::Next::stop;
+    // Not stopped: a directory's finish still has to take away what is not whole.
+    if (interrupted()) return walk::Next::prune;
     const struct statx* status = entry.status(STATX_BASIC_STATS);
     if (status == nullptr) return walk::Next::prune;
     const std::string_view below = below_root(entry.path(), source_);
@@ -179,18 +180,19 @@ walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
 void TreeCopy::finish_directory(const walk::Finished& directory) {
     State& state = directory.result<State>();
     const u64 parts = std::exchange(state.parts, 0);  // no business of the directory above
-    if (state.is_met == 0 || interrupted()) return;
+    if (state.is_met == 0 || (interrupted() && parts == 0)) return;
     const std::string path = directory.path();
     const std::string_view below = below_root(path, source_);
     const Place from{directory.directory(), directory.name()};
-    const bool clears = run_.rules.delete_others && directory.complete();
+    const bool clears = run_.rules.delete_others && directory.complete() && !interrupted();
     if (parts > 0 || clears) {
         const Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
         if (!source.is_open()) return fail(false, "open", errno, below);
         if (parts > 0) finish_parts(source.get(), below);
         if (clears) delete_others(source.get(), below);
     }
-    if (run_.rules.dry_run || (state.is_new == 0 && !run_.rules.preserve)) return;
+    if (run_.rules.dry_run || interrupted()) return;
+    if (state.is_new == 0 && !run_.rules.preserve) return;
     Descriptor above;
     Place to{AT_FDCWD, tree_.root().c_str()};
     if (!below.empty()) {

@@ -334,7 +334,7 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
         if (name.starts_with(run_.mark + "-")) waiting.insert(std::move(name));
     }
     names.clear();
-    error = list_names(source, names);
+    if (!interrupted()) error = list_names(source, names);  // else nothing is whole for certain
     if (error != 0) fail(false, "read", error, below);
     for (const std::string& name : names) {
         const auto found = waiting.find(temporary_name(name));

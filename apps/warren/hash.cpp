@@ -254,7 +254,8 @@ int command_hash(std::span<char* const> arguments) {
     bool good = true;
     std::vector<HashJob> jobs;
     for (const std::string& operand : operands) {
-        if (!add_hash_jobs(session, operand, settings.algorithm, jobs)) good = false;
+        if (!add_hash_jobs(session, operand, settings.files, settings.algorithm, jobs))
+            good = false;
     }
     const LineEnd end = parsed.has('z') ? LineEnd::zero : LineEnd::newline;
     const bool printed = settings.has_windows

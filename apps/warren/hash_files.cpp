@@ -11,6 +11,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
 #include "base/processors.hpp"
+#include "warren/walk.hpp"
 
 namespace warren::cli {
 
@@ -284,16 +285,64 @@ bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
     return good;
 }
 
+/// The order in which a tree is listed with sorted names: a directory's files come before what has
+/// its name and more.
+bool is_before(const std::string& left, const std::string& right) {
+    const auto rank = [](char letter) {
+        return letter == '/' ? 0 : static_cast<int>(static_cast<unsigned char>(letter)) + 1;
+    };
+    return std::lexicographical_compare(
+        left.begin(), left.end(), right.begin(), right.end(),
+        [&](char one, char other) { return rank(one) < rank(other); });
+}
+
+/// The same for a tree of the host, listed on all cores.
+bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& start,
+                   const HashOptions& options, hash::Algorithm algorithm,
+                   std::vector<HashJob>& jobs) {
+    std::mutex mutex;  // paths, good
+    std::vector<std::string> paths;
+    bool good = true;
+    walk::Options how;
+    how.threads = options.threads;
+    how.follow = walk::Follow::roots;
+    walk::Callbacks callbacks;
+    callbacks.visit = [&](const walk::Entry& entry) {
+        if (entry.type() == walk::Type::regular) {
+            std::lock_guard lock(mutex);
+            paths.emplace_back(entry.path());
+        }
+        return walk::Next::go_on;
+    };
+    callbacks.fail = [&](const walk::Failure& failure) {
+        complain({failure.path, ": ", reason(static_cast<Errc>(failure.error))});
+        std::lock_guard lock(mutex);
+        good = false;
+    };
+    walk::walk(std::span(&location.text, 1), how, callbacks);
+    std::sort(paths.begin(), paths.end(), is_before);
+    for (std::string& path : paths) {
+        Location file = location;
+        file.text = path;
+        file.path = std::move(path);
+        jobs.push_back({std::move(file), start, algorithm});
+    }
+    return good;
+}
+
 }  // namespace
 
-bool add_hash_jobs(Session& session, const std::string& operand, hash::Algorithm algorithm,
-                   std::vector<HashJob>& jobs) {
+bool add_hash_jobs(Session& session, const std::string& operand, const HashOptions& options,
+                   hash::Algorithm algorithm, std::vector<HashJob>& jobs) {
     Location location = parse_location(operand == "-" ? "/dev/stdin" : operand);
     location.text = operand;
     const std::shared_ptr<Directory> start = session.directory(location, Access::read);
     if (!start) return false;
     const Result<Facts> facts = start->stat(location.path, Follow::yes);
-    if (facts && facts->is_directory()) return add_tree(location, start, algorithm, jobs);
+    if (facts && facts->is_directory()) {
+        if (location.in_image()) return add_tree(location, start, algorithm, jobs);
+        return add_host_tree(location, start, options, algorithm, jobs);
+    }
     jobs.push_back({std::move(location), start, algorithm, facts ? facts->attributes.size : 0});
     return true;
 }

@@ -43,8 +43,8 @@ struct GpuWork {
 /// Adds the file named by the operand, or all regular files below it in sorted order if it is a
 /// directory. Symbolic links are followed only where they are the operand itself. False, with a
 /// complaint, if something could not be listed.
-bool add_hash_jobs(Session& session, const std::string& operand, hash::Algorithm algorithm,
-                   std::vector<HashJob>& jobs);
+bool add_hash_jobs(Session& session, const std::string& operand, const HashOptions& options,
+                   hash::Algorithm algorithm, std::vector<HashJob>& jobs);
 
 /// Hashes all files and hands on what became of each. With Processor::gpu files of up to 8 MiB are
 /// gathered for the GPU, and larger ones for BLAKE3's tree; a stream of another algorithm has no

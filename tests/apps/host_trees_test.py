@@ -6,8 +6,10 @@ and chown(1) on trees with everything hostile in them.
 import os
 import random
 import shutil
+import signal
 import subprocess
 import threading
+import time
 import unittest
 
 from command_line import WARREN, CommandCase
@@ -212,6 +214,20 @@ class CpTest(TreesCase):
         self.assert_tidy(self.folder)
         self.warren("sync", "--delete", "tree", "mirror")
         self.assert_same("tree", "mirror")
+
+    def test_an_interrupted_copy_leaves_no_parts(self):
+        for number in range(4):
+            with open(self.tree / f"large{number}", "wb") as file:
+                file.write(b"x" * (64 << 20))
+        for pause in (0.01, 0.05, 0.1):
+            process = subprocess.Popen([WARREN, "cp", "-a", self.tree, self.folder / "own"],
+                                       stderr=subprocess.DEVNULL)
+            time.sleep(pause)
+            process.send_signal(signal.SIGINT)
+            self.assertIn(process.wait(), (0, 130, -signal.SIGINT))
+            self.assert_tidy(self.folder)
+            for path in (self.folder / "own").rglob("large*"):
+                self.assertEqual(path.stat().st_size, 64 << 20)
 
     def test_words(self):
         self.make_volume()
