@@ -110,6 +110,7 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
     how.engine = options.engine;
     how.disk = options.disk;
     how.data = options.data;
+    how.meta_buffer_bytes = options.meta_buffer_bytes;
     how.file_buffer_bytes = options.file_buffer_bytes;
     how.report = [&](const std::string& line) { recovery.note_loss(options.image + ": " + line); };
     auto volume = open_image(options, how, warning, failure);

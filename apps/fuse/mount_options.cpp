@@ -14,6 +14,7 @@ namespace warren::fuse {
 namespace {
 
 // The smallest that a volume works with.
+constexpr u64 meta_buffer_min_bytes = 1 * mib;
 constexpr u64 file_buffer_min_bytes = 256 * kib;
 
 /// Options that are passed to the kernel, and what each replaces.
@@ -180,6 +181,9 @@ bool take_option(std::string_view option, MountOptions& options, std::string& er
     }
     if (option.starts_with("threads=")) {
         return take_number(option, "threads=", options.threads, error);
+    }
+    if (option.starts_with("meta_buffer=")) {
+        return take_size(option, meta_buffer_min_bytes, options.meta_buffer_bytes, error);
     }
     if (option.starts_with("file_buffer=")) {
         return take_size(option, file_buffer_min_bytes, options.file_buffer_bytes, error);

@@ -23,7 +23,7 @@ constexpr std::array<Option, 9> options{{
      "relatime, strictatime, nodev, nosuid, noexec, sync, dirsync,\n"
      "allow_other, commit=SECONDS, threads=NUMBER,\n"
      "engine=auto|cpu|cuda, disk=auto|plain|ring|direct,\n"
-     "data=ordered|journal|writeback, file_buffer=SIZE,\n"
+     "data=ordered|journal|writeback, meta_buffer=SIZE, file_buffer=SIZE,\n"
      "and those that only mount(8) reads"},
     {'r', "read-only", nullptr, "the same as -o ro"},
     {'w', "rw", nullptr, "the same as -o rw"},
@@ -48,8 +48,8 @@ constexpr Page page{
         "What a power cut may do to contents that were not synced: ordered leaves each part of a\n"
         "file old or new, journal all files as of one moment, writeback may show what lay on the\n"
         "disk before. file_buffer= sets how much of files' contents the daemon keeps in memory\n"
-        "besides the kernel's page cache (0: nothing); SIZE is in bytes or has K, M or G behind "
-        "it.",
+        "besides the kernel's page cache (0: nothing), meta_buffer= how much of the metadata\n"
+        "(0: all; only on the CPU engine). SIZE is in bytes or has K, M or G behind it.",
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"

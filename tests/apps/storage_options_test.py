@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Mount options about the disk and about memory: each way holds the same bytes, `info` and `doctor`
-say which one is gone and why, contents larger than the memory they may take work, and what makes no
+say which one is gone and why, a volume larger than its memory works, and what makes no
 sense is refused with a reason."""
 
 import json
@@ -53,7 +53,7 @@ class StorageOptions(unittest.TestCase):
 
     def test_every_mode_and_the_smallest_buffers_hold_the_same_bytes(self):
         for number, mode in enumerate(("journal", "writeback", "ordered")):
-            self.volume.mount("-o", f"data={mode},file_buffer=256K")
+            self.volume.mount("-o", f"data={mode},meta_buffer=1M,file_buffer=256K")
             for other in range(number):
                 with open(os.path.join(self.volume.root, f"f{other}"), "rb") as file:
                     self.assertEqual(file.read(), content_of(other + 60), (mode, other))
@@ -65,9 +65,9 @@ class StorageOptions(unittest.TestCase):
             self.volume.unmount()
             self.volume.check()
 
-    def test_contents_larger_than_their_memory(self):
-        folders, files, large = 2, 200, 96 << 20
-        self.volume.mount("-o", "engine=cpu,threads=2,file_buffer=1M")
+    def test_a_volume_larger_than_its_memory(self):
+        folders, files, large = 8, 1000, 96 << 20
+        self.volume.mount("-o", "engine=cpu,threads=2,meta_buffer=1M,file_buffer=1M")
         empty = self.memory_of_daemon()
         for folder in range(folders):
             path = os.path.join(self.volume.root, f"d{folder}")
@@ -88,7 +88,7 @@ class StorageOptions(unittest.TestCase):
         for folder in range(folders):
             names = os.listdir(os.path.join(self.volume.root, f"d{folder}"))
             self.assertEqual(len(names), files)
-            for name in names[::17]:
+            for name in names[::97]:
                 with open(os.path.join(self.volume.root, f"d{folder}", name), "rb") as file:
                     self.assertEqual(file.read(), b"%d" % int(name.split("-")[-1]) * 40)
         grown = self.memory_of_daemon() - empty
@@ -110,7 +110,8 @@ class StorageOptions(unittest.TestCase):
         for option, reason in (("data=full", "there is no such mode"),
                                ("file_buffer=much", "a size must follow"),
                                ("file_buffer=4K", "at least 256K"),
-                               ("file_buffer=12Q", "a size must follow"),
+                               ("meta_buffer=12Q", "a size must follow"),
+                               ("meta_buffer=1K", "at least 1024K"),
                                ("file_buffer=99999999999G", "a size must follow")):
             done = run("mount", "-o", option, self.volume.image, self.volume.root, code=1)
             self.assertIn(f"'{option}': {reason}", done.stderr)

@@ -95,6 +95,49 @@ Errc MetaLoader::load(u64 place) {
 
 Errc MetaLoader::fill(u64 place, Block& block) {
     ++loads_;
+    const Errc code = read_in(place, block);
+    if (code == Errc::ok) restore_references(place, block);
+    return code;
+}
+
+/// Notes what only memory knows of a block that was evicted.
+void MetaLoader::keep_references(u64 place, const Block& block) {
+    const bool holds_inodes =
+        core::kind_of(store_, place / format::frame_size) == FrameKind::inodes &&
+        place % format::frame_size != 0;
+    if (!holds_inodes) return;
+    const auto* inodes = reinterpret_cast<const format::Inode*>(&block);
+    std::vector<Kept> kept;
+    for (u32 slot = 0; slot < format::inodes_per_block; ++slot) {
+        const format::Inode& inode = inodes[slot];
+        if (inode.references == 0) continue;
+        kept.push_back({slot, inode.generation, inode.references});
+        if (inode.generation == 0) {
+            removed_.insert_or_assign(place / format::inode_size + slot, inode);
+        }
+    }
+    if (!kept.empty()) kept_[place] = std::move(kept);
+}
+
+/// Puts back what keep_references() has noted.
+void MetaLoader::restore_references(u64 place, Block& block) {
+    const auto found = kept_.find(place);
+    if (found == kept_.end()) return;
+    auto* inodes = reinterpret_cast<format::Inode*>(&block);
+    for (const Kept& kept : found->second) {
+        format::Inode& inode = inodes[kept.slot];
+        if (kept.generation == 0) {
+            const auto removed = removed_.find(place / format::inode_size + kept.slot);
+            inode = removed->second;
+            removed_.erase(removed);
+        }
+        inode.references = kept.references;
+    }
+    kept_.erase(found);
+}
+
+/// Fills `block` with what the disk has at `place`, or with nothing.
+Errc MetaLoader::read_in(u64 place, Block& block) {
     const Result<bool> is_written = holds_something(place);
     if (!is_written) return is_written.code();
     if (!*is_written) {
@@ -220,7 +263,10 @@ Result<u32> MetaLoader::find_victim() {
             relaxed_store(head.used, 0);
             continue;
         }
-        if (core::evict_head(table, index, store_.dirty)) return index;
+        const u64 place = head.place;
+        if (!core::evict_head(table, index, store_.dirty)) continue;
+        keep_references(place, table.blocks[index]);
+        return index;
     }
     return Errc::need_commit;
 }

@@ -3,14 +3,18 @@
 // and, with a meta buffer of fixed size, decides which block goes for it.
 //
 // Invariant: a block is published as resident only after it passed its checks; an inode that does
-// not exist has generation zero in memory.
+// not exist has generation zero in memory. References to inodes, which no disk knows, outlive the
+// eviction of their block: they are kept beside the buffer, 16 bytes for an inode.
 #pragma once
 
 #include <mutex>
+#include <unordered_map>
+#include <vector>
 
 #include "fs/core/store.hpp"
 #include "fs/disk/disk.hpp"
 #include "fs/format/frame.hpp"
+#include "fs/format/inode.hpp"
 
 namespace warren {
 
@@ -36,7 +40,17 @@ class MetaLoader {
     u64 loads() const { return loads_; }
 
  private:
+    /// The references to one inode of a block that was evicted.
+    struct Kept {
+        u32 slot;        // in the block
+        u32 generation;  // 0: it was removed; removed_ has what is left of it
+        u64 references;
+    };
+
     Errc fill(u64 place, format::Block& block);
+    Errc read_in(u64 place, format::Block& block);
+    void keep_references(u64 place, const format::Block& block);
+    void restore_references(u64 place, format::Block& block);
     Result<u64> inodes_in_use(u64 place);
     Result<bool> holds_something(u64 place);
     Errc accept(u64 place, format::Block& block);
@@ -49,6 +63,8 @@ class MetaLoader {
     std::mutex mutex_;  // one load at a time; hits never take it
     u32 hand_ = 0;      // second-chance order: the head looked at next
     u64 loads_ = 0;
+    std::unordered_map<u64, std::vector<Kept>> kept_;  // by place of the block
+    std::unordered_map<u64, format::Inode> removed_;   // by number of the inode
 };
 
 }  // namespace warren

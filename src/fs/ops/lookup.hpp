@@ -50,13 +50,13 @@ WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Han
     return found;
 }
 
-/// Adds `count` to the references that a kernel or open files hold. Only within apply.
+/// Adds `count` to the references that a kernel or open files hold. Only within apply. They do not
+/// keep the block in memory: a loader that evicts it keeps them.
 template <class Team>
 WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
-    const u64 before = once(op.team, [&] {
-        return device_atomic<u64>(inode.at->references).fetch_add(count, hd::memory_order_relaxed);
+    once(op.team, [&] {
+        device_atomic<u64>(inode.at->references).fetch_add(count, hd::memory_order_relaxed);
     });
-    if (before == 0) op.leave_pinned(inode.block_place());
 }
 
 inline constexpr u64 one_lookup = 1;

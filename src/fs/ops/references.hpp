@@ -2,9 +2,8 @@
 // The references that keep an inode: opens keep its contents, look-ups by a kernel keep its
 // number. They live in memory only, in one word of the inode, which changes under its lock.
 //
-// Invariant: while the word is not zero the inode's block is pinned once (see add_references()). If
-// the inode was removed meanwhile, its number is held in the bitmap, which is pinned once for it
-// (see free_inode()). Who brings the word to zero undoes both.
+// Invariant: if the inode was removed while the word is not zero, its number is held in the bitmap,
+// which is pinned once for it (see free_inode()). Who brings the word to zero undoes that.
 #pragma once
 
 #include "fs/ops/lookup.hpp"
@@ -35,7 +34,6 @@ WARREN_HD u64 drop_references(Operation<Team>& op, const InodeRef& inode, u64 co
     const u64 before = once(op.team, [&] {
         return device_atomic<u64>(inode.at->references).fetch_sub(count, hd::memory_order_relaxed);
     });
-    if (before == count) op.drop_pinned(inode.block_place());
     return before - count;
 }
 
