@@ -10,6 +10,8 @@
 //
 //   walk_ranks_bench [--runs N] [--files N] [--large N] [--memory-files N] [--nodes-files N]
 //                    5, 300000, 1000000, 10000000 and 1000000; 0 leaves the part out
+//   walk_ranks_bench --pairs ROOT   who sent how much to whom, and who walked how much of ROOT: 16
+//                    ranks on 4 simulated nodes, each scheduler, as walk_simulation --pairs has it
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -40,6 +42,8 @@ namespace {
 using Words = std::vector<std::string>;
 using Numbers = std::map<std::string, double>;
 
+constexpr u32 pairs_wanted = ~0u;  // in place of a time to sleep
+
 double processor_seconds() {
     rusage used{};
     ::getrusage(RUSAGE_SELF, &used);
@@ -64,6 +68,30 @@ struct Share {
     double processor_seconds;
 };
 
+/// Each line: a rank and another, what the one sent to the other; or what a rank has walked.
+void print_pairs(const std::string& scheduler, walk::Group& group, const Share& own) {
+    walk::ByteWriter writer;
+    writer.put(own);
+    for (const u64 number : group.traffic())
+        writer.put(number);
+    const std::vector<std::string> all = group.gather(writer.bytes());
+    if (group.rank() != 0) return;
+    for (size_t from = 0; from < all.size(); ++from) {
+        walk::ByteReader reader(all[from]);
+        const auto share = reader.get<Share>();
+        for (size_t to = 0; to < all.size(); ++to) {
+            const auto messages = reader.get<u64>();
+            const auto bytes = reader.get<u64>();
+            if (messages == 0) continue;
+            std::printf("%s,%zu,%zu,%llu,%llu\n", scheduler.c_str(), from, to,
+                        static_cast<unsigned long long>(messages),
+                        static_cast<unsigned long long>(bytes));
+        }
+        std::printf("%s,%zu,files,%llu,%.6f\n", scheduler.c_str(), from,
+                    static_cast<unsigned long long>(share.entries), share.processor_seconds);
+    }
+}
+
 /// One rank: walks with all others and, as rank 0, prints what it took.
 int run_job(const std::string& root, const std::string& scheduler, u32 threads, u32 sleep_us) {
     std::string problem;
@@ -76,7 +104,7 @@ int run_job(const std::string& root, const std::string& scheduler, u32 threads, 
     options.threads = threads;
     walk::Callbacks callbacks;
     callbacks.visit = [&](const walk::Entry& entry) {
-        if (sleep_us == 0) {
+        if (sleep_us == 0 || sleep_us == pairs_wanted) {
             static_cast<void>(entry.status(STATX_SIZE | STATX_BLOCKS | STATX_NLINK));
         } else if (entry.type() == walk::Type::regular) {
             std::this_thread::sleep_for(std::chrono::microseconds(sleep_us));
@@ -90,6 +118,11 @@ int run_job(const std::string& root, const std::string& scheduler, u32 threads, 
     const double seconds = now_seconds() - start;
     const Share own{totals.own_entries, totals.messages, totals.message_bytes,
                     peak_kib() - peak_before, processor_seconds() - processor_before};
+    if (sleep_us == pairs_wanted) {
+        require(group != nullptr, "pairs are of several ranks");
+        print_pairs(scheduler, *group, own);
+        return 0;
+    }
     walk::ByteWriter writer;
     writer.put(own);
     std::vector<std::string> all = {writer.bytes()};
@@ -322,6 +355,17 @@ void Bench::measure_messages(u64 files) {
     report_.must("bytes of cp over those of h-drqs", central.at("bytes") / hybrid.at("bytes"), 100);
 }
 
+int list_pairs(const std::string& program, const std::string& root) {
+    std::printf("scheduler,from,to,messages,bytes\n");
+    for (const char* scheduler : {"cp", "cp-keep-one", "drqs", "deqs", "pa-drqs", "pa-drqs-list"}) {
+        Words words = mpirun(16);
+        words.insert(words.end(), {"env", "WARREN_WALK_RANKS_PER_NODE=4", program, "--job", root,
+                                   scheduler, "1", std::to_string(pairs_wanted)});
+        std::fputs(output_of(words).c_str(), stdout);
+    }
+    return 0;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -331,6 +375,9 @@ int main(int count, char** arguments) {
     }
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    if (count == 3 && std::strcmp(arguments[1], "--pairs") == 0) {
+        return list_pairs(arguments[0], arguments[2]);
+    }
     Bench bench(count, arguments);
     const u64 files = option(count, arguments, "files", 300000);
     const u64 large = option(count, arguments, "large", 1000000);

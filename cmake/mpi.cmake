@@ -14,6 +14,10 @@ if(MPI_CXX_FOUND)
     target_link_libraries(warren_walk_mpi PRIVATE ${WARREN_MPI_LIBRARY})
     set_target_properties(warren_walk_mpi PROPERTIES
                           LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+    # The program refuses a plug-in of another version.
+    if(TARGET warren)
+        add_dependencies(warren warren_walk_mpi)
+    endif()
     install(TARGETS warren_walk_mpi
             LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/warren")
 else()

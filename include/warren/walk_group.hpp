@@ -39,6 +39,9 @@ class Group {
     /// What rank 0 gave, on all ranks. Outside of a walk, by all.
     std::string share(std::string_view of_rank_0);
 
+    /// What this rank has sent to each other in all walks: messages and bytes, by turns.
+    const std::vector<u64>& traffic() const { return traffic_; }
+
     /// Carries bytes to rank 0, during a walk or with the next settle(); from any thread. Waits
     /// while much is under way. Requires: this is not rank 0.
     void tell(u8 kind, std::string_view bytes);
@@ -61,6 +64,7 @@ class Group {
     void told_arrived(u64 bytes);
     void hear(u32 from, u8 kind, std::string_view bytes);
 
+    std::vector<u64> traffic_;
     std::function<void(u32, u8, std::string_view)> hearer_;
     std::mutex mutex_;  // what follows
     std::condition_variable arrived_;

@@ -37,6 +37,7 @@ Courier::Courier(Engine& engine, Group& group)
             group.nodes()),
       meters_(group.rank() == 0 ? 3 * size_t{group.ranks()} : 0),
       asking_(group.ranks()) {
+    group_.traffic_.resize(2 * size_t{group_.ranks()});
     engine_.pool_.set_bell([this] { ring(); });
     if (is_central() || in_batches()) engine_.pool_.set_gate();
 }
@@ -157,6 +158,8 @@ void Courier::drop() {
 void Courier::post(u32 to, std::string message) {
     ++messages_;
     message_bytes_ += message.size();
+    ++group_.traffic_[2 * to];
+    group_.traffic_[2 * to + 1] += message.size();
     group_.send(to, std::move(message));
 }
 

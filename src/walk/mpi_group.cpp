@@ -46,8 +46,8 @@ Group* mpi_group(std::string& problem) {
         problem = reason == nullptr ? "it is of another version" : reason;
         return nullptr;
     }
-    group = reinterpret_cast<Group* (*)()>(entry)();
-    if (group == nullptr) problem = "MPI_Init failed";
+    group = reinterpret_cast<Group* (*)(size_t)>(entry)(sizeof(Group));
+    if (group == nullptr) problem = "MPI_Init failed, or the plug-in is of another version";
     return group;
 }
 

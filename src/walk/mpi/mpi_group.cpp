@@ -184,8 +184,11 @@ void leave() {
 
 }  // namespace warren::walk
 
-/// The number is that of the interface between the program and the plug-in.
-extern "C" __attribute__((visibility("default"))) warren::walk::Group* warren_walk_mpi_1() {
+/// Null if the program takes a Group for something else, or if MPI cannot be used. The number is
+/// that of the interface between the program and the plug-in.
+extern "C" __attribute__((visibility("default"))) warren::walk::Group* warren_walk_mpi_1(
+    size_t group_bytes) {
+    if (group_bytes != sizeof(warren::walk::Group)) return nullptr;
     int level = 0;
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) {
         return nullptr;
