@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does a walk over the ranks of an MPI job cost, on one machine? `mpirun -np N warren walk`
 // beside find, less what mpirun needs for an empty directory (it adds up sizes, as dwalk does: what
-// ranks print goes through mpirun, which takes as long again for a line of each file); one huge
-// directory with one rank and with two; how even the work is; what H-DRQS and CP send on 8
-// simulated nodes with 4 cores; and the processor time of the ranks beside a loop that does their
-// system calls and nothing else. All on tmpfs, with names and inodes cached.
-//
-// The program starts itself under mpirun to walk with the library; that job prints its numbers.
+// ranks print goes through mpirun); one huge directory with two ranks; how even the work is; what
+// H-DRQS and CP send on 8 simulated nodes of 4 cores; and the processor time of the ranks beside a
+// loop of their system calls. On tmpfs, cached. The program starts itself as the ranks of jobs.
 //
 //   walk_ranks_bench [--runs N] [--files N] [--large N] [--memory-files N] [--nodes-files N]
 //                    5, 300000, 1000000, 10000000 and 1000000; 0 leaves the part out
