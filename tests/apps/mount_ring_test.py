@@ -71,6 +71,16 @@ class Rings(MountedTest):
         self.assertEqual(ring("rmdir", self.folder, "d", 100), {0: 100})
         self.assertEqual(os.stat(self.folder).st_nlink, 3)
 
+    def test_by_c(self):
+        os.mkdir(self.path("to"))
+        lines = finish(start("by_c", self.folder, "c", 3000, self.path("to"))).splitlines()
+        self.assertEqual([json.loads(line) for line in lines],
+                         [{"0": 3000}, {"0": 3000}, {"0": 3000}, {str(errno.ENOENT): 3000},
+                          {"0": 3000}])
+        self.assertEqual(os.listdir(self.path("to")), [])
+        nowhere = finish(start("by_c", "/proc", "c", 1, "/proc"))
+        self.assertEqual(int(nowhere), errno.ENODEV)
+
     def test_open_and_linked_files(self):
         os.mkdir(self.path("to"))
         self.write("f0", b"linked")

@@ -6,6 +6,8 @@
 //                                                      {"0": 990, "2": 10}
 //   ring_process guess DIRECTORY INODE GENERATION NAME looks NAME up below a handle of its own
 //                                                      making, and prints the error number
+//   ring_process by_c DIRECTORY STEM COUNT TARGET      makes, finds, moves and removes by the C
+//                                                      interface; prints the error numbers of each
 //   ring_process hold DIRECTORY STEM COUNT             submits and reads no reply until it is
 //   killed ring_process hostile DIRECTORY SECONDS SEED        writes what it likes
 //
@@ -28,6 +30,7 @@
 #include "fs/ring/encode_command.hpp"
 #include "fs/ring/parking.hpp"
 #include "fs/ring/pool.hpp"
+#include "warren/mount_ring.h"
 #include "warren/mount_ring.hpp"
 
 using namespace warren;
@@ -145,6 +148,52 @@ int guess(const std::vector<std::string>& words) {
     Result<Attributes> found = Errc::io;
     ring->lookup_many({&name, 1}, {&found, 1});
     std::printf("%d\n", static_cast<int>(found.code()));
+    return EXIT_SUCCESS;
+}
+
+void print(const std::vector<int>& errors) {
+    std::vector<Errc> codes;
+    for (const int error : errors)
+        codes.push_back(static_cast<Errc>(error));
+    print(codes);
+}
+
+int run_by_c(const std::vector<std::string>& words) {
+    warren_mount_ring* ring = nullptr;
+    const int opened = warren_mount_ring_open(words[0].c_str(), &ring);
+    if (opened != 0) {
+        std::printf("%d\n", opened);
+        return EXIT_SUCCESS;
+    }
+    warren_handle directory{}, target{};
+    if (warren_mount_ring_attach(ring, OpenDirectory(words[0]).number(), &directory) != 0 ||
+        warren_mount_ring_attach(ring, OpenDirectory(words[3]).number(), &target) != 0) {
+        die("cannot attach");
+    }
+    const Names all({}, words[1], std::stoull(words[2]));
+    std::vector<warren_name> names, moved;
+    for (const std::string& text : all.texts) {
+        names.push_back({directory, text.data(), text.size()});
+        moved.push_back({target, text.data(), text.size()});
+    }
+    std::vector<warren_found> found(names.size());
+    std::vector<int> errors(names.size());
+    const auto print_found = [&](u32 mode) {
+        for (std::size_t i = 0; i < found.size(); ++i)
+            errors[i] = found[i].error == 0 && found[i].mode != mode ? -1 : found[i].error;
+        print(errors);
+    };
+    warren_mount_ring_create(ring, names.data(), names.size(), 0100666, 027, found.data());
+    print_found(0100640);
+    warren_mount_ring_lookup(ring, names.data(), names.size(), found.data());
+    print_found(0100640);
+    warren_mount_ring_move(ring, names.data(), moved.data(), names.size(), errors.data());
+    print(errors);
+    warren_mount_ring_unlink(ring, names.data(), names.size(), errors.data());
+    print(errors);
+    warren_mount_ring_unlink(ring, moved.data(), moved.size(), errors.data());
+    print(errors);
+    warren_mount_ring_close(ring);
     return EXIT_SUCCESS;
 }
 
@@ -296,6 +345,7 @@ int main(int argument_count, char** arguments) {
     if ((names && words.size() >= 3) || (verb == "move" && words.size() == 4)) {
         return run_names(verb, words);
     }
+    if (verb == "by_c" && words.size() == 4) return run_by_c(words);
     if (verb == "guess" && words.size() == 4) return guess(words);
     if (verb == "hold" && words.size() == 3) return hold(words);
     if (verb == "hostile" && words.size() == 3) return be_hostile(words);
