@@ -6,8 +6,7 @@
 //                                                      {"0": 990, "2": 10}
 //   ring_process guess DIRECTORY INODE GENERATION NAME looks NAME up below a handle of its own
 //                                                      making, and prints the error number
-//   ring_process by_c DIRECTORY STEM COUNT TARGET      makes, finds, moves and removes by the C
-//                                                      interface; prints the error numbers of each
+//   ring_process by_c DIRECTORY STEM COUNT TARGET      all of these, by the C interface
 //   ring_process hold DIRECTORY STEM COUNT             submits and reads no reply until it is
 //   killed ring_process hostile DIRECTORY SECONDS SEED        writes what it likes
 //
