@@ -4,6 +4,7 @@
 #include "apps/fuse/ring_server.hpp"
 
 #include <chrono>
+#include <system_error>
 
 #include "base/processors.hpp"
 #include "fs/ring/parking.hpp"
@@ -51,7 +52,11 @@ Errc RingServer::open() {
 
 Errc RingServer::hand_over(int socket) {
     WARREN_TRY(pool_.hand_over(socket, 0));
-    thread_ = std::thread([this] { serve(); });
+    try {
+        thread_ = std::thread([this] { serve(); });
+    } catch (const std::system_error&) {
+        return Errc::no_memory;  // the connection ends, and with it the ring
+    }
     return Errc::ok;
 }
 

@@ -41,6 +41,7 @@ class RingServer {
     /// Makes the ring. Errc::no_memory.
     Errc open();
     /// Gives it to the process at the other end of a Unix socket, and begins to serve it.
+    /// Errc::no_memory if there is no thread for it.
     Errc hand_over(int socket);
 
     RingGrants& grants() { return commands_.grants(); }
