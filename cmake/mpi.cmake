@@ -7,11 +7,9 @@ if(MPI_CXX_FOUND)
     add_library(warren_walk_mpi MODULE "${PROJECT_SOURCE_DIR}/src/walk/mpi/mpi_group.cpp")
     target_include_directories(warren_walk_mpi PRIVATE "${PROJECT_SOURCE_DIR}/src"
                                                        "${PROJECT_SOURCE_DIR}/include")
-    target_include_directories(warren_walk_mpi SYSTEM PRIVATE ${MPI_CXX_INCLUDE_DIRS})
     # The C++ bindings of MPI are not used.
     target_compile_definitions(warren_walk_mpi PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
-    find_library(WARREN_MPI_LIBRARY NAMES mpi HINTS ${MPI_CXX_LIB_NAMES})
-    target_link_libraries(warren_walk_mpi PRIVATE ${WARREN_MPI_LIBRARY})
+    target_link_libraries(warren_walk_mpi PRIVATE MPI::MPI_CXX)
     set_target_properties(warren_walk_mpi PROPERTIES
                           LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
     # The program refuses a plug-in of another version.

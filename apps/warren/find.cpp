@@ -264,7 +264,11 @@ int command_find(std::span<char* const> arguments) {
         return {};
     };
     const auto expression = Expression::parse(asked.expression, facts_of);
-    if (!expression) {
+    // A file that -newer names may be missing where another rank is.
+    const auto everywhere = gather_over_ranks(expression ? "good" : "");
+    const bool is_good = std::none_of(everywhere.begin(), everywhere.end(),
+                                      [](const std::string& of_rank) { return of_rank.empty(); });
+    if (!is_good) {
         remark({"Try '", program(), " --help' for more information."});
         return 1;
     }
