@@ -47,6 +47,8 @@ constexpr Option options[] = {
     {rate_option, "max-ops", "N", "at most N opens, reads and stats a second"},
     {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
     {inode_order_option, "inode-order", nullptr, "for cold disks with a seek"},
+    {scheduler_option, "scheduler", "NAME", "under mpirun: pa-drqs (default), drqs, h-drqs, ..."},
+    {split_option, "split", "HOW", "what is given to an idle rank: half (default) or random"},
 };
 
 constexpr Page page = {
