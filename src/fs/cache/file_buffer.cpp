@@ -317,10 +317,13 @@ Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
     }
     ++busy_;
     lock.unlock();
-    for (Extent* extent : extents)
+    // Several at once are locked in the order of their addresses, whoever does it.
+    std::vector<Extent*> in_order(extents.begin(), extents.end());
+    std::ranges::sort(in_order);
+    for (Extent* extent : in_order)
         extent->content.lock_shared();
     const Errc code = disk_.write_many(writes);
-    for (Extent* extent : extents)
+    for (Extent* extent : in_order)
         extent->content.unlock_shared();
     lock.lock();
     --busy_;

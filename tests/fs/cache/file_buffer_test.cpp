@@ -41,6 +41,7 @@ void step(FileBuffer& buffer, u64 begin, Bytes& model, Random& random) {
     const u64 unit = random.one_in(2) ? block : 1;
     const u64 length =
         (random.one_in(6) ? random.below(model.size() / 2) : random.below(9000)) / unit * unit;
+    if (length == 0) return;
     const u64 at = random.below(model.size() - length) / unit * unit;
     Bytes bytes(length);
     if (random.one_in(2)) {

@@ -18,7 +18,7 @@
 namespace warren {
 namespace {
 
-class RingVolume : public testing::TestWithParam<DiskAccess> {
+class UringVolume : public testing::TestWithParam<DiskAccess> {
  protected:
     void SetUp() override {
         std::string pattern = "/var/tmp/warren_XXXXXX";
@@ -36,10 +36,10 @@ class RingVolume : public testing::TestWithParam<DiskAccess> {
     }
     std::string folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Ways, RingVolume, testing::Values(DiskAccess::ring, DiskAccess::direct),
+INSTANTIATE_TEST_SUITE_P(Ways, UringVolume, testing::Values(DiskAccess::ring, DiskAccess::direct),
                          [](const auto& way) { return std::string(name_of(way.param)); });
 
-TEST_P(RingVolume, losesNothingSyncedWhenThePowerIsCut) {
+TEST_P(UringVolume, losesNothingSyncedWhenThePowerIsCut) {
     const Seed seed;
     std::string why;
     const CutRecording recording =
@@ -87,7 +87,7 @@ void expect_file(Volume& volume, const std::string& name, char letter) {
     EXPECT_EQ(bytes, std::vector<std::byte>(kept_bytes, static_cast<std::byte>(letter))) << name;
 }
 
-TEST_P(RingVolume, tellsTheWriterOfEachRequestThatFails) {
+TEST_P(UringVolume, tellsTheWriterOfEachRequestThatFails) {
     make_image();
     bool failed = true;
     for (u64 nth = 1; failed && !HasFailure(); ++nth) {
@@ -129,7 +129,7 @@ TEST_P(RingVolume, tellsTheWriterOfEachRequestThatFails) {
     }
 }
 
-TEST_P(RingVolume, opensOnTheWayThatIsAskedFor) {
+TEST_P(UringVolume, opensOnTheWayThatIsAskedFor) {
     make_image();
     Failure failure;
     for (const DiskAccess access : {GetParam(), DiskAccess::automatic, DiskAccess::plain}) {
