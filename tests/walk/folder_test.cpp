@@ -23,7 +23,7 @@ void require(bool good, const std::string& what) {
 
 void remove_below(int above, const char* name) {
     if (::unlinkat(above, name, 0) == 0) return;
-    ::fchmodat(above, name, 0700, 0);
+    if (::fchmodat(above, name, 0700, 0) != 0) return;
     const int own = ::openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (own < 0) return;
     DIR* stream = ::fdopendir(own);

@@ -205,7 +205,9 @@ TEST(HostileTree, ATreeInMotion) {
             static_cast<void>(::mkdir(path.c_str(), 0755));
             if (random.one_in(3)) static_cast<void>(::rename(path.c_str(), other.c_str()));
             if (random.one_in(5)) {
-                static_cast<void>(::symlink((folder / "outside").c_str(), other.c_str()));
+                // It fails where something has that name, and the walk must stand both.
+                [[maybe_unused]] const int answer =
+                    ::symlink((folder / "outside").c_str(), other.c_str());
             }
             if (random.one_in(3)) static_cast<void>(::rmdir(path.c_str()));
             if (random.one_in(9)) static_cast<void>(::unlink(other.c_str()));
