@@ -24,9 +24,11 @@
 namespace warren {
 namespace {
 
-// A device may be held for a moment by the system's own device prober.
+// A device may be held for a moment by the system's own device prober, and either by the rings of a
+// process that was killed: the kernel ends them a little later than the process.
 constexpr int device_lock_tries = 20;
-constexpr long device_lock_wait_nanoseconds = 50'000'000;
+constexpr int file_lock_tries = 10;
+constexpr long lock_wait_nanoseconds = 50'000'000;
 // Linux moves at most a little less than 2 GiB in one call.
 constexpr u64 io_bytes_max = gib;
 
@@ -78,11 +80,11 @@ Failure check_type(const std::string& path, OpenMode mode, bool& is_device, bool
 
 bool lock(int descriptor, bool is_exclusive, bool is_device) {
     const int operation = (is_exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
-    for (int tries = is_device ? device_lock_tries : 1;;) {
+    for (int tries = is_device ? device_lock_tries : file_lock_tries;;) {
         if (::flock(descriptor, operation) == 0) return true;
         if (errno == EINTR) continue;
         if (--tries == 0) return false;
-        const timespec wait{0, device_lock_wait_nanoseconds};
+        const timespec wait{0, lock_wait_nanoseconds};
         ::nanosleep(&wait, nullptr);
     }
 }
