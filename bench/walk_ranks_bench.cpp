@@ -11,6 +11,7 @@
 //                    ranks on 4 simulated nodes, each scheduler, as walk_simulation --pairs has it
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -305,11 +306,17 @@ void Bench::measure_large(u64 files) {
                  1 / 0.70);
 }
 
+/// In a tmpfs of its own: others limit their inodes.
 void Bench::measure_memory(u64 files) {
     const Scratch memory("/dev/shm");
+    if (::mount("tmpfs", memory.path().c_str(), "tmpfs", 0, "nr_inodes=0,size=100%") != 0) {
+        return report_.note("memory in a directory of " + with_commas(files) +
+                            ": not measured, it needs root to mount a tmpfs");
+    }
     const std::string root = memory.path() + "/large";
     make_large_directory(root, files);
     const double mibs = job(2, root, "deqs", 1, 0)["peak_kib"] / 1024;
+    require(::umount(memory.path().c_str()) == 0, "cannot unmount " + memory.path());
     report_.note("a directory of " + with_commas(files) + ": the larger rank grew by " +
                  std::to_string(mibs) + " MiB");
     report_.must(
