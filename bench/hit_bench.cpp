@@ -98,7 +98,7 @@ void add(Report& report, const char* subject, const std::vector<double>& seconds
 int main(int argument_count, char** arguments) {
     const u64 reads = option(argument_count, arguments, "--reads", 20'000);
     const u64 missers = option(argument_count, arguments, "--missers", 1);
-    Report report("hit", argument_count, arguments);
+    Report report("hit_bench", argument_count, arguments);
     const Scratch scratch("/var/tmp");
     const std::string image = scratch.path() + "/image";
     FormatOptions format;

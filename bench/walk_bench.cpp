@@ -134,7 +134,7 @@ int main(int count, char** arguments) {
     const u64 runs = option(count, arguments, "runs", 5);
     const u64 files = option(count, arguments, "files", 300000);
     const u64 removed = option(count, arguments, "rm-files", 100000);
-    Report report("walk", count, arguments);
+    Report report("walk_bench", count, arguments);
     {
         const Scratch memory("/dev/shm");
         make_mixed_tree(memory.path() + "/tree", files);

@@ -183,7 +183,7 @@ Words mpirun(u32 ranks) {
 class Bench {
  public:
     Bench(int count, char** arguments)
-        : program_(arguments[0]), report_("walk_ranks", count, arguments) {
+        : program_(arguments[0]), report_("walk_ranks_bench", count, arguments) {
         const char* given = ::getenv("WARREN");
         warren_ = given == nullptr ? "build/bin/warren" : given;
         runs_ = option(count, arguments, "runs", 5);
