@@ -25,6 +25,8 @@ namespace warren::fuse {
 
 namespace {
 
+constexpr int hearing_patience_ms = 5000;
+
 Errc last_error() {
     return static_cast<Errc>(errno);
 }
@@ -387,14 +389,19 @@ Errc ControlConnection::remount(bool read_only, AccessTimes access_times) {
 }
 
 Errc ControlConnection::ask_for_close() {
-    return send_frame(socket_.get(), Verb::close, {});
+    WARREN_TRY(send_frame(socket_.get(), Verb::close, {}));
+    // Unmounting ends the daemon's conversations: who has not been heard by then is cut off.
+    pollfd waiting{socket_.get(), POLLIN, 0};
+    if (::poll(&waiting, 1, hearing_patience_ms) == 0) return Errc::busy;
+    Frame heard;
+    return receive_frame(socket_.get(), heard);
 }
 
 Errc ControlConnection::wait_until_closed(int patience_ms) {
     pollfd waiting{socket_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, patience_ms) == 0) return Errc::busy;
     Frame frame;
-    do {  // the first answer says that the kernel has let go, the last how closing went
+    do {  // the first says that the kernel has let go, the last how closing went
         const Errc code = receive_frame(socket_.get(), frame);
         if (code != Errc::ok) return code == Errc::no_data ? Errc::io : code;
     } while (frame.verb == Verb::part);

@@ -79,7 +79,8 @@ class ControlConnection {
     /// Tells the daemon what the mount's options are now. Root or the mount's owner only.
     Errc remount(bool read_only, AccessTimes access_times);
 
-    /// Asks to be told when the volume is closed; wait_until_closed() follows after unmounting.
+    /// Asks to be told when the volume is closed, and returns when the daemon has heard it (busy if
+    /// it does not within seconds); wait_until_closed() follows after unmounting.
     Errc ask_for_close();
     /// Waits until the volume is closed and answers how that went; Errc::busy if the volume is
     /// still in use elsewhere after `patience_ms`.

@@ -232,6 +232,7 @@ void ControlServer::converse(int socket, const Peer& peer) {
 }
 
 void ControlServer::serve_close(int socket) {
+    if (send_frame(socket, Verb::part, {}) != Errc::ok) return;  // heard: it may unmount now
     std::unique_lock lock(mutex_);
     while (stage_ == Stage::serving) {
         changed_.wait_for(lock, std::chrono::seconds(1));

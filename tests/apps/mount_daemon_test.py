@@ -206,6 +206,15 @@ class Bulk(MountedTest):
         self.assertTrue(os.path.isdir("/etc"))
         run("sync", self.volume.root)
 
+    def test_who_waits_for_the_close_is_heard_before_it_unmounts(self):
+        device = os.stat(self.volume.root).st_dev
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(10)
+            peer.connect(f"/run/warren/{os.major(device)}:{os.minor(device)}")
+            peer.sendall(struct.pack("<IHH", 0, 8, 2))
+            self.assertEqual(struct.unpack("<IHH", peer.recv(4096)), (0, 100, 2))
+        run("sync", self.volume.root)  # it went away without unmounting: the mount goes on
+
 
 class Handles(MountedTest):
     def test_by_handle(self):
