@@ -121,7 +121,7 @@ Node* Courier::get_node(ByteReader& reader, const std::vector<Node*>& nodes) {
     Node* const above = nodes[record.above];
     Node* node = Node::make(above, name, is_ghost ? 0 : engine_.options_.result_bytes);
     WARREN_CHECK(result.size() == node->result_size);
-    std::memcpy(node->result(), result.data(), result.size());
+    result.copy(static_cast<char*>(node->result()), result.size());
     node->kind = record.kind;
     node->has_identity = record.has_identity;
     node->identity = record.identity;

@@ -156,7 +156,7 @@ void Courier::take_over(Node* under, const Parcel::Content& content) {
     node->home = content.home;
     node->has_identity = content.place.identity.has_value();
     if (content.place.identity) node->identity = *content.place.identity;
-    std::memcpy(node->result(), content.result.data(), content.result.size());
+    content.result.copy(static_cast<char*>(node->result()), content.result.size());
     Payload* payload = nullptr;
     if (content.work != Work::directory) {
         payload = Payload::make(std::as_bytes(std::span(content.payload)));

@@ -85,7 +85,7 @@ struct Engine::Worker {
 
 Payload* Payload::make(std::span<const std::byte> bytes) {
     auto* payload = new (::operator new(sizeof(Payload) + bytes.size())) Payload{bytes.size()};
-    std::memcpy(payload->bytes(), bytes.data(), bytes.size());
+    std::ranges::copy(bytes, payload->bytes());
     return payload;
 }
 

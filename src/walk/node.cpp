@@ -31,7 +31,7 @@ Node* Node::make(Node* above, std::string_view name, u32 result_bytes) {
     node->result_size = result_size;
     std::memset(node->result(), 0, result_size);
     char* bytes = reinterpret_cast<char*>(node + 1) + result_size;
-    std::memcpy(bytes, name.data(), name.size());
+    name.copy(bytes, name.size());
     bytes[name.size()] = '\0';
     // Relaxed: whoever makes a child holds a count of the directory.
     if (above != nullptr) above->pending.fetch_add(1, std::memory_order_relaxed);
