@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "walk/courier.hpp"
 #include "walk/parcel.hpp"
