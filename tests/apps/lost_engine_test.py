@@ -23,8 +23,10 @@ class LostEngineTest(unittest.TestCase):
         self.volume = Volume()
         self.addCleanup(self.volume.remove)
         self.sign = os.path.join(self.volume.folder, "lost")
-        self.daemon = subprocess.Popen(
-            [program, self.volume.image, self.volume.root, self.sign], stderr=subprocess.PIPE)
+        self.log = os.path.join(self.volume.folder, "log")
+        with open(self.log, "wb") as log:
+            self.daemon = subprocess.Popen(
+                [program, self.volume.image, self.volume.root, self.sign], stderr=log)
         self.addCleanup(self.end_daemon)
         self.wait_for(lambda: self.volume.is_mounted() and self.engine() == "losable")
 
@@ -32,7 +34,6 @@ class LostEngineTest(unittest.TestCase):
         if self.volume.is_mounted():
             run("umount", "-l", self.volume.root, code=None)
         self.daemon.wait(timeout=PATIENCE_SECONDS)
-        self.daemon.stderr.close()
 
     def wait_for(self, condition):
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -43,6 +44,14 @@ class LostEngineTest(unittest.TestCase):
     def engine(self):
         told = run("info", "--json", self.volume.root, code=None)
         return json.loads(told.stdout)[0]["engine"] if told.returncode == 0 else None
+
+    def wait_for_recovery(self):
+        """Until the kernel was told to forget what it knew: the engine's name changes before that."""
+        def has_said_so():
+            with open(self.log, encoding="utf-8") as log:
+                return "goes on with the CPU engine" in log.read()
+        self.wait_for(has_said_so)
+        self.assertEqual(self.engine(), "cpu")
 
     def path(self, name):
         return os.path.join(self.volume.root, name)
@@ -62,7 +71,7 @@ class LostEngineTest(unittest.TestCase):
             os.stat(self.path("nobody"))  # somebody must notice it
         except OSError:
             pass
-        self.wait_for(lambda: self.engine() == "cpu")
+        self.wait_for_recovery()
 
     def expect_error(self, number, call, *arguments):
         with self.assertRaises(OSError) as caught:
@@ -185,7 +194,7 @@ class LostEngineTest(unittest.TestCase):
         with open(self.sign, "w", encoding="ascii"):
             pass
         self.expect_error(errno.EIO, os.fsync, file)
-        self.wait_for(lambda: self.engine() == "cpu")
+        self.wait_for_recovery()
         # The kernel sends the file's times first: if those failed, it told that by itself, and the
         # loss of the contents is told now. The file is gone, which is no EIO.
         errors = [self.error_of(os.fsync, file) for _ in range(3)]

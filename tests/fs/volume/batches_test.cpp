@@ -304,7 +304,9 @@ TEST(Batches, MoveFewFilesWhereTheyLie) {
     for (Twins::Item& item : items)
         item.new_name += "new";
     twins.move(root_user, items);
-    EXPECT_EQ(twins.blocks(1), blocks);
+    // Where a new name's hash falls is chance (the key is): a full leaf there is split.
+    EXPECT_GE(twins.blocks(1), blocks);
+    EXPECT_LE(twins.blocks(1), blocks + items.size());
     twins.end();
 }
 
