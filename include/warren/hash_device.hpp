@@ -3,7 +3,9 @@
 // the data are taken in place, the work is queued in the caller's stream.
 //
 // Results may be in device memory or in the host's: they are there when the stream has reached the
-// end of what was queued. Every function answers Errc::no_device in a build without CUDA.
+// end of what was queued. Of unaligned data the aligned 16 bytes around both ends may be read,
+// which an allocation of CUDA always has. Every function answers Errc::no_device in a build without
+// CUDA.
 #pragma once
 
 #include "warren/hash.hpp"

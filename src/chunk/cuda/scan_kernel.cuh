@@ -11,10 +11,10 @@
 #include <cuda_runtime.h>
 
 #include "base/host_device.hpp"
+#include "chunk/cuda/stage_quads.hpp"
 
 namespace warren::chunk::cuda {
 
-inline constexpr u32 stage_bytes = 64;
 inline constexpr u32 row_bytes = stage_bytes + 16;  // rows of neighbouring lanes use other banks
 inline constexpr u32 buffer_bytes = 32 * row_bytes;
 inline constexpr u32 buffers = 3;  // the stage before, at hand, under way
@@ -31,6 +31,8 @@ struct ScanWork {
     u32* tile_counts;  // of the bits set in each tile, added up to what was there
     u32 run_bytes;     // of a lane: a multiple of 128
     bool has_history;
+
+    __device__ DataExtent extent() const { return {count, has_history}; }
 };
 
 /// Tables first, then the buffers of each warp.
@@ -157,28 +159,45 @@ __device__ u32 roll_quad(const Scan& scan, typename Scan::State& state, uint4 in
     return hits | roll_word<has_out>(scan, state, in.w, out.w) << 12;
 }
 
-/// One lane's run, stage by stage, and its warp's copies.
+/// Asks for the 16 bytes at `from`, to be written to an address of shared memory.
+__device__ inline void copy_quad(u32 to, const u8* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+}
+
+__device__ inline void write_quad(u32 to, const Quad& quad) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(quad.words[0]),
+                 "r"(quad.words[1]), "r"(quad.words[2]), "r"(quad.words[3]));
+}
+
+/// The 32 runs of a warp, stage by stage: each lane copies a part of all rows and reads its own.
 template <class Scan>
 class Runs {
  public:
-    __device__ Runs(const ScanWork& work, u32 buffer)
-        : work_(work), lane_(threadIdx.x % 32), buffer_(buffer) {}
+    __device__ Runs(const ScanWork& work, u32 buffer, i64 warp_begin)
+        : work_(work),
+          lane_(threadIdx.x % 32),
+          buffer_(buffer),
+          warp_begin_(warp_begin),
+          is_inside_(work.extent().has_all(warp_begin, warp_begin + 32 * i64{work.run_bytes})) {}
+
+    /// Where the lane's own run begins.
+    __device__ i64 begin() const { return warp_begin_ + lane_ * i64{work_.run_bytes}; }
 
     /// Asks for stage `stage` of all 32 runs; -1 is the one before them.
-    __device__ void ask(i64 warp_begin, int stage, u32 slot) const {
+    __device__ void ask(int stage, u32 slot) const {
+        const u32 row = lane_ / 4;
+        const u32 quad = lane_ % 4 * quad_bytes;
+        const i64 at =
+            warp_begin_ + row * i64{work_.run_bytes} + static_cast<i64>(stage) * stage_bytes + quad;
+        const u32 to = buffer_ + slot * buffer_bytes + row * row_bytes + quad;
+        if (is_inside_) {
 #pragma unroll
-        for (u32 part = 0; part < 4; ++part) {
-            const u32 row = part * 8 + lane_ / 4;
-            const u32 quad = lane_ % 4 * 16;
-            const i64 at = warp_begin + static_cast<i64>(row) * work_.run_bytes +
-                           static_cast<i64>(stage) * stage_bytes + quad;
-            const i64 left = static_cast<i64>(work_.count) - at;
-            u32 bytes = left >= 16 ? 16 : left > 0 ? static_cast<u32>(left) : 0;
-            if (at < 0 && !work_.has_history) bytes = 0;
-            const u8* from = bytes == 0 ? work_.bytes : work_.bytes + at;
-            const u32 to = buffer_ + slot * buffer_bytes + row * row_bytes + quad;
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                         "r"(bytes));
+            for (u32 part = 0; part < 4; ++part)
+                copy_quad(to + part * 8 * row_bytes,
+                          work_.bytes + at + part * 8 * i64{work_.run_bytes});
+        } else {
+            for (u32 part = 0; part < 4; ++part)
+                fetch_at_edge(to + part * 8 * row_bytes, at + part * 8 * i64{work_.run_bytes});
         }
         asm volatile("cp.async.commit_group;");
     }
@@ -192,9 +211,19 @@ class Runs {
     }
 
  private:
+    __device__ void fetch_at_edge(u32 to, i64 at) const {
+        const u32 bytes = work_.extent().bytes_at(at);
+        if (bytes == quad_bytes)
+            copy_quad(to, work_.bytes + at);
+        else
+            write_quad(to, read_part(work_.bytes + at, bytes));
+    }
+
     const ScanWork& work_;
     u32 lane_;
     u32 buffer_;
+    i64 warp_begin_;
+    bool is_inside_;  // the same for the whole warp
 };
 
 /// The byte that leaves the window with quad `index` of a stage: windows of 64 - 16 n bytes.
@@ -206,11 +235,11 @@ __device__ uint4 leaving(const Runs<Scan>& runs, u32 before, u32 now, u32 index)
 
 template <class Scan>
 __device__ void scan_run(const Scan& scan, const ScanWork& work, const Runs<Scan>& runs,
-                         typename Scan::State state, i64 warp_begin) {
+                         typename Scan::State state) {
     const int stages = static_cast<int>(work.run_bytes / stage_bytes);
-    const i64 begin = warp_begin + static_cast<i64>(threadIdx.x % 32) * work.run_bytes;
-    runs.ask(warp_begin, -1, 0);
-    runs.ask(warp_begin, 0, 1);
+    const i64 begin = runs.begin();
+    runs.ask(-1, 0);
+    runs.ask(0, 1);
     runs.wait();
 #pragma unroll
     for (u32 index = (64 - Scan::window) / 16; index < 4; ++index)
@@ -221,7 +250,7 @@ __device__ void scan_run(const Scan& scan, const ScanWork& work, const Runs<Scan
         const u32 now = before == buffers - 1 ? 0 : before + 1;
         const u32 next = now == buffers - 1 ? 0 : now + 1;
         __syncwarp();
-        runs.ask(warp_begin, stage + 1 < stages ? stage + 1 : stage, next);
+        runs.ask(stage + 1 < stages ? stage + 1 : stage, next);
         runs.wait();
         u32 hits[2];
 #pragma unroll
@@ -264,12 +293,14 @@ __global__ void scan_kernel(Scan scan, ScanWork work) {
     __syncthreads();
     const u32 base = static_cast<u32>(__cvta_generic_to_shared(scan_memory));
     const u32 warp = threadIdx.x / 32;
-    const Runs<Scan> runs(work, base + Scan::tables * table_bytes + warp * buffers * buffer_bytes);
+    const u32 buffer = base + Scan::tables * table_bytes + warp * buffers * buffer_bytes;
     const i64 warp_bytes = 32 * static_cast<i64>(work.run_bytes);
     const i64 stride = warp_bytes * gridDim.x * (blockDim.x / 32);
     i64 at = warp_bytes * (static_cast<i64>(warp) * gridDim.x + blockIdx.x);
-    for (; at < static_cast<i64>(work.count); at += stride)
-        scan_run(scan, work, runs, scan.begin(threadIdx.x % copies * 8), at);
+    for (; at < static_cast<i64>(work.count); at += stride) {
+        const Runs<Scan> runs(work, buffer, at);
+        scan_run(scan, work, runs, scan.begin(threadIdx.x % copies * 8));
+    }
 }
 
 }  // namespace warren::chunk::cuda

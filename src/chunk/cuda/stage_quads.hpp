@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which bytes a scan's copies may touch. Almost all runs lie wholly inside of the data and are
+// copied 16 bytes at a time without a question; those at the two ends ask for each 16 bytes how
+// many there are, and read what is less than 16 byte by byte.
+//
+// Invariant: no byte is read outside of the data and the 64 bytes before them that count. A host
+// without a GPU can test that, so nothing here is the device's alone.
+#pragma once
+
+#include "warren/types.hpp"
+
+namespace warren::chunk::cuda {
+
+inline constexpr u32 stage_bytes = 64;
+inline constexpr u32 quad_bytes = 16;
+
+/// 16 bytes as little-endian words.
+struct Quad {
+    u32 words[4];
+};
+
+/// What is there to be scanned: `count` bytes and, if `has_history`, the 64 bytes before them.
+struct DataExtent {
+    u64 count;
+    bool has_history;
+
+    /// Whether all of [begin, end), and the stage before it, is there.
+    WARREN_HD constexpr bool has_all(i64 begin, i64 end) const {
+        return (begin >= stage_bytes || has_history) && end <= static_cast<i64>(count);
+    }
+    /// How many of the 16 bytes from `at` on, a multiple of 16, are there.
+    WARREN_HD constexpr u32 bytes_at(i64 at) const {
+        if (at < 0) return has_history ? quad_bytes : 0;
+        const i64 left = static_cast<i64>(count) - at;
+        if (left >= quad_bytes) return quad_bytes;
+        return left > 0 ? static_cast<u32>(left) : 0;
+    }
+};
+
+/// The first `bytes` of 16, zeros behind them.
+WARREN_HD constexpr Quad read_part(const u8* at, u32 bytes) {
+    Quad quad{};
+    for (u32 byte = 0; byte < quad_bytes; ++byte) {
+        if (byte < bytes) quad.words[byte / 4] |= static_cast<u32>(at[byte]) << (byte % 4 * 8);
+    }
+    return quad;
+}
+
+}  // namespace warren::chunk::cuda
