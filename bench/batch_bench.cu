@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long do many items take in one call on the GPU? create_many(), lookup_many() and move_many()
-// through the library, names and answers over the bus included, beside rename(2) on tmpfs; and of
-// the largest what the bus and the kernels took. Every run makes and moves names of its own; what
-// it changed is made durable between runs, outside of the time.
+// How long do many items take in one call on the GPU? create_many(), lookup_many(), move_many() and
+// remove_many() through the library, names and answers over the bus included, beside rename(2) and
+// unlink(2) on tmpfs; and of the largest what the bus and the kernels took. Every run makes and
+// moves names of its own; what it changed is made durable between runs, outside of the time.
 //
 //   batch_bench [--runs N] [--items N] [--engine N]    N runs (5); items of the large scenarios
 //                                                      (1,000,000); engine 1 for the CPU's
@@ -160,6 +160,21 @@ double move_all(Volume& volume, const Files& files, bool back) {
     return seconds;
 }
 
+/// Removes the first `count` names of each directory.
+double remove_some(Volume& volume, const Files& files, u64 count) {
+    std::vector<Unlink> names;
+    for (const Handle directory : files.from) {
+        for (u64 i = 0; i < count; ++i)
+            names.push_back({directory, files.names[i]});
+    }
+    std::vector<Errc> results(names.size(), Errc::io);
+    const double seconds = time_of([&] { volume.remove_many(anybody, names, results); });
+    for (const Errc result : results)
+        require(result == Errc::ok,
+                "remove_many failed: " + std::to_string(static_cast<int>(result)));
+    return seconds;
+}
+
 void measure_large(Report& report, MemoryVolume& volume, u64 directories, u64 items, u64 runs) {
     const std::string shape = std::to_string(items) + " in " + std::to_string(directories);
     const double count = static_cast<double>(items);
@@ -180,6 +195,10 @@ void measure_large(Report& report, MemoryVolume& volume, u64 directories, u64 it
         volume.sync();
         report.add("move, " + shape, "move_many", move_all(*volume, files, true), count);
         volume.print_figures("move back, " + shape);
+        volume.sync();
+        report.add("remove, " + shape, "remove_many",
+                   remove_some(*volume, files, files.names.size()), count);
+        volume.print_figures("remove, " + shape);
         volume.sync();
     }
 }
@@ -242,6 +261,41 @@ void measure_moves(Report& report, MemoryVolume& volume, u64 directories, u64 fi
     volume.sync();
 }
 
+/// Seconds of unlink(2) of the same files in `folder`.
+double unlink_on_host(const std::string& folder, u64 count) {
+    const std::string path = folder + "/from0";
+    const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY);
+    require(directory >= 0, "cannot open " + path);
+    const std::vector<std::string> names = names_of(count);
+    const double seconds = time_of([&] {
+        for (const std::string& name : names)
+            require(::unlinkat(directory, name.c_str(), 0) == 0, "cannot unlink " + name);
+    });
+    ::close(directory);
+    return seconds;
+}
+
+/// Removes `count` names of a directory of `entries`.
+void measure_removals(Report& report, MemoryVolume& volume, u64 count, u64 entries, u64 runs) {
+    const std::string label = "remove " + std::to_string(count) + " of " + std::to_string(entries);
+    for (u64 run = 0; run < runs; ++run) {
+        const std::string number = std::to_string(entries) + "." + std::to_string(run);
+        Files files;
+        files.names = names_of(entries);
+        files.from = make_directories(*volume, "of" + std::to_string(count) + "." + number, 1);
+        create_all(*volume, files);
+        volume.sync();
+        Scratch tmpfs("/dev/shm");
+        make_on_tmpfs(tmpfs.path(), 1, entries);
+        report.add(label, "remove_many", remove_some(*volume, files, count),
+                   static_cast<double>(count));
+        if (run == 1) volume.print_figures(label);
+        report.add(label, "tmpfs unlink(2)", unlink_on_host(tmpfs.path(), count),
+                   static_cast<double>(count));
+    }
+    report.set_reference(label, "tmpfs unlink(2)");
+}
+
 }  // namespace
 
 int main(int argument_count, char** arguments) {
@@ -253,6 +307,10 @@ int main(int argument_count, char** arguments) {
     for (const u64 count : {32u, 100u, 1000u, 10'000u}) {
         measure_moves(report, volume, 1, count, runs);
         measure_moves(report, volume, count, 1, runs);
+    }
+    for (const u64 count : {32u, 100u, 1000u}) {
+        measure_removals(report, volume, count, count, runs);
+        measure_removals(report, volume, count, 20 * count, runs);
     }
     measure_large(report, volume, items / 1000, items, runs);
     measure_large(report, volume, 1, items, runs);

@@ -2,13 +2,17 @@
 // How long does it take to remove a tree? The scenarios of the thesis (Single, Deep, Wide, Mix) and
 // many files: Volume::remove_tree(), and `warren rm -r` on a mount, beside `rm -rf` and the
 // smallest loop of system calls, on tmpfs and on ext4 over a loop device in memory. What is mounted
-// is measured with the kernel's names cached and without.
+// is measured with the kernel's names cached and without. And 1,000 names of one directory: in one
+// call of Volume::remove_many(), one by one, and by unlink(2).
 //
 // Three times are told apart: the names are gone (return of the call), the space can be used again,
 // all is durable. In Warren the last two are one moment, the end of the commit; on tmpfs the first
 // two are; on ext4 the space comes back with the journal's commit, so also with sync.
 //
 //   remove_bench [--runs N] [--large N]    N runs (5); with --large 0 without 1,000,000 files
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <functional>
 
 #include "bench/support/mounts.hpp"
@@ -160,6 +164,86 @@ void measure_unlink(Report& report, u64 runs) {
     }
 }
 
+constexpr u32 names_at_once = 1000;
+
+/// One directory with files.
+Tree directory_of(const std::string& name, u32 entries) {
+    Tree tree = flat_tree("", 1, entries, false);
+    tree.erase(tree.begin());
+    for (Node& node : tree)
+        --node.depth;
+    tree[0].name = name;
+    return tree;
+}
+
+/// Seconds of unlink(2) for the names of a tree that make_on_host() has made in `folder`.
+double unlink_on_host(const std::string& folder, const Tree& tree) {
+    const int directory = ::open((folder + "/" + tree[0].name).c_str(), O_PATH | O_DIRECTORY);
+    require(directory >= 0, "cannot open " + folder);
+    const double seconds = time_of([&] {
+        for (std::size_t i = 1; i < tree.size(); ++i)
+            require(::unlinkat(directory, tree[i].name.c_str(), 0) == 0, "cannot unlink");
+    });
+    ::close(directory);
+    return seconds;
+}
+
+/// Removes the names of a tree in the volume, all at once or one by one.
+double unlink_in_volume(Volume& volume, const Tree& tree, bool at_once) {
+    const Result<Attributes> directory = volume.lookup({}, volume.root(), tree[0].name);
+    require(bool(directory), "cannot find " + tree[0].name);
+    std::vector<Unlink> names;
+    for (std::size_t i = 1; i < tree.size(); ++i)
+        names.push_back({directory->handle, tree[i].name});
+    std::vector<Errc> results(names.size(), Errc::io);
+    const double seconds = time_of([&] {
+        if (at_once) return volume.remove_many({}, names, results);
+        for (std::size_t i = 0; i < names.size(); ++i)
+            results[i] = volume.unlink({}, names[i].directory, names[i].name);
+    });
+    for (const Errc result : results)
+        require(result == Errc::ok, "a name was not removed");
+    return seconds;
+}
+
+/// All files of a directory, then the first of a directory of 20 times as many.
+void measure_names(Report& report, u64 runs) {
+    Places places;
+    for (const u32 entries : {names_at_once, 20 * names_at_once}) {
+        const std::string label = "1,000 names of " + std::to_string(entries);
+        const std::string once = "Warren remove_many";
+        for (u64 run = 0; run < runs; ++run) {
+            const std::string suffix = std::to_string(entries) + "-" + std::to_string(run);
+            Tree tree = directory_of("names" + suffix, entries);
+            Tree other = directory_of("others" + suffix, entries);
+            for (const Tree* one : {&tree, &other})
+                make_in_volume(*places.volume, places.volume->root(), *one);
+            make_on_host(places.tmpfs.path(), tree);
+            make_on_host(places.ext4.path(), tree);
+            require(places.volume->sync() == Errc::ok, "cannot sync the volume");
+            places.ext4.sync();
+            tree.resize(1 + names_at_once);
+            other.resize(1 + names_at_once);
+            const double gone_seconds = unlink_in_volume(*places.volume, tree, true);
+            report.add(label, once, gone_seconds, names_at_once);
+            report.add(label, once + " + sync, durable",
+                       gone_seconds + time_of([&] {
+                           require(places.volume->sync() == Errc::ok, "sync failed");
+                       }),
+                       names_at_once);
+            report.add(label, "Warren unlink, one by one",
+                       unlink_in_volume(*places.volume, other, false), names_at_once);
+            report.add(label, "tmpfs unlink(2)", unlink_on_host(places.tmpfs.path(), tree),
+                       names_at_once);
+            const double ext4 = unlink_on_host(places.ext4.path(), tree);
+            report.add(label, "ext4 unlink(2)", ext4, names_at_once);
+            report.add(label, "ext4 unlink(2) + sync, durable",
+                       ext4 + time_of([&] { places.ext4.sync(); }), names_at_once);
+        }
+        report.set_reference(label, once);
+    }
+}
+
 }  // namespace
 
 int main(int argument_count, char** arguments) {
@@ -184,6 +268,7 @@ int main(int argument_count, char** arguments) {
     for (const Scenario& scenario : scenarios)
         measure(scenario, report);
     measure_unlink(report, runs);
+    measure_names(report, runs);
     report.must("Mix, rm -rf on tmpfs over Warren (names gone)",
                 report.median("Mix", "tmpfs rm -rf") / report.median("Mix", gone), 20);
     const std::string many = "100,000 files";

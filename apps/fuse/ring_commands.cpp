@@ -128,13 +128,15 @@ void RingCommands::remove(Volume& volume, Commands commands, Replies replies) {
     const Caller caller = caller_of(commands[0].command);
     volume.lookup_many(caller, items, found);
     const bool of_directories = commands[0].command.verb == Verb::remove_directory;
+    std::vector<Unlink> names;
+    for (const Lookup& item : items)
+        names.push_back({item.directory, item.name, of_directories});
+    std::vector<Errc> codes(items.size(), Errc::io);
+    volume.remove_many(caller, names, codes);
     for (size_t i = 0; i < items.size(); ++i) {
-        const Lookup& item = items[i];
-        replies[i].code = of_directories
-                              ? volume.remove_directory(caller, item.directory, item.name)
-                              : volume.unlink(caller, item.directory, item.name);
-        if (replies[i].code != Errc::ok) continue;
-        note_name(item.directory, item.name);
+        replies[i].code = codes[i];
+        if (codes[i] != Errc::ok) continue;
+        note_name(items[i].directory, items[i].name);
         if (found[i]) note_inode(found[i]->handle.inode);
     }
 }

@@ -139,6 +139,13 @@ struct Creation {
     CreateOptions options;
 };
 
+/// One item of remove_many(): unlink(), or remove_directory() if that is said.
+struct Unlink {
+    Handle directory;
+    std::string_view name;
+    bool is_directory = false;
+};
+
 /// One item of lookup_many().
 struct Lookup {
     Handle directory;
@@ -380,6 +387,9 @@ class Volume {
     /// Equal to create() item by item, in order.
     void create_many(const Caller& caller, std::span<const Creation> creations,
                      std::span<Result<Attributes>> results);
+    /// Equal to unlink() or remove_directory() item by item, in order; `results` gets the error of
+    /// each.
+    void remove_many(const Caller& caller, std::span<const Unlink> names, std::span<Errc> results);
     /// As lookup() for each item, in any order.
     void lookup_many(const Caller& caller, std::span<const Lookup> lookups,
                      std::span<Result<Attributes>> results);

@@ -88,8 +88,10 @@ Errc HostBatch::run(const core::Store& store, const ops::BatchHeader& header,
     batch_.header = header;
     batch_.begin = window.begin;
     batch_.end = window.end;
-    // Both ways are tried: moves in place, and directories written anew.
-    batch_.may_edit = batch_.shape.kind == ops::BatchKind::move && batch_.shape.items % 2 == 0;
+    // Both ways are tried: in place, and directories written anew.
+    const ops::BatchKind kind = batch_.shape.kind;
+    batch_.may_edit = (kind == ops::BatchKind::move || kind == ops::BatchKind::remove) &&
+                      batch_.shape.items % 2 == 0;
     for (;;) {
         *batch_.state = {};
         batch_.state->limit = window.end;

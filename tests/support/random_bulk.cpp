@@ -373,6 +373,33 @@ void RandomOperations::do_lookup_many() {
     }
 }
 
+void RandomOperations::do_remove_many() {
+    const Caller& caller = pick_caller();
+    const u64 count = pick_batch_size(chance(3) ? 200 : 20);
+    const u64 shared = pick_directory();
+    const bool of_files_mostly = chance(2);
+    std::vector<u64> directories(count);
+    std::vector<std::string> names(count);
+    std::vector<Unlink> items(count);
+    for (u64 i = 0; i < count; ++i) {
+        directories[i] = chance(4) ? pick_directory() : shared;
+        names[i] = pick_entry(directories[i]);
+        items[i] = {real(directories[i]), names[i], chance(of_files_mostly ? 30 : 3)};
+    }
+    std::vector<Errc> results(count, Errc::io);
+    begin("remove " + std::to_string(count) + " names by " + std::to_string(caller.user));
+    volume_->remove_many(caller, items, results);
+    end();
+    for (u64 i = 0; i < count && !failed_; ++i) {
+        history_.push_back(std::string("  item: ") + (items[i].is_directory ? "rmdir " : "") +
+                           name_of(directories[i]) + "/" + printable_name(names[i]));
+        expect_code(results[i],
+                    items[i].is_directory
+                        ? model_.remove_directory(caller, model(directories[i]), names[i])
+                        : model_.unlink(caller, model(directories[i]), names[i]));
+    }
+}
+
 void RandomOperations::make_room() {
     const Caller anybody{.check = false};
     constexpr u64 root = ModelFileSystem::root_number;

@@ -76,6 +76,7 @@ RandomOperations::RandomOperations(Volume& volume, u64 seed, const RandomPlan& p
     add(plan.batches, {{6, &Self::do_move_many},
                        {5, &Self::do_create_many},
                        {3, &Self::do_lookup_many},
+                       {4, &Self::do_remove_many},
                        {1, &Self::do_make_chain}});
     for (const Weighted& one : actions_)
         total_weight_ += one.weight;

@@ -160,6 +160,7 @@ class RandomOperations {
     void do_scan();
     void do_usage();
     void do_lookup_many();
+    void do_remove_many();
 
     std::vector<Weighted> actions_;
     u64 total_weight_ = 0;

@@ -97,7 +97,8 @@ struct KnownDirectory {
     NodeCopy* node = nullptr;  // null: none is remembered
     Seen node_seen;            // place 0: there is none
     VersionNotes* notes = nullptr;
-    bool is_used = false;  // something of it was taken for a look
+    bool is_used = false;       // something of it was taken for a look
+    bool is_note_used = false;  // the version of the leaf was
 
     WARREN_HD void forget() {
         handle = Handle{};
@@ -154,7 +155,7 @@ WARREN_HD bool sight_known_leaf(const Team& team, const Store& store, BlockPoint
                                 KnownDirectory<Team>& known, bool is_trusted, Seen& seen) {
     if (known.notes == nullptr) return sight_block(team, store, pointer, seen);
     if (is_trusted && pointer.is_valid() && known.notes->find(team, pointer.offset(), seen)) {
-        known.is_used = true;
+        known.is_used = known.is_note_used = true;
         return true;
     }
     if (!sight_block(team, store, pointer, seen)) return false;
@@ -450,13 +451,15 @@ WARREN_HD bool sight(const Team& team, const Store& shared_store, const Credenti
                           false);
     } else {
         const Store store = shared_store;  // or it would be read again after each look
-        // What is known may have become old: then once more without it.
+        // What is known may have become old: then once more without it. Leaves change most, so at
+        // first only the note of the leaf is doubted.
         for (bool is_trusted = true;; is_trusted = false) {
-            known.is_used = false;
+            known.is_used = known.is_note_used = false;
             if (sight_once(team, store, caller, directory, words, wanted, sighting, known,
                            is_trusted)) {
                 return true;
             }
+            if (known.is_note_used) continue;
             known.forget();
             if (!known.is_used) return false;
         }

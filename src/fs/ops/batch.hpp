@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many look-ups, creations or moves at once, as plain values: what a caller packs, what each item
-// answers, and the notes that the phases of a batch (fs/ops/batch_run.hpp) keep for each other.
+// Many look-ups, creations, moves or removals at once, as plain values: what a caller packs, what
+// each item answers, and the notes that the phases of a batch (fs/ops/batch_run.hpp) keep for each
+// other.
 //
 // A batch works on "ends": an item is a name in a directory, a move is two. Whoever runs it has the
 // volume's metadata alone, so the phases take no locks and look at no version: millions of ends are
@@ -19,7 +20,7 @@ namespace warren::ops {
 /// Of more items several batches are made.
 inline constexpr u64 batch_items_max = u64{1} << 20;
 
-enum class BatchKind : u8 { look_up, create, move };
+enum class BatchKind : u8 { look_up, create, move, remove };
 
 /// One name in one directory.
 struct BatchEnd {
@@ -140,7 +141,9 @@ struct BatchState {
     u32 created;
     u32 inode_frames;
     u32 inode_blocks;  // that new inodes dirty, or leaves that are changed in place
-    u32 must_rewrite;  // moves cannot be made in place, or it would take longer
+    u32 must_rewrite;  // it cannot be done in place, or would take longer
+    u32 removed;       // files that go with their names
+    u32 freed_tables;  // blocks of the frame table that their blocks dirty, at most
     u64 generation;    // before the first new inode's
 };
 
@@ -150,7 +153,7 @@ struct Batch {
     BatchHeader header;
     u64 begin = 0;  // items of this run
     u64 end = 0;
-    bool may_edit = false;  // moves may be made in place
+    bool may_edit = false;  // moves and removals may be made in place
     bool is_small = false;  // directories for which there is no room end the run: Errc::overflow
 
     const BatchEnd* ends = nullptr;
@@ -205,7 +208,8 @@ struct Batch {
 
     WARREN_HD u64 item_of(u64 one_end) const { return one_end / shape.ends_per_item(); }
     WARREN_HD bool is_source(u64 one_end) const {
-        return shape.kind == BatchKind::move && one_end % 2 == 0;
+        return shape.kind == BatchKind::remove ||
+               (shape.kind == BatchKind::move && one_end % 2 == 0);
     }
     /// Whether an item belongs to this run, as far as is known.
     WARREN_HD bool is_in_play(u64 item) const { return item >= begin && item < end; }

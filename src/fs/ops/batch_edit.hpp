@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few moves, made where the names lie: names are taken out of leaves and put into leaves that have
-// room, and no directory is written anew. The ends stand in order by directory and hash, so those
-// of one leaf stand side by side; the first of them answers for the leaf and for its directory. A
-// directory without a leaf gets one, and one whose only leaf is empty gives it back.
+// Few moves or removals, made where the names lie: names are taken out of leaves and put into
+// leaves that have room, and no directory is written anew. The ends stand in order by directory and
+// hash, so those of one leaf stand side by side; the first of them answers for the leaf and for its
+// directory. A directory without a leaf gets one, and one whose only leaf is empty gives it back.
 //
 // What does not fit (a leaf too full, a leaf of several that gets empty) lets all directories be
 // written anew instead.
@@ -128,7 +128,7 @@ struct PlanEdits : EditPhase {
         });
         b.sums[p] = static_cast<u32>(first);
         if (b.is_source(e)) {
-            mark_moved(e);
+            if (b.shape.kind == BatchKind::move) mark_moved(e);
         } else {
             const u32 heap_used = place == 0 ? 0 : relaxed_load(leaf.heap_used);
             b.offsets[p] = heap_used + before.bytes_in;
@@ -164,6 +164,8 @@ struct DropEdits : Phase {
         b.state->new_blocks = 0;
         b.state->blocks_end = 0;
         b.state->inode_blocks = 0;
+        b.state->removed = 0;
+        b.state->freed_tables = 0;
     }
 };
 
@@ -190,6 +192,15 @@ struct WriteEdits : EditPhase {
         relaxed_store(leaf.slots[slot].target, entry.target);
         relaxed_store(leaf.slots[slot].position, entry.position);
         relaxed_store(leaf.hashes[slot], static_cast<u32>(b.keys[e] >> 31));
+    }
+
+    /// What a name that goes means for its inode.
+    WARREN_HD void end_source(u64 item) const {
+        if (b.shape.kind == BatchKind::move) {
+            StampMoved{{b, store}}(item);
+        } else {
+            FreeRemoved{{b, store}}(item);
+        }
     }
 
     /// Gives a directory its first leaf, which is clear but for its entries.
@@ -257,7 +268,7 @@ struct WriteEdits : EditPhase {
         DirectoryLeaf& leaf = leaf_at_place(place);
         if (b.is_source(e)) {
             erase(leaf, b.slots[e]);
-            StampMoved{{b, store}}(b.item_of(e));
+            end_source(b.item_of(e));
         } else {
             insert(leaf, p, e);
         }

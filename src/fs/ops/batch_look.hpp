@@ -4,11 +4,13 @@
 // the parts of a phase may run in any order and at once.
 //
 // Invariant: an item's answer is what the same command would have got in its place. What is not
-// plain (names whose hashes meet, a target that is replaced, a default ACL) is left to commands.
+// plain (names whose hashes meet, a target that is replaced, a default ACL, a file that outlives
+// its name) is left to commands.
 #pragma once
 
 #include "fs/core/acl.hpp"
 #include "fs/ops/batch.hpp"
+#include "fs/ops/lane_free.hpp"
 #include "fs/ops/lookup.hpp"
 
 namespace warren::ops::batch {
@@ -156,7 +158,8 @@ struct NumberDirectories : Phase {
     }
 };
 
-/// Of more ends in one directory each would look at too many of its neighbours.
+/// Of more ends of moves in one directory each would look at too many of its neighbours. Removals
+/// in one leaf are at most as many as it has entries.
 inline constexpr u64 edits_in_place_max = 64;
 
 /// By directory: whether it is one, and what the caller may do there.
@@ -200,7 +203,9 @@ struct LookUpEnds : Phase {
         const u64 count = b.state->directories;
         const u64 end = s + 1 == count ? b.shape.ends() : b.directories[s + 1].begin;
         const u64 ends_there = end - b.directories[s].begin;
-        if (ends_there > edits_in_place_max) relaxed_store(b.state->must_rewrite, 1);
+        if (ends_there > edits_in_place_max && b.shape.kind == BatchKind::move) {
+            relaxed_store(b.state->must_rewrite, 1);
+        }
     }
 
     /// The directory of the end at p, opened; `own` is room for it.
@@ -316,11 +321,50 @@ struct Decide : Phase {
         return target.is_dying != 0 ? Errc::no_entry : Errc::ok;
     }
 
+    /// Whether the file ends with its only name, and all that it holds can be freed at once.
+    WARREN_HD Errc ending(u64 number) const {
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.is_alone = true;
+        const Result<InodeRef> inode = inode_of(op, number);
+        if (!is_answer(op, inode.code()) || !inode) return Errc::retry;
+        const LaneInode seen(*inode->at);
+        if (seen.is_directory() || seen.links != 1 || seen.references >= one_open ||
+            judge(store, *inode, seen) != LaneFate::gone) {
+            return Errc::retry;
+        }
+        const Result<Block*> bitmap = op.pin(inode_bit(number).bitmap_place);
+        if (!is_answer(op, bitmap.code())) return Errc::retry;
+        count_up(b.state->removed);
+        const u32 tables = (seen.kind == AreaKind::extents ? release_tables_max : 0u) +
+                           (seen.kind == AreaKind::target ? 1u : 0u) +
+                           (seen.attributes != 0 ? 1u : 0u);
+        if (tables > 0) count_up(b.state->freed_tables, tables);
+        return Errc::ok;
+    }
+
+    WARREN_HD Errc removal(u64 item) const {
+        WARREN_TRY(b.end_codes[item]);
+        const u64 target = b.targets[item];
+        if (target == 0) return Errc::no_entry;
+        const BatchDirectory& directory = b.directories[b.directory_of[item]];
+        WARREN_TRY(directory.write);
+        WARREN_TRY(sticky(directory, target));
+        constexpr u64 directory_type = format::entry_type(format::type_directory);
+        if (target >> 48 == directory_type) return Errc::is_directory;
+        return ending(target & BatchEnd::number_mask);
+    }
+
+    WARREN_HD Errc code_of(u64 item) const {
+        if (b.shape.kind == BatchKind::move) return move(item);
+        return b.shape.kind == BatchKind::remove ? removal(item) : creation(item);
+    }
+
     WARREN_HD void operator()(u64 item) const {
         b.does[item] = 0;
         if (!b.is_in_play(item) || has_failed()) return;
         if (item >= limit()) return;
-        const Errc code = b.shape.kind == BatchKind::move ? move(item) : creation(item);
+        const Errc code = code_of(item);
         b.codes[item] = code;
         b.does[item] = code == Errc::ok ? 1 : 0;
     }
@@ -374,8 +418,8 @@ struct ChooseDirectories : Phase {
     }
 };
 
-/// By item: one of whose directories is left alone becomes a command; what stays marks the inode
-/// that it will change, which does no harm if it comes to nothing.
+/// By item: one of whose directories is left alone becomes a command; a move that stays marks the
+/// inode that it will change, which does no harm if it comes to nothing.
 struct Keep : Phase {
     WARREN_HD void operator()(u64 item) const {
         b.flags[item] = 0;
@@ -391,10 +435,8 @@ struct Keep : Phase {
         }
         for (u32 i = 0; i < ends; ++i)
             relaxed_store(b.directories[b.directory_of[item * ends + i]].is_rewritten, 1);
-        if (b.shape.kind == BatchKind::create) {
-            b.flags[item] = 1;
-            return;
-        }
+        if (b.shape.kind == BatchKind::create) b.flags[item] = 1;
+        if (b.shape.kind != BatchKind::move) return;
         const ThreadTeam team;
         LaneOperation op(team, store);
         const Result<InodeRef> inode = inode_of(op, b.targets[2 * item] & BatchEnd::number_mask);

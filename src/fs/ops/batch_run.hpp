@@ -115,6 +115,8 @@ WARREN_HD void write(Crowd& crowd, Batch& b, const Store& store, const BatchStat
         crowd.each(1, CountInodes{{b, store}});
         crowd.each(u64{planned.inode_frames} * bitmap_words, UseSlots{{b, store}});
         crowd.each(b.shape.items, WriteInodes{{b, store}});
+    } else if (b.shape.kind == BatchKind::remove) {
+        crowd.each(b.shape.items, FreeRemoved{{b, store}});
     } else {
         crowd.each(b.shape.items, StampMoved{{b, store}});
     }
@@ -124,7 +126,7 @@ WARREN_HD void write(Crowd& crowd, Batch& b, const Store& store, const BatchStat
     crowd.each(planned.blocks_end, FreeBlocks{{b, store}});
 }
 
-/// Makes moves in place. False if they cannot be made so; then nothing has changed.
+/// Makes moves or removals in place. False if they cannot be made so; then nothing has changed.
 WARREN_SIDE_OF_CROWD
 template <class Crowd>
 WARREN_HD bool edit(Crowd& crowd, Batch& b, const Store& store) {

@@ -102,9 +102,13 @@ struct CheckRoom : Phase {
         if (wanted > b.places_max) return Errc::not_supported;
         if (relaxed_load(state.read_only) != 0) return Errc::read_only;
         const u64 tables = store.frame_count / format::frames_per_table_block + 1;
-        const u64 changed = wanted + b.state->blocks_end;
+        const u64 changed = wanted + b.state->blocks_end + b.state->freed_tables;
+        constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+        const u64 bitmaps = relaxed_load(state.inode_slots) / in_frame + 1;
+        const u64 removed = b.state->removed;
         const u64 dirtied = wanted + b.state->directories + b.state->inode_blocks +
-                            b.state->inode_frames + (changed < tables ? changed : tables);
+                            b.state->inode_frames + (removed < bitmaps ? removed : bitmaps) +
+                            (changed < tables ? changed : tables);
         if (relaxed_load(state.dirty_blocks) + dirtied > state.journal_room) {
             return Errc::need_commit;
         }
@@ -114,8 +118,8 @@ struct CheckRoom : Phase {
 
     WARREN_HD void operator()(u64 /*once*/) const {
         const BatchState& state = *b.state;
-        const bool is_idle =
-            state.new_blocks == 0 && state.blocks_end == 0 && state.inode_blocks == 0;
+        const bool is_idle = state.new_blocks == 0 && state.blocks_end == 0 &&
+                             state.inode_blocks == 0 && state.removed == 0;
         if (has_failed() || is_idle) return;
         const Errc checked = check();
         if (checked != Errc::ok) fail(checked);

@@ -302,4 +302,31 @@ struct StampMoved : Phase {
     }
 };
 
+/// By item: the file that goes with its name, and what it held.
+struct FreeRemoved : Phase {
+    WARREN_HD void operator()(u64 item) const {
+        if (!runs(item) || b.does[item] == 0) return;
+        const u64 place = (b.targets[item] & BatchEnd::number_mask) * format::inode_size;
+        InodeRef inode;
+        inode.number = place / format::inode_size;
+        inode.at = reinterpret_cast<Inode*>(store.base + place);
+        const LaneInode seen(*inode.at);
+        const InodeBit bit = inode_bit(inode.number);
+        auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
+        device_atomic<u64> used(bitmap.used[bit.word]);
+        // In a damaged volume two names may lead to it: one ends it.
+        if ((used.fetch_and(~bit.mask, hd::memory_order_relaxed) & bit.mask) == 0) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        FreeTally tally;
+        end_inode(op, inode, seen, tally);
+        StoreState& state = *store.state;
+        device_atomic<u64>(state.inodes_used).fetch_sub(1, hd::memory_order_relaxed);
+        if (tally.blocks > 0) {
+            device_atomic<u64>(state.blocks_used).fetch_sub(tally.blocks, hd::memory_order_relaxed);
+        }
+        change_version(store, place);
+    }
+};
+
 }  // namespace warren::ops::batch

@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "warren/types.hpp"
+#include "warren/volume.hpp"
 
 namespace warren {
 
@@ -50,6 +51,27 @@ class Waves {
     std::unordered_set<u64> taken_;
     std::vector<u64> items_;
 };
+
+/// The names that item i touches, of items with one name each.
+template <class Item>
+auto keys_of(std::span<const Item> items) {
+    return [items](u64 i) {
+        const u64 key = name_key(items[i].directory.inode, items[i].name);
+        return std::pair(key, key);
+    };
+}
+
+/// Calls `run(begin, count)` for each row of removals that are all of directories, or none.
+template <class Run>
+void for_each_kind(std::span<const Unlink> names, const Run& run) {
+    for (u64 begin = 0; begin < names.size();) {
+        u64 end = begin + 1;
+        while (end < names.size() && names[end].is_directory == names[begin].is_directory)
+            ++end;
+        run(begin, end - begin);
+        begin = end;
+    }
+}
 
 /// Cuts items into waves and runs each; `keys(i)` are the two names that item i touches.
 template <class Keys, class RunWave>

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A part of the items at a time becomes a batch. It is run window by window: a window ends before
 // an item that depends on one in it. What the engine leaves over of a window is given as commands
-// before the next one begins.
+// before the next one begins. Removals of directories are commands from the start: whether one is
+// empty depends on the items before it.
 #include "fs/volume/volume_batches.hpp"
 
 #include <utility>
 #include <vector>
 
 #include "fs/volume/batch_packer.hpp"
+#include "fs/volume/item_waves.hpp"
 
 namespace warren {
 namespace {
@@ -75,55 +77,97 @@ ops::BatchHeader header_of(const Caller& caller) {
     return header;
 }
 
-/// Those of the items [begin, end) that are left to commands.
-std::vector<u64> left_over(const Errc* codes, u64 begin, u64 end) {
-    std::vector<u64> left;
-    for (u64 i = begin; i < end; ++i) {
-        if (codes[i] == Errc::retry) left.push_back(i);
-    }
-    return left;
-}
+/// Items of one kind and where their answers go.
+template <class Item, class Answer>
+struct Request {
+    using ByCommands = void (*)(VolumeImplementation&, const Caller&, std::span<const Item>,
+                                std::span<Answer>);
 
-template <class T>
-std::vector<T> chosen(std::span<const T> all, const std::vector<u64>& items) {
-    std::vector<T> some;
-    some.reserve(items.size());
-    for (const u64 i : items)
-        some.push_back(all[i]);
-    return some;
-}
+    VolumeImplementation& volume;
+    const Caller& caller;
+    std::span<const Item> items;
+    std::span<Answer> answers;
+    ByCommands by_commands;
+
+    Request part(u64 begin, u64 count) const {
+        return {volume, caller, items.subspan(begin, count), answers.subspan(begin, count),
+                by_commands};
+    }
+    /// Does all items by commands.
+    void give() const { by_commands(volume, caller, items, answers); }
+};
 
 /// Gives the items that a window left over as commands and puts the answers where they belong.
-template <class Item, class Answer, class ByCommands>
-void give_left_over(std::span<const Item> all, std::span<Answer> answers, const Errc* codes,
-                    u64 begin, u64 end, const ByCommands& by_commands) {
-    const std::vector<u64> left = left_over(codes, begin, end);
+template <class Item, class Answer>
+void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64 begin, u64 end) {
+    std::vector<u64> left;
+    std::vector<Item> items;
+    for (u64 i = begin; i < end; ++i) {
+        if (codes[i] != Errc::retry) continue;
+        left.push_back(i);
+        items.push_back(request.items[i]);
+    }
     if (left.empty()) return;
-    const std::vector<Item> items = chosen(all, left);
-    std::vector<Answer> some(items.size(), Answer(Errc::io));
-    by_commands(std::span<const Item>(items), std::span<Answer>(some));
+    std::vector<Answer> answers(items.size(), Answer(Errc::io));
+    request.by_commands(request.volume, request.caller, items, answers);
     for (std::size_t i = 0; i < left.size(); ++i)
-        answers[left[i]] = some[i];
+        request.answers[left[i]] = answers[i];
+}
+
+/// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
+/// word)` fills item i in; `answer(memory, i)` is its answer if all went well.
+template <class Item, class Answer, class Pack, class AnswerOf>
+Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
+                   const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
+                   const AnswerOf& answer) {
+    OpenBatch batch(request.volume.engine(), shape);
+    if (!batch.is_open()) return {0, shape.items};
+    const ops::BatchMemory& memory = batch.memory();
+    packer.pack([&](u64 i, u64& word) { pack(memory, i, word); });
+    return run_windows(request.volume, header, shape.items, [&](u64 begin, u64 end) {
+        packer.for_each_chunk([&](u64, u64 first, u64 last) {
+            for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
+                if (memory.codes[i] == Errc::ok) {
+                    request.answers[i] = answer(memory, i);
+                } else {
+                    request.answers[i] = memory.codes[i];
+                }
+            }
+        });
+        give_left_over(request, memory.codes, begin, end);
+    });
 }
 
 /// Does all items: by batches, as large as they can be, and where these come to an end by commands.
-/// `by_batch(begin, count)` tells how far it came, `by_commands(begin, count)` does all.
-template <class ByBatch, class ByCommands>
-void in_parts(u64 items, const ByBatch& by_batch, const ByCommands& by_commands) {
+/// `by_batch(part)` tells how far it came with a part.
+template <class Item, class Answer, class ByBatch>
+void in_parts(const Request<Item, Answer>& request, const ByBatch& by_batch) {
+    const u64 items = request.items.size();
     u64 part = ops::batch_items_max;
     for (u64 begin = 0; begin < items;) {
         const u64 count = std::min(part, items - begin);
         Progress progress{0, count};
-        if (count >= batch_items_min) progress = by_batch(begin, count);
+        if (count >= batch_items_min) progress = by_batch(request.part(begin, count));
         begin += progress.done;
         if (progress.done == count) continue;
         if (progress.span < count && progress.span >= batch_items_min) {
             part = progress.span;
             continue;
         }
-        by_commands(begin, count - progress.done);
+        request.part(begin, count - progress.done).give();
         begin += count - progress.done;
     }
+}
+
+/// The shape of a batch of items with one name each.
+template <class Item, class Answer>
+ops::BatchShape measure(ops::BatchKind kind, const Request<Item, Answer>& request,
+                        BatchPacker& packer) {
+    ops::BatchShape shape;
+    shape.kind = kind;
+    shape.items = request.items.size();
+    shape.name_words = packer.measure([&](u64 i) { return words_of(request.items[i].name); });
+    return shape;
 }
 
 /// Whether a batch can make `one`: it has no room for links, and `first` tells it how all are held.
@@ -152,51 +196,38 @@ Attributes attributes_of(const ops::BatchMade& made, const ops::BatchHeader& hea
     return attributes;
 }
 
-/// As create_in_batches(), for one batch.
-Progress create_batch(VolumeImplementation& volume, const Caller& caller,
-                      std::span<const Creation> creations, std::span<Result<Attributes>> results) {
-    BatchPacker packer(volume.crew(), creations.size());
+using Creations = Request<Creation, Result<Attributes>>;
+using Moves = Request<Move, Errc>;
+using Unlinks = Request<Unlink, Errc>;
+using Lookups = Request<Lookup, Result<Attributes>>;
+
+Progress create_batch(const Creations& request) {
+    const std::span<const Creation> creations = request.items;
+    BatchPacker packer(request.volume.crew(), creations.size());
     const CreateOptions& options = creations[0].options;
     if (!packer.all([&](u64 i) { return is_plain(creations[i].options, options); })) {
         return {0, creations.size()};
     }
-    ops::BatchShape shape;
-    shape.kind = ops::BatchKind::create;
-    shape.items = creations.size();
-    shape.name_words = packer.measure([&](u64 i) { return words_of(creations[i].name); });
+    ops::BatchShape shape = measure(ops::BatchKind::create, request, packer);
     shape.has_modes = !packer.all([&](u64 i) { return creations[i].options.mode == options.mode; });
-    OpenBatch batch(volume.engine(), shape);
-    if (!batch.is_open()) return {0, shape.items};
-    const ops::BatchMemory& memory = batch.memory();
-    packer.pack([&](u64 i, u64& word) {
+    ops::BatchHeader header = header_of(request.caller);
+    header.mode = options.mode;
+    header.device = options.device;
+    header.references = request.volume.references_for(options.hold, options.open);
+    const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         const Creation& one = creations[i];
         memory.ends[i] = pack_end(memory.names, one.directory, one.name, word);
         if (shape.has_modes) memory.modes[i] = static_cast<u16>(one.options.mode);
-    });
-    ops::BatchHeader header = header_of(caller);
-    header.mode = options.mode;
-    header.device = options.device;
-    header.references = volume.references_for(options.hold, options.open);
-    return run_windows(volume, header, shape.items, [&](u64 begin, u64 end) {
-        packer.for_each_chunk([&](u64, u64 first, u64 last) {
-            for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
-                if (memory.codes[i] == Errc::ok) {
-                    results[i] = attributes_of(memory.made[i], header, creations[i].directory);
-                } else {
-                    results[i] = memory.codes[i];
-                }
-            }
-        });
-        give_left_over(creations, results, memory.codes, begin, end, [&](auto items, auto answers) {
-            create_by_commands(volume, caller, items, answers);
-        });
-    });
+    };
+    return run_batch(request, packer, shape, header, pack,
+                     [&](const ops::BatchMemory& memory, u64 i) {
+                         return attributes_of(memory.made[i], header, creations[i].directory);
+                     });
 }
 
-/// As move_in_batches(), for one batch.
-Progress move_batch(VolumeImplementation& volume, const Caller& caller, std::span<const Move> moves,
-                    std::span<Errc> results) {
-    BatchPacker packer(volume.crew(), moves.size());
+Progress move_batch(const Moves& request) {
+    const std::span<const Move> moves = request.items;
+    BatchPacker packer(request.volume.crew(), moves.size());
     const auto second_name = [&](u64 i) {
         return moves[i].name == moves[i].new_name ? std::string_view() : moves[i].new_name;
     };
@@ -205,10 +236,7 @@ Progress move_batch(VolumeImplementation& volume, const Caller& caller, std::spa
     shape.items = moves.size();
     shape.name_words =
         packer.measure([&](u64 i) { return words_of(moves[i].name) + words_of(second_name(i)); });
-    OpenBatch batch(volume.engine(), shape);
-    if (!batch.is_open()) return {0, shape.items};
-    const ops::BatchMemory& memory = batch.memory();
-    packer.pack([&](u64 i, u64& word) {
+    const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         const Move& one = moves[i];
         ops::BatchEnd* ends = memory.ends + 2 * i;
         ends[0] = pack_end(memory.names, one.from, one.name, word);
@@ -216,90 +244,63 @@ Progress move_batch(VolumeImplementation& volume, const Caller& caller, std::spa
         if (one.name != one.new_name) return;
         ends[1].name = ends[0].name;
         ends[1].where |= u64{length_of(one.name)} << 48;
-    });
-    return run_windows(volume, header_of(caller), shape.items, [&](u64 begin, u64 end) {
-        std::copy(memory.codes + begin, memory.codes + end,
-                  results.begin() + static_cast<std::ptrdiff_t>(begin));
-        give_left_over(moves, results, memory.codes, begin, end, [&](auto items, auto answers) {
-            move_by_commands(volume, caller, items, answers);
-        });
-    });
+    };
+    return run_batch(request, packer, shape, header_of(request.caller), pack,
+                     [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
-/// As look_up_in_batches(), for one batch.
-Progress look_up_batch(VolumeImplementation& volume, const Caller& caller,
-                       std::span<const Lookup> lookups, std::span<Result<Attributes>> results) {
-    BatchPacker packer(volume.crew(), lookups.size());
-    ops::BatchShape shape;
-    shape.kind = ops::BatchKind::look_up;
-    shape.items = lookups.size();
-    shape.name_words = packer.measure([&](u64 i) { return words_of(lookups[i].name); });
-    OpenBatch batch(volume.engine(), shape);
-    if (!batch.is_open()) return {0, shape.items};
-    const ops::BatchMemory& memory = batch.memory();
-    packer.pack([&](u64 i, u64& word) {
-        memory.ends[i] = pack_end(memory.names, lookups[i].directory, lookups[i].name, word);
-    });
-    return run_windows(volume, header_of(caller), shape.items, [&](u64 begin, u64 end) {
-        packer.for_each_chunk([&](u64, u64 first, u64 last) {
-            for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
-                if (memory.codes[i] == Errc::ok) {
-                    results[i] = memory.attributes[i];
-                } else {
-                    results[i] = memory.codes[i];
-                }
-            }
-        });
-        give_left_over(lookups, results, memory.codes, begin, end, [&](auto items, auto answers) {
-            look_up_by_commands(volume, caller, items, answers);
-        });
-    });
+/// Packs an item with one name.
+template <class Item>
+auto pack_name(std::span<const Item> items) {
+    return [items](const ops::BatchMemory& memory, u64 i, u64& word) {
+        memory.ends[i] = pack_end(memory.names, items[i].directory, items[i].name, word);
+    };
+}
+
+Progress remove_batch(const Unlinks& request) {
+    BatchPacker packer(request.volume.crew(), request.items.size());
+    const ops::BatchShape shape = measure(ops::BatchKind::remove, request, packer);
+    return run_batch(request, packer, shape, header_of(request.caller), pack_name(request.items),
+                     [](const ops::BatchMemory&, u64) { return Errc::ok; });
+}
+
+Progress look_up_batch(const Lookups& request) {
+    BatchPacker packer(request.volume.crew(), request.items.size());
+    const ops::BatchShape shape = measure(ops::BatchKind::look_up, request, packer);
+    return run_batch(request, packer, shape, header_of(request.caller), pack_name(request.items),
+                     [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
 }
 
 }  // namespace
 
 void create_in_batches(VolumeImplementation& volume, const Caller& caller,
                        std::span<const Creation> creations, std::span<Result<Attributes>> results) {
-    if (volume.is_read_only()) return create_by_commands(volume, caller, creations, results);
-    in_parts(
-        creations.size(),
-        [&](u64 begin, u64 count) {
-            return create_batch(volume, caller, creations.subspan(begin, count),
-                                results.subspan(begin, count));
-        },
-        [&](u64 begin, u64 count) {
-            create_by_commands(volume, caller, creations.subspan(begin, count),
-                               results.subspan(begin, count));
-        });
+    const Creations all{volume, caller, creations, results, create_by_commands};
+    if (volume.is_read_only()) return all.give();
+    in_parts(all, create_batch);
 }
 
 void move_in_batches(VolumeImplementation& volume, const Caller& caller,
                      std::span<const Move> moves, std::span<Errc> results) {
-    if (volume.is_read_only()) return move_by_commands(volume, caller, moves, results);
-    in_parts(
-        moves.size(),
-        [&](u64 begin, u64 count) {
-            return move_batch(volume, caller, moves.subspan(begin, count),
-                              results.subspan(begin, count));
-        },
-        [&](u64 begin, u64 count) {
-            move_by_commands(volume, caller, moves.subspan(begin, count),
-                             results.subspan(begin, count));
-        });
+    const Moves all{volume, caller, moves, results, move_by_commands};
+    if (volume.is_read_only()) return all.give();
+    in_parts(all, move_batch);
+}
+
+void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
+                       std::span<const Unlink> names, std::span<Errc> results) {
+    const Unlinks all{volume, caller, names, results, remove_by_commands};
+    if (volume.is_read_only()) return all.give();
+    for_each_kind(names, [&](u64 begin, u64 count) {
+        const Unlinks alike = all.part(begin, count);
+        if (names[begin].is_directory) return alike.give();
+        in_parts(alike, remove_batch);
+    });
 }
 
 void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results) {
-    in_parts(
-        lookups.size(),
-        [&](u64 begin, u64 count) {
-            return look_up_batch(volume, caller, lookups.subspan(begin, count),
-                                 results.subspan(begin, count));
-        },
-        [&](u64 begin, u64 count) {
-            look_up_by_commands(volume, caller, lookups.subspan(begin, count),
-                                results.subspan(begin, count));
-        });
+    in_parts(Lookups{volume, caller, lookups, results, look_up_by_commands}, look_up_batch);
 }
 
 }  // namespace warren

@@ -15,6 +15,8 @@ void create_in_batches(VolumeImplementation& volume, const Caller& caller,
                        std::span<const Creation> creations, std::span<Result<Attributes>> results);
 void move_in_batches(VolumeImplementation& volume, const Caller& caller,
                      std::span<const Move> moves, std::span<Errc> results);
+void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
+                       std::span<const Unlink> names, std::span<Errc> results);
 void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results);
 
@@ -23,6 +25,8 @@ void create_by_commands(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Creation> creations, std::span<Result<Attributes>> results);
 void move_by_commands(VolumeImplementation& volume, const Caller& caller,
                       std::span<const Move> moves, std::span<Errc> results);
+void remove_by_commands(VolumeImplementation& volume, const Caller& caller,
+                        std::span<const Unlink> names, std::span<Errc> results);
 void look_up_by_commands(VolumeImplementation& volume, const Caller& caller,
                          std::span<const Lookup> lookups, std::span<Result<Attributes>> results);
 

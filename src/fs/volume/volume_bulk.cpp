@@ -117,12 +117,33 @@ void Volume::create_many(const Caller& caller, std::span<const Creation> creatio
             make(i);
         return;
     }
-    const auto keys = [&](u64 i) {
-        const u64 key = name_key(creations[i].directory.inode, creations[i].name);
-        return std::pair(key, key);
-    };
-    run_in_waves(creations.size(), wave_items_max, keys, [&](const std::vector<u64>& items) {
+    const auto run_wave = [&](const std::vector<u64>& items) {
         volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) { make(items[i]); });
+    };
+    run_in_waves(creations.size(), wave_items_max, keys_of(creations), run_wave);
+}
+
+void Volume::remove_many(const Caller& caller, std::span<const Unlink> names,
+                         std::span<Errc> results) {
+    VolumeImplementation& volume = *implementation_;
+    const auto remove = [&](u64 i) {
+        const Unlink& one = names[i];
+        results[i] = one.is_directory ? remove_directory(caller, one.directory, one.name)
+                                      : unlink(caller, one.directory, one.name);
+    };
+    if (!volume.works_on_host()) return remove_in_batches(volume, caller, names, results);
+    for_each_kind(names, [&](u64 begin, u64 count) {
+        // Whether a directory is empty depends on the items before it.
+        if (count < shared_items_min || names[begin].is_directory) {
+            for (u64 i = 0; i < count; ++i)
+                remove(begin + i);
+            return;
+        }
+        const auto run_wave = [&](const std::vector<u64>& items) {
+            volume.crew().for_each(items.size(),
+                                   [&](const ThreadTeam&, u64 i) { remove(begin + items[i]); });
+        };
+        run_in_waves(count, wave_items_max, keys_of(names.subspan(begin, count)), run_wave);
     });
 }
 

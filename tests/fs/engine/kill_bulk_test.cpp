@@ -44,7 +44,8 @@ class BulkWorker {
  public:
     BulkWorker(Volume& volume, u64 seed) : volume_(volume), random_(seed) {}
 
-    /// One tree made, moved about, packed, walked, and removed. False if a call failed.
+    /// One tree made, moved about, packed, walked, and removed, some of it name by name. False if a
+    /// call failed.
     bool work(u64 round) {
         const std::string name = "tree" + std::to_string(round);
         const Handle top = make_directory(volume_, volume_.root(), name, directory_mode);
@@ -60,6 +61,7 @@ class BulkWorker {
         const auto all = [](const Scanned&) { return true; };
         if (volume_.scan(anybody, top, all) != Errc::ok) return false;
         if (random_.one_in(2) && volume_.sync() != Errc::ok) return false;
+        if (!remove(directories, names)) return false;
         Removal removal;
         return volume_.remove_tree(anybody, volume_.root(), name, removal) == Errc::ok &&
                (!random_.one_in(2) || volume_.sync() == Errc::ok);
@@ -85,6 +87,20 @@ class BulkWorker {
         }
         std::vector<Errc> results(moves.size(), Errc::io);
         volume_.move_many(anybody, moves, results);
+        return std::all_of(results.begin(), results.end(),
+                           [](Errc one) { return one == Errc::ok; });
+    }
+
+    /// What move() has left in the odd directories: half of the names, or all.
+    bool remove(const std::vector<Handle>& directories, const std::vector<std::string>& names) {
+        std::vector<Unlink> items;
+        for (std::size_t d = 1; d < directories.size(); d += 2) {
+            const std::size_t count = names.size() / (d % 4 == 1 ? 2 : 1);
+            for (std::size_t i = 0; i < count; ++i)
+                items.push_back({directories[d], names[i]});
+        }
+        std::vector<Errc> results(items.size(), Errc::io);
+        volume_.remove_many(anybody, items, results);
         return std::all_of(results.begin(), results.end(),
                            [](Errc one) { return one == Errc::ok; });
     }

@@ -259,7 +259,8 @@ Errc ItemBatch::run_small(const core::Store& store, const ops::BatchWindow& wind
     batch_.begin = window.begin;
     batch_.end = window.end;
     batch_.is_small = true;
-    batch_.may_edit = batch_.shape.kind == ops::BatchKind::move;
+    batch_.may_edit =
+        batch_.shape.kind == ops::BatchKind::move || batch_.shape.kind == ops::BatchKind::remove;
     call.batch = batch_;
     call.host_in = reinterpret_cast<const uint4*>(room_.host_in.data());
     call.device_in = reinterpret_cast<uint4*>(room_.in.data());
