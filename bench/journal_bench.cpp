@@ -10,6 +10,7 @@
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "bench/support/trees.hpp"
+#include "fs/disk/passing_disk.hpp"
 #include "fs/volume/make_volume.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "fs/volume/superblock_io.hpp"
@@ -23,24 +24,19 @@ constexpr u64 volume_bytes = 16 * gib;
 constexpr double megabyte = 1e6;
 
 /// Counts the bytes that are written, those of a range apart.
-class MeterDisk final : public Disk {
+class MeterDisk final : public PassingDisk {
  public:
-    explicit MeterDisk(Disk& below) : below_(below) {}
+    using PassingDisk::PassingDisk;
 
-    u64 size_bytes() const override { return below_.size_bytes(); }
-    Errc read(u64 offset, std::span<std::byte> target) override {
-        return below_.read(offset, target);
-    }
     Errc write(u64 offset, std::span<const std::byte> source) override {
         const bool is_within = offset >= begin && offset < end;
         (is_within ? within : elsewhere).fetch_add(source.size(), std::memory_order_relaxed);
-        return below_.write(offset, source);
+        return below().write(offset, source);
     }
     Errc flush() override {
         flushes.fetch_add(1, std::memory_order_relaxed);
-        return below_.flush();
+        return below().flush();
     }
-    Errc discard(u64 offset, u64 length) override { return below_.discard(offset, length); }
 
     void reset() { within = elsewhere = flushes = 0; }
 
@@ -49,27 +45,6 @@ class MeterDisk final : public Disk {
     std::atomic<u64> within{0};
     std::atomic<u64> elsewhere{0};
     std::atomic<u64> flushes{0};
-
- private:
-    Disk& below_;
-};
-
-/// Passes all on to a disk that somebody else owns.
-class BorrowedDisk final : public Disk {
- public:
-    explicit BorrowedDisk(Disk& below) : below_(below) {}
-    u64 size_bytes() const override { return below_.size_bytes(); }
-    Errc read(u64 offset, std::span<std::byte> target) override {
-        return below_.read(offset, target);
-    }
-    Errc write(u64 offset, std::span<const std::byte> source) override {
-        return below_.write(offset, source);
-    }
-    Errc flush() override { return below_.flush(); }
-    Errc discard(u64 offset, u64 length) override { return below_.discard(offset, length); }
-
- private:
-    Disk& below_;
 };
 
 struct Place {
@@ -88,7 +63,7 @@ struct Place {
         meter.end = meter.begin + superblock.journal_blocks * format::block_size;
         OpenOptions options;
         options.engine = EngineChoice::cpu;
-        volume = open_volume(std::make_unique<BorrowedDisk>(meter), "memory", options, failure);
+        volume = open_volume(std::make_unique<PassingDisk>(meter), "memory", options, failure);
         require(volume != nullptr, failure.message);
     }
 };

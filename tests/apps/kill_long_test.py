@@ -3,9 +3,15 @@
 """The daemon of a mount that holds 100,000 files, each made durable by its own fsync, is killed 200
 times at random moments while programs write. After each kill all that the programs had noted as
 durable is there and a part of the 100,000, after the last one all of them. WARREN_SEED repeats a
-run; WARREN_FILES and WARREN_ROUNDS change its length."""
+run; WARREN_FILES and WARREN_ROUNDS change its length.
 
+With WARREN_FOLDER the volume, the notes and the number of rounds lie in that folder and stay there:
+a run that was ended goes on where it was, and WARREN_ROUNDS=50, 100, ... splits one into parts. A
+round that was ended with the test does not count, but what it noted must be there all the same."""
+
+import json
 import os
+import random
 import sys
 import time
 import unittest
@@ -16,6 +22,7 @@ from kill_test import Notes, PATIENCE_SECONDS, content_of, put
 
 FILES = int(os.environ.get("WARREN_FILES", "100000"))
 ROUNDS = int(os.environ.get("WARREN_ROUNDS", "200"))
+FOLDER = os.environ.get("WARREN_FOLDER")
 WRITERS = 8  # their fsyncs share commits
 FOLDERS = 100
 PART = 500
@@ -38,12 +45,28 @@ def write_base(root, writer):
 
 class KillLong(kill_test.KillTest):
     volume_size = "4G"
+    kept_folder = FOLDER
     seconds = (0.05, 0.8)
+
+    def setUp(self):
+        super().setUp()
+        # Rounds that were begun, rounds that came to their end, and the seed of each of these.
+        self.progress = {"begun": 0, "seeds": []}
+        self.progress_path = os.path.join(self.volume.folder, "progress.json")
+        if os.path.exists(self.progress_path):
+            with open(self.progress_path, encoding="ascii") as file:
+                self.progress = json.load(file)
+            print(f"goes on after {len(self.progress['seeds'])} rounds", file=sys.stderr)
+
+    def save_progress(self):
+        with open(self.progress_path + ".new", "w", encoding="ascii") as file:
+            json.dump(self.progress, file)
+        os.rename(self.progress_path + ".new", self.progress_path)
 
     def make_base(self):
         self.mount()
         for folder in range(FOLDERS):
-            os.makedirs(f"{self.volume.root}/base/{folder}")
+            os.makedirs(f"{self.volume.root}/base/{folder}", exist_ok=True)
         started = time.time()
         children = []
         for writer in range(WRITERS):
@@ -73,20 +96,33 @@ class KillLong(kill_test.KillTest):
         super().check_files(notes)
         self.check_base(self.random.sample(range(FILES), min(FILES, PART)))
 
+    def one_counted_round(self):
+        number = self.progress["begun"]
+        self.progress["begun"] += 1
+        self.save_progress()
+        # A round's choices depend on the seed and its number alone, not on where the run began.
+        self.random = random.Random(f"{self.seed} {number}")
+        try:
+            self.one_round(number)
+        except BaseException as error:
+            raise AssertionError(f"seed {self.seed}, round {number}: {error}"[:2000])
+        self.progress["seeds"].append(self.seed)
+        self.save_progress()
+
     def test_what_was_synced_survives(self):
-        self.make_base()
-        for number in range(ROUNDS):
-            try:
-                self.one_round(number)
-            except BaseException as error:
-                raise AssertionError(f"seed {self.seed}, round {number}: {error}"[:2000])
+        if not os.path.exists(self.progress_path):
+            self.make_base()
+            self.save_progress()
+        while len(self.progress["seeds"]) < ROUNDS:
+            self.one_counted_round()
         self.mount()
         self.check_base(range(FILES))
         self.volume.unmount()
         self.assertEqual(self.daemon.wait(PATIENCE_SECONDS), 0)
         count = Notes(self.notes).count
         self.assertGreater(count, ROUNDS, "the programs have noted next to nothing")
-        print(f"{ROUNDS} kills, {count} notes", file=sys.stderr)
+        print(f"{len(self.progress['seeds'])} kills, seeds {sorted(set(self.progress['seeds']))}, "
+              f"{count} notes", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -119,20 +119,22 @@ class Notes:
 
 class KillTest(unittest.TestCase):
     volume_size = "256M"
+    kept_folder = None
     seconds = (0.3, 1.5)  # until the kill
 
     def setUp(self):
         self.seed = int(os.environ.get("WARREN_SEED", time.time_ns() % 1_000_000))
         print("seed", self.seed, file=sys.stderr)
         self.random = random.Random(self.seed)
-        self.volume = Volume(self.volume_size)
+        self.volume = Volume(self.volume_size, self.kept_folder)
         self.addCleanup(self.volume.remove)
         self.notes = os.path.join(self.volume.folder, "notes")
         self.daemon = None
 
     def mount(self):
         self.daemon = subprocess.Popen([mounted.WARREN, "mount", "-f", "-o", "commit=1",
-                                        self.volume.image, self.volume.root])
+                                        self.volume.image, self.volume.root],
+                                       preexec_fn=mounted.die_with_parent)
         deadline = time.time() + PATIENCE_SECONDS
         while not self.volume.is_mounted() and time.time() < deadline:
             self.assertIsNone(self.daemon.poll(), "the mount ended at once")
@@ -144,6 +146,7 @@ class KillTest(unittest.TestCase):
         if child != 0:
             return child
         try:
+            mounted.die_with_parent()
             notes = os.open(self.notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             folder = f"{self.volume.root}/{work.__name__}{number}"
             os.makedirs(folder, exist_ok=True)

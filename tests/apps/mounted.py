@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ RENAME_EXCHANGE = 2
 FALLOC_KEEP_SIZE = 1
 FALLOC_PUNCH_HOLE = 2
 FALLOC_ZERO_RANGE = 16
+PR_SET_PDEATHSIG = 1
 
 
 def skip_unless_possible():
@@ -48,15 +50,20 @@ def run(*words, code=0):
 
 
 class Volume:
-    """An image in a temporary folder and a directory to mount it on."""
+    """An image in a temporary folder and a directory to mount it on. A `folder` that is named is
+    kept, with the image that is in it."""
 
-    def __init__(self, size="256M"):
-        self.folder = tempfile.mkdtemp(prefix="warren-mount-")
+    def __init__(self, size="256M", folder=None):
+        self.is_kept = bool(folder)
+        self.folder = folder or tempfile.mkdtemp(prefix="warren-mount-")
         self.image = os.path.join(self.folder, "volume.img")
         self.root = os.path.join(self.folder, "mnt")
-        os.mkdir(self.root)
+        if self.is_kept:
+            run("umount", "-l", self.root, code=None)  # what a run that was ended has left
+        os.makedirs(self.root, exist_ok=self.is_kept)
         os.chmod(self.folder, 0o755)  # for tests as other users
-        run("mkfs", "--size", size, self.image)
+        if not os.path.exists(self.image):
+            run("mkfs", "--size", size, self.image)
 
     def mount(self, *words):
         run("mount", *words, self.image, self.root)
@@ -77,7 +84,8 @@ class Volume:
     def remove(self):
         if self.is_mounted():
             run("umount", "-l", self.root, code=None)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self.is_kept:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class MountedTest(unittest.TestCase):
@@ -175,6 +183,11 @@ def as_user(user, group, work, groups=()):
             number = 255
         os._exit(number)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die_with_parent():
+    """This process is killed when the one that made it ends, so that a test leaves none behind."""
+    checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
 
 
 def drop_caches():

@@ -8,27 +8,21 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "fs/disk/disk.hpp"
+#include "fs/disk/passing_disk.hpp"
 
 namespace warren {
 
-class BoundedDisk final : public Disk {
+class BoundedDisk final : public PassingDisk {
  public:
-    /// Requires: `below` outlives this.
-    explicit BoundedDisk(Disk& below) : below_(below) {}
+    using PassingDisk::PassingDisk;
 
-    u64 size_bytes() const override { return below_.size_bytes(); }
     Errc read(u64 offset, std::span<std::byte> target) override {
         check(offset, target.size());
-        return below_.read(offset, target);
+        return below().read(offset, target);
     }
     Errc write(u64 offset, std::span<const std::byte> source) override {
         check(offset, source.size());
-        return below_.write(offset, source);
-    }
-    Errc flush() override { return below_.flush(); }
-    Errc discard(u64 offset, u64 length_bytes) override {
-        return below_.discard(offset, length_bytes);
+        return below().write(offset, source);
     }
 
  private:
@@ -42,7 +36,6 @@ class BoundedDisk final : public Disk {
         std::abort();
     }
 
-    Disk& below_;
     std::atomic<u64> accesses_{0};
 };
 

@@ -42,25 +42,21 @@ CutRecording record_for_cuts(u64 seed, u64 steps, u64 volume_bytes, const Record
     out.disk().start_recording();
     const auto add_state = [&] {
         out.history.add(driver.model());
-        out.events.push_back(out.disk().event_count());
-    };
-    const auto add_sync = [&] {
-        out.synced_states.push_back(out.history.size() - 1);
-        out.synced_events.push_back(out.disk().event_count());
+        out.note_state();
     };
     add_state();
-    add_sync();
+    out.note_sync();
     Random random(seed + 7);
     for (u64 i = 0; i < steps && driver.step(); ++i) {
         add_state();
         if (!random.one_in(7)) continue;
         EXPECT_EQ(volume->sync(), Errc::ok);
-        add_sync();
+        out.note_sync();
     }
     driver.let_all_go();
     add_state();
     EXPECT_EQ(volume->close(), Errc::ok);
-    add_sync();
+    out.note_sync();
     out.disk().stop_recording();
     EXPECT_GT(out.disk().event_count(), 0u) << "nothing was recorded";
     return out;
@@ -76,6 +72,64 @@ void expect_state_after(MemoryDisk& image, const CutRecording& recording, u64 ev
     ASSERT_EQ(wrong, "");
     ASSERT_EQ(volume->close(), Errc::ok);
     ASSERT_TRUE(expect_clean(image));
+}
+
+namespace {
+
+/// The ways to lose some of the first `count` writes, one bit each.
+std::vector<u64> losses_of(u64 count, const CutBounds& bounds, Random& random) {
+    std::vector<u64> losses;
+    if (count <= bounds.subsets_of_max) {
+        for (u64 lost = 0; lost < u64{1} << count; ++lost)
+            losses.push_back(lost);
+        return losses;
+    }
+    const u64 all = count < 64 ? (u64{1} << count) - 1 : ~u64{0};
+    losses = {0, all};
+    for (u64 i = 0; i < bounds.samples; ++i)
+        losses.push_back(random.next() & all);
+    return losses;
+}
+
+}  // namespace
+
+CutFigures for_each_cut(const CutRecording& recording, const CutBounds& bounds, u64 seed,
+                        const std::function<void(MemoryDisk& image, u64 event)>& look) {
+    CutFigures figures;
+    Random random(seed);
+    const MemoryDisk& log = recording.disk();
+    const auto look_at = [&](u64 event, const Cut& cut) {
+        if (testing::Test::HasFailure()) return;
+        SCOPED_TRACE(testing::Message()
+                     << "cut after event " << event << ": drop " << cut.drop << " tear " << cut.tear
+                     << " reorder " << cut.reorder << " seed " << cut.seed << " lost " << cut.lost);
+        ++figures.states;
+        look(*log.image_after(event, cut), event);
+    };
+    for (u64 event = 0; event <= log.event_count(); ++event) {
+        ++figures.cuts;
+        const u64 count = log.count_unflushed(event);
+        const bool promises_more =
+            event > 0 && recording.first_state(event) != recording.first_state(event - 1);
+        const u64 may_be_lost = count > 0 && !promises_more ? count - 1 : count;
+        for (const u64 lost : losses_of(may_be_lost, bounds, random))
+            look_at(event, {.lost = lost});
+        for (u64 i = 0; i < bounds.samples && count > 0; ++i)
+            look_at(event, {random.one_in(2), true, random.one_in(2), random.next()});
+    }
+    return figures;
+}
+
+void expect_states_after_random_cuts(const CutRecording& recording, u64 seed) {
+    Random random(seed);
+    for (u64 event = 0; event <= recording.disk().event_count(); ++event) {
+        if (testing::Test::HasFailure()) return;
+        const u64 how = random.below(8);
+        const Cut cut{(how & 1) != 0, (how & 2) != 0, (how & 4) != 0, random.next()};
+        SCOPED_TRACE(testing::Message()
+                     << "drop, tear, reorder bits " << how << " cut seed " << cut.seed);
+        expect_state_after(*recording.disk().image_after(event, cut), recording, event);
+    }
 }
 
 }  // namespace warren

@@ -189,7 +189,11 @@ std::string StateHistory::explain_file(Volume& volume, Handle file, u64 number, 
     if (!found) return "has no attributes";
     u64 smallest = ~u64{0};
     u64 largest = 0;
-    std::vector<std::vector<std::byte>> candidates;
+    struct Candidate {
+        std::vector<std::byte> bytes;
+        u64 size;  // what lies behind it is in no state, zeros neither
+    };
+    std::vector<Candidate> candidates;
     for (u64 i = first; i <= last; ++i) {
         const ModelInode* inode = states_[i].model.find(ModelFileSystem::handle_of(number));
         if (inode == nullptr) continue;
@@ -197,7 +201,7 @@ std::string StateHistory::explain_file(Volume& volume, Handle file, u64 number, 
             smallest = std::min(smallest, inode->size);
             largest = std::max(largest, inode->size);
         }
-        candidates.push_back(flatten(*inode, found->size));
+        candidates.push_back({flatten(*inode, found->size), inode->size});
     }
     if (found->size < smallest || found->size > largest) {
         return "has " + std::to_string(found->size) + " bytes, not " + std::to_string(smallest) +
@@ -208,13 +212,13 @@ std::string StateHistory::explain_file(Volume& volume, Handle file, u64 number, 
     const Result<u64> got = volume.read(file, 0, bytes);
     static_cast<void>(volume.release(file));
     if (!got || *got != bytes.size()) return "cannot be read";
-    if (std::find(candidates.begin(), candidates.end(), bytes) != candidates.end()) return {};
     for (u64 i = 0; i < bytes.size(); ++i) {
-        const bool is_known = std::any_of(candidates.begin(), candidates.end(),
-                                          [&](const auto& one) { return one[i] == bytes[i]; });
+        const bool is_known = std::any_of(
+            candidates.begin(), candidates.end(),
+            [&](const Candidate& one) { return i < one.size && one.bytes[i] == bytes[i]; });
         if (!is_known) {
-            return "byte " + std::to_string(i) + " of " + std::to_string(bytes.size()) +
-                   " was never there";
+            return "byte " + std::to_string(i) + " of " + std::to_string(bytes.size()) + " is " +
+                   std::to_string(std::to_integer<int>(bytes[i])) + ", which was never there";
         }
     }
     return {};

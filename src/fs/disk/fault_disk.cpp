@@ -19,7 +19,7 @@ Errc FaultDisk::read(u64 offset, std::span<std::byte> target) {
         const std::lock_guard guard(mutex_);
         if (fails_now(plan_.reads)) return Errc::io;
     }
-    return below_.read(offset, target);
+    return below().read(offset, target);
 }
 
 Errc FaultDisk::write(u64 offset, std::span<const std::byte> source) {
@@ -30,8 +30,8 @@ Errc FaultDisk::write(u64 offset, std::span<const std::byte> source) {
         fails = fails_now(plan_.writes);
         is_torn = plan_.is_torn;
     }
-    if (!fails) return below_.write(offset, source);
-    if (is_torn) WARREN_TRY(below_.write(offset, source.first(source.size() / 2)));
+    if (!fails) return below().write(offset, source);
+    if (is_torn) WARREN_TRY(below().write(offset, source.first(source.size() / 2)));
     return Errc::io;
 }
 
@@ -40,11 +40,7 @@ Errc FaultDisk::flush() {
         const std::lock_guard guard(mutex_);
         if (fails_now(plan_.flushes)) return Errc::io;
     }
-    return below_.flush();
-}
-
-Errc FaultDisk::discard(u64 offset, u64 length_bytes) {
-    return below_.discard(offset, length_bytes);
+    return below().flush();
 }
 
 void FaultDisk::set_plan(const FaultPlan& plan) {

@@ -2,12 +2,13 @@
 // A disk that fails on purpose: tests run an operation once for each of its I/Os and let that one
 // fail, so that no error path stays untried.
 //
-// Invariant: an I/O that is not chosen to fail is passed on unchanged.
+// Invariant: an I/O that is not chosen to fail is passed on unchanged. A discard is a hint: it is
+// never counted and never fails.
 #pragma once
 
 #include <mutex>
 
-#include "fs/disk/disk.hpp"
+#include "fs/disk/passing_disk.hpp"
 
 namespace warren {
 
@@ -21,17 +22,13 @@ struct FaultPlan {
     bool is_torn = false;  // a failing write still writes the first half of its bytes
 };
 
-class FaultDisk final : public Disk {
+class FaultDisk final : public PassingDisk {
  public:
-    /// Requires: `below` outlives this.
-    explicit FaultDisk(Disk& below) : below_(below) {}
+    using PassingDisk::PassingDisk;
 
-    u64 size_bytes() const override { return below_.size_bytes(); }
     Errc read(u64 offset, std::span<std::byte> target) override;
     Errc write(u64 offset, std::span<const std::byte> source) override;
     Errc flush() override;
-    /// Never counted and never fails on purpose: a discard is a hint.
-    Errc discard(u64 offset, u64 length_bytes) override;
 
     /// Sets what fails from now on and starts counting at zero.
     void set_plan(const FaultPlan& plan);
@@ -43,7 +40,6 @@ class FaultDisk final : public Disk {
  private:
     bool fails_now(bool is_counted);
 
-    Disk& below_;
     mutable std::mutex mutex_;  // guards all below
     FaultPlan plan_;
     u64 count_ = 0;

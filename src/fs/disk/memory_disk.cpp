@@ -40,6 +40,7 @@ void apply_cut(std::span<const DiskEvent> events, const Cut& cut, SparseBytes& b
             std::swap(order[i - 1], order[random.below(i)]);
     }
     for (const u64 i : order) {
+        if (i < 64 && ((cut.lost >> i) & 1) != 0) continue;
         if (cut.drop && random.one_in(2)) continue;
         if (cut.tear && events[i].kind == DiskEventKind::write && random.one_in(2)) {
             apply_torn(events[i], bytes, random);
@@ -179,6 +180,19 @@ DiskEvent MemoryDisk::event(u64 index) const {
     return log_[index];
 }
 
+u64 MemoryDisk::unflushed_before(u64 events) const {
+    u64 durable = events;
+    while (durable > 0 && log_[durable - 1].kind != DiskEventKind::flush)
+        --durable;
+    return events - durable;
+}
+
+u64 MemoryDisk::count_unflushed(u64 events) const {
+    const std::lock_guard guard(mutex_);
+    WARREN_CHECK(events <= log_.size());
+    return unflushed_before(events);
+}
+
 void MemoryDisk::advance_prefix(u64 events) const {
     if (!prefix_ || prefix_events_ > events) {
         prefix_ = std::make_unique<SparseBytes>(*base_);
@@ -191,9 +205,7 @@ void MemoryDisk::advance_prefix(u64 events) const {
 std::unique_ptr<MemoryDisk> MemoryDisk::image_after(u64 events, const Cut& cut) const {
     const std::lock_guard guard(mutex_);
     WARREN_CHECK(base_ && events <= log_.size());
-    u64 durable = events;
-    while (durable > 0 && log_[durable - 1].kind != DiskEventKind::flush)
-        --durable;
+    const u64 durable = events - unflushed_before(events);
     advance_prefix(durable);
     std::unique_ptr<MemoryDisk> image(new MemoryDisk(size_bytes_, *prefix_));
     apply_cut(std::span(log_).subspan(durable, events - durable), cut, image->bytes_);

@@ -31,6 +31,7 @@ struct Cut {
     bool tear = false;     // each 512-byte sector of a write may be lost
     bool reorder = false;  // they reach the medium in any order
     u64 seed = 0;          // chooses among all that
+    u64 lost = 0;          // bit n: the n-th of them is lost in any case
 };
 
 /// The bytes of a disk in pieces that exist once they are written. A copy shares the pieces.
@@ -75,6 +76,8 @@ class MemoryDisk final : public Disk {
     void stop_recording();
     u64 event_count() const;
     DiskEvent event(u64 index) const;
+    /// How many of the first `events` events come after the last flush among them.
+    u64 count_unflushed(u64 events) const;
     /// The disk as a power cut after the first `events` events of the log leaves it, with nothing
     /// recorded. Without options in `cut` all those events are there in full.
     std::unique_ptr<MemoryDisk> image_after(u64 events, const Cut& cut = {}) const;
@@ -89,6 +92,7 @@ class MemoryDisk final : public Disk {
         return offset <= size_bytes_ && length_bytes <= size_bytes_ - offset;
     }
     void advance_prefix(u64 events) const;
+    u64 unflushed_before(u64 events) const;
 
     const u64 size_bytes_;
     mutable std::mutex mutex_;  // guards all below

@@ -15,6 +15,7 @@
 #include "base/random.hpp"
 #include "fs/disk/fault_disk.hpp"
 #include "fs/disk/memory_disk.hpp"
+#include "fs/disk/passing_disk.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -255,29 +256,20 @@ TEST(FileBuffer, concurrentReadersUseWhatTheyLoad) {
 }
 
 /// A disk on which every read waits until it is let go.
-class SlowDisk final : public Disk {
+class SlowDisk final : public PassingDisk {
  public:
-    explicit SlowDisk(Disk& below) : below_(below) {}
-    u64 size_bytes() const override { return below_.size_bytes(); }
+    using PassingDisk::PassingDisk;
     Errc read(u64 offset, std::span<std::byte> target) override {
         if (is_slow.load()) {
             began.release();
             goes_on.acquire();
         }
-        return below_.read(offset, target);
+        return below().read(offset, target);
     }
-    Errc write(u64 offset, std::span<const std::byte> source) override {
-        return below_.write(offset, source);
-    }
-    Errc flush() override { return below_.flush(); }
-    Errc discard(u64 offset, u64 length) override { return below_.discard(offset, length); }
 
     std::atomic<bool> is_slow{false};
     std::counting_semaphore<> began{0};
     std::counting_semaphore<> goes_on{0};
-
- private:
-    Disk& below_;
 };
 
 TEST(FileBuffer, aHitDoesNotWaitForAMiss) {

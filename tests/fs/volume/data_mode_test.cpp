@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "tests/support/cut_recording.hpp"
+#include "tests/support/keeping_disk.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
@@ -178,24 +179,6 @@ void leave_foreign_bytes(Volume& volume) {
     ASSERT_EQ(volume.unlink(anybody, volume.root(), "foreign"), Errc::ok);
     ASSERT_EQ(volume.sync(), Errc::ok);
 }
-
-/// A disk whose discards leave the bytes there, as many do.
-class KeepingDisk final : public Disk {
- public:
-    explicit KeepingDisk(Disk& below) : below_(below) {}
-    u64 size_bytes() const override { return below_.size_bytes(); }
-    Errc read(u64 offset, std::span<std::byte> target) override {
-        return below_.read(offset, target);
-    }
-    Errc write(u64 offset, std::span<const std::byte> source) override {
-        return below_.write(offset, source);
-    }
-    Errc flush() override { return below_.flush(); }
-    Errc discard(u64, u64) override { return Errc::ok; }
-
- private:
-    Disk& below_;
-};
 
 TEST_P(DataModes, onlyWritebackShowsForeignBytes) {
     const Seed seed;

@@ -3,9 +3,8 @@
 // told, nothing crashes, and the volume opens again in a state that it may be in.
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/script.hpp"
 #include "tests/support/state_history.hpp"
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
@@ -14,122 +13,6 @@ namespace warren {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
-
-Errc first_of(Errc code) {
-    return code;
-}
-Errc first_of(const std::set<Errc>& codes) {
-    return *codes.begin();
-}
-template <class T>
-Errc first_of(const Result<T>& result) {
-    return result.code();
-}
-
-/// A path of a volume or of the model, cut into its directory and its last name.
-template <class System>
-Result<Handle> handle_at(System& system, std::string_view path) {
-    const auto found = system.resolve(anybody, path);
-    if (!found) return found.code();
-    return found->handle;
-}
-
-std::string_view name_in(std::string_view path) {
-    return path.substr(path.rfind('/') + 1);
-}
-std::string_view directory_of(std::string_view path) {
-    return path.substr(0, path.rfind('/'));
-}
-
-/// The same steps for a volume and for the model.
-class Script {
- public:
-    struct Step {
-        std::string text;
-        std::function<Errc(Volume&)> on_volume;
-        std::function<Errc(ModelFileSystem&)> on_model;
-        bool is_sync = false;
-    };
-
-    template <class Body>
-    void add(std::string text, const Body& body) {
-        steps_.push_back({std::move(text), [body](Volume& volume) { return body(volume); },
-                          [body](ModelFileSystem& model) { return body(model); }});
-    }
-    void add_sync() {
-        steps_.push_back({"sync", [](Volume& volume) { return volume.sync(); },
-                          [](ModelFileSystem&) { return Errc::ok; }, true});
-    }
-    /// A step on the directory of `path` and its last name.
-    template <class Body>
-    void add_at(const std::string& path, const Body& body) {
-        add(path, [path, body](auto& system) -> Errc {
-            const Result<Handle> directory = handle_at(system, directory_of(path));
-            if (!directory) return directory.code();
-            return first_of(body(system, *directory, name_in(path)));
-        });
-    }
-    /// A step on the open file at `path`.
-    template <class Body>
-    void add_on(const std::string& path, const Body& body) {
-        add(path, [path, body](auto& system) -> Errc {
-            const Result<Handle> file = handle_at(system, path);
-            if (!file) return file.code();
-            WARREN_TRY(system.open_file(*file));
-            const Errc code = first_of(body(system, *file));
-            const Errc released = system.release(*file);
-            return code == Errc::ok ? released : code;
-        });
-    }
-    const std::vector<Step>& steps() const { return steps_; }
-
- private:
-    std::vector<Step> steps_;
-};
-
-void add_create(Script& script, const std::string& path, u32 mode = 0100644) {
-    script.add_at(path, [mode](auto& system, Handle directory, std::string_view name) {
-        return system.create(anybody, directory, name, {.mode = mode});
-    });
-}
-
-void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value) {
-    script.add_on(path, [=](auto& system, Handle file) {
-        return system.write(file, offset, std::vector(length, static_cast<std::byte>(value)));
-    });
-}
-
-void add_rename(Script& script, const std::string& from, const std::string& to,
-                Rename how = Rename::replace) {
-    script.add_at(from, [=](auto& system, Handle directory, std::string_view name) -> Errc {
-        const Result<Handle> target = handle_at(system, directory_of(to));
-        if (!target) return target.code();
-        return system.rename(anybody, directory, name, *target, name_in(to), how);
-    });
-}
-
-void add_remove_tree(Script& script, const std::string& path) {
-    script.add_at(path, [](auto& system, Handle directory, std::string_view name) {
-        Removal removal;
-        return system.remove_tree(anybody, directory, name, removal);
-    });
-}
-
-void add_resize(Script& script, const std::string& path, u64 size) {
-    script.add_on(path, [=](auto& system, Handle file) {
-        AttributeChange change;
-        change.which = AttributeChange::size;
-        change.new_size = size;
-        return system.set_attributes(anybody, file, change);
-    });
-}
-
-void add_attribute(Script& script, const std::string& path, u64 length) {
-    script.add_on(path, [=](auto& system, Handle file) {
-        return system.set_attribute(anybody, file, "user.note",
-                                    std::vector(length, std::byte{'x'}));
-    });
-}
 
 /// What the volume holds before the first I/O fails.
 Script make_base() {
@@ -159,35 +42,23 @@ Script make_work() {
     add_rename(script, "/old/file6", "/new/file6");
     add_rename(script, "/old/sub", "/new/sub");
     add_rename(script, "/old/file7", "/new/file7", Rename::exchange);
-    script.add_at("/new/linked", [](auto& system, Handle directory, std::string_view name) {
-        const Result<Handle> file = handle_at(system, "/old/file1");
-        return file ? system.link(anybody, *file, directory, name) : file.code();
-    });
+    add_link(script, "/old/file1", "/new/linked");
     add_attribute(script, "/new/file3", 1000);
     add_resize(script, "/new/file4", 10'000);
     add_resize(script, "/old/file1", 70'000);
-    script.add_on("/old/file1", [](auto& system, Handle file) {
-        return system.allocate(file, Allocate::punch_hole, 4096, 8192);
-    });
-    script.add_on("/new/file8", [](auto& system, Handle file) {
-        return system.allocate(file, Allocate::reserve, 0, 40'000);
-    });
-    script.add_on("/old/file1", [](auto& system, Handle file) {
+    add_allocate(script, "/old/file1", Allocate::punch_hole, 4096, 8192);
+    add_allocate(script, "/new/file8", Allocate::reserve, 0, 40'000);
+    script.add_on("read", "/old/file1", [](auto& system, Handle file) {
         std::vector<std::byte> bytes(30'000);
         return system.read(file, 0, bytes);
     });
-    script.add_at("/old/file9", [](auto& system, Handle directory, std::string_view name) {
-        return system.unlink(anybody, directory, name);
-    });
+    add_unlink(script, "/old/file9");
     for (int i = 0; i < 90; ++i)
         add_create(script, "/old/more" + std::to_string(i));
     add_remove_tree(script, "/new/sub");
     script.add_sync();
     add_remove_tree(script, "/old");
-    script.add_at("/new/long", [](auto& system, Handle directory, std::string_view name) {
-        const std::string target(1000, 't');
-        return system.create(anybody, directory, name, {.mode = 0120777, .target = target});
-    });
+    add_symlink(script, "/new/long", 1000);
     script.add_sync();
     return script;
 }

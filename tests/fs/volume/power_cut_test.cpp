@@ -41,15 +41,7 @@ TEST_P(PowerCut, afterEveryEventLosesNothingSynced) {
 TEST_P(PowerCut, withWritesTornDroppedAndReorderedLosesNothingSynced) {
     const Seed seed;
     const CutRecording recording = record(seed.value(), 400 * test_load(), GetParam());
-    Random random(seed.part(1));
-    for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure(); ++event) {
-        const u64 how = random.below(8);
-        const Cut cut{(how & 1) != 0, (how & 2) != 0, (how & 4) != 0, random.next()};
-        SCOPED_TRACE(testing::Message()
-                     << "drop, tear, reorder bits " << how << " cut seed " << cut.seed);
-        const auto image = recording.disk().image_after(event, cut);
-        expect_state_after(*image, recording, event);
-    }
+    expect_states_after_random_cuts(recording, seed.part(1));
 }
 
 TEST_P(PowerCut, duringRecoveryChangesNothing) {

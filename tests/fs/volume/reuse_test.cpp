@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "fs/disk/passing_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 
 namespace warren {
@@ -19,28 +20,17 @@ namespace {
 const Caller anybody{.check = false};
 
 /// Calls back behind every write.
-class WatchedDisk final : public Disk {
+class WatchedDisk final : public PassingDisk {
  public:
-    explicit WatchedDisk(Disk& below) : below_(below) {}
+    using PassingDisk::PassingDisk;
 
     std::function<void(std::span<const std::byte>)> on_write = [](auto) {};
 
-    u64 size_bytes() const override { return below_.size_bytes(); }
-    Errc read(u64 offset, std::span<std::byte> target) override {
-        return below_.read(offset, target);
-    }
     Errc write(u64 offset, std::span<const std::byte> source) override {
-        const Errc code = below_.write(offset, source);
+        const Errc code = below().write(offset, source);
         on_write(source);
         return code;
     }
-    Errc flush() override { return below_.flush(); }
-    Errc discard(u64 offset, u64 length_bytes) override {
-        return below_.discard(offset, length_bytes);
-    }
-
- private:
-    Disk& below_;
 };
 
 std::vector<std::byte> bytes_of(char letter) {

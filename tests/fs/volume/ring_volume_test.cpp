@@ -52,15 +52,7 @@ TEST_P(UringVolume, losesNothingSyncedWhenThePowerIsCut) {
             return volume;
         });
     ASSERT_GT(recording.disk().event_count(), 100u);
-    Random random(seed.part(1));
-    for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure(); ++event) {
-        const u64 how = random.below(8);
-        const Cut cut{(how & 1) != 0, (how & 2) != 0, (how & 4) != 0, random.next()};
-        SCOPED_TRACE(testing::Message()
-                     << "drop, tear, reorder bits " << how << " cut seed " << cut.seed);
-        const auto left = recording.disk().image_after(event, cut);
-        expect_state_after(*left, recording, event);
-    }
+    expect_states_after_random_cuts(recording, seed.part(1));
 }
 
 constexpr u64 kept_bytes = 300'000;

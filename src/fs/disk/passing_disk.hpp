@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A disk that passes everything on to one that somebody else owns. Those that count, hold back or
+// lie about something override just that.
+//
+// Invariant: many ranges come as one each, so that a derived disk sees every write in write().
+#pragma once
+
+#include "fs/disk/disk.hpp"
+
+namespace warren {
+
+class PassingDisk : public Disk {
+ public:
+    /// Requires: `below` outlives this.
+    explicit PassingDisk(Disk& below) : below_(below) {}
+
+    u64 size_bytes() const override { return below_.size_bytes(); }
+    Errc read(u64 offset, std::span<std::byte> target) override {
+        return below_.read(offset, target);
+    }
+    Errc write(u64 offset, std::span<const std::byte> source) override {
+        return below_.write(offset, source);
+    }
+    Errc flush() override { return below_.flush(); }
+    Errc discard(u64 offset, u64 length_bytes) override {
+        return below_.discard(offset, length_bytes);
+    }
+
+ protected:
+    Disk& below() { return below_; }
+
+ private:
+    Disk& below_;
+};
+
+}  // namespace warren

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A workload that is written down once and run on a volume and on the model: tests that cut or fail
+// it anywhere know from the model what must be there.
+//
+// Invariant: a step does to the model what it does to the volume.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/model_file_system.hpp"
+#include "tests/support/volume_walk.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+
+/// The handle at a path of a volume or of the model.
+template <class System>
+Result<Handle> handle_at(System& system, std::string_view path) {
+    const auto found = system.resolve(anybody, path);
+    if (!found) return found.code();
+    return found->handle;
+}
+/// A path, cut into its last name and the directory of that.
+inline std::string_view name_in(std::string_view path) {
+    return path.substr(path.rfind('/') + 1);
+}
+inline std::string_view directory_of(std::string_view path) {
+    return path.substr(0, path.rfind('/'));
+}
+
+class Script {
+ public:
+    struct Step {
+        std::string text;
+        std::function<Errc(Volume&)> on_volume;
+        std::function<Errc(ModelFileSystem&)> on_model;
+        bool is_sync = false;
+    };
+
+    template <class Body>
+    void add(std::string text, const Body& body) {
+        steps_.push_back({std::move(text), [body](Volume& volume) { return body(volume); },
+                          [body](ModelFileSystem& model) { return body(model); }});
+    }
+    void add_sync() {
+        steps_.push_back({"sync", [](Volume& volume) { return volume.sync(); },
+                          [](ModelFileSystem&) { return Errc::ok; }, true});
+    }
+    /// A step on the directory of `path` and its last name.
+    template <class Body>
+    void add_at(const std::string& what, const std::string& path, const Body& body) {
+        add(what + " " + path, [path, body](auto& system) -> Errc {
+            const Result<Handle> directory = handle_at(system, directory_of(path));
+            if (!directory) return directory.code();
+            return first_of(body(system, *directory, name_in(path)));
+        });
+    }
+    /// A step on the open file at `path`.
+    template <class Body>
+    void add_on(const std::string& what, const std::string& path, const Body& body) {
+        add(what + " " + path, [path, body](auto& system) -> Errc {
+            const Result<Handle> file = handle_at(system, path);
+            if (!file) return file.code();
+            WARREN_TRY(system.open_file(*file));
+            const Errc code = first_of(body(system, *file));
+            const Errc released = system.release(*file);
+            return code == Errc::ok ? released : code;
+        });
+    }
+    const std::vector<Step>& steps() const { return steps_; }
+
+ private:
+    static Errc first_of(Errc code) { return code; }
+    static Errc first_of(const std::set<Errc>& codes) { return *codes.begin(); }
+    template <class T>
+    static Errc first_of(const Result<T>& result) {
+        return result.code();
+    }
+
+    std::vector<Step> steps_;
+};
+
+// Steps that many scripts have. Paths are absolute.
+
+void add_create(Script& script, const std::string& path, u32 mode = 0100644);
+/// A link whose target is as many letters.
+void add_symlink(Script& script, const std::string& path, u64 target_bytes);
+void add_link(Script& script, const std::string& file, const std::string& path);
+void add_unlink(Script& script, const std::string& path);
+void add_remove_directory(Script& script, const std::string& path);
+void add_rename(Script& script, const std::string& from, const std::string& to,
+                Rename how = Rename::replace);
+void add_remove_tree(Script& script, const std::string& path);
+/// Writes the byte `value` so many times.
+void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value);
+void add_resize(Script& script, const std::string& path, u64 size);
+void add_allocate(Script& script, const std::string& path, Allocate how, u64 offset, u64 length);
+void add_change(Script& script, const std::string& path, const AttributeChange& change);
+/// Sets an extended attribute to as many letters; to none: removes it.
+void add_attribute(Script& script, const std::string& path, u64 length);
+
+}  // namespace warren
