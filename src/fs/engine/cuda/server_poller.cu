@@ -27,20 +27,26 @@ constexpr u64 beat_ns = 1'000'000;
 constexpr u64 visit_again = ~u64{0};  // as a counter last seen: differs from every counter
 
 /// All that the polling warp holds in registers. Lane r keeps the books of ring r, lane b those of
-/// block b; the rest is the same in all lanes.
+/// block b; the rest is the same in all lanes. What a quiet turn wants is among it: the look over
+/// the bus waits for whatever has to be read before it.
 struct Poller {
     const ServerArguments& arguments;
     BlockSpace& space;
     const u32 lane;
     const u32 blocks;
+    const u64 epoch;
+    const bool is_open;              // the lane's ring
+    const Piece* const fixed_place;  // what the lane reads in each quiet turn, if that is no cell
 
     u64 next = 0;     // ticket of the lane's ring
     u64 seen = 0;     // its counter when it was last followed
     u32 free = 0;     // bit per idle worker of the lane's block
     u32 claimed = 0;  // likewise: is getting a command, though its box does not say so yet
 
-    Piece heard;  // what the lane read in the quiet turn before
-    u32 hot = 0;  // the ring looked at
+    Piece heard;                                   // what the lane read in the quiet turn before
+    u32 hot = 0;                                   // the ring looked at
+    const ring::CommandCell* hot_cells = nullptr;  // null if it is not open
+    u32 hot_cell_count = 1;
     u32 visits = 0;
     u64 start = 0;
     u64 now = 0;
@@ -50,6 +56,30 @@ struct Poller {
     u64 commands = 0;
     EpochEnd end = EpochEnd::none;
 
+    __device__ Poller(const ServerArguments& given, BlockSpace& shared_space)
+        : arguments(given),
+          space(shared_space),
+          lane(threadIdx.x % WarpTeam::width),
+          blocks(gridDim.x),
+          epoch(given.epoch),
+          is_open(lane < given.ring_count && shared_space.rings[lane].is_open != 0),
+          fixed_place(find_fixed_place(given, lane)) {
+        turn_to(0);
+    }
+
+    /// What lanes between those with cells read.
+    static __device__ const Piece* find_fixed_place(const ServerArguments& given, u32 lane) {
+        if (lane == control_lane) return reinterpret_cast<const Piece*>(given.control);
+        if (lane < doorbell_lane || lane > control_lane) return nullptr;
+        return reinterpret_cast<const Piece*>(given.doorbell) + (lane - doorbell_lane);
+    }
+    __device__ void turn_to(u32 ring) {
+        hot = ring;
+        const RingEntry& entry = space.rings[ring];
+        const bool can_be_read = entry.is_open != 0;
+        hot_cells = can_be_read ? entry.memory.commands : nullptr;
+        hot_cell_count = can_be_read ? entry.memory.cells : 1;
+    }
     __device__ u32 workers_of_lane() const {
         if (lane >= blocks) return 0;
         return lane == 0 ? 0xfeu : 0xffu;  // warp 0 of block 0 is this one
@@ -174,18 +204,23 @@ __device__ void post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
     at.last_work = at.now;  // as of the last look at the clock: it is slow
 }
 
+/// Whether cell `cell` of those in `piece` has arrived whole. `right`: the lanes whose piece has
+/// its phase.
+__device__ bool is_complete(const Piece& piece, u32 right, u32 cell) {
+    const u32 word =
+        __shfl_sync(~0u, static_cast<u32>(piece.low), static_cast<int>(cell * pieces_per_cell));
+    const bool has_name = (word >> 16 & ring::head_has_name) != 0;
+    const u32 wanted = has_name ? 0xffu : 0xfu;
+    return (right >> cell * pieces_per_cell & wanted) == wanted;
+}
+
 /// How many of the cells in `piece` have arrived whole, from the first on. `is_right`: the lane's
 /// piece has its phase.
 __device__ u32 count_complete(const Piece& piece, bool is_right) {
     const u32 right = __ballot_sync(~0u, is_right);
     u32 count = 0;
-    for (; count < cells_per_load; ++count) {
-        const u32 word = __shfl_sync(~0u, static_cast<u32>(piece.low),
-                                     static_cast<int>(count * pieces_per_cell));
-        const bool has_name = (word >> 16 & ring::head_has_name) != 0;
-        const u32 wanted = has_name ? 0xffu : 0xfu;
-        if ((right >> count * pieces_per_cell & wanted) != wanted) break;
-    }
+    while (count < cells_per_load && is_complete(piece, right, count))
+        ++count;
     return count;
 }
 
@@ -224,14 +259,11 @@ __device__ void post_one(Poller& at, const Piece& piece, u64 ticket) {
 /// Turns to the next ring that called, or to the next one at all if `any`.
 __device__ void change_ring(Poller& at, u32 calling, u64 counter, bool any) {
     u32 candidates = calling;
-    if (candidates == 0 && any) {
-        candidates = __ballot_sync(
-            ~0u, at.lane < at.arguments.ring_count && at.space.rings[at.lane].is_open != 0);
-    }
+    if (candidates == 0 && any) candidates = __ballot_sync(~0u, at.is_open);
     if (candidates == 0) return;
     const u32 before = at.hot;
     const u32 behind = at.hot == 31 ? 0 : candidates & ~((2u << at.hot) - 1);
-    at.hot = static_cast<u32>(__ffs(static_cast<int>(behind != 0 ? behind : candidates)) - 1);
+    at.turn_to(static_cast<u32>(__ffs(static_cast<int>(behind != 0 ? behind : candidates)) - 1));
     if (at.lane == at.hot) at.seen = counter;
     at.visits = 0;
     if (at.hot == before) return;
@@ -247,44 +279,37 @@ __device__ u64 counter_of(const Poller& at, const Piece& piece) {
     return (at.lane % 8 < 4 ? low : high) >> at.lane % 4 * 16 & 0xffff;
 }
 
-/// What the lane reads in a quiet turn; null for nothing.
+/// What the lane reads in a quiet turn; null for nothing. No lane parts from the others here: each
+/// part would wait for the one before.
 __device__ const Piece* quiet_place(const Poller& at, u64 ticket) {
-    const RingEntry& hot = at.space.rings[at.hot];
-    const u32 cells = hot.memory.cells;
-    if (at.lane < doorbell_lane) {
-        if (hot.is_open == 0) return nullptr;
-        return &hot.memory.commands[ring::cell_of(ticket, cells)].pieces[at.lane];
-    }
-    if (at.lane < control_lane) {
-        return reinterpret_cast<const Piece*>(at.arguments.doorbell) + (at.lane - doorbell_lane);
-    }
-    if (at.lane == control_lane) return reinterpret_cast<const Piece*>(at.arguments.control);
-    if (at.lane >= behind_lane + ring::pieces_per_slot || hot.is_open == 0) return nullptr;
-    return &hot.memory.commands[ring::cell_of(ticket + 1, cells)].pieces[at.lane - behind_lane];
+    const bool is_behind = at.lane >= behind_lane;
+    const u32 piece = is_behind ? at.lane - behind_lane : at.lane;
+    const u64 cell = ring::cell_of(ticket + (is_behind ? 1 : 0), at.hot_cell_count);
+    const bool has_cell = at.lane < doorbell_lane || (is_behind && piece < ring::pieces_per_slot);
+    const bool reads_cell = has_cell && at.hot_cells != nullptr;
+    return reads_cell ? &at.hot_cells[cell].pieces[piece] : at.fixed_place;
 }
 
 enum class Found : u8 { nothing, one, more };
 
 /// One look at everything.
 __device__ Found quiet_turn(Poller& at, u64 turn) {
-    const u32 cells = at.space.rings[at.hot].memory.cells;
     const u64 ticket = shuffle(at.next, at.hot);
     const Piece* from = quiet_place(at, ticket);
     Piece piece;
     if (from != nullptr) piece = ring::load_block_piece(*from);
     ++at.polls;
     // While that is on its way: what the turn before heard of the host and of the rings.
-    if (shuffle(at.heard.low, control_lane) >= at.arguments.epoch) at.end = EpochEnd::asked;
+    if (shuffle(at.heard.low, control_lane) >= at.epoch) at.end = EpochEnd::asked;
     const u64 counter = counter_of(at, at.heard);
-    const bool calls = at.lane < at.arguments.ring_count && at.space.rings[at.lane].is_open != 0 &&
-                       counter != at.seen;
-    const u32 calling = __ballot_sync(~0u, calls);
+    const u32 calling = __ballot_sync(~0u, at.is_open && counter != at.seen);
     const bool is_next = at.lane < doorbell_lane;
     const bool is_behind = at.lane >= behind_lane;
-    const u32 phase = ring::phase_of(ticket + (is_behind ? 1 : 0), cells != 0 ? cells : 1);
+    const u32 phase = ring::phase_of(ticket + (is_behind ? 1 : 0), at.hot_cell_count);
     const bool is_right = from != nullptr && (is_next || is_behind) && piece.phase() == phase;
+    const u32 right = __ballot_sync(~0u, is_right);
     at.heard = piece;
-    if (count_complete(piece, is_right && is_next) == 0) {
+    if (!is_complete(piece, right, 0)) {
         change_ring(at, calling, counter, turn % turns_per_sweep == 0);
         return Found::nothing;
     }
@@ -296,7 +321,7 @@ __device__ Found quiet_turn(Poller& at, u64 turn) {
         return Found::one;
     }
     constexpr u32 whole = (1u << ring::pieces_per_slot) - 1;
-    const u32 behind = __ballot_sync(~0u, is_right) >> behind_lane & whole;
+    const u32 behind = right >> behind_lane & whole;
     return behind == whole ? Found::more : Found::one;
 }
 
@@ -413,7 +438,7 @@ __device__ void close_epoch(Poller& at) {
 }  // namespace
 
 __device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpace& space) {
-    Poller at{arguments, space, threadIdx.x % WarpTeam::width, gridDim.x};
+    Poller at(arguments, in_shared_memory(space));
     at.next = arguments.memory->next[at.lane];
     at.seen = arguments.memory->seen[at.lane];
     at.free = at.workers_of_lane();

@@ -226,8 +226,8 @@ __device__ bool serve_at_once(const Service& at, const core::Store& store, const
     return true;
 }
 
-__device__ __noinline__ void serve_fully(const Service& at, const core::Store& store,
-                                         const ring::Head& head) {
+/// By value: what only this seldom way needs in memory stays in registers on the common one.
+__device__ __noinline__ void serve_fully(Service at, const core::Store& store, ring::Head head) {
     std::byte* target = nullptr;
     ops::Reply reply;
     reply.code = receive(at, head, target);
@@ -273,14 +273,23 @@ __device__ u32 wait_for_mail(const WarpTeam& team, u32& state, bool is_near) {
     }
 }
 
+/// Brings a letter from device memory to where those of near workers are.
+__device__ void fetch_letter(const WarpTeam& team, const Mailbox& from, Mailbox& to) {
+    static_assert(sizeof(Mailbox) == WarpTeam::width * sizeof(u64));
+    reinterpret_cast<u64*>(&to)[team.lane()] = reinterpret_cast<const u64*>(&from)[team.lane()];
+    team.sync();
+}
+
 }  // namespace
 
-__device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& space, u32 block,
-                                  u32 warp) {
+__device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& given_space,
+                                  u32 block, u32 warp) {
+    BlockSpace& space = in_shared_memory(given_space);
     const u32 number = block * warps_per_block + warp;
     const WarpTeam team{number};
     const bool is_near = block == 0;
-    const Mailbox& box = is_near ? space.boxes[warp] : arguments.memory->boxes[number];
+    Mailbox& box = space.boxes[warp];
+    Staging& staging = arguments.staging[number];
     u32& state = is_near ? space.states[warp] : arguments.memory->states[number];
     Known known;
     known.node = &space.workers[warp].node;
@@ -288,9 +297,9 @@ __device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& 
     for (;;) {
         const u32 found = wait_for_mail(team, state, is_near);
         if (found == box_full) {
-            serve_one(
-                {team, space.rings[box.ring], box, space.workers[warp], arguments.staging[number]},
-                space.store, known);
+            if (!is_near) fetch_letter(team, arguments.memory->boxes[number], box);
+            serve_one({team, space.rings[box.ring], box, space.workers[warp], staging}, space.store,
+                      known);
         }
         once(team, [&] {
             // Release: pairs with the acquire in refresh(): the box has been read.
