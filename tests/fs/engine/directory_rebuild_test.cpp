@@ -64,6 +64,20 @@ TEST(DirectoryRebuildWork, MoreThanOneCommitHolds) {
     EXPECT_TRUE(expect_clean(*disk));
 }
 
+TEST(DirectoryRebuildWork, AMillionAndAHalfLong) {
+    const auto disk = make_memory_disk(4 * gib);
+    InsideVolume volume(*disk);
+    const LargeDirectory large(volume, 1'800'000);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    HostRebuild rebuild(volume.inside(), 3, false);
+    EXPECT_EQ(rebuild(anybody, large.handle), Errc::ok);
+    EXPECT_GT(rebuild.steps, 2u);
+    EXPECT_LE(volume->attributes(large.handle)->blocks, large.packed_blocks());
+    EXPECT_EQ(list_names(*volume, large.handle).size(), large.names.size());
+    EXPECT_EQ(volume->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*disk));
+}
+
 /// Windows of few leaves, which begin and end anywhere, by lanes in lockstep too. What a window of
 /// so few cannot make one leaf less stays as it is.
 TEST(DirectoryRebuildWork, SmallWindows) {

@@ -6,8 +6,10 @@
 #include <thread>
 #include <vector>
 
+#include "fs/engine/cuda/tree_scan_room.hpp"
 #include "fs/engine/cuda/tree_scan_worker.hpp"
 #include "tests/fs/engine/scan_answers.hpp"
+#include "tests/support/host_buffer.hpp"
 #include "tests/support/lockstep_team.hpp"
 
 namespace warren {
@@ -25,47 +27,39 @@ struct HostScanShape {
 class HostScan {
  public:
     explicit HostScan(VolumeImplementation& volume, const HostScanShape& shape = {})
-        : volume_(volume), shape_(shape), slots_(shape.queue_capacity), ranges_(shape.range_max) {
-        const u64 leaves = shape.workers;
-        directories_.resize(leaves * format::leaf_entries_max + shape.directory_slack);
-        sums_.resize(directories_.size());
-        for (auto& list : spilled_)
-            list.resize(directories_.size() + ranges_.size());
-        wanted_.resize(1u << 16);
-        output_.resize(leaves * cuda_engine::leaf_output_words + shape.output_slack);
-        bundles_.resize(leaves * cuda_engine::leaf_bundles + shape.output_slack);
-        linked_.resize(volume.store().frame_count * format::inodes_per_frame / 64);
+        : volume_(volume), shape_(shape) {
+        EXPECT_EQ(make_room(), Errc::ok);
     }
 
     template <class Take>
     Errc scan(const cuda_engine::ScanPlan& plan, Handle root, const Take& take) {
-        std::fill(linked_.begin(), linked_.end(), 0);
+        std::fill_n(room_.linked.data(), room_.linked.count(), 0);
+        const cuda_engine::ScanState& state = *room_.state.data();
         u32 damaged = 0;
         runs = 0;
         for (;; ++runs) {
-            const cuda_engine::ScanRef shared = ref();
-            if (runs == 0) cuda_engine::start_scan(shared, root);
-            const u32 count = state_.spilled_count;
-            spilling_ ^= 1;
+            if (runs == 0) cuda_engine::start_scan(ref(), root);
+            const u32 count = state.spilled_count;
+            const ops::TreeTask* const left = room_.turn_over();
             const cuda_engine::ScanRef now = ref();
             cuda_engine::start_run(now);
             for (u32 i = 0; i < count; ++i)
-                cuda_engine::seed_scan(now, i, spilled_[spilling_ ^ 1][i]);
+                cuda_engine::seed_scan(now, i, left[i]);
             now.queue.begin_over(ThreadTeam{});
             run(plan, now);
-            const Errc code = static_cast<Errc>(state_.error);
+            const Errc code = static_cast<Errc>(state.error);
             cuda_engine::ScanOutput output;
-            output.words = output_.data();
-            output.word_count = state_.written & ((u64{1} << cuda_engine::written_shift) - 1);
-            output.bundles = {bundles_.data(), state_.written >> cuda_engine::written_shift};
-            output.directory_count = state_.directory_count;
+            output.words = room_.output.data();
+            output.word_count = state.written & ((u64{1} << cuda_engine::written_shift) - 1);
+            output.bundles = {room_.bundles.data(), state.written >> cuda_engine::written_shift};
+            output.directory_count = state.directory_count;
             take(output);
             if (code != Errc::ok) return code;
-            if (state_.spilled_count == 0) return Errc::ok;
-            if (state_.damaged_count > 0 && ++damaged == 4) return Errc::corrupt;
-            for (u32 i = 0; i < state_.wanted_count; ++i) {
+            if (state.spilled_count == 0) return Errc::ok;
+            if (state.damaged_count > 0 && ++damaged == 4) return Errc::corrupt;
+            for (u32 i = 0; i < state.wanted_count; ++i) {
                 ++brought;
-                WARREN_TRY(volume_.loader().load(wanted_[i]));
+                WARREN_TRY(volume_.loader().load(room_.wanted.data()[i]));
             }
         }
     }
@@ -73,35 +67,30 @@ class HostScan {
     u64 runs = 0;
     u64 brought = 0;
     std::vector<cuda_engine::ScanSum> sums() const {
-        return {sums_.begin(), sums_.begin() + state_.sum_count};
+        return {room_.sums.data(), room_.sums.data() + room_.state.data()->sum_count};
     }
 
  private:
-    cuda_engine::ScanRef ref() {
-        cuda_engine::ScanRef ref{};
-        ref.state = &state_;
-        ref.queue.slots = slots_.data();
-        ref.queue.capacity = slots_.size();
-        ref.queue.margin = shape_.workers * 32;
-        ref.queue.state = &state_.queue;
-        ref.directories = directories_.data();
-        ref.sums = sums_.data();
-        ref.ranges = ranges_.data();
-        ref.spilled = spilled_[spilling_].data();
-        ref.wanted = wanted_.data();
-        ref.output = output_.data();
-        ref.bundles = bundles_.data();
-        ref.linked = linked_.data();
-        ref.directory_max = directories_.size();
-        ref.range_max = ranges_.size();
-        ref.spilled_max = spilled_[0].size();
-        ref.wanted_max = wanted_.size();
-        ref.output_max = output_.size();
-        ref.bundle_max = bundles_.size();
-        ref.linked_frames = linked_.size() / (format::inodes_per_frame / 64);
-        ref.workers = shape_.workers;
-        return ref;
+    Errc make_room() {
+        const u64 leaves = shape_.workers;
+        WARREN_TRY(room_.state.allocate(1));
+        WARREN_TRY(room_.slots.allocate(shape_.queue_capacity));
+        WARREN_TRY(room_.ranges.allocate(shape_.range_max));
+        WARREN_TRY(
+            room_.directories.allocate(leaves * format::leaf_entries_max + shape_.directory_slack));
+        WARREN_TRY(room_.sums.allocate(room_.directories.count()));
+        for (auto& list : room_.spilled)
+            WARREN_TRY(list.allocate(room_.directories.count() + room_.ranges.count()));
+        WARREN_TRY(room_.wanted.allocate(1u << 16));
+        WARREN_TRY(
+            room_.output.allocate(leaves * cuda_engine::leaf_output_words + shape_.output_slack));
+        WARREN_TRY(
+            room_.bundles.allocate(leaves * cuda_engine::leaf_bundles + shape_.output_slack));
+        const u64 frames = volume_.store().frame_count;
+        return room_.linked.allocate(frames * format::inodes_per_frame / 64);
     }
+
+    cuda_engine::ScanRef ref() const { return room_.ref(shape_.workers, 32); }
 
     void run(const cuda_engine::ScanPlan& plan, const cuda_engine::ScanRef& ref) {
         std::vector<std::thread> threads;
@@ -128,17 +117,7 @@ class HostScan {
 
     VolumeImplementation& volume_;
     const HostScanShape shape_;
-    cuda_engine::ScanState state_{};
-    std::vector<cuda_engine::BulkSlot> slots_;
-    std::vector<cuda_engine::ScanDirectory> directories_;
-    std::vector<cuda_engine::ScanSum> sums_;
-    std::vector<cuda_engine::KeyRange> ranges_;
-    std::vector<ops::TreeTask> spilled_[2];
-    std::vector<u64> wanted_;
-    std::vector<u64> output_;
-    std::vector<cuda_engine::BundlePlace> bundles_;
-    std::vector<u64> linked_;
-    u32 spilling_ = 0;
+    cuda_engine::ScanRoom<HostBuffer> room_;
 };
 
 }  // namespace warren

@@ -5,9 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/random.hpp"
+#include "fs/core/name_hash.hpp"
 #include "tests/fs/engine/scan_answers.hpp"
 #include "tests/support/volume_walk.hpp"
 
@@ -48,6 +52,47 @@ inline Handle make_case(Volume& volume, const RebuildCase& which) {
     }
     return directory;
 }
+
+/// A directory with more blocks than a commit of its volume holds: so many names have been made and
+/// one in six is gone. All in the order of hashes: in any other each part of the names touches
+/// every leaf, and takes a commit for every few thousand.
+struct LargeDirectory {
+    Handle handle;
+    std::vector<std::string> names;  // that are there
+
+    LargeDirectory(InsideVolume& volume, u32 all)
+        : handle(make_directory(*volume, volume->root(), "large")) {
+        const core::Store& store = volume.inside().store();
+        std::vector<std::pair<u64, std::string>> by_hash;
+        for (u32 i = 0; i < all; ++i) {
+            std::string name = "n" + std::to_string(i);
+            const u64 hash = name_hash(store.hash_key, name.data(), static_cast<u32>(name.size()));
+            by_hash.emplace_back(hash & store.hash_mask, std::move(name));
+        }
+        std::sort(by_hash.begin(), by_hash.end());
+        std::vector<Creation> creations;
+        std::vector<Unlink> gone;
+        for (u32 i = 0; i < all; ++i) {
+            creations.push_back({handle, by_hash[i].second, {}});
+            if (i % 6 == 0) {
+                gone.push_back({handle, by_hash[i].second});
+            } else {
+                names.push_back(by_hash[i].second);
+            }
+        }
+        std::vector<Result<Attributes>> made(creations.size(), Errc::io);
+        volume->create_many(anybody, creations, made);
+        for (const Result<Attributes>& one : made)
+            EXPECT_TRUE(one);
+        std::vector<Errc> removed(gone.size(), Errc::io);
+        volume->remove_many(anybody, gone, removed);
+        EXPECT_EQ(std::count(removed.begin(), removed.end(), Errc::ok),
+                  static_cast<std::ptrdiff_t>(gone.size()));
+    }
+
+    /// How many blocks its tree may take when it is packed.
+    u64 packed_blocks() const { return names.size() / 84 * 103 / 100 + 200; }
+};
 
 /// Leaves and nodes that a packed tree of these names needs, or a few more.
 inline u64 packed_blocks(const std::map<std::string, u64>& names) {

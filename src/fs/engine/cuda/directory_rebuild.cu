@@ -12,9 +12,6 @@
 namespace warren::cuda_engine {
 namespace {
 
-constexpr u64 wanted_count = u64{1} << 16;
-constexpr u32 retries_max = 10'000;
-
 __global__ void __launch_bounds__(256, 2)
     rebuild_directory(core::Store store, RebuildRef ref, core::Credentials caller,
                       Handle directory) {
@@ -37,12 +34,11 @@ Errc DirectoryRebuild::open(const RebuildShape& shape) {
     WARREN_TRY(stream_.open());
     WARREN_TRY(begin_.open());
     WARREN_TRY(end_.open());
-    WARREN_TRY(state_.allocate(1));
-    WARREN_TRY(wanted_.allocate(wanted_count));
+    WARREN_TRY(room_.open());
     WARREN_TRY(groups_.allocate(groups_max));
     WARREN_TRY(report_.allocate(1));
-    WARREN_TRY(stream_.fill(state_.data(), 0, state_.bytes()));
-    return make_room(shape.tree_blocks);
+    WARREN_TRY(stream_.fill(room_.state.data(), 0, room_.state.bytes()));
+    return room_.grow(shape.tree_blocks);
 }
 
 /// Takes no more blocks than the device can hold at once.
@@ -65,47 +61,6 @@ Errc DirectoryRebuild::fit_device(u32 shared_bytes) {
     return Errc::ok;
 }
 
-/// Room for trees of so many blocks.
-Errc DirectoryRebuild::make_room(u64 tree_blocks) {
-    tree_blocks_ = tree_blocks;
-    WARREN_TRY(nodes_.reserve(tree_blocks));
-    WARREN_TRY(node_sizes_.reserve(tree_blocks));
-    WARREN_TRY(leaves_.reserve(tree_blocks));
-    WARREN_TRY(leaf_keys_.reserve(tree_blocks));
-    WARREN_TRY(leaf_sizes_.reserve(tree_blocks));
-    WARREN_TRY(chunks_.reserve(tree_blocks / chunk_leaves + 1));
-    WARREN_TRY(keys_.reserve(rebuild_entries(tree_blocks)));
-    WARREN_TRY(targets_.reserve(rebuild_entries(tree_blocks)));
-    WARREN_TRY(name_at_.reserve(rebuild_entries(tree_blocks) + 1));
-    WARREN_TRY(names_.reserve(rebuild_words(tree_blocks)));
-    WARREN_TRY(cuts_.reserve(rebuild_segments(tree_blocks) * segment_entries));
-    return segment_cuts_.reserve(rebuild_segments(tree_blocks));
-}
-
-/// What the workers of so many blocks of threads share.
-RebuildRef DirectoryRebuild::ref(u32 blocks) const {
-    RebuildRef ref{};
-    ref.state = state_.data();
-    ref.nodes = nodes_.data();
-    ref.node_sizes = node_sizes_.data();
-    ref.leaves = leaves_.data();
-    ref.leaf_keys = leaf_keys_.data();
-    ref.leaf_sizes = leaf_sizes_.data();
-    ref.chunks = chunks_.data();
-    ref.keys = keys_.data();
-    ref.targets = targets_.data();
-    ref.name_at = name_at_.data();
-    ref.names = names_.data();
-    ref.cuts = cuts_.data();
-    ref.segment_cuts = segment_cuts_.data();
-    ref.wanted = wanted_.data();
-    ref.block_max = tree_blocks_;
-    ref.wanted_max = wanted_count;
-    ref.report = report_.data();
-    ref.workers = u64{blocks} * shape_.warps_per_block;
-    return ref;
-}
-
 float DirectoryRebuild::kernel_ms() const {
     const Result<float> taken = end_.milliseconds_since(begin_);
     return taken ? *taken : 0;
@@ -113,9 +68,7 @@ float DirectoryRebuild::kernel_ms() const {
 
 Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& caller,
                            Handle directory, u32 blocks, const RebuildWindows& windows) {
-    RebuildRef shared = ref(blocks);
-    shared.from_key = windows.from_key;
-    shared.window_max = windows.leaves_max;
+    RebuildRef shared = room_.ref(u64{blocks} * shape_.warps_per_block, windows, report_.data());
     core::Store device_store = store;
     core::Credentials who = caller;
     who.groups = groups_.data();
@@ -131,9 +84,9 @@ Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& ca
 }
 
 Errc DirectoryRebuild::bring_wanted(RebuildHost& host) {
-    const u64 count = std::min<u64>(report_.data()->wanted_count, wanted_count);
+    const u64 count = std::min<u64>(report_.data()->wanted_count, room_.wanted.count());
     std::vector<u64> places(count);
-    WARREN_TRY(stream_.copy(places.data(), wanted_.data(), count * sizeof(u64)));
+    WARREN_TRY(stream_.copy(places.data(), room_.wanted.data(), count * sizeof(u64)));
     WARREN_TRY(stream_.wait());
     return host.bring(places);
 }
@@ -146,38 +99,18 @@ Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials
     if (caller.group_count > groups_max) return Errc::invalid;
     const u64 group_bytes = u64{caller.group_count} * sizeof(u32);
     if (group_bytes > 0) WARREN_TRY(stream_.copy(groups_.data(), caller.groups, group_bytes));
-    u32 damaged = 0;
-    RebuildWindows windows;
-    for (u32 retry = 0; retry < retries_max; ++retry) {
-        WARREN_TRY(run(store, caller, directory, blocks, windows));
-        const RebuildState& report = *report_.data();
-        Errc code = Errc::ok;
-        for (const u32 one : report.codes)
-            code = code == Errc::ok ? static_cast<Errc>(one) : code;
-        code = windows.take(report, code);
-        switch (code) {
-            case Errc::retry:
-                WARREN_TRY(host.rest());
-                break;
-            case Errc::need_block:
-                WARREN_TRY(bring_wanted(host));
-                break;
-            case Errc::need_commit:
-                WARREN_TRY(host.commit());
-                break;
-            case Errc::need_space:
-                WARREN_TRY(make_room(report.blocks_wanted + report.blocks_wanted / 4));
-                break;
-            case Errc::corrupt:
-                // What was found may have changed hands: believed if it stays so.
-                if (++damaged == 4) return code;
-                WARREN_TRY(host.rest());
-                break;
-            default:
-                return code;
-        }
-    }
-    return Errc::busy;
+    struct Between {
+        DirectoryRebuild& rebuild;
+        RebuildHost& host;
+        Errc bring_wanted() { return rebuild.bring_wanted(host); }
+        Errc grow(u64 tree_blocks) { return rebuild.room_.grow(tree_blocks + tree_blocks / 4); }
+        Errc commit() { return host.commit(); }
+        Errc rest() { return host.rest(); }
+    } between{*this, host};
+    const auto run_window = [&](const RebuildWindows& windows) {
+        return run(store, caller, directory, blocks, windows);
+    };
+    return pack_windows({}, *report_.data(), run_window, between);
 }
 
 }  // namespace warren::cuda_engine

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fs/core/store.hpp"
-#include "fs/engine/cuda/directory_rebuild_work.hpp"
+#include "fs/engine/cuda/directory_rebuild_room.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
@@ -52,31 +52,15 @@ class DirectoryRebuild {
     static constexpr u32 groups_max = 65536;
 
     Errc fit_device(u32 shared_bytes);
-    Errc make_room(u64 tree_blocks);
     Errc run(const core::Store& store, const core::Credentials& caller, Handle directory,
              u32 blocks, const RebuildWindows& windows);
     Errc bring_wanted(RebuildHost& host);
-    RebuildRef ref(u32 blocks) const;
 
     RebuildShape shape_;
     gpu::Stream stream_;
     gpu::Event begin_;
     gpu::Event end_;
-    u64 tree_blocks_ = 0;
-    gpu::DeviceBuffer<RebuildState> state_;
-    gpu::DeviceBuffer<u64> nodes_;
-    gpu::DeviceBuffer<LeafSize> node_sizes_;
-    gpu::DeviceBuffer<u64> leaves_;
-    gpu::DeviceBuffer<u64> leaf_keys_;
-    gpu::DeviceBuffer<LeafSize> leaf_sizes_;
-    gpu::DeviceBuffer<LeafSize> chunks_;
-    gpu::DeviceBuffer<u64> keys_;
-    gpu::DeviceBuffer<u64> targets_;
-    gpu::DeviceBuffer<u32> name_at_;
-    gpu::DeviceBuffer<u64> names_;
-    gpu::DeviceBuffer<u32> cuts_;
-    gpu::DeviceBuffer<u32> segment_cuts_;
-    gpu::DeviceBuffer<u64> wanted_;
+    RebuildRoom<gpu::DeviceBuffer> room_;
     gpu::DeviceBuffer<u32> groups_;
     gpu::PinnedBuffer<RebuildState> report_;
 };

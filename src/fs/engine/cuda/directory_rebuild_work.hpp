@@ -58,6 +58,14 @@ struct RebuildState {
     u32 levels;                            // of nodes below the root
     u32 level_nodes[node_levels_max + 1];  // [0]: leaves
     u32 level_begin[node_levels_max + 1];  // of each level among the nodes
+
+    /// What the first phase that failed says.
+    Errc code() const {
+        for (const u32 one : codes) {
+            if (one != 0) return static_cast<Errc>(one);
+        }
+        return Errc::ok;
+    }
 };
 
 struct RebuildRef {

@@ -148,58 +148,32 @@ Errc TreeScan::open(const ScanShape& shape) {
     WARREN_TRY(stream_.open());
     WARREN_TRY(begin_.open());
     WARREN_TRY(end_.open());
-    WARREN_TRY(state_.allocate(1));
-    WARREN_TRY(slots_.allocate(shape.queue_capacity));
-    WARREN_TRY(ranges_.allocate(range_count));
-    WARREN_TRY(wanted_.allocate(wanted_count));
+    WARREN_TRY(room_.state.allocate(1));
+    WARREN_TRY(room_.slots.allocate(shape.queue_capacity));
+    WARREN_TRY(room_.ranges.allocate(range_count));
+    WARREN_TRY(room_.wanted.allocate(wanted_count));
     WARREN_TRY(groups_.allocate(groups_max));
     const u64 words_min = workers() * leaf_output_words;
     const u64 bundles_min = workers() * leaf_bundles;
-    WARREN_TRY(output_.allocate(std::max(shape.output_bytes / 8, 2 * words_min)));
-    WARREN_TRY(bundles_.allocate(bundles_min + output_.count() / 128));
+    WARREN_TRY(room_.output.allocate(std::max(shape.output_bytes / 8, 2 * words_min)));
+    WARREN_TRY(room_.bundles.allocate(bundles_min + room_.output.count() / 128));
     WARREN_TRY(report_.allocate(1));
     WARREN_TRY(host_output_.allocate(first_words));
     WARREN_TRY(host_bundles_.allocate(first_bundles));
     WARREN_TRY(host_sums_.allocate(first_sums));
-    WARREN_TRY(stream_.fill(slots_.data(), 0, slots_.bytes()));
-    WARREN_TRY(stream_.fill(state_.data(), 0, state_.bytes()));
+    WARREN_TRY(stream_.fill(room_.slots.data(), 0, room_.slots.bytes()));
+    WARREN_TRY(stream_.fill(room_.state.data(), 0, room_.state.bytes()));
     WARREN_TRY(make_room(shape.directories, 64));
     return stream_.wait();
 }
 
 /// Room for so many directories, and for the files of so many frames. What was there is gone.
 Errc TreeScan::make_room(u64 directories, u64 frames) {
-    WARREN_TRY(directories_.reserve(directories + workers() * format::leaf_entries_max));
-    WARREN_TRY(sums_.reserve(directories_.count()));
-    for (auto& list : spilled_)
-        WARREN_TRY(list.reserve(directories_.count() + range_count));
-    return linked_.reserve(frames * (format::inodes_per_frame / 64));
-}
-
-ScanRef TreeScan::ref() const {
-    ScanRef ref{};
-    ref.state = state_.data();
-    ref.queue.slots = slots_.data();
-    ref.queue.capacity = slots_.count();
-    ref.queue.margin = std::min(slots_.count(), workers() * WarpTeam::width);
-    ref.queue.state = &state_.data()->queue;
-    ref.directories = directories_.data();
-    ref.sums = sums_.data();
-    ref.ranges = ranges_.data();
-    ref.spilled = spilled_[spilling_].data();
-    ref.wanted = wanted_.data();
-    ref.output = output_.data();
-    ref.bundles = bundles_.data();
-    ref.linked = linked_.data();
-    ref.directory_max = directories_.count();
-    ref.range_max = ranges_.count();
-    ref.spilled_max = spilled_[0].count();
-    ref.wanted_max = wanted_.count();
-    ref.output_max = output_.count();
-    ref.bundle_max = bundles_.count();
-    ref.linked_frames = linked_.count() / (format::inodes_per_frame / 64);
-    ref.workers = workers();
-    return ref;
+    WARREN_TRY(room_.directories.reserve(directories + workers() * format::leaf_entries_max));
+    WARREN_TRY(room_.sums.reserve(room_.directories.count()));
+    for (auto& list : room_.spilled)
+        WARREN_TRY(list.reserve(room_.directories.count() + range_count));
+    return room_.linked.reserve(frames * (format::inodes_per_frame / 64));
 }
 
 float TreeScan::kernel_ms() const {
@@ -217,14 +191,13 @@ Errc TreeScan::begin(const ScanPlan& plan) {
     }
     plan_.caller.groups = groups_.data();
     if (plan.purpose != ScanPurpose::measure) return Errc::ok;
-    return stream_.fill(linked_.data(), 0, linked_.bytes());
+    return stream_.fill(room_.linked.data(), 0, room_.linked.bytes());
 }
 
 Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
     ++runs_;
-    const ops::TreeTask* left = spilled_[spilling_].data();
-    spilling_ ^= 1;
-    const ScanRef shared = ref();
+    const ops::TreeTask* const left = room_.turn_over();
+    const ScanRef shared = room_.ref(workers(), WarpTeam::width);
     WARREN_TRY(begin_.record(stream_));
     begin_run<<<1, seed_threads, 0, stream_.get()>>>(store, shared, left, root, is_first);
     WARREN_TRY(launched("begin_run"));
@@ -250,8 +223,8 @@ Errc TreeScan::fetch_output(ScanHost& host) {
     ScanOutput output;
     if (comes_in_pieces) {
         WARREN_TRY(host_bundles_.reserve(bundles));
-        WARREN_TRY(
-            stream_.copy(host_bundles_.data(), bundles_.data(), bundles * sizeof(BundlePlace)));
+        WARREN_TRY(stream_.copy(host_bundles_.data(), room_.bundles.data(),
+                                bundles * sizeof(BundlePlace)));
         WARREN_TRY(send_output(words));
         WARREN_TRY(arrived_[0].wait());
         output.arrival = &arrival;
@@ -277,8 +250,8 @@ Errc TreeScan::send_output(u64 words) {
     for (u64 i = 0; i < pieces; ++i) {
         const u64 begin = i * piece_words;
         const u64 count = std::min(piece_words, words - begin);
-        WARREN_TRY(
-            stream_.copy(host_output_.data() + begin, output_.data() + begin, count * sizeof(u64)));
+        WARREN_TRY(stream_.copy(host_output_.data() + begin, room_.output.data() + begin,
+                                count * sizeof(u64)));
         WARREN_TRY(arrived_[i].record(stream_));
     }
     return Errc::ok;
@@ -288,7 +261,7 @@ Errc TreeScan::bring_wanted(ScanHost& host) {
     const u64 count = std::min<u64>(report_.data()->wanted_count, wanted_count);
     if (count == 0) return Errc::ok;
     std::vector<u64> places(count);
-    WARREN_TRY(stream_.copy(places.data(), wanted_.data(), count * sizeof(u64)));
+    WARREN_TRY(stream_.copy(places.data(), room_.wanted.data(), count * sizeof(u64)));
     WARREN_TRY(stream_.wait());
     std::sort(places.begin(), places.end());
     places.erase(std::unique(places.begin(), places.end()), places.end());
@@ -333,7 +306,7 @@ Errc TreeScan::fetch_sums(std::vector<ScanSum>& sums) {
         return Errc::ok;
     }
     sums.resize(count);
-    WARREN_TRY(stream_.copy(sums.data(), sums_.data(), sums.size() * sizeof(ScanSum)));
+    WARREN_TRY(stream_.copy(sums.data(), room_.sums.data(), sums.size() * sizeof(ScanSum)));
     return stream_.wait();
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fs/core/store.hpp"
-#include "fs/engine/cuda/tree_scan_work.hpp"
+#include "fs/engine/cuda/tree_scan_room.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
@@ -74,23 +74,13 @@ class TreeScan {
     Errc fetch_output(ScanHost& host);
     Errc send_output(u64 words);
     Errc bring_wanted(ScanHost& host);
-    ScanRef ref() const;
     u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
 
     ScanShape shape_;
     gpu::Stream stream_;
     gpu::Event begin_;
     gpu::Event end_;
-    gpu::DeviceBuffer<ScanState> state_;
-    gpu::DeviceBuffer<BulkSlot> slots_;
-    gpu::DeviceBuffer<ScanDirectory> directories_;
-    gpu::DeviceBuffer<ScanSum> sums_;
-    gpu::DeviceBuffer<KeyRange> ranges_;
-    gpu::DeviceBuffer<ops::TreeTask> spilled_[2];
-    gpu::DeviceBuffer<u64> wanted_;
-    gpu::DeviceBuffer<u64> output_;
-    gpu::DeviceBuffer<BundlePlace> bundles_;
-    gpu::DeviceBuffer<u64> linked_;
+    ScanRoom<gpu::DeviceBuffer> room_;
     gpu::DeviceBuffer<u32> groups_;
     gpu::PinnedBuffer<ScanReport> report_;
     gpu::PinnedBuffer<u64> host_output_;
@@ -98,7 +88,6 @@ class TreeScan {
     gpu::PinnedBuffer<ScanSum> host_sums_;
     std::deque<gpu::Event> arrived_;  // pieces of the output
     ScanPlan plan_;
-    u32 spilling_ = 0;  // which of the two lists the run at work spills to
     u32 runs_ = 0;
 };
 

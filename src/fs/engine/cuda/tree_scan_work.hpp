@@ -70,6 +70,37 @@ struct ScanBundle {
     u32 zero;
 };
 
+/// Notes in a record what every kind of record tells, each in a field of its own width. One by one:
+/// this and the next are most of what a visit takes.
+template <class Record>
+WARREN_HD void note_attributes(Record& record, const Attributes& of, u32 name_of_record) {
+    record.name = name_of_record;
+    record.inode = of.handle.inode;
+    record.generation = of.handle.generation;
+    record.mode = static_cast<decltype(record.mode)>(of.mode);
+    record.links = static_cast<decltype(record.links)>(of.links);
+    record.size = of.size;
+    record.blocks = static_cast<decltype(record.blocks)>(of.blocks);
+    record.accessed = of.accessed;
+    record.modified = of.modified;
+    record.changed = of.changed;
+    record.born = of.born;
+}
+/// And the way back.
+template <class Record>
+void tell_attributes(const Record& record, Attributes& of) {
+    of.handle.inode = record.inode;
+    of.handle.generation = record.generation;
+    of.mode = record.mode;
+    of.links = record.links;
+    of.size = record.size;
+    of.blocks = record.blocks;
+    of.accessed = record.accessed;
+    of.modified = record.modified;
+    of.changed = record.changed;
+    of.born = record.born;
+}
+
 /// An entry, in few bytes because all of them cross the bus: the parent of a directory is the one
 /// that it was found in.
 struct ScanRecord {
@@ -90,40 +121,20 @@ struct ScanRecord {
     u32 name;       // words from the bundle's start << 8 | bytes
 
     WARREN_HD void set(const Attributes& of, u32 name_of_record) {
-        name = name_of_record;
-        inode = of.handle.inode;
-        generation = of.handle.generation;
-        mode = of.mode;
-        links = of.links;
+        note_attributes(*this, of, name_of_record);
         user = of.user;
         group = of.group;
         device = of.device;
-        size = of.size;
-        blocks = of.blocks;
-        accessed = of.accessed;
-        modified = of.modified;
-        changed = of.changed;
-        born = of.born;
     }
     Handle handle() const { return {inode, generation}; }
     bool is_directory() const { return (mode & format::type_mask) == format::type_directory; }
-    /// Says what they are, as they were in the directory `in`. One by one: this is most of what a
-    /// visit takes.
+    /// Says what they are, as they were in the directory `in`.
     void tell(Handle in, Attributes& of) const {
-        of.handle.inode = inode;
-        of.handle.generation = generation;
-        of.mode = mode;
-        of.links = links;
+        tell_attributes(*this, of);
         of.user = user;
         of.group = group;
         of.device = device;
-        of.size = size;
-        of.blocks = blocks;
         of.parent = is_directory() ? in.inode : 0;
-        of.accessed = accessed;
-        of.modified = modified;
-        of.changed = changed;
-        of.born = born;
     }
 };
 
@@ -148,31 +159,10 @@ struct ShortRecord {
                of.mode <= 0xffff && of.links <= 0xffff && of.blocks <= 0xffffffff;
     }
     WARREN_HD void set(const Attributes& of, u32 name_of_record) {
-        name = name_of_record;
-        inode = of.handle.inode;
-        generation = of.handle.generation;
-        size = of.size;
-        blocks = static_cast<u32>(of.blocks);
-        mode = static_cast<u16>(of.mode);
-        links = static_cast<u16>(of.links);
-        accessed = of.accessed;
-        modified = of.modified;
-        changed = of.changed;
-        born = of.born;
+        note_attributes(*this, of, name_of_record);
     }
     /// Says what is not the same for all of the bundle.
-    void tell(Attributes& of) const {
-        of.handle.inode = inode;
-        of.handle.generation = generation;
-        of.size = size;
-        of.blocks = blocks;
-        of.mode = mode;
-        of.links = links;
-        of.accessed = accessed;
-        of.modified = modified;
-        of.changed = changed;
-        of.born = born;
-    }
+    void tell(Attributes& of) const { tell_attributes(*this, of); }
 };
 inline constexpr u32 bundle_words = sizeof(ScanBundle) / 8;
 inline constexpr u32 record_words = sizeof(ScanRecord) / 8;

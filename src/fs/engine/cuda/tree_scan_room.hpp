@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that the workers of a scan share, on a device or on the host.
+//
+// Invariant: between two runs the lists of tasks change places: a run reads the one that the run
+// before it has written.
+#pragma once
+
+#include "fs/engine/cuda/tree_scan_work.hpp"
+
+namespace warren::cuda_engine {
+
+/// `Buffer` is gpu::DeviceBuffer, or what the tests have in its place.
+template <template <class> class Buffer>
+struct ScanRoom {
+    Buffer<ScanState> state;
+    Buffer<BulkSlot> slots;
+    Buffer<ScanDirectory> directories;
+    Buffer<ScanSum> sums;
+    Buffer<KeyRange> ranges;
+    Buffer<ops::TreeTask> spilled[2];
+    Buffer<u64> wanted;
+    Buffer<u64> output;
+    Buffer<BundlePlace> bundles;
+    Buffer<u64> linked;
+    u32 spilling = 0;  // which of the two lists the run at work spills to
+
+    /// Lets the next run read what the last one has spilled: the answer.
+    const ops::TreeTask* turn_over() {
+        const ops::TreeTask* const left = spilled[spilling].data();
+        spilling ^= 1;
+        return left;
+    }
+
+    /// What so many workers, each of `lanes` lanes, get to see of it.
+    ScanRef ref(u64 workers, u32 lanes) const {
+        ScanRef ref{};
+        ref.state = state.data();
+        ref.queue.slots = slots.data();
+        ref.queue.capacity = slots.count();
+        ref.queue.margin = slots.count() < workers * lanes ? slots.count() : workers * lanes;
+        ref.queue.state = &state.data()->queue;
+        ref.directories = directories.data();
+        ref.sums = sums.data();
+        ref.ranges = ranges.data();
+        ref.spilled = spilled[spilling].data();
+        ref.wanted = wanted.data();
+        ref.output = output.data();
+        ref.bundles = bundles.data();
+        ref.linked = linked.data();
+        ref.directory_max = directories.count();
+        ref.range_max = ranges.count();
+        ref.spilled_max = spilled[0].count();
+        ref.wanted_max = wanted.count();
+        ref.output_max = output.count();
+        ref.bundle_max = bundles.count();
+        ref.linked_frames = linked.count() / (format::inodes_per_frame / 64);
+        ref.workers = workers;
+        return ref;
+    }
+};
+
+}  // namespace warren::cuda_engine
