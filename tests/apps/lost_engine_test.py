@@ -46,7 +46,7 @@ class LostEngineTest(unittest.TestCase):
         return json.loads(told.stdout)[0]["engine"] if told.returncode == 0 else None
 
     def wait_for_recovery(self):
-        """Until the kernel was told to forget what it knew: the engine's name changes before that."""
+        """Until the kernel was told to forget what it knew: the engine's name changes before."""
         def has_said_so():
             with open(self.log, encoding="utf-8") as log:
                 return "goes on with the CPU engine" in log.read()
