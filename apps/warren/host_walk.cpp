@@ -119,9 +119,7 @@ bool WalkSetup::take_checkpoint(const Arguments& parsed) {
         complain({"--checkpoint is for a walk of one tree"});
         return false;
     }
-    const bool is_central = options.scheduler == walk::Scheduler::cp ||
-                            options.scheduler == walk::Scheduler::cp_keep_one;
-    if (options.resume && is_central) {
+    if (options.resume && walk::has_central_queue(options.scheduler)) {
         complain({"--resume needs a scheduler other than cp: rank 0 does no work there"});
         return false;
     }

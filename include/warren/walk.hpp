@@ -33,13 +33,19 @@ enum class Split : u8 { half, random };
 
 /// Which rank asks which for work, in a walk over several processes; see docs/WALK.md.
 enum class Scheduler : u8 {
-    cp,            // rank 0 keeps the queue and gives out one item at a time
-    cp_keep_one,   // a worker goes on with one of the items that it found
-    drqs,          // any rank asks any other, by chance
+    cp,           // rank 0 keeps a queue of all files and directories and gives out one at a time
+    cp_keep_one,  // a worker goes on with one of the items that it found
+    cp_directories,  // only directories go through rank 0: a worker sees the files that it finds
+    drqs,            // any rank asks any other, by chance
     pa_drqs,       // the first rank of a node asks other nodes too, the others ask their node only
     pa_drqs_list,  // everybody asks its own node first, then the others (Algorithm 3 of the paper)
     batches        // drqs that talks only between batches of items, each ended by a barrier
 };
+
+/// Whether rank 0 keeps the queue, and does no work itself where there are others.
+constexpr bool has_central_queue(Scheduler scheduler) {
+    return scheduler <= Scheduler::cp_directories;
+}
 
 /// What could not be done. The walk goes on without it.
 struct Failure {

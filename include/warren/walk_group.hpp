@@ -6,6 +6,7 @@
 // which they were sent. What a rank tells reaches rank 0 whole.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -33,6 +34,21 @@ class Group {
     /// Both in a walk only, from the thread that called walk(). Requires: `to` is another rank.
     virtual void send(u32 to, std::string message) = 0;
     virtual bool receive(u32& from, std::string& message) = 0;
+    /// Waits until somebody rings or `microseconds` have passed; whether somebody did, since the
+    /// last wait. From the thread that called walk().
+    virtual bool wait(u32 microseconds) {
+        std::unique_lock lock(mutex_);
+        rang_.wait_for(lock, std::chrono::microseconds(microseconds), [this] { return has_rung_; });
+        return std::exchange(has_rung_, false);
+    }
+    /// Ends this rank's wait; from any thread.
+    virtual void ring() {
+        std::lock_guard lock(mutex_);
+        has_rung_ = true;
+        rang_.notify_one();
+    }
+    /// Whether every message to this rank ends its wait too.
+    virtual bool hears_all() const { return false; }
     /// What each rank gave, in their order. Outside of a walk, by all.
     virtual std::vector<std::string> gather(std::string_view own) = 0;
 
@@ -68,6 +84,8 @@ class Group {
     std::function<void(u32, u8, std::string_view)> hearer_;
     std::mutex mutex_;  // what follows
     std::condition_variable arrived_;
+    std::condition_variable rang_;
+    bool has_rung_ = false;
     std::vector<Told> told_;
     u64 under_way_bytes_ = 0;  // of what was told
     bool in_walk_ = false;

@@ -23,13 +23,16 @@ class ByteWriter {
         static_assert(std::is_trivially_copyable_v<T>);
         bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
+    /// Seven bits a byte, the lowest first: small numbers are short.
+    void put_number(u64 value) {
+        for (; value >= 0x80; value >>= 7)
+            bytes_.push_back(static_cast<char>(value | 0x80));
+        bytes_.push_back(static_cast<char>(value));
+    }
     void put_bytes(std::string_view bytes) {
-        put(static_cast<u32>(bytes.size()));
+        put_number(bytes.size());
         bytes_.append(bytes);
     }
-    /// Writes a number over one that was put at `at`.
-    void put_at(size_t at, u32 value) { std::memcpy(bytes_.data() + at, &value, sizeof value); }
-    void cut(size_t size) { bytes_.resize(size); }
     const std::string& bytes() const { return bytes_; }
     std::string take() { return std::move(bytes_); }
 
@@ -50,8 +53,17 @@ class ByteReader {
         left_.remove_prefix(sizeof value);
         return value;
     }
-    std::string_view get_bytes() {
-        const u32 size = get<u32>();
+    u64 get_number() {
+        u64 value = 0;
+        for (u32 shift = 0;; shift += 7) {
+            const u8 byte = get<u8>();
+            WARREN_CHECK(shift < 64);
+            value |= u64{byte & 0x7fu} << shift;
+            if (byte < 0x80) return value;
+        }
+    }
+    std::string_view get_bytes() { return take(get_number()); }
+    std::string_view take(u64 size) {
         WARREN_CHECK(left_.size() >= size);
         const std::string_view bytes = left_.substr(0, size);
         left_.remove_prefix(size);

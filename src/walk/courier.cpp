@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pauses are short while something happens and grow up to half a millisecond: a rank that asks
-// waits about that long for one that works, and a core that is shared has time for its workers.
+// A rank that has nothing to say sleeps until a message comes or a worker rings. Where messages
+// make no sound (from other machines) it looks for them: at once while something happens, then in
+// pauses that grow up to half a millisecond, so that a core that is shared has time for its
+// workers.
 #include "walk/courier.hpp"
 
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "walk/parcel.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr u32 shortest_pause_us = 20;
 constexpr u32 longest_pause_us = 500;
+constexpr u32 longest_sleep_us = 5000;            // where every message is heard
 constexpr double longest_refusal_seconds = 2e-3;  // between requests that bring nothing
 constexpr double meter_seconds = 0.25;
 constexpr i64 batch_items_each = 8;  // of a worker, in batches
@@ -34,18 +36,17 @@ Courier::Courier(Engine& engine, Group& group)
       group_(group),
       random_(group.rank() * 0x9e3779b97f4a7c15u + static_cast<u64>(now_seconds() * 1e9)),
       rank_(engine.options_.scheduler, engine.options_.split, Termination::dijkstra, group.rank(),
-            group.nodes()),
+            std::make_shared<const Nodes>(group.nodes())),
       meters_(group.rank() == 0 ? 3 * size_t{group.ranks()} : 0),
+      returning_(group.ranks()),
       asking_(group.ranks()) {
     group_.traffic_.resize(2 * size_t{group_.ranks()});
-    engine_.pool_.set_bell([this] { ring(); });
+    engine_.pool_.set_bell([this] { group_.ring(); });
     if (is_central() || in_batches()) engine_.pool_.set_gate();
 }
 
 bool Courier::is_central() const {
-    const Scheduler scheduler = engine_.options_.scheduler;
-    return group_.ranks() > 1 &&
-           (scheduler == Scheduler::cp || scheduler == Scheduler::cp_keep_one);
+    return group_.ranks() > 1 && has_central_queue(engine_.options_.scheduler);
 }
 
 bool Courier::in_batches() const {
@@ -64,11 +65,7 @@ void Courier::run() {
         const bool was_busy = receive_all() | send_all();
         if (rank_.has_left()) break;
         step();
-        if (was_busy) {
-            pauses_ = 0;
-        } else {
-            pause();
-        }
+        if (was_busy || pause()) pauses_ = 0;
     }
     group_.leave_walk();
     engine_.pool_.close();
@@ -109,19 +106,16 @@ void Courier::let_work() {
     }
 }
 
-void Courier::ring() {
-    std::lock_guard lock(mutex_);
-    rung_ = true;
-    wake_.notify_one();
-}
-
-void Courier::pause() {
+/// Whether it was ended by a message or a worker.
+bool Courier::pause() {
     const u32 doublings = std::min(pauses_++, 5u);
-    const u32 wait = std::min(shortest_pause_us << doublings, longest_pause_us);
-    std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, std::chrono::microseconds(wait), [this] { return rung_; });
-    if (rung_) pauses_ = 0;
-    rung_ = false;
+    double wait = std::min(shortest_pause_us << doublings, longest_pause_us);
+    if (group_.hears_all()) {
+        // No longer than until the next request may be made.
+        const double refusal = 1e6 * (next_request_ - now_seconds());
+        wait = refusal > 0 ? std::min<double>(refusal + 1, longest_sleep_us) : longest_sleep_us;
+    }
+    return group_.wait(static_cast<u32>(wait));
 }
 
 bool Courier::has_queued() const {
@@ -142,7 +136,7 @@ bool Courier::owes() const {
     if (engine_.roots_left_.load(std::memory_order_acquire) != 0) return true;
     if (group_.has_told()) return true;
     std::lock_guard lock(mutex_);
-    return !letters_.empty();
+    return results_waiting_ != 0;
 }
 
 u64 Courier::items_done() const {
@@ -205,7 +199,7 @@ void Courier::receive(u32 from, std::string_view message) {
         case Kind::protocol:
             return receive_protocol(from, reader);
         case Kind::result:
-            return take_result(reader);
+            return take_results(reader);
         case Kind::ask:
             return answer(from, reader);
         case Kind::verdict:
@@ -249,21 +243,50 @@ void Courier::receive_checkpoint(Kind kind, ByteReader& reader) {
 void Courier::return_result(const Home& home, const void* bytes, size_t size) {
     const std::string_view result(static_cast<const char*>(bytes), size);
     const bool is_zero = std::all_of(result.begin(), result.end(), [](char at) { return at == 0; });
-    ByteWriter writer;
-    writer.put(Kind::result);
-    writer.put(home.loan);
-    if (!is_zero) writer.put_bytes(result);
     std::lock_guard lock(mutex_);
-    letters_.push_back({home.rank, writer.take()});
+    Returning& returning = returning_[home.rank];
+    put_loan(returning.bytes, home.loan);
+    returning.bytes.put_bytes(is_zero ? std::string_view() : result);
+    ++returning.count;
+    ++results_waiting_;
 }
 
-void Courier::take_result(ByteReader& reader) {
-    const auto loan = loans_.find(reader.get<u64>());
-    WARREN_CHECK(loan != loans_.end());
-    Node* const node = loan->second;
-    loans_.erase(loan);
-    const std::string_view result = reader.at_end() ? std::string_view() : reader.get_bytes();
-    engine_.pool_.push_here({node, Payload::make(std::as_bytes(std::span(result))), Work::merge});
+void Courier::take_results(ByteReader& reader) {
+    while (!reader.at_end()) {
+        const auto loan = loans_.find(get_loan(reader));
+        WARREN_CHECK(loan != loans_.end());
+        Node* const node = loan->second;
+        loans_.erase(loan);
+        const std::string_view result = reader.get_bytes();
+        engine_.pool_.push_here(
+            {node, Payload::make(std::as_bytes(std::span(result))), Work::merge});
+    }
+}
+
+bool Courier::send_results() {
+    bool any = false;
+    for (u32 to = 0; to < group_.ranks(); ++to) {
+        Returning returning;
+        {
+            std::lock_guard lock(mutex_);
+            if (returning_[to].count == 0) continue;
+            std::swap(returning, returning_[to]);
+            results_waiting_ -= returning.count;
+        }
+        any = true;
+        const std::string results = returning.bytes.take();
+        if (to == group_.rank()) {
+            ByteReader reader(results);
+            take_results(reader);
+        } else {
+            ByteWriter writer;
+            writer.put(Kind::result);
+            post(to, writer.take() + results);
+        }
+        for (; returning.count > 0; --returning.count)
+            engine_.root_done();
+    }
+    return any;
 }
 
 u32 Courier::owner_of(u64 device, u64 inode) const {
@@ -325,24 +348,12 @@ void Courier::take_verdict(ByteReader& reader) {
 
 /// Whether there was anything to send.
 bool Courier::send_all() {
-    std::vector<Letter> letters;
-    {
-        std::lock_guard lock(mutex_);
-        letters.swap(letters_);
-    }
-    for (Letter& letter : letters) {
-        if (letter.to == group_.rank()) {
-            receive(letter.to, letter.message);
-        } else {
-            post(letter.to, std::move(letter.message));
-        }
-        engine_.root_done();
-    }
+    const bool any = send_results();
     const u64 before = messages_;
     send_asked();
     send_told();
     if (engine_.options_.meter != nullptr) send_meter();
-    return !letters.empty() || messages_ != before;
+    return any || messages_ != before;
 }
 
 void Courier::send_told() {

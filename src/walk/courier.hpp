@@ -6,7 +6,6 @@
 // back; so a directory is finished where it was read, after all below it, wherever that was done.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -69,9 +68,10 @@ class Courier : private Surroundings {
         go_on
     };
     enum class Pausing : u8 { no, working, telling, waiting, saved };
-    struct Letter {
-        u32 to;
-        std::string message;
+    /// Results on their way to one rank.
+    struct Returning {
+        ByteWriter bytes;
+        u64 count = 0;
     };
 
     // Surroundings
@@ -91,8 +91,7 @@ class Courier : private Surroundings {
 
     bool is_central() const;
     bool in_batches() const;
-    void ring();
-    void pause();
+    bool pause();
     void step();
     void let_work();
     bool receive_all();
@@ -100,8 +99,9 @@ class Courier : private Surroundings {
     void receive_protocol(u32 from, ByteReader& reader);
     void answer(u32 from, ByteReader& reader);
     void take_verdict(ByteReader& reader);
-    void take_result(ByteReader& reader);
+    void take_results(ByteReader& reader);
     bool send_all();
+    bool send_results();
     void send_asked();
     void send_told();
     void send_meter();
@@ -113,7 +113,8 @@ class Courier : private Surroundings {
     void forget(Node& node);
     Home lend(Node* node);
     void take_over(Node* under, const Parcel::Content& content);
-    Node* make_way(ByteReader& reader, std::vector<Node*>& ghosts);
+    void make_way(const ParcelReader& reader, std::vector<Node*>& ghosts);
+    void leave_way(std::vector<Node*>& ghosts, u64 kept);
 
     void receive_checkpoint(Kind kind, ByteReader& reader);
     bool is_quiet();
@@ -161,10 +162,9 @@ class Courier : private Surroundings {
     Errc save_error_ = Errc::ok;
     std::vector<Item> loaded_;
 
-    mutable std::mutex mutex_;  // what follows
-    std::condition_variable wake_;
-    bool rung_ = false;
-    std::vector<Letter> letters_;
+    mutable std::mutex mutex_;          // what follows
+    std::vector<Returning> returning_;  // to each rank
+    u64 results_waiting_ = 0;
     std::vector<Asked> asking_;  // for each owner
 };
 

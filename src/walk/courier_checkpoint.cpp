@@ -15,8 +15,9 @@ bool Courier::is_quiet() {
     if (pool.in_hand() != 0 || pool.unfinished() != pool.queued()) return false;
     if (!rank_.has_no_answers_due() || !asked_.empty()) return false;
     std::lock_guard lock(mutex_);
-    return letters_.empty() && std::all_of(asking_.begin(), asking_.end(),
-                                           [](const Asked& asked) { return asked.nodes.empty(); });
+    return results_waiting_ == 0 &&
+           std::all_of(asking_.begin(), asking_.end(),
+                       [](const Asked& asked) { return asked.nodes.empty(); });
 }
 
 void Courier::tell_all(Kind kind, u64 number) {

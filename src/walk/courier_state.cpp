@@ -4,7 +4,6 @@
 // numbered after that above it, from 1; 0 stands for none. Whoever reads it may have another rank.
 #include <unistd.h>
 
-
 #include "walk/courier.hpp"
 
 namespace warren::walk {

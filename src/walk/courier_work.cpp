@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "walk/courier.hpp"
+#include "walk/names.hpp"
 #include "walk/parcel.hpp"
 
 namespace warren::walk {
@@ -62,8 +63,9 @@ std::string Courier::pack(const std::vector<Item>& items) {
 void Courier::pack_part(const Item& item, Parcel& parcel) {
     Node& node = *item.node;
     if (!node.opened) return;  // not yet, since the walk was taken up again
-    // With one worker rank 0 would only keep the names for the one who has read them.
-    if (is_central() && group_.ranks() == 2) return;
+    // Where files are items of their own its reader goes on. And with one worker rank 0 would only
+    // keep the names for the one who has read them.
+    if (engine_.gives_files_ || (is_central() && group_.ranks() == 2)) return;
     buffer_.resize(names_bytes);
     learn_identity(node);
     if (!node.has_identity || !parcel.begin_item(node, buffer_.size())) return;
@@ -72,8 +74,8 @@ void Courier::pack_part(const Item& item, Parcel& parcel) {
     if (size <= 0) return;  // the reader sees the same
     // Relaxed: the item holds a count.
     node.pending.fetch_add(1, std::memory_order_relaxed);
-    const std::string_view names(reinterpret_cast<const char*>(buffer_.data()),
-                                 static_cast<size_t>(size));
+    const std::string names =
+        pack_names({reinterpret_cast<const char*>(buffer_.data()), static_cast<size_t>(size)});
     parcel.add_item(node, {Work::names, lend(&node), {{}, node.identity}, {}, names});
 }
 
@@ -92,6 +94,8 @@ void Courier::pack_item(const Item& item, Parcel& parcel) {
         return;
     }
     content.payload = {reinterpret_cast<const char*>(item.payload->bytes()), item.payload->size};
+    std::string names;
+    if (item.work == Work::names) content.payload = names = pack_names(content.payload);
     learn_identity(node);
     if (node.has_identity) content.place.identity = node.identity;
     // Relaxed: nobody else has it if this item's is the only count.
@@ -117,36 +121,39 @@ void Courier::forget(Node& node) {
 
 Home Courier::lend(Node* node) {
     // A number of its own among all ranks, also of walks that were taken up again.
-    const u64 loan = u64{group_.rank()} << 40 | ++loans_made_;
+    const u64 loan = u64{group_.rank()} << loan_rank_shift | ++loans_made_;
     loans_[loan] = node;
     return {group_.rank(), loan};
 }
 
-/// Nodes for the directories on the way.
-Node* Courier::make_way(ByteReader& reader, std::vector<Node*>& ghosts) {
-    ghosts.clear();
-    Node* under = nullptr;
-    for (u32 left = reader.get<u32>(); left > 0; --left) {
-        const Parcel::Place place = Parcel::read_place(reader);
-        under = Node::make(under, place.name, 0);
-        under->kind = NodeKind::ghost;
-        under->has_identity = place.identity.has_value();
-        if (place.identity) under->identity = *place.identity;
-        ghosts.push_back(under);
+/// Makes `ghosts` the directories on the way to the next group, from the root.
+void Courier::make_way(const ParcelReader& reader, std::vector<Node*>& ghosts) {
+    WARREN_CHECK(reader.kept_steps() <= ghosts.size());
+    leave_way(ghosts, reader.kept_steps());
+    for (const Parcel::Place& place : reader.steps()) {
+        Node* const ghost = Node::make(ghosts.empty() ? nullptr : ghosts.back(), place.name, 0);
+        ghost->kind = NodeKind::ghost;
+        ghost->has_identity = place.identity.has_value();
+        if (place.identity) ghost->identity = *place.identity;
+        ghosts.push_back(ghost);
     }
-    return under;
+}
+
+/// From below, down to `kept`: from now on they are held by what hangs on them.
+void Courier::leave_way(std::vector<Node*>& ghosts, u64 kept) {
+    for (; ghosts.size() > kept; ghosts.pop_back())
+        engine_.release(ghosts.back());
 }
 
 void Courier::accept(const std::string& work) {
     std::vector<Node*> ghosts;
-    for (ByteReader reader(work); !reader.at_end();) {
-        Node* const under = make_way(reader, ghosts);
-        for (u32 left = reader.get<u32>(); left > 0; --left)
-            take_over(under, Parcel::read_content(reader));
-        // From below: each is held by what hangs on it.
-        for (auto ghost = ghosts.rbegin(); ghost != ghosts.rend(); ++ghost)
-            engine_.release(*ghost);
+    Parcel::Content content{};
+    for (ParcelReader reader(work); reader.begin_group();) {
+        make_way(reader, ghosts);
+        while (reader.next_item(content))
+            take_over(ghosts.empty() ? nullptr : ghosts.back(), content);
     }
+    leave_way(ghosts, 0);
 }
 
 void Courier::take_over(Node* under, const Parcel::Content& content) {
@@ -158,7 +165,10 @@ void Courier::take_over(Node* under, const Parcel::Content& content) {
     content.result.copy(static_cast<char*>(node->result()), content.result.size());
     Payload* payload = nullptr;
     if (content.work != Work::directory) {
-        payload = Payload::make(std::as_bytes(std::span(content.payload)));
+        std::string names;
+        if (content.work == Work::names) names = unpack_names(content.payload);
+        const std::string_view bytes = content.work == Work::names ? names : content.payload;
+        payload = Payload::make(std::as_bytes(std::span(bytes)));
     }
     // Relaxed: only this thread judges by it.
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
@@ -166,11 +176,9 @@ void Courier::take_over(Node* under, const Parcel::Content& content) {
 }
 
 void Courier::decline(const std::string& work) {
-    for (ByteReader reader(work); !reader.at_end();) {
-        for (u32 left = reader.get<u32>(); left > 0; --left)
-            static_cast<void>(Parcel::read_place(reader));
-        for (u32 left = reader.get<u32>(); left > 0; --left) {
-            const Parcel::Content content = Parcel::read_content(reader);
+    Parcel::Content content{};
+    for (ParcelReader reader(work); reader.begin_group();) {
+        while (reader.next_item(content)) {
             engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
             return_result(content.home, content.result.data(), content.result.size());
         }

@@ -29,15 +29,6 @@ constexpr u32 children_at_once = 4096;           // queued before a directory co
 constexpr u32 threads_most = 32;
 constexpr u32 open_least = 16;
 
-/// The layout in which getdents64(2) writes a name.
-struct Name {
-    u64 inode;
-    i64 next;
-    u16 size;
-    u8 type;
-    char text[];  // the name and its NUL
-};
-
 /// Ranks on one node share its processors.
 u32 thread_count(const Options& options) {
     u32 sharing = 1;
@@ -64,10 +55,6 @@ u32 open_limit(const Options& options) {
     return static_cast<u32>(std::clamp<rlim_t>(limit.rlim_cur / 2, open_least, 1u << 20));
 }
 
-bool is_dot(const char* name) {
-    return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
-}
-
 /// The types of <dirent.h> are the upper bits of a mode.
 Type type_of_name(u8 type) {
     return type_of_mode(static_cast<u32>(type) << 12);
@@ -81,6 +68,7 @@ struct Engine::Worker {
     Visit visit;
     std::vector<std::byte> buffer;
     std::vector<const Name*> order;
+    bool gives_files = false;  // of the part at hand
 };
 
 Payload* Payload::make(std::span<const std::byte> bytes) {
@@ -103,7 +91,10 @@ Engine::Engine(const Options& options, const Callbacks& callbacks, void* result)
       limit_(own_rate(options)),
       status_flags_(AT_NO_AUTOMOUNT | (options.follow == Follow::all ? 0 : AT_SYMLINK_NOFOLLOW) |
                     (options.do_not_sync ? AT_STATX_DONT_SYNC : 0)),
-      needs_identity_(options.follow == Follow::all || options.one_file_system) {}
+      needs_identity_(options.follow == Follow::all || options.one_file_system),
+      gives_files_(
+          options.group != nullptr && options.group->ranks() > 1 &&
+          (options.scheduler == Scheduler::cp || options.scheduler == Scheduler::cp_keep_one)) {}
 
 Totals Engine::run(std::span<const std::string> roots) {
     // A walk with checkpoints has one who makes them.
@@ -271,7 +262,9 @@ void Engine::read(Worker& worker, Node& node) {
             static_cast<void>(descriptors_.use(node));  // it is open
             pool_.push(worker.number, {&node});
         }
+        worker.gives_files = gives_files_;
         show_part(worker, node, part);
+        worker.gives_files = false;
         if (!hands_on) continue;
         descriptors_.done(node);
         return release(&node);
@@ -280,12 +273,15 @@ void Engine::read(Worker& worker, Node& node) {
     release(&node);
 }
 
-void Engine::show_part(Worker& worker, Node& node, std::span<std::byte> part) {
+void Engine::show_part(Worker& worker, Node& node, std::span<const std::byte> part) {
     Visit& visit = worker.visit;
     visit.enter(&node, node.descriptor, node.depth + 1);
     u64 entries = 0;
     const auto show = [&](const Name& name) {
         if (is_dot(name.text)) return;
+        if (worker.gives_files && type_of_name(name.type) != Type::directory) {
+            return queue_name(worker, node, name);
+        }
         ++entries;
         visit.show(name.text, static_cast<u32>(std::strlen(name.text)), type_of_name(name.type),
                    name.inode);
@@ -315,6 +311,14 @@ void Engine::show_part(Worker& worker, Node& node, std::span<std::byte> part) {
     options_.meter->directories.store(directories_.load(std::memory_order_relaxed),
                                       std::memory_order_relaxed);
     options_.meter->queued.store(pool_.queued(), std::memory_order_relaxed);
+}
+
+/// As an item of the queue, for which some rank will ask.
+void Engine::queue_name(Worker& worker, Node& node, const Name& name) {
+    // Relaxed: the caller holds a count of the directory.
+    node.pending.fetch_add(1, std::memory_order_relaxed);
+    const auto bytes = std::as_bytes(std::span(&name, 1)).data();
+    pool_.push(worker.number, {&node, Payload::make({bytes, name.size}), Work::names});
 }
 
 void Engine::show_entry(Worker& worker) {

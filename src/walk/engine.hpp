@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "walk/names.hpp"
 #include "walk/node.hpp"
 #include "walk/pool.hpp"
 #include "walk/rate_limit.hpp"
@@ -72,7 +73,8 @@ class Engine {
     void begin(Worker& worker, Node& node);
     bool admit(Node& node);
     void read(Worker& worker, Node& node);
-    void show_part(Worker& worker, Node& node, std::span<std::byte> part);
+    void show_part(Worker& worker, Node& node, std::span<const std::byte> part);
+    void queue_name(Worker& worker, Node& node, const Name& name);
     void show_entry(Worker& worker);
     bool find_type(Worker& worker);
     bool has_inode(const Node* node, u64 inode);
@@ -94,6 +96,7 @@ class Engine {
     RateLimit limit_;
     int status_flags_;
     bool needs_identity_;
+    bool gives_files_;  // what is no directory is an item of its own
     std::atomic<u64> roots_left_{1};
     std::atomic<u64> entries_{0};
     std::atomic<u64> directories_{0};

@@ -14,7 +14,7 @@ namespace warren::walk {
 namespace {
 
 constexpr const char* plugin_name = "libwarren_walk_mpi.so";
-constexpr const char* entry_name = "warren_walk_mpi_1";
+constexpr const char* entry_name = "warren_walk_mpi_2";
 
 std::string folder_of_program() {
     std::string path(4096, '\0');

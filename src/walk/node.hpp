@@ -31,6 +31,9 @@ enum class NodeKind : u8 {
     ghost     // the way to an adopted one: another rank does what there is to do
 };
 
+/// A loan's number is that of the rank that has made it, then one of its own.
+inline constexpr u32 loan_rank_shift = 40;
+
 /// Whose result it is.
 struct Home {
     u32 rank = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work on its way to another rank: directories, names of a large one, tasks, grouped by the
-// directory that they lie in, which is named once by the path to it from its root.
+// directory that they lie in, which is named once by the path to it from its root, as far as the
+// path of the group before does not name it already.
 //
 // Invariant: a parcel has at most `most` bytes. A directory on the way is told with its device and
 // inode as far as they are known, and that which holds the items always is.
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "walk/bytes.hpp"
 #include "walk/node.hpp"
@@ -35,22 +37,55 @@ class Parcel {
 
     /// Whether an item with so much payload fits in; then the directory above it is named.
     bool begin_item(Node& node, size_t payload_bytes);
+    /// Requires: begin_item(node) was the last call.
     void add_item(const Node& node, const Content& content);
     bool is_empty() const { return writer_.bytes().empty(); }
-    std::string take() { return writer_.take(); }
-
-    static Place read_place(ByteReader& reader);
-    static Content read_content(ByteReader& reader);
+    std::string take();
 
  private:
+    struct Step {
+        const Node* node;
+        bool is_known;  // its identity was told
+    };
     void put_place(std::string_view name, const Identity* identity);
+    void put_identity(const Identity* identity);
 
     ByteWriter writer_;
-    const Node* above_ = nullptr;
+    std::vector<Step> way_;  // to the group's items, from the root
+    const Node* last_ = nullptr;
     bool has_group_ = false;
-    size_t count_at_ = 0;  // where the number of the group's items is
-    u32 count_ = 0;
+    u64 device_ = 0;  // the last that was told
 };
+
+/// Takes a parcel apart: groups, and the items of each.
+class ParcelReader {
+ public:
+    explicit ParcelReader(std::string_view parcel) : reader_(parcel) {}
+
+    /// Goes to the next group, if there is one.
+    bool begin_group();
+    /// How many steps of the way are those of the group before; steps() are the others.
+    u64 kept_steps() const { return kept_steps_; }
+    const std::vector<Parcel::Place>& steps() const { return steps_; }
+    /// The next item of the group, if there is one.
+    bool next_item(Parcel::Content& content);
+
+ private:
+    Parcel::Place read_place();
+    std::optional<Identity> read_identity();
+
+    ByteReader reader_;
+    u64 kept_steps_ = 0;
+    std::vector<Parcel::Place> steps_;
+    Parcel::Place last_;
+    u64 device_ = 0;
+};
+
+/// Of the numbers by which a result finds its way home.
+void put_home(ByteWriter& writer, const Home& home);
+Home get_home(ByteReader& reader);
+void put_loan(ByteWriter& writer, u64 loan);
+u64 get_loan(ByteReader& reader);
 
 /// Asks for the identity of a directory that is open, if it is not known yet.
 void learn_identity(Node& node);

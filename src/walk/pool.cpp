@@ -50,7 +50,9 @@ void Pool::done(bool counts) {
 
 void Pool::grant(i64 items) {
     granted_.store(items, std::memory_order_relaxed);
-    std::lock_guard lock(mutex_);
+    {
+        std::lock_guard lock(mutex_);  // nobody is between a last look and sleeping
+    }
     wake_.notify_all();
 }
 
@@ -199,7 +201,9 @@ bool Pool::take(u32 worker, Item& item) {
     // Acquire: the partner is close().
     while (!closed_.load(std::memory_order_acquire)) {
         if (take_any(worker, random, item)) return true;
-        if (++rounds < rounds_awake) {
+        // With a gate what comes next is a message away: to look for it would only keep it from
+        // coming where there are more threads than cores.
+        if (!gated_ && ++rounds < rounds_awake) {
             std::this_thread::yield();
             continue;
         }

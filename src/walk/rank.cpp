@@ -8,6 +8,7 @@
 #include "walk/rank.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.hpp"
 
@@ -19,6 +20,7 @@ const std::vector<SchedulerName>& scheduler_names() {
     static const std::vector<SchedulerName> names = {
         {"cp", Scheduler::cp, Split::half},
         {"cp-keep-one", Scheduler::cp_keep_one, Split::half},
+        {"cp-directories", Scheduler::cp_directories, Split::half},
         {"drqs", Scheduler::drqs, Split::random},
         {"deqs", Scheduler::drqs, Split::half},
         {"pa-drqs", Scheduler::pa_drqs, Split::random},
@@ -36,57 +38,53 @@ std::optional<SchedulerName> scheduler_named(std::string_view name) {
     return {};
 }
 
+Nodes::Nodes(const std::vector<u32>& node_of)
+    : grouped_(node_of.size()),
+      place_(node_of.size()),
+      begin_(node_of.size()),
+      end_(node_of.size()) {
+    std::iota(grouped_.begin(), grouped_.end(), 0u);
+    std::stable_sort(grouped_.begin(), grouped_.end(),
+                     [&](u32 left, u32 right) { return node_of[left] < node_of[right]; });
+    for (u32 begin = 0, end = 0; begin < grouped_.size(); begin = end) {
+        while (end < grouped_.size() && node_of[grouped_[end]] == node_of[grouped_[begin]])
+            ++end;
+        for (u32 at = begin; at < end; ++at) {
+            const u32 rank = grouped_[at];
+            place_[rank] = at;
+            begin_[rank] = begin;
+            end_[rank] = end;
+        }
+    }
+}
+
 Rank::Rank(Scheduler scheduler, Split split, Termination termination, u32 rank,
-           std::vector<u32> node_of)
+           std::shared_ptr<const Nodes> nodes)
     : scheduler_(scheduler),
       split_(split),
       termination_(termination),
       rank_(rank),
-      node_of_(std::move(node_of)),
+      nodes_(std::move(nodes)),
       has_token_(rank == 0) {}
 
 bool Rank::is_passive(const Surroundings& around) const {
     return around.is_idle() && !request_out_ && unacknowledged_ == 0 && !around.owes();
 }
 
-bool Rank::has_others(bool own_node) const {
-    for (u32 other = 0; other < ranks(); ++other) {
-        if (other != rank_ && (node_of_[other] == node_of_[rank_]) == own_node) return true;
-    }
-    return false;
-}
-
-u32 Rank::choose_among(bool own_node, Surroundings& around) {
-    std::vector<u32> others;
-    for (u32 other = 0; other < ranks(); ++other) {
-        if (other != rank_ && (node_of_[other] == node_of_[rank_]) == own_node) {
-            others.push_back(other);
-        }
-    }
-    return others[around.choose(static_cast<u32>(others.size()))];
-}
-
 u32 Rank::choose_victim(Surroundings& around) {
-    const auto first_of_node = std::find(node_of_.begin(), node_of_.end(), node_of_[rank_]);
-    const bool is_first = static_cast<u32>(first_of_node - node_of_.begin()) == rank_;
-    const bool has_near = has_others(true);
-    const bool has_far = has_others(false);
-    if (scheduler_ == Scheduler::pa_drqs && has_near && !is_first) {
-        return choose_among(true, around);
+    const u32 near = nodes_->near(rank_);
+    const u32 far = nodes_->far(rank_);
+    if (scheduler_ == Scheduler::pa_drqs && near > 0 && !nodes_->is_first(rank_)) {
+        return nodes_->near_one(rank_, around.choose(near));
     }
-    if (scheduler_ == Scheduler::pa_drqs && has_near && has_far) {
-        return choose_among(fruitless_ % 2 == 1, around);
+    if (scheduler_ == Scheduler::pa_drqs && near > 0 && far > 0) {
+        return fruitless_ % 2 == 1 ? nodes_->near_one(rank_, around.choose(near))
+                                   : nodes_->far_one(rank_, around.choose(far));
     }
     if (scheduler_ == Scheduler::pa_drqs_list) {
-        // Round the list: first those of the own node, then the others, each by its number.
-        std::vector<u32> list;
-        for (const bool own_node : {true, false}) {
-            for (u32 other = 0; other < ranks(); ++other) {
-                const bool is_near = node_of_[other] == node_of_[rank_];
-                if (other != rank_ && is_near == own_node) list.push_back(other);
-            }
-        }
-        return list[fruitless_ % list.size()];
+        // Round the list: first those of the own node, then the others, node by node.
+        const u32 turn = fruitless_ % (near + far);
+        return turn < near ? nodes_->near_one(rank_, turn) : nodes_->far_one(rank_, turn - near);
     }
     const u32 other = around.choose(ranks() - 1);
     return other < rank_ ? other : other + 1;
@@ -152,7 +150,7 @@ void Rank::serve_waiting(Surroundings& around) {
         if (gives) message.work = around.give_one();
         if (gives && message.work.empty()) return;  // it is only just being queued
         around.send(waiting_.front(), std::move(message));
-        waiting_.erase(waiting_.begin());
+        waiting_.pop_front();
     }
 }
 

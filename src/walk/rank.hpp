@@ -10,6 +10,8 @@
 // under way.
 #pragma once
 
+#include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,8 +29,8 @@ struct SchedulerName {
     Split split;
 };
 
-/// "cp", "cp-keep-one", "drqs", "deqs", "pa-drqs", "pa-drqs-list", "h-drqs", "h-drqs-batches" with
-/// their own splits; h-drqs is drqs of processes whose threads share a queue.
+/// "cp", "cp-keep-one", "cp-directories", "drqs", "deqs", "pa-drqs", "pa-drqs-list", "h-drqs",
+/// "h-drqs-batches" with their own splits; h-drqs is drqs of processes whose threads share a queue.
 const std::vector<SchedulerName>& scheduler_names();
 std::optional<SchedulerName> scheduler_named(std::string_view name);
 
@@ -82,12 +84,37 @@ class Surroundings {
     virtual void drop() = 0;
 };
 
+/// Which ranks are on one node. Made once for all ranks that look at it: with ten thousand of them
+/// a list in each would fill the memory, and going through it would be most of the time.
+class Nodes {
+ public:
+    /// `node_of` tells the node of each rank.
+    explicit Nodes(const std::vector<u32>& node_of);
+    u32 ranks() const { return static_cast<u32>(grouped_.size()); }
+    bool is_first(u32 rank) const { return place_[rank] == begin_[rank]; }
+    /// How many other ranks are on its node, and how many on others.
+    u32 near(u32 rank) const { return end_[rank] - begin_[rank] - 1; }
+    u32 far(u32 rank) const { return ranks() - (end_[rank] - begin_[rank]); }
+    u32 near_one(u32 rank, u32 index) const {
+        const u32 at = begin_[rank] + index;
+        return grouped_[at < place_[rank] ? at : at + 1];
+    }
+    u32 far_one(u32 rank, u32 index) const {
+        return grouped_[index < begin_[rank] ? index : index + (end_[rank] - begin_[rank])];
+    }
+
+ private:
+    std::vector<u32> grouped_;  // the ranks, node by node
+    std::vector<u32> place_;    // of each rank in that
+    std::vector<u32> begin_;    // of its node
+    std::vector<u32> end_;
+};
+
 /// The part of one rank, as a plain value: it does nothing but answer and ask.
 class Rank {
  public:
-    /// `node_of` tells the node of each rank.
     Rank(Scheduler scheduler, Split split, Termination termination, u32 rank,
-         std::vector<u32> node_of);
+         std::shared_ptr<const Nodes> nodes);
 
     void receive(u32 from, const Message& message, Surroundings& around);
     /// To be called between items, and again and again while there is nothing to do. `may_ask`: no
@@ -115,14 +142,10 @@ class Rank {
     std::string fingerprint() const;
 
  private:
-    u32 ranks() const { return static_cast<u32>(node_of_.size()); }
-    bool is_central() const {
-        return scheduler_ == Scheduler::cp || scheduler_ == Scheduler::cp_keep_one;
-    }
+    u32 ranks() const { return nodes_->ranks(); }
+    bool is_central() const { return has_central_queue(scheduler_); }
     bool is_passive(const Surroundings& around) const;
     u32 choose_victim(Surroundings& around);
-    u32 choose_among(bool own_node, Surroundings& around);
-    bool has_others(bool own_node) const;
     void answer(u32 from, Surroundings& around);
     void answer_centrally(u32 from, Surroundings& around);
     void take_work(u32 from, const Message& message, Surroundings& around);
@@ -138,14 +161,14 @@ class Rank {
     Split split_;
     Termination termination_;
     u32 rank_;
-    std::vector<u32> node_of_;
+    std::shared_ptr<const Nodes> nodes_;
 
     bool request_out_ = false;
     u32 unacknowledged_ = 0;
     u32 fruitless_ = 0;
     u64 done_before_ = 0;  // cp: items done when the one at hand came
     bool holds_item_ = false;
-    std::vector<u32> waiting_;  // cp, rank 0: whom it owes an answer
+    std::deque<u32> waiting_;  // cp, rank 0: whom it owes an answer
 
     bool black_ = false;
     bool has_token_ = false;

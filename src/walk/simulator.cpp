@@ -42,9 +42,9 @@ u64 own_files(Random& random) {
 /// A rank and all that it stands in.
 class Place : public Surroundings {
  public:
-    Place(u32 number, const SimulatedWorld& world, std::vector<u32> node_of)
+    Place(u32 number, const SimulatedWorld& world, std::shared_ptr<const Nodes> nodes)
         : rank(world.scheduler.scheduler, world.scheduler.split, Termination::dijkstra, number,
-               std::move(node_of)),
+               std::move(nodes)),
           random_(world.seed * 0x9e3779b97f4a7c15u + number) {}
 
     void send(u32 to, Message message) override { outbox.push_back({to, std::move(message)}); }
@@ -159,8 +159,9 @@ Simulator::Simulator(const SimulatedWorld& world, const SimulatedCosts& costs)
     std::vector<u32> node_of(world.ranks);
     for (u32 rank = 0; rank < world.ranks; ++rank)
         node_of[rank] = rank / world.ranks_per_node;
+    const auto nodes = std::make_shared<const Nodes>(node_of);
     for (u32 rank = 0; rank < world.ranks; ++rank)
-        places_.push_back(std::make_unique<Place>(rank, world, node_of));
+        places_.push_back(std::make_unique<Place>(rank, world, nodes));
     places_[0]->queue.push_back({world.seed, world.files});
     if (world.keeps_pairs) {
         result_.pair_messages.resize(u64{world.ranks} * world.ranks);

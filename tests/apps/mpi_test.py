@@ -73,7 +73,7 @@ class RanksTest(CommandCase):
     def test_schedulers_on_simulated_nodes(self):
         expected = self.run_program("du", "-s", self.tree).stdout
         # All of them are tested on a network of threads.
-        for scheduler in ("cp", "drqs", "pa-drqs-list", "h-drqs-batches"):
+        for scheduler in ("cp", "cp-directories", "drqs", "pa-drqs-list", "h-drqs-batches"):
             words = ["env", "WARREN_WALK_RANKS_PER_NODE=2", WARREN, "du", "-s", "--scheduler",
                      scheduler, self.tree]
             done = self.run_program(*MPIRUN, "-np", "4", *words)

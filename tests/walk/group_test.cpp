@@ -18,6 +18,7 @@
 #include "support/seed.hpp"
 #include "walk/folder.hpp"
 #include "walk/rank.hpp"
+#include "walk/removing.hpp"
 #include "walk/thread_group.hpp"
 #include "warren/walk.hpp"
 
@@ -198,6 +199,45 @@ TEST(Group, AHugeDirectoryIsSharedByAllRanks) {
     }
 }
 
+// In the paper's cp every file goes to rank 0 and out again; the leaner form does not send files.
+TEST(Group, CentralQueuesHoldWhatTheirNamesSay) {
+    const Folder folder;
+    constexpr u32 files = 400;
+    for (u32 index = 0; index < files; ++index) {
+        const std::string name = "d" + std::to_string(index % 5);
+        if (index < 5) folder.make_directory(name);
+        folder.make_file(name + "/f" + std::to_string(index));
+    }
+    for (const char* name : {"cp", "cp-keep-one", "cp-directories"}) {
+        std::atomic<u64> messages{0};
+        std::atomic<u64> bytes{0};
+        u64 of_rank_0 = 0;
+        Callbacks callbacks;
+        callbacks.visit = [](const Entry&) { return Next::go_on; };
+        ThreadNetwork network({0, 0, 1}, 1, 0);
+        network.run([&](Group& group) {
+            Options options;
+            options.group = &group;
+            options.scheduler = scheduler_named(name)->scheduler;
+            options.threads = 1;
+            const std::string root = folder.path();
+            const Totals totals = walk(std::span(&root, 1), options, callbacks);
+            messages += totals.messages;
+            bytes += totals.message_bytes;
+            if (group.rank() == 0) of_rank_0 = totals.own_entries;
+            EXPECT_EQ(totals.entries, files + 6u);
+        });
+        EXPECT_EQ(of_rank_0, 1u) << name;  // the root itself
+        const bool sends_files = std::string_view(name) != "cp-directories";
+        if (sends_files) {
+            EXPECT_GE(messages.load(), 2 * files) << name;
+            EXPECT_GE(bytes.load(), 2 * files * folder.path().size()) << name;
+        } else {
+            EXPECT_LT(messages.load(), files / 2) << name;
+        }
+    }
+}
+
 TEST(Group, LinksThatLeadUpAreFoundOnAnyRank) {
     const Seed seed;
     const Folder folder;
@@ -316,16 +356,7 @@ TEST(Group, FinishedDirectoriesAreRemovedByWhoeverReadThem) {
         folder.make_file(name + "/" + std::to_string(index));
     }
     std::atomic<u32> missed{0};
-    Callbacks callbacks;
-    callbacks.visit = [&](const Entry& entry) {
-        if (entry.type() != Type::directory && unlinkat(entry.directory(), entry.name(), 0) != 0) {
-            ++missed;
-        }
-        return Next::go_on;
-    };
-    callbacks.finish = [&](const Finished& directory) {
-        if (unlinkat(directory.directory(), directory.name(), AT_REMOVEDIR) != 0) ++missed;
-    };
+    const Callbacks callbacks = removing(missed);
     ThreadNetwork network({0, 1, 1, 2}, 7, 50);
     network.run([&](Group& group) {
         Options options;

@@ -55,9 +55,9 @@ class World::View : public Surroundings {
 
 World::World(const WorldRules& rules) : rules_(rules) {
     const u32 count = static_cast<u32>(rules.node_of.size());
-    for (u32 rank = 0; rank < count; ++rank) {
-        ranks_.emplace_back(rules.scheduler, rules.split, rules.termination, rank, rules.node_of);
-    }
+    const auto nodes = std::make_shared<const Nodes>(rules.node_of);
+    for (u32 rank = 0; rank < count; ++rank)
+        ranks_.emplace_back(rules.scheduler, rules.split, rules.termination, rank, nodes);
     places_.resize(count);
     places_[0].queue = std::string(1, static_cast<char>('0' + rules.first_item));
     channels_.resize(size_t{count} * count);

@@ -16,6 +16,7 @@
 
 #include "support/seed.hpp"
 #include "walk/folder.hpp"
+#include "walk/removing.hpp"
 
 namespace warren::walk {
 
@@ -187,16 +188,7 @@ TEST(Walk, FinishedDirectoriesCanBeRemovedByTheirDescriptors) {
     options.threads = 3;
     options.open_limit = 16;
     std::atomic<u32> missed{0};
-    Callbacks callbacks;
-    callbacks.visit = [&](const Entry& entry) {
-        if (entry.type() != Type::directory && unlinkat(entry.directory(), entry.name(), 0) != 0) {
-            ++missed;
-        }
-        return Next::go_on;
-    };
-    callbacks.finish = [&](const Finished& directory) {
-        if (unlinkat(directory.directory(), directory.name(), AT_REMOVEDIR) != 0) ++missed;
-    };
+    const Callbacks callbacks = removing(missed);
     const std::string root = folder / "top";
     const Totals totals = walk(std::span(&root, 1), options, callbacks);
     EXPECT_EQ(totals.failures, 0u);

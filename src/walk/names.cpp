@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names that lie beside each other in a directory are often numbered: what is new of one, and by
+// how much its inode differs, are a few bytes in place of 24 and the name.
+#include "walk/names.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "walk/bytes.hpp"
+
+namespace warren::walk {
+
+namespace {
+
+constexpr size_t name_at = offsetof(Name, text);
+
+/// Small for small differences of either sign.
+u64 fold(u64 difference) {
+    return difference << 1 ^ (static_cast<i64>(difference) < 0 ? ~u64{0} : 0);
+}
+
+u64 unfold(u64 folded) {
+    return folded >> 1 ^ ((folded & 1) != 0 ? ~u64{0} : 0);
+}
+
+}  // namespace
+
+std::string pack_names(std::string_view records) {
+    ByteWriter writer;
+    std::string_view before;
+    u64 inode = 0;
+    while (!records.empty()) {
+        const auto& record = *reinterpret_cast<const Name*>(records.data());
+        records.remove_prefix(record.size);
+        if (is_dot(record.text)) continue;
+        const std::string_view name = record.text;
+        const auto differ = std::mismatch(name.begin(), name.end(), before.begin(), before.end());
+        const auto common = static_cast<size_t>(differ.first - name.begin());
+        writer.put(record.type);
+        writer.put_number(fold(record.inode - inode));
+        writer.put_number(common);
+        writer.put_bytes(name.substr(common));
+        before = name;
+        inode = record.inode;
+    }
+    return writer.take();
+}
+
+std::string unpack_names(std::string_view packed) {
+    std::string records;
+    std::string name;
+    u64 inode = 0;
+    for (ByteReader reader(packed); !reader.at_end();) {
+        const u8 type = reader.get<u8>();
+        inode += unfold(reader.get_number());
+        const u64 common = reader.get_number();
+        WARREN_CHECK(common <= name.size());
+        name.resize(common);
+        name += reader.get_bytes();
+        const size_t size = (name_at + name.size() + 1 + 7) & ~size_t{7};
+        Name record{};
+        record.inode = inode;
+        record.size = static_cast<u16>(size);
+        record.type = type;
+        const size_t at = records.size();
+        records.resize(at + size);
+        std::memcpy(records.data() + at, &record, name_at);
+        name.copy(records.data() + at + name_at, name.size());
+    }
+    return records;
+}
+
+}  // namespace warren::walk

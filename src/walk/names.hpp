@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of a part of a directory: as getdents64(2) writes them, and as they travel, where a
+// name is told by what it has in common with the one before.
+//
+// Invariant: unpacked, the records have the names, types and inodes of those that were packed, in
+// their order, without "." and "..".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "warren/types.hpp"
+
+namespace warren::walk {
+
+/// The layout in which getdents64(2) writes a name.
+struct Name {
+    u64 inode;
+    i64 next;
+    u16 size;
+    u8 type;
+    char text[];  // the name and its NUL
+};
+
+inline bool is_dot(const char* name) {
+    return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
+}
+
+/// At most as long as `records`.
+std::string pack_names(std::string_view records);
+/// Requires: pack_names() has made them.
+std::string unpack_names(std::string_view packed);
+
+}  // namespace warren::walk

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work as it travels: names and parcels read again are what was written, and short.
+#include "walk/parcel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <map>
+
+#include "base/random.hpp"
+#include "support/seed.hpp"
+#include "walk/names.hpp"
+
+namespace warren::walk {
+
+namespace {
+
+struct Told {
+    std::string name;
+    u64 inode;
+    u8 type;
+    bool operator==(const Told&) const = default;
+};
+
+/// As getdents64(2) does it.
+std::string records_of(const std::vector<Told>& names) {
+    std::string records;
+    for (const Told& told : names) {
+        const size_t at = records.size();
+        const size_t size = (offsetof(Name, text) + told.name.size() + 8) & ~size_t{7};
+        records.resize(at + size);
+        Name name{};
+        name.inode = told.inode;
+        name.next = static_cast<i64>(at) * 77;
+        name.size = static_cast<u16>(size);
+        name.type = told.type;
+        std::memcpy(records.data() + at, &name, offsetof(Name, text));
+        told.name.copy(records.data() + at + offsetof(Name, text), told.name.size());
+    }
+    return records;
+}
+
+std::vector<Told> names_of(const std::string& records) {
+    std::vector<Told> names;
+    for (size_t at = 0; at < records.size();) {
+        const auto& name = *reinterpret_cast<const Name*>(records.data() + at);
+        names.push_back({name.text, name.inode, name.type});
+        at += name.size;
+    }
+    return names;
+}
+
+std::string random_name(Random& random, const std::string& before) {
+    std::string name = before.substr(0, random.below(before.size() + 1));
+    while (name.empty() || (name.size() < 255 && !random.one_in(8))) {
+        const char byte = static_cast<char>(1 + random.below(255));
+        if (byte != '/') name += byte;
+    }
+    return name;
+}
+
+/// What a reader was told of one item, with the names of the way to it.
+struct Arrived {
+    std::vector<std::string> way;
+    std::vector<std::optional<Identity>> identities;
+    Work work;
+    Home home;
+    std::string name, result, payload;
+};
+
+std::vector<Arrived> arrivals_of(const std::string& parcel) {
+    std::vector<Arrived> all;
+    Arrived at{};
+    Parcel::Content content{};
+    for (ParcelReader reader(parcel); reader.begin_group();) {
+        at.way.resize(reader.kept_steps());
+        at.identities.resize(reader.kept_steps());
+        for (const Parcel::Place& step : reader.steps()) {
+            at.way.emplace_back(step.name);
+            at.identities.push_back(step.identity);
+        }
+        while (reader.next_item(content)) {
+            at.work = content.work;
+            at.home = content.home;
+            at.name = content.place.name;
+            at.result = content.result;
+            at.payload = content.payload;
+            all.push_back(at);
+        }
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST(Names, AreWhatTheyWereAfterATrip) {
+    const Seed seed;
+    for (u64 part = 0; part < 200 * test_load(); ++part) {
+        Random random(seed.part(part));
+        std::vector<Told> names;
+        std::string before;
+        for (u64 left = random.below(60); left > 0; --left) {
+            before = random_name(random, before);
+            if (is_dot(before.c_str())) continue;
+            const u64 inode = random.one_in(9) ? random.next()
+                              : names.empty()  ? 1
+                                               : names.back().inode + random.below(5) - 2;
+            names.push_back({before, inode, static_cast<u8>(random.below(16))});
+        }
+        const std::string records = records_of(names);
+        const std::string packed = pack_names(records);
+        EXPECT_LE(packed.size(), records.size());
+        EXPECT_EQ(names_of(unpack_names(packed)), names);
+    }
+}
+
+TEST(Names, AreShortAndWithoutDots) {
+    std::vector<Told> names = {{".", 5, 4}, {"..", 4, 4}};
+    for (u32 number = 1000; number < 2000; ++number)
+        names.push_back({"file_" + std::to_string(number), u64{1} << 33 | number, 8});
+    const std::string packed = pack_names(records_of(names));
+    EXPECT_LE(packed.size(), 6 * names.size());  // of 32
+    const std::vector<Told> expected(names.begin() + 2, names.end());
+    EXPECT_EQ(names_of(unpack_names(packed)), expected);
+}
+
+TEST(Parcel, ReadAgainIsWhatWasWritten) {
+    const Seed seed;
+    for (u64 part = 0; part < 200 * test_load(); ++part) {
+        Random random(seed.part(part));
+        std::vector<Node*> nodes = {Node::make(nullptr, "/root", 8)};
+        for (u32 number = 1; number < 40; ++number) {
+            Node* const above = nodes[random.below(nodes.size())];
+            nodes.push_back(Node::make(above, random_name(random, ""), 8));
+            nodes.back()->has_identity = random.one_in(2);
+            nodes.back()->identity = {random.below(2), random.next()};
+        }
+        Parcel parcel;
+        std::vector<std::pair<const Node*, Arrived>> sent;
+        for (u32 left = 30; left > 0; --left) {
+            Node& node = *nodes[random.below(nodes.size())];
+            Arrived item{{}, {}, static_cast<Work>(random.below(3)), {}, {}, {}, {}};
+            item.home = {static_cast<u32>(random.below(300)), random.next()};
+            item.name = node.name_view();
+            item.result = random.one_in(2) ? std::string(16, 'r') : std::string();
+            if (item.work != Work::directory) item.payload = random_name(random, "p");
+            ASSERT_TRUE(parcel.begin_item(node, item.payload.size()));
+            parcel.add_item(node,
+                            {item.work, item.home, {{}, node.identity}, item.result, item.payload});
+            for (const Node* at = node.above; at != nullptr; at = at->above)
+                item.way.insert(item.way.begin(), std::string(at->name_view()));
+            sent.emplace_back(&node, item);
+        }
+        const std::vector<Arrived> arrived = arrivals_of(parcel.take());
+        ASSERT_EQ(arrived.size(), sent.size());
+        for (size_t at = 0; at < sent.size(); ++at) {
+            const auto& [node, item] = sent[at];
+            EXPECT_EQ(arrived[at].way, item.way);
+            EXPECT_EQ(arrived[at].work, item.work);
+            EXPECT_EQ(arrived[at].home.rank, item.home.rank);
+            EXPECT_EQ(arrived[at].home.loan, item.home.loan);
+            EXPECT_EQ(arrived[at].name, item.name);
+            EXPECT_EQ(arrived[at].result, item.result);
+            EXPECT_EQ(arrived[at].payload, item.payload);
+            // What holds the item is told with its identity if that is known.
+            if (node->above == nullptr) continue;
+            EXPECT_EQ(arrived[at].identities.back().has_value(), node->above->has_identity);
+            if (node->above->has_identity) {
+                EXPECT_EQ(*arrived[at].identities.back(), node->above->identity);
+            }
+        }
+        for (Node* node : nodes)
+            Node::destroy(node);
+    }
+}
+
+}  // namespace warren::walk
