@@ -160,13 +160,15 @@ struct ReserveBlocks : Phase {
 
     WARREN_HD void operator()(u64 i) const {
         if (has_failed() || i % share_stride != 0) return;
-        const u64 share = i / share_stride;
-        const u64 wanted = b.state->new_blocks;
-        const u64 most = wanted / share_blocks_min + 1;
-        const u64 shares = most < reserve_shares ? most : reserve_shares;
-        if (share >= shares) return;
-        const Errc reserved = reserve(static_cast<u32>(share), wanted * share / shares,
-                                      wanted * (share + 1) / shares);
+        const u32 share = static_cast<u32>(i / share_stride);
+        const u32 wanted = b.state->new_blocks;
+        const u32 most = wanted / share_blocks_min + 1;
+        const u32 shares = most < reserve_shares ? most : reserve_shares;
+        if (share >= shares || wanted == 0) return;
+        const u32 each = wanted / shares;
+        const u32 more = wanted % shares;  // of the first this many each has one more
+        const u32 begin = share * each + (share < more ? share : more);
+        const Errc reserved = reserve(share, begin, begin + each + (share < more ? 1 : 0));
         if (reserved != Errc::ok) fail(reserved);
     }
 };

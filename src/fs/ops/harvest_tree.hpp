@@ -25,12 +25,12 @@ namespace warren::ops {
 ///                                         it still holds are names of files that need operations
 ///                                         of their own; one lane
 ///   void freed(TreeTask)                  a directory that is gone; one lane
-///   void emptied(TreeTask)                one with rooted_mark that holds nothing any more: it
-///   goes
+///   void emptied(TreeTask)                one with rooted_mark that holds nothing now: it goes
 ///                                         with its name among the orphans, lest its number mean
 ///                                         another inode there; one lane
 ///   bool want(place)                      a block that may not be in memory: is it now? one lane
 ///   void fail(Errc), void pause()         one lane
+///   const Store& near(const Store&)       the same, with what the step knows of where it lies
 template <class Team, class Step>
 class Harvester {
  public:
@@ -353,8 +353,9 @@ class Harvester {
     /// One lane.
     WARREN_HD WARREN_NOINLINE LaneFate free_entry(u64 number, bool is_directory) {
         LaneFate fate = LaneFate::absent;
+        const Store& store = step_.near(store_);
         do {
-            fate = free_by_lane(store_, number, is_directory, step_.rules, tally);
+            fate = free_by_lane(store, number, is_directory, step_.rules, tally);
         } while (fate == LaneFate::absent &&
                  bring(ref_of(number).block_place(), inode_bit(number).bitmap_place));
         if (fate == LaneFate::damaged) step_.fail(Errc::corrupt);

@@ -27,6 +27,7 @@ class TreeRemover::Step {
         : rules{remover.now_, remover.dirty_limit_}, remover_(remover), worker_(worker) {}
 
     bool is_full(const ThreadTeam& /*team*/) const { return remover_.step_is_full(); }
+    const core::Store& near(const core::Store& store) const { return store; }
     bool is_listed(u64 /*number*/, u64 /*in*/) const { return false; }
     bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
         if (!mine) return true;

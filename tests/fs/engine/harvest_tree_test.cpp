@@ -34,6 +34,7 @@ class TestStep {
 
     explicit TestStep(VolumeImplementation& volume) : volume_(volume) {}
 
+    const core::Store& near(const core::Store& store) const { return store; }
     template <class Team>
     bool is_full(const Team& team) {
         return once(team, [&] {

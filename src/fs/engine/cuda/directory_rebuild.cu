@@ -12,12 +12,26 @@
 namespace warren::cuda_engine {
 namespace {
 
+/// What all workers of a block read all the time, in shared memory: a kernel's parameters lie
+/// behind a cache that every acquire empties.
+struct RebuildValues {
+    core::Store store;
+    RebuildRef ref;
+};
+
 __global__ void __launch_bounds__(256, 2)
-    rebuild_directory(core::Store store, RebuildRef ref, core::Credentials caller,
-                      Handle directory) {
+    rebuild_directory(const __grid_constant__ core::Store store,
+                      const __grid_constant__ RebuildRef ref,
+                      const __grid_constant__ core::Credentials caller, Handle directory) {
     extern __shared__ RebuildScratch scratches[];
+    __shared__ alignas(16) std::byte memory[sizeof(RebuildValues)];
+    auto& values = *reinterpret_cast<RebuildValues*>(memory);
+    if (threadIdx.x == 0) values.store = store;
+    if (threadIdx.x == blockDim.x - 1) values.ref = ref;
+    __syncthreads();
     const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
-    RebuildWorker<WarpTeam> worker(team, store, ref, scratches[threadIdx.x / WarpTeam::width]);
+    RebuildWorker<WarpTeam> worker(team, values.store, values.ref,
+                                   scratches[threadIdx.x / WarpTeam::width]);
     worker.run(caller, directory);
 }
 

@@ -291,6 +291,7 @@ class RebuildWorker : private RebuildReader<Team> {
 
     /// The first child of node `index` of a level: nodes of a level are equally full.
     WARREN_HD u32 first_child(u32 level, u32 index) const {
+        if (index == 0) return 0;  // without a division: most trees have one node a level
         return static_cast<u32>(u64{index} * state_.level_nodes[level - 1] /
                                 state_.level_nodes[level]);
     }

@@ -122,8 +122,9 @@ __device__ auto run_in_step(const WarpTeam& team, const core::Store& store, Wish
 }
 
 /// Takes a freed directory's name out of the orphan directory, and the directory itself.
-__device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& store, u64 number,
+__device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& given, u64 number,
                                       i64 now, Wish& wish) {
+    const core::Store& store = in_shared_memory(given);
     // A leaf that gets empty stays: it does no harm, and the next orphan has room there.
     const auto ended = run_in_step(
         team, store, wish, [&](WarpOperation& op) { return ops::end_emptied(op, number, now); });
@@ -131,8 +132,9 @@ __device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& s
 }
 
 /// Hangs a directory on the orphan directory.
-__device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& store, u64 number,
+__device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& given, u64 number,
                                    i64 now, Wish& wish) {
+    const core::Store& store = in_shared_memory(given);
     for (;;) {
         const Errc code = run_in_step(team, store, wish, [&](WarpOperation& op) {
             return ops::adopt_orphan(op, number, now);
@@ -150,8 +152,10 @@ __device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& stor
 
 /// Takes the root that the step begins with out of its parent. It has no name then, so what cannot
 /// be freed of it in this step hangs on the orphan directory at its end.
-__device__ __noinline__ void take_root(const WarpTeam& team, const core::Store& store,
-                                       const RemovalRef& ref, const RemovalBegin& begin) {
+__device__ __noinline__ void take_root(const WarpTeam& team, const core::Store& given_store,
+                                       const RemovalRef& given_ref, const RemovalBegin& begin) {
+    const core::Store& store = in_shared_memory(given_store);
+    const RemovalRef& ref = in_shared_memory(given_ref);
     Wish wish;
     const Result<ops::TakenTree> taken = run_in_step(team, store, wish, [&](WarpOperation& op) {
         return ops::take_tree(op, begin.caller, begin.directory, begin.name, begin.name_length,
@@ -397,8 +401,15 @@ __global__ void __launch_bounds__(256)
     if (is_last) finish_step(team, store, ref);
 }
 
-__global__ void end_step(const __grid_constant__ core::Store store,
-                         const __grid_constant__ RemovalRef ref) {
+__global__ void end_step(const __grid_constant__ core::Store store_given,
+                         const __grid_constant__ RemovalRef ref_given) {
+    __shared__ alignas(16) std::byte memory[sizeof(StepValues)];
+    auto& values = *reinterpret_cast<StepValues*>(memory);
+    copy_words(values.store, store_given);
+    copy_words(values.ref, ref_given);
+    __syncthreads();
+    const core::Store& store = values.store;
+    const RemovalRef& ref = values.ref;
     const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width;
     const WarpTeam team{warp};
     const u32 warps = gridDim.x * blockDim.x / WarpTeam::width;

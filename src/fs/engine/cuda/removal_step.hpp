@@ -11,6 +11,8 @@
 
 #if defined(__CUDACC__)
 
+#include "fs/engine/cuda/shared_memory.cuh"
+
 namespace warren::cuda_engine {
 
 __device__ inline u64 device_nanoseconds() {
@@ -89,6 +91,14 @@ struct DeviceStep {
     }
     WARREN_HD void pause() const {
         pause_briefly();
+    }
+    /// Requires: the store lies in shared memory, as that of who harvests does.
+    WARREN_HD const core::Store& near(const core::Store& where) const {
+#if defined(__CUDA_ARCH__)
+        return in_shared_memory(where);
+#else
+        return where;
+#endif
     }
 
     mutable u32 looks_ = 0;  // at is_full()

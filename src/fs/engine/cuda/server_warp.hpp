@@ -12,6 +12,8 @@
 
 #if defined(__CUDACC__)
 
+#include "fs/engine/cuda/shared_memory.cuh"
+
 namespace warren::cuda_engine {
 
 enum BoxState : u32 { box_idle = 0, box_full = 1, box_leave = 2 };
@@ -37,16 +39,6 @@ struct BlockSpace {
     Mailbox boxes[warps_per_block];
     u32 states[warps_per_block];  // only in block 0
 };
-
-/// The same space, of which the compiler then knows that it is shared memory: a look at it is one
-/// instruction instead of three, and takes half the time. What goes there and back is opaque, or
-/// the way would be cut short.
-__device__ inline BlockSpace& in_shared_memory(BlockSpace& space) {
-    const auto at = static_cast<u32>(__cvta_generic_to_shared(&space));
-    u32 opaque = 0;
-    asm("mov.u32 %0, %1;" : "=r"(opaque) : "r"(at));
-    return *static_cast<BlockSpace*>(__cvta_shared_to_generic(opaque));
-}
 
 template <class T>
 using block_atomic = cuda::atomic_ref<T, cuda::thread_scope_block>;
