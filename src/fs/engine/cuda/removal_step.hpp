@@ -5,13 +5,12 @@
 // that outlive the step, in that of emptied roots, or freed.
 #pragma once
 
+#include "fs/engine/cuda/shared_memory.cuh"
 #include "fs/engine/cuda/tree_removal.hpp"
 #include "fs/ops/harvest_tree.hpp"
 #include "team/warp_team.hpp"
 
 #if defined(__CUDACC__)
-
-#include "fs/engine/cuda/shared_memory.cuh"
 
 namespace warren::cuda_engine {
 

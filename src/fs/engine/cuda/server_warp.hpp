@@ -9,10 +9,9 @@
 #include "fs/core/beeline.hpp"
 #include "fs/engine/cuda/operations_warp.hpp"
 #include "fs/engine/cuda/server_protocol.hpp"
+#include "fs/engine/cuda/shared_memory.cuh"
 
 #if defined(__CUDACC__)
-
-#include "fs/engine/cuda/shared_memory.cuh"
 
 namespace warren::cuda_engine {
 

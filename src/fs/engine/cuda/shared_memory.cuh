@@ -8,6 +8,8 @@
 
 #include "warren/types.hpp"
 
+#if defined(__CUDACC__)
+
 namespace warren::cuda_engine {
 
 /// The same object. Requires: it lies in shared memory.
@@ -20,3 +22,5 @@ __device__ T& in_shared_memory(T& object) {
 }
 
 }  // namespace warren::cuda_engine
+
+#endif
