@@ -113,9 +113,10 @@ class HashPipeline {
             at += bytes;
         }
         std::vector<u8> digests(pieces.size() * digest_bytes(algorithm));
-        time("list of 2 to 16 KiB", std::string(name(algorithm)), bytes_, 0, [&](Stages& stages) {
-            return hash_many(algorithm, pieces, digests, on_gpu, &stages);
-        });
+        const double predicted = predict(algorithm, bytes_).gpu_seconds;
+        time(
+            "list of 2 to 16 KiB", std::string(name(algorithm)), bytes_, predicted,
+            [&](Stages& stages) { return hash_many(algorithm, pieces, digests, on_gpu, &stages); });
     }
 
  private:

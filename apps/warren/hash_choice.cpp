@@ -3,6 +3,7 @@
 // nothing.
 #include "apps/warren/hash_choice.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -20,18 +21,57 @@ std::string seconds(double value) {
     return text;
 }
 
-/// Sums over the algorithms of a list, of which --check may have several.
-hash::Prediction predict(const std::vector<HashJob>& jobs) {
-    std::array<u64, std::size(hash::all_algorithms)> bytes{};
-    for (const HashJob& job : jobs)
-        bytes[static_cast<u32>(job.algorithm)] += job.bytes;
+/// What the files of one algorithm come to.
+struct Share {
+    u64 bytes = 0;
+    u64 gathered_bytes = 0;  // of files that a GPU gets many at a time
+    u64 whole_bytes = 0;     // of files that it gets one by one
+    u64 whole_files = 0;
+
+    u64 batches() const { return (gathered_bytes + batch_bytes_for_gpu - 1) / batch_bytes_for_gpu; }
+    /// Of streams, which are the CPU's whoever else works.
+    u64 other_bytes() const { return bytes - gathered_bytes - whole_bytes; }
+};
+
+using Shares = std::array<Share, std::size(hash::all_algorithms)>;
+
+/// The files of each algorithm, of which --check may have several.
+Shares share_out(const std::vector<HashJob>& jobs, const HashOptions& options) {
+    Shares shares;
+    for (const HashJob& job : jobs) {
+        Share& share = shares[static_cast<u32>(job.algorithm)];
+        share.bytes += job.bytes;
+        const bool is_tree = job.algorithm == hash::Algorithm::blake3 &&
+                             job.bytes >= least_tree_bytes && job.bytes <= most_tree_bytes;
+        if (is_tree || options.direct_piece_bytes != 0) {
+            share.whole_bytes += job.bytes;
+            ++share.whole_files;
+        } else if (job.bytes <= small_bytes_for_gpu) {
+            share.gathered_bytes += job.bytes;
+        }
+    }
+    return shares;
+}
+
+hash::Prediction predict(const Shares& shares) {
     hash::Prediction sum;
     for (const hash::Algorithm algorithm : hash::all_algorithms) {
-        const u64 own = bytes[static_cast<u32>(algorithm)];
-        if (own == 0) continue;
-        const hash::Prediction one = hash::predict(algorithm, own);
-        sum.cpu_seconds += one.cpu_seconds;
-        sum.gpu_seconds += one.gpu_seconds;
+        const Share& share = shares[static_cast<u32>(algorithm)];
+        if (share.bytes != 0) sum.cpu_seconds += hash::predict_on_cpu(algorithm, share.bytes);
+    }
+    // No driver is loaded for what the CPU has done by then.
+    sum.startup_seconds = hash::gpu_startup_seconds();
+    if (sum.cpu_seconds < sum.startup_seconds || !hash::has_gpu()) return sum;
+    for (const hash::Algorithm algorithm : hash::all_algorithms) {
+        const Share& share = shares[static_cast<u32>(algorithm)];
+        if (share.bytes == 0) continue;
+        const hash::Prediction many =
+            hash::predict(algorithm, share.gathered_bytes, share.batches());
+        const hash::Prediction whole =
+            hash::predict(algorithm, share.whole_bytes, share.whole_files, false);
+        sum.gpu_seconds += many.gpu_seconds + whole.gpu_seconds +
+                           hash::predict_on_cpu(algorithm, share.other_bytes());
+        sum.startup_seconds = std::max(many.startup_seconds, whole.startup_seconds);
     }
     return sum;
 }
@@ -62,12 +102,15 @@ void tell_choice(u64 bytes, const hash::Prediction& prediction, hash::Processor 
     if (bytes < least_bytes_for_model) {
         remark({program(), ": ", long_size(bytes), ": the CPU, for a GPU is asked from ",
                 long_size(least_bytes_for_model), " on"});
+    } else if (prediction.gpu_seconds == 0 && prediction.cpu_seconds < prediction.startup_seconds) {
+        remark({program(), ": ", long_size(bytes), ": predicted ", seconds(prediction.cpu_seconds),
+                " on the CPU, less than a GPU takes to start: the CPU"});
     } else if (prediction.gpu_seconds == 0) {
         remark({program(), ": ", long_size(bytes), ": the CPU, for there is no GPU"});
     } else {
         remark({program(), ": ", long_size(bytes), ": predicted ", seconds(prediction.cpu_seconds),
-                " on the CPU, ", seconds(prediction.gpu_seconds), " on the GPU: the ",
-                is_gpu ? "GPU" : "CPU"});
+                " on the CPU, ", seconds(prediction.gpu_seconds), " on the GPU, which took ",
+                seconds(prediction.startup_seconds), " to start: the ", is_gpu ? "GPU" : "CPU"});
     }
 }
 
@@ -78,7 +121,7 @@ void hash_by_choice(const std::vector<HashJob>& jobs, HashOptions options, bool 
         for (const HashJob& job : jobs)
             bytes += job.bytes;
         hash::Prediction prediction;
-        if (bytes >= least_bytes_for_model) prediction = predict(jobs);
+        if (bytes >= least_bytes_for_model) prediction = predict(share_out(jobs, options));
         const bool is_gpu =
             prediction.gpu_seconds != 0 && prediction.gpu_seconds < prediction.cpu_seconds;
         options.processor = is_gpu ? hash::Processor::gpu : hash::Processor::cpu;

@@ -21,13 +21,8 @@ constexpr u64 small_bytes = 256 * kib;  // up to here a file is hashed beside ot
 constexpr u64 batch_bytes = 4 * mib;    // enough for one turn
 constexpr u64 batch_files = 256;
 constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that hashes it
-// The same for a GPU: a turn of its own is worth more than a turn of a core.
-constexpr u64 small_bytes_for_gpu = 8 * mib;
-constexpr u64 batch_bytes_for_gpu = 32 * mib;
 constexpr u64 batch_files_for_gpu = 65536;
 constexpr u64 readers_for_gpu = 8;
-constexpr u64 least_tree_bytes = 64 * mib;  // of a BLAKE3 file that is held as a whole
-constexpr u64 most_tree_bytes = 4 * gib;
 
 Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, u64& bytes) {
     const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
@@ -197,6 +192,7 @@ class Hasher {
         gpu_work_.bytes += bytes;
         sums.initialise += stages.initialise;
         sums.copy_in += stages.copy_in;
+        sums.staging += stages.staging;
         sums.kernel += stages.kernel;
         sums.copy_out += stages.copy_out;
         sums.finish += stages.finish;

@@ -16,6 +16,12 @@
 
 namespace warren::cli {
 
+// What a GPU gets: a turn of its own is worth more than a turn of a core.
+inline constexpr u64 small_bytes_for_gpu = 8 * mib;   // up to here a file is hashed beside others
+inline constexpr u64 batch_bytes_for_gpu = 32 * mib;  // in one call
+inline constexpr u64 least_tree_bytes = 64 * mib;     // of a BLAKE3 file that is held as a whole
+inline constexpr u64 most_tree_bytes = 4 * gib;
+
 struct HashJob {
     Location location;  // its text is what is printed
     std::shared_ptr<Directory> start;

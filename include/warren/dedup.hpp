@@ -121,11 +121,12 @@ struct FileChunk {
 /// What a ChunkReader did.
 struct ReadWork {
     u64 gpu_bytes = 0;       // cut and digested by the GPU
-    double gpu_seconds = 0;  // that it took
+    double gpu_seconds = 0;  // that it took, its memory included
     u64 asked_bytes = 0;     // for which the model was asked, and what it said
     double predicted_cpu_seconds = 0;
     double predicted_gpu_seconds = 0;
-    std::string note;  // why the CPU did what the GPU was asked for
+    double startup_seconds = 0;  // that the process waited for the GPU before it was asked
+    std::string note;            // why the CPU did what the GPU was asked for
 };
 
 /// Reads files into chunks, one after the other; memory, threads and the GPU are kept from one to

@@ -53,6 +53,7 @@ struct Options {
 struct Stages {
     double initialise = 0;
     double copy_in = 0;
+    double staging = 0;  // of copy_in: bringing memory that is not pinned into memory that is
     double kernel = 0;
     double copy_out = 0;
     double finish = 0;
@@ -69,10 +70,21 @@ bool has_gpu();
 struct Prediction {
     double cpu_seconds = 0;
     double gpu_seconds = 0;  // both 0 without a GPU
+    double startup_seconds =
+        0;  // that this process waited until the GPU was ready; not in the other
 };
 
-/// Asks the model; the first call for an algorithm measures the machine, some 0.1 s.
-Prediction predict(Algorithm algorithm, u64 bytes);
+/// Asks the model about `bytes` that come in `calls` calls, one after the other, as lists of pieces
+/// or each as one piece of memory; the first time for an algorithm measures the machine, some 0.2 s
+/// and what the GPU needs to start.
+Prediction predict(Algorithm algorithm, u64 bytes, u64 calls = 1, bool is_list = true);
+
+/// What the model says of the CPU alone: no GPU is asked or started.
+double predict_on_cpu(Algorithm algorithm, u64 bytes);
+
+/// Seconds that the first use of a GPU takes in this process, as assumed without asking one; 0 once
+/// it is in use, and in a build without CUDA. Work that the CPU does in less is the CPU's.
+double gpu_startup_seconds();
 
 /// The digest of each piece, one behind the other. Pieces may have any length and alignment.
 /// Errc::invalid unless `digests` has pieces.size() * digest_bytes(); Errc::no_device for

@@ -191,10 +191,8 @@ void Chains::run_round(Workers& workers, const u8* bytes, u64 start, u64 known) 
         segment.end = std::min(segment.begin + length, known);
     }
     const u64 in_item = threads == 1 ? count : segments_for_item;
-    workers.run((count + in_item - 1) / in_item, [&](u64 item, u32) {
-        const u64 from = item * in_item;
-        Walk(rule_, bytes, known)
-            .run(std::span(segments_).subspan(from, std::min(in_item, count - from)));
+    workers.run_ranges(count, in_item, [&](u64 first, u64 last, u32) {
+        Walk(rule_, bytes, known).run(std::span(segments_).subspan(first, last - first));
     });
 }
 

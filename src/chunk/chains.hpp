@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "base/workers.hpp"
 #include "chunk/select.hpp"
-#include "chunk/workers.hpp"
 #include "warren/chunk.hpp"
 
 namespace warren::chunk {

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/workers.hpp"
 #include "chunk/chains.hpp"
 #include "chunk/scanner.hpp"
 #include "chunk/select.hpp"
-#include "chunk/workers.hpp"
 #include "warren/chunk.hpp"
 #include "warren/chunk_gpu.hpp"
 
@@ -164,7 +164,7 @@ class Chunker::Implementation {
     void scan_round(const u8* bytes, u64 base, u64 size) {
         const u64 count = (size + block_bytes - 1) / block_bytes;
         if (blocks_.size() < count) blocks_.resize(count);
-        workers_.run(count, [&](u64 block, u32 worker) {
+        workers_.run_ranges(count, 1, [&](u64 block, u64, u32 worker) {
             const u64 from = block * block_bytes;
             scan(bytes + from, base + from, std::min(block_bytes, size - from), blocks_[block],
                  spaces_[worker]);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // On a GPU copy, scan and choice overlap, so one rate stands for all of them; the best of three
-// runs, the first of which gets the memory.
+// runs.
 #include "dedup/cutting_rates.hpp"
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace warren::dedup {
 namespace {
 
 constexpr u64 sample_bytes = 64 * mib;
+constexpr u64 least_cut_bytes = 64 * kib;
 
 template <class Work>
 double best_seconds_each(u64 bytes, const Work& work) {
@@ -29,50 +31,91 @@ double best_seconds_each(u64 bytes, const Work& work) {
     return best / static_cast<double>(bytes);
 }
 
-CuttingRates measure(const Splitter& splitter) {
-    if (splitter.block_bytes != 0) return {true, 0, 0};
-    CuttingRates rates;
-    chunk::GpuChunker gpu;
-    chunk::Chunker chunker;
-    if (!chunk::GpuChunker::has_kernel(splitter.rule) || gpu.open(splitter.rule) != Errc::ok ||
-        chunker.open(splitter.rule, splitter.threads) != Errc::ok) {
-        return rates;
-    }
-    std::vector<std::byte> sample(sample_bytes);
+std::vector<std::byte> make_sample(u64 bytes) {
+    std::vector<std::byte> sample(bytes);
     Random random(1);
-    for (u64 at = 0; at < sample_bytes; at += 8) {
+    for (u64 at = 0; at < bytes; at += 8) {
         const u64 word = random.next();
         std::memcpy(&sample[at], &word, 8);
     }
-    gpu.pin(sample);
+    return sample;
+}
+
+double seconds_of(const std::function<void()>& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    return passed.count();
+}
+
+CuttingRates measure(const Splitter& splitter) {
+    if (splitter.block_bytes != 0) return {.has_gpu = true};
+    CuttingRates rates;
+    if (!chunk::GpuChunker::has_kernel(splitter.rule)) return rates;
+    std::vector<std::byte> sample = make_sample(sample_bytes);
     std::vector<u64> ends;
+    chunk::GpuChunker gpu;
+    Errc code = Errc::ok;
+    // The first cut gets the memory.
+    rates.gpu_start_seconds = seconds_of([&] {
+        code = gpu.open(splitter.rule);
+        if (code == Errc::ok) code = gpu.cut(std::span(sample).first(least_cut_bytes), ends);
+    });
+    if (code != Errc::ok) return rates;
+    rates.pin_seconds_each =
+        seconds_of([&] { gpu.pin(sample); }) / static_cast<double>(sample_bytes);
     rates.gpu_seconds_each =
         best_seconds_each(sample_bytes, [&] { return gpu.cut(sample, ends) == Errc::ok; });
-    const std::span<const std::byte> part(sample.data(), sample_bytes / 4);
-    rates.cpu_seconds_each = best_seconds_each(part.size(), [&] {
-        chunker.feed(part, ends);
-        chunker.finish(ends);
-        return true;
-    });
     rates.has_gpu = rates.gpu_seconds_each != 0;
     return rates;
 }
 
+double measure_cpu(const Splitter& splitter) {
+    chunk::Chunker chunker;
+    if (splitter.block_bytes != 0 || chunker.open(splitter.rule, splitter.threads) != Errc::ok)
+        return 0;
+    const std::vector<std::byte> sample = make_sample(sample_bytes / 4);
+    std::vector<u64> ends;
+    return best_seconds_each(sample.size(), [&] {
+        chunker.feed(sample, ends);
+        chunker.finish(ends);
+        return true;
+    });
+}
+
+/// What was measured for the last splitter that was asked about.
+template <class Value>
+class Last {
+ public:
+    template <class Measure>
+    Value get(const Splitter& splitter, const Measure& measure) {
+        const std::lock_guard lock(mutex_);
+        if (!is_measured_ || splitter.rule != rule_ || splitter.block_bytes != block_bytes_)
+            value_ = measure(splitter);
+        is_measured_ = true;
+        rule_ = splitter.rule;
+        block_bytes_ = splitter.block_bytes;
+        return value_;
+    }
+
+ private:
+    std::mutex mutex_;
+    chunk::Rule rule_;
+    u64 block_bytes_ = 0;
+    bool is_measured_ = false;
+    Value value_{};
+};
+
 }  // namespace
 
 CuttingRates cutting_rates(const Splitter& splitter) {
-    static std::mutex mutex;
-    static chunk::Rule rule;
-    static u64 block_bytes = 0;
-    static bool is_measured = false;
-    static CuttingRates rates;
-    const std::lock_guard lock(mutex);
-    if (!is_measured || splitter.rule != rule || splitter.block_bytes != block_bytes)
-        rates = measure(splitter);
-    is_measured = true;
-    rule = splitter.rule;
-    block_bytes = splitter.block_bytes;
-    return rates;
+    static Last<CuttingRates> last;
+    return last.get(splitter, measure);
+}
+
+double cutting_seconds_on_cpu(const Splitter& splitter) {
+    static Last<double> last;
+    return last.get(splitter, measure_cpu);
 }
 
 }  // namespace warren::dedup

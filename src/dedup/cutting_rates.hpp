@@ -10,12 +10,17 @@
 namespace warren::dedup {
 
 struct CuttingRates {
-    bool has_gpu = false;         // the others are 0 without
-    double cpu_seconds_each = 0;  // for a byte, on all threads
+    bool has_gpu = false;  // the others are 0 without
+    double gpu_start_seconds =
+        0;                        // to get a chunker and its memory, when the GPU is in use already
+    double pin_seconds_each = 0;  // for a byte of the buffer that is kept in place
     double gpu_seconds_each = 0;  // for a byte, from pinned memory
 };
 
-/// The rates of a splitter's rule; blocks of one size cost nothing.
+/// The GPU's rates for a splitter's rule; blocks of one size cost nothing.
 CuttingRates cutting_rates(const Splitter& splitter);
+
+/// Seconds for a byte on all threads of the CPU; no GPU is asked.
+double cutting_seconds_on_cpu(const Splitter& splitter);
 
 }  // namespace warren::dedup

@@ -63,6 +63,11 @@ u64 mean_chunk_bytes(const Splitter& splitter) {
     return std::min(splitter.rule.minimum_bytes + free_bytes, splitter.rule.maximum_bytes);
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    return passed.count();
+}
+
 u64 bytes_ahead(int descriptor, u64 most_bytes) {
     struct stat status;
     if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
@@ -95,9 +100,12 @@ class ChunkReader::Implementation {
         left_ = most_bytes;
         filled_ = base_ = 0;
         uses_gpu_ = is_for_gpu(bytes_ahead(descriptor, most_bytes));
+        const auto begin = std::chrono::steady_clock::now();
+        if (uses_gpu_) open_gpu();
         const u64 usual = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes;
         if (buffer_.size() < std::min(usual, most_bytes) || buffer_.empty())
             resize(std::max<u64>(std::min(usual, most_bytes), 1));
+        if (uses_gpu_) work_.gpu_seconds += seconds_since(begin);
         const Errc code = pass();
         if (code != Errc::ok) forget();
         return code;
@@ -119,9 +127,7 @@ class ChunkReader::Implementation {
             if (is_end) finish();
             WARREN_TRY(digest());
             if (used_gpu_) {
-                const std::chrono::duration<double> passed =
-                    std::chrono::steady_clock::now() - begin;
-                work_.gpu_seconds += passed.count();
+                work_.gpu_seconds += seconds_since(begin);
                 work_.gpu_bytes += filled_ - before;
             }
             WARREN_TRY(hand_on());
@@ -133,20 +139,39 @@ class ChunkReader::Implementation {
     bool is_for_gpu(u64 bytes) {
         if (splitter_.processor == hash::Processor::gpu) return true;
         if (splitter_.processor == hash::Processor::cpu) return false;
-        if (bytes < least_file_for_model || !hash::has_gpu()) return false;
-        const CuttingRates rates = cutting_rates(splitter_);
-        const hash::Prediction digests = hash::predict(splitter_.algorithm, bytes);
-        const auto size = static_cast<double>(bytes);
-        const double cpu = digests.cpu_seconds + rates.cpu_seconds_each * size;
-        const double gpu = rates.gpu_seconds_each * size +
-                           (digests_by_gpu_ ? digests.gpu_seconds : digests.cpu_seconds);
-        if (!rates.has_gpu || digests.gpu_seconds == 0) return false;
+        if (bytes < least_file_for_model) return false;
+        const double startup = hash::gpu_startup_seconds();
+        // No driver is loaded for what the CPU has done by then.
+        if (startup > 0 && seconds_on_cpu(bytes) < startup) return false;
+        if (!hash::has_gpu()) return false;
+        const double cpu = seconds_on_cpu(bytes);
+        const double gpu = seconds_on_gpu(bytes);
+        if (gpu == 0) return false;
         work_.asked_bytes += bytes;
         work_.predicted_cpu_seconds += cpu;
         work_.predicted_gpu_seconds += gpu;
-        if (gpu >= cpu) return false;
-        open_gpu();
-        return true;
+        return gpu < cpu;
+    }
+
+    double seconds_on_cpu(u64 bytes) const {
+        return hash::predict_on_cpu(splitter_.algorithm, bytes) +
+               cutting_seconds_on_cpu(splitter_) * static_cast<double>(bytes);
+    }
+
+    /// 0 if it cannot be said. Each buffer is cut, then digested.
+    double seconds_on_gpu(u64 bytes) {
+        const u64 buffers = (bytes + buffer_bytes_for_gpu - 1) / buffer_bytes_for_gpu;
+        const hash::Prediction digests = hash::predict(splitter_.algorithm, bytes, buffers);
+        const CuttingRates rates = cutting_rates(splitter_);
+        if (!rates.has_gpu || digests.gpu_seconds == 0) return 0;
+        work_.startup_seconds = digests.startup_seconds;
+        const double start =
+            has_gpu_ ? 0
+                     : rates.gpu_start_seconds +
+                           rates.pin_seconds_each * static_cast<double>(buffer_bytes_for_gpu);
+        return start + rates.gpu_seconds_each * static_cast<double>(bytes) +
+               (digests_by_gpu_ ? digests.gpu_seconds
+                                : hash::predict_on_cpu(splitter_.algorithm, bytes));
     }
 
     void open_gpu() {

@@ -27,6 +27,10 @@ struct DeviceInfo {
 /// How many GPUs this program can use: 0 without a driver.
 int device_count();
 
+/// Whether this process has opened a stream: getting a GPU ready takes some tenths of a second, and
+/// then that is behind it. Asks no driver.
+bool was_used();
+
 /// What GPU `index` is. Errc::no_device if there is none; see last_failure().
 Errc describe_device(int index, DeviceInfo& info);
 

@@ -118,7 +118,9 @@ Errc Pipeline::run_turns(PipelineWork& work, StageSeconds& seconds) {
         slot.turn.number = number;
         const Clock clock;
         if (!work.fill(slot.turn, slot.host_input.data())) break;
-        seconds.copy_in += clock.seconds();
+        const double filling = clock.seconds();
+        seconds.staging += filling;
+        seconds.copy_in += filling;
         WARREN_TRY(queue(slot, work));
         if (!settings_.overlaps) WARREN_TRY(finish(slot, work, seconds));
     }

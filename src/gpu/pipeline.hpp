@@ -23,6 +23,7 @@ MemoryKind kind_of(const void* at);
 struct StageSeconds {
     double initialise = 0;  // buffers and streams, once
     double copy_in = 0;     // filling the slots included, where data are staged
+    double staging = 0;     // that filling alone
     double kernel = 0;
     double copy_out = 0;
     double finish = 0;  // draining

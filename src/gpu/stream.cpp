@@ -2,9 +2,22 @@
 // Streams do not block and do not wait for the default stream.
 #include "gpu/stream.hpp"
 
+#include <atomic>
+
+#include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 
 namespace warren::gpu {
+
+namespace {
+
+std::atomic<bool> has_streams{false};
+
+}  // namespace
+
+bool was_used() {
+    return has_streams.load(std::memory_order_relaxed);
+}
 
 Stream::~Stream() {
     if (stream_ != nullptr)
@@ -14,6 +27,7 @@ Stream::~Stream() {
 Errc Stream::open(bool is_urgent) {
     int least = 0;
     int greatest = 0;
+    has_streams.store(true, std::memory_order_relaxed);
     WARREN_TRY(check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
                      "cudaDeviceGetStreamPriorityRange"));
     return check(

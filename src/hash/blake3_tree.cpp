@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/workers.hpp"
 #include "hash/blake3.hpp"
-#include "hash/workers.hpp"
 
 namespace warren::hash {
 namespace {
@@ -95,7 +95,7 @@ void hash_blake3_tree(const LaneSet& lanes, Bytes data, u64 first_chunk, bool is
     }
     std::vector<u32> values(8 * subtrees);
     Counter counter(subtrees, 1);
-    const auto work = [&] {
+    run_once(threads, [&](u32) {
         Blake3Batch batch(lanes);
         for (u64 first = 0, last = 0; counter.take(first, last);) {
             const u64 offset = first * subtree_bytes;
@@ -104,8 +104,7 @@ void hash_blake3_tree(const LaneSet& lanes, Bytes data, u64 first_chunk, bool is
                       false, reinterpret_cast<u8*>(values.data() + 8 * first));
             batch.run();
         }
-    };
-    run(threads, work);
+    });
     join_blake3(lanes, values, is_root);
     std::memcpy(result, values.data(), 32);
 }

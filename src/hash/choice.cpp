@@ -32,6 +32,15 @@ double measure_cpu(Algorithm algorithm) {
     return best;
 }
 
+/// All threads' rate, measured at the first call.
+double cpu_rate_of(Algorithm algorithm) {
+    static std::array<double, std::size(all_algorithms)> rates;
+    static std::array<std::once_flag, std::size(all_algorithms)> once;
+    const auto index = static_cast<u32>(algorithm);
+    std::call_once(once[index], [&] { rates[index] = measure_cpu(algorithm); });
+    return rates[index];
+}
+
 Choice choose_by(Algorithm algorithm, const Load& load) {
     const Rates& rates = rates_of(algorithm);
     if (rates.kernel == 0) return {};
@@ -56,10 +65,14 @@ const Rates& rates_of(Algorithm algorithm) {
     static std::array<std::once_flag, std::size(all_algorithms)> once;
     const auto index = static_cast<u32>(algorithm);
     std::call_once(once[index], [&] {
+        // To load the driver is a part of the start.
+        const auto start = std::chrono::steady_clock::now();
         if (!has_device()) return;
+        const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
         Rates measured;
         if (measure_device(algorithm, measured) != Errc::ok) return;
-        measured.cpu = measure_cpu(algorithm);
+        measured.startup_seconds += loading.count();
+        measured.cpu = cpu_rate_of(algorithm);
         rates[index] = measured;
     });
     return rates[index];
@@ -69,16 +82,28 @@ bool has_gpu() {
     return has_device();
 }
 
-Prediction predict(Algorithm algorithm, u64 bytes) {
+Prediction predict(Algorithm algorithm, u64 bytes, u64 calls, bool is_list) {
     constexpr u64 assumed_piece_bytes = 8 * kib;
     const Rates& rates = rates_of(algorithm);
-    if (rates.kernel == 0) return {};
-    const Load load{.input_bytes = bytes,
-                    .work_bytes = bytes,
-                    .output_bytes = bytes / assumed_piece_bytes * digest_bytes(algorithm),
+    if (rates.kernel == 0 || calls == 0) return {};
+    const u64 each = bytes / calls;
+    const Load load{.input_bytes = each,
+                    .work_bytes = each,
+                    .output_bytes = each / assumed_piece_bytes * digest_bytes(algorithm),
                     .slot_bytes = assumed_slot_bytes,
-                    .is_staged = true};
-    return {predict_cpu(rates, load), predict_device(rates, load)};
+                    .is_staged = true,
+                    .is_gathered = is_list};
+    const auto times = static_cast<double>(calls);
+    return {times * predict_cpu(rates, load), times * predict_device(rates, load),
+            rates.startup_seconds};
+}
+
+double predict_on_cpu(Algorithm algorithm, u64 bytes) {
+    return static_cast<double>(bytes) / cpu_rate_of(algorithm);
+}
+
+double gpu_startup_seconds() {
+    return startup_left_seconds();
 }
 
 Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options) {
@@ -91,12 +116,13 @@ Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options)
     if (bytes < least || !is_parallel || !has_device()) return {};
     const void* const at = pieces.is_list() ? pieces.list()[0].data() : pieces.data().data();
     // Lists are always gathered; a cut buffer is copied from where it lies if it is pinned.
-    const bool is_staged = (pieces.is_list() && pieces.count() > 1) || !is_pinned(at);
+    const bool is_gathered = pieces.is_list() && pieces.count() > 1;
     return choose_by(algorithm, {.input_bytes = bytes,
                                  .work_bytes = bytes,
                                  .output_bytes = pieces.count() * digest_bytes(algorithm),
                                  .slot_bytes = assumed_slot_bytes,
-                                 .is_staged = is_staged});
+                                 .is_staged = !is_pinned(at),
+                                 .is_gathered = is_gathered});
 }
 
 Choice choose(const Windows& windows, Bytes data, u64 output_bytes, const Options& options) {

@@ -35,6 +35,10 @@ Errc hash_on_device(Algorithm algorithm, const Pieces& pieces, const Beginning& 
 Errc hash_windows_on_device(const Windows& windows, Bytes data, const WindowOutput& output,
                             Stages& stages);
 
+/// Seconds that the first use of a GPU takes, as assumed; 0 once this process uses it, and in a
+/// build without CUDA. Asks no driver.
+double startup_left_seconds();
+
 /// Measures what the GPU can do.
 Errc measure_device(Algorithm algorithm, Rates& rates);
 

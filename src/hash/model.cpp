@@ -13,17 +13,25 @@ double time_of(u64 bytes, double rate) {
     return rate == 0 ? 0 : static_cast<double>(bytes) / rate;
 }
 
+/// 0, which is as if it took no time, where nothing was measured.
+double rate_of(u64 bytes, double seconds) {
+    return seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
+}
+
 }  // namespace
 
 double predict_device(const Rates& rates, const Load& load) {
     const double turns = std::max(1.0, static_cast<double>(load.input_bytes) /
                                            static_cast<double>(std::max<u64>(load.slot_bytes, 1)));
+    double filling = load.is_staged ? rates.staging : 0;
+    if (load.is_gathered) filling = rates.gathering != 0 ? rates.gathering : rates.staging;
     const double stages[] = {
-        load.is_staged ? time_of(load.input_bytes, rates.staging) : 0,
-        time_of(load.input_bytes, rates.copy_in),
+        // Both are the calling thread's, so they never overlap.
+        time_of(load.input_bytes, filling) + time_of(load.output_bytes, rates.finish),
+        time_of(load.input_bytes,
+                filling != 0 && rates.copy_in_beside != 0 ? rates.copy_in_beside : rates.copy_in),
         time_of(load.work_bytes, load.are_windows ? rates.windows : rates.kernel),
         time_of(load.output_bytes, rates.copy_out),
-        time_of(load.output_bytes, rates.finish),
     };
     double sum = 0;
     double longest = 0;
@@ -35,6 +43,24 @@ double predict_device(const Rates& rates, const Load& load) {
     if (!load.overlaps) return fixed + sum + (turns - 1) * rates.turn_seconds;
     // The first slot passes through every stage before the longest one is all that counts.
     return fixed + longest + (sum - longest) / turns;
+}
+
+Rates fit_rates(const Calibration& calibration) {
+    const Sample& pinned = calibration.pinned;
+    const Sample& outputs = calibration.outputs.output_bytes != 0 ? calibration.outputs : pinned;
+    Rates rates;
+    rates.turn_seconds = calibration.small.stages.total;
+    rates.startup_seconds = std::max(0.0, calibration.first_seconds - rates.turn_seconds);
+    rates.copy_in = rate_of(pinned.input_bytes, pinned.stages.copy_in);
+    rates.kernel = rate_of(pinned.input_bytes, pinned.stages.kernel);
+    rates.copy_out = rate_of(outputs.output_bytes, outputs.stages.copy_out);
+    rates.finish = rate_of(outputs.output_bytes, outputs.stages.finish);
+    const Sample& pageable = calibration.pageable;
+    rates.staging = rate_of(pageable.input_bytes, pageable.stages.staging);
+    rates.copy_in_beside =
+        rate_of(pageable.input_bytes, pageable.stages.copy_in - pageable.stages.staging);
+    rates.gathering = rate_of(calibration.list.input_bytes, calibration.list.stages.staging);
+    return rates;
 }
 
 double predict_cpu(const Rates& rates, const Load& load) {

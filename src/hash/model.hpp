@@ -11,10 +11,13 @@ namespace warren::hash {
 /// Bytes a second: of input for staging and copy_in, of what the digest takes in for kernel,
 /// windows and cpu, of output for copy_out and finish. 0: not measured.
 struct Rates {
+    double startup_seconds = 0;  // that the process's first call took beyond what a later one does
     double initialise_seconds = 0;  // of what is still to be done
     double turn_seconds = 0;        // of a slot, whatever it holds
-    double staging = 0;             // pageable memory to a pinned slot
+    double staging = 0;             // pageable memory to pinned slots
+    double gathering = 0;           // the same of a list of pieces of some KiB
     double copy_in = 0;
+    double copy_in_beside = 0;  // while slots are filled, which takes from the same memory
     double kernel = 0;
     double windows = 0;  // the kernel's for sliding windows, which keep a GPU busier
     double copy_out = 0;
@@ -28,9 +31,31 @@ struct Load {
     u64 output_bytes = 0;
     u64 slot_bytes = 0;
     bool are_windows = false;
-    bool is_staged = false;  // the input is in pageable memory
+    bool is_staged = false;    // the input is in pageable memory
+    bool is_gathered = false;  // the input is a list of pieces, wherever they are
     bool overlaps = true;
 };
+
+/// A call that was measured: how much it was, and how long each stage was busy.
+struct Sample {
+    u64 input_bytes = 0;
+    u64 output_bytes = 0;
+    Stages stages;
+};
+
+/// What the rates are made of, from one machine.
+struct Calibration {
+    double first_seconds =
+        0;  // of the very first call, as small as `small`, with all that it began
+    Sample small;
+    Sample pinned;
+    Sample pageable;
+    Sample list;
+    Sample outputs;  // windows with digests: as much output as input
+};
+
+/// The rates that explain what was measured; those of `windows` and `cpu` are not among them.
+Rates fit_rates(const Calibration& calibration);
 
 /// Seconds on the GPU.
 double predict_device(const Rates& rates, const Load& load);

@@ -6,13 +6,15 @@
 #include <mutex>
 #include <vector>
 
+#include "base/workers.hpp"
 #include "hash/alone.hpp"
 #include "hash/blake3_tree.hpp"
-#include "hash/workers.hpp"
 
 namespace warren::hash {
 namespace {
 
+// Below this a thread of its own takes longer to start than it saves.
+constexpr u64 least_bytes_per_thread = 256 * kib;
 constexpr u64 least_share_bytes = 256 * kib;
 constexpr u64 most_share_bytes = 8 * mib;
 
@@ -84,6 +86,11 @@ u64 Pieces::bytes() const {
     return bytes;
 }
 
+u32 threads_for(const Options& options, u64 bytes) {
+    const u64 allowed = options.threads != 0 ? options.threads : usable_processors();
+    return static_cast<u32>(std::clamp<u64>(bytes / least_bytes_per_thread, 1, allowed));
+}
+
 void hash_on_cpu(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
                  const Options& options) {
     const u32 threads = threads_for(options, pieces.bytes());
@@ -91,7 +98,7 @@ void hash_on_cpu(Algorithm algorithm, const Pieces& pieces, const Beginning& beg
         return hash_long_blake3(pieces, digests, threads);
     }
     Shares shares(pieces, threads, widest_lanes().lanes);
-    run(threads, [&] {
+    run_once(threads, [&](u32) {
         std::vector<Bytes> share;
         for (u64 first = 0; shares.take(first, share);)
             hash_share(algorithm, share, beginning, digests + first * digest_bytes(algorithm));

@@ -37,6 +37,9 @@ class Pieces {
     u64 count_ = 0;
 };
 
+/// How many threads `bytes` of work are worth, of those that the options allow.
+u32 threads_for(const Options& options, u64 bytes);
+
 /// The digest of each piece, the beginning put before it (not for BLAKE3 and XXH3), on the CPU.
 void hash_on_cpu(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
                  const Options& options);

@@ -12,7 +12,7 @@
 #include "hash/alone.hpp"
 #include "hash/blake3.hpp"
 #include "hash/blake3_tree.hpp"
-#include "hash/workers.hpp"
+#include "hash/pieces.hpp"
 
 namespace warren::hash {
 namespace {

@@ -9,11 +9,11 @@
 #include <cstring>
 #include <vector>
 
+#include "base/workers.hpp"
 #include "hash/choice.hpp"
 #include "hash/device.hpp"
 #include "hash/pieces.hpp"
 #include "hash/word.hpp"
-#include "hash/workers.hpp"
 
 namespace warren::hash {
 namespace {
@@ -81,7 +81,7 @@ void run_on_cpu(const Windows& windows, Bytes data, const WindowOutput& output,
     // A window's work is that of its padded blocks.
     const u64 work_bytes = count * (windows.window_bytes / block_bytes + 1) * block_bytes;
     Counter counter(count, share_windows);
-    run(threads_for(options, work_bytes), [&] {
+    run_once(threads_for(options, work_bytes), [&](u32) {
         for (u64 first = 0, last = 0; counter.take(first, last);) {
             if (!has_lanes(windows.algorithm)) {
                 hash_as_messages(windows, data, first, last, output);

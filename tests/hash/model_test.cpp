@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "hash/choice.hpp"
@@ -55,6 +57,127 @@ TEST(HashModel, StagingIsAStage) {
     load.overlaps = true;
     load.slot_bytes = mib;
     EXPECT_LT(predict_device(rates, load), 51e-3);
+}
+
+/// A machine of the test's own: what each stage takes, and that copies to the GPU and the filling
+/// of slots slow each other down.
+struct Machine {
+    double fill;    // bytes a second; 0: nothing to fill
+    double gather;  // of a list
+    double bus;
+    double kernel;
+    double out;
+    double finish;
+    double call_seconds;
+    double startup_seconds;
+};
+
+/// Plays a call through three slots, turn by turn: the calling thread fills and finishes, each
+/// other stage has a queue of its own.
+Sample play(const Machine& machine, u64 bytes, u64 output_bytes, double fill_rate) {
+    constexpr u64 slot_bytes = 32 * mib;
+    constexpr u64 slots = 3;
+    const u64 turns = (bytes + slot_bytes - 1) / slot_bytes;
+    const double turn_output = static_cast<double>(output_bytes) / static_cast<double>(turns);
+    Stages busy;
+    double host = machine.call_seconds;
+    double bus = 0;
+    double kernel = 0;
+    double out = 0;
+    std::vector<double> out_done(turns);
+    const auto finish = [&](u64 turn) {
+        const double took = turn_output / machine.finish;
+        host = std::max(host, out_done[turn]) + took;
+        busy.finish += took;
+    };
+    for (u64 turn = 0; turn < turns; ++turn) {
+        const auto part = static_cast<double>(std::min(slot_bytes, bytes - turn * slot_bytes));
+        if (turn >= slots) finish(turn - slots);
+        const double filling = fill_rate == 0 ? 0 : part / fill_rate;
+        const double copying = part / machine.bus * (fill_rate == 0 ? 1.0 : 1.2);
+        host += filling;
+        bus = std::max(bus, host) + copying;
+        kernel = std::max(kernel, bus) + part / machine.kernel;
+        out = std::max(out, kernel) + turn_output / machine.out;
+        out_done[turn] = out;
+        busy.copy_in += filling + copying;
+        busy.staging += filling;
+        busy.kernel += part / machine.kernel;
+        busy.copy_out += turn_output / machine.out;
+    }
+    for (u64 turn = turns > slots ? turns - slots : 0; turn < turns; ++turn)
+        finish(turn);
+    busy.total = host;
+    return {bytes, output_bytes, busy};
+}
+
+Calibration calibrate(const Machine& machine) {
+    constexpr u64 large = 128 * mib;
+    Calibration measured;
+    measured.small = play(machine, 64 * kib, 256, machine.fill);
+    measured.first_seconds = measured.small.stages.total + machine.startup_seconds;
+    measured.pinned = play(machine, large, large / 256, 0);
+    measured.pageable = play(machine, large, large / 256, machine.fill);
+    measured.list = play(machine, large, large / 256, machine.gather);
+    measured.outputs = play(machine, large / 4, large / 4, 0);
+    return measured;
+}
+
+TEST(HashModel, RatesOfACalibrationPredictOtherCalls) {
+    const Machine machines[] = {
+        // Like one H200 beside 16 cores; a slow host; a slow bus; a kernel that is the limit.
+        {41e9, 24e9, 55e9, 900e9, 25e9, 17e9, 60e-6, 0.35},
+        {9e9, 4e9, 55e9, 900e9, 25e9, 3e9, 60e-6, 0.9},
+        {41e9, 24e9, 12e9, 400e9, 12e9, 17e9, 100e-6, 0.2},
+        {41e9, 24e9, 55e9, 20e9, 25e9, 17e9, 60e-6, 0.35},
+    };
+    for (const Machine& machine : machines) {
+        const Rates rates = fit_rates(calibrate(machine));
+        EXPECT_NEAR(rates.startup_seconds, machine.startup_seconds, 1e-9);
+        EXPECT_NEAR(rates.copy_in, machine.bus, machine.bus * 1e-6);
+        struct Kind {
+            const char* name;
+            double fill;
+            bool is_staged;
+            bool is_gathered;
+        };
+        const Kind kinds[] = {{"pinned", 0, false, false},
+                              {"pageable", machine.fill, true, false},
+                              {"list", machine.gather, true, true}};
+        for (const Kind& kind : kinds) {
+            for (const u64 bytes : {32 * mib, 300 * mib, 2 * gib}) {
+                const Sample measured = play(machine, bytes, bytes / 256, kind.fill);
+                const double predicted = predict_device(rates, {.input_bytes = bytes,
+                                                                .work_bytes = bytes,
+                                                                .output_bytes = bytes / 256,
+                                                                .slot_bytes = 32 * mib,
+                                                                .is_staged = kind.is_staged,
+                                                                .is_gathered = kind.is_gathered});
+                std::printf("%-8s %5llu MiB: predicted %8.3f ms, measured %8.3f ms\n", kind.name,
+                            static_cast<unsigned long long>(bytes / mib), predicted * 1e3,
+                            measured.stages.total * 1e3);
+                EXPECT_NEAR(predicted / measured.stages.total, 1, 0.15)
+                    << kind.name << " " << bytes;
+            }
+        }
+    }
+}
+
+TEST(HashModel, WhatWasNotMeasuredTakesNoTime) {
+    const Rates rates = fit_rates({});
+    EXPECT_EQ(rates.copy_in, 0);
+    EXPECT_EQ(rates.staging, 0);
+    EXPECT_EQ(rates.startup_seconds, 0);
+    EXPECT_EQ(predict_device(rates, paper_load), 0);
+}
+
+TEST(HashModel, TheCpuAloneAsksNoGpu) {
+    EXPECT_GT(predict_on_cpu(Algorithm::md5, gib), 0);
+    EXPECT_EQ(predict_on_cpu(Algorithm::md5, 0), 0);
+    if (has_device()) GTEST_SKIP() << "there is a GPU";
+    const Prediction prediction = predict(Algorithm::md5, gib, 4);
+    EXPECT_EQ(prediction.gpu_seconds, 0);
+    EXPECT_EQ(prediction.startup_seconds, 0);
 }
 
 TEST(HashModel, SmallCallsAreTheCpus) {

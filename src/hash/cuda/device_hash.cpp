@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/workers.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 #include "gpu/pipeline.hpp"
@@ -17,7 +18,6 @@
 #include "hash/blake3_tree.hpp"
 #include "hash/cuda/kernels.hpp"
 #include "hash/device.hpp"
-#include "hash/workers.hpp"
 
 namespace warren::hash {
 namespace {
@@ -25,15 +25,14 @@ namespace {
 using gpu::Turn;
 
 constexpr u64 least_slot_bytes = mib;
+constexpr u32 most_copiers = 8;  // they fill the host's memory channels
 constexpr u64 output_share = 8;  // slots have an eighth of their size for results
 
-/// memcpy() by as many threads as the memory is worth.
-void copy_by_threads(u8* to, const void* from, u64 bytes) {
+/// memcpy() by several threads.
+void copy_by_threads(Workers& workers, u8* to, const void* from, u64 bytes) {
     constexpr u64 step = 512 * kib;
-    Counter counter(bytes, step);
-    run(threads_for({.threads = 8}, bytes / 2), [&] {
-        for (u64 first = 0, last = 0; counter.take(first, last);)
-            std::memcpy(to + first, static_cast<const u8*>(from) + first, last - first);
+    workers.run_ranges(bytes, step, [&](u64 first, u64 last, u32) {
+        std::memcpy(to + first, static_cast<const u8*>(from) + first, last - first);
     });
 }
 
@@ -80,12 +79,15 @@ class SharedPipeline {
     }
 
     gpu::Pipeline& pipeline() { return *pipeline_; }
+    /// Who copies between the caller's memory and the slots. Requires: the mutex.
+    Workers& copiers() { return copiers_; }
     std::mutex& mutex() { return mutex_; }
 
  private:
     std::mutex mutex_;
     DeviceSettings settings_;
     std::unique_ptr<gpu::Pipeline> pipeline_;
+    Workers copiers_{std::min(most_copiers, usable_processors())};
 };
 
 cuda::DeviceBeginning on_device(const Beginning& beginning) {
@@ -99,7 +101,7 @@ cuda::DeviceBeginning on_device(const Beginning& beginning) {
 const void* staged(const void* from, u64 bytes, u8* slot) {
     if (gpu::kind_of(from) != gpu::MemoryKind::pageable) return from;
     if (!SharedPipeline::get().settings().stages_pageable) return from;
-    copy_by_threads(slot, from, bytes);
+    copy_by_threads(SharedPipeline::get().copiers(), slot, from, bytes);
     return slot;
 }
 
@@ -138,7 +140,8 @@ class CutWork final : public gpu::PipelineWork {
 
     void drain(const Turn& turn, const u8* output) override {
         const u64 first = turn.number * turn_pieces_;
-        copy_by_threads(digests_ + first * digest_bytes(algorithm_), output, turn.output_bytes);
+        copy_by_threads(SharedPipeline::get().copiers(),
+                        digests_ + first * digest_bytes(algorithm_), output, turn.output_bytes);
     }
 
  private:
@@ -188,7 +191,7 @@ class ListWork final : public gpu::PipelineWork {
             places[jobs.size() + i] = pieces_[jobs[i]].size();
             at += padded(pieces_[jobs[i]].size());
         }
-        gather(jobs, places, slot, bytes);
+        gather(jobs, places, slot);
         return true;
     }
 
@@ -214,14 +217,11 @@ class ListWork final : public gpu::PipelineWork {
  private:
     static u64 padded(u64 bytes) { return (bytes + 15) / 16 * 16; }
 
-    void gather(const std::vector<u64>& jobs, const u64* places, u8* slot, u64 bytes) const {
-        Counter counter(jobs.size(), 64);
-        run(threads_for({.threads = 8}, bytes / 8), [&] {
-            for (u64 first = 0, last = 0; counter.take(first, last);) {
-                for (u64 i = first; i < last; ++i) {
-                    const Bytes& piece = pieces_[jobs[i]];
-                    if (!piece.empty()) std::memcpy(slot + places[i], piece.data(), piece.size());
-                }
+    void gather(const std::vector<u64>& jobs, const u64* places, u8* slot) const {
+        SharedPipeline::get().copiers().run_ranges(jobs.size(), 64, [&](u64 first, u64 last, u32) {
+            for (u64 i = first; i < last; ++i) {
+                const Bytes& piece = pieces_[jobs[i]];
+                if (!piece.empty()) std::memcpy(slot + places[i], piece.data(), piece.size());
             }
         });
     }
@@ -318,7 +318,7 @@ class WindowWork final : public gpu::PipelineWork {
         const u64 first = turn.number * turn_windows_;
         u8* const to = output_.kept_bytes == 0 ? reinterpret_cast<u8*>(output_.bitmap + first / 64)
                                                : output_.digests + first * output_.kept_bytes;
-        copy_by_threads(to, output, turn.output_bytes);
+        copy_by_threads(SharedPipeline::get().copiers(), to, output, turn.output_bytes);
     }
 
  private:
@@ -338,6 +338,7 @@ Errc run_stages(gpu::Pipeline& pipeline, gpu::PipelineWork& work, Stages& stages
     gpu::StageSeconds seconds;
     const Errc code = pipeline.run(work, seconds);
     stages.copy_in += seconds.copy_in;
+    stages.staging += seconds.staging;
     stages.kernel += seconds.kernel;
     stages.copy_out += seconds.copy_out;
     stages.finish += seconds.finish;
@@ -443,46 +444,6 @@ Errc hash_windows_on_device(const Windows& windows, Bytes data, const WindowOutp
     const Errc code = run_stages(shared.pipeline(), work, stages);
     stages.total = seconds_since(start);
     return code;
-}
-
-Errc measure_device(Algorithm algorithm, Rates& rates) {
-    // Once to get memory and to load the kernels, then a small and a larger call.
-    constexpr u64 large_bytes = 128 * mib;
-    constexpr u64 small_bytes = 64 * kib;
-    constexpr u64 piece_bytes = 4096;
-    gpu::PinnedBuffer<u8> pinned;
-    WARREN_TRY(pinned.allocate(large_bytes));
-    std::memset(pinned.data(), 0x5a, large_bytes);
-    const Bytes data = std::as_bytes(std::span(pinned.data(), large_bytes));
-    std::vector<u8> digests(large_bytes / piece_bytes * digest_bytes(algorithm));
-    Stages stages;
-    for (const u64 bytes : {large_bytes, small_bytes, large_bytes}) {
-        const Pieces pieces(data.first(bytes), piece_bytes);
-        WARREN_TRY(hash_on_device(algorithm, pieces, {}, digests.data(), {}, stages));
-        if (bytes == small_bytes) rates.turn_seconds = stages.total;
-    }
-    const auto large = static_cast<double>(large_bytes);
-    const auto output = static_cast<double>(digests.size());
-    rates.copy_in = large / stages.copy_in;
-    rates.kernel = large / stages.kernel;
-    rates.copy_out = output / stages.copy_out;
-    rates.finish = output / stages.finish;
-    std::vector<u8> pageable(large_bytes / 4, 1);
-    for (int round = 0; round < 3; ++round) {
-        const auto start = std::chrono::steady_clock::now();
-        copy_by_threads(pinned.data(), pageable.data(), pageable.size());
-        const double rate = static_cast<double>(pageable.size()) / seconds_since(start);
-        rates.staging = std::max(rates.staging, rate);
-    }
-    if (algorithm > Algorithm::sha256) return Errc::ok;
-    const Windows windows = {algorithm, 48, 1};
-    const Bytes part = data.first(large_bytes / 4);
-    const u64 count = window_count(windows, part.size());
-    std::vector<u64> bitmap((count + 63) / 64);
-    const WindowOutput output_bits = {.bitmap = bitmap.data(), .match_mask = 1};
-    WARREN_TRY(hash_windows_on_device(windows, part, output_bits, stages));
-    rates.windows = static_cast<double>(count) * 64 / stages.kernel;
-    return Errc::ok;
 }
 
 }  // namespace warren::hash

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU's cores for parallel work: threads that all run the same function and take their share
+// from a common counter. Starting a thread takes some 20 us, so they are kept for as long as their
+// owner lives; who calls once has them for that call.
+//
+// Invariant: when run() returns nobody is in the function any more, and nobody enters it later.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/processors.hpp"
+
+namespace warren {
+
+/// Hands out [0, count) in ranges of `step`.
+class Counter {
+ public:
+    Counter(u64 count, u64 step) : count_(count), step_(step) {}
+
+    /// The next range; false if there is none left.
+    bool take(u64& first, u64& last) {
+        first = next_.fetch_add(step_, std::memory_order_relaxed);
+        if (first >= count_) return false;
+        last = count_ - first < step_ ? count_ : first + step_;
+        return true;
+    }
+
+ private:
+    u64 count_;
+    u64 step_;
+    std::atomic<u64> next_{0};
+};
+
+class Workers {
+ public:
+    using Work = std::function<void(u32 worker)>;
+
+    /// The calling thread is one of `threads`; 0 means one for each processor this process may use.
+    explicit Workers(u32 threads) : threads_(threads != 0 ? threads : usable_processors()) {}
+    ~Workers() { end(); }
+    Workers(const Workers&) = delete;
+    Workers& operator=(const Workers&) = delete;
+
+    u32 threads() const { return threads_; }
+
+    /// Calls work(0) here and work(worker), a number below threads(), in those threads that are
+    /// awake before it returns: one that comes too late does not count, so the work must be shared
+    /// out as it goes. A machine that gives no more threads does it with those there are.
+    void run(const Work& work) { run(work, true); }
+
+    /// Shares out [0, count) in ranges of `step`; one range alone wakes nobody.
+    void run_ranges(u64 count, u64 step,
+                    const std::function<void(u64 first, u64 last, u32 worker)>& work) {
+        if (count <= step) {
+            if (count != 0) work(0, count, 0);
+            return;
+        }
+        Counter counter(count, step);
+        run([&](u32 worker) {
+            for (u64 first = 0, last = 0; counter.take(first, last);)
+                work(first, last, worker);
+        });
+    }
+
+    /// As run(), for an owner that never calls again: the threads end by themselves.
+    void run_last(const Work& work) { run(work, false); }
+
+ private:
+    void run(const Work& work, bool keeps_threads) {
+        if (threads_ == 1) return work(0);
+        {
+            const std::lock_guard lock(mutex_);
+            work_ = &work;
+            ++round_;
+            ends_ = !keeps_threads;
+        }
+        if (!others_.empty()) wake_.notify_all();
+        start_threads();
+        work(0);
+        std::unique_lock lock(mutex_);
+        work_ = nullptr;
+        done_.wait(lock, [this] { return busy_ == 0; });
+    }
+
+    void start_threads() {
+        try {
+            while (others_.size() + 1 < threads_) {
+                const u32 worker = static_cast<u32>(others_.size()) + 1;
+                others_.emplace_back([this, worker] { serve(worker); });
+            }
+        } catch (const std::system_error&) {
+            // The threads that did start share the work.
+        }
+    }
+
+    void serve(u32 worker) {
+        u64 seen = 0;
+        std::unique_lock lock(mutex_);
+        while (true) {
+            const auto has_work = [&] { return work_ != nullptr && round_ != seen; };
+            wake_.wait(lock, [&] { return ends_ || has_work(); });
+            if (!has_work()) return;
+            const Work& work = *work_;
+            seen = round_;
+            ++busy_;
+            lock.unlock();
+            work(worker);
+            lock.lock();
+            if (--busy_ == 0) done_.notify_one();
+        }
+    }
+
+    void end() {
+        {
+            const std::lock_guard lock(mutex_);
+            ends_ = true;
+        }
+        wake_.notify_all();
+        for (std::thread& other : others_)
+            other.join();
+    }
+
+    u32 threads_;
+    std::vector<std::thread> others_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::condition_variable done_;
+    const Work* work_ = nullptr;  // null: what comes is too late
+    u64 round_ = 0;
+    u32 busy_ = 0;
+    bool ends_ = false;
+};
+
+/// Runs `work` on `threads` threads, the calling one among them, all for this call.
+inline void run_once(u32 threads, const Workers::Work& work) {
+    if (threads == 1) return work(0);
+    Workers(threads).run_last(work);
+}
+
+}  // namespace warren
