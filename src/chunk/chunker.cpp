@@ -58,6 +58,7 @@ class Chunker::Implementation {
         }
         while (done < bytes.size()) {
             done = take_chains(stretch, bytes.size(), done, ends);
+            done += skippable(position_ + done, bytes.size() - done);
             const u64 size = size_of_round(bytes.size() - done);
             scan_round(bytes.data() + done, position_ + done, size);
             for (u64 block = 0; block * block_bytes < size; ++block) {
@@ -143,6 +144,17 @@ class Chunker::Implementation {
         const u64 end = chains_.run(workers_, stretch, start, known, ends);
         selector_.cut_at(end);
         return end - position_;
+    }
+
+    /// How many of the `left` bytes at `position` lie within the minimum of the open chunk and need
+    /// no scan: whole lines of the cache, and not the last byte, so that the selector hears of how
+    /// far the bytes go.
+    u64 skippable(u64 position, u64 left) const {
+        // Of fastcdc the selector looks at some of them itself.
+        const u64 first = selector_.first_end();
+        if (left == 0 || first <= position + 1 || scanner_.rule().method == Method::fastcdc)
+            return 0;
+        return std::min(first - 1 - position, left - 1) / 64 * 64;
     }
 
     u64 size_of_round(u64 left) const {

@@ -43,22 +43,6 @@ struct RollingGear {
     u64 roll(u64 hash, const u8* at) const { return hash + hash + table[*at]; }
 };
 
-struct RollingBuzhash {
-    const u32* enter;
-    const u32* leave;
-    u32 window;
-
-    u32 begin(const u8* at) const {
-        u32 hash = 0;
-        for (const u8* byte = at - window; byte < at; ++byte)
-            hash = std::rotl(hash, 1) ^ enter[*byte];
-        return hash;
-    }
-    u32 roll(u32 hash, const u8* at) const {
-        return std::rotl(hash, 1) ^ leave[*(at - window)] ^ enter[*at];
-    }
-};
-
 template <u32 streams, class Hash>
 void scan_for(const Hash& rolling, const Rule& rule, const u8* bytes, u64 count, u64* bits) {
     const auto mask = static_cast<decltype(rolling.begin(bytes))>(rule.mask);
@@ -168,10 +152,8 @@ Scanner::Scanner(const Rule& rule) : rule_(rule) {
     if (rule.method == Method::rabin)
         rabin_ = make_rabin_tables(rule.polynomial, rule.window_bytes);
     if (rule.method == Method::buzhash) {
-        for (u32 byte = 0; byte < 256; ++byte) {
-            enter_[byte] = buzhash_table[byte] ^ rule.seed;
-            leave_[byte] = std::rotl(enter_[byte], static_cast<int>(rule.window_bytes % 32));
-        }
+        for (u32 byte = 0; byte < 256; ++byte)
+            buzhash_[byte] = buzhash_table[byte] ^ rule.seed;
     }
 }
 
@@ -198,8 +180,7 @@ void Scanner::scan(const u8* bytes, u64 position, u64 count, u64* bits, u64* ear
             scan_fastcdc(rule_, bytes, count, bits, early);
             break;
         case Method::buzhash:
-            scan_for<4>(RollingBuzhash{enter_.data(), leave_.data(), rule_.window_bytes}, rule_,
-                        bytes, count, bits);
+            scan_buzhash(rule_, buzhash_.data(), bytes, count, bits);
             break;
         case Method::md5:
         case Method::sha1:

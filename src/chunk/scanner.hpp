@@ -33,8 +33,7 @@ class Scanner {
     Rule rule_;
     u32 history_bytes_ = 0;
     RabinTables rabin_{};
-    std::array<u32, 256> enter_{};  // buzhash
-    std::array<u32, 256> leave_{};
+    std::array<u32, 256> buzhash_{};  // its table, the seed in it
 };
 
 /// The ways through Rabin's windows, for tests to hold against each other.
@@ -46,5 +45,8 @@ void scan_rabin_by_vector(const Rule& rule, const RabinTables& tables, const u8*
                           u64* bits);
 /// Whether this processor has what that needs: AVX-512 with VBMI, and GFNI.
 bool can_scan_rabin_by_vector();
+
+/// Buzhash, by its table.
+void scan_buzhash(const Rule& rule, const u32* entries, const u8* bytes, u64 count, u64* bits);
 
 }  // namespace warren::chunk

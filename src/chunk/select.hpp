@@ -98,6 +98,8 @@ class Selector {
 
     /// Where the chunk begins whose end is not known yet.
     u64 start() const { return start_; }
+    /// Windows that end before are within the minimum of that chunk: none of them is a candidate.
+    u64 first_end() const { return start_ + first_bytes_; }
     /// Takes a cut that somebody else found.
     void cut_at(u64 at);
 
