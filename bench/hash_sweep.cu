@@ -3,7 +3,12 @@
 // size? The figures 4 to 17 of StoreGPU: direct hashing and four kinds of sliding windows, MD5 and
 // SHA-1, the four combinations of the two optimisations, and the five stages of each. The reference
 // is OpenSSL on one core. tools/plot_hashing.py draws the CSV.
+//
+//   hash_sweep [--append] [--seconds N] [WORK...]   works such as "direct md5", "windows 20/4
+//   sha1";
+//       none are all. --append: other rows of the CSV stay. --seconds: begins no size after that.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -87,11 +92,6 @@ void add_stages(bench::Report& report, const std::string& scenario, const Stages
 }
 
 void measure(bench::Report& report, const Work& work, u64 bytes, bool pinned, bool shared) {
-    // One slot and one stream, so that stages do not hide behind each other, as in the paper.
-    need(set_device_settings({.slot_bytes = 64 * mib,
-                              .overlaps = false,
-                              .stages_pageable = false,
-                              .uses_shared_memory = shared}));
     const std::string scenario = work.name() + ", " + std::to_string(bytes) + " bytes, " +
                                  (pinned ? "pinned" : "pageable") +
                                  (shared ? ", shared memory" : ", no shared memory");
@@ -112,11 +112,7 @@ void measure(bench::Report& report, const Work& work, u64 bytes, bool pinned, bo
     }
 }
 
-}  // namespace
-
-int main(int count, char** words) {
-    bench::require(has_device(), "there is no GPU");
-    bench::Report report("hash_sweep", count, words);
+std::vector<Work> all_works() {
     std::vector<Work> works;
     for (const Algorithm algorithm : {Algorithm::md5, Algorithm::sha1}) {
         works.push_back({algorithm});
@@ -125,20 +121,67 @@ int main(int count, char** words) {
             works.push_back({algorithm, width, stride});
         }
     }
-    const std::vector<std::byte> data(most_bytes, std::byte{0x5a});
-    for (const Work& work : works) {
-        // Words are names of works, such as "direct md5"; none are all.
-        if (count > 1 && std::find(words + 1, words + count, work.name()) == words + count)
-            continue;
+    return works;
+}
+
+/// The works of these names, all of them if there are none.
+std::vector<Work> works_named(const std::vector<std::string>& names) {
+    std::vector<Work> works;
+    std::string known;
+    for (const Work& work : all_works()) {
+        known += " '" + work.name() + "'";
+        if (names.empty() || std::count(names.begin(), names.end(), work.name()) != 0)
+            works.push_back(work);
+    }
+    bench::require(names.empty() || works.size() == names.size(), "the works are" + known);
+    return works;
+}
+
+/// All sizes of a work; false if the time was up before the last one.
+bool sweep(bench::Report& report, const Work& work, Bytes data, double until) {
+    for (const bool shared : {false, true}) {
+        // One slot and one stream, so that stages do not hide behind each other, as in the paper.
+        need(set_device_settings({.slot_bytes = 64 * mib,
+                                  .overlaps = false,
+                                  .stages_pageable = false,
+                                  .uses_shared_memory = shared}));
         for (u64 bytes = least_bytes; bytes <= most_bytes; bytes *= 2) {
-            const std::string scenario = work.name() + ", " + std::to_string(bytes) + " bytes";
-            report.add(scenario, "OpenSSL, one core",
-                       time_reference(work, Bytes(data).first(bytes)), static_cast<double>(bytes));
-            for (const bool pinned : {false, true}) {
-                for (const bool shared : {false, true})
-                    measure(report, work, bytes, pinned, shared);
+            if (bench::now_seconds() > until) return false;
+            if (!shared) {
+                report.add(work.name() + ", " + std::to_string(bytes) + " bytes",
+                           "OpenSSL, one core", time_reference(work, data.first(bytes)),
+                           static_cast<double>(bytes));
             }
+            for (const bool pinned : {false, true})
+                measure(report, work, bytes, pinned, shared);
         }
+    }
+    return true;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    bench::require(has_device(), "there is no GPU");
+    bench::Report report("hash_sweep", count, words);
+    std::vector<std::string> names;
+    double until = bench::now_seconds() + 86400;
+    for (int at = 1; at < count; ++at) {
+        const std::string word = words[at];
+        if (word == "--append") {
+            report.keep_others();
+        } else if (word == "--seconds" && at + 1 < count) {
+            until = bench::now_seconds() + std::strtod(words[++at], nullptr);
+        } else {
+            names.push_back(word);
+        }
+    }
+    const std::vector<std::byte> data(most_bytes, std::byte{0x5a});
+    for (const Work& work : works_named(names)) {
+        if (sweep(report, work, data, until)) continue;
+        report.note("the time was up within " + work.name() +
+                    "; works behind it were not measured");
+        break;
     }
     return report.finish();
 }

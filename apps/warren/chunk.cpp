@@ -64,6 +64,7 @@ class Chunking {
     bool print(const std::string& path) {
         const int file = open_input(path);
         if (file < 0) return false;
+        const ChangeWatch watch(file);
         Totals totals;
         if (is_json_) json_.open_object().member("file", path).key("chunks").open_array();
         if (!is_json_ && has_names_ && !is_short_) print_bytes(path + ":\n");
@@ -77,11 +78,13 @@ class Chunking {
                 return true;
             });
         }
+        bool good = code == Errc::ok;
+        if (!good) complain({quote(path), ": ", reason(code)});
+        if (good && watch.complains(path)) good = false;
         ::close(file);
         if (is_json_) json_.close_array();
         finish_file(path, totals);
-        if (code != Errc::ok) complain({quote(path), ": ", reason(code)});
-        return code == Errc::ok;
+        return good;
     }
 
     void finish() {

@@ -14,6 +14,7 @@
 #include "apps/warren/disk_extents.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/splitting.hpp"
 
 namespace warren::cli {
 
@@ -22,11 +23,6 @@ namespace {
 bool refuse(const std::string& path, Errc code) {
     complain({quote(path), ": ", reason(code)});
     return false;
-}
-
-bool has_changed(const struct stat& before, const struct stat& after) {
-    return before.st_size != after.st_size || before.st_mtim.tv_sec != after.st_mtim.tv_sec ||
-           before.st_mtim.tv_nsec != after.st_mtim.tv_nsec;
 }
 
 }  // namespace
@@ -61,12 +57,9 @@ bool DedupScan::add_file(const std::string& path) {
     if (good && status.st_nlink > 1 && !seen_.insert({status.st_dev, status.st_ino}).second) {
         ++totals_.other_names;
     } else if (good) {
+        const ChangeWatch watch(file);
         good = read_file(path, file, static_cast<u64>(status.st_size));
-        struct stat after;
-        if (::fstat(file, &after) == 0 && has_changed(status, after)) {
-            complain({quote(path), ": changed while it was read; run again"});
-            good = false;
-        }
+        if (watch.complains(path)) good = false;
     }
     ::close(file);
     return good;

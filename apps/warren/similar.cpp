@@ -53,6 +53,7 @@ struct Line {
     u64 found_bytes = 0;         // in the file before
     u64 series_found_bytes = 0;  // in any file before
     double seconds = 0;
+    bool has_changed = false;  // while it was read
 };
 
 /// The files in one way of cutting.
@@ -75,6 +76,7 @@ class Comparison {
         WARREN_TRY(own.open(index_options()));
         const u64 base = series_.next_place();
         const u64 own_base = own.next_place();
+        const ChangeWatch watch(file);
         Errc code = Errc::ok;
         {
             Progress progress("comparing " + quote(path));
@@ -86,8 +88,9 @@ class Comparison {
                 return failure_ == Errc::ok;
             });
         }
-        ::close(file);
         if (failure_ != Errc::ok) code = failure_;
+        line.has_changed = code == Errc::ok && watch.complains(path);
+        ::close(file);
         series_.add_source(path, line.bytes);
         own.add_source(path, line.bytes);
         previous_ = std::move(own);
@@ -192,6 +195,7 @@ bool compare(Comparison& comparison, const Arguments& parsed, Json& json) {
         print_line({"    size    zeros   in last   in all  file"});
     }
     if (comparison.open() != Errc::ok) return false;
+    bool good = true;
     for (size_t index = 0; index < parsed.operands.size(); ++index) {
         const std::string& path = parsed.operands[index];
         Line line;
@@ -200,6 +204,7 @@ bool compare(Comparison& comparison, const Arguments& parsed, Json& json) {
             if (code != Errc::canceled) complain({quote(path), ": ", reason(code)});
             return false;
         }
+        good = good && !line.has_changed;
         if (index == 0) continue;
         if (is_json) {
             print_json(json, comparison.name(), parsed.operands[index - 1], path, line);
@@ -208,7 +213,7 @@ bool compare(Comparison& comparison, const Arguments& parsed, Json& json) {
         }
     }
     tell_work(parsed, comparison.splitter(), comparison.work());
-    return true;
+    return good;
 }
 
 }  // namespace

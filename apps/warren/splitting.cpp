@@ -143,8 +143,9 @@ void tell_work(const Arguments& parsed, const dedup::Splitter& splitter,
     if (!parsed.has(verbose_work_option)) return;
     char text[128];
     if (work.asked_bytes != 0) {
-        std::snprintf(text, sizeof text, "predicted %.3f s on the CPU, %.3f s on the GPU",
-                      work.predicted_cpu_seconds, work.predicted_gpu_seconds);
+        std::snprintf(text, sizeof text,
+                      "predicted %.3f s on the CPU, %.3f s on the GPU, which took %.3f s to start",
+                      work.predicted_cpu_seconds, work.predicted_gpu_seconds, work.startup_seconds);
         remark({program(), ": ", long_size(work.asked_bytes), ": ", text});
     }
     if (work.gpu_bytes == 0) return remark({program(), ": the CPU did all of it"});
@@ -172,6 +173,21 @@ int open_input(const std::string& path) {
     complain({quote(path), ": ", reason(code)});
     if (file >= 0) ::close(file);
     return -1;
+}
+
+ChangeWatch::ChangeWatch(int descriptor) : descriptor_(descriptor) {
+    is_file_ = ::fstat(descriptor, &before_) == 0 && S_ISREG(before_.st_mode);
+}
+
+bool ChangeWatch::complains(const std::string& path) const {
+    struct stat after;
+    if (!is_file_ || ::fstat(descriptor_, &after) != 0) return false;
+    if (before_.st_size == after.st_size && before_.st_mtim.tv_sec == after.st_mtim.tv_sec &&
+        before_.st_mtim.tv_nsec == after.st_mtim.tv_nsec) {
+        return false;
+    }
+    complain({quote(path), ": changed while it was read; run again"});
+    return true;
 }
 
 }  // namespace warren::cli

@@ -2,6 +2,8 @@
 // The options by which chunk, similar and dedup are told how files are cut and digested.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <optional>
 
 #include "apps/warren/arguments.hpp"
@@ -59,5 +61,19 @@ std::string hexadecimal(std::span<const u8> digest);
 
 /// Opens a file to read, "-" for standard input; -1 with a complaint.
 int open_input(const std::string& path);
+
+/// Notices that a file is written to from the watch's beginning on, as far as its size and time
+/// tell. The descriptor must stay open.
+class ChangeWatch {
+ public:
+    explicit ChangeWatch(int descriptor);
+    /// Whether it was, with a complaint; never for a pipe or a device.
+    bool complains(const std::string& path) const;
+
+ private:
+    int descriptor_;
+    bool is_file_;
+    struct stat before_ = {};
+};
 
 }  // namespace warren::cli

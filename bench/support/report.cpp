@@ -180,7 +180,32 @@ void Report::print() const {
     }
 }
 
+/// The lines of an earlier file that are still true: its rows that were not measured again, behind
+/// where the file says that they come from.
+std::vector<std::string> Report::others_of(const std::string& path) const {
+    std::vector<std::string> notes;
+    std::vector<std::string> rows;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+        if (line.starts_with("# ")) {
+            notes.push_back(line.starts_with("# earlier: ") ? line
+                                                            : "# earlier: " + line.substr(2));
+            continue;
+        }
+        const auto is_same = [&](const Row& row) {
+            return line.starts_with('"' + row.scenario + "\",\"" + row.subject + "\",");
+        };
+        if (line.starts_with('"') && std::none_of(rows_.begin(), rows_.end(), is_same))
+            rows.push_back(line);
+    }
+    if (rows.empty()) return {};
+    notes.insert(notes.end(), rows.begin(), rows.end());
+    return notes;
+}
+
 void Report::write_csv(const std::string& path) const {
+    const std::vector<std::string> others =
+        keeps_others_ ? others_of(path) : std::vector<std::string>();
     std::ofstream file(path);
     require(file.good(), "cannot write " + path);
     file << "# machine: " << machine() << "\n# date: " << date() << "\n# commit: " << commit()
@@ -191,7 +216,13 @@ void Report::write_csv(const std::string& path) const {
         file << "# must: " << must.what << ": " << must.value << ", at least " << must.bound << ": "
              << (must.value >= must.bound ? "met" : "missed") << "\n";
     }
+    for (const std::string& line : others) {
+        if (line.starts_with("# ")) file << line << "\n";
+    }
     file << "scenario,subject,items,runs,median_seconds,fastest_seconds,slowest_seconds,ratio\n";
+    for (const std::string& line : others) {
+        if (!line.starts_with("# ")) file << line << "\n";
+    }
     for (const Row& row : rows_) {
         file << '"' << row.scenario << "\",\"" << row.subject << "\"," << row.items << ','
              << row.sample.runs() << ',' << row.sample.median() << ',' << row.sample.fastest()

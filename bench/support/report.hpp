@@ -53,6 +53,8 @@ class Report {
     void add(const std::string& scenario, const std::string& subject, double seconds, double items);
     /// Ratios of the scenario are given to this subject's median.
     void set_reference(const std::string& scenario, const std::string& subject);
+    /// Rows of the CSV file that this run does not measure stay in it, and who measured them.
+    void keep_others() { keeps_others_ = true; }
     /// A number that is no time, printed under the table.
     void note(const std::string& text);
     /// A bound of the goals: `value` must be at least `bound`.
@@ -80,7 +82,9 @@ class Report {
     double ratio_of(const Row& row) const;
     void print() const;
     void write_csv(const std::string& path) const;
+    std::vector<std::string> others_of(const std::string& path) const;
 
+    bool keeps_others_ = false;
     std::string question_;
     std::string command_;
     std::vector<Row> rows_;

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import subprocess
+import threading
 import unittest
 
 from command_line import CommandCase
@@ -110,6 +111,43 @@ class SimilarTest(CommandCase):
         self.assertIn("two files", self.error("similar", "a"))
         self.assertIn("No such file", self.error("similar", "--fixed", "4K", "a", "absent"))
         self.assertIn("invalid block size", self.error("similar", "--fixed", "0", "a", "a"))
+
+
+class UnsteadyTest(CommandCase):
+    """Files that cannot be read, and files that are written to meanwhile."""
+
+    def test_a_file_that_cannot_be_read(self):
+        # It can be opened by anybody, root too, but there is nothing at its beginning.
+        bad = "/proc/self/mem"
+        for words in (("chunk", bad), ("hash", bad), ("similar", "--fixed", "4K", bad, bad)):
+            self.assertIn("Input/output error", self.error(*words))
+
+    def test_a_file_that_changes_is_told(self):
+        path = self.folder / "tree" / "log"
+        path.parent.mkdir()
+        path.write_bytes(random.Random(8).randbytes(64 << 20))
+        steady = self.folder / "steady"
+        steady.write_bytes(b"x")
+        ends = threading.Event()
+
+        def write_on():
+            with open(path, "r+b") as file:
+                while not ends.is_set():
+                    os.pwrite(file.fileno(), b"y", 0)
+
+        writer = threading.Thread(target=write_on)
+        writer.start()
+        try:
+            for words in (("chunk", "--preset", "gear", path),
+                          ("similar", "--fixed", "4K", steady, path), ("dedup", path.parent)):
+                error = self.error(*words)
+                self.assertIn("log': changed while it was read; run again", error)
+        finally:
+            ends.set()
+            writer.join()
+        for words in (("chunk", path), ("similar", "--fixed", "4K", steady, path),
+                      ("dedup", path.parent)):
+            self.assertEqual(self.warren(*words).stderr, b"")
 
 
 class DedupTest(CommandCase):

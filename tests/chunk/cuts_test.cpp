@@ -66,6 +66,28 @@ TEST(Cuts, MillionRandomCasesEqualTheSerialRule) {
         << seen.forced << " forced, " << seen.skipped << " skipped, " << seen.seams << " seams";
 }
 
+TEST(Cuts, FailuresShrinkToWhatTheyNeed) {
+    const Seed seed;
+    Case test = random_case(seed.value(), 400);
+    test.bytes.resize(300, std::byte{1});
+    test.bytes[77] = std::byte{7};
+    test.bytes[201] = std::byte{9};
+    test.calls = {5, 0, 30, 8};
+    // A fault that needs these two bytes in this order and a call of an even length.
+    const auto fails = [](const Case& one) {
+        const auto seven = std::find(one.bytes.begin(), one.bytes.end(), std::byte{7});
+        const bool has_bytes = std::find(seven, one.bytes.end(), std::byte{9}) != one.bytes.end();
+        return has_bytes && std::any_of(one.calls.begin(), one.calls.end(),
+                                        [](size_t call) { return call != 0 && call % 2 == 0; });
+    };
+    ASSERT_TRUE(fails(test));
+    const Case small = shrink(test, fails);
+    EXPECT_TRUE(fails(small));
+    EXPECT_EQ(small.bytes, (std::vector<std::byte>{std::byte{7}, std::byte{9}}));
+    EXPECT_EQ(small.calls.size(), 1u);
+    EXPECT_NE(describe(small).find("2 bytes 7 9"), std::string::npos) << describe(small);
+}
+
 TEST(Cuts, LargeRandomCasesEqualTheSerialRule) {
     const Seed seed;
     for (u64 index = 0; index < 300 * test_load(); ++index) {
