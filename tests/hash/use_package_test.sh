@@ -62,8 +62,8 @@ int main(void) {
     return 0;
 }
 TEXT
-cmake -S "$folder/source" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/usr" >"$folder/log" 2>&1 ||
-    { cat "$folder/log"; exit 1; }
+cmake -S "$folder/source" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/usr" \
+    >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 cmake --build "$folder/build" >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 printed=$("$folder/build/outsider")
 # The vector of docs/HASHING.md, and md5sum's digest of the last window, bytes 9980 to 9999.
