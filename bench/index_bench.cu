@@ -119,7 +119,7 @@ class Pair {
     u64 next_;
     gpu::Stream stream_;
     Index host_;
-    cuda::DeviceIndex device_;
+    dedup::cuda::DeviceIndex device_;
     std::vector<Entry> found_;
     std::vector<Key> host_keys_;
     std::vector<u64> host_places_;

@@ -217,6 +217,9 @@ bool print_files(const std::vector<HashJob>& jobs, const Settings& settings, boo
         if (result.code == Errc::ok) {
             print_bytes(
                 checksum_line(job.algorithm, result.digest, job.location.text, tagged, end));
+            if (!result.has_changed) return;
+            complain({job.location.text, ": changed while it was read; run again"});
+            good = false;
             return;
         }
         complain({job.location.text, ": ", reason(result.code), missing_hint(job.location)});

@@ -24,12 +24,19 @@ constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that ha
 constexpr u64 batch_files_for_gpu = 65536;
 constexpr u64 readers_for_gpu = 8;
 
-Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, u64& bytes) {
+Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, Attributes& attributes) {
     const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
     if (!facts) return facts.code();
     if (facts->is_directory()) return Errc::is_directory;
-    bytes = facts->attributes.size;
+    attributes = facts->attributes;
     return job.start->open_file(job.location.path, Follow::yes, Access::read, file);
+}
+
+/// Whether the file was written to since `before`.
+bool has_changed(const HashJob& job, const Attributes& before) {
+    const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
+    return facts &&
+           (facts->attributes.size != before.size || facts->attributes.modified != before.modified);
 }
 
 /// Reads until `target` is full or the file ends; answers how much.
@@ -109,10 +116,11 @@ class Hasher {
     void read(u64 job, Batch& batch) {
         if (options_.direct_piece_bytes != 0) return hash_directly(job);
         std::unique_ptr<OpenFile> file;
-        u64 bytes = 0;
-        if (const Errc code = open_job(jobs_[job], file, bytes); code != Errc::ok) {
+        Attributes attributes;
+        if (const Errc code = open_job(jobs_[job], file, attributes); code != Errc::ok) {
             return report(job, {code, {}});
         }
+        const u64 bytes = attributes.size;
         if (is_for_gpu_ && jobs_[job].algorithm == hash::Algorithm::blake3 &&
             bytes >= least_tree_bytes && bytes <= most_tree_bytes) {
             file.reset();
@@ -128,14 +136,15 @@ class Hasher {
                                               batch.contents.end());
             batch.contents.resize(start);
             if (!got) return report(job, {got.code(), {}});
-            return hash_large(job, *file, head);
+            return hash_large(job, *file, attributes, head);
         }
         batch.contents.resize(start + *got);
         batch.jobs.push_back(job);
         batch.ends.push_back(batch.contents.size());
     }
 
-    void hash_large(u64 job, OpenFile& file, std::span<const std::byte> head) {
+    void hash_large(u64 job, OpenFile& file, const Attributes& before,
+                    std::span<const std::byte> head) {
         const hash::Algorithm algorithm = jobs_[job].algorithm;
         hash::Stream stream(algorithm, threads_per_file_);
         stream.update(head);
@@ -150,6 +159,7 @@ class Hasher {
         }
         HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(algorithm))};
         stream.finish(result.digest);
+        result.has_changed = has_changed(jobs_[job], before);
         report(job, std::move(result));
     }
 
@@ -350,9 +360,9 @@ GpuWork hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
 
 Errc read_whole(const HashJob& job, std::vector<std::byte>& contents) {
     std::unique_ptr<OpenFile> file;
-    u64 room = 0;
-    if (const Errc code = open_job(job, file, room); code != Errc::ok) return code;
-    ++room;
+    Attributes attributes;
+    if (const Errc code = open_job(job, file, attributes); code != Errc::ok) return code;
+    u64 room = attributes.size + 1;
     for (u64 filled = 0;; room = filled * 2) {
         contents.resize(std::max(room, part_bytes));
         const Result<u64> got = read_fully(*file, filled, std::span(contents).subspan(filled));

@@ -32,6 +32,7 @@ struct HashJob {
 struct HashResult {
     Errc code = Errc::ok;
     std::vector<u8> digest;
+    bool has_changed = false;  // while it was read part by part: the digest is of no one state
 };
 
 struct HashOptions {

@@ -31,14 +31,12 @@ double best_seconds_each(u64 bytes, const Work& work) {
     return best / static_cast<double>(bytes);
 }
 
-std::vector<std::byte> make_sample(u64 bytes) {
-    std::vector<std::byte> sample(bytes);
+void fill_at_random(std::span<std::byte> sample) {
     Random random(1);
-    for (u64 at = 0; at < bytes; at += 8) {
+    for (u64 at = 0; at < sample.size(); at += 8) {
         const u64 word = random.next();
         std::memcpy(&sample[at], &word, 8);
     }
-    return sample;
 }
 
 double seconds_of(const std::function<void()>& work) {
@@ -49,10 +47,13 @@ double seconds_of(const std::function<void()>& work) {
 }
 
 CuttingRates measure(const Splitter& splitter) {
-    if (splitter.block_bytes != 0) return {.has_gpu = true};
     CuttingRates rates;
-    if (!chunk::GpuChunker::has_kernel(splitter.rule)) return rates;
-    std::vector<std::byte> sample = make_sample(sample_bytes);
+    std::vector<std::byte> sample;
+    const double memory_seconds = seconds_of([&] { sample.resize(sample_bytes); });
+    rates.buffer_seconds_each = memory_seconds / static_cast<double>(sample_bytes);
+    rates.has_gpu = splitter.block_bytes != 0;
+    if (rates.has_gpu || !chunk::GpuChunker::has_kernel(splitter.rule)) return rates;
+    fill_at_random(sample);
     std::vector<u64> ends;
     chunk::GpuChunker gpu;
     Errc code = Errc::ok;
@@ -62,8 +63,8 @@ CuttingRates measure(const Splitter& splitter) {
         if (code == Errc::ok) code = gpu.cut(std::span(sample).first(least_cut_bytes), ends);
     });
     if (code != Errc::ok) return rates;
-    rates.pin_seconds_each =
-        seconds_of([&] { gpu.pin(sample); }) / static_cast<double>(sample_bytes);
+    const double pin_seconds = seconds_of([&] { gpu.pin(sample); });
+    rates.buffer_seconds_each += pin_seconds / static_cast<double>(sample_bytes);
     rates.gpu_seconds_each =
         best_seconds_each(sample_bytes, [&] { return gpu.cut(sample, ends) == Errc::ok; });
     rates.has_gpu = rates.gpu_seconds_each != 0;
@@ -74,7 +75,8 @@ double measure_cpu(const Splitter& splitter) {
     chunk::Chunker chunker;
     if (splitter.block_bytes != 0 || chunker.open(splitter.rule, splitter.threads) != Errc::ok)
         return 0;
-    const std::vector<std::byte> sample = make_sample(sample_bytes / 4);
+    std::vector<std::byte> sample(sample_bytes / 4);
+    fill_at_random(sample);
     std::vector<u64> ends;
     return best_seconds_each(sample.size(), [&] {
         chunker.feed(sample, ends);

@@ -10,11 +10,10 @@
 namespace warren::dedup {
 
 struct CuttingRates {
-    bool has_gpu = false;  // the others are 0 without
-    double gpu_start_seconds =
-        0;                        // to get a chunker and its memory, when the GPU is in use already
-    double pin_seconds_each = 0;  // for a byte of the buffer that is kept in place
-    double gpu_seconds_each = 0;  // for a byte, from pinned memory
+    bool has_gpu = false;            // the others are 0 without
+    double gpu_start_seconds = 0;    // to get a chunker and its memory, on a GPU that is in use
+    double buffer_seconds_each = 0;  // to get a byte of the buffer, and to keep it in place
+    double gpu_seconds_each = 0;     // for a byte, from pinned memory
 };
 
 /// The GPU's rates for a splitter's rule; blocks of one size cost nothing.

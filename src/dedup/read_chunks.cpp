@@ -165,10 +165,9 @@ class ChunkReader::Implementation {
         const CuttingRates rates = cutting_rates(splitter_);
         if (!rates.has_gpu || digests.gpu_seconds == 0) return 0;
         work_.startup_seconds = digests.startup_seconds;
-        const double start =
-            has_gpu_ ? 0
-                     : rates.gpu_start_seconds +
-                           rates.pin_seconds_each * static_cast<double>(buffer_bytes_for_gpu);
+        double start = has_gpu_ ? 0 : rates.gpu_start_seconds;
+        if (buffer_.size() < buffer_bytes_for_gpu)
+            start += rates.buffer_seconds_each * static_cast<double>(buffer_bytes_for_gpu);
         return start + rates.gpu_seconds_each * static_cast<double>(bytes) +
                (digests_by_gpu_ ? digests.gpu_seconds
                                 : hash::predict_on_cpu(splitter_.algorithm, bytes));
