@@ -110,6 +110,8 @@ struct BatchDirectory {
     u32 block_begin;
     u32 nodes;    // above the leaves
     u32 parents;  // above the nodes
+    u32 edits;    // removals made in place
+    u32 emptied;  // leaves of several that they leave empty
 };
 
 /// A block of a tree that is written anew.

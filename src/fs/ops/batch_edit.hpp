@@ -3,6 +3,7 @@
 // leaves that have room, and no directory is written anew. The ends stand in order by directory and
 // hash, so those of one leaf stand side by side; the first of them answers for the leaf and for its
 // directory. A directory without a leaf gets one, and one whose only leaf is empty gives it back.
+// One that loses all its names gives all its leaves back, and the nodes above them.
 //
 // What does not fit (a leaf too full, a leaf of several that gets empty) lets all directories be
 // written anew instead.
@@ -38,6 +39,7 @@ struct LeafEdits {
 
 /// A phase over ends that are carried out, by place in the order.
 struct EditPhase : Phase {
+    WARREN_HD void give_up() const { relaxed_store(b.state->must_rewrite, 1); }
     WARREN_HD bool is_edit(u64 e) const {
         const u64 item = b.item_of(e);
         return runs(item) && b.does[item] != 0;
@@ -45,6 +47,10 @@ struct EditPhase : Phase {
     WARREN_HD BatchDirectory& directory_of(u64 e) const { return b.directories[b.directory_of[e]]; }
     WARREN_HD Inode& inode_at(const BatchDirectory& of) const {
         return *reinterpret_cast<Inode*>(store.base + of.number * format::inode_size);
+    }
+    WARREN_HD bool has_one_leaf(const BatchDirectory& of) const {
+        const Inode& at = inode_at(of);
+        return relaxed_load(at.height) == 1 && relaxed_load(at.area_count) == 1;
     }
     WARREN_HD DirectoryLeaf& leaf_at_place(u64 place) const {
         return *reinterpret_cast<DirectoryLeaf*>(store.base + place);
@@ -56,8 +62,6 @@ struct EditPhase : Phase {
 /// `offsets` where the name goes in the heap, in `sort_keys` what is done to the leaf, and in
 /// `leaf_of` which of the new blocks a first leaf will be.
 struct PlanEdits : EditPhase {
-    WARREN_HD void give_up() const { relaxed_store(b.state->must_rewrite, 1); }
-
     /// Calls visit(q, end) for the ends of the leaf of `e` that stand before p, or from p on.
     template <class Visit>
     WARREN_HD void for_each_neighbour(u64 p, u64 e, bool is_back, const Visit& visit) const {
@@ -101,7 +105,7 @@ struct PlanEdits : EditPhase {
         b.leaf_of[p] = block;
     }
 
-    WARREN_HD void plan_leaf(const BatchDirectory& of, const DirectoryLeaf& leaf,
+    WARREN_HD void plan_leaf(BatchDirectory& of, const DirectoryLeaf& leaf,
                              const LeafEdits& edits) const {
         const LeafCounts counts = read_counts(leaf);
         if (counts.count + edits.inserted > format::leaf_entries_max ||
@@ -110,9 +114,10 @@ struct PlanEdits : EditPhase {
         }
         count_up(b.state->inode_blocks);  // one more will be dirty
         if (counts.count + edits.inserted != edits.removed) return;
-        const Inode& at = inode_at(of);
-        if (relaxed_load(at.height) != 1 || relaxed_load(at.area_count) != 1) return give_up();
         count_up(b.state->blocks_end);
+        if (has_one_leaf(of)) return;
+        if (b.shape.kind != BatchKind::remove) return give_up();
+        count_up(of.emptied);
     }
 
     WARREN_HD void operator()(u64 p) const {
@@ -127,8 +132,10 @@ struct PlanEdits : EditPhase {
             first = q;
         });
         b.sums[p] = static_cast<u32>(first);
-        if (b.is_source(e)) {
-            if (b.shape.kind == BatchKind::move) mark_moved(e);
+        if (b.shape.kind == BatchKind::remove) {
+            count_up(directory_of(e).edits);
+        } else if (b.is_source(e)) {
+            mark_moved(e);
         } else {
             const u32 heap_used = place == 0 ? 0 : relaxed_load(leaf.heap_used);
             b.offsets[p] = heap_used + before.bytes_in;
@@ -155,6 +162,31 @@ struct PlanEdits : EditPhase {
         const Result<InodeRef> inode = inode_of(op, b.targets[e] & BatchEnd::number_mask);
         if (inode) return op.mark_dirty(inode->block_place());
         fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(), op.needed_place);
+    }
+};
+
+/// By directory: if leaves of several get empty, whether all do.
+struct PlanEmptied : EditPhase {
+    static constexpr u32 height_max = 2;  // nodes right below the root are found by looking there
+
+    WARREN_HD void operator()(u64 s) const {
+        if (s >= b.state->directories || has_failed()) return;
+        const BatchDirectory& of = b.directories[s];
+        if (of.emptied == 0) return;
+        const Inode& at = inode_at(of);
+        const u32 height = relaxed_load(at.height);
+        const u32 nodes = height == height_max ? relaxed_load(at.area_count) : 0;
+        const u64 entries = relaxed_load(at.entries) & ~format::entries_dying;
+        bool is_all = entries == of.edits && height <= height_max &&
+                      nodes <= format::root_pairs_max &&
+                      relaxed_load(at.blocks) == of.emptied + nodes;
+        for (u32 i = 0; i < nodes && is_all; ++i) {
+            const BlockPointer node{relaxed_load(at.area.pairs[i].child.raw)};
+            is_all = node.is_valid() && node.offset() < store.size_bytes;
+        }
+        if (!is_all) return give_up();
+        count_up(b.state->blocks_end, nodes);
+        relaxed_store(b.directories[s].edits, of.emptied);  // from here on: leaves to be freed
     }
 };
 
@@ -228,8 +260,27 @@ struct WriteEdits : EditPhase {
         change_version(store, of.number * format::inode_size);
     }
 
+    /// One of the leaves of a directory that loses all of them was freed: who freed the last one
+    /// frees the nodes and ends the tree.
+    WARREN_HD void drop_leaf(LaneOperation& op, BatchDirectory& of) const {
+        if (device_atomic<u32>(of.edits).fetch_sub(1, hd::memory_order_relaxed) != 1) return;
+        Inode& at = inode_at(of);
+        const u32 nodes = relaxed_load(at.height) > 1 ? relaxed_load(at.area_count) : 0;
+        for (u32 i = 0; i < nodes; ++i) {
+            const BlockPointer node{relaxed_load(at.area.pairs[i].child.raw)};
+            free_metadata(op, node.offset());
+            change_version(store, node.offset());
+        }
+        const u64 blocks = relaxed_load(at.blocks);
+        relaxed_store(at.area_count, static_cast<u16>(0));
+        relaxed_store(at.height, static_cast<u8>(0));
+        relaxed_store(at.blocks, 0);
+        relaxed_store(at.size, relaxed_load(at.size) - blocks * format::block_size);
+        change_version(store, of.number * format::inode_size);
+    }
+
     /// Counts in a leaf what was done there; an empty one is freed.
-    WARREN_HD void count(const BatchDirectory& of, u64 place, const LeafEdits& edits) const {
+    WARREN_HD void count(BatchDirectory& of, u64 place, const LeafEdits& edits) const {
         DirectoryLeaf& leaf = leaf_at_place(place);
         const LeafCounts counts = read_counts(leaf);
         const u32 left = counts.count + edits.inserted - edits.removed;
@@ -237,7 +288,11 @@ struct WriteEdits : EditPhase {
         LaneOperation op(team, store);
         if (left == 0) {
             free_metadata(op, place);
-            resize(of, 0);
+            if (of.emptied == 0) {
+                resize(of, 0);
+            } else {
+                drop_leaf(op, of);
+            }
         } else {
             relaxed_store(leaf.count, left);
             relaxed_store(leaf.heap_used, counts.heap_used + edits.bytes_in);
@@ -273,7 +328,7 @@ struct WriteEdits : EditPhase {
             insert(leaf, p, e);
         }
         if (first != p) return;
-        const BatchDirectory& of = directory_of(e);
+        BatchDirectory& of = directory_of(e);
         const LeafEdits edits = LeafEdits::unpacked(b.sort_keys[p]);
         if (old_place == 0) {
             hang(of, b.leaf_of[p], edits);

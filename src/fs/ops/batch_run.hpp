@@ -136,6 +136,7 @@ WARREN_HD bool edit(Crowd& crowd, Batch& b, const Store& store) {
     if (b.state->must_rewrite != 0) return false;
     crowd.each(b.shape.items, Decide{{b, store}});
     crowd.each(ends, PlanEdits{{{b, store}}});
+    if (b.shape.kind == BatchKind::remove) crowd.each(ends, PlanEmptied{{{b, store}}});
     if (b.state->must_rewrite != 0) {
         crowd.each(1, DropEdits{{b, store}});
         return false;

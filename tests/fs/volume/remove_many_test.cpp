@@ -33,7 +33,8 @@ TEST(RemoveMany, RemoveFewFilesWhereTheyLie) {
 }
 
 TEST(RemoveMany, RemoveAllFilesOfADirectory) {
-    for (const u32 count : {16u, 77u, 1000u, 1001u, 5000u}) {
+    // Trees of one leaf, of several, and with nodes; even numbers go where they lie.
+    for (const u32 count : {16u, 77u, 300u, 1000u, 1001u, 5000u}) {
         SCOPED_TRACE(count);
         BatchTwins twins(512 * mib);
         twins.add_directory(0, "one", 0755, root_user);
@@ -44,6 +45,22 @@ TEST(RemoveMany, RemoveAllFilesOfADirectory) {
         items[0].name = "one";
         items[0].mode = 040755;
         twins.remove(root_user, items);
+        twins.end();
+    }
+}
+
+/// Leaves of several get empty, but not all of them.
+TEST(RemoveMany, RemoveAllFilesButAFew) {
+    for (const u32 count : {300u, 1000u}) {
+        SCOPED_TRACE(count);
+        BatchTwins twins(512 * mib);
+        twins.add_directory(0, "one", 0755, root_user);
+        twins.create(root_user, files_to(1, 1, 1, 0, count));
+        twins.remove(root_user, files_to(1, 1, 1, 2, count));
+        twins.compare();
+        EXPECT_EQ(twins.blocks(1), 1u);
+        twins.remove(root_user, files_to(1, 1, 1, 0, count));
+        EXPECT_EQ(twins.blocks(1), 0u);
         twins.end();
     }
 }
