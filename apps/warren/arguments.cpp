@@ -15,6 +15,10 @@ namespace warren::cli {
 
 namespace {
 
+bool is_optional(const Option& option) {
+    return option.value != nullptr && option.value[0] == '[';
+}
+
 std::string option_label(const Option& option) {
     std::string label =
         option.id < 256 ? std::string("  -") + static_cast<char>(option.id) : "    ";
@@ -23,7 +27,7 @@ std::string option_label(const Option& option) {
         label += option.name;
     }
     if (option.value != nullptr) {
-        label += option.name != nullptr ? "=" : " ";
+        if (!is_optional(option)) label += option.name != nullptr ? "=" : " ";
         label += option.value;
     }
     return label;
@@ -94,7 +98,9 @@ GetoptTables make_tables(const Page& page) {
     GetoptTables tables;
     if (page.stop_at_operand) tables.letters = "+";
     for (const Option& entry : page.options) {
-        const int has_value = entry.value != nullptr ? required_argument : no_argument;
+        const int has_value = is_optional(entry)       ? optional_argument
+                              : entry.value != nullptr ? required_argument
+                                                       : no_argument;
         if (entry.id < 256) {
             tables.letters += static_cast<char>(entry.id);
             if (has_value == required_argument) tables.letters += ':';

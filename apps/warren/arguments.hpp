@@ -15,7 +15,7 @@ namespace warren::cli {
 struct Option {
     int id;             // the short form's letter, or a number from 256 on if there is none
     const char* name;   // long form without dashes, or null
-    const char* value;  // what the help page calls the value; null: a switch
+    const char* value;  // what the help page calls it; null: a switch; "[=X]": may be left out
     const char* help;   // null: accepted, but not on the help page
 };
 

@@ -4,23 +4,29 @@
 // Invariant: lines of several threads are whole.
 #include "apps/warren/change_tree.hpp"
 
-#include <cerrno>
-
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
-bool change_trees(const TreeChange& change, WalkSetup& setup,
-                  const std::vector<std::string>& operands) {
+bool read_change(const Page& page, const Arguments& parsed, size_t operands, TreeChange& change,
+                 WalkSetup& setup) {
+    change.recursive = parsed.has('R');
+    change.tells_all = parsed.has('v');
+    change.tells_changes = parsed.has('c');
+    change.is_silent = parsed.has('f');
+    return setup.take_all(parsed) && take_checkpoint(page, parsed, operands, setup);
+}
+
+int change_trees(const TreeChange& change, WalkSetup& setup,
+                 const std::vector<std::string>& operands) {
+    raise_open_limit();
     FailureList failures;
-    if (!failures.open(setup.errors_file)) return false;
+    if (change.is_silent) failures.be_silent();
+    if (!begin_checkpoints(setup) || !failures.open(setup.errors_file)) return 1;
     LineBuffers lines(setup.options);
-    bool good = true;
-    const auto fail = [&](const walk::Failure& failure) {
-        if (!change.is_silent) return failures.add(failure);
-        good = false;
-    };
+    ChangeLimit limit(setup.options);
     walk::Meter meter;
     setup.options.meter = &meter;
     setup.options.follow = change.follow_operands ? walk::Follow::roots : walk::Follow::none;
@@ -35,24 +41,34 @@ bool change_trees(const TreeChange& change, WalkSetup& setup,
         std::string told;
         i32 error = 0;
         const std::string path(entry.path());
+        limit.take();
         const Changed changed =
             change.apply({entry.directory(), entry.name()}, follows, path, told, error);
         if (changed == Changed::failed) {
-            fail({path, change.action, error});
+            failures.add({path, change.action, error});
         } else if (change.tells_all || (change.tells_changes && changed == Changed::yes)) {
             lines.of(entry.worker()) += told + "\n";
             lines.wrote(entry.worker());
         }
         return walk::Next::go_on;
     };
-    callbacks.fail = fail;
+    callbacks.fail = [&](const walk::Failure& failure) { failures.add(failure); };
+    callbacks.save = [&] {
+        lines.flush();
+        if (rank_number() == 0) finish_output();
+        return failures.save();
+    };
+    callbacks.load = [&](std::string_view saved) { failures.load(saved); };
+    walk::Totals totals;
     {
         const Progress progress("changing", meter);
-        walk::walk(operands, setup.options, callbacks);
+        totals = walk::walk(operands, setup.options, callbacks);
     }
     lines.flush();
     setup.options.meter = nullptr;
-    return failures.finish() && good;
+    if (totals.interrupted) return exit_interrupted(setup);
+    end_checkpoints(setup);
+    return failures.finish() ? 0 : 1;
 }
 
 }  // namespace warren::cli

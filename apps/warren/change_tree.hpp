@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "apps/warren/host_walk.hpp"
+#include "apps/warren/host_checkpoint.hpp"
 #include "apps/warren/place.hpp"
 
 namespace warren::cli {
@@ -23,7 +23,7 @@ struct TreeChange {
     std::function<Changed(const Place& place, bool follows, const std::string& path,
                           std::string& told, i32& error)>
         apply;
-    const char* action;  // for failures: "change the mode of"
+    const char* action = "";  // for failures: "change the mode of"
     bool recursive = false;
     bool follow_operands = true;  // those that are links, without -R or where -H asks for it
     bool changes_links = false;   // links in a tree are changed themselves
@@ -32,8 +32,13 @@ struct TreeChange {
     bool is_silent = false;       // -f
 };
 
-/// Changes all operands; whether nothing failed.
-bool change_trees(const TreeChange& change, WalkSetup& setup,
-                  const std::vector<std::string>& operands);
+/// Takes from the options what chmod and chown both have, and those of the walk; false, with a
+/// complaint, if they make no sense.
+bool read_change(const Page& page, const Arguments& parsed, size_t operands, TreeChange& change,
+                 WalkSetup& setup);
+
+/// Changes all operands; the exit code of the command.
+int change_trees(const TreeChange& change, WalkSetup& setup,
+                 const std::vector<std::string>& operands);
 
 }  // namespace warren::cli

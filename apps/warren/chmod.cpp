@@ -25,6 +25,7 @@ constexpr Option options[] = {
     {'R', "recursive", nullptr, "directories with all that is in them"},
     {reference_option, "reference", "FILE", "give the mode of FILE instead of MODE"},
     WARREN_WALK_OPTIONS,
+    WARREN_CHECKPOINT_OPTIONS,
     // The letters of modes that begin with a minus, as in `chmod -x FILE`.
     {'r', nullptr, nullptr, nullptr},
     {'w', nullptr, nullptr, nullptr},
@@ -125,20 +126,15 @@ int command_chmod(std::span<char* const> arguments) {
     }
     if (operands.empty()) return usage_error(page, {"missing operand"});
     WalkSetup setup;
-    if (!setup.take_all(parsed)) return page.usage_exit;
-    const u32 umask = process_umask();
     TreeChange change;
+    if (!read_change(page, parsed, operands.size(), change, setup)) return page.usage_exit;
+    const u32 umask = process_umask();
     change.apply = [&](const Place& place, bool follows, const std::string& path, std::string& told,
                        i32& error) {
         return apply(*mode, umask, place, follows, path, told, error);
     };
     change.action = "change the mode of";
-    change.recursive = parsed.has('R');
-    change.tells_all = parsed.has('v');
-    change.tells_changes = parsed.has('c');
-    change.is_silent = parsed.has('f');
-    raise_open_limit();
-    return change_trees(change, setup, operands) ? 0 : 1;
+    return change_trees(change, setup, operands);
 }
 
 }  // namespace warren::cli

@@ -32,6 +32,7 @@ constexpr Option options[] = {
     {from_option, "from", "OWNER:GROUP", "change only what has this owner or group"},
     {reference_option, "reference", "FILE", "give owner and group of FILE"},
     WARREN_WALK_OPTIONS,
+    WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
@@ -165,19 +166,14 @@ int command_chown(std::span<char* const> arguments) {
         return usage_error(page, {"-R --dereference requires -H: a tree's links are not followed"});
     }
     WalkSetup setup;
-    if (!setup.take_all(parsed)) return page.usage_exit;
     TreeChange change;
+    if (!read_change(page, parsed, operands.size(), change, setup)) return page.usage_exit;
     change.apply = [&](const Place& place, bool follows, const std::string& path, std::string& told,
                        i32& error) { return owner.apply(place, follows, path, told, error); };
     change.action = "change the owner of";
-    change.recursive = recursive;
     change.follow_operands = recursive ? enters : links != 'h';
     change.changes_links = true;
-    change.tells_all = parsed.has('v');
-    change.tells_changes = parsed.has('c');
-    change.is_silent = parsed.has('f');
-    raise_open_limit();
-    return change_trees(change, setup, operands) ? 0 : 1;
+    return change_trees(change, setup, operands);
 }
 
 }  // namespace warren::cli

@@ -11,12 +11,13 @@
 #include "apps/warren/commands.hpp"
 #include "apps/warren/directory.hpp"
 #include "apps/warren/file_attributes.hpp"
-#include "apps/warren/host_walk.hpp"
+#include "apps/warren/host_checkpoint.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/other_tree.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
@@ -35,6 +36,7 @@ constexpr Option options[] = {
      "also compare modes, owners, times of change, extended attributes and\nwhich names are one "
      "file"},
     WARREN_WALK_OPTIONS,
+    WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
@@ -101,6 +103,9 @@ class TreeComparison {
     std::string second_path(std::string_view below) const {
         return below.empty() ? other_.root() : joined(other_.root(), below);
     }
+    std::string difference_of(std::string_view below) const {
+        return "Files " + first_path(below) + " and " + second_path(below) + " differ";
+    }
     void differ(const std::string& line);
     void fail(std::string path, const char* action, i32 error) {
         failures_.add({std::move(path), action, error});
@@ -116,6 +121,9 @@ class TreeComparison {
                        std::string_view below);
     void work(const walk::Task& task);
     void finish(const walk::Finished& directory);
+    std::string save();
+    void load(std::string_view saved);
+    bool conclude();
 
     WalkSetup setup_;
     std::string first_;
@@ -124,7 +132,7 @@ class TreeComparison {
     bool silent_;
     FailureList failures_;
     std::mutex mutex_;                         // told_
-    std::set<std::string, std::less<>> told_;  // large files of which a part differs
+    std::set<std::string, std::less<>> told_;  // files of which a part differs
     std::atomic<bool> differs_{false};
 };
 
@@ -206,7 +214,7 @@ walk::Next TreeComparison::visit(const walk::Entry& entry) {
         return walk::Next::go_on;  // one file
     }
     if (static_cast<u64>(there.st_size) != status->stx_size) {
-        differ("Files " + first_path(below) + " and " + second_path(below) + " differ");
+        differ(difference_of(below));
     } else {
         compare_files(entry, second, status->stx_size, below);
     }
@@ -238,13 +246,9 @@ void TreeComparison::compare_range(const Place& first, const Place& second, u64 
     if (fault) {
         fail(fault.at_target ? second_path(below) : first_path(below), fault.action, fault.error);
     } else if (difference) {
-        {
-            std::lock_guard lock(mutex_);
-            if (begin != 0 || end != to_the_end) {
-                if (!told_.emplace(below).second) return;
-            }
-        }
-        differ("Files " + first_path(below) + " and " + second_path(below) + " differ");
+        if (end == to_the_end) return differ(difference_of(below));
+        std::lock_guard lock(mutex_);
+        told_.emplace(below);
     }
 }
 
@@ -281,7 +285,7 @@ void TreeComparison::finish(const walk::Finished& directory) {
 }
 
 int TreeComparison::run() {
-    if (!failures_.open(setup_.errors_file)) return trouble_exit;
+    if (!begin_checkpoints(setup_) || !failures_.open(setup_.errors_file)) return trouble_exit;
     walk::Meter meter;
     setup_.options.meter = &meter;
     walk::Callbacks callbacks;
@@ -289,15 +293,58 @@ int TreeComparison::run() {
     callbacks.finish = [&](const walk::Finished& directory) { finish(directory); };
     callbacks.fail = [&](const walk::Failure& failure) { failures_.add(failure); };
     callbacks.work = [&](const walk::Task& task) { work(task); };
+    callbacks.save = [&] { return save(); };
+    callbacks.load = [&](std::string_view saved) { load(saved); };
+    walk::Totals totals;
     {
         const Progress progress("comparing", meter);
-        walk::walk(std::span(&first_, 1), setup_.options, callbacks);
+        totals = walk::walk(std::span(&first_, 1), setup_.options, callbacks);
     }
-    bool differs = false;
-    for (const std::string& rank : gather_over_ranks(differs_ ? "differs" : ""))
-        differs |= !rank.empty();
+    if (totals.interrupted) return exit_interrupted(setup_);
+    end_checkpoints(setup_);
+    const bool differs = conclude();
     if (!failures_.finish()) return trouble_exit;
     return differs && rank_number() == 0 ? 1 : 0;
+}
+
+/// For a checkpoint: lines of what it says is done are out.
+std::string TreeComparison::save() {
+    if (rank_number() == 0) finish_output();
+    walk::ByteWriter writer;
+    writer.put(differs_.load(std::memory_order_relaxed));
+    writer.put(static_cast<u32>(told_.size()));
+    for (const std::string& below : told_)
+        writer.put_bytes(below);
+    return writer.take() + failures_.save();
+}
+
+void TreeComparison::load(std::string_view saved) {
+    walk::ByteReader reader(saved);
+    if (reader.get<bool>()) differs_ = true;
+    for (u32 left = reader.get<u32>(); left > 0; --left)
+        told_.emplace(reader.get_bytes());
+    failures_.load(reader.rest());
+}
+
+/// Tells the large files that differ, of which several ranks may have found parts; whether anything
+/// does.
+bool TreeComparison::conclude() {
+    walk::ByteWriter writer;
+    for (const std::string& below : told_)
+        writer.put_bytes(below);
+    std::set<std::string, std::less<>> all;
+    for (const std::string& of_rank : gather_over_ranks(writer.bytes())) {
+        for (walk::ByteReader reader(of_rank); !reader.at_end();)
+            all.emplace(reader.get_bytes());
+    }
+    if (rank_number() == 0) {
+        for (const std::string& below : all)
+            differ(difference_of(below));
+    }
+    bool differs = false;
+    for (const std::string& of_rank : gather_over_ranks(differs_ ? "differs" : ""))
+        differs |= !of_rank.empty();
+    return differs;
 }
 
 /// The line, counted from 1, in which the byte at `offset` stands.
@@ -366,7 +413,7 @@ int command_cmp(std::span<char* const> arguments) {
     if (parsed.done) return parsed.exit_code;
     if (parsed.operands.size() != 2) return usage_error(page, {"name two files or two trees"});
     WalkSetup setup;
-    if (!setup.take_all(parsed)) return page.usage_exit;
+    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, 1, setup)) return page.usage_exit;
     setup.options.one_file_system = parsed.has('x');
     setup.options.follow = walk::Follow::roots;
     const std::string* const paths = parsed.operands.data();
@@ -385,6 +432,9 @@ int command_cmp(std::span<char* const> arguments) {
     if (kind == "trees") {
         return TreeComparison(paths[0], paths[1], setup, parsed.has(attributes_option), silent)
             .run();
+    }
+    if (!setup.options.checkpoint.empty()) {
+        return usage_error(page, {"--checkpoint is for a comparison of two trees"});
     }
     if (leave_to_rank_0()) return 0;
     // A file and a directory: the file of that name in it, as diff(1) does.

@@ -10,9 +10,9 @@
 #include <functional>
 #include <random>
 
-#include "apps/warren/interrupt.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -31,7 +31,11 @@ std::string make_mark() {
 }  // namespace
 
 CopyRun::CopyRun(const TreeCopyRules& rules_given, const WalkSetup& setup_given)
-    : rules(rules_given), setup(setup_given), lines(setup_given.options), mark(make_mark()) {}
+    : rules(rules_given),
+      setup(setup_given),
+      limit(setup_given.options),
+      lines(setup_given.options),
+      mark(make_mark()) {}
 
 TreeCopy::TreeCopy(CopyRun& run, std::string source, std::string target, std::string links_folder)
     : run_(run),
@@ -39,7 +43,7 @@ TreeCopy::TreeCopy(CopyRun& run, std::string source, std::string target, std::st
       links_folder_(std::move(links_folder)),
       tree_(std::move(target)) {}
 
-void TreeCopy::copy() {
+bool TreeCopy::copy() {
     walk::Options options = run_.setup.options;
     options.result_bytes = sizeof(State);
     walk::Callbacks callbacks;
@@ -48,7 +52,14 @@ void TreeCopy::copy() {
     callbacks.merge = merge;
     callbacks.fail = [&](const walk::Failure& failure) { run_.failures.add(failure); };
     callbacks.work = [&](const walk::Task& task) { copy_task(task); };
-    walk::walk(std::span(&source_, 1), options, callbacks);
+    callbacks.save = [&] {
+        run_.lines.flush();
+        if (rank_number() == 0) finish_output();
+        return run_.failures.save();
+    };
+    callbacks.load = [&](std::string_view saved) { run_.failures.load(saved); };
+    const walk::Totals totals = walk::walk(std::span(&source_, 1), options, callbacks);
+    return !totals.interrupted;
 }
 
 void TreeCopy::merge(void* into, const void* from) {
@@ -88,12 +99,16 @@ TreeCopy::Job TreeCopy::job_of(const Place& from, const struct statx& status,
     Job job;
     job.from = from;
     job.kept = kept_of(status);
+    if (run_.rules.default_modes) {
+        const u32 kind = job.kept.mode & S_IFMT;
+        job.kept.mode = kind | (kind == S_IFDIR ? 0777 : 0666);
+    }
     job.size = status.stx_size;
     job.device = walk::device_of(status);
     job.inode = status.stx_ino;
     job.special_device = makedev(status.stx_rdev_major, status.stx_rdev_minor);
     job.shared = run_.rules.keep_links && status.stx_nlink > 1 && !S_ISDIR(status.stx_mode);
-    job.sparse = status.stx_blocks * 512 < status.stx_size;
+    job.has_holes = status.stx_blocks * 512 < status.stx_size;
     job.below = below;
     return job;
 }
@@ -110,7 +125,7 @@ bool TreeCopy::look(Job& job) {
 
 walk::Next TreeCopy::visit(const walk::Entry& entry) {
     // Not stopped: a directory's finish still has to take away what is not whole.
-    if (interrupted()) return walk::Next::prune;
+    if (run_.is_cut()) return walk::Next::prune;
     const struct statx* status = entry.status(STATX_BASIC_STATS);
     if (status == nullptr) return walk::Next::prune;
     const std::string_view below = below_root(entry.path(), source_);
@@ -165,12 +180,18 @@ walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
     if (!make_way(job)) return walk::Next::prune;
     State& state = entry.own_result<State>();
     state.is_met = 1;
+    const u32 mode = run_.rules.keeps.mode ? 0700 : (job.kept.mode & 01777) | 0700;
     state.is_new = job.existing.found ? 0 : 1;
     state.kept = job.kept;
+    if (run_.is_resumed() && job.existing.found) {
+        // The run that this one goes on from may have made it after its last checkpoint.
+        const u32 as_made = mode & ~process_umask();
+        state.is_new = (job.existing.status.st_mode & 01777) == as_made ? 1 : 0;
+    }
     if (job.existing.found) return walk::Next::go_on;
     tell(entry.worker(), job.below.empty() || !run_.rules.mirror ? job.below : job.below + "/");
     if (run_.rules.dry_run) return walk::Next::go_on;
-    const u32 mode = run_.rules.preserve ? 0700 : (job.kept.mode & 01777) | 0700;
+    run_.limit.take();
     if (::mkdirat(job.to.directory, job.to.name, mode) == 0) return walk::Next::go_on;
     fail(true, "create directory", errno, job.below);
     state = {};
@@ -180,19 +201,21 @@ walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
 void TreeCopy::finish_directory(const walk::Finished& directory) {
     State& state = directory.result<State>();
     const u64 parts = std::exchange(state.parts, 0);  // no business of the directory above
-    if (state.is_met == 0 || (interrupted() && parts == 0)) return;
+    if (state.is_met == 0 || (run_.is_cut() && parts == 0)) return;
     const std::string path = directory.path();
     const std::string_view below = below_root(path, source_);
     const Place from{directory.directory(), directory.name()};
-    const bool clears = run_.rules.delete_others && directory.complete() && !interrupted();
+    const bool clears = run_.rules.delete_others && directory.complete() && !run_.is_cut();
+    if (parts == 0 && run_.is_resumed()) clear_parts(below);
     if (parts > 0 || clears) {
         const Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
         if (!source.is_open()) return fail(false, "open", errno, below);
         if (parts > 0) finish_parts(source.get(), below);
         if (clears) delete_others(source.get(), below);
     }
-    if (run_.rules.dry_run || interrupted()) return;
-    if (state.is_new == 0 && !run_.rules.preserve) return;
+    const Keeps& keeps = run_.rules.keeps;
+    if (run_.rules.dry_run || run_.is_cut()) return;
+    if (state.is_new == 0 && !keeps.any()) return;
     Descriptor above;
     Place to{AT_FDCWD, tree_.root().c_str()};
     if (!below.empty()) {
@@ -200,10 +223,8 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
         if (!above.is_open()) return fail(true, "open", errno, without_last(below));
         to = {above.get(), directory.name()};
     }
-    if (run_.rules.preserve) {
-        if (const Fault fault = keep_attributes(from, to, state.kept)) fail(fault, below);
-        return;
-    }
+    if (const Fault fault = keep_attributes(from, to, state.kept, keeps)) fail(fault, below);
+    if (keeps.mode || state.is_new == 0) return;
     const u32 mode = state.kept.mode & 01777 & ~process_umask();
     if ((mode & 0700) == 0700) return;  // as it was made
     if (const int error = change_mode(to, mode)) fail(true, "set the mode of", error, below);
@@ -236,6 +257,7 @@ void TreeCopy::delete_tree(const Place& place, const std::string& below) {
     const std::string root = path_for_system(place);
     const auto remove = [&](int directory, const char* name, std::string_view path, int flags) {
         const std::string inner(below + std::string(path.substr(root.size())));
+        if (!run_.rules.dry_run) run_.limit.take();
         const bool gone =
             run_.rules.dry_run || ::unlinkat(directory, name, flags) == 0 || errno == ENOENT;
         if (!gone) return fail(true, "remove", errno, inner);

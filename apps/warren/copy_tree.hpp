@@ -15,23 +15,28 @@
 #include <vector>
 
 #include "apps/warren/file_attributes.hpp"
-#include "apps/warren/host_walk.hpp"
+#include "apps/warren/host_checkpoint.hpp"
+#include "apps/warren/interrupt.hpp"
 #include "apps/warren/other_tree.hpp"
 
 namespace warren::cli {
 
 enum class Reflink : u8 { automatic, always, never };
+/// Where a copy has holes: where the source has some, wherever zeros are, nowhere.
+enum class Sparse : u8 { automatic, always, never };
 
 struct TreeCopyRules {
     bool recursive = false;
-    bool preserve = false;    // owner, mode, times, extended attributes
-    bool keep_links = false;  // hard links stay hard links
+    Keeps keeps;
+    bool default_modes = false;  // what is new has that of any new file
+    bool keep_links = false;     // hard links stay hard links
     bool no_clobber = false;
     bool update = false;  // only what is newer than the target
     bool force = false;   // replace what this user may not write
     bool verbose = false;
     bool verify = false;
     Reflink reflink = Reflink::automatic;
+    Sparse sparse = Sparse::automatic;
     // sync
     bool mirror = false;    // the target becomes equal: equal files are left, kinds may change
     bool contents = false;  // equal means equal bytes, not size and time
@@ -46,9 +51,14 @@ struct CopyRun {
     TreeCopyRules rules;
     WalkSetup setup;
     FailureList failures;
+    ChangeLimit limit;
     LineBuffers lines;
     std::string mark;  // begins all temporary names of this run
     std::atomic<bool> may_clone{true};
+
+    /// Whether the copy is to end now, with nothing to be taken up again: what is not whole goes.
+    bool is_cut() const { return setup.options.checkpoint.empty() && interrupted(); }
+    bool is_resumed() const { return setup.options.resume; }
 };
 
 class TreeCopy {
@@ -57,7 +67,8 @@ class TreeCopy {
     /// meanwhile, a directory that exists when it is needed.
     TreeCopy(CopyRun& run, std::string source, std::string target, std::string links_folder);
 
-    void copy();
+    /// False if it was interrupted and can be taken up again.
+    bool copy();
 
  private:
     /// What a directory knows of itself; of sums over what is below it there is none.
@@ -84,7 +95,7 @@ class TreeCopy {
         u64 inode = 0;
         u64 special_device = 0;
         bool shared = false;  // has names elsewhere that are to stay names of one file
-        bool sparse = false;
+        bool has_holes = false;
         Existing existing;
         std::string below;      // path behind the root of either tree
         std::string temporary;  // name beside the target
@@ -122,6 +133,9 @@ class TreeCopy {
     void copy_task(const walk::Task& task);
     Fault copy_one_part(const Place& from, const Place& to, u64 begin, u64 end);
     void finish_parts(int source, std::string_view below);
+    void clear_parts(std::string_view below);
+    Written written(bool has_holes) const;
+    u32 made_mode(const Job& job) const;
     Fault set_attributes(const Job& job, const Place& from, const Place& at);
     bool finish_file(const Job& job);
     bool put_in_place(const Job& job);
@@ -140,6 +154,9 @@ class TreeCopy {
     std::mutex links_mutex_;  // links_directory_
     Descriptor links_directory_;
 };
+
+/// Of the folder for links of a run with this mark.
+std::string links_folder_name(const std::string& mark);
 
 /// Removes the folder for links below `folder`, when all copies of the run that use it are done.
 void remove_link_folder(const CopyRun& run, const std::string& folder);

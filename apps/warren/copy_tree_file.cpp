@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "apps/warren/copy_tree.hpp"
-#include "apps/warren/interrupt.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "warren/hash.hpp"
@@ -133,7 +132,8 @@ bool TreeCopy::settle_equal(const Job& job) {
         return true;
     }
     if (run_.rules.dry_run) return true;
-    if (const Fault fault = keep_attributes(job.from, job.to, job.kept)) fail(fault, job.below);
+    const Fault fault = keep_attributes(job.from, job.to, job.kept, run_.rules.keeps);
+    if (fault) fail(fault, job.below);
     return true;
 }
 
@@ -141,13 +141,14 @@ void TreeCopy::visit_other(const walk::Entry& entry, Job& job) {
     if (!make_way(job) || !is_wanted(job)) return;
     if (run_.rules.mirror && is_equal(job) && settle_equal(job)) return;
     if (run_.rules.dry_run) return tell(entry.worker(), job.below);
-    if (job.shared && link_to_earlier(job)) return tell(entry.worker(), job.below);
+    run_.limit.take();
     job.temporary = temporary_name(last_component(job.to.name));
     if (entry.depth() == 0) {
         const std::string_view folder = tree_.root();
         const size_t slash = folder.rfind('/');
         if (slash != folder.npos) job.temporary.insert(0, folder.substr(0, slash + 1));
     }
+    if (job.shared && link_to_earlier(job)) return tell(entry.worker(), job.below);
     const bool good = S_ISREG(job.kept.mode) ? copy_regular(entry, job) : copy_special(job);
     if (good) tell(entry.worker(), job.below);
 }
@@ -189,7 +190,7 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
         fail(false, "open what was listed as", ENOENT, job.below);  // replaced meanwhile
         return false;
     }
-    Descriptor to = create_file(job.at(), run_.rules.preserve ? 0600 : job.kept.mode & 0777);
+    Descriptor to = create_file(job.at(), made_mode(job));
     if (!to.is_open()) {
         fail(true, "create regular file", errno, job.below);
         return false;
@@ -217,7 +218,9 @@ bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descript
     if (!clone(job, from, to.get(), done)) return false;
     if (done) return true;
     const bool is_large = job.size >= large_bytes;
-    if ((is_large || job.sparse) && ::ftruncate(to.get(), static_cast<off_t>(job.size)) != 0) {
+    const Written what = job.size == 0 ? Written::all : written(job.has_holes);
+    if ((is_large || what != Written::all) &&
+        ::ftruncate(to.get(), static_cast<off_t>(job.size)) != 0) {
         fail(true, "extend", errno, job.below);
         return false;
     }
@@ -228,7 +231,7 @@ bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descript
     }
     if (is_large) return copy_with_threads(job);
     const u64 end = job.size == 0 ? to_the_end : job.size;  // files of /proc have no size
-    Fault fault = copy_part(from, to.get(), 0, end, job.sparse);
+    Fault fault = copy_part(from, to.get(), 0, end, what);
     if (!fault && run_.rules.verify) fault = check(from, to.get(), 0, end);
     if (fault) fail(fault, job.below);
     return !fault;
@@ -238,6 +241,7 @@ bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descript
 bool TreeCopy::clone(const Job& job, int from, int to, bool& done) {
     const bool must = run_.rules.reflink == Reflink::always;
     const bool may = must || (run_.rules.reflink == Reflink::automatic &&
+                              run_.rules.sparse == Sparse::automatic &&
                               run_.may_clone.load(std::memory_order_relaxed));
     if (!may || job.size == 0) return true;
     const int error = clone_file(from, to);
@@ -274,7 +278,7 @@ bool TreeCopy::add_parts(const walk::Entry& entry, const Job& job) {
 }
 
 void TreeCopy::copy_task(const walk::Task& task) {
-    if (interrupted()) return;
+    if (run_.is_cut()) return;
     Part part;
     std::memcpy(&part, task.payload.data(), sizeof part);
     const char* name = reinterpret_cast<const char*>(task.payload.data() + sizeof part);
@@ -297,7 +301,8 @@ Fault TreeCopy::copy_one_part(const Place& from, const Place& to, u64 begin, u64
     if (!source.is_open()) return {errno, "open for reading"};
     const Descriptor target(::openat(to.directory, to.name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
     if (!target.is_open()) return {errno, "open", true};
-    if (const Fault fault = copy_part(source.get(), target.get(), begin, end, true)) return fault;
+    const Written what = written(true);
+    if (const Fault fault = copy_part(source.get(), target.get(), begin, end, what)) return fault;
     return run_.rules.verify ? check(source.get(), target.get(), begin, end) : Fault{};
 }
 
@@ -306,7 +311,7 @@ bool TreeCopy::copy_with_threads(const Job& job) {
     std::atomic<u64> next{0};
     std::atomic<bool> failed{false};
     const auto work = [&] {
-        while (!failed.load(std::memory_order_relaxed) && !interrupted()) {
+        while (!failed.load(std::memory_order_relaxed) && !run_.is_cut()) {
             const u64 begin = next.fetch_add(part_bytes, std::memory_order_relaxed);
             if (begin >= job.size) return;
             const u64 end = std::min(begin + part_bytes, job.size);
@@ -320,7 +325,7 @@ bool TreeCopy::copy_with_threads(const Job& job) {
             others.emplace_back(work);
         work();
     }
-    return !failed.load(std::memory_order_relaxed) && !interrupted();
+    return !failed.load(std::memory_order_relaxed) && !run_.is_cut();
 }
 
 /// Puts the large files of a directory in place, all of whose parts are done.
@@ -334,7 +339,7 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
         if (name.starts_with(run_.mark + "-")) waiting.insert(std::move(name));
     }
     names.clear();
-    if (!interrupted()) error = list_names(source, names);  // else nothing is whole for certain
+    if (!run_.is_cut()) error = list_names(source, names);  // else nothing is whole for certain
     if (error != 0) fail(false, "read", error, below);
     for (const std::string& name : names) {
         const auto found = waiting.find(temporary_name(name));
@@ -346,6 +351,8 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
             fail(false, "stat", errno, inner);
             continue;  // and is taken away below
         }
+        // A small one that has a temporary file is what a run that was killed has left.
+        if (status.stx_size < large_bytes) continue;
         Job job = job_of({source, name.c_str()}, status, inner);
         job.to = {target.get(), name.c_str()};
         job.temporary = *found;
@@ -356,18 +363,47 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
         ::unlinkat(target.get(), name.c_str(), 0);
 }
 
+/// Takes away what a run that was killed has not brought into place: all that is to be in the
+/// directory is there.
+void TreeCopy::clear_parts(std::string_view below) {
+    const Descriptor target = tree_.open(below);
+    std::vector<std::string> names;
+    if (!target.is_open() || list_names(target.get(), names) != 0) return;  // told elsewhere
+    for (const std::string& name : names) {
+        if (name.starts_with(run_.mark + "-") && name != links_folder_name(run_.mark)) {
+            ::unlinkat(target.get(), name.c_str(), 0);
+        }
+    }
+}
+
+/// What of a file is written; of one without holes that is all there is.
+Written TreeCopy::written(bool has_holes) const {
+    if (run_.rules.sparse == Sparse::always) return Written::nonzero;
+    return has_holes && run_.rules.sparse == Sparse::automatic ? Written::data : Written::all;
+}
+
+/// The mode that a file is made with: nobody else reads it before it has its owner.
+u32 TreeCopy::made_mode(const Job& job) const {
+    const Keeps& keeps = run_.rules.keeps;
+    return keeps.mode || keeps.owner ? 0600 : job.kept.mode & 0777;
+}
+
 /// Gives the temporary file the attributes that its name is to show.
 Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& at) {
-    if (run_.rules.preserve) return keep_attributes(from, at, job.kept);
-    if (!job.existing.is_regular() || !S_ISREG(job.kept.mode)) return {};
-    // What is replaced keeps its owner and mode, as if it had been written into.
+    const Keeps& keeps = run_.rules.keeps;
+    // What is replaced keeps what is not asked for, as if it had been written into.
+    const bool replaces = job.existing.is_regular() && S_ISREG(job.kept.mode);
     const struct stat& there = job.existing.status;
-    u32 mode = there.st_mode & 07777;
-    if (::fchownat(at.directory, at.name, there.st_uid, there.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
+    u32 mode = replaces ? there.st_mode & 07777 : job.kept.mode & 0777 & ~process_umask();
+    const bool keeps_old_owner = replaces && !keeps.owner;
+    if (keeps_old_owner &&
+        ::fchownat(at.directory, at.name, there.st_uid, there.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
         mode &= 01777;
     }
-    const int error = change_mode(at, mode);
-    return {error, "set the mode of", true};
+    if (const Fault fault = keep_attributes(from, at, job.kept, keeps)) return fault;
+    const bool is_as_made = !replaces && (!keeps.owner || !S_ISREG(job.kept.mode));
+    if (keeps.mode || is_as_made) return {};
+    return {change_mode(at, mode), "set the mode of", true};
 }
 
 bool TreeCopy::finish_file(const Job& job) {

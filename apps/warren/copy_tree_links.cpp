@@ -12,10 +12,6 @@ namespace warren::cli {
 
 namespace {
 
-std::string folder_name(const std::string& mark) {
-    return mark + "-links";
-}
-
 bool same_file(const Place& one, const Place& two) {
     struct stat first {};
     struct stat second {};
@@ -25,11 +21,15 @@ bool same_file(const Place& one, const Place& two) {
 
 }  // namespace
 
+std::string links_folder_name(const std::string& mark) {
+    return mark + "-links";
+}
+
 /// The open folder for links, made when it is first needed; -1 if it cannot be.
 int TreeCopy::links() {
     std::lock_guard lock(links_mutex_);
     if (links_directory_.is_open()) return links_directory_.get();
-    const std::string path = joined(links_folder_, folder_name(run_.mark));
+    const std::string path = joined(links_folder_, links_folder_name(run_.mark));
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return -1;
     links_directory_ =
         Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -50,16 +50,24 @@ bool TreeCopy::link_to_earlier(const Job& job) {
     if (folder < 0) return false;
     const std::string earlier = link_name(job);
     const char* name = job.to.name;
-    if (::linkat(folder, earlier.c_str(), job.to.directory, name, 0) == 0) return true;
-    if (errno != EEXIST) return false;
-    if (same_file({folder, earlier.c_str()}, job.to)) return true;
+    const bool is_made = ::linkat(folder, earlier.c_str(), job.to.directory, name, 0) == 0;
+    if (!is_made && errno != EEXIST) return false;
+    const auto is_joined = [&] {
+        // A run that was killed may have left what it did not bring into place.
+        if (run_.is_resumed()) discard(job);
+        return true;
+    };
+    if (is_made || same_file({folder, earlier.c_str()}, job.to)) return is_joined();
     std::string beside = temporary_name(last_component(name)) + "+";  // of the copy's own
     const std::string_view path = name;
     if (const size_t slash = path.rfind('/'); slash != path.npos) {
         beside.insert(0, path.substr(0, slash + 1));
     }
+    if (run_.is_resumed()) ::unlinkat(job.to.directory, beside.c_str(), 0);
     if (::linkat(folder, earlier.c_str(), job.to.directory, beside.c_str(), 0) != 0) return false;
-    if (::renameat(job.to.directory, beside.c_str(), job.to.directory, name) == 0) return true;
+    if (::renameat(job.to.directory, beside.c_str(), job.to.directory, name) == 0) {
+        return is_joined();
+    }
     fail(true, "create hard link", errno, job.below);
     ::unlinkat(job.to.directory, beside.c_str(), 0);
     return true;
@@ -76,7 +84,7 @@ bool TreeCopy::register_link(const Job& job, const char* name) {
 }
 
 void remove_link_folder(const CopyRun& run, const std::string& folder) {
-    const std::string path = joined(folder, folder_name(run.mark));
+    const std::string path = joined(folder, links_folder_name(run.mark));
     const Descriptor directory(
         ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!directory.is_open()) return;  // there were none

@@ -23,6 +23,9 @@ namespace {
 constexpr u32 threads_max = 16;
 constexpr int reflink_option = 256;
 constexpr int verify_option = 257;
+constexpr int preserve_option = 258;
+constexpr int no_preserve_option = 259;
+constexpr int sparse_option = 260;
 
 constexpr Option options[] = {
     {'a', "archive", nullptr, "same as -r -P -p, and hard links stay hard links"},
@@ -34,6 +37,9 @@ constexpr Option options[] = {
     {'n', "no-clobber", nullptr, "leave files alone that are there already"},
     {'P', "no-dereference", nullptr, "copy symbolic links as links (default with -r)"},
     {'p', nullptr, nullptr, "keep mode, owner, times and extended attributes"},
+    {preserve_option, "preserve", "[=LIST]",
+     "keep these: mode, ownership, timestamps, links, context,\nxattr, all (default: as -p)"},
+    {no_preserve_option, "no-preserve", "LIST", "do not keep these"},
     {'R', nullptr, nullptr, nullptr},
     {'r', "recursive", nullptr, "copy directories with all that is in them"},
     {'T', "no-target-directory", nullptr,
@@ -42,13 +48,20 @@ constexpr Option options[] = {
     {'u', "update", nullptr, "copy only what is newer than the target, or not there"},
     {'v', "verbose", nullptr, "print every name"},
     {'x', "one-file-system", nullptr, "do not enter what is mounted in a tree"},
-    {reflink_option, "reflink", "WHEN", "share blocks: auto (default), always or never"},
+    {reflink_option, "reflink", "[=WHEN]",
+     "share blocks: auto (default), always (without WHEN) or never"},
+    {sparse_option, "sparse", "WHEN",
+     "holes where the source has them (auto, default), wherever\nzeros are (always), nowhere "
+     "(never)"},
     {verify_option, "verify", nullptr, "read the copies again and compare them"},
-    {rate_option, "max-ops", "N", "at most N opens, reads and stats a second"},
+    {rate_option, "max-ops", "N",
+     "at most N opens, reads and stats a second,\nand as many changes"},
     {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
     {inode_order_option, "inode-order", nullptr, "for cold disks with a seek"},
     {scheduler_option, "scheduler", "NAME", "under mpirun: pa-drqs (default), drqs, h-drqs, ..."},
     {split_option, "split", "HOW", "what is given to an idle rank: half (default) or random"},
+    {progress_option, "progress", nullptr, "tell how far it is also where stderr is no terminal"},
+    WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
@@ -60,7 +73,8 @@ constexpr Page page = {
     .options = options,
     .notes =
         "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it.\n"
-        "-x, --reflink, --verify, --max-ops, --errors and --inode-order are for files of the host.",
+        "-x, --preserve, --sparse, --reflink, --verify, --max-ops, --errors, --inode-order and\n"
+        "--checkpoint are for files of the host.",
     .examples =
         "  warren cp -a src dst                a tree, on all cores\n"
         "  warren cp -a src v.img:/            put the tree src into the volume\n"
@@ -165,12 +179,62 @@ int check_operands(const Arguments& parsed) {
     return 0;
 }
 
+/// Takes a list of attributes that are kept or not; false, with a complaint, if one is unknown.
+bool read_preserved(const std::string& list, bool keeps, TreeCopyRules& rules) {
+    for (size_t begin = 0; begin <= list.size();) {
+        const size_t end = std::min(list.find(',', begin), list.size());
+        const std::string name = list.substr(begin, end - begin);
+        const bool all = name == "all";
+        const bool is_known = all || name == "mode" || name == "ownership" ||
+                              name == "timestamps" || name == "links" || name == "xattr" ||
+                              name == "context";
+        if (!is_known) {
+            usage_error(page, {"invalid argument ", quote(name),
+                               " for --preserve: name mode, ownership, timestamps, links, "
+                               "context, xattr or all"});
+            return false;
+        }
+        if (all || name == "mode") rules.keeps.mode = keeps;
+        if (all || name == "mode") rules.default_modes = !keeps;
+        if (all || name == "ownership") rules.keeps.owner = keeps;
+        if (all || name == "timestamps") rules.keeps.times = keeps;
+        if (all || name == "xattr") rules.keeps.extended = keeps;
+        if (all || name == "context") rules.keeps.context = keeps;
+        if (all || name == "links") rules.keep_links = keeps;
+        begin = end + 1;
+    }
+    return true;
+}
+
+/// Takes -p and its like in the order in which they were given.
+bool read_kept(const Arguments& parsed, TreeCopyRules& rules) {
+    for (const auto& [id, value] : parsed.options) {
+        if (id == 'a' || id == 'p' || (id == preserve_option && value.empty())) {
+            rules.keeps = Keeps::all();
+        }
+        if (id == 'a' || id == 'd') rules.keep_links = true;
+        const bool is_list = (id == preserve_option && !value.empty()) || id == no_preserve_option;
+        if (is_list && !read_preserved(value, id == preserve_option, rules)) return false;
+    }
+    return true;
+}
+
+/// Takes WHEN of --reflink or --sparse; false, with a complaint, if it is none.
+template <class When>
+bool read_when(const Arguments& parsed, int option, const char* name, When& when) {
+    const std::string* text = parsed.value(option);
+    if (text == nullptr || *text == "auto") return true;
+    when = *text == "never" ? When::never : When::always;
+    if (*text == "never" || *text == "always" || text->empty()) return true;
+    usage_error(page,
+                {"invalid argument ", quote(*text), " for ", name, ": name auto, always or never"});
+    return false;
+}
+
 /// What of the options a tree of the host is copied by; false, with a complaint, if one is wrong.
 bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRules& rules,
                      WalkSetup& setup) {
     rules.recursive = how.recursive;
-    rules.preserve = how.preserve;
-    rules.keep_links = how.keep_links;
     rules.no_clobber = how.no_clobber;
     rules.update = how.update;
     rules.force = how.force;
@@ -180,17 +244,19 @@ bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRu
     const int follow = parsed.last_of({'L', 'P', 'H', 'd', 'a'});
     if (follow == 'L' || (follow == 0 && !how.recursive)) setup.options.follow = walk::Follow::all;
     if (follow == 'H') setup.options.follow = walk::Follow::roots;
-    const std::string* when = parsed.value(reflink_option);
-    if (when != nullptr && *when != "auto") {
-        if (*when != "always" && *when != "never") {
-            usage_error(page, {"invalid argument ", quote(*when),
-                               " for --reflink: name auto, always or never"});
-            return false;
-        }
-        rules.reflink = *when == "always" ? Reflink::always : Reflink::never;
+    if (!read_kept(parsed, rules) ||
+        !read_when(parsed, reflink_option, "--reflink", rules.reflink) ||
+        !read_when(parsed, sparse_option, "--sparse", rules.sparse)) {
+        return false;
+    }
+    if (rules.reflink == Reflink::always && rules.sparse != Sparse::automatic) {
+        usage_error(page, {"--reflink=always goes with --sparse=auto only"});
+        return false;
     }
     const std::string* threads = parsed.value('j');
-    return setup.take_all(parsed) && (threads == nullptr || setup.take(threads_option, *threads));
+    const size_t trees = parsed.operands.size() - (parsed.has('t') ? 0 : 1);
+    return setup.take_all(parsed) && (threads == nullptr || setup.take(threads_option, *threads)) &&
+           take_checkpoint(page, parsed, trees, setup);
 }
 
 /// Copies where a volume is on one of the sides.
@@ -204,11 +270,13 @@ int copy_with_volumes(const Arguments& parsed, CopyOptions how,
         }
         how.threads = static_cast<u32>(*threads);
     }
-    for (const int id : {int{'x'}, reflink_option, verify_option, rate_option, errors_option,
-                         inode_order_option}) {
+    for (const int id : {int{'x'}, reflink_option, verify_option, preserve_option,
+                         no_preserve_option, sparse_option, rate_option, errors_option,
+                         inode_order_option, checkpoint_option, resume_option}) {
         if (parsed.has(id)) {
-            return usage_error(page, {"-x, --reflink, --verify, --max-ops, --errors and "
-                                      "--inode-order work on files of the host only"});
+            return usage_error(page, {"-x, --preserve, --sparse, --reflink, --verify, --max-ops, "
+                                      "--errors, --inode-order and --checkpoint work on files of "
+                                      "the host only"});
         }
     }
     Session session;
@@ -233,7 +301,13 @@ int copy_on_host(const Arguments& parsed, const CopyOptions& how,
     if (!run.failures.open(setup.errors_file)) return 1;
     const bool must_be_directory = parsed.has('t') || sources.size() > 1;
     HostCopy copy(run, target.location.text, must_be_directory, parsed.has('T'));
-    return copy.all(sources) ? 0 : 1;
+    const bool good = copy.all(sources);
+    if (copy.was_interrupted()) return exit_interrupted(setup);
+    if (run.is_cut()) {
+        complain({"interrupted; what was copied so far is kept"});
+        return interrupted_exit();
+    }
+    return good ? 0 : 1;
 }
 
 }  // namespace
@@ -259,7 +333,7 @@ int command_cp(std::span<char* const> arguments) {
                          });
     const int code = volumes ? copy_with_volumes(parsed, how, sources, target)
                              : copy_on_host(parsed, how, sources, target);
-    if (interrupted()) {
+    if (volumes && interrupted()) {
         complain({"interrupted; what was copied so far is kept"});
         return interrupted_exit();
     }

@@ -53,9 +53,25 @@ std::string HostCopy::plan(const std::vector<std::string>& sources) {
     return pairs;
 }
 
+/// What all ranks copy, and the mark of the run: with checkpoints those of the run that this one
+/// goes on from, which may have made the target by now.
+bool HostCopy::decide(const std::vector<std::string>& sources, std::string& pairs) {
+    std::string decided;
+    if (rank_number() == 0) {
+        pairs = plan(sources);
+        decided = run_.mark + '\0' + pairs;
+    }
+    if (!begin_checkpoints(run_.setup, decided)) return false;
+    decided = share_over_ranks(decided);
+    const size_t end = decided.find('\0');
+    run_.mark = decided.substr(0, end);
+    pairs = decided.substr(end + 1);
+    return true;
+}
+
 bool HostCopy::all(const std::vector<std::string>& sources) {
-    run_.mark = share_over_ranks(run_.mark);
-    const std::string pairs = share_over_ranks(rank_number() == 0 ? plan(sources) : std::string());
+    std::string pairs;
+    if (!decide(sources, pairs)) return false;
     {
         walk::Meter meter;
         run_.setup.options.meter = &meter;
@@ -63,12 +79,15 @@ bool HostCopy::all(const std::vector<std::string>& sources) {
         std::vector<std::string> names;
         for (size_t begin = 0; begin < pairs.size(); begin += names.back().size() + 1)
             names.emplace_back(pairs.c_str() + begin);
-        for (size_t i = 1; i + 1 < names.size(); i += 2)
-            TreeCopy(run_, names[i], names[i + 1], names[0]).copy();
+        for (size_t i = 1; i + 1 < names.size(); i += 2) {
+            if (!TreeCopy(run_, names[i], names[i + 1], names[0]).copy()) was_interrupted_ = true;
+        }
         run_.lines.flush();
-        if (!names.empty() && rank_number() == 0) remove_link_folder(run_, names[0]);
         run_.setup.options.meter = nullptr;
+        if (was_interrupted_) return true;
+        if (!names.empty() && rank_number() == 0) remove_link_folder(run_, names[0]);
     }
+    end_checkpoints(run_.setup);
     return run_.failures.finish() && good_;
 }
 

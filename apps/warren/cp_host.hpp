@@ -19,9 +19,11 @@ class HostCopy {
     /// Copies all sources, with all ranks together; false if anything could not be copied, which
     /// was told.
     bool all(const std::vector<std::string>& sources);
+    bool was_interrupted() const { return was_interrupted_; }
 
  private:
     bool find_target();
+    bool decide(const std::vector<std::string>& sources, std::string& pairs);
     std::string plan(const std::vector<std::string>& sources);
     void plan_one(const std::string& source, std::string& pairs);
     bool copies_stream(const std::string& source, const struct stat& from, std::string& target);
@@ -33,6 +35,7 @@ class HostCopy {
     bool is_name_;
     bool into_ = false;
     bool good_ = true;
+    bool was_interrupted_ = false;
     std::string links_folder_;
     std::set<std::string> made_;
 };

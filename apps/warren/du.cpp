@@ -3,7 +3,9 @@
 // the engine shows every entry. Files of the host are walked on all cores. A file with several
 // names counts once.
 #include <algorithm>
+#include <cerrno>
 #include <deque>
+#include <fstream>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -33,6 +35,7 @@ constexpr Option options[] = {
     {'a', "all", nullptr, "files too, not only directories"},
     {apparent_option, "apparent-size", nullptr,
      "the sizes of files rather than the space they take"},
+    {'B', "block-size", "SIZE", "in units of SIZE: 1, 4K, 1M; a bare M is printed behind numbers"},
     {'b', "bytes", nullptr, "same as --apparent-size, in bytes"},
     {'c', "total", nullptr, "a line with the sum of all operands"},
     {'d', "max-depth", "N", "print only what is at most N levels down"},
@@ -41,6 +44,7 @@ constexpr Option options[] = {
     {'l', "count-links", nullptr, "count files with several names once for each name"},
     {'m', nullptr, nullptr, "in units of 1 MiB"},
     {'s', "summarize", nullptr, "only the operands; same as -d 0"},
+    {'t', "threshold", "SIZE", "no lines of less than SIZE; of -SIZE: of more than that"},
     {json_option, "json", nullptr, "an array of objects; sizes in bytes"},
     {'x', "one-file-system", nullptr, "not what is mounted in a tree"},
     {'L', "dereference", nullptr, "of the host: follow all symbolic links"},
@@ -50,6 +54,7 @@ constexpr Option options[] = {
     {'S', "separate-dirs", nullptr, "of the host: directories without those below them"},
     {inodes_option, "inodes", nullptr, "of the host: count entries rather than space"},
     {exclude_option, "exclude", "GLOB", "of the host: leave out what matches"},
+    {'X', "exclude-from", "FILE", "of the host: leave out what matches a line of FILE"},
     {top_option, "top", "N", "of the host: the N largest files too"},
     {histogram_option, "histogram", nullptr, "of the host: how many files of which size"},
     WARREN_WALK_OPTIONS,
@@ -78,6 +83,9 @@ struct How {
     bool json = false;
     bool counts = false;  // of entries, not sizes
     u64 unit = kib;
+    std::string unit_letters;  // behind numbers
+    u64 least = 0;             // of lines
+    u64 most = ~u64{0};
     u32 max_depth = ~0u;
     bool is_only_one = true;  // operand: a file with several names is met in one tree only
 };
@@ -108,6 +116,10 @@ class Usage {
 
     bool measure(const std::string& start);
     void print(u64 size, const std::string& path);
+    /// The same, if lines of that size are wanted.
+    void print_line_of(u64 size, const std::string& path) {
+        if (size >= how_.least && size <= how_.most) print(size, path);
+    }
     void finish() {
         if (how_.json) print_line({json_.close_array().result()});
     }
@@ -152,9 +164,10 @@ void Usage::print(u64 size, const std::string& path) {
         json_.close_object();
         return;
     }
-    const std::string number = how_.counts  ? (how_.human ? short_size(size) : std::to_string(size))
-                               : how_.human ? short_size(size)
-                                            : std::to_string((size + how_.unit - 1) / how_.unit);
+    const std::string number =
+        how_.counts  ? (how_.human ? short_size(size) : std::to_string(size))
+        : how_.human ? short_size(size)
+                     : std::to_string((size + how_.unit - 1) / how_.unit) + how_.unit_letters;
     print_bytes(number + "\t" + path + (how_.null ? '\0' : '\n'));
 }
 
@@ -187,7 +200,7 @@ void Usage::print_lines(Line start, Children& children) {
             push(std::move(level.below[level.next++]));
             continue;
         }
-        print(level.line.size, path);
+        print_line_of(level.line.size, path);
         path.resize(level.path_size);
         stack.pop_back();
     }
@@ -272,6 +285,42 @@ Errc Usage::look_at_all(TreeScan& scan, const std::string& start, Line& first, C
     return code;
 }
 
+/// Takes a SIZE of --block-size, a bare letter for one of its unit; false, with a complaint, if it
+/// is none.
+bool take_unit(const std::string& text, How& how) {
+    const bool is_bare = !text.empty() && (text[0] < '0' || text[0] > '9');
+    const std::optional<u64> unit = parse_size(is_bare ? "1" + text : text);
+    if (!unit || *unit == 0) {
+        complain({"invalid --block-size argument ", quote(text)});
+        return false;
+    }
+    how.unit = *unit;
+    if (is_bare) how.unit_letters = text;
+    return true;
+}
+
+/// The same for --threshold.
+bool take_threshold(const std::string& text, How& how) {
+    const bool is_most = text.starts_with('-');
+    const std::optional<u64> size = parse_size(is_most ? text.substr(1) : text);
+    if (!size || (is_most && *size == 0)) {
+        complain({"invalid --threshold argument ", quote(text)});
+        return false;
+    }
+    (is_most ? how.most : how.least) = *size;
+    return true;
+}
+
+/// Adds the lines of a file to what is excluded; false, with a complaint, if it cannot be read.
+bool read_excluded(const std::string& name, std::vector<std::string>& excluded) {
+    std::ifstream file(name);
+    for (std::string line; std::getline(file, line);)
+        excluded.push_back(line);
+    if (file.is_open() && !file.bad()) return true;
+    complain({quote(name), ": ", reason(static_cast<Errc>(errno))});
+    return false;
+}
+
 /// Takes what the options say of the answer; false, with a complaint, if they contradict.
 bool choose(const Arguments& parsed, How& how) {
     how.null = parsed.has('0');
@@ -281,7 +330,12 @@ bool choose(const Arguments& parsed, How& how) {
     how.count_links = parsed.has('l');
     how.json = parsed.has(json_option);
     how.counts = parsed.has(inodes_option);
-    switch (parsed.last_of({'b', 'k', 'm'})) {
+    const std::string* threshold = parsed.value('t');
+    if (threshold != nullptr && !take_threshold(*threshold, how)) return false;
+    switch (parsed.last_of({'b', 'k', 'm', 'B'})) {
+        case 'B':
+            if (!take_unit(*parsed.value('B'), how)) return false;
+            break;
         case 'b':
             how.unit = 1;
             break;
@@ -300,9 +354,11 @@ bool choose(const Arguments& parsed, How& how) {
         how.max_depth = static_cast<u32>(std::min<u64>(*depth, ~0u));
     }
     if (!parsed.has('s')) return true;
+    const bool is_deep = parsed.has('d') && how.max_depth != 0;
     if (how.all) complain({"cannot both summarize and show all entries"});
+    if (is_deep) complain({"--summarize conflicts with --max-depth=", *parsed.value('d')});
     how.max_depth = 0;
-    return !how.all;
+    return !how.all && !is_deep;
 }
 
 /// The same for what only files of the host have.
@@ -316,6 +372,7 @@ bool choose_host(const Arguments& parsed, const How& how, UsageChoices& choices,
     choices.histogram = parsed.has(histogram_option);
     for (const auto& [option, value] : parsed.options) {
         if (option == exclude_option) choices.excluded.push_back(value);
+        if (option == 'X' && !read_excluded(value, choices.excluded)) return false;
     }
     const int follow = parsed.last_of({'L', 'D', 'H', 'P'});
     setup.options.follow = follow == 'L'                    ? walk::Follow::all
@@ -339,7 +396,8 @@ bool choose_host(const Arguments& parsed, const How& how, UsageChoices& choices,
         complain({"--checkpoint does not go with --json, --top and --histogram"});
         return false;
     }
-    return setup.take_all(parsed) && setup.take_checkpoint(parsed);
+    const size_t trees = std::max<size_t>(parsed.operands.size(), 1);
+    return setup.take_all(parsed) && take_checkpoint(page, parsed, trees, setup);
 }
 
 }  // namespace
@@ -364,7 +422,7 @@ int command_du(std::span<char* const> arguments) {
     Session session;
     Usage usage(session, how);
     HostUsage host(choices, setup,
-                   [&](u64 size, const std::string& path) { usage.print(size, path); });
+                   [&](u64 size, const std::string& path) { usage.print_line_of(size, path); });
     if (!host.begin()) return 1;
     bool good = true;
     for (const std::string& start : starts) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "apps/warren/messages.hpp"
+#include "apps/warren/place.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
@@ -82,7 +83,6 @@ walk::Next HostUsage::visit(const walk::Entry& entry) {
         entry.fail("stat", ENOENT);  // it leads nowhere
         return walk::Next::prune;
     }
-    if (entry.depth() == 0) root_device_ = walk::device_of(*status);
     if (setup_.options.one_file_system && walk::device_of(*status) != root_device_) {
         return walk::Next::prune;
     }
@@ -155,6 +155,11 @@ void HostUsage::measure(const std::string& operand) {
         // A link that leads up counts as nothing, as in du(1).
         if (std::string_view(failure.action) != "loop") failures_.add(failure);
     };
+    // Every rank asks for itself: another shows the root, or an earlier run did.
+    struct stat root {};
+    const bool follows = setup_.options.follow != walk::Follow::none;
+    const char* const name = operand.c_str();
+    if ((follows ? ::stat(name, &root) : ::lstat(name, &root)) == 0) root_device_ = device_of(root);
     Sum sum{};
     const Progress progress("measuring " + quote(operand), meter);
     callbacks.save = [&] {
@@ -195,6 +200,7 @@ void HostUsage::print_histogram() {
 }
 
 bool HostUsage::finish() {
+    end_checkpoints(setup_);
     if (choices_.top != 0) print_largest();
     if (choices_.histogram) print_histogram();
     return failures_.finish();

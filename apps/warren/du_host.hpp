@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/warren/host_walk.hpp"
+#include "apps/warren/host_checkpoint.hpp"
 
 namespace warren::cli {
 
@@ -39,7 +39,7 @@ class HostUsage {
     static bool may_span_ranks(const UsageChoices& choices, const WalkSetup& setup,
                                const std::vector<std::string>& operands);
 
-    bool begin() { return failures_.open(setup_.errors_file); }
+    bool begin() { return begin_checkpoints(setup_) && failures_.open(setup_.errors_file); }
     void measure(const std::string& operand);
     u64 total() const { return total_; }
     bool was_interrupted() const { return was_interrupted_; }

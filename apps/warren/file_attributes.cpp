@@ -92,7 +92,12 @@ bool may_go(const std::string& name) {
     return name.starts_with("user.") || name.starts_with("system.posix_acl_");
 }
 
-Fault keep_extended_attributes(const Place& from, const Place& to) {
+bool is_wanted(const std::string& name, const Keeps& keeps) {
+    if (name.starts_with("system.posix_acl_")) return keeps.mode;
+    return name == "security.selinux" ? keeps.context : keeps.extended;
+}
+
+Fault keep_extended_attributes(const Place& from, const Place& to, const Keeps& keeps) {
     const Attributes source(from);
     const Attributes target(to);
     std::vector<std::string> names;
@@ -100,12 +105,12 @@ Fault keep_extended_attributes(const Place& from, const Place& to) {
     if (const int error = source.list(names)) return {error, "list attributes of"};
     if (const int error = target.list(others)) return {error, "list attributes of", true};
     for (const std::string& other : others) {
-        if (may_go(other) && !std::binary_search(names.begin(), names.end(), other)) {
-            target.remove(other);
-        }
+        const bool is_known = std::binary_search(names.begin(), names.end(), other);
+        if (!is_known && may_go(other) && is_wanted(other, keeps)) target.remove(other);
     }
     std::string value;
     for (const std::string& name : names) {
+        if (!is_wanted(name, keeps)) continue;
         int error = source.get(name, value);
         if (error == ENODATA || is_left_out(error)) continue;
         if (error != 0) return {error, "read an attribute of"};
@@ -122,17 +127,23 @@ Kept kept_of(const struct statx& status) {
             time_of(status.stx_mtime)};
 }
 
-Fault keep_attributes(const Place& from, const Place& to, const Kept& kept) {
+Fault keep_attributes(const Place& from, const Place& to, const Kept& kept, const Keeps& keeps) {
     u32 mode = kept.mode & permission_bits;
-    if (const int error = set_owner(to, kept.user, kept.group)) {
-        if (error != EPERM && error != EINVAL) return {error, "preserve ownership of", true};
+    const int owner_error = keeps.owner ? set_owner(to, kept.user, kept.group) : 0;
+    if (owner_error != 0) {
+        if (owner_error != EPERM && owner_error != EINVAL) {
+            return {owner_error, "preserve ownership of", true};
+        }
         mode &= 01777;
         static_cast<void>(set_owner(to, ~0u, kept.group));
     }
-    if (const Fault fault = keep_extended_attributes(from, to)) return fault;
-    if (!S_ISLNK(kept.mode)) {
+    if (keeps.mode || keeps.extended || keeps.context) {
+        if (const Fault fault = keep_extended_attributes(from, to, keeps)) return fault;
+    }
+    if (keeps.mode && !S_ISLNK(kept.mode)) {
         if (const int error = change_mode(to, mode)) return {error, "set the mode of", true};
     }
+    if (!keeps.times) return {};
     const timespec times[] = {kept.accessed, kept.modified};
     const int done = to.file >= 0 ? ::futimens(to.file, times)
                                   : ::utimensat(to.directory, to.name, times, AT_SYMLINK_NOFOLLOW);

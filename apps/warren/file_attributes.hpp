@@ -17,6 +17,18 @@
 
 namespace warren::cli {
 
+/// Which attributes of a file its copy is to have.
+struct Keeps {
+    bool mode = false;  // with access control lists
+    bool owner = false;
+    bool times = false;
+    bool extended = false;  // attributes that are neither lists nor labels
+    bool context = false;   // the label of a security module
+
+    static constexpr Keeps all() { return {true, true, true, true, true}; }
+    bool any() const { return mode || owner || times || extended || context; }
+};
+
 /// What is kept besides extended attributes.
 struct Kept {
     u32 mode = 0;  // with the type
@@ -28,8 +40,8 @@ struct Kept {
 
 Kept kept_of(const struct statx& status);
 
-/// Sets all that `kept` says and the extended attributes of `from`.
-Fault keep_attributes(const Place& from, const Place& to, const Kept& kept);
+/// Sets what `keeps` wants of what `kept` says and of the extended attributes of `from`.
+Fault keep_attributes(const Place& from, const Place& to, const Kept& kept, const Keeps& keeps);
 
 /// Whether two files have the same extended attributes, as far as this user sees them.
 bool same_extended_attributes(const Place& first, const Place& second);

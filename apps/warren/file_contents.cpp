@@ -21,6 +21,7 @@ namespace {
 
 constexpr u64 buffer_bytes = 256 * kib;
 constexpr u64 call_bytes = 64 * mib;  // in one call of the kernel
+constexpr u64 block_bytes = 4096;     // of zeros that are left out
 
 bool is_targets_fault(int error) {
     return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EROFS;
@@ -72,15 +73,41 @@ Fault copy_in_kernel(int from, int to, u64& offset, u64 end) {
     return {};
 }
 
+bool is_zero(const std::byte* bytes, u64 size) {
+    return bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, size - 1) == 0;
+}
+
+/// Writes of the bytes those blocks that are not zero.
+Fault write_nonzero(int file, const std::byte* source, u64 size, u64 offset) {
+    for (u64 begin = 0; begin < size;) {
+        // Blocks lie where those of the file lie.
+        u64 end = std::min(size, begin + block_bytes - (offset + begin) % block_bytes);
+        const u64 start = begin;
+        while (begin < size && !is_zero(source + begin, end - begin)) {
+            begin = end;
+            end = std::min(size, begin + block_bytes);
+        }
+        if (begin > start) {
+            const Fault fault = write_fully(file, source + start, begin - start, offset + start);
+            if (fault) return fault;
+        }
+        begin = end;
+    }
+    return {};
+}
+
 /// Copies [offset, end) or up to the end; `offset` becomes where that is.
-Fault copy_range(int from, int to, u64& offset, u64 end) {
-    if (const Fault fault = copy_in_kernel(from, to, offset, end)) return fault;
+Fault copy_range(int from, int to, u64& offset, u64 end, bool leaves_zeros) {
+    if (!leaves_zeros) {
+        if (const Fault fault = copy_in_kernel(from, to, offset, end)) return fault;
+    }
+    const auto write = leaves_zeros ? write_nonzero : write_fully;
     while (offset < end) {
         std::byte* bytes = buffer(0);
         const i64 got = read_fully(from, bytes, std::min(end - offset, buffer_bytes), offset);
         if (got < 0) return {errno, "read from", false};
         if (got == 0) break;
-        if (const Fault fault = write_fully(to, bytes, static_cast<u64>(got), offset)) return fault;
+        if (const Fault fault = write(to, bytes, static_cast<u64>(got), offset)) return fault;
         offset += static_cast<u64>(got);
     }
     return {};
@@ -92,8 +119,9 @@ int clone_file(int from, int to) {
     return ::ioctl(to, FICLONE, from) == 0 ? 0 : errno;
 }
 
-Fault copy_part(int from, int to, u64 begin, u64 end, bool sparse) {
-    if (!sparse) return copy_range(from, to, begin, end);
+Fault copy_part(int from, int to, u64 begin, u64 end, Written written) {
+    if (written == Written::all) return copy_range(from, to, begin, end, false);
+    const bool leaves_zeros = written == Written::nonzero;
     for (u64 offset = begin; offset < end;) {
         const off_t data = ::lseek(from, static_cast<off_t>(offset), SEEK_DATA);
         if (data < 0 && errno == ENXIO) break;  // a hole up to the end
@@ -104,7 +132,7 @@ Fault copy_part(int from, int to, u64 begin, u64 end, bool sparse) {
             offset = static_cast<u64>(data);
         }
         if (offset >= end) break;
-        if (const Fault fault = copy_range(from, to, offset, stop)) return fault;
+        if (const Fault fault = copy_range(from, to, offset, stop, leaves_zeros)) return fault;
         if (offset < stop) break;  // it has become shorter
     }
     return {};

@@ -25,9 +25,12 @@ struct Fault {
 /// Makes `to` share the blocks of `from`, where the file system can; 0 or errno.
 int clone_file(int from, int to);
 
-/// Copies the bytes [begin, end), or those of them that are data if the file is `sparse`; offsets
-/// are the same on both sides.
-Fault copy_part(int from, int to, u64 begin, u64 end, bool sparse);
+/// Which bytes of a file are written: all, those that are no hole, those that are not zero.
+enum class Written : u8 { all, data, nonzero };
+
+/// Copies of the bytes [begin, end) those that are to be written; offsets are the same on both
+/// sides.
+Fault copy_part(int from, int to, u64 begin, u64 end, Written written);
 
 /// Copies what comes out of `from` to `to` until nothing comes, from where both are.
 Fault copy_stream(int from, int to);

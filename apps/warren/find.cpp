@@ -8,6 +8,7 @@
 #include "apps/warren/find_host.hpp"
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 
@@ -24,6 +25,7 @@ constexpr Option options[] = {
     {'H', nullptr, nullptr, "follow symbolic links among the starts"},
     {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
     WARREN_WALK_OPTIONS,
+    WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
@@ -125,7 +127,9 @@ bool Search::visit(TreeScan& scan, const Found& found, PerThread<Collected>& thr
         if (verdict.selected) mine.objects.push_back(object_of(found, place.path(found)));
         return !verdict.prune;
     }
-    if (verdict.selected && !expression_.has_action()) verdict.output += place.path(found) + "\n";
+    if (verdict.selected && !expression_.has_action() && !verdict.quit) {
+        verdict.output += place.path(found) + "\n";
+    }
     if (verdict.output.empty()) return !verdict.prune;
     if (sorted_) {
         mine.sorted.emplace_back(place.path(found), std::move(verdict.output));
@@ -197,6 +201,28 @@ struct Asked {
     std::vector<std::string> expression;
 };
 
+/// Checks what was asked of checkpoints.
+bool take_checkpoints(const Asked& asked, WalkSetup& setup) {
+    if (setup.options.checkpoint.empty()) return take_checkpoint({}, 1, setup);
+    if (asked.sorted || asked.json) {
+        complain({"--checkpoint does not go with --sorted and --json"});
+        return false;
+    }
+    std::vector<std::string> words;
+    if (setup.options.follow != walk::Follow::none) {
+        words.push_back(setup.options.follow == walk::Follow::all ? "-L" : "-H");
+    }
+    for (const std::string& start : asked.starts) {
+        words.push_back(quote(start));
+        if (!parse_location(start).in_image()) continue;
+        complain({quote(start), " lies in a volume: --checkpoint is for files of the host"});
+        return false;
+    }
+    for (const std::string& word : asked.expression)
+        words.push_back(quote(word));
+    return take_checkpoint(words, asked.starts.size(), setup);
+}
+
 /// Takes the options that are no part of the expression. They are words of their own here: getopt
 /// would take -name for -n -a -m -e.
 bool parse_options(std::vector<std::string> words, Asked& asked) {
@@ -205,21 +231,19 @@ bool parse_options(std::vector<std::string> words, Asked& asked) {
         const std::string& word = words[at];
         const size_t equals = word.find('=');
         const std::string name = word.substr(0, equals);
-        const int option = name == "--threads"     ? threads_option
-                           : name == "--max-ops"   ? rate_option
-                           : name == "--errors"    ? errors_option
-                           : name == "--scheduler" ? scheduler_option
-                           : name == "--split"     ? split_option
-                                                   : 0;
-        if (option != 0) {
+        const auto known =
+            std::find_if(std::begin(options), std::end(options), [&](const auto& one) {
+                return is_walk_option(one.id) && name == "--" + std::string(one.name);
+            });
+        if (known != std::end(options) && known->value == nullptr) {
+            asked.setup.take(known->id, "");
+        } else if (known != std::end(options)) {
             if (equals == word.npos && at + 1 == words.size()) {
                 complain({quote(word), " needs a value"});
                 return false;
             }
             const std::string value = equals == word.npos ? words[++at] : word.substr(equals + 1);
-            if (!asked.setup.take(option, value)) return false;
-        } else if (word == "--inode-order") {
-            asked.setup.options.inode_order = true;
+            if (!asked.setup.take(known->id, value)) return false;
         } else if (word == "-s" || word == "--sorted") {
             asked.sorted = true;
         } else if (word == "--json") {
@@ -240,7 +264,7 @@ bool parse_options(std::vector<std::string> words, Asked& asked) {
     asked.starts.assign(rest.begin(), first);
     if (asked.starts.empty()) asked.starts = {"."};
     asked.expression.assign(first, rest.end());
-    return true;
+    return take_checkpoints(asked, asked.setup);
 }
 
 }  // namespace
@@ -290,6 +314,7 @@ int command_find(std::span<char* const> arguments) {
             good = false;
         }
     }
+    if (host.was_interrupted()) return exit_interrupted(asked.setup);
     if (!host.finish()) good = false;
     search.finish(host.objects());
     return session.close() && good ? 0 : 1;

@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "apps/warren/messages.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
@@ -84,6 +85,26 @@ void FindCommands::run_gathered(size_t number, std::vector<std::string> paths) {
     const bool good = run_words(words);
     std::lock_guard lock(mutex_);
     if (!good) good_ = false;
+}
+
+std::string FindCommands::save() const {
+    walk::ByteWriter writer;
+    writer.put(good_);
+    for (const Gathered& gathered : gathered_) {
+        writer.put(static_cast<u32>(gathered.paths.size()));
+        for (const std::string& path : gathered.paths)
+            writer.put_bytes(path);
+    }
+    return writer.take();
+}
+
+void FindCommands::load(std::string_view saved) {
+    walk::ByteReader reader(saved);
+    good_ = reader.get<bool>() && good_;
+    for (size_t number = 0; number < commands_.size(); ++number) {
+        for (u32 left = reader.get<u32>(); left > 0; --left)
+            run(number, std::string(reader.get_bytes()));
+    }
 }
 
 bool FindCommands::finish() {

@@ -7,6 +7,7 @@
 
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/warren/find_expression.hpp"
@@ -21,6 +22,9 @@ class FindCommands {
     bool run(size_t number, const std::string& path);
     /// Runs what is gathered; whether all gathered runs of the search have ended with success.
     bool finish();
+    /// What a checkpoint keeps of what is gathered, and the same again; while nothing is run.
+    std::string save() const;
+    void load(std::string_view saved);
 
  private:
     struct Gathered {

@@ -16,6 +16,8 @@
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
@@ -24,12 +26,13 @@ namespace {
 /// Attributes of a directory that is finished.
 class FinishedAttributes : public AttributeSource {
  public:
-    FinishedAttributes(const walk::Finished& directory, int flags, FailureList& failures)
-        : directory_(directory), flags_(flags), failures_(failures) {}
+    FinishedAttributes(const walk::Finished& directory, int flags)
+        : directory_(directory), flags_(flags) {}
+    i32 error = 0;  // why there are none
     bool load(Attributes& attributes, u64& sectors) override {
         struct statx status {};
         if (::statx(directory_.directory(), directory_.name(), flags_, host_fields, &status) != 0) {
-            failures_.add({directory_.path(), "stat", errno});
+            error = errno;
             return false;
         }
         attributes = attributes_of(status);
@@ -40,7 +43,6 @@ class FinishedAttributes : public AttributeSource {
  private:
     const walk::Finished& directory_;
     int flags_;
-    FailureList& failures_;
 };
 
 bool is_empty_directory(int directory, const char* name) {
@@ -73,8 +75,9 @@ class HostSearch::Place : public FindPlace {
         // As find(1): the start "." stays.
         if (path_ == ".") return true;
         const int flags = found.type == 'd' ? AT_REMOVEDIR : 0;
+        search_.limit_.take();
         if (::unlinkat(directory_, name_, flags) == 0) return true;
-        const bool vanished = errno == ENOENT && search_.expression_.ignores_vanished();
+        const bool vanished = search_.may_be_gone(errno);
         if (!vanished) search_.failures_.add({path_, "delete", errno});
         return vanished;
     }
@@ -116,6 +119,7 @@ HostSearch::HostSearch(const Expression& expression, const WalkSetup& setup, boo
       setup_(setup),
       sorted_(sorted),
       json_(json),
+      limit_(setup.options),
       commands_(expression.commands()),
       lines_(setup.options),
       workers_(walk_threads(setup.options) + 1) {
@@ -123,6 +127,13 @@ HostSearch::HostSearch(const Expression& expression, const WalkSetup& setup, boo
     setup_.options.one_file_system = expression.one_file_system();
     // Entries that are removed while their directory is read stand in each other's way.
     setup_.options.share_directories = !expression.depth_first();
+}
+
+/// Whether it is as well that a name is not there: -ignore_readdir_race was given, or the run that
+/// this one goes on from may have removed it after its last checkpoint.
+bool HostSearch::may_be_gone(i32 error) const {
+    const bool is_gone = error == ENOENT || (error == EBADF && setup_.options.resume);
+    return is_gone && (expression_.ignores_vanished() || setup_.options.resume);
 }
 
 /// Does what the verdict says.
@@ -138,7 +149,7 @@ void HostSearch::take(Worker& worker, const Found& found, Place& place, Verdict&
         worker.objects.push_back(json.close_object().result());
         return;
     }
-    if (verdict.selected && !expression_.has_action()) {
+    if (verdict.selected && !expression_.has_action() && !verdict.quit) {
         verdict.output += place.path(found);
         verdict.output += '\n';
     }
@@ -177,8 +188,7 @@ walk::Next HostSearch::visit(Worker& worker, const walk::Entry& entry, const std
 void HostSearch::finish_directory(const walk::Finished& directory, const std::string& start) {
     const bool follows = setup_.options.follow == walk::Follow::all ||
                          (directory.depth() == 0 && setup_.options.follow != walk::Follow::none);
-    FinishedAttributes attributes(directory, AT_NO_AUTOMOUNT | (follows ? 0 : AT_SYMLINK_NOFOLLOW),
-                                  failures_);
+    FinishedAttributes attributes(directory, AT_NO_AUTOMOUNT | (follows ? 0 : AT_SYMLINK_NOFOLLOW));
     Found found;
     found.name = directory.name();
     found.start = start;
@@ -189,6 +199,9 @@ void HostSearch::finish_directory(const walk::Finished& directory, const std::st
     Place place(*this, directory.directory(), directory.name(), path);
     Verdict verdict;
     expression_.evaluate(found, place, verdict);
+    if (attributes.error != 0 && !may_be_gone(attributes.error)) {
+        failures_.add({path, "stat", attributes.error});
+    }
     std::lock_guard lock(finished_mutex_);
     take(workers_.back(), found, place, verdict);
     if (!sorted_ && !json_) print_bytes(verdict.output);
@@ -207,8 +220,10 @@ bool HostSearch::run(const std::string& start) {
         };
     }
     callbacks.fail = [&](const walk::Failure& failure) {
-        if (failure.error != ENOENT || !expression_.ignores_vanished()) failures_.add(failure);
+        if (!may_be_gone(failure.error)) failures_.add(failure);
     };
+    callbacks.save = [&] { return save(); };
+    callbacks.load = [&](std::string_view saved) { load(saved); };
     walk::Totals totals;
     {
         const Progress progress("searching " + quote(start), meter);
@@ -216,7 +231,24 @@ bool HostSearch::run(const std::string& start) {
     }
     lines_.flush();
     gather();
+    was_interrupted_ = was_interrupted_ || totals.interrupted;
+    has_quit_ = totals.stopped && !totals.interrupted && totals.entries > 0;
     return !totals.stopped;
+}
+
+/// For a checkpoint: lines of what it says is done are out.
+std::string HostSearch::save() {
+    lines_.flush();
+    if (rank_number() == 0) finish_output();
+    walk::ByteWriter writer;
+    writer.put_bytes(commands_.save());
+    return writer.take() + failures_.save();
+}
+
+void HostSearch::load(std::string_view saved) {
+    walk::ByteReader reader(saved);
+    commands_.load(reader.get_bytes());
+    failures_.load(reader.rest());
 }
 
 void HostSearch::gather() {
@@ -233,8 +265,12 @@ void HostSearch::gather() {
 }
 
 bool HostSearch::finish() {
-    const bool commands_good = commands_.finish();
-    return failures_.finish() && commands_good;
+    bool is_good = true;
+    // What runs where another rank is fails the search of all.
+    for (const std::string& of_rank : gather_over_ranks(commands_.finish() ? "good" : ""))
+        is_good = is_good && !of_rank.empty();
+    end_checkpoints(setup_, has_quit_);
+    return failures_.finish() && (is_good || rank_number() != 0);
 }
 
 }  // namespace warren::cli

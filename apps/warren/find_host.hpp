@@ -11,7 +11,7 @@
 
 #include "apps/warren/find_commands.hpp"
 #include "apps/warren/find_expression.hpp"
-#include "apps/warren/host_walk.hpp"
+#include "apps/warren/host_checkpoint.hpp"
 
 namespace warren::cli {
 
@@ -19,9 +19,10 @@ class HostSearch {
  public:
     HostSearch(const Expression& expression, const WalkSetup& setup, bool sorted, bool json);
 
-    bool begin() { return failures_.open(setup_.errors_file); }
-    /// Searches one tree; false if -quit ended it.
+    bool begin() { return begin_checkpoints(setup_) && failures_.open(setup_.errors_file); }
+    /// Searches one tree; false if -quit or an interrupt ended it.
     bool run(const std::string& start);
+    bool was_interrupted() const { return was_interrupted_; }
     /// Runs what -exec gathers and tells what failed; whether all went well.
     bool finish();
     /// With --json: the objects found.
@@ -40,13 +41,19 @@ class HostSearch {
     walk::Next visit(Worker& worker, const walk::Entry& entry, const std::string& start);
     void finish_directory(const walk::Finished& directory, const std::string& start);
     void take(Worker& worker, const Found& found, Place& place, Verdict& verdict);
+    bool may_be_gone(i32 error) const;
+    std::string save();
+    void load(std::string_view saved);
     void gather();
 
     const Expression& expression_;
     WalkSetup setup_;
     bool sorted_;
     bool json_;
+    bool was_interrupted_ = false;
+    bool has_quit_ = false;
     FailureList failures_;
+    ChangeLimit limit_;
     FindCommands commands_;
     LineBuffers lines_;
     std::vector<Worker> workers_;  // the last one's is for finished directories

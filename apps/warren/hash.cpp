@@ -7,8 +7,9 @@
 #include "apps/warren/checksum_line.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/hash_check.hpp"
-#include "apps/warren/hash_files.hpp"
+#include "apps/warren/hash_ranks.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -53,6 +54,8 @@ constexpr Page page = {
         "input.",
     .options = options,
     .notes =
+        "Under mpirun each process hashes a share of the files; the order of the lines is the "
+        "same.\n"
         "With --engine cuda a GPU computes. With auto it does so from 2 GiB on where a model of\n"
         "this machine says that it is done first; one long stream of any but blake3 never goes "
         "there.\n"
@@ -225,7 +228,7 @@ bool print_files(const std::vector<HashJob>& jobs, const Settings& settings, boo
         complain({job.location.text, ": ", reason(result.code), missing_hint(job.location)});
         good = false;
     };
-    hash_by_choice(jobs, settings.files, settings.is_verbose, done);
+    hash_over_ranks(jobs, settings.files, settings.is_verbose, done);
     return good;
 }
 
@@ -236,6 +239,7 @@ int command_hash(std::span<char* const> arguments) {
     if (parsed.done) return parsed.exit_code;
     Settings settings;
     if (!read_settings(parsed, settings)) return page.usage_exit;
+    if (settings.has_windows && leave_to_rank_0()) return 0;
     std::vector<std::string> operands = parsed.operands;
     if (operands.empty()) operands.push_back("-");
     Session session;
@@ -257,7 +261,7 @@ int command_hash(std::span<char* const> arguments) {
     bool good = true;
     std::vector<HashJob> jobs;
     for (const std::string& operand : operands) {
-        if (!add_hash_jobs(session, operand, settings.files, settings.algorithm, jobs))
+        if (!add_hash_jobs_over_ranks(session, operand, settings.files, settings.algorithm, jobs))
             good = false;
     }
     const LineEnd end = parsed.has('z') ? LineEnd::zero : LineEnd::newline;

@@ -4,7 +4,9 @@
 #include "apps/warren/hash_check.hpp"
 
 #include "apps/warren/checksum_line.hpp"
+#include "apps/warren/hash_ranks.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
@@ -34,23 +36,28 @@ class ListCheck {
           rules_(rules) {}
 
     bool run() {
+        // Further ranks only hash what rank 0 has read.
+        const bool is_readable = rank_number() != 0 || read();
+        u64 next = 0;
+        const auto done = [&](const HashJob& job, const HashResult& result) {
+            compare(job, result, expected_[next++]);
+        };
+        hash_over_ranks(jobs_, options_, rules_.is_verbose, done);
+        return is_readable && (rank_number() != 0 || conclude());
+    }
+
+ private:
+    std::string name() const { return list_ == "-" ? "standard input" : list_; }
+
+    bool read() {
         std::vector<std::byte> text;
         if (!read_list(text)) return false;
         parse(std::string_view(reinterpret_cast<const char*>(text.data()), text.size()));
         if (counts_.lines == 0) {
             complain({name(), ": no properly formatted checksum lines found"});
-            return false;
         }
-        u64 next = 0;
-        const auto done = [&](const HashJob& job, const HashResult& result) {
-            compare(job, result, expected_[next++]);
-        };
-        hash_by_choice(jobs_, options_, rules_.is_verbose, done);
-        return conclude();
+        return counts_.lines != 0;
     }
-
- private:
-    std::string name() const { return list_ == "-" ? "standard input" : list_; }
 
     bool read_list(std::vector<std::byte>& text) {
         std::vector<HashJob> jobs;

@@ -4,12 +4,14 @@
 #include "apps/warren/hash_files.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <thread>
 
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/ranks.hpp"
 #include "base/processors.hpp"
 #include "warren/walk.hpp"
 
@@ -23,18 +25,41 @@ constexpr u64 batch_files = 256;
 constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that hashes it
 constexpr u64 batch_files_for_gpu = 65536;
 constexpr u64 readers_for_gpu = 8;
+constexpr size_t path_most = 4000;  // bytes in one call, below PATH_MAX
+
+/// Where the file is: a path that is longer than a system call takes is gone down in steps.
+Errc reach(const HashJob& job, std::shared_ptr<Directory>& start, std::string_view& path) {
+    start = job.start;
+    path = job.location.path;
+    while (path.size() > path_most) {
+        const size_t slash = path.rfind('/', path_most);
+        if (slash == path.npos || slash == 0) return Errc::name_too_long;
+        std::shared_ptr<Directory> below;
+        const Errc code = start->open_directory(path.substr(0, slash), Follow::yes, below);
+        if (code != Errc::ok) return code;
+        start = std::move(below);
+        path.remove_prefix(slash + 1);
+    }
+    return Errc::ok;
+}
 
 Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, Attributes& attributes) {
-    const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
+    std::shared_ptr<Directory> start;
+    std::string_view path;
+    if (const Errc code = reach(job, start, path); code != Errc::ok) return code;
+    const Result<Facts> facts = start->stat(path, Follow::yes);
     if (!facts) return facts.code();
     if (facts->is_directory()) return Errc::is_directory;
     attributes = facts->attributes;
-    return job.start->open_file(job.location.path, Follow::yes, Access::read, file);
+    return start->open_file(path, Follow::yes, Access::read, file);
 }
 
 /// Whether the file was written to since `before`.
 bool has_changed(const HashJob& job, const Attributes& before) {
-    const Result<Facts> facts = job.start->stat(job.location.path, Follow::yes);
+    std::shared_ptr<Directory> start;
+    std::string_view path;
+    if (reach(job, start, path) != Errc::ok) return false;
+    const Result<Facts> facts = start->stat(path, Follow::yes);
     return facts &&
            (facts->attributes.size != before.size || facts->attributes.modified != before.modified);
 }
@@ -306,37 +331,41 @@ bool is_before(const std::string& left, const std::string& right) {
 bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& start,
                    const HashOptions& options, hash::Algorithm algorithm,
                    std::vector<HashJob>& jobs) {
-    std::mutex mutex;  // paths, good
-    std::vector<std::string> paths;
-    bool good = true;
+    std::mutex mutex;  // found
+    std::vector<HashJob> found;
     walk::Options how;
     how.threads = options.threads;
     how.follow = walk::Follow::roots;
+    how.group = rank_group();
     walk::Callbacks callbacks;
     callbacks.visit = [&](const walk::Entry& entry) {
-        if (entry.type() == walk::Type::regular) {
-            std::lock_guard lock(mutex);
-            paths.emplace_back(entry.path());
+        if (entry.type() != walk::Type::regular) return walk::Next::go_on;
+        HashJob job{location, start, algorithm};
+        job.location.text = job.location.path = entry.path();
+        if (how.group != nullptr) {  // else nobody asks which is large
+            const struct statx* status = entry.status(STATX_SIZE, true);
+            if (status != nullptr) job.bytes = status->stx_size;
         }
+        std::lock_guard lock(mutex);
+        found.push_back(std::move(job));
         return walk::Next::go_on;
     };
     callbacks.fail = [&](const walk::Failure& failure) {
         complain({failure.path, ": ", reason(static_cast<Errc>(failure.error))});
-        std::lock_guard lock(mutex);
-        good = false;
     };
-    walk::walk(std::span(&location.text, 1), how, callbacks);
-    std::sort(paths.begin(), paths.end(), is_before);
-    for (std::string& path : paths) {
-        Location file = location;
-        file.text = path;
-        file.path = std::move(path);
-        jobs.push_back({std::move(file), start, algorithm});
-    }
-    return good;
+    const walk::Totals totals = walk::walk(std::span(&location.text, 1), how, callbacks);
+    if (how.group == nullptr) sort_by_path(found);
+    std::move(found.begin(), found.end(), std::back_inserter(jobs));
+    return totals.failures == 0;
 }
 
 }  // namespace
+
+void sort_by_path(std::vector<HashJob>& jobs) {
+    std::sort(jobs.begin(), jobs.end(), [](const HashJob& one, const HashJob& two) {
+        return is_before(one.location.path, two.location.path);
+    });
+}
 
 bool add_hash_jobs(Session& session, const std::string& operand, const HashOptions& options,
                    hash::Algorithm algorithm, std::vector<HashJob>& jobs) {

@@ -47,9 +47,14 @@ struct GpuWork {
     hash::Stages stages;  // sums; its note is the last one
 };
 
+/// Sorts files as a tree with sorted names lists them: those of a directory before what has its
+/// name and more.
+void sort_by_path(std::vector<HashJob>& jobs);
+
 /// Adds the file named by the operand, or all regular files below it in sorted order if it is a
 /// directory. Symbolic links are followed only where they are the operand itself. False, with a
-/// complaint, if something could not be listed.
+/// complaint, if something could not be listed. Of several ranks, with a directory of the host,
+/// each adds what it has met, with its size, and only rank 0 can answer false.
 bool add_hash_jobs(Session& session, const std::string& operand, const HashOptions& options,
                    hash::Algorithm algorithm, std::vector<HashJob>& jobs);
 

@@ -8,13 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <set>
 
-#include "apps/warren/interrupt.hpp"
 #include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
+#include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
 #include "base/processors.hpp"
@@ -27,6 +26,7 @@ namespace {
 
 constexpr size_t failures_printed = 1000;
 constexpr u64 threads_most = 4096;
+constexpr u64 checkpoint_seconds_most = 1'000'000;
 FailureList* opened_list = nullptr;
 
 /// The same words, for as long as the program lives.
@@ -67,6 +67,12 @@ bool WalkSetup::take(int option, const std::string& value) {
         errors_file = value;
     } else if (option == inode_order_option) {
         options.inode_order = true;
+    } else if (option == progress_option) {
+        Progress::show_always();
+    } else if (option == checkpoint_option) {
+        options.checkpoint = value;
+    } else if (option == resume_option) {
+        options.resume = true;
     } else if (option == scheduler_option) {
         const auto named = walk::scheduler_named(value);
         if (!named) {
@@ -86,63 +92,36 @@ bool WalkSetup::take(int option, const std::string& value) {
         options.split = value == "half" ? walk::Split::half : walk::Split::random;
         split_given = true;
     } else {
-        const std::optional<u64> number = parse_number(value);
-        const bool is_threads = option == threads_option;
-        if (!number || *number == 0 || (is_threads && *number > threads_most)) {
-            complain({"invalid number ", quote(value), " for ",
-                      is_threads ? "--threads: name 1 to 4096" : "--max-ops: name at least 1"});
-            return false;
-        }
-        if (is_threads) options.threads = static_cast<u32>(*number);
-        if (option == rate_option) options.operations_per_second = *number;
+        return take_number(option, value);
+    }
+    return true;
+}
+
+bool WalkSetup::take_number(int option, const std::string& value) {
+    const std::optional<u64> number = parse_number(value);
+    const u64 most = option == threads_option              ? threads_most
+                     : option == checkpoint_seconds_option ? checkpoint_seconds_most
+                                                           : ~u64{0};
+    if (!number || *number == 0 || *number > most) {
+        complain({"invalid number ", quote(value), " for ",
+                  option == threads_option              ? "--threads: name 1 to 4096"
+                  : option == checkpoint_seconds_option ? "--checkpoint-every: name 1 to 1000000"
+                                                        : "--max-ops: name at least 1"});
+        return false;
+    }
+    if (option == threads_option) options.threads = static_cast<u32>(*number);
+    if (option == rate_option) options.operations_per_second = *number;
+    if (option == checkpoint_seconds_option) {
+        options.checkpoint_milliseconds = static_cast<u32>(*number * 1000);
     }
     return true;
 }
 
 bool WalkSetup::take_all(const Arguments& parsed) {
-    for (const int option : {threads_option, rate_option, errors_option, inode_order_option,
-                             scheduler_option, split_option}) {
-        const std::string* value = parsed.value(option);
-        if (value != nullptr && !take(option, *value)) return false;
+    for (const auto& [option, value] : parsed.options) {
+        if (is_walk_option(option) && !take(option, value)) return false;
     }
     return true;
-}
-
-bool WalkSetup::take_checkpoint(const Arguments& parsed) {
-    const std::string* folder = parsed.value(checkpoint_option);
-    options.resume = parsed.has(resume_option);
-    if (folder == nullptr) {
-        if (options.resume) complain({"--resume goes on from a --checkpoint: name its folder"});
-        return !options.resume;
-    }
-    if (parsed.operands.size() > 1) {
-        complain({"--checkpoint is for a walk of one tree"});
-        return false;
-    }
-    if (options.resume && walk::has_central_queue(options.scheduler)) {
-        complain({"--resume needs a scheduler other than cp: rank 0 does no work there"});
-        return false;
-    }
-    options.checkpoint = *folder;
-    if (const std::string* text = parsed.value(checkpoint_seconds_option)) {
-        const std::optional<u64> seconds = parse_number(*text);
-        if (!seconds || *seconds == 0 || *seconds > 1'000'000) {
-            complain({"invalid number ", quote(*text), " for --checkpoint-every"});
-            return false;
-        }
-        options.checkpoint_milliseconds = static_cast<u32>(*seconds * 1000);
-    }
-    catch_interrupts();
-    options.interrupt = interrupted;
-    return true;
-}
-
-int exit_interrupted(const WalkSetup& setup) {
-    if (rank_number() != 0) return 0;
-    complain({"interrupted: the same command with --resume goes on from ",
-              quote(setup.options.checkpoint)});
-    // It may be another rank that got the signal.
-    return interrupted() ? interrupted_exit() : 128 + SIGTERM;
 }
 
 bool WalkSetup::leave_to_rank_0() {
@@ -150,6 +129,11 @@ bool WalkSetup::leave_to_rank_0() {
     options.group = nullptr;
     return is_done;
 }
+
+ChangeLimit::ChangeLimit(const walk::Options& options)
+    : limit_(options.group == nullptr || options.operations_per_second == 0
+                 ? options.operations_per_second
+                 : std::max<u64>(1, options.operations_per_second / options.group->ranks())) {}
 
 FailureList::~FailureList() {
     if (opened_list == this) opened_list = nullptr;
@@ -226,9 +210,11 @@ void FailureList::load(std::string_view saved) {
 bool FailureList::finish() {
     settle_ranks();
     std::lock_guard lock(mutex_);
-    for (const walk::Failure& failure : first_)
-        complain({sentence(failure)});
-    if (count_ > first_.size()) {
+    if (!is_silent_) {
+        for (const walk::Failure& failure : first_)
+            complain({sentence(failure)});
+    }
+    if (count_ > first_.size() && !is_silent_) {
         complain({"and ", grouped(count_ - first_.size()), " more",
                   name_.empty() ? " (--errors FILE keeps them all)" : ""});
     }

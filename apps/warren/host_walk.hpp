@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "apps/warren/arguments.hpp"
+#include "walk/rate_limit.hpp"
 #include "warren/volume.hpp"
 #include "warren/walk.hpp"
 
@@ -29,29 +30,29 @@ inline constexpr int split_option = 905;
 inline constexpr int checkpoint_option = 906;
 inline constexpr int resume_option = 907;
 inline constexpr int checkpoint_seconds_option = 908;
+inline constexpr int progress_option = 909;
+
+/// Whether the option says how a tree is walked, not what is done with it.
+constexpr bool is_walk_option(int id) {
+    return id >= threads_option && id <= progress_option;
+}
 
 /// Rows for the table of options of a command that walks the host's files.
-#define WARREN_WALK_OPTIONS                                                                        \
-    {::warren::cli::threads_option, "threads", "N", "threads (default: one a processor)"},         \
-        {::warren::cli::rate_option, "max-ops", "N", "at most N opens, reads and stats a second"}, \
-        {::warren::cli::errors_option, "errors", "FILE",                                           \
-         "write what failed to FILE, one JSON object a line"},                                     \
-        {::warren::cli::inode_order_option, "inode-order", nullptr,                                \
-         "in the order of inodes, for cold disks with a seek"},                                    \
-        {::warren::cli::scheduler_option, "scheduler", "NAME",                                     \
-         "under mpirun: pa-drqs (default), drqs, deqs, h-drqs, cp, ..."},                          \
-    {                                                                                              \
-        ::warren::cli::split_option, "split", "HOW",                                               \
-            "what is given to an idle rank: half (default) or random"                              \
-    }
-
-/// And for one that can be taken up again.
-#define WARREN_CHECKPOINT_OPTIONS                                                                 \
-    {::warren::cli::checkpoint_option, "checkpoint", "FOLDER",                                    \
-     "keep in FOLDER how far the walk is, every 30 s and when it\nis told to stop"},              \
-        {::warren::cli::checkpoint_seconds_option, "checkpoint-every", "N", "every N seconds"}, { \
-        ::warren::cli::resume_option, "resume", nullptr,                                          \
-            "go on from what --checkpoint has kept, with any number\nof ranks"                    \
+#define WARREN_WALK_OPTIONS                                                                \
+    {::warren::cli::threads_option, "threads", "N", "threads (default: one a processor)"}, \
+        {::warren::cli::rate_option, "max-ops", "N",                                       \
+         "at most N opens, reads and stats a second,\nand as many changes"},               \
+        {::warren::cli::errors_option, "errors", "FILE",                                   \
+         "write what failed to FILE, one JSON object a line"},                             \
+        {::warren::cli::inode_order_option, "inode-order", nullptr,                        \
+         "in the order of inodes, for cold disks with a seek"},                            \
+        {::warren::cli::progress_option, "progress", nullptr,                              \
+         "tell how far the walk is also where stderr is no terminal,\nas under mpirun"},   \
+        {::warren::cli::scheduler_option, "scheduler", "NAME",                             \
+         "under mpirun: pa-drqs (default), drqs, deqs, h-drqs, cp, ..."},                  \
+    {                                                                                      \
+        ::warren::cli::split_option, "split", "HOW",                                       \
+            "what is given to an idle rank: half (default) or random"                      \
     }
 
 /// How a walk of the host's files is done, from the command line.
@@ -61,15 +62,25 @@ struct WalkSetup {
     walk::Options options;  // with all ranks there are
     std::string errors_file;
     bool split_given = false;
+    std::string command;  // with checkpoints: the words that decide what is done
 
     /// Takes one of the options above; false, with a complaint, if its value makes no sense.
     bool take(int option, const std::string& value);
     bool take_all(const Arguments& parsed);
-    /// Takes the options of checkpoints and, with them, minds signals; false, with a complaint, if
-    /// they make no sense.
-    bool take_checkpoint(const Arguments& parsed);
+    bool take_number(int option, const std::string& value);
     /// As leave_to_rank_0(): true if this process has nothing to do.
     bool leave_to_rank_0();
+};
+
+/// Keeps what a tool changes below the rate of --max-ops, as the walk keeps what it asks.
+class ChangeLimit {
+ public:
+    explicit ChangeLimit(const walk::Options& options);
+    /// Waits until one more file may be made, changed or removed; from any thread.
+    void take() { limit_.take(); }
+
+ private:
+    walk::RateLimit limit_;
 };
 
 /// What failed in a walk; from any thread.
@@ -84,6 +95,8 @@ class FailureList {
     bool open(const std::string& file);
     void add(const walk::Failure& failure);
     u64 count() const;
+    /// What failed is counted, and kept in the file, but not printed.
+    void be_silent() { is_silent_ = true; }
     /// Prints what failed; whether nothing did.
     bool finish();
     /// Adds what another rank has told to the list that was opened last.
@@ -99,6 +112,7 @@ class FailureList {
     std::string name_;
     FILE* file_ = nullptr;
     bool file_failed_ = false;
+    bool is_silent_ = false;
 };
 
 /// Text of many threads: each has a buffer of its own, which goes out when it is large.
@@ -131,9 +145,6 @@ class LineBuffers {
 /// Whether one rank is to do it alone, as rank 0 finds: what is in a volume, or `alone`. All call
 /// it.
 bool spans_one_rank(bool alone, const std::vector<std::string>& operands);
-
-/// Says that a walk was interrupted and how it goes on; the exit code of the command.
-int exit_interrupted(const WalkSetup& setup);
 
 /// Threads that a walk with these options has.
 u32 walk_threads(const walk::Options& options);

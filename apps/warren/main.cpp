@@ -49,7 +49,7 @@ constexpr Command commands[] = {
     {"chown", command_chown, nullptr, "change owners, of whole trees too", true},
     {"walk", command_walk, nullptr, "list a tree of the host, on all cores", true},
     {"rebuild", command_rebuild, nullptr, "pack directories"},
-    {"hash", command_hash, "Contents", "digests of files and trees, and checks of them"},
+    {"hash", command_hash, "Contents", "digests of files and trees, and checks of them", true},
     {"chunk", command_chunk, nullptr, "cut files where their contents say so"},
     {"similar", command_similar, nullptr, "how much of a file is in another"},
     {"dedup", command_dedup, nullptr, "what is there twice, and share it"},

@@ -5,21 +5,69 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <map>
 
 #include "apps/warren/messages.hpp"
+#include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+bool always = false;
+
+std::mutex ranks_mutex;  // ranks_entries, ranks_queued
+std::map<u32, u64> ranks_entries;
+std::map<u32, u64> ranks_queued;
+
+bool is_terminal() {
+    return isatty(STDERR_FILENO) == 1;
+}
+
+}  // namespace
+
 Progress::Progress(std::string what) : what_(std::move(what)) {
-    if (isatty(STDERR_FILENO) == 1) thread_ = std::thread([this] { run(); });
+    if (rank_number() == 0) start();
 }
 
 Progress::Progress(std::string what, const walk::Meter& meter)
     : what_(std::move(what)), meter_(&meter) {
-    if (isatty(STDERR_FILENO) == 1) thread_ = std::thread([this] { run(); });
+    start();
+}
+
+void Progress::start() {
+    {
+        std::lock_guard lock(ranks_mutex);
+        ranks_entries.clear();
+        ranks_queued.clear();
+    }
+    if (always || is_terminal()) thread_ = std::thread([this] { run(); });
+}
+
+void Progress::show_always() {
+    always = true;
+}
+
+void Progress::hear(u32 rank, std::string_view told) {
+    const auto counts = walk::ByteReader(told).get<Counts>();
+    std::lock_guard lock(ranks_mutex);
+    ranks_entries[rank] = counts.entries;
+    ranks_queued[rank] = counts.queued;
+}
+
+Progress::Counts Progress::counts_of_all_ranks() const {
+    Counts sum{meter_->entries.load(std::memory_order_relaxed),
+               meter_->queued.load(std::memory_order_relaxed)};
+    std::lock_guard lock(ranks_mutex);
+    for (const auto& [rank, entries] : ranks_entries)
+        sum.entries += entries;
+    for (const auto& [rank, queued] : ranks_queued)
+        sum.queued += queued;
+    return sum;
 }
 
 Progress::~Progress() {
@@ -36,10 +84,9 @@ Progress::~Progress() {
 std::string Progress::counts(double seconds) const {
     std::string line;
     if (meter_ != nullptr) {
-        const u64 entries = meter_->entries.load(std::memory_order_relaxed);
+        const auto [entries, queued] = counts_of_all_ranks();
         line = counted(entries, "entry", "entries") + ", ";
         line += grouped(static_cast<u64>(static_cast<double>(entries) / seconds)) + "/s, ";
-        const u64 queued = meter_->queued.load(std::memory_order_relaxed);
         if (queued != 0) line += counted(queued, "directory waits", "directories wait") + ", ";
         return line;
     }
@@ -50,19 +97,31 @@ std::string Progress::counts(double seconds) const {
     return line;
 }
 
+void Progress::show(double seconds) const {
+    if (rank_number() != 0) {
+        walk::ByteWriter writer;
+        writer.put(Counts{meter_->entries.load(std::memory_order_relaxed),
+                          meter_->queued.load(std::memory_order_relaxed)});
+        return tell_rank_0(Telling::progress, writer.bytes());
+    }
+    const std::string line =
+        what_ + ": " + counts(seconds) + std::to_string(static_cast<u64>(seconds)) + " s";
+    if (is_terminal()) return show_status(line);
+    remark({program(), ": ", line});
+}
+
 void Progress::run() {
     const auto start = std::chrono::steady_clock::now();
     auto pause = 1000ms;
     bool shown = false;
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
-        pause = 200ms;
+        pause = rank_number() != 0 ? 1000ms : is_terminal() ? 200ms : 5000ms;
         const std::chrono::duration<double> past = std::chrono::steady_clock::now() - start;
-        const auto seconds = static_cast<u64>(past.count());
-        show_status(what_ + ": " + counts(past.count()) + std::to_string(seconds) + " s");
+        show(past.count());
         shown = true;
     }
-    if (shown) show_status("");
+    if (shown && is_terminal()) show_status("");
 }
 
 }  // namespace warren::cli

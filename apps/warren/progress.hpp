@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shows on the terminal that something long is under way: after one second, five times a second,
-// on stderr, and only if that is a terminal. Nothing is left of it at the end.
+// on stderr, and nothing is left of it at the end. What is no terminal gets lines now and then, if
+// that was asked for; those of rank 0 then count what all ranks have done.
 #pragma once
 
 #include <atomic>
@@ -24,6 +25,11 @@ class Progress {
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
+    /// From now on also where stderr is no terminal, as for the processes that mpirun starts.
+    static void show_always();
+    /// What another rank counts, as it told it.
+    static void hear(u32 rank, std::string_view told);
+
     /// Counts what was done. Cheap, from any thread.
     void add(u64 items, u64 bytes) {
         items_.fetch_add(items, std::memory_order_relaxed);
@@ -31,8 +37,17 @@ class Progress {
     }
 
  private:
+    /// What a meter counts.
+    struct Counts {
+        u64 entries = 0;
+        u64 queued = 0;
+    };
+
+    void start();
     void run();
+    void show(double seconds) const;
     std::string counts(double seconds) const;
+    Counts counts_of_all_ranks() const;
 
     std::string what_;
     const walk::Meter* meter_ = nullptr;

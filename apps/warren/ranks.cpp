@@ -7,6 +7,7 @@
 
 #include "apps/warren/host_walk.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/progress.hpp"
 
 namespace warren::cli {
 
@@ -19,7 +20,7 @@ int number_of(const char* variable) {
     return text == nullptr ? 0 : std::atoi(text);
 }
 
-void hear(u32 /*from*/, u8 what, std::string_view bytes) {
+void hear(u32 from, u8 what, std::string_view bytes) {
     switch (static_cast<Telling>(what)) {
         case Telling::output:
             return print_bytes(bytes);
@@ -27,6 +28,8 @@ void hear(u32 /*from*/, u8 what, std::string_view bytes) {
             return relay_complaint(bytes);
         case Telling::failure:
             return FailureList::hear(bytes);
+        case Telling::progress:
+            return Progress::hear(from, bytes);
     }
 }
 

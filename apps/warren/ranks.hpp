@@ -36,7 +36,7 @@ std::string share_over_ranks(std::string_view of_rank_0);
 std::vector<std::string> gather_over_ranks(std::string_view own);
 
 /// What a further rank tells rank 0.
-enum class Telling : u8 { output, complaint, failure };
+enum class Telling : u8 { output, complaint, failure, progress };
 void tell_rank_0(Telling what, std::string_view bytes);
 /// Prints a complaint that rank 0 was told, unless the same has been said already: what all of them
 /// find wrong is said once.

@@ -29,6 +29,7 @@ constexpr Option options[] = {
     {one_file_system_option, "one-file-system", nullptr,
      "do not enter what is mounted in a tree (files of the host)"},
     WARREN_WALK_OPTIONS,
+    WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
@@ -59,6 +60,7 @@ class Remover {
     bool remove_all(const std::vector<std::string>& texts);
     bool begin() { return host_.begin(); }
     bool follow() { return host_.follow(); }
+    bool was_interrupted() const { return host_.was_interrupted(); }
     bool finish() {
         const bool host_good = host_.finish();
         return session_.close() && host_good;
@@ -223,7 +225,9 @@ int command_rm(std::span<char* const> arguments) {
     if (parsed.operands.empty() && parsed.has('f')) return 0;
     if (!need_operand(parsed)) return page.usage_exit;
     WalkSetup setup;
-    if (!setup.take_all(parsed)) return page.usage_exit;
+    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, parsed.operands.size(), setup)) {
+        return page.usage_exit;
+    }
     setup.options.one_file_system = parsed.has(one_file_system_option);
     raise_open_limit();
     const RemovalChoices choices = {parsed.has('r') || parsed.has('R'), parsed.has('d'),
@@ -233,8 +237,10 @@ int command_rm(std::span<char* const> arguments) {
     Remover remover(choices, setup);
     if (rank_number() != 0) return remover.follow() ? 0 : 1;
     if (!remover.begin()) return 1;
-    const bool good = remover.remove_all(parsed.operands);
-    return remover.finish() && good ? 0 : 1;
+    bool good = remover.remove_all(parsed.operands);
+    if (!remover.finish()) good = false;
+    if (remover.was_interrupted()) return exit_interrupted(setup);
+    return good ? 0 : 1;
 }
 
 }  // namespace warren::cli

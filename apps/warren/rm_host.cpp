@@ -57,7 +57,10 @@ std::string_view kind_of(walk::Type type) {
 }  // namespace
 
 HostRemover::HostRemover(const RemovalChoices& choices, const WalkSetup& setup)
-    : choices_(choices), setup_(setup), asks_about_protected_(asks(choices) && !choices.ask) {
+    : choices_(choices),
+      setup_(setup),
+      asks_about_protected_(asks(choices) && !choices.ask),
+      limit_(setup.options) {
     // Names of one directory are removed one after the other by the kernel, whoever asks.
     setup_.options.share_directories = false;
     setup_.options.result_bytes = sizeof(Left);
@@ -74,7 +77,7 @@ bool HostRemover::follow() {
     // The name of each tree, and nothing behind the last.
     while (true) {
         const std::string tree = share_over_ranks({});
-        if (tree.empty()) return failures_.finish();
+        if (tree.empty()) return was_interrupted_ || failures_.finish();
         walk_tree(tree);
     }
 }
@@ -83,11 +86,20 @@ void HostRemover::fail(const std::string& path, i32 error) {
     failures_.add({path, "remove", error});
 }
 
+/// Whether it is as well that the name is not there: nobody wants to hear of it, or the run that
+/// this one goes on from has removed it after its last checkpoint.
+bool HostRemover::may_be_gone(i32 error) const {
+    return error == ENOENT && (choices_.force || setup_.options.resume);
+}
+
 void HostRemover::remove(const std::string& operand) {
     struct stat status {};
     const std::string bare = without_slashes(operand);
     if (::lstat(operand.c_str(), &status) != 0) {
         const bool missing = errno == ENOENT || errno == ENOTDIR;
+        // The last run was killed when it had removed all.
+        was_done_before_ = missing && setup_.options.resume;
+        if (was_done_before_) return;
         if (!missing || !choices_.force) fail(operand, errno);
         return;
     }
@@ -123,14 +135,20 @@ void HostRemover::walk_tree(const std::string& operand) {
     callbacks.finish = [&](const walk::Finished& directory) { finish_directory(directory); };
     callbacks.merge = add_left;
     callbacks.fail = [&](const walk::Failure& failure) { note_unopened(failure); };
+    callbacks.save = [&] {
+        if (rank_number() == 0) finish_output();
+        return failures_.save();
+    };
+    callbacks.load = [&](std::string_view saved) { failures_.load(saved); };
     const Progress progress("removing " + quote(operand), meter);
-    walk::walk(std::span(&operand, 1), setup_.options, callbacks);
+    const walk::Totals totals = walk::walk(std::span(&operand, 1), setup_.options, callbacks);
+    was_interrupted_ = was_interrupted_ || totals.interrupted;
 }
 
 /// A directory that cannot be read may still be empty: whether it fails is seen when it goes.
 void HostRemover::note_unopened(const walk::Failure& failure) {
     if (std::string_view(failure.action) != "open") {
-        if (failure.error != ENOENT || !choices_.force) fail(failure.path, failure.error);
+        if (!may_be_gone(failure.error)) fail(failure.path, failure.error);
         return;
     }
     std::lock_guard lock(mutex_);
@@ -157,10 +175,10 @@ walk::Next HostRemover::visit(const walk::Entry& entry) {
         return walk::Next::prune;
     }
     if (entry.type() == walk::Type::directory) return walk::Next::go_on;
+    limit_.take();
     if (::unlinkat(entry.directory(), entry.name(), 0) == 0) {
         if (choices_.verbose) print_line({"removed ", quote(entry.path())});
-    } else if (errno != ENOENT || !choices_.force) {
-        const i32 error = errno;
+    } else if (const i32 error = errno; !may_be_gone(error)) {
         ++entry.result<Left>().entries;
         fail(std::string(entry.path()), error);
     }
@@ -174,12 +192,15 @@ void HostRemover::finish_directory(const walk::Finished& directory) {
         ++left.entries;
         return;
     }
+    // What cannot be reached any more was removed above, by the run that this one goes on from.
+    if (directory.directory() == -1 && setup_.options.resume) return;
+    limit_.take();
     if (::unlinkat(directory.directory(), directory.name(), AT_REMOVEDIR) == 0) {
         if (choices_.verbose) print_line({"removed directory ", quote(directory.path())});
         return;
     }
     i32 error = errno;
-    if (error == ENOENT && choices_.force) return;
+    if (may_be_gone(error)) return;
     ++left.entries;
     const std::string path = directory.path();
     {
@@ -192,6 +213,8 @@ void HostRemover::finish_directory(const walk::Finished& directory) {
 
 bool HostRemover::finish() {
     share_over_ranks({});
+    if (was_interrupted_) return true;  // told by who goes on from it
+    end_checkpoints(setup_, was_done_before_);
     return failures_.finish();
 }
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <string>
 
-#include "apps/warren/host_walk.hpp"
+#include "apps/warren/host_checkpoint.hpp"
 
 namespace warren::cli {
 
@@ -26,7 +26,8 @@ class HostRemover {
  public:
     HostRemover(const RemovalChoices& choices, const WalkSetup& setup);
 
-    bool begin() { return failures_.open(setup_.errors_file); }
+    bool begin() { return begin_checkpoints(setup_) && failures_.open(setup_.errors_file); }
+    bool was_interrupted() const { return was_interrupted_; }
     void remove(const std::string& operand);
     /// Tells what failed; whether nothing did.
     bool finish();
@@ -42,12 +43,16 @@ class HostRemover {
     void finish_directory(const walk::Finished& directory);
     bool may_remove(const walk::Entry& entry);
     void fail(const std::string& path, i32 error);
+    bool may_be_gone(i32 error) const;
     void note_unopened(const walk::Failure& failure);
 
     RemovalChoices choices_;
     WalkSetup setup_;
     bool asks_about_protected_;
+    bool was_interrupted_ = false;
+    bool was_done_before_ = false;
     FailureList failures_;
+    ChangeLimit limit_;
     std::mutex mutex_;                     // unopened_
     std::map<std::string, i32> unopened_;  // directories and why
 };

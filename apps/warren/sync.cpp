@@ -31,6 +31,7 @@ constexpr Option options[] = {
     {verify_option, "verify", nullptr, "read the copies again and compare them"},
     {'x', "one-file-system", nullptr, "do not enter what is mounted in SOURCE"},
     WARREN_WALK_OPTIONS,
+    WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
@@ -71,11 +72,12 @@ int mirror(const Arguments& parsed) {
                                   "-a -u'"});
     }
     WalkSetup setup;
-    if (!setup.take_all(parsed)) return page.usage_exit;
+    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, 1, setup)) return page.usage_exit;
     setup.options.one_file_system = parsed.has('x');
     setup.options.follow = parsed.has('L') ? walk::Follow::all : walk::Follow::roots;
     TreeCopyRules rules;
-    rules.recursive = rules.preserve = rules.keep_links = rules.mirror = true;
+    rules.recursive = rules.keep_links = rules.mirror = true;
+    rules.keeps = Keeps::all();
     rules.contents = parsed.has('c');
     rules.delete_others = parsed.has(delete_option);
     rules.dry_run = parsed.has('n');
@@ -88,7 +90,8 @@ int mirror(const Arguments& parsed) {
     if (!run.failures.open(setup.errors_file)) return 1;
     HostCopy copy(run, parsed.operands[1], false, true);
     const bool good = copy.all({parsed.operands[0]});
-    if (!interrupted()) return good ? 0 : 1;
+    if (copy.was_interrupted()) return exit_interrupted(setup);
+    if (!run.is_cut()) return good ? 0 : 1;
     complain({"interrupted; what was copied so far is kept"});
     return interrupted_exit();
 }

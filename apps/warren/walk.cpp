@@ -11,6 +11,7 @@
 #include "apps/warren/commands.hpp"
 #include "apps/warren/find_expression.hpp"
 #include "apps/warren/host_attributes.hpp"
+#include "apps/warren/host_checkpoint.hpp"
 #include "apps/warren/host_walk.hpp"
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
@@ -205,7 +206,7 @@ void Listing::print_counts() {
 }
 
 int Listing::run(const std::vector<std::string>& roots) {
-    if (!failures_.open(setup_.errors_file)) return 1;
+    if (!begin_checkpoints(setup_) || !failures_.open(setup_.errors_file)) return 1;
     for (const std::string& root : roots) {
         walk::Meter meter;
         setup_.options.meter = &meter;
@@ -219,13 +220,15 @@ int Listing::run(const std::vector<std::string>& roots) {
         lines_.flush();
         if (totals.interrupted) return exit_interrupted(setup_);
     }
+    end_checkpoints(setup_);
     if (how_.form == Form::count) print_counts();
     return failures_.finish() ? 0 : 1;
 }
 
 /// Takes the options; false, with a complaint, if they make no sense.
 bool choose(const Arguments& parsed, How& how, WalkSetup& setup) {
-    if (!setup.take_all(parsed) || !setup.take_checkpoint(parsed)) return false;
+    const size_t trees = std::max<size_t>(parsed.operands.size(), 1);
+    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, trees, setup)) return false;
     how.with_size = parsed.has(stat_option);
     if (how.with_size) how.form = Form::size;
     if (const std::string* format = parsed.value(format_option)) {

@@ -34,8 +34,11 @@ bool write_all(int file, std::string_view bytes) {
 
 Errc CheckpointFolder::prepare() const {
     if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) return last_error();
-    if (::access((path_ + "/manifest").c_str(), F_OK) == 0) return Errc::exists;
-    return Errc::ok;
+    return has_manifest() ? Errc::exists : Errc::ok;
+}
+
+bool CheckpointFolder::has_manifest() const {
+    return ::access((path_ + "/manifest").c_str(), F_OK) == 0;
 }
 
 void CheckpointFolder::remove(const Manifest& manifest) const {
@@ -110,6 +113,18 @@ Errc CheckpointFolder::read_manifest(Manifest& manifest) const {
     std::memcpy(&manifest, bytes.data(), sizeof manifest);
     return manifest.magic == Manifest::expected_magic && manifest.ranks > 0 ? Errc::ok
                                                                             : Errc::corrupt;
+}
+
+Errc CheckpointFolder::write_command(std::string_view bytes) const {
+    return write_whole(path_ + "/command", bytes);
+}
+
+Errc CheckpointFolder::read_command(std::string& bytes) const {
+    return read_whole(path_ + "/command", bytes);
+}
+
+void CheckpointFolder::remove_command() const {
+    ::unlink((path_ + "/command").c_str());
 }
 
 void CheckpointFolder::remove_ranks(u64 epoch, u32 ranks) const {

@@ -35,6 +35,11 @@ class CheckpointFolder {
     Errc write_manifest(const Manifest& manifest) const;
     /// no_entry: there is none; corrupt: it makes no sense.
     Errc read_manifest(Manifest& manifest) const;
+    bool has_manifest() const;
+    /// What a program says of itself, which the walk does not look at.
+    Errc write_command(std::string_view bytes) const;
+    Errc read_command(std::string& bytes) const;
+    void remove_command() const;
     Errc read_rank(u64 epoch, u32 rank, std::string& bytes) const;
     /// Removes what only an older checkpoint needed. What fails here is tried again by the next.
     void remove_ranks(u64 epoch, u32 ranks) const;

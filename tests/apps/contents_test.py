@@ -281,14 +281,35 @@ class SharingTest(CommandCase):
         self.assertEqual((place / "b").read_bytes(), data + b"more")
         self.assertEqual((place / "c").read_bytes(), data[8192:])
 
+    def copy(self, place):
+        """cp shares blocks as well, also of files that are copied in parts."""
+        (place / "from").mkdir()
+        (place / "from" / "a").write_bytes(random.Random(8).randbytes(1 << 20) * 70)
+        os.sync()
+        before = os.statvfs(place).f_bfree
+        self.warren("cp", "-a", "--reflink=always", "--verify", place / "from", place / "to")
+        os.sync()
+        self.assertLess((before - os.statvfs(place).f_bfree) * 4096, 20 << 20)
+        self.run_program("cmp", place / "from" / "a", place / "to" / "a")
+        shutil.rmtree(place / "from")
+        shutil.rmtree(place / "to")
+
     def test_btrfs(self):
         self.share(self.mount("btrfs"))
 
     def test_xfs(self):
-        self.share(self.mount("xfs", "-m", "reflink=1"))
+        place = self.mount("xfs", "-m", "reflink=1")
+        self.copy(place)
+        self.share(place)
 
     def test_ext4_cannot(self):
         place = self.mount("ext4")
+        self.write("disk/from/a", b"x" * 8192)
+        self.assertIn("cannot share blocks with", self.error("cp", "-r", "--reflink=always",
+                                                             place / "from", place / "to"))
+        self.assertEqual(os.listdir(place / "to"), [])
+        shutil.rmtree(place / "from")
+        shutil.rmtree(place / "to")
         for name in ("a", "b"):
             (place / name).write_bytes(b"x" * 8192)
         done = self.warren("dedup", "--apply", place, code=1)

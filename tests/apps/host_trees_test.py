@@ -155,7 +155,12 @@ class CpTest(TreesCase):
         self.warren("chmod", "-R", "go-rwx", "again")
         self.assertIn("mode", self.output("cmp", "--attributes", "own", "again", code=1))
         self.assertEqual(len(self.lines("find", "own", "-type", "f")), 60)
-        self.warren("rm", "-r", "tree", "own", "again")
+        digests = [line.split()[0] for line in self.lines("hash", "own")]
+        self.assertEqual((len(digests), len(set(digests))), (60, 1))
+        self.warren("chown", "-R", f"{os.getuid()}:{os.getgid()}", "again")
+        self.warren("find", "again", "-delete")
+        self.warren("rm", "-r", "tree", "own")
+        self.assertEqual([path.name for path in self.folder.iterdir()], [])
 
     def test_unreadable_and_unwritable(self):
         (self.tree / "closed").mkdir()
@@ -184,7 +189,7 @@ class CpTest(TreesCase):
         done = self.run_program(*user, WARREN, "sync", "--delete", "tree", "own", code=1)
         self.assertEqual(done.stderr.count(b"\n"), 1)
         (self.tree / "secret").chmod(0o600)
-        self.assertIn("invalid argument", self.error("cp", "--reflink", "x", "tree", "z"))
+        self.assertIn("invalid argument", self.error("cp", "--reflink=x", "tree", "z"))
 
     def test_while_files_come_and_go(self):
         stop = threading.Event()

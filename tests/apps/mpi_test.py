@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren walk, find, du and rm under mpirun, beside the same command in one process.
+"""warren walk, find, du, rm and hash under mpirun, beside the same command in one process.
 
 Any number of ranks prints the same lines, in any order, and the same totals.
 """
@@ -63,7 +63,8 @@ class RanksTest(CommandCase):
         self.assertEqual(self.ranked_lines(3, *search), self.alone(*search))
 
     def test_totals_are_those_of_du(self):
-        for options, counts in ((["-s"], (1, 2, 4, 8)), (["-s", "--inodes"], (3,))):
+        for options, counts in ((["-s"], (1, 2, 4, 8)), (["-s", "--inodes"], (3,)),
+                                (["-sx"], (3,))):
             expected = self.run_program("du", *options, self.tree).stdout
             for ranks in counts:
                 self.assertEqual(self.ranks(ranks, "du", *options, self.tree).stdout, expected)
@@ -100,6 +101,42 @@ class RanksTest(CommandCase):
         self.ranks(3, "rm", "-r", copy)
         self.assertFalse(copy.exists())
         self.assertEqual(outside.read_bytes(), b"stays")
+
+    def test_digests_come_in_the_order_of_one_process(self):
+        expected = self.warren("hash", "-a", "sha256", self.tree, "/etc/hostname").stdout
+        done = self.ranks(3, "hash", "-a", "sha256", self.tree, "/etc/hostname")
+        self.assertEqual(done.stdout, expected)
+        lines = expected.splitlines(keepends=True)
+        sums = self.write("sums", b"0" * 64 + lines[-1][64:] + lines[-1].rstrip() + b".not\n" +
+                          b"".join(lines) + b"nonsense\n")
+        alone = self.warren("hash", "-a", "sha256", "--check", sums, code=1)
+        done = self.ranks(3, "hash", "-a", "sha256", "--check", sums, "/no/such", code=1)
+        self.assertEqual(done.stdout, alone.stdout)
+        self.assertEqual(done.stdout.count(b"FAILED"), 2)
+        self.assertIn(alone.stderr, done.stderr)
+        self.assertEqual(done.stderr.count(b"/no/such: No such file"), 1)
+
+    def test_find_acts_once_on_each(self):
+        copy = self.place / "found"
+        self.run_program("cp", "-a", self.tree, copy)
+        told = self.write("told/none").parent
+        self.ranks(3, "find", copy, "!", "-type", "d", "-exec", "sh", "-c",
+                   f"printf '%s\\0' \"$@\" > {told}/$$", "-", "{}", "+")
+        paths = [path for file in told.iterdir() for path in file.read_bytes().split(b"\0")[:-1]]
+        found = self.run_program("find", copy, "!", "-type", "d", "-print0").stdout
+        self.assertEqual(sorted(paths), sorted(found.split(b"\0")[:-1]))
+        self.ranks(2, "find", copy, "-maxdepth", "0", "-exec", "false", "{}", "+", code=1)
+        gone = self.ranks(3, "find", copy, "-type", "f", "-size", "+0", "-delete", "-print0")
+        self.assertEqual(set(gone.stdout.split(b"\0")) - set(found.split(b"\0")), set())
+        left = self.run_program("find", copy, "-type", "f", "-size", "+0").stdout
+        self.assertEqual(left, b"")
+        self.ranks(3, "find", copy, "-delete")
+        self.assertFalse(copy.exists())
+
+    def test_progress_of_all_ranks(self):
+        done = self.ranks(2, "walk", "--count", "--stat", "--progress", "--max-ops", "2500",
+                          self.tree)
+        self.assertRegex(done.stderr, rb"warren walk: walking '.*': [0-9,]+ entries, [0-9,]+/s, ")
 
     def test_failures_are_told_once_by_rank_0(self):
         errors = self.folder / "errors"

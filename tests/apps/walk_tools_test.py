@@ -47,7 +47,9 @@ FIND_EXPRESSIONS = [
 
 DU_OPTIONS = [["-s"], ["-sb"], ["-s", "--inodes"], ["-sl"], ["-a"], ["-d", "1"], ["-sx"], ["-S"],
               ["-c"], ["-sL"], ["-ab"], ["-ah"], ["-k", "-s"], ["-m", "-s"], ["-0", "-s"],
-              ["-s", "--exclude=*a*"], ["--exclude", "*/b*", "-a"], ["-D", "-s"]]
+              ["-s", "--exclude=*a*"], ["--exclude", "*/b*", "-a"], ["-D", "-s"], ["-B", "1", "-s"],
+              ["-BM", "-s"], ["--block-size=4K", "-s"], ["-a", "-t", "5K"],
+              ["-a", "--threshold=-4K"], ["-s", "-X", "/etc/hostname"]]
 
 LINES_OF_DIRECTORIES = ("-a", "-c", "-d", "-S", "-ab", "-ah", "--exclude")
 
@@ -216,6 +218,10 @@ class DuTest(WalkCase):
 
     def test_wrong_options(self):
         self.assertIn("invalid number", self.error("du", "--top", "0", "."))
+        self.assertIn("conflicts with --max-depth=1", self.error("du", "-s", "-d", "1", "."))
+        self.assertIn("invalid --block-size", self.error("du", "-B", "0", "."))
+        self.assertIn("invalid --threshold", self.error("du", "-t", "much", "."))
+        self.assertIn("'/no/such': No such file", self.error("du", "-X", "/no/such", "."))
         self.assertIn("cannot both summarize", self.error("du", "-s", "-a", "."))
         self.assertIn("not with --json", self.error("du", "--json", "--top", "1", "."))
         self.assertIn("invalid number", self.error("du", "--max-ops", "x", "."))

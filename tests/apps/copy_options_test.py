@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""warren cp --preserve, --no-preserve, --sparse and --reflink beside cp(1)."""
+
+import os
+import shutil
+import unittest
+
+from host_trees import give_access_list
+from host_trees_test import TreesCase
+
+# What is to be kept, and whether times are.
+KEPT = [(["-p", "--preserve=xattr"], True), (["--preserve=mode"], False),
+        (["--preserve=timestamps"], True), (["--preserve=ownership"], False),
+        (["--preserve=links"], False), (["--preserve=mode,ownership"], False),
+        (["--preserve=xattr"], False), (["--preserve=all"], True),
+        (["-a", "--no-preserve=mode"], True), (["-a", "--no-preserve=ownership"], True),
+        (["-a", "--no-preserve=links,timestamps"], False), (["-a", "--no-preserve=xattr"], True)]
+
+
+class CopyOptionsTest(TreesCase):
+    def test_what_is_kept_as_cp_keeps_it(self):
+        root = self.folder / "s"
+        (root / "d").mkdir(parents=True)
+        for number, mode in enumerate((0o644, 0o4755, 0o600, 0o2750)):
+            path = root / "d" / str(number)
+            path.write_bytes(b"x" * number)
+            os.chown(path, number, 2 * number) if os.geteuid() == 0 else None
+            path.chmod(mode)
+            os.setxattr(path, "user.color", b"red")
+            os.utime(path, (10**9, 10**9))
+        give_access_list(root / "d" / "0")
+        os.link(root / "d" / "1", root / "d" / "linked")
+        os.symlink("1", root / "d" / "symbolic")
+        (root / "d").chmod(0o2750)
+        os.utime(root / "d", (10**9, 10**9))
+        for words, keeps_times in KEPT:
+            for there in (False, True):
+                for name in ("one", "two"):
+                    (self.folder / name / "d").mkdir(parents=True)
+                    if there:  # what is replaced keeps what is not asked for
+                        (self.folder / name / "d" / "1").write_bytes(b"old")
+                        (self.folder / name / "d" / "1").chmod(0o640)
+                peer = self.run_program("cp", "-R", *words, "s/.", "one", code=None)
+                own = self.warren("cp", "-R", *words, "s/.", "two", code=None)
+                with self.subTest(words=words, there=there, peer=peer.stderr, own=own.stderr):
+                    self.assertEqual(peer.returncode, own.returncode)
+                    self.assert_same(self.folder / "one", self.folder / "two", times=keeps_times)
+                for name in ("one", "two"):
+                    shutil.rmtree(self.folder / name)
+        self.assertIn("invalid argument 'moed'", self.error("cp", "--preserve=mode,moed", "s", "t"))
+
+    def test_holes_as_cp_makes_them(self):
+        block = b"\0" * 4096
+        for name, content in (("zeros", block * 300), ("mixed", (block * 20 + b"x" * 4096) * 15),
+                              ("odd", b"x" + block * 40 + b"y"), ("end", b"x" * 9000 + block * 50),
+                              ("data", b"x" * 200_000), ("empty", b"")):
+            (self.tree / name).write_bytes(content)
+        with open(self.tree / "sparse", "wb") as file:
+            file.seek(1 << 20)
+            file.write(b"x" * 4096)
+            file.truncate(1 << 21)
+        for when in ("auto", "always", "never"):
+            self.run_program("cp", "-r", f"--sparse={when}", "tree", "other")
+            self.warren("cp", "-r", f"--sparse={when}", "tree", "own")
+            self.assert_same(self.folder / "other", self.folder / "own", times=False)
+            for path in sorted(self.tree.iterdir()):
+                taken = [(self.folder / tree / path.name).stat().st_blocks
+                         for tree in ("other", "own")]
+                # GNU's leaves out whole buffers of zeros only, some versions; never more than ours.
+                self.assertGreaterEqual(taken[0] + 8, taken[1], (when, path.name))
+                if when == "never":
+                    self.assertEqual(*taken, path.name)
+            shutil.rmtree(self.folder / "own")
+            shutil.rmtree(self.folder / "other")
+        self.assertIn("invalid argument", self.error("cp", "--sparse=some", "tree", "own"))
+        self.assertIn("--sparse=auto only", self.error("cp", "-r", "--reflink", "--sparse=always",
+                                                       "tree", "own"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every tool with checkpoints, killed and interrupted at random moments with 0 to 4 ranks, and
+taken up again with another number of them; 0 is a process without mpirun.
+"""
+
+import itertools
+import shutil
+import signal
+import sys
+import unittest
+
+from resume_test import ResumeCase
+
+
+class ResumeLongTest(ResumeCase):
+    entries = 600
+
+    def test_every_tool(self):
+        checks = (self.check_du, self.check_walk, self.check_find, self.check_delete,
+                  self.check_rm, self.check_cp, self.check_sync, self.check_chmod, self.check_cmp)
+        for ranks, number in itertools.product((0, 2, 4), (signal.SIGKILL, signal.SIGTERM)):
+            for check in checks:
+                check(ranks, number, self.choose.choice((0, 2, 3)))
+
+
+if __name__ == "__main__":
+    if shutil.which("mpirun") is None:
+        print("mpirun is not installed")
+        sys.exit(77)
+    unittest.main(verbosity=2)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that walk are killed or interrupted in the middle and taken up again with other ranks.
+
+What all runs together have done is what the system's own tool does in one.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
+from host_trees import describe, make_hostile_tree
+
+SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
+
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+HAS_MPI = shutil.which("mpirun") is not None
+
+
+def rank_of(job, rank):
+    """The process of that rank; None if it is not there."""
+    try:
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        for child in children:
+            environment = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in environment:
+                return int(child)
+    except OSError:
+        pass
+    return None
+
+
+def catches(process, number):
+    """Whether the process has a handler for the signal: its command has begun."""
+    try:
+        for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except OSError:
+        pass
+    return False
+
+
+class ResumeCase(CommandCase):
+    """Trees lie in memory where that is possible: what is tested is no disk."""
+
+    entries = 250
+
+    def setUp(self):
+        super().setUp()
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="warren-resume-", dir=memory))
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
+        self.choose = random.Random(SEED)
+        print(f"WARREN_SEED={SEED}", flush=True)
+        self.tree = self.place / "tree"
+        self.tree.mkdir()
+        make_hostile_tree(str(self.tree), self.choose, self.entries)
+
+    def start(self, ranks, words):
+        mpi = [*MPIRUN, "-np", str(ranks)] if ranks else []
+        return subprocess.Popen([*mpi, WARREN, *map(os.fspath, words)], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, cwd=self.place,
+                                env={**os.environ, "LC_ALL": "C", "TZ": "UTC"})
+
+    def cut(self, ranks, words, number, wait=0.0):
+        """Sends the signal when there is something to go on from: its code, output and errors."""
+        kept = self.place / "kept"
+        # Slow enough for a checkpoint: what only reads directories needs few operations.
+        rate = "40" if words[0] in ("walk", "find") else "120"
+        job = self.start(ranks, [*words, "--checkpoint", kept, "--checkpoint-every", "1",
+                                 "--max-ops", rate])
+        victim = None if ranks else job.pid
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while job.poll() is None and time.monotonic() < deadline:
+            victim = victim or rank_of(job, 1)
+            ready = (kept / "manifest").exists() if number == signal.SIGKILL else (
+                victim and catches(victim, number))
+            if ready and victim:
+                time.sleep(wait)
+                os.kill(victim, number)
+                break
+            time.sleep(0.005)
+        output, error = job.communicate(timeout=TIMEOUT_SECONDS)
+        self.assertNotEqual(job.returncode, 0, (words, "was not cut", error))
+        if number == signal.SIGTERM:
+            self.assertEqual(job.returncode, 143, error)
+            self.assertIn(b"the same command with --resume goes on", error)
+        elif ranks:
+            self.assertIn(b"rank 1", error)
+        return output
+
+    def go_on(self, ranks, words, code=0):
+        job = self.start(ranks, [*words, "--checkpoint", self.place / "kept", "--resume"])
+        output, error = job.communicate(timeout=TIMEOUT_SECONDS)
+        self.assertEqual(job.returncode, code, (words, error))
+        self.assertEqual(error, b"", words)
+        self.assertEqual(os.listdir(self.place / "kept"), [])
+        return output
+
+    def cut_and_go_on(self, ranks, words, number, ranks_then=0, code=0):
+        wait = self.choose.random() / 2 if number == signal.SIGKILL else 0.1
+        with self.subTest(words=words, ranks=ranks, number=number, then=ranks_then, seed=SEED):
+            first = self.cut(ranks, words, number, wait)
+            return first, self.go_on(ranks_then, words, code)
+        return b"", b""
+
+    def copied(self, name):
+        self.run_program("cp", "-a", self.tree, self.place / name)
+        return self.place / name
+
+    # What each tool must have done, whoever did it.
+
+    def check_du(self, *how):
+        expected = self.run_program("du", "-sx", "tree", folder=self.place).stdout
+        self.assertEqual(self.cut_and_go_on(how[0], ["du", "-sx", "tree"], *how[1:])[1], expected)
+
+    def check_walk(self, *how):
+        first, then = self.cut_and_go_on(how[0], ["walk", "-0", "tree"], *how[1:])
+        found = self.run_program("find", "tree", "-print0", folder=self.place).stdout
+        # Lines between the last checkpoint and the end of the first run come again.
+        self.assertEqual(set(first.split(b"\0")[:-1]) | set(then.split(b"\0")),
+                         set(found.split(b"\0")))
+        if how[1] == signal.SIGTERM:
+            self.assertEqual(sorted(first.split(b"\0")[:-1] + then.split(b"\0")),
+                             sorted(found.split(b"\0")))
+
+    def check_find(self, *how):
+        log = self.place / "log"
+        shutil.rmtree(log, ignore_errors=True)
+        log.mkdir()
+        self.cut_and_go_on(how[0], ["find", "tree", "!", "-type", "d", "-exec", "sh", "-c",
+                                    f"printf '%s\\0' \"$@\" > {log}/$$", "-", "{}", "+"], *how[1:])
+        told = [path for file in log.iterdir() for path in file.read_bytes().split(b"\0")[:-1]]
+        found = self.run_program("find", "tree", "!", "-type", "d", "-print0", folder=self.place)
+        self.assertEqual(set(told), set(found.stdout.split(b"\0")[:-1]))
+        if how[1] == signal.SIGTERM:
+            self.assertEqual(len(told), len(set(told)))
+
+    def check_delete(self, *how):
+        self.copied("gone")
+        self.cut_and_go_on(how[0], ["find", "gone", "-delete"], *how[1:])
+        self.assertFalse((self.place / "gone").exists())
+
+    def check_rm(self, *how):
+        self.copied("gone")
+        self.cut_and_go_on(how[0], ["rm", "-r", "gone"], *how[1:])
+        self.assertFalse((self.place / "gone").exists())
+
+    def check_cp(self, *how):
+        self.cut_and_go_on(how[0], ["cp", "-a", "tree", "own"], *how[1:])
+        self.assertEqual(describe(self.place / "own"), describe(self.tree), f"WARREN_SEED={SEED}")
+        self.assertEqual([name for name in os.listdir(self.place) if name.startswith(".")], [])
+        shutil.rmtree(self.place / "own")
+
+    def check_sync(self, *how):
+        other = self.place / "own"
+        other.mkdir()
+        make_hostile_tree(str(other), self.choose, 100)
+        self.cut_and_go_on(how[0], ["sync", "--delete", "tree", "own"], *how[1:])
+        self.assertEqual(describe(other), describe(self.tree), f"WARREN_SEED={SEED}")
+        shutil.rmtree(other)
+
+    def check_chmod(self, *how):
+        own, other = self.copied("own"), self.copied("other")
+        self.cut_and_go_on(how[0], ["chmod", "-R", "u+rwX,go=rX", "own"], *how[1:])
+        self.run_program("chmod", "-R", "u+rwX,go=rX", other)
+        self.assertEqual(describe(own, times=False), describe(other, times=False))
+        shutil.rmtree(own)
+        shutil.rmtree(other)
+
+    def check_cmp(self, *how):
+        own = self.copied("own")
+        (own / "extra").touch()
+        with open(self.tree / "large", "wb") as file:
+            file.truncate(65 << 20)
+        with open(own / "large", "wb") as file:
+            file.write(b"x")
+            file.truncate(65 << 20)
+        expected = self.warren("cmp", "tree", "own", folder=self.place, code=1).stdout
+        first, then = self.cut_and_go_on(how[0], ["cmp", "tree", "own"], *how[1:], code=1)
+        self.assertEqual(set(first.split(b"\n")) | set(then.split(b"\n")),
+                         set(expected.split(b"\n")))
+        shutil.rmtree(own)
+        (self.tree / "large").unlink()
+
+
+class ResumeTest(ResumeCase):
+    def test_interrupted_and_taken_up_again(self):
+        for check in (self.check_find, self.check_sync, self.check_chmod, self.check_cmp):
+            check(0, signal.SIGTERM)
+
+    @unittest.skipUnless(HAS_MPI, "mpirun is not installed")
+    def test_a_rank_that_dies_ends_the_job_and_the_rest_is_done_by_others(self):
+        self.check_du(2, signal.SIGKILL, 0)
+        self.check_walk(2, signal.SIGKILL, 0)
+        self.check_rm(2, signal.SIGKILL, 3)
+        self.check_cp(2, signal.SIGKILL, 0)
+
+    def test_killed_before_anything_was_kept(self):
+        words = ["cp", "-a", "tree", "own"]
+        kept = self.place / "kept"
+        job = self.start(0, [*words, "--checkpoint", kept, "--max-ops", "120"])
+        while not (self.place / "own").exists():
+            self.assertIsNone(job.poll())
+            time.sleep(0.005)
+        job.kill()
+        job.communicate()
+        self.assertEqual(os.listdir(kept), ["command"])
+        # Begun anew as it was: not into the folder that is there by now.
+        done = self.warren(*words, "--checkpoint", kept, "--resume", folder=self.place)
+        self.assertIn(b"nothing had been kept", done.stderr)
+        self.assertEqual(describe(self.place / "own"), describe(self.tree))
+        self.assertEqual(os.listdir(kept), [])
+
+    def test_only_the_same_command_goes_on(self):
+        words = ["du", "-s", "tree"]
+        kept = ["--checkpoint", self.place / "kept"]
+        self.cut(0, words, signal.SIGTERM, 0.1)
+        for others in (["rm", "-r", "tree"], ["du", "-s", "-b", "tree"], ["du", "-s", "."]):
+            self.assertIn("it is of another command: warren du -s 'tree'",
+                          self.error(*others, *kept, "--resume", folder=self.place))
+        self.assertIn("there is a checkpoint", self.error(*words, *kept, folder=self.place))
+        self.go_on(0, words)
+        self.assertIn("cannot resume from", self.error(*words, *kept, "--resume",
+                                                       folder=self.place))
+
+    def test_wrong_words(self):
+        kept = ["--checkpoint", self.place / "kept"]
+        self.assertIn("name its folder", self.error("rm", "-r", "--resume", "x"))
+        self.assertIn("one tree", self.error("rm", "-r", *kept, "x", "y"))
+        self.assertIn("one tree", self.error("cp", "-a", *kept, "x", "y", "z"))
+        self.assertIn("--sorted", self.error("find", "-s", *kept, "."))
+        self.assertIn("invalid number", self.error("walk", *kept, "--checkpoint-every", "0"))
+        self.assertIn("cannot make", self.error("walk", "--checkpoint", "/no/such/folder"))
+        self.assertIn("two trees", self.error("cmp", *kept, __file__, __file__, code=2))
+        self.assertIn("scheduler other than cp",
+                      self.error("walk", *kept, "--resume", "--scheduler", "cp"))
+        self.make_volume()
+        self.assertIn("files of the host", self.error("du", *kept, self.inside("/")))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
