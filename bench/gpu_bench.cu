@@ -126,8 +126,8 @@ int print_table(const Scale& scale, bool has_gpu, u64 share, Report& report) {
         hold_bounds(scale, report);
     }
     for (const std::string& row :
-         {rows::unlink_one, rows::create_one, rows::stat_one, rows::rename_one, rows::deep,
-          rows::wide, rows::mix, rows::move_shared, rows::move_own, rows::create(scale),
+         {rows::unlink_one, rows::unlink_many, rows::create_one, rows::stat_one, rows::rename_one,
+          rows::deep, rows::wide, rows::mix, rows::move_shared, rows::move_own, rows::create(scale),
           rows::remove(scale), rows::move(scale), rows::find(scale), rows::find_few(scale),
           rows::du(scale), rows::stat(scale), rows::rebuild(scale)}) {
         report.set_reference(row, has_gpu ? cuda_label : cpu_label);

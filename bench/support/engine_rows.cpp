@@ -281,6 +281,17 @@ void EngineRows::measure_single_round(Handle top, u64 run) {
     add_both(rows::unlink_one, items, run, [&] {
         for_all([&](const std::string& name) { return volume_->unlink(anybody, other, name); });
     });
+    make_files({other}, batch_items);
+    sync();
+    std::vector<Unlink> names;
+    for_each_name({other}, batch_items, [&](Handle directory, const std::string& name) {
+        names.push_back({directory, name});
+    });
+    std::vector<Errc> results(names.size(), Errc::io);
+    add_both(rows::unlink_many, batch_items, run,
+             [&] { volume_->remove_many(anybody, names, results); });
+    for (const Errc result : results)
+        require(result == Errc::ok, "cannot remove a file");
 }
 
 void EngineRows::measure_single_calls() {

@@ -144,6 +144,9 @@ void PeerRows::measure_single_calls() {
                     items);
         add_both(rows::rename_one, label_, items, [&] { move_files(from, to, scale_.singles); });
         add_both(rows::unlink_one, label_, items, [&] { remove_files(to, scale_.singles); });
+        make_files(to, batch_items);
+        if (sync_) sync_();
+        add_both(rows::unlink_many, label_, batch_items, [&] { remove_files(to, batch_items); });
         run_or_die({"rm", "-rf", from, to});
     }
 }

@@ -31,6 +31,7 @@ std::string with_commas(u64 number);
 namespace rows {
 
 inline const std::string unlink_one = "delete files, one call each";
+inline const std::string unlink_many = "delete 1,000 files of one directory, by name";
 inline const std::string create_one = "create files, one call each";
 inline const std::string stat_one = "stat by name, one call each";
 inline const std::string rename_one = "rename files, one call each";
