@@ -184,6 +184,50 @@ TEST_F(HashDevice, PipelinesSayThatMemoryIsShort) {
     EXPECT_FALSE(pipeline.is_open());
 }
 
+/// All of the device's memory that can be had, in ever smaller parts.
+void take_memory(std::vector<gpu::DeviceBuffer<u8>>& taken) {
+    for (u64 part = 16 * gib; part >= 64 * kib; part /= 2) {
+        while (true) {
+            gpu::DeviceBuffer<u8> buffer;
+            if (buffer.allocate(part) != Errc::ok) break;
+            taken.push_back(std::move(buffer));
+        }
+    }
+}
+
+TEST_F(HashDevice, LittleMemoryMeansSmallerPiecesThenTheCpu) {
+    const std::vector<std::byte> data = pattern_message(64 * mib);
+    std::vector<u8> expected(data.size() / 4096 * 20);
+    std::vector<u8> digests(expected.size());
+    ASSERT_EQ(hash_pieces(Algorithm::sha1, data, 4096, expected, on_cpu), Errc::ok);
+    Stages stages;
+    const auto hash_again = [&] {
+        std::fill(digests.begin(), digests.end(), u8{0});
+        return hash_pieces(Algorithm::sha1, data, 4096, digests, on_gpu, &stages);
+    };
+    // Kernels are loaded, then the pipeline's memory is given back.
+    ASSERT_EQ(hash_again(), Errc::ok) << gpu::last_failure().message;
+    EXPECT_EQ(stages.note, nullptr);
+    ASSERT_EQ(set_device_settings({}), Errc::ok);
+    gpu::DeviceBuffer<u8> left;
+    ASSERT_EQ(left.allocate(48 * mib), Errc::ok);
+    std::vector<gpu::DeviceBuffer<u8>> taken;
+    take_memory(taken);
+    left.clear();
+    ASSERT_EQ(hash_again(), Errc::ok) << gpu::last_failure().message;
+    EXPECT_EQ(digests, expected);
+    EXPECT_EQ(stages.processor, Processor::gpu);
+    EXPECT_STREQ(stages.note, "the GPU has little memory: it worked in smaller pieces");
+    ASSERT_EQ(set_device_settings({}), Errc::ok);
+    take_memory(taken);
+    ASSERT_EQ(hash_again(), Errc::ok);
+    EXPECT_EQ(digests, expected);
+    EXPECT_EQ(stages.processor, Processor::cpu);
+    EXPECT_STREQ(stages.note, "the GPU has too little memory: the CPU did the work");
+    taken.clear();
+    ASSERT_EQ(set_device_settings({}), Errc::ok);
+}
+
 TEST_F(HashDevice, TheModelPredictsWhatIsMeasured) {
     gpu::PinnedBuffer<std::byte> pinned;
     constexpr u64 bytes = 512 * mib;
