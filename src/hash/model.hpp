@@ -45,8 +45,7 @@ struct Sample {
 
 /// What the rates are made of, from one machine.
 struct Calibration {
-    double first_seconds =
-        0;  // of the very first call, as small as `small`, with all that it began
+    double first_seconds = 0;  // of the very first call, as small as `small`
     Sample small;
     Sample pinned;
     Sample pageable;
