@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <new>
 
 #include "base/check.hpp"
 
@@ -50,7 +49,7 @@ struct FileBuffer::Extent {
     u64 first = 0;
     u64 blocks = 0;
     u64 limit = 0;  // that it was loaded with
-    std::unique_ptr<Block[]> memory;
+    Block* memory = nullptr;
     std::vector<u64> dirty;   // a bit for each block
     std::vector<u64> logged;  // in a journal, not at its place
     u64 dirty_count = 0;
@@ -64,7 +63,7 @@ struct FileBuffer::Extent {
     u64 end() const { return first + blocks; }
     bool is_locked() const { return is_loading || is_writing; }
     bool is_idle() const { return users == 0 && !is_locked() && logged_count == 0; }
-    std::byte* bytes() { return reinterpret_cast<std::byte*>(memory.get()); }
+    std::byte* bytes() { return reinterpret_cast<std::byte*>(memory); }
     /// What it takes to lose it and to have it back, in blocks moved.
     u64 cost() const {
         return request_cost_blocks + blocks +
@@ -76,10 +75,15 @@ FileBuffer::FileBuffer(Disk& disk, const FileBufferShape& shape)
     : disk_(disk),
       shape_(shape),
       capacity_blocks_(shape.size_bytes / block_size),
-      extent_blocks_max_(std::max<u64>(1, std::min(capacity_blocks_ / 8, shape.load_blocks_max))) {
+      extent_blocks_max_(std::max<u64>(1, std::min(capacity_blocks_ / 8, shape.load_blocks_max))),
+      memory_(capacity_blocks_, extent_blocks_max_) {
     WARREN_CHECK(shape.size_bytes >= size_bytes_min);
 }
-FileBuffer::~FileBuffer() = default;
+
+FileBuffer::~FileBuffer() {
+    for (auto& [first, extent] : extents_)
+        memory_.give_back(extent->memory, extent->blocks);
+}
 
 FileBuffer::Extent* FileBuffer::find(u64 block) {
     auto at = extents_.upper_bound(block);
@@ -95,9 +99,10 @@ u64 FileBuffer::next_begin(u64 block) const {
 
 /// Null if there is no memory. The caller has made room and nothing is at these blocks.
 FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
+    Block* memory = memory_.take(blocks);
+    if (memory == nullptr) return nullptr;
     auto extent = std::make_unique<Extent>();
-    extent->memory.reset(new (std::nothrow) Block[blocks]);
-    if (extent->memory == nullptr) return nullptr;
+    extent->memory = memory;
     extent->first = block;
     extent->blocks = blocks;
     extent->limit = limit;
@@ -111,6 +116,7 @@ FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
 void FileBuffer::erase(Extent* extent) {
     used_blocks_ -= extent->blocks;
     dirty_blocks_ -= extent->dirty_count;
+    memory_.give_back(extent->memory, extent->blocks);
     order_.erase(extent->position);
     extents_.erase(extent->first);
 }
@@ -152,9 +158,11 @@ u64 FileBuffer::load_length(u64 block, u64 wanted, u64 end, u64& limit) {
 Errc FileBuffer::load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loaded) {
     loaded = nullptr;
     u64 limit = 0;
-    WARREN_TRY(make_room(lock, load_length(block, wanted, end, limit)));
+    const u64 room = load_length(block, wanted, end, limit);
+    WARREN_TRY(make_room(lock, room));
     if (find(block) != nullptr) return Errc::ok;
-    const u64 blocks = load_length(block, wanted, end, limit);
+    // What was behind it may have gone to make room, or may have come meanwhile.
+    const u64 blocks = std::min(room, load_length(block, wanted, end, limit));
     Extent* extent = insert(block, blocks, limit);
     if (extent == nullptr) return Errc::no_memory;
     extent->is_loading = true;

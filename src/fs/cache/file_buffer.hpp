@@ -21,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "fs/cache/extent_memory.hpp"
 #include "fs/disk/disk.hpp"
 #include "fs/format/layout.hpp"
 #include "warren/result.hpp"
@@ -104,6 +105,7 @@ class FileBuffer {
     const u64 capacity_blocks_;
     const u64 extent_blocks_max_;
     mutable std::mutex mutex_;  // guards all below
+    ExtentMemory memory_;
     std::condition_variable changed_;
     Map extents_;               // by first block
     std::list<Extent*> order_;  // used least recently first

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// An extent of the class of 2^k blocks has more than half of them, so twice the limit is room for
+// all that the limit allows; the rest is for those who exceed it.
+#include "fs/cache/extent_memory.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "base/check.hpp"
+
+namespace warren {
+
+using format::Block;
+using format::block_size;
+
+namespace {
+
+// Slots of each class for callers who exceed the limit by an extent each.
+constexpr u64 spare_slots = 1024;
+
+size_t class_of(u64 blocks) {
+    return static_cast<size_t>(std::bit_width(blocks - 1));
+}
+
+}  // namespace
+
+ExtentMemory::ExtentMemory(u64 limit_blocks, u64 extent_blocks_max)
+    : limit_blocks_(limit_blocks), classes_(class_of(extent_blocks_max) + 1) {
+    u64 blocks = 0;
+    for (size_t i = 0; i < classes_.size(); ++i) {
+        classes_[i].first_block = blocks;
+        classes_[i].slots = ((2 * limit_blocks) >> i) + spare_slots;
+        blocks += classes_[i].slots << i;
+    }
+    reserved_bytes_ = blocks * block_size;
+    void* range = ::mmap(nullptr, reserved_bytes_, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range != MAP_FAILED) base_ = static_cast<Block*>(range);
+}
+
+ExtentMemory::~ExtentMemory() {
+    if (base_ != nullptr) ::munmap(base_, reserved_bytes_);
+}
+
+/// Gives memory that nobody uses back to the system as long as more than the limit is held.
+void ExtentMemory::release_surplus() {
+    for (size_t i = classes_.size(); i-- > 0;) {
+        Class& own = classes_[i];
+        while (!own.warm.empty() && held_blocks_ > limit_blocks_) {
+            const u64 slot = own.warm.back();
+            own.warm.pop_back();
+            ::madvise(base_ + own.first_block + (slot << i), own.touched[slot] * block_size,
+                      MADV_DONTNEED);
+            held_blocks_ -= own.touched[slot];
+            own.touched[slot] = 0;
+            own.empty.push_back(slot);
+        }
+    }
+}
+
+/// False if all slots of the class are out.
+bool ExtentMemory::find_slot(Class& own, u64& slot) const {
+    std::vector<u64>& back = own.warm.empty() ? own.empty : own.warm;
+    if (!back.empty()) {
+        slot = back.back();
+        back.pop_back();
+        return true;
+    }
+    slot = own.touched.size();
+    if (base_ == nullptr || slot == own.slots) return false;
+    own.touched.push_back(0);
+    return true;
+}
+
+Block* ExtentMemory::take(u64 blocks) {
+    const size_t index = class_of(blocks);
+    WARREN_CHECK(blocks > 0 && index < classes_.size());
+    Class& own = classes_[index];
+    u64 slot = 0;
+    if (!find_slot(own, slot)) return new (std::nothrow) Block[blocks];
+    Block* memory = base_ + own.first_block + (slot << index);
+    const u64 before = own.touched[slot];
+    // What a longer one has left behind its end would not be used by anybody.
+    if (before > blocks) ::madvise(memory + blocks, (before - blocks) * block_size, MADV_DONTNEED);
+    own.touched[slot] = static_cast<u32>(blocks);
+    held_blocks_ = held_blocks_ - before + blocks;
+    release_surplus();
+    return memory;
+}
+
+void ExtentMemory::give_back(Block* memory, u64 blocks) {
+    const bool is_ours =
+        base_ != nullptr && memory >= base_ && memory < base_ + reserved_bytes_ / block_size;
+    if (!is_ours) {
+        delete[] memory;
+        return;
+    }
+    const size_t index = class_of(blocks);
+    Class& own = classes_[index];
+    own.warm.push_back(static_cast<u64>(memory - base_ - own.first_block) >> index);
+    release_surplus();
+}
+
+}  // namespace warren
