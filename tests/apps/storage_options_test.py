@@ -47,6 +47,17 @@ class StorageOptions(unittest.TestCase):
             self.volume.unmount()
             self.volume.check()
 
+    def test_info_counts_the_requests_of_the_kernel(self):
+        self.volume.mount()
+        def requests():
+            return json.loads(run("info", "--json", self.volume.root).stdout)[0]["requests"]
+        before = requests()
+        for number in range(50):
+            open(os.path.join(self.volume.root, f"n{number}"), "x").close()
+        self.assertGreaterEqual(requests() - before, 50)
+        self.assertIn(" of the kernel since the mount", run("info", self.volume.root).stdout)
+        self.volume.unmount()
+
     def test_doctor_says_which_way_a_mount_takes(self):
         out = run("doctor", "-d", self.volume.folder, code=None).stdout
         self.assertRegex(out, r"disk of '.*': a mount takes disk=(plain|ring|direct) \(")
