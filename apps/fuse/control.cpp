@@ -378,6 +378,7 @@ Errc ControlConnection::info(MountInfo& info) {
     info.engine = body.text();
     info.engine_note = body.text();
     info.disk_note = body.text();
+    info.requests = body.number();
     return body.good() ? Errc::ok : Errc::io;
 }
 

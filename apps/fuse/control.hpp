@@ -34,6 +34,7 @@ struct MountInfo {
     std::string engine;       // what runs the operations: "cpu" or "cuda"
     std::string engine_note;  // see Volume::engine_note()
     std::string disk_note;    // see Volume::disk_note()
+    u64 requests = 0;         // of the kernel, since the mount
 };
 
 /// One item of ControlConnection::move(): rename(2) of `source` to `target`.

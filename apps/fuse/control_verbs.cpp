@@ -11,6 +11,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "apps/fuse/device.hpp"
+
 namespace warren::fuse {
 
 namespace {
@@ -355,6 +357,7 @@ void ControlVerbs::describe(Encoder& answer) {
     answer.number(mount_.read_only.load(std::memory_order_relaxed) ? 1 : 0);
     answer.number(static_cast<u64>(::getpid()));
     answer.text(volume->engine()).text(volume->engine_note()).text(volume->disk_note());
+    answer.number(requests_read());
 }
 
 }  // namespace warren::fuse

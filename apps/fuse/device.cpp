@@ -26,6 +26,7 @@ std::atomic<u64> first_request{0};
 std::atomic<u32> offered_flags{0};
 
 RequestWait request_wait;
+std::atomic<u64> request_count{0};
 
 template <class T>
 T copy_of(const char* bytes) {
@@ -83,6 +84,7 @@ ssize_t read_request(int device, void* buffer, size_t size_bytes, void*) {
     const ssize_t got = ::read(device, buffer, size_bytes);
     if (got > 0) {
         request_wait.after_read();
+        request_count.fetch_add(1, std::memory_order_relaxed);
         look_at_request(static_cast<char*>(buffer), static_cast<size_t>(got));
     }
     return got;
@@ -108,6 +110,10 @@ bool install_device_layer(fuse_session* session) {
 
 bool clears_privileges() {
     return request_clears_privileges;
+}
+
+u64 requests_read() {
+    return request_count.load(std::memory_order_relaxed);
 }
 
 }  // namespace warren::fuse

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "apps/fuse/library.hpp"
+#include "warren/types.hpp"
 
 namespace warren::fuse {
 
@@ -23,5 +24,8 @@ bool install_device_layer(fuse_session* session);
 /// Whether the request that this thread works on came from somebody whose writes clear the
 /// set-user-id bit of the file.
 bool clears_privileges();
+
+/// The requests that the kernel has sent since the program began.
+u64 requests_read();
 
 }  // namespace warren::fuse

@@ -87,7 +87,10 @@ void print_info(const fuse::MountInfo& info) {
                     ", by process ", std::to_string(info.process)});
     }
     print_line({"Engine:     ", info.engine, note_on_engine(info)});
-    if (!info.mountpoint.empty()) print_line({"Disk:       ", info.disk_note});
+    if (!info.mountpoint.empty()) {
+        print_line({"Disk:       ", info.disk_note});
+        print_line({"Requests:   ", grouped(info.requests), " of the kernel since the mount"});
+    }
     print_line({"Label:      ", info.label.empty() ? "(none)" : info.label});
     print_line({"UUID:       ", info.uuid});
     print_line({"Size:       ", long_size(statistics.blocks * 4096)});
@@ -105,6 +108,7 @@ void add_info(Json& json, const fuse::MountInfo& info) {
         json.key("read_only").boolean(info.read_only);
         json.member("process", u64{info.process});
         json.member("disk", std::string_view(info.disk_note));
+        json.member("requests", info.requests);
     }
     json.member("engine", std::string_view(info.engine));
     json.member("label", std::string_view(info.label)).member("uuid", std::string_view(info.uuid));

@@ -42,8 +42,14 @@ void WarrenMount::fill(const std::function<void(Volume&)>& work) const {
 }
 
 void WarrenMount::mount(const std::string& engine) {
-    std::vector<std::string> words = {warren_program(), "mount", image_, path_};
-    if (!engine.empty()) words.insert(words.begin() + 2, {"-o", "engine=" + engine});
+    mount_with(engine.empty() ? "" : "engine=" + engine);
+}
+
+void WarrenMount::mount_with(const std::string& options, const std::vector<std::string>& before) {
+    std::vector<std::string> words = before;
+    words.insert(words.end(), {warren_program(), "mount"});
+    if (!options.empty()) words.insert(words.end(), {"-o", options});
+    words.insert(words.end(), {image_, path_});
     run_or_die(words);
     mounted_ = true;
 }

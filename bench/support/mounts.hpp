@@ -27,6 +27,8 @@ class WarrenMount {
     WarrenMount& operator=(const WarrenMount&) = delete;
     /// `engine`: what runs the operations; empty: the program's choice.
     void mount(const std::string& engine = {});
+    /// With these options of `warren mount -o`; `before` are words to start the program by.
+    void mount_with(const std::string& options, const std::vector<std::string>& before = {});
     void unmount();
     const std::string& path() const { return path_; }
     const std::string& image() const { return image_; }

@@ -65,12 +65,34 @@ std::string output_of(const std::vector<std::string>& words) {
     return text;
 }
 
-void run_or_die(const std::vector<std::string>& words) {
-    if (run_program(words) == 0) return;
+namespace {
+
+[[noreturn]] void tell_of_failure(const std::vector<std::string>& words) {
     std::string line;
     for (const std::string& word : words)
         line += word + " ";
     die("failed: " + line);
+}
+
+}  // namespace
+
+void run_or_die(const std::vector<std::string>& words) {
+    if (run_program(words) != 0) tell_of_failure(words);
+}
+
+Took time_program(const std::vector<std::string>& words) {
+    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    const double start = now_seconds();
+    const pid_t child = start_program(words, nowhere);
+    int status = 0;
+    rusage used{};
+    ::wait4(child, &status, 0, &used);
+    Took took;
+    took.seconds = now_seconds() - start;
+    took.own_seconds = static_cast<double>(used.ru_utime.tv_sec) +
+                       static_cast<double>(used.ru_utime.tv_usec) * 1e-6;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) tell_of_failure(words);
+    return took;
 }
 
 Scratch::Scratch(const std::string& base) : path_(base + "/warren-bench-XXXXXX") {
@@ -97,9 +119,13 @@ LoopExt4::~LoopExt4() {
     unmount();
 }
 
-void LoopExt4::mount() {
+void LoopExt4::mount(bool direct) {
     run_or_die({"mount", "-o", "loop", image_, path_});
     mounted_ = true;
+    if (!direct) return;
+    std::string device = output_of({"losetup", "--noheadings", "--output", "NAME", "-j", image_});
+    device.resize(device.find_last_not_of(" \n") + 1);
+    run_or_die({"losetup", "--direct-io=on", device});
 }
 
 void LoopExt4::unmount() {

@@ -17,6 +17,13 @@ namespace warren::bench {
 int run_program(const std::vector<std::string>& words);
 /// Runs a program to its end; the program ends if it fails.
 void run_or_die(const std::vector<std::string>& words);
+/// How long a program took, and for how much of that it computed by itself.
+struct Took {
+    double seconds = 0;
+    double own_seconds = 0;
+};
+/// Runs a program to its end with its output thrown away; the program ends if it fails.
+Took time_program(const std::vector<std::string>& words);
 /// What a program prints; the program ends if it fails.
 std::string output_of(const std::vector<std::string>& words);
 
@@ -42,7 +49,8 @@ class LoopExt4 {
     LoopExt4& operator=(const LoopExt4&) = delete;
     const std::string& path() const { return path_; }
     const std::string& image() const { return image_; }
-    void mount();
+    /// `direct`: the loop device reads and writes its file past the page cache.
+    void mount(bool direct = false);
     void unmount();
     /// Everything durable.
     void sync() const;

@@ -87,6 +87,14 @@ double Sample::slowest() const {
     return *std::max_element(seconds_.begin(), seconds_.end());
 }
 
+std::filesystem::path results_folder() {
+    const char* named = std::getenv("WARREN_RESULTS");
+    const std::filesystem::path folder = named != nullptr ? named : "bench/results";
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
+    return folder;
+}
+
 void die(const std::string& what) {
     std::fprintf(stderr, "bench: %s\n", what.c_str());
     std::exit(2);
@@ -234,12 +242,7 @@ void Report::write_csv(const std::string& path) const {
 
 int Report::finish() const {
     print();
-    const char* base = std::getenv("WARREN_RESULTS");
-    const std::filesystem::path folder =
-        base != nullptr ? std::filesystem::path(base) : std::filesystem::path("bench/results");
-    std::error_code ignored;
-    std::filesystem::create_directories(folder, ignored);
-    write_csv((folder / (question_ + ".csv")).string());
+    write_csv((results_folder() / (question_ + ".csv")).string());
     return std::all_of(musts_.begin(), musts_.end(),
                        [](const Must& must) { return must.value >= must.bound; })
                ? 0

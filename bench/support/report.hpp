@@ -6,6 +6,7 @@
 // the row's time for each item divided by that of its scenario's reference, so below 1 is faster.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ class Sample {
  private:
     std::vector<double> seconds_;
 };
+
+/// Where results go: the folder that WARREN_RESULTS names, bench/results if it is unset.
+std::filesystem::path results_folder();
 
 /// Ends the program with a message naming what could not be done.
 [[noreturn]] void die(const std::string& what);
