@@ -206,7 +206,7 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     const std::string_view below = below_root(path, source_);
     const Place from{directory.directory(), directory.name()};
     const bool clears = run_.rules.delete_others && directory.complete() && !run_.is_cut();
-    if (parts == 0 && run_.is_resumed()) clear_parts(below);
+    if (parts == 0 && run_.is_resumed() && !run_.rules.dry_run) clear_parts(below);
     if (parts > 0 || clears) {
         const Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
         if (!source.is_open()) return fail(false, "open", errno, below);

@@ -142,6 +142,7 @@ class TreeCopy {
     bool discard(const Job& job);
 
     std::string temporary_name(std::string_view name) const;
+    void name_temporary(const walk::Entry& entry, Job& job) const;
     int links();
     std::string link_name(const Job& job) const;
     bool link_to_earlier(const Job& job);

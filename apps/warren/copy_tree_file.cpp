@@ -137,17 +137,26 @@ bool TreeCopy::settle_equal(const Job& job) {
     return true;
 }
 
+/// Names the file that lies beside the target until it is whole.
+void TreeCopy::name_temporary(const walk::Entry& entry, Job& job) const {
+    job.temporary = temporary_name(last_component(job.to.name));
+    if (entry.depth() > 0) return;
+    const std::string_view folder = tree_.root();
+    const size_t slash = folder.rfind('/');
+    if (slash != folder.npos) job.temporary.insert(0, folder.substr(0, slash + 1));
+}
+
 void TreeCopy::visit_other(const walk::Entry& entry, Job& job) {
+    if (run_.is_resumed() && !run_.rules.dry_run) {
+        // A run that was killed may have left what it did not bring into place.
+        name_temporary(entry, job);
+        discard(job);
+    }
     if (!make_way(job) || !is_wanted(job)) return;
     if (run_.rules.mirror && is_equal(job) && settle_equal(job)) return;
     if (run_.rules.dry_run) return tell(entry.worker(), job.below);
     run_.limit.take();
-    job.temporary = temporary_name(last_component(job.to.name));
-    if (entry.depth() == 0) {
-        const std::string_view folder = tree_.root();
-        const size_t slash = folder.rfind('/');
-        if (slash != folder.npos) job.temporary.insert(0, folder.substr(0, slash + 1));
-    }
+    name_temporary(entry, job);
     if (job.shared && link_to_earlier(job)) return tell(entry.worker(), job.below);
     const bool good = S_ISREG(job.kept.mode) ? copy_regular(entry, job) : copy_special(job);
     if (good) tell(entry.worker(), job.below);
@@ -351,8 +360,6 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
             fail(false, "stat", errno, inner);
             continue;  // and is taken away below
         }
-        // A small one that has a temporary file is what a run that was killed has left.
-        if (status.stx_size < large_bytes) continue;
         Job job = job_of({source, name.c_str()}, status, inner);
         job.to = {target.get(), name.c_str()};
         job.temporary = *found;

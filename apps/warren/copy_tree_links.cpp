@@ -52,12 +52,7 @@ bool TreeCopy::link_to_earlier(const Job& job) {
     const char* name = job.to.name;
     const bool is_made = ::linkat(folder, earlier.c_str(), job.to.directory, name, 0) == 0;
     if (!is_made && errno != EEXIST) return false;
-    const auto is_joined = [&] {
-        // A run that was killed may have left what it did not bring into place.
-        if (run_.is_resumed()) discard(job);
-        return true;
-    };
-    if (is_made || same_file({folder, earlier.c_str()}, job.to)) return is_joined();
+    if (is_made || same_file({folder, earlier.c_str()}, job.to)) return true;
     std::string beside = temporary_name(last_component(name)) + "+";  // of the copy's own
     const std::string_view path = name;
     if (const size_t slash = path.rfind('/'); slash != path.npos) {
@@ -65,9 +60,7 @@ bool TreeCopy::link_to_earlier(const Job& job) {
     }
     if (run_.is_resumed()) ::unlinkat(job.to.directory, beside.c_str(), 0);
     if (::linkat(folder, earlier.c_str(), job.to.directory, beside.c_str(), 0) != 0) return false;
-    if (::renameat(job.to.directory, beside.c_str(), job.to.directory, name) == 0) {
-        return is_joined();
-    }
+    if (::renameat(job.to.directory, beside.c_str(), job.to.directory, name) == 0) return true;
     fail(true, "create hard link", errno, job.below);
     ::unlinkat(job.to.directory, beside.c_str(), 0);
     return true;

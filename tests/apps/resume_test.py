@@ -101,7 +101,8 @@ class ResumeCase(CommandCase):
         job = self.start(ranks, [*words, "--checkpoint", self.place / "kept", "--resume"])
         output, error = job.communicate(timeout=TIMEOUT_SECONDS)
         self.assertEqual(job.returncode, code, (words, error))
-        self.assertEqual(error, b"", words)
+        if not ranks or code == 0:  # else mpirun says that a process has failed
+            self.assertEqual(error, b"", words)
         self.assertEqual(os.listdir(self.place / "kept"), [])
         return output
 
