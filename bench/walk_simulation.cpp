@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/support/report.hpp"
+#include "walk/simulated_tree.hpp"
 #include "walk/simulator.hpp"
 
 namespace {
@@ -130,15 +131,15 @@ void write_pairs(const std::string& path, const std::string& name, const Simulat
 /// Makes the tree that is walked, as empty files, for real walks of the same shape.
 void make_tree(const std::filesystem::path& folder, u64 seed, u64 files) {
     std::filesystem::create_directories(folder);
-    const walk::SimulatedDirectory directory = walk::simulated_directory(seed, files);
-    for (u64 file = 0; file < directory.own_files; ++file) {
+    const u64 own = walk::own_files(seed, files);
+    for (u64 file = 0; file < own; ++file) {
         std::ofstream made(folder / ("file" + std::to_string(file)));
         require(made.good(), "cannot make files in " + folder.string());
     }
-    for (size_t child = 0; child < directory.children.size(); ++child) {
-        make_tree(folder / ("directory" + std::to_string(child)), directory.children[child].seed,
-                  directory.children[child].files);
-    }
+    u64 number = 0;
+    walk::for_each_child(seed, files, own, [&](u64 child_seed, u64 child_files) {
+        make_tree(folder / ("directory" + std::to_string(number++)), child_seed, child_files);
+    });
 }
 
 constexpr const char* header =

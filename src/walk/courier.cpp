@@ -253,10 +253,7 @@ void Courier::return_result(const Home& home, const void* bytes, size_t size) {
 
 void Courier::take_results(ByteReader& reader) {
     while (!reader.at_end()) {
-        const auto loan = loans_.find(get_loan(reader));
-        WARREN_CHECK(loan != loans_.end());
-        Node* const node = loan->second;
-        loans_.erase(loan);
+        Node* const node = loans_.take_back(get_loan(reader));
         const std::string_view result = reader.get_bytes();
         engine_.pool_.push_here(
             {node, Payload::make(std::as_bytes(std::span(result))), Work::merge});

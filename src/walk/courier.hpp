@@ -15,6 +15,7 @@
 #include "walk/bytes.hpp"
 #include "walk/checkpoint.hpp"
 #include "walk/engine.hpp"
+#include "walk/loans.hpp"
 #include "walk/parcel.hpp"
 #include "walk/rank.hpp"
 #include "warren/walk_group.hpp"
@@ -111,7 +112,6 @@ class Courier : private Surroundings {
     void pack_part(const Item& item, Parcel& parcel);
     void pack_item(const Item& item, Parcel& parcel);
     void forget(Node& node);
-    Home lend(Node* node);
     void take_over(Node* under, const Parcel::Content& content);
     void make_way(const ParcelReader& reader, std::vector<Node*>& ghosts);
     void leave_way(std::vector<Node*>& ghosts, u64 kept);
@@ -137,8 +137,7 @@ class Courier : private Surroundings {
     Group& group_;
     Random random_;
     Rank rank_;
-    std::unordered_map<u64, Node*> loans_;  // null: a root
-    u64 loans_made_ = 0;
+    Loans<Node*> loans_;  // null: a root
     std::unordered_map<u64, std::unique_ptr<Asked>> asked_;
     u64 asked_made_ = 0;
     std::vector<std::byte> buffer_;

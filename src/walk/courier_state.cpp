@@ -61,10 +61,10 @@ std::string Courier::state() {
         learn_identity(*item.node);
         item.node->position = ::lseek(item.node->descriptor, 0, SEEK_CUR);
     }
-    for (const auto& [loan, node] : loans_)
+    for (const auto& [loan, node] : loans_.out())
         static_cast<void>(numbers.of(node));
     ByteWriter writer;
-    writer.put(Counts{loans_made_, engine_.entries_.load(std::memory_order_relaxed),
+    writer.put(Counts{loans_.made(), engine_.entries_.load(std::memory_order_relaxed),
                       engine_.directories_.load(std::memory_order_relaxed),
                       engine_.failures_.load(std::memory_order_relaxed)});
     const u32 result_bytes = engine_.result_ == nullptr ? 0 : engine_.options_.result_bytes;
@@ -82,8 +82,8 @@ std::string Courier::state() {
         writer.put_bytes(
             {reinterpret_cast<const char*>(item.payload->bytes()), item.payload->size});
     }
-    writer.put(static_cast<u32>(loans_.size()));
-    for (const auto& [loan, node] : loans_) {
+    writer.put(static_cast<u32>(loans_.out().size()));
+    for (const auto& [loan, node] : loans_.out()) {
         writer.put(loan);
         writer.put(numbers.of(node));
     }
@@ -127,7 +127,7 @@ Node* Courier::get_node(ByteReader& reader, const std::vector<Node*>& nodes) {
     node->position = record.position;
     node->home = {record.home.rank % group_.ranks(), record.home.loan};
     node->children.store(record.children, std::memory_order_relaxed);
-    if (is_ghost || (above != nullptr && node->kind == NodeKind::own)) return node;
+    if (!is_owed(node->kind, above != nullptr)) return node;
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
     return node;
 }
@@ -137,7 +137,7 @@ Node* Courier::get_node(ByteReader& reader, const std::vector<Node*>& nodes) {
 void Courier::load(std::string_view state, bool takes) {
     ByteReader reader(state);
     const auto counts = reader.get<Counts>();
-    loans_made_ = std::max(loans_made_, counts.loans_made);
+    loans_.go_on_from(counts.loans_made);
     const std::string result(reader.get_bytes());
     const std::string caller_state(reader.get_bytes());
     if (takes) {
@@ -192,7 +192,7 @@ void Courier::load_work(ByteReader& reader, bool takes) {
         const u64 loan = reader.get<u64>();
         const u32 number = reader.get<u32>();
         if (!takes) continue;
-        loans_[loan] = nodes.at(number);
+        loans_.set(loan, nodes.at(number));
         hold(nodes.at(number));
     }
     // Its first count was that of whoever makes a directory.

@@ -76,7 +76,8 @@ void Courier::pack_part(const Item& item, Parcel& parcel) {
     node.pending.fetch_add(1, std::memory_order_relaxed);
     const std::string names =
         pack_names({reinterpret_cast<const char*>(buffer_.data()), static_cast<size_t>(size)});
-    parcel.add_item(node, {Work::names, lend(&node), {{}, node.identity}, {}, names});
+    const Home home = loans_.lend(group_.rank(), &node);
+    parcel.add_item(node, {Work::names, home, {{}, node.identity}, {}, names});
 }
 
 /// A directory that waits, or bytes that belong to one. What was taken over goes on to whoever has
@@ -87,7 +88,8 @@ void Courier::pack_item(const Item& item, Parcel& parcel) {
     Parcel::Content content{item.work, {}, {}, {}, {}};
     if (item.work == Work::directory) {
         content.result = {static_cast<const char*>(node.result()), engine_.options_.result_bytes};
-        content.home = node.kind == NodeKind::adopted ? node.home : lend(above);
+        content.home =
+            passes_on(node.kind, item.work, 1) ? node.home : loans_.lend(group_.rank(), above);
         if (above == nullptr) content.place.identity = engine_.descriptors_.identify_root(node);
         parcel.add_item(node, content);
         forget(node);
@@ -100,8 +102,8 @@ void Courier::pack_item(const Item& item, Parcel& parcel) {
     if (node.has_identity) content.place.identity = node.identity;
     // Relaxed: nobody else has it if this item's is the only count.
     const bool is_whole =
-        node.kind == NodeKind::part && node.pending.load(std::memory_order_relaxed) == 1;
-    content.home = is_whole ? node.home : lend(&node);
+        passes_on(node.kind, item.work, node.pending.load(std::memory_order_relaxed));
+    content.home = is_whole ? node.home : loans_.lend(group_.rank(), &node);
     parcel.add_item(node, content);
     Payload::destroy(item.payload);
     if (is_whole) forget(node);
@@ -111,19 +113,12 @@ void Courier::pack_item(const Item& item, Parcel& parcel) {
 /// unless it was adopted itself.
 void Courier::forget(Node& node) {
     Node* const above = node.above;
-    const bool was_own = node.kind == NodeKind::own;
+    const bool was_own = node.kind == NodeKind::own;  // its loan is of the directory above
     engine_.descriptors_.close(node);
     Node::destroy(&node);
     if (was_own) return;
     engine_.root_done();
     engine_.release(above);  // the way to it, which is nobody's directory
-}
-
-Home Courier::lend(Node* node) {
-    // A number of its own among all ranks, also of walks that were taken up again.
-    const u64 loan = u64{group_.rank()} << loan_rank_shift | ++loans_made_;
-    loans_[loan] = node;
-    return {group_.rank(), loan};
 }
 
 /// Makes `ghosts` the directories on the way to the next group, from the root.

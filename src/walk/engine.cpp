@@ -443,9 +443,10 @@ void Engine::finish(Node& node) {
         callbacks_.finish(Finished(node, above));
         if (!is_root && above >= 0) descriptors_.done(*node.above);
     }
-    if (node.kind == NodeKind::own) {
+    const ResultGoes goes = result_of(node.kind);
+    if (goes == ResultGoes::above) {
         merge_into(node.above, node.result());
-    } else if (node.kind != NodeKind::ghost) {
+    } else if (goes == ResultGoes::home) {
         courier_->return_result(node.home, node.result(), options_.result_bytes);
     }
     descriptors_.close(node);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each rank's threads are run ahead by at most a quantum, or until they have nothing to do; then
-// the rank's talker looks at its messages. A directory splits its files among itself and its
-// subdirectories, so that a tree has exactly as many files as was asked for.
+// the rank's talker looks at its messages. An item in a message is so short that a string needs no
+// memory of its own for one.
 #include "walk/simulator.hpp"
 
 #include <algorithm>
@@ -10,33 +10,47 @@
 #include <deque>
 #include <limits>
 #include <numeric>
-#include <queue>
 
 #include "base/check.hpp"
 #include "base/random.hpp"
+#include "walk/event_queue.hpp"
+#include "walk/simulated_tree.hpp"
 
 namespace warren::walk {
 
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr u64 batch_names = 4096;  // of a large directory, read at once
-constexpr u64 most_own_files = 1 << 20;
-constexpr u64 most_message_bytes = mib;
-constexpr u64 message_header_bytes = 40;
+constexpr u64 batch_names = 4096;   // of a large directory, read at once
+constexpr u64 files_at_once = 256;  // given out by a central queue, as if one by one
 
-/// A directory with this many files in it and below it; or, with the seed 0, the rest of one that
-/// is being read.
+enum class What : u8 {
+    directory,  // with so many files in it and below it
+    names,      // the rest of one that is being read
+    files       // that were read, where they are items of their own
+};
+
 struct Item {
     u64 seed;
     u64 files;
-    bool is_names() const { return seed == 0; }
+    What what;
 };
 
-/// The files of the directory itself: 20 on the median's side, a long tail up to a million.
-u64 own_files(Random& random) {
-    const double share = (static_cast<double>(random.next() >> 11) + 1) * 0x1p-53;
-    return std::min(static_cast<u64>(20 / std::pow(share, 0.75)), most_own_files);
+/// An item in a message: the seed, the number's five lowest bytes.
+constexpr size_t packed_bytes = 13;
+
+void pack(const Item& item, char* bytes) {
+    const u64 number = item.files << 2 | static_cast<u64>(item.what);
+    std::memcpy(bytes, &item.seed, 8);
+    std::memcpy(bytes + 8, &number, 5);
+}
+
+Item unpack(const char* bytes) {
+    u64 seed = 0;
+    u64 number = 0;
+    std::memcpy(&seed, bytes, 8);
+    std::memcpy(&number, bytes + 8, 5);
+    return {seed, number >> 2, static_cast<What>(number & 3)};
 }
 
 /// A rank and all that it stands in.
@@ -45,65 +59,94 @@ class Place : public Surroundings {
     Place(u32 number, const SimulatedWorld& world, std::shared_ptr<const Nodes> nodes)
         : rank(world.scheduler.scheduler, world.scheduler.split, Termination::dijkstra, number,
                std::move(nodes)),
+          ranks_(world.ranks),
+          collects_files_(number == 0 && world.ranks > 1 &&
+                          has_central_queue(world.scheduler.scheduler)),
           random_(world.seed * 0x9e3779b97f4a7c15u + number) {}
 
     void send(u32 to, Message message) override { outbox.push_back({to, std::move(message)}); }
     u32 choose(u32 count) override { return static_cast<u32>(random_.below(count)); }
-    bool has_queued() const override { return !queue.empty(); }
+    bool has_queued() const override { return !queue.empty() || files_waiting_ > 0; }
     bool is_working() const override { return !hands.empty(); }
-    u64 items_done() const override { return facts.directories; }
+    u64 items_done() const override { return done; }
 
     std::string give(Split split) override {
         const u64 count = queue.size();
         if (count == 0) return {};
         const u64 part = split == Split::half ? (count + 1) / 2 : random_.below(count) + 1;
-        return take_oldest(std::min(part, most_message_bytes / sizeof(Item)));
+        return take_oldest(std::min(part, most_items_));
     }
+    /// Files go out together as soon as there are enough of them, or nothing else is left.
     std::string give_one() override {
-        const Item item = queue.back();
-        queue.pop_back();
-        return {reinterpret_cast<const char*>(&item), sizeof item};
+        std::string work(packed_bytes, '\0');
+        if (files_waiting_ >= files_at_once || queue.empty()) {
+            const u64 share = std::clamp<u64>(files_waiting_ / (2 * ranks_), 1, files_at_once);
+            const u64 part = queue.empty() ? share : files_at_once;
+            files_waiting_ -= part;
+            pack({0, part, What::files}, work.data());
+        } else {
+            pack(queue.back(), work.data());
+            queue.pop_back();
+        }
+        return work;
     }
     std::string give_all_but(u32 kept) override {
-        return queue.size() <= kept ? std::string() : take_oldest(queue.size() - kept);
+        if (queue.size() <= kept) return keep_one_file(kept);
+        std::string work = take_oldest(queue.size() - kept);
+        return work + keep_one_file(kept);
     }
     void accept(const std::string& work) override {
-        for (size_t at = 0; at < work.size(); at += sizeof(Item)) {
-            Item item;
-            std::memcpy(&item, work.data() + at, sizeof item);
-            queue.push_back(item);
+        for (size_t at = 0; at < work.size(); at += packed_bytes) {
+            const Item item = unpack(work.data() + at);
+            if (collects_files_ && item.what == What::files) {
+                files_waiting_ += item.files;
+            } else {
+                queue.push_back(item);
+            }
         }
     }
     void drop() override { queue.clear(); }
 
     struct Hand {
         double end;
+        u64 own;  // files that were read
         Item item;
     };
 
     Rank rank;
     SimulatedRank facts;
+    u64 done = 0;             // items
     std::deque<Item> queue;   // the oldest first
     std::vector<Hand> hands;  // what its threads are at
-    std::deque<std::pair<u32, Message>> inbox;
     std::vector<std::pair<u32, Message>> outbox;
-    double talks_until = 0;  // the talker is busy so long
     double walked_until = 0;
-    double quiet_since = 0;
-    double wakes_at = never;
     double next_request = 0;
     u32 fruitless = 0;
 
  private:
     std::string take_oldest(u64 count) {
-        std::string work(count * sizeof(Item), '\0');
+        std::string work(count * packed_bytes, '\0');
         for (u64 i = 0; i < count; ++i) {
-            std::memcpy(work.data() + i * sizeof(Item), &queue.front(), sizeof(Item));
+            pack(queue.front(), work.data() + i * packed_bytes);
             queue.pop_front();
         }
         return work;
     }
+    /// Of files that are kept as one item all but one.
+    std::string keep_one_file(u32 kept) {
+        if (kept == 0 || queue.empty()) return {};
+        Item& last = queue.back();
+        if (last.what != What::files || last.files == 1) return {};
+        std::string work(packed_bytes, '\0');
+        pack({last.seed, last.files - 1, What::files}, work.data());
+        last.files = 1;
+        return work;
+    }
 
+    static constexpr u64 most_items_ = mib / packed_bytes;
+    u64 ranks_;
+    bool collects_files_;  // rank 0 of a central queue
+    u64 files_waiting_ = 0;
     Random random_;
 };
 
@@ -113,77 +156,105 @@ class Simulator {
     SimulatedWalk run();
 
  private:
-    struct Event {
-        double time;
-        u64 number;  // in the order in which they were made
-        u32 rank;
-        u32 message;  // none: the rank looks around
-        bool operator>(const Event& other) const {
-            return time != other.time ? time > other.time : number > other.number;
-        }
-    };
+    static constexpr u32 no_message = ~0u;
     struct UnderWay {
         u32 from = 0;
+        u32 next = no_message;  // that has arrived at the same rank
         Message message;
     };
-    static constexpr u32 no_message = ~0u;
+    /// What most events of a rank look at, apart from the rest so that it stays in the cache.
+    struct Talker {
+        double wakes_at = never;
+        double talks_until = 0;  // it is busy so long
+        double quiet_since = 0;
+        u32 first = no_message;  // of those that have arrived
+        u32 last = no_message;
+    };
 
-    bool is_central() const {
-        return world_.scheduler.scheduler == Scheduler::cp ||
-               world_.scheduler.scheduler == Scheduler::cp_keep_one;
-    }
-    double entry_seconds() const { return costs_.name + costs_.status + costs_.callback; }
+    bool is_central() const { return is_central_; }
+    double visit_seconds() const { return costs_.status + costs_.callback; }
     void wake(u32 number, double time);
     void look(u32 number, double now);
     void deliver(u32 to, u32 message, double now);
-    double next_look(const Place& place, double now) const;
+    double next_look(const Talker& talker, bool from_near, double now) const;
     void run_threads(Place& place, double until);
     void begin(Place& place, double now);
-    void finish(Place& place, const Item& item);
-    double cost_of(Place& place, Item& item);
+    void finish(Place& place, const Place::Hand& hand);
+    double begin_item(Place& place, Item& item, u64& own);
+    double begin_files(Place& place, u64 files);
     void post(u32 from, Place& place, double& clock);
+    void count(u32 from, u32 to, u64 messages, u64 bytes);
+    bool is_near(u32 from, u32 to) const { return node_of_[from] == node_of_[to]; }
     u64 bytes_of(const Message& message) const;
+    u64 messages_in(const Message& message) const;
 
     SimulatedWorld world_;
     SimulatedCosts costs_;
+    bool is_central_;
+    bool gives_files_;  // one by one
+    std::vector<u32> node_of_;
     std::vector<std::unique_ptr<Place>> places_;
-    std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+    std::vector<Talker> talkers_;
+    EventQueue events_;
     std::vector<UnderWay> under_way_;
     std::vector<u32> free_;
-    u64 events_made_ = 0;
     SimulatedWalk result_;
 };
 
 Simulator::Simulator(const SimulatedWorld& world, const SimulatedCosts& costs)
-    : world_(world), costs_(costs) {
-    std::vector<u32> node_of(world.ranks);
+    : world_(world),
+      costs_(costs),
+      is_central_(has_central_queue(world.scheduler.scheduler) && world.ranks > 1),
+      gives_files_(is_central_ && world.scheduler.scheduler != Scheduler::cp_directories),
+      node_of_(world.ranks),
+      talkers_(world.ranks) {
     for (u32 rank = 0; rank < world.ranks; ++rank)
-        node_of[rank] = rank / world.ranks_per_node;
-    const auto nodes = std::make_shared<const Nodes>(node_of);
+        node_of_[rank] = rank / world.ranks_per_node;
+    const auto nodes = std::make_shared<const Nodes>(node_of_);
     for (u32 rank = 0; rank < world.ranks; ++rank)
         places_.push_back(std::make_unique<Place>(rank, world, nodes));
-    places_[0]->queue.push_back({world.seed, world.files});
+    places_[0]->queue.push_back({world.seed, world.files, What::directory});
     if (world.keeps_pairs) {
         result_.pair_messages.resize(u64{world.ranks} * world.ranks);
         result_.pair_bytes.resize(u64{world.ranks} * world.ranks);
     }
 }
 
+/// How many messages this one stands for.
+u64 Simulator::messages_in(const Message& message) const {
+    const bool may_be_many = is_central_ && message.work.size() == packed_bytes;
+    if (!gives_files_ || !may_be_many) return 1;
+    const Item item = unpack(message.work.data());
+    return item.what == What::files ? item.files : 1;
+}
+
 u64 Simulator::bytes_of(const Message& message) const {
-    return message_header_bytes + message.work.size() / sizeof(Item) * costs_.item_bytes;
+    if (message.work.empty()) return costs_.message_bytes;
+    u64 items = message.work.size() / packed_bytes;
+    if (gives_files_) {
+        items = 0;
+        for (size_t at = 0; at < message.work.size(); at += packed_bytes) {
+            const Item item = unpack(message.work.data() + at);
+            items += item.what == What::files ? item.files : 1;
+        }
+    }
+    return costs_.message_bytes + costs_.way_bytes + items * costs_.item_bytes;
 }
 
 /// Lets a rank look around at `time`, unless it will before that.
 void Simulator::wake(u32 number, double time) {
-    Place& place = *places_[number];
-    if (place.wakes_at <= time) return;
-    place.wakes_at = time;
-    events_.push({time, events_made_++, number, no_message});
+    Talker& talker = talkers_[number];
+    if (talker.wakes_at <= time) return;
+    talker.wakes_at = time;
+    events_.push(time, number, no_message);
 }
 
-/// When the talker, whose pauses grow while nothing happens, looks at its messages next.
-double Simulator::next_look(const Place& place, double now) const {
-    double time = std::max(place.quiet_since, place.talks_until);
+/// When the talker looks at a message: one from its own machine wakes it; for others it looks in
+/// pauses that grow while nothing happens.
+double Simulator::next_look(const Talker& talker, bool from_near, double now) const {
+    double time = std::max(talker.quiet_since, talker.talks_until);
+    if (time >= now) return time;
+    if (from_near) return now + costs_.wake;
     double pause = costs_.shortest_pause;
     while (time < now) {
         if (pause >= costs_.longest_pause) {
@@ -197,54 +268,69 @@ double Simulator::next_look(const Place& place, double now) const {
 }
 
 void Simulator::deliver(u32 to, u32 message, double now) {
-    Place& place = *places_[to];
-    UnderWay& arrived = under_way_[message];
-    place.inbox.emplace_back(arrived.from, std::move(arrived.message));
-    free_.push_back(message);
-    wake(to, next_look(place, now));
+    Talker& talker = talkers_[to];
+    (talker.first == no_message ? talker.first : under_way_[talker.last].next) = message;
+    talker.last = message;
+    wake(to, next_look(talker, is_near(under_way_[message].from, to), now));
 }
 
-/// What reading this item costs; a large directory gives its rest back to the queue at once.
-double Simulator::cost_of(Place& place, Item& item) {
-    if (!item.is_names()) {
-        Random random(item.seed);
-        const u64 own = std::min<u64>(item.files, own_files(random));
-        if (own <= batch_names) {
-            return costs_.directory + entry_seconds() * static_cast<double>(own);
-        }
-        place.queue.push_back({0, own - batch_names});
-        return costs_.directory + entry_seconds() * static_cast<double>(batch_names);
+/// What this item costs; a large directory gives its rest back to the queue at once.
+double Simulator::begin_item(Place& place, Item& item, u64& own) {
+    if (item.what == What::files) return begin_files(place, item.files);
+    const bool is_directory = item.what == What::directory;
+    own = is_directory ? own_files(item.seed, item.files) : item.files;
+    if (own > batch_names) {
+        place.queue.push_back({0, own - batch_names, What::names});
+        if (!is_directory) item.files = batch_names;
+        own = batch_names;
     }
-    const u64 names = std::min<u64>(item.files, batch_names);
-    if (item.files > names) place.queue.push_back({0, item.files - names});
-    item.files = names;
-    return entry_seconds() * static_cast<double>(names);
+    const double of_name = costs_.name + (gives_files_ ? 0 : visit_seconds());
+    return (is_directory ? costs_.directory : 0) + of_name * static_cast<double>(own);
+}
+
+/// Files that came together are asked for and brought one by one.
+double Simulator::begin_files(Place& place, u64 files) {
+    place.facts.files += files;
+    const bool is_alone = world_.ranks_per_node >= world_.ranks;
+    const double way = is_alone ? costs_.near_latency : costs_.far_latency;
+    // To rank 0 and back; two talkers and a worker wake up each time.
+    const double trip = 2 * way + 4 * costs_.message + 4 * costs_.wake;
+    const double talking = 2 * costs_.message * static_cast<double>(files - 1);
+    place.facts.talking += talking;
+    return visit_seconds() * static_cast<double>(files) + trip * static_cast<double>(files - 1);
 }
 
 /// Counts what was read and queues the subdirectories.
-void Simulator::finish(Place& place, const Item& item) {
+void Simulator::finish(Place& place, const Place::Hand& hand) {
+    const Item& item = hand.item;
+    ++place.done;
+    if (item.what == What::files) return;
     ++place.facts.directories;
-    if (item.is_names()) {
-        place.facts.files += item.files;
-        return;
+    if (!gives_files_) {
+        place.facts.files += hand.own;
+    } else if (hand.own > 0) {
+        place.queue.push_back({0, hand.own, What::files});
     }
-    const SimulatedDirectory directory = simulated_directory(item.seed, item.files);
+    if (item.what == What::names) return;
     // What one batch did not hold is an item of its own.
-    place.facts.files += std::min(directory.own_files, batch_names);
-    for (const SimulatedDirectory::Child& child : directory.children)
-        place.queue.push_back({child.seed, child.files});
+    const u64 own = hand.own < batch_names ? hand.own : own_files(item.seed, item.files);
+    for_each_child(item.seed, item.files, own, [&place](u64 seed, u64 files) {
+        place.queue.push_back({seed, files, What::directory});
+    });
 }
 
 void Simulator::begin(Place& place, double now) {
-    const bool is_allowed =
-        place.rank.may_work() && (!is_central() || place.rank.holds_item() || world_.ranks == 1);
+    const bool is_allowed = place.rank.may_work() && (!is_central() || place.rank.holds_item());
     const size_t threads = is_central() ? 1 : world_.threads;
+    // With a central queue the talker lets a thread begin, which has slept.
+    if (is_central()) now += costs_.wake;
     while (is_allowed && place.hands.size() < threads && !place.queue.empty()) {
         Item item = place.queue.back();
         place.queue.pop_back();
-        const double cost = cost_of(place, item);
+        u64 own = 0;
+        const double cost = begin_item(place, item, own);
         place.facts.working += cost;
-        place.hands.push_back({now + cost, item});
+        place.hands.push_back({now + cost, own, item});
     }
 }
 
@@ -262,27 +348,39 @@ void Simulator::run_threads(Place& place, double until) {
         *first = place.hands.back();
         place.hands.pop_back();
         place.walked_until = done.end;
-        finish(place, done.item);
+        finish(place, done);
         // The talker of a worker of cp decides what comes after each item.
         if (is_central()) return;
         begin(place, done.end);
     }
 }
 
+void Simulator::count(u32 from, u32 to, u64 messages, u64 bytes) {
+    places_[from]->facts.messages += messages;
+    places_[from]->facts.bytes += bytes;
+    if (!world_.keeps_pairs) return;
+    result_.pair_messages[u64{from} * world_.ranks + to] += messages;
+    result_.pair_bytes[u64{from} * world_.ranks + to] += bytes;
+}
+
 /// Sends what the rank has said; each message takes its time on the side that sends.
 void Simulator::post(u32 from, Place& place, double& clock) {
     for (auto& [to, message] : place.outbox) {
-        const u64 bytes = bytes_of(message);
-        const double cost = costs_.message + costs_.byte * static_cast<double>(bytes);
+        const u64 messages = messages_in(message);
+        const u64 bytes =
+            bytes_of(message) + (messages - 1) * (costs_.message_bytes + costs_.way_bytes);
+        double cost = costs_.message * static_cast<double>(messages) +
+                      costs_.byte * static_cast<double>(bytes);
+        // The requests for those behind the first.
+        cost += costs_.message * static_cast<double>(messages - 1);
+        if (messages > 1) {
+            count(to, from, messages - 1, (messages - 1) * costs_.message_bytes);
+            places_[to]->facts.requests += messages - 1;
+        }
         clock += cost;
         place.facts.talking += cost;
-        ++place.facts.messages;
-        place.facts.bytes += bytes;
+        count(from, to, messages, bytes);
         if (message.kind == Message::Kind::request) ++place.facts.requests;
-        if (world_.keeps_pairs) {
-            ++result_.pair_messages[u64{from} * world_.ranks + to];
-            result_.pair_bytes[u64{from} * world_.ranks + to] += bytes;
-        }
         u32 place_of_message = static_cast<u32>(under_way_.size());
         if (free_.empty()) {
             under_way_.emplace_back();
@@ -290,25 +388,29 @@ void Simulator::post(u32 from, Place& place, double& clock) {
             place_of_message = free_.back();
             free_.pop_back();
         }
-        under_way_[place_of_message] = {from, std::move(message)};
-        const bool is_near = from / world_.ranks_per_node == to / world_.ranks_per_node;
-        const double arrival = clock + (is_near ? costs_.near_latency : costs_.far_latency);
-        events_.push({arrival, events_made_++, to, place_of_message});
+        under_way_[place_of_message] = {from, no_message, std::move(message)};
+        const double arrival =
+            clock + (is_near(from, to) ? costs_.near_latency : costs_.far_latency);
+        events_.push(arrival, to, place_of_message);
     }
     place.outbox.clear();
 }
 
 void Simulator::look(u32 number, double now) {
     Place& place = *places_[number];
-    double clock = std::max(now, place.talks_until);
+    Talker& talker = talkers_[number];
+    double clock = std::max(now, talker.talks_until);
     run_threads(place, clock);
-    bool was_busy = !place.inbox.empty();
-    while (!place.inbox.empty() && !place.rank.has_left()) {
-        auto [from, message] = std::move(place.inbox.front());
-        place.inbox.pop_front();
+    u32 arrived = std::exchange(talker.first, no_message);
+    bool was_busy = arrived != no_message;
+    while (arrived != no_message) {
+        // Moved away: what is sent meanwhile may take its place.
+        const UnderWay letter = std::move(under_way_[arrived]);
+        free_.push_back(arrived);
+        arrived = letter.next;
         clock += costs_.message;
         place.facts.talking += costs_.message;
-        place.rank.receive(from, message, place);
+        place.rank.receive(letter.from, letter.message, place);
         post(number, place, clock);
     }
     if (place.rank.has_left()) {
@@ -329,12 +431,12 @@ void Simulator::look(u32 number, double now) {
     }
     if (place.rank.has_left()) result_.seconds = std::max(result_.seconds, clock);
     begin(place, clock);
-    place.talks_until = clock;
-    if (was_busy) place.quiet_since = clock;
+    talker.talks_until = clock;
+    if (was_busy) talker.quiet_since = clock;
     if (!place.hands.empty()) {
         run_threads(place, clock + costs_.quantum);
-        const bool is_idle = place.hands.empty();
-        return wake(number, is_idle ? place.walked_until : clock + costs_.quantum);
+        const double ends = place.walked_until + (is_central() ? costs_.wake : 0);
+        return wake(number, place.hands.empty() ? ends : clock + costs_.quantum);
     }
     if (place.queue.empty() && clock < place.next_request) wake(number, place.next_request);
 }
@@ -343,12 +445,11 @@ SimulatedWalk Simulator::run() {
     for (u32 rank = 0; rank < world_.ranks; ++rank)
         wake(rank, 0);
     while (!events_.empty()) {
-        const Event event = events_.top();
-        events_.pop();
+        const Event event = events_.pop();
         if (event.message != no_message) {
             deliver(event.rank, event.message, event.time);
-        } else if (places_[event.rank]->wakes_at == event.time) {
-            places_[event.rank]->wakes_at = never;
+        } else if (talkers_[event.rank].wakes_at == event.time) {
+            talkers_[event.rank].wakes_at = never;
             look(event.rank, event.time);
         }
     }
@@ -368,27 +469,6 @@ T sum(const std::vector<SimulatedRank>& ranks, T SimulatedRank::*member) {
 }
 
 }  // namespace
-
-SimulatedDirectory simulated_directory(u64 seed, u64 files) {
-    Random random(seed);
-    SimulatedDirectory directory;
-    directory.own_files = std::min(files, own_files(random));
-    u64 left = files - directory.own_files;
-    if (left == 0) return directory;
-    const u64 children = 1 + std::min<u64>(random.below(12), left / 40);
-    for (u64 child = 0; child < children && left > 0; ++child) {
-        u64 part = left;
-        if (child + 1 < children) {
-            // Some get much, most get little.
-            const double share = static_cast<double>(random.next() >> 11) * 0x1p-53;
-            part = static_cast<u64>(static_cast<double>(left) * share * share * share) + 1;
-        }
-        part = std::min(part, left);
-        left -= part;
-        directory.children.push_back({std::max<u64>(random.next(), 1), part});
-    }
-    return directory;
-}
 
 u64 SimulatedWalk::files() const {
     return sum(ranks, &SimulatedRank::files);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A walk without files, processes or time: the real scheduler (walk/rank.hpp) on ranks whose
 // network and file system are numbers. Trees are made as they are walked, from a seed; items are
-// directories and the entries of one cost one sum. So 10,000 ranks and 10^10 files fit one core and
-// minutes.
+// directories and the entries of one cost one sum. Where a scheduler gives files out one by one,
+// many of a directory go together and cost what so many messages cost. So 10,000 ranks and 10^10
+// files fit one core and minutes.
 //
 // Invariant: every file of the tree is counted once, whatever the scheduler; the same seed gives
 // the same run. Messages between two ranks arrive in the order in which they were sent.
@@ -25,11 +26,14 @@ struct SimulatedCosts {
     double far_latency = 20e-6;     // between nodes
     double byte = 1e-9;             // of a message, on the side that sends
     double message = 0.7e-6;        // to send or to take one
-    double shortest_pause = 20e-6;  // between looks at the network, doubled up to the
+    double wake = 5e-6;             // until a thread that slept runs
+    double shortest_pause = 20e-6;  // between looks for messages from far, doubled up to the
     double longest_pause = 500e-6;
-    double longest_refusal = 5e-3;  // after requests that brought nothing
+    double longest_refusal = 2e-3;  // after requests that brought nothing
     double quantum = 200e-6;        // how exactly threads and looks are interleaved
-    u64 item_bytes = 48;            // of a directory in a message
+    u64 message_bytes = 4;          // without items
+    u64 way_bytes = 96;             // of the way to the items of a message
+    u64 item_bytes = 24;
 };
 
 struct SimulatedWorld {
@@ -44,9 +48,9 @@ struct SimulatedWorld {
 
 struct SimulatedRank {
     u64 files = 0;
-    u64 directories = 0;
-    double working = 0;  // seconds of its threads
-    u64 messages = 0;    // sent
+    u64 directories = 0;  // and parts of large ones
+    double working = 0;   // seconds of its threads
+    u64 messages = 0;     // sent
     u64 bytes = 0;
     u64 requests = 0;
     double talking = 0;  // seconds of its messages
@@ -67,20 +71,7 @@ struct SimulatedWalk {
     double efficiency(u32 threads) const;
 };
 
-/// One directory of a tree: how many files it has itself, and its subdirectories.
-struct SimulatedDirectory {
-    u64 own_files = 0;
-    struct Child {
-        u64 seed;
-        u64 files;  // in it and below it
-    };
-    std::vector<Child> children;
-};
-
-/// The directory of this seed, with `files` in it and below it: what simulate() walks.
-SimulatedDirectory simulated_directory(u64 seed, u64 files);
-
-/// Runs the walk to its end.
+/// Runs the walk of a tree (walk/simulated_tree.hpp) to its end.
 SimulatedWalk simulate(const SimulatedWorld& world, const SimulatedCosts& costs);
 
 }  // namespace warren::walk

@@ -7,6 +7,9 @@
 
 #include <numeric>
 
+#include "walk/event_queue.hpp"
+#include "walk/simulated_tree.hpp"
+
 namespace warren::walk {
 namespace {
 
@@ -21,16 +24,17 @@ SimulatedWorld world_of(std::string_view scheduler, u32 ranks, u64 files) {
 
 /// Directories and files of the tree, counted one after the other.
 std::pair<u64, u64> count_tree(u64 seed, u64 files) {
-    std::vector<SimulatedDirectory::Child> left = {{seed, files}};
+    std::vector<std::pair<u64, u64>> left = {{seed, files}};
     u64 directories = 0;
     u64 found = 0;
     while (!left.empty()) {
-        const SimulatedDirectory::Child at = left.back();
+        const auto [at, below] = left.back();
         left.pop_back();
-        const SimulatedDirectory directory = simulated_directory(at.seed, at.files);
+        const u64 own = own_files(at, below);
         ++directories;
-        found += directory.own_files;
-        left.insert(left.end(), directory.children.begin(), directory.children.end());
+        found += own;
+        for_each_child(at, below, own,
+                       [&](u64 child, u64 part) { left.emplace_back(child, part); });
     }
     return {directories, found};
 }
@@ -79,7 +83,7 @@ TEST(Simulator, TheSameSeedIsTheSameRun) {
 
 TEST(Simulator, OnlyRankZeroSpeaksToWorkersOfCp) {
     const u32 ranks = 12;
-    const SimulatedWalk walk = simulate(world_of("cp", ranks, 30000), {});
+    const SimulatedWalk walk = simulate(world_of("cp-directories", ranks, 30000), {});
     const u64 directories = count_tree(1, 30000).first;
     for (u32 from = 1; from < ranks; ++from) {
         for (u32 to = 1; to < ranks; ++to)
@@ -91,6 +95,46 @@ TEST(Simulator, OnlyRankZeroSpeaksToWorkersOfCp) {
     EXPECT_GE(given, directories);
     EXPECT_GE(walk.messages(), 2 * directories);
     EXPECT_EQ(walk.ranks[0].files, 0u);
+}
+
+// In the paper's cp each file is asked for, and brought, too.
+TEST(Simulator, EveryFileGoesThroughRankZeroInCp) {
+    for (const std::string_view name : {"cp", "cp-keep-one"}) {
+        const SimulatedWalk walk = simulate(world_of(name, 12, 30000), {});
+        EXPECT_GE(walk.messages(), 2 * u64{30000}) << name;
+        EXPECT_EQ(walk.ranks[0].files, 0u);
+        EXPECT_GE(walk.seconds, 30000 * SimulatedCosts{}.message) << name;
+    }
+}
+
+TEST(Simulator, EventsComeInTheirOrder) {
+    Random random(1);
+    EventQueue queue;
+    double now = 0;
+    u64 left = 0;
+    u64 last = 0;
+    for (u32 turn = 0; turn < 20000; ++turn) {
+        if (left == 0 || random.one_in(2)) {
+            // Soon, later, or at the same moment.
+            queue.push(now + 1e-6 * static_cast<double>(random.below(5)) *
+                                 static_cast<double>(1 + random.below(9000)),
+                       0, 0);
+            ++left;
+        } else {
+            const Event event = queue.pop();
+            EXPECT_TRUE(event.time > now || event.number > last || event.time == 0);
+            EXPECT_GE(event.time, now);
+            now = event.time;
+            last = event.number;
+            --left;
+        }
+    }
+    for (; left > 0; --left) {
+        const Event event = queue.pop();
+        EXPECT_GE(event.time, now);
+        now = event.time;
+    }
+    EXPECT_TRUE(queue.empty());
 }
 
 TEST(Simulator, WorkIsSpreadEvenlyWhereItTakesLong) {

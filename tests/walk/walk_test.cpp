@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -126,15 +127,21 @@ TEST(Walk, SharesAHugeDirectory) {
     std::set<u32> workers;
     std::set<std::string> seen;
     std::mutex mutex;
+    std::condition_variable came;
+    u32 patience = 20;
     Options options;
     options.threads = 4;
     Callbacks callbacks;
     callbacks.visit = [&](const Entry& entry) {
-        // Time for the others to wake up, once for each part.
-        if (entry.inode() % 4096 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        std::lock_guard lock(mutex);
-        workers.insert(entry.worker());
+        std::unique_lock lock(mutex);
         seen.insert(std::string(entry.name()));
+        workers.insert(entry.worker());
+        came.notify_all();
+        // The first one, in its part, waits for another one to come.
+        if (entry.depth() == 1) {
+            came.wait_for(lock, std::chrono::seconds(patience), [&] { return workers.size() > 1; });
+            patience = 0;
+        }
         return Next::go_on;
     };
     const std::string root = folder.path();
