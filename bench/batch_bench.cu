@@ -58,11 +58,11 @@ class MemoryVolume {
         const CudaEngineFigures figures = figures_of(implementation_->engine());
         std::printf(
             "%s: in %.2f ms, runs %u, %.2f ms, out %.2f ms; load %.1f ms, "
-            "upload %.1f ms, download %.1f "
+            "upload %.1f ms, commit held %.2f "
             "ms of %llu blocks\n",
             what.c_str(), figures.batch_in_ms, figures.batch_runs, figures.batch_run_ms,
-            figures.batch_out_ms, figures.load_ms, figures.upload_ms, figures.download_ms,
-            static_cast<unsigned long long>(figures.blocks_downloaded));
+            figures.batch_out_ms, figures.load_ms, figures.upload_ms, figures.cut_ms,
+            static_cast<unsigned long long>(figures.blocks_cut));
         std::fflush(stdout);
     }
 

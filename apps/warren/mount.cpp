@@ -49,7 +49,8 @@ constexpr Page page{
         "file old or new, journal all files as of one moment, writeback may show what lay on the\n"
         "disk before. file_buffer= sets how much of files' contents the daemon keeps in memory\n"
         "besides the kernel's page cache (0: nothing), meta_buffer= how much of the metadata\n"
-        "(0: all; only on the CPU engine). SIZE is in bytes or has K, M or G behind it.",
+        "(0: all), with engine=cuda in the GPU's memory. SIZE is in bytes or has K, M or G behind "
+        "it.",
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"

@@ -30,8 +30,20 @@ class LosableEngine final : public Engine {
             reply.code = Errc::io;
         }
     }
-    Errc pause() override { return notices_loss() ? Errc::io : below_->pause(); }
-    Errc resume() override { return below_->resume(); }
+    Errc cut(const std::function<void()>& at_rest, CommitCut& cut) override {
+        return notices_loss() ? Errc::io : below_->cut(at_rest, cut);
+    }
+    Errc fetch_cut(format::Block* blocks) override {
+        return notices_loss() ? Errc::io : below_->fetch_cut(blocks);
+    }
+    Errc publish(std::span<ops::CommittedFrame> frames,
+                 std::span<const u64> empty_inode_frames) override {
+        return notices_loss() ? Errc::io : below_->publish(frames, empty_inode_frames);
+    }
+    Errc forbid() override { return notices_loss() ? Errc::io : below_->forbid(); }
+    Errc refresh_counters() override {
+        return notices_loss() ? Errc::io : below_->refresh_counters();
+    }
     Errc show_block(u64 place) override {
         return notices_loss() ? Errc::io : below_->show_block(place);
     }

@@ -2,85 +2,115 @@
 // A name that is no engine's ends the tests: nothing may run on another engine than was asked.
 #include "tests/support/test_engine.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
 
+#include "base/fair_lock.hpp"
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/host_batch.hpp"
+#include "tests/support/twin_store.hpp"
 
 namespace warren {
 namespace {
 
-/// Runs commands on the host's Store, as an engine does that has memory of its own.
+/// Runs commands as the CPU's engine does, in a memory of its own.
 class CommandEngine : public Engine {
  public:
-    explicit CommandEngine(const core::Store& store) : store_(store), cpu_(store) {}
+    Errc open(const core::Store& host, u64 meta_buffer_blocks) {
+        return twin_.open(host, meta_buffer_blocks);
+    }
 
     std::string_view name() const override { return "commands"; }
     void attempt(const ops::Command& command, ops::Reply& reply) override {
-        const std::shared_lock lock = share();
-        cpu_.attempt(command, reply);
+        attempt_many({&command, 1}, {&reply, 1});
     }
     void attempt_many(std::span<const ops::Command> commands,
                       std::span<ops::Reply> replies) override {
-        const std::shared_lock lock = share();
+        const std::shared_lock lock(running_);
+        for (const ops::Command& command : commands) {
+            if (command.verb != ops::Verb::start_inode_frame) continue;
+            twin_.prepare_inode_frame(command.from);
+        }
         cpu_.attempt_many(commands, replies);
     }
-    Errc pause() override {
-        const std::lock_guard turn(turn_);
-        running_.lock();
+    Errc cut(const std::function<void()>& at_rest, CommitCut& cut) override {
+        const std::lock_guard alone(running_);
+        twin_.take_cut(cut);
+        at_rest();
         return Errc::ok;
     }
-    Errc resume() override {
-        running_.unlock();
+    Errc fetch_cut(format::Block* blocks) override {
+        twin_.fetch_cut(blocks);
         return Errc::ok;
     }
-    Errc show_block(u64 /*place*/) override { return Errc::ok; }
+    Errc release_cut() override {
+        twin_.release_cut();
+        return Errc::ok;
+    }
+    u64 meta_buffer_blocks() const override { return twin_.meta_buffer_blocks(); }
+    Errc place_block(u64 place, const format::Block& block, ops::Evicted& evicted) override {
+        return twin_.place_block(place, block, evicted);
+    }
+    Errc read_block(u64 place, format::Block& block) override {
+        return twin_.read_block(place, block);
+    }
+    Errc publish(std::span<ops::CommittedFrame> frames,
+                 std::span<const u64> empty_inode_frames) override {
+        twin_.publish(frames, empty_inode_frames);
+        return Errc::ok;
+    }
+    Errc forbid() override {
+        twin_.forbid();
+        return Errc::ok;
+    }
+    Errc show_block(u64 place) override {
+        twin_.show_block(place);
+        return Errc::ok;
+    }
     Errc add_frames() override { return Errc::ok; }
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override {
         return cpu_.make_file_memory(bytes, memory);
     }
+    Errc refresh_counters() override {
+        twin_.read_counters();
+        return Errc::ok;
+    }
 
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override {
-        if (store_.heads != nullptr) return Errc::not_supported;
+        if (twin_.meta_buffer_blocks() != 0) return Errc::not_supported;
         batch_mutex_.lock();
         return batch_.open(shape);
     }
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override {
-        turn_.lock();
         const std::lock_guard alone(running_);
-        turn_.unlock();
-        return batch_.run(store_, header, window);
+        return batch_.run(twin_.store(), header, window);
     }
     void close_batch() override { batch_mutex_.unlock(); }
 
  private:
-    std::shared_lock<std::shared_mutex> share() {
-        const std::lock_guard turn(turn_);
-        return std::shared_lock(running_);
-    }
-
-    const core::Store& store_;
-    CpuEngine cpu_;
-    std::mutex turn_;
-    std::shared_mutex running_;
+    mutable TwinStore twin_;
+    CpuEngine cpu_{twin_.store()};
+    FairLock running_;  // shared by commands
     std::mutex batch_mutex_;
     HostBatch batch_;
 };
 
-void use_command_engine(VolumeImplementation& volume) {
-    volume.use_engine(make_command_engine(volume.store()));
-}
-
 }  // namespace
 
-std::unique_ptr<Engine> make_command_engine(const core::Store& store) {
-    return std::make_unique<CommandEngine>(store);
+std::unique_ptr<Engine> make_command_engine(const core::Store& store, u64 meta_buffer_blocks) {
+    auto engine = std::make_unique<CommandEngine>();
+    if (engine->open(store, meta_buffer_blocks) != Errc::ok) {
+        std::fprintf(stderr, "no room for a second store of %llu bytes\n",
+                     static_cast<unsigned long long>(store.size_bytes));
+        std::exit(2);
+    }
+    return engine;
 }
 
 std::string test_engine_name(std::string_view otherwise) {
@@ -96,7 +126,14 @@ std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_v
     changes.hash_mask = hash_mask;
     if (engine == "commands") {
         chosen.engine = EngineChoice::cpu;
-        changes.adjust = use_command_engine;
+        // The buffer is the engine's, no smaller than a volume's may be.
+        const u64 buffer_bytes =
+            options.meta_buffer_bytes == 0 ? 0 : std::max(options.meta_buffer_bytes, mib);
+        chosen.meta_buffer_bytes = 0;
+        changes.adjust = [buffer_bytes](VolumeImplementation& volume) {
+            volume.use_engine(
+                make_command_engine(volume.store(), buffer_bytes / format::block_size));
+        };
     } else if (!find_engine(engine, chosen.engine)) {
         std::fprintf(stderr, "WARREN_TEST_ENGINE=%s: must be auto, cpu, cuda or commands\n",
                      std::string(engine).c_str());
@@ -110,7 +147,6 @@ std::unique_ptr<Volume> open_on_test_engine(std::unique_ptr<Disk> disk, const Op
     std::string engine(name_of(options.engine));
     if (options.engine == EngineChoice::automatic) {
         engine = test_engine_name(engine);
-        if (options.meta_buffer_bytes != 0 && engine == "cuda") engine = "cpu";
     }
     return open_on_engine(std::move(disk), engine, options, failure, hash_mask);
 }

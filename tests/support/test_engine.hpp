@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which engine the tests open volumes with: WARREN_TEST_ENGINE says it, else whatever the volume
 // would choose. `cpu` and `cuda` are those of the program; `commands` is the CPU's behind the back
-// of the volume, which takes it for one with memory of its own: all that a volume does for such
-// engines is tested without a GPU.
+// of the volume and in a memory of its own: all that a volume does for such engines is tested
+// without a GPU.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,9 @@
 namespace warren {
 
 /// The engine `commands` for the volume of `store`, which outlives it.
-std::unique_ptr<Engine> make_command_engine(const core::Store& store);
+std::unique_ptr<Engine> make_command_engine(const core::Store& store, u64 meta_buffer_blocks = 0);
 
-/// Opens the volume on `disk` with the engine that the tests are run for. A meta buffer is a matter
-/// of the CPU's alone.
+/// Opens the volume on `disk` with the engine that the tests are run for.
 std::unique_ptr<Volume> open_on_test_engine(std::unique_ptr<Disk> disk, const OpenOptions& options,
                                             Failure& failure, u64 hash_mask = ~u64{0});
 

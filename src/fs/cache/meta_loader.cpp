@@ -35,6 +35,17 @@ bool is_tree_kind(u16 kind) {
     }
 }
 
+/// Makes `block` the resident one at `place` in the host's Store, which has the identity map.
+void copy_in(const core::Store& store, u64 place, const Block& block) {
+    auto& mine = *reinterpret_cast<Block*>(store.base + place);
+    for (u32 i = 0; i < format::block_size / 8; ++i)
+        relaxed_store(mine.words[i], block.words[i]);
+    const u64 number = place / format::block_size;
+    // Release: pairs with the acquire in MetaLoader::pin().
+    device_atomic<u64>(store.resident[number / 64])
+        .fetch_or(u64{1} << number % 64, hd::memory_order_release);
+}
+
 }  // namespace
 
 Errc MetaLoader::load(u64 place) {
@@ -91,6 +102,39 @@ Errc MetaLoader::load(u64 place) {
     }
     if (needs_bitmap) unpin(frame_place);
     return result;
+}
+
+Errc MetaLoader::load_into(Engine& engine, u64 place) {
+    std::lock_guard lock(mutex_);
+    const u64 frame_place = place / format::frame_size * format::frame_size;
+    const bool needs_bitmap =
+        core::kind_of(store_, place / format::frame_size) == FrameKind::inodes &&
+        place != frame_place;
+    // While an inode's block is not in memory nobody changes the inode's bit.
+    if (needs_bitmap) WARREN_TRY(bring_bitmap(engine, frame_place));
+    Block block;
+    WARREN_TRY(fill(place, block));
+    ops::Evicted evicted;
+    const Errc placed = engine.place_block(place, block, evicted);
+    if (placed != Errc::ok) {
+        keep_references(place, block);
+        return placed;
+    }
+    if (evicted.place != core::place_none) keep_references(evicted.place, evicted.block);
+    return Errc::ok;
+}
+
+/// Brings the host's copy of a bitmap of inodes up to date: with the engine's if it has one, else
+/// with the disk's, which then is the newest.
+Errc MetaLoader::bring_bitmap(Engine& engine, u64 place) {
+    Block bitmap;
+    const Errc read = engine.read_block(place, bitmap);
+    if (read == Errc::ok) copy_in(store_, place, bitmap);
+    if (read != Errc::need_block) return read;
+    if (pin(place) != nullptr) return Errc::ok;
+    WARREN_TRY(read_in(place, bitmap));
+    copy_in(store_, place, bitmap);
+    return Errc::ok;
 }
 
 Errc MetaLoader::fill(u64 place, Block& block) {
@@ -249,6 +293,12 @@ void MetaLoader::load_frame(u64 frame) {
         if (was_read) std::memset(&memory[block], 0, sizeof memory[block]);
         if (kind == FrameKind::inodes) show(block);
     }
+}
+
+void MetaLoader::adopt(u64 place, const Block& block) {
+    // Not while somebody loads by what an engine says, which may be newer.
+    const std::lock_guard lock(mutex_);
+    copy_in(store_, place, block);
 }
 
 Result<u32> MetaLoader::find_victim() {

@@ -13,6 +13,7 @@
 
 #include "fs/core/store.hpp"
 #include "fs/disk/disk.hpp"
+#include "fs/engine/engine.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/inode.hpp"
 
@@ -28,6 +29,10 @@ class MetaLoader {
     /// they cannot be read, Errc::need_commit if every block of the meta buffer is in use or dirty.
     Errc load(u64 place);
 
+    /// As load(), into the meta buffer of an engine that has memory of its own. The host's Store
+    /// has the identity map, and of blocks the bitmaps of inodes alone.
+    Errc load_into(Engine& engine, u64 place);
+
     /// Makes all of a frame's blocks resident that hold something, and those of free inodes, by one
     /// read of all of them. What cannot be read or right is left to load(). Requires: the identity
     /// map; no block of the frame is resident, nobody else works on it.
@@ -36,6 +41,10 @@ class MetaLoader {
     /// The memory of a resident block, kept there until unpin(); null if it is not resident.
     format::Block* pin(u64 place);
     void unpin(u64 place);
+
+    /// Takes what an engine with memory of its own has at `place`, the bitmap of a frame of inodes,
+    /// into the host's. Requires: the identity map.
+    void adopt(u64 place, const format::Block& block);
 
     u64 loads() const { return loads_; }
 
@@ -47,6 +56,7 @@ class MetaLoader {
         u64 references;
     };
 
+    Errc bring_bitmap(Engine& engine, u64 place);
     Errc fill(u64 place, format::Block& block);
     Errc read_in(u64 place, format::Block& block);
     void keep_references(u64 place, const format::Block& block);

@@ -3,8 +3,9 @@
 // in the host's memory or in a GPU's. The volume above serves what commands wish for (blocks from
 // the disk, commits) and knows no more of where they ran.
 //
-// Invariant: between pause() and resume() no command runs, and the host's Store holds all that
-// commands have applied; the engine keeps nothing that a commit would miss.
+// An engine with memory of its own keeps what commands have applied; the host's Store is then no
+// more than what the loader needs. Invariant: a cut is a state between two commands, never within
+// one.
 #pragma once
 
 #include <functional>
@@ -17,6 +18,7 @@
 #include "fs/engine/file_memory.hpp"
 #include "fs/ops/batch.hpp"
 #include "fs/ops/command.hpp"
+#include "fs/ops/commit_cut.hpp"
 #include "fs/ops/scan_filter.hpp"
 #include "warren/volume.hpp"
 
@@ -30,6 +32,13 @@ struct ScanCall {
     const std::function<bool(const Scanned&)>& visit;
     /// Calls `body(i)` for each i below `count`, by many threads.
     std::function<void(u64 count, const std::function<void(u64)>& body)> for_each;
+};
+
+/// What a commit takes: the dirty blocks of one moment, which lie as copies in the engine's memory.
+struct CommitCut {
+    std::vector<u64> places;
+    ops::CutCounters counters{};
+    u64 held_ns = 0;  // so long no command could begin
 };
 
 class Engine {
@@ -49,13 +58,45 @@ class Engine {
     virtual void attempt_many(std::span<const ops::Command> commands,
                               std::span<ops::Reply> replies) = 0;
 
-    /// Lets running commands end, keeps others from starting, and brings the host's Store up to
-    /// date. Errc::io if the device is lost.
-    virtual Errc pause() = 0;
-    /// Shows commands what has changed in the host's Store meanwhile, and lets them go on.
-    virtual Errc resume() = 0;
+    // Commits, one at a time: hold_steps(), cut(), release_steps(), fetch_cut(), publish(). Asked
+    // only of an engine that has memory of its own.
+    /// Waits for bulk steps to end and lets no other begin until release_steps(). Commands go on.
+    virtual void hold_steps() {}
+    virtual void release_steps() {}
+    /// Waits for what commands apply; calls `at_rest` while nothing changes; copies all dirty
+    /// blocks within the engine's memory, where they count as clean from then on; lets commands go
+    /// on. Errc::io if the device is lost.
+    virtual Errc cut(const std::function<void()>& /*at_rest*/, CommitCut& /*cut*/) {
+        return Errc::not_supported;
+    }
+    /// Brings the copies of the last cut to the host: block i is that of places[i].
+    virtual Errc fetch_cut(format::Block* /*blocks*/) { return Errc::not_supported; }
+    /// After the cut is durable and at its places: its blocks may leave the meta buffer.
+    virtual Errc release_cut() { return Errc::ok; }
+    /// After the cut is durable: lets what it freed be given out again, and ends frames of inodes
+    /// that had none left in it.
+    virtual Errc publish(std::span<ops::CommittedFrame> /*frames*/,
+                         std::span<const u64> /*empty_inode_frames*/) {
+        return Errc::not_supported;
+    }
+    /// No command changes anything any more (Errc::read_only).
+    virtual Errc forbid() { return Errc::not_supported; }
+
     /// Shows commands a block that the loader has brought into the host's Store.
     virtual Errc show_block(u64 place) = 0;
+
+    // A meta buffer in the engine's memory.
+    /// So many blocks has it; 0: there is none, all metadata fit.
+    virtual u64 meta_buffer_blocks() const { return 0; }
+    /// Puts a block there that the loader has brought, and says what went for it.
+    /// Errc::need_commit if everything is in use or dirty. One caller at a time.
+    virtual Errc place_block(u64 /*place*/, const format::Block& /*block*/,
+                             ops::Evicted& /*evicted*/) {
+        return Errc::not_supported;
+    }
+    /// Copies a block from there. Errc::need_block if it is not resident. One caller at a time.
+    virtual Errc read_block(u64 /*place*/, format::Block& /*block*/) { return Errc::not_supported; }
+
     /// Gives memory to metadata frames (Errc::need_frame), so that more of them can be claimed.
     virtual Errc add_frames() = 0;
 

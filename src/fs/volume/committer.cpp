@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copying happens with the gate closed and is all that operations wait for; checksums, the journal
 // and the places come after it opened again.
+//
+// Blocks copied here are pinned until they are at their places: clean ones may be evicted, and what
+// the disk has is old until then.
 #include "fs/volume/committer.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -19,6 +23,8 @@ using format::FrameKind;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr u64 blocks_per_buffer = 256;
 // What contents leave to metadata of a transaction, as the smallest meta buffer does.
 constexpr u64 metadata_room_min = 64;
@@ -27,6 +33,11 @@ u64 volume_id(const format::Superblock& superblock) {
     u64 id;
     std::memcpy(&id, superblock.uuid, sizeof id);
     return id;
+}
+
+u64 nanoseconds_since(Clock::time_point begin) {
+    return static_cast<u64>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
 }
 
 }  // namespace
@@ -75,9 +86,14 @@ void Committer::open_gate() {
     device_atomic<u32>(store_.state->gate_closed).store(0, hd::memory_order_release);
 }
 
-void Committer::pause_with(std::function<Errc()> pause, std::function<Errc()> resume) {
-    pause_ = std::move(pause);
-    resume_ = std::move(resume);
+void Committer::use_engine(Engine& engine, WithoutPieces without_pieces) {
+    engine_ = &engine;
+    without_pieces_ = std::move(without_pieces);
+}
+
+CommitFigures Committer::figures() const {
+    const std::lock_guard lock(figures_mutex_);
+    return figures_;
 }
 
 void Committer::forbid(Errc error) {
@@ -85,50 +101,32 @@ void Committer::forbid(Errc error) {
     error_.compare_exchange_strong(none, error, std::memory_order_relaxed);
 }
 
-template <class Action>
-Errc Committer::while_paused(const Action& action) {
-    if (!pause_) {
-        action();
-        return Errc::ok;
-    }
-    WARREN_TRY(pause_());
-    action();
-    return resume_();
-}
-
 /// Notes the error; operations apply nothing any more.
 Errc Committer::fail(Errc error) {
     forbid(error);
-    const auto stop = [this] { relaxed_store(store_.state->read_only, 1); };
-    if (while_paused(stop) != Errc::ok) stop();
+    relaxed_store(store_.state->read_only, 1);
+    if (engine_ != nullptr) static_cast<void>(engine_->forbid());
     return this->error();
 }
 
 Errc Committer::commit() {
     std::lock_guard lock(mutex_);
     if (error() != Errc::ok) return error();
-    const Errc collected = while_paused([this] {
-        // While the engine was on its way to the pause, somebody may have forbidden this.
-        if (error() != Errc::ok) return;
-        close_gate();
-        collect();
-        collect_data();
-        // With the gate closed, so that what was noted before an apply is seen with the apply.
-        const bool has_fresh = has_fresh_data_.exchange(false, std::memory_order_relaxed);
-        const bool comes_first = has_fresh && mode_ == DataMode::ordered;
-        fresh_data_ = comes_first ? FreshData::yes : FreshData::no;
-        open_gate();
-    });
-    if (collected != Errc::ok) return fail(collected);
-    if (error() != Errc::ok) return error();
+    const Errc taken = take_copies();
+    // What was forbidden meanwhile is somebody else's to end.
+    if (taken != Errc::ok) return error() != Errc::ok ? error() : fail(taken);
     if (copies_.empty() && data_copies_.empty()) {
+        // Contents may have been logged whose place holds none any more.
+        if (logs_data()) file_buffer_->end_logged();
+        buffered_ = 0;
         Errc flushed = write_data_back();
         if (flushed == Errc::ok) flushed = disk_.flush();
         return flushed == Errc::ok ? Errc::ok : fail(flushed);
     }
     Errc committed = commit_dirty();
+    const Errc released = release_copies();
+    if (committed == Errc::ok) committed = released;
     if (committed != Errc::ok) committed = fail(committed);
-    release_pins();
     copies_.clear();
     data_copies_.clear();
     buffered_ = 0;
@@ -141,24 +139,137 @@ Errc Committer::commit_dirty() {
     WARREN_TRY(write_data_back());
     WARREN_TRY(write());
     if (logs_data()) file_buffer_->end_logged();
-    return while_paused([this] {
-        publish_frees();
-        end_empty_inode_frames();
+    return publish_frees();
+}
+
+/// What must be seen together with the copies. Nobody applies anything.
+void Committer::note_rest() {
+    collect_data();
+    // What was noted before an apply is seen with the apply.
+    const bool has_fresh = has_fresh_data_.exchange(false, std::memory_order_relaxed);
+    const bool comes_first = has_fresh && mode_ == DataMode::ordered;
+    fresh_data_ = comes_first ? FreshData::yes : FreshData::no;
+}
+
+/// Room for `blocks` copies. Addresses for all that a transaction can hold cost nothing.
+Errc Committer::make_room(u64 blocks) {
+    const u64 capacity = journal_.capacity_blocks();
+    if (area_blocks_ == 0) {
+        area_ = ReservedRange(capacity * format::block_size);
+        if (area_.data() == nullptr) return Errc::no_memory;
+        area_blocks_ = capacity;
+        places_.resize(capacity);
+    }
+    // Operations that promise what they dirty cannot come to this.
+    return blocks <= area_blocks_ ? Errc::ok : Errc::no_space;
+}
+
+/// Takes copies of all dirty blocks as of one moment.
+Errc Committer::take_copies() {
+    WARREN_TRY(make_room(0));
+    const Errc taken = engine_ == nullptr ? take_copies_here() : take_copies_of(*engine_);
+    if (taken != Errc::ok) return taken;
+    const std::lock_guard lock(figures_mutex_);
+    figures_.blocks = copies_.size();
+    return Errc::ok;
+}
+
+Errc Committer::take_copies_here() {
+    const ThreadTeam team;
+    ops::CutHeader header{};
+    const ops::CutArea area{area_.as<Block>(), places_.data(), area_blocks_, &header};
+    {
+        const std::lock_guard no_steps(steps_);
+        const auto begin = Clock::now();
+        close_gate();
+        ops::list_dirty(team, store_, area, {});
+        ops::gather_dirty(team, store_, area, {}, ops::CopyWords());
+        note_rest();
+        open_gate();
+        const std::lock_guard lock(figures_mutex_);
+        figures_.held_ns = nanoseconds_since(begin);
+    }
+    WARREN_TRY(make_room(header.count));
+    take_counters(header.counters);
+    list_copies(places_.data(), header.count);
+    return Errc::ok;
+}
+
+/// As take_copies_here(), of blocks in an engine's memory.
+Errc Committer::take_copies_of(Engine& engine) {
+    CommitCut cut;
+    engine.hold_steps();
+    const Errc code = without_pieces_([&] {
+        // While this was on its way here, somebody may have forbidden it.
+        return error() != Errc::ok ? error() : engine.cut([this] { note_rest(); }, cut);
     });
+    engine.release_steps();
+    WARREN_TRY(code);
+    WARREN_TRY(make_room(cut.places.size()));
+    WARREN_TRY(engine.fetch_cut(area_.as<Block>()));
+    take_counters(cut.counters);
+    list_copies(cut.places.data(), cut.places.size());
+    adopt_copies();
+    // Only now the host knows which frames hold contents.
+    std::erase_if(data_copies_, [this](const Copy& copy) { return !holds_data(copy.place); });
+    const std::lock_guard lock(figures_mutex_);
+    figures_.held_ns = cut.held_ns;
+    return Errc::ok;
+}
+
+void Committer::take_counters(const ops::CutCounters& counters) {
+    superblock_.metadata_frames_end = counters.metadata_frames_end;
+    superblock_.data_frames_begin = counters.data_frames_begin;
+    superblock_.blocks_used = counters.blocks_used;
+    superblock_.inodes_used = counters.inodes_used;
+    superblock_.generation = counters.generation;
+}
+
+/// Sorts the copies: neighbours on the disk are written at once.
+void Committer::list_copies(const u64* places, u64 count) {
+    Block* const blocks = area_.as<Block>();
+    for (u64 i = 0; i < count; ++i)
+        copies_.push_back({places[i], &blocks[i]});
+    std::sort(copies_.begin(), copies_.end(),
+              [](const Copy& left, const Copy& right) { return left.place < right.place; });
+}
+
+/// Puts what a copy says of frames into the host's Store.
+void Committer::adopt_table(u64 place, const Block& block) {
+    const u64 index = (place - superblock_.frame_table_offset) / format::block_size;
+    const auto& table = reinterpret_cast<const format::FrameTableBlock&>(block);
+    const u64 first = index * format::frames_per_table_block;
+    for (u64 i = 0; i < format::frames_per_table_block && first + i < store_.frame_count; ++i) {
+        // A frame that held inodes stays taken until the commit that frees it is durable.
+        const bool ends = table.entries[i].kind == static_cast<u64>(FrameKind::free) &&
+                          core::kind_of(store_, first + i) == FrameKind::inodes;
+        if (!ends) continue;
+        for (u64& word : store_.overlays[first + i].committed)
+            relaxed_store(word, ~u64{0});
+    }
+    auto& mine = reinterpret_cast<Block&>(store_.frame_table[index]);
+    for (u32 i = 0; i < format::block_size / 8; ++i)
+        relaxed_store(mine.words[i], block.words[i]);
+    ops::keep_from_reuse(ThreadTeam{}, store_, place, block);
+}
+
+/// Brings the host's Store to where the engine was at the cut: the frame table and the bitmaps of
+/// inodes, by which the loader knows what the disk holds.
+void Committer::adopt_copies() {
+    for (const Copy& copy : copies_) {
+        if (is_table_place(copy.place)) adopt_table(copy.place, *copy.block);
+    }
+    for (const Copy& copy : copies_) {
+        if (copy.place % format::frame_size != 0 || is_table_place(copy.place)) continue;
+        if (core::kind_of(store_, copy.place / format::frame_size) != FrameKind::inodes) continue;
+        loader_.adopt(copy.place, *copy.block);
+    }
 }
 
 bool Committer::is_table_place(u64 place) const {
     return place >= superblock_.frame_table_offset &&
            place <
                superblock_.frame_table_offset + superblock_.frame_table_blocks * format::block_size;
-}
-
-const Block* Committer::memory_of(u64 place) {
-    if (is_table_place(place)) {
-        const u64 index = (place - superblock_.frame_table_offset) / format::block_size;
-        return reinterpret_cast<const Block*>(&store_.frame_table[index]);
-    }
-    return loader_.pin(place);  // dirty, so resident; release_pins() lets go
 }
 
 /// Memory for one more copy.
@@ -171,14 +282,17 @@ Block& Committer::next_copy() {
     return copy;
 }
 
+/// Bytes that came for an operation which then took other blocks may lie where metadata are by now.
+bool Committer::holds_data(u64 place) const {
+    return core::kind_of(store_, place / format::frame_size) == FrameKind::data;
+}
+
 /// With DataMode::journal, copies the contents that were written since the last commit. The gate is
 /// closed.
 void Committer::collect_data() {
     if (!logs_data()) return;
     file_buffer_->log_dirty([this](u64 place, const Block& block) {
-        // Bytes that came for an operation which then took other blocks may lie where metadata are
-        // by now.
-        if (core::kind_of(store_, place / format::frame_size) != FrameKind::data) return false;
+        if (engine_ == nullptr && !holds_data(place)) return false;
         Block& copy = next_copy();
         copy = block;
         data_copies_.push_back({place, &copy});
@@ -189,27 +303,6 @@ void Committer::collect_data() {
 /// Brings contents to their places; where a journal does that, there is nothing to do.
 Errc Committer::write_data_back() {
     return file_buffer_ == nullptr || logs_data() ? Errc::ok : file_buffer_->write_back();
-}
-
-void Committer::take_copy(u64 place) {
-    Block& copy = next_copy();
-    const Block* from = memory_of(place);
-    for (u64 i = 0; i < format::block_size / 8; ++i)
-        copy.words[i] = relaxed_load(from->words[i]);
-    copies_.push_back({place, &copy});
-}
-
-void Committer::collect_frame(u64 frame) {
-    for (u64 w = 0; w < format::blocks_per_frame / 64; ++w) {
-        const u64 index = frame * (format::blocks_per_frame / 64) + w;
-        const u64 dirty = relaxed_load(store_.dirty[index]);
-        for (u64 bits = dirty; bits != 0; bits &= bits - 1) {
-            const u64 block = index * 64 + static_cast<u64>(std::countr_zero(bits));
-            take_copy(block * format::block_size);
-        }
-        // Only now, with the blocks pinned: a clean one may be evicted at any moment.
-        device_atomic<u64>(store_.dirty[index]).fetch_and(~dirty, hd::memory_order_relaxed);
-    }
 }
 
 /// Calls `action(frame, entry)` for each frame whose entry is in a copy.
@@ -224,36 +317,6 @@ void Committer::for_each_table_entry(const Action& action) const {
             if (first + i < store_.frame_count) action(first + i, table.entries[i]);
         }
     }
-}
-
-/// Copies all dirty blocks. The gate is closed.
-void Committer::collect() {
-    const u64 words = store_.frame_count / 64 + 1;
-    for (u64 w = 0; w < words; ++w) {
-        u64 bits = device_atomic<u64>(store_.dirty_frames[w]).exchange(0, hd::memory_order_relaxed);
-        for (; bits != 0; bits &= bits - 1) {
-            collect_frame(w * 64 + static_cast<u64>(std::countr_zero(bits)));
-        }
-    }
-    keep_from_reuse();
-    core::StoreState& state = *store_.state;
-    relaxed_store(state.dirty_blocks, 0);
-    superblock_.metadata_frames_end = relaxed_load(state.metadata_frames_end);
-    superblock_.data_frames_begin = relaxed_load(state.data_frames_begin);
-    superblock_.blocks_used = relaxed_load(state.blocks_used);
-    superblock_.inodes_used = relaxed_load(state.inodes_used);
-    superblock_.generation = relaxed_load(state.generation);
-}
-
-/// What this commit holds in use counts as committed from now on, although it is not durable yet:
-/// if it is freed meanwhile, nobody may write to it before the commit that frees it.
-void Committer::keep_from_reuse() {
-    for_each_table_entry([this](u64 frame, const format::FrameEntry& entry) {
-        for (u32 w = 0; w < 8; ++w) {
-            device_atomic<u64>(store_.overlays[frame].committed[w])
-                .fetch_or(entry.used[w], hd::memory_order_relaxed);
-        }
-    });
 }
 
 /// Gives every copy its identity, transaction and checksum, and adds the superblock.
@@ -293,61 +356,92 @@ Errc Committer::write() {
     return journal_.write_places(sealed);
 }
 
-/// Tells the allocator and the disk what is free for good now.
-void Committer::publish_frees() {
+/// Tells the disk and the allocator what is free for good now, in this order.
+Errc Committer::publish_frees() {
+    std::vector<ops::CommittedFrame> frames;
     for_each_table_entry(
-        [this](u64 frame, const format::FrameEntry& entry) { publish_frame(frame, entry); });
+        [&](u64 frame, const format::FrameEntry& entry) { note_freed(frame, entry, frames); });
+    const std::vector<u64> empty = empty_inode_frames();
+    if (engine_ != nullptr) return publish_there(frames, empty);
+    publish_here(frames, empty);
+    return Errc::ok;
 }
 
-void Committer::publish_frame(u64 frame, const format::FrameEntry& committed) {
+/// Notes and discards what a commit has freed in a frame.
+void Committer::note_freed(u64 frame, const format::FrameEntry& committed,
+                           std::vector<ops::CommittedFrame>& frames) {
     const auto kind = static_cast<FrameKind>(committed.kind);
-    core::FrameOverlay& overlay = store_.overlays[frame];
-    if (kind == FrameKind::free && relaxed_load(overlay.committed[0]) != 0) {
-        return publish_free_frame(frame);
+    const core::FrameOverlay& overlay = store_.overlays[frame];
+    ops::CommittedFrame noted{frame, kind, {}, 0};
+    if (kind == FrameKind::free) {
+        // It held inodes.
+        if (relaxed_load(overlay.committed[0]) == 0) return;
+        static_cast<void>(disk_.discard(frame * format::frame_size, format::frame_size));
+        frames.push_back(noted);
+        return;
     }
     if (kind != FrameKind::data && kind != FrameKind::metadata) return;
     u64 freed[8];
     bool freed_some = false;
-    bool empty = true;
     for (u32 w = 0; w < 8; ++w) {
+        noted.used[w] = committed.used[w];
         freed[w] = relaxed_load(overlay.committed[w]) & ~committed.used[w];
         freed_some = freed_some || freed[w] != 0;
-        empty = empty && committed.used[w] == 0;
-    }
-    if (freed_some) discard_runs(frame, freed);
-    for (u32 w = 0; w < 8; ++w) {
-        // Release: pairs with the acquire in reserve_bits(): the discard comes before a new use.
-        device_atomic<u64>(overlay.committed[w]).store(committed.used[w], hd::memory_order_release);
     }
     if (!freed_some) return;
-    core::set_bit(core::room_of(store_, kind), frame);
-    if (!empty || !core::release_frame(store_, frame)) return;
-    core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
-    op.mark_dirty(store_.table_place(frame));
+    discard_runs(frame, freed);
+    frames.push_back(noted);
 }
 
-/// A frame that held inodes is free for good.
-void Committer::publish_free_frame(u64 frame) {
-    static_cast<void>(disk_.discard(frame * format::frame_size, format::frame_size));
-    for (u64& word : store_.overlays[frame].committed)
-        relaxed_store(word, 0);
-    core::unclaim_frame(store_, frame);
-}
-
-/// Lets frames go whose last inode went with this commit.
-void Committer::end_empty_inode_frames() {
+/// Frames whose last inode went with this commit.
+std::vector<u64> Committer::empty_inode_frames() const {
+    std::vector<u64> frames;
     for (const Copy& copy : copies_) {
         const auto& bitmap = reinterpret_cast<const format::InodeBitmap&>(*copy.block);
         if (bitmap.header.kind != static_cast<u16>(format::BlockKind::inode_bitmap)) continue;
         u64 used = 0;
         for (u32 w = 0; w < ops::bitmap_words; ++w)
             used |= bitmap.used[w] & ops::inode_bits(w);
-        if (used != 0 || copy.place % format::frame_size != 0) continue;
+        if (used == 0 && copy.place % format::frame_size == 0) {
+            frames.push_back(copy.place / format::frame_size);
+        }
+    }
+    return frames;
+}
+
+void Committer::publish_here(std::vector<ops::CommittedFrame>& frames,
+                             const std::vector<u64>& empty) {
+    for (ops::CommittedFrame& frame : frames) {
+        core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
+        ops::publish_committed(op, frame);
+    }
+    for (const u64 frame : empty) {
         core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
         // If somebody is at work there, the frame stays one of inodes.
-        static_cast<void>(ops::end_inode_frame(op, copy.place / format::frame_size));
+        static_cast<void>(ops::end_inode_frame(op, frame));
         core::finish(op);
     }
+}
+
+/// The host's Store follows the engine's. A frame that the engine may release is free here before:
+/// it may hold something else a moment later, and the loader must not miss what the disk lacks.
+Errc Committer::publish_there(std::vector<ops::CommittedFrame>& frames,
+                              const std::vector<u64>& empty) {
+    const auto set_kind = [this](const ops::CommittedFrame& frame, FrameKind kind) {
+        relaxed_store(store_.frame(frame.frame).kind, static_cast<u64>(kind));
+    };
+    for (const ops::CommittedFrame& frame : frames) {
+        u64 any = 0;
+        for (u32 w = 0; w < 8; ++w) {
+            any |= frame.used[w];
+            relaxed_store(store_.overlays[frame.frame].committed[w], frame.used[w]);
+        }
+        if (any == 0) set_kind(frame, FrameKind::free);
+    }
+    WARREN_TRY(engine_->publish(frames, empty));
+    for (const ops::CommittedFrame& frame : frames)
+        if (frame.was_released == 0) set_kind(frame, frame.kind);
+    return Errc::ok;
 }
 
 /// Tells the disk that the blocks of a frame whose bits are set hold nothing any more. A hint: what
@@ -372,10 +466,11 @@ void Committer::discard_runs(u64 frame, const u64 (&freed)[8]) {
     }
 }
 
-void Committer::release_pins() {
-    for (const Copy& copy : copies_) {
-        if (!is_table_place(copy.place)) loader_.unpin(copy.place);
-    }
+/// Lets the blocks of the copies go from the meta buffer, if there is one.
+Errc Committer::release_copies() {
+    if (engine_ != nullptr) return engine_->release_cut();
+    ops::release_cut(ThreadTeam{}, store_, places_.data(), copies_.size(), {});
+    return Errc::ok;
 }
 
 }  // namespace warren

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commit: all metadata that operations changed since the last one become durable together. The
-// gate closes while dirty blocks are copied, and opens again before anything is written.
+// gate closes while dirty blocks are copied, and opens again before anything is written. Bulk
+// steps, which take longer than a command, are waited for before the gate closes: commands go on
+// meanwhile.
+//
+// With an engine that has memory of its own the copies are taken there. The host's Store has then
+// the frame table and the bitmaps of inodes as of the last cut, for the loader.
 //
 // Invariant: what the journal gets is a state between operations, never within one; a freed block
 // becomes free for others only when the commit that holds its free is durable.
@@ -12,15 +17,24 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fair_lock.hpp"
 #include "fs/cache/file_buffer.hpp"
 #include "fs/cache/meta_loader.hpp"
 #include "fs/core/store.hpp"
 #include "fs/disk/disk.hpp"
+#include "fs/engine/cpu/store_memory.hpp"
+#include "fs/engine/engine.hpp"
 #include "fs/format/superblock.hpp"
 #include "fs/journal/journal.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
+
+/// What the last commit took.
+struct CommitFigures {
+    u64 blocks = 0;
+    u64 held_ns = 0;  // so long the gate was closed, or no command of the engine could begin
+};
 
 class Committer {
  public:
@@ -28,10 +42,10 @@ class Committer {
     Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
               format::Superblock& superblock);
 
-    /// For an engine that does not work on the host's Store: `pause` brings that up to date and
-    /// keeps operations from changing anything until `resume`. Both are called around whatever a
-    /// commit reads and writes there.
-    void pause_with(std::function<Errc()> pause, std::function<Errc()> resume);
+    /// Calls an action while no bytes are on their way to a piece of a file that is shown already.
+    using WithoutPieces = std::function<Errc(const std::function<Errc()>& action)>;
+    /// For an engine that has memory of its own and outlives this.
+    void use_engine(Engine& engine, WithoutPieces without_pieces);
 
     /// Contents are kept in `buffer`, which outlives this, and `mode` says how a commit makes them
     /// durable. Requires: DataMode::journal has a buffer that writes by the journal. Before the
@@ -50,6 +64,10 @@ class Committer {
     /// After an error nothing is written any more; this is the error.
     Errc error() const { return error_.load(std::memory_order_relaxed); }
     u64 transaction() const { return transaction_; }
+    CommitFigures figures() const;
+
+    /// Shared by bulk steps on the host's Store, each for as long as it is within the gate.
+    FairLock& steps() { return steps_; }
 
     /// Keeps operations from applying until open_gate(), and waits for those that are at it.
     void close_gate();
@@ -60,29 +78,34 @@ class Committer {
         u64 place;
         format::Block* block;
     };
-    template <class Action>
-    Errc while_paused(const Action& action);
     Errc commit_dirty();
     Errc fail(Errc error);
-    void collect();
-    void keep_from_reuse();
-    void collect_frame(u64 frame);
-    void take_copy(u64 place);
-    const format::Block* memory_of(u64 place);
+    Errc take_copies();
+    Errc take_copies_here();
+    Errc take_copies_of(Engine& engine);
+    Errc make_room(u64 blocks);
+    void list_copies(const u64* places, u64 count);
+    void adopt_table(u64 place, const format::Block& block);
+    void adopt_copies();
+    void take_counters(const ops::CutCounters& counters);
+    void note_rest();
     void seal();
     Errc write();
+    bool holds_data(u64 place) const;
     void collect_data();
     Errc write_data_back();
     bool logs_data() const { return file_buffer_ != nullptr && mode_ == DataMode::journal; }
     format::Block& next_copy();
     template <class Action>
     void for_each_table_entry(const Action& action) const;
-    void publish_frees();
-    void publish_frame(u64 frame, const format::FrameEntry& committed);
-    void publish_free_frame(u64 frame);
-    void end_empty_inode_frames();
+    Errc publish_frees();
+    void note_freed(u64 frame, const format::FrameEntry& committed,
+                    std::vector<ops::CommittedFrame>& frames);
+    std::vector<u64> empty_inode_frames() const;
+    void publish_here(std::vector<ops::CommittedFrame>& frames, const std::vector<u64>& empty);
+    Errc publish_there(std::vector<ops::CommittedFrame>& frames, const std::vector<u64>& empty);
     void discard_runs(u64 frame, const u64 (&freed)[8]);
-    void release_pins();
+    Errc release_copies();
     bool is_table_place(u64 place) const;
 
     Disk& disk_;
@@ -95,9 +118,15 @@ class Committer {
     std::atomic<Errc> error_{Errc::ok};
     std::atomic<bool> has_fresh_data_{false};  // since the last flush
     FreshData fresh_data_ = FreshData::no;     // those that this commit makes visible
-    std::function<Errc()> pause_;
-    std::function<Errc()> resume_;
-    std::vector<Copy> copies_;
+    FairLock steps_;
+    Engine* engine_ = nullptr;  // null: it works on the host's Store
+    WithoutPieces without_pieces_;
+    ReservedRange area_;  // of copies: as many as a transaction holds
+    u64 area_blocks_ = 0;
+    std::vector<u64> places_;
+    std::vector<Copy> copies_;  // by place
+    mutable std::mutex figures_mutex_;
+    CommitFigures figures_;
     FileBuffer* file_buffer_ = nullptr;
     DataMode mode_ = DataMode::ordered;
     std::vector<Copy> data_copies_;  // with DataMode::journal

@@ -135,6 +135,7 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
 /// done or the step has dirtied its share of the journal. `gate` passes the gate for all of it.
 Errc TreeRemover::run_step(CpuOperation& gate) {
     core::StoreState& state = *volume_.store().state;
+    const std::shared_lock step(volume_.committer().steps());
     const u64 share = relaxed_load(state.journal_room) / 4;
     WARREN_TRY(gate.begin_apply(static_cast<u32>(share)));
     dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;

@@ -49,11 +49,19 @@ VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
       mapped_files_(*this) {}
 
 Errc VolumeImplementation::start() {
+    // An engine with memory of its own has the meta buffer there. Who leaves the choice of the
+    // engine to us gets the CPU's: what a GPU is good at, bulk commands, wants all metadata there.
+    const bool has_own_memory = options_.engine == EngineChoice::cuda;
+    return start_on(has_own_memory ? 0 : options_.meta_buffer_bytes / format::block_size);
+}
+
+/// As start(), with a meta buffer of so many blocks in the host's memory, 0 for none.
+Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     StoreShape shape;
     shape.size_bytes = superblock_.size_bytes;
     shape.frame_table_offset = superblock_.frame_table_offset;
     shape.frame_table_blocks = superblock_.frame_table_blocks;
-    shape.meta_buffer_blocks = options_.meta_buffer_bytes / format::block_size;
+    shape.meta_buffer_blocks = host_meta_buffer_blocks;
     WARREN_TRY(memory_.open(shape));
     core::Store& store = memory_.store();
     store.hash_key[0] = superblock_.hash_key[0];
@@ -113,14 +121,17 @@ void VolumeImplementation::load_metadata() {
 /// Makes the engine that was asked for; the Store is ready.
 Errc VolumeImplementation::start_engine() {
     const bool wants_cuda = options_.engine == EngineChoice::cuda;
-    if (options_.meta_buffer_bytes != 0) {
-        engine_failure_ = "it keeps all metadata in memory, so it takes no meta buffer";
+    if (store().heads != nullptr) {
+        engine_failure_ = "it takes a meta buffer only when it is asked for by name";
     } else if (options_.engine != EngineChoice::cpu) {
 #if defined(WARREN_CUDA)
         CudaEngineOptions options;
         options.report = options_.report;
         options.volume.load_block = [this](u64 place) { return loader_->load(place); };
-        options.volume.load_metadata = [this] { load_metadata(); };
+        options.meta_buffer_blocks = options_.meta_buffer_bytes / format::block_size;
+        if (options.meta_buffer_blocks == 0) {
+            options.volume.load_metadata = [this] { load_metadata(); };
+        }
         options.volume.commit = [this] { return commit(); };
         options.volume.remove_leftovers = [this](u64 directory, u64& files) {
             return remove_leftovers(directory, files);
@@ -151,7 +162,10 @@ void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
     engine_ = std::move(engine);
     works_on_host_ = false;
     if (committer_ == nullptr) return;
-    committer_->pause_with([this] { return pause_engine(); }, [this] { return resume_engine(); });
+    committer_->use_engine(*engine_, [this](const std::function<Errc()>& action) {
+        const std::lock_guard alone(pieces_);
+        return action();
+    });
 }
 
 /// Reads the table blocks that describe frames in use; the others stay zero, which means free.
@@ -259,8 +273,9 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
 }
 
 Errc VolumeImplementation::serve_block(u64 place, Attempts& attempts) {
-    const Errc loaded = loader_->load(place);
-    if (loaded == Errc::ok) return engine_->show_block(place);
+    const bool has_buffer = engine_->meta_buffer_blocks() != 0;
+    const Errc loaded = has_buffer ? loader_->load_into(*engine_, place) : loader_->load(place);
+    if (loaded == Errc::ok) return has_buffer ? Errc::ok : engine_->show_block(place);
     // If a commit does not help either, all of the meta buffer is held by open files and by what
     // the kernel knows.
     if (loaded == Errc::need_commit) {
@@ -309,9 +324,7 @@ Errc VolumeImplementation::execute_contents(const ops::Command& command, ops::Re
                                             const PieceWriter& writer) {
     bool failed = false;
     const Errc answer = drive(reply, [&] {
-        std::unique_lock turn(piece_turn_);
-        std::shared_lock lock(piece_mutex_);
-        turn.unlock();
+        const std::shared_lock lock(pieces_);
         engine_->attempt(command, reply);
         if (reply.code != Errc::ok || !reply.has_piece) return;
         reply.code = writer(reply.piece);
@@ -335,23 +348,8 @@ void VolumeImplementation::hide_piece(const ops::Command& command, const ops::Pi
         ops::Reply reply;
         static_cast<void>(execute(hide, reply));
     }
-    if (pause_engine() != Errc::ok) return;
     relaxed_store(store().state->read_only, 1);
-    static_cast<void>(resume_engine());
-}
-
-Errc VolumeImplementation::pause_engine() {
-    std::lock_guard turn(piece_turn_);
-    piece_mutex_.lock();
-    const Errc paused = engine_->pause();
-    if (paused != Errc::ok) piece_mutex_.unlock();
-    return paused;
-}
-
-Errc VolumeImplementation::resume_engine() {
-    const Errc resumed = engine_->resume();
-    piece_mutex_.unlock();
-    return resumed;
+    static_cast<void>(engine_->forbid());
 }
 
 Errc VolumeImplementation::commit() {

@@ -215,8 +215,8 @@ class VolumeImplementation {
     /// See Volume::release().
     Errc release(Handle handle);
 
-    /// The host's Store. With an engine that does not work on it, it is up to date while that is
-    /// paused.
+    /// The host's Store. With an engine that does not work on it, it has the frame table and the
+    /// bitmaps of inodes as of the last commit, and what was loaded.
     const core::Store& store() { return memory_.store(); }
     Engine& engine() { return *engine_; }
     Disk& disk() { return *disk_; }
@@ -307,10 +307,9 @@ class VolumeImplementation {
     Errc serve_structure(const Wish& wish);
     Errc add_inode_frame();
     Errc remove_in_turn(Handle root, Removal& removal);
+    Errc start_on(u64 host_meta_buffer_blocks);
     void load_metadata();
     Errc start_engine();
-    Errc pause_engine();
-    Errc resume_engine();
     void hide_piece(const ops::Command& command, const ops::Piece& piece);
     Errc fill_mapping(FileMapping& mapping, u64 length);
     Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);
@@ -333,8 +332,7 @@ class VolumeImplementation {
     std::string engine_failure_;
     std::string disk_note_;
     std::mutex inode_frame_mutex_;
-    std::mutex piece_turn_;          // passed on the way to piece_mutex_, so that nobody starves
-    std::shared_mutex piece_mutex_;  // shared while bytes follow their piece; a commit's alone
+    FairLock pieces_;  // shared while bytes follow their piece; a cut has it alone
     std::unique_ptr<std::shared_mutex[]> data_locks_;
     bool closed_ = false;
     Crew crew_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine of every machine: a command runs on the thread that gives it, on the host's own Store.
 //
-// Invariant: one attempt is one operation. There is nothing to pause or to show: the commit closes
-// the gate of the same Store.
+// Invariant: one attempt is one operation. There is nothing to bring over: the commit closes the
+// gate of the same Store and takes its copies there.
 #pragma once
 
 #include "fs/engine/engine.hpp"
@@ -23,8 +23,6 @@ class CpuEngine final : public Engine {
     void attempt_many(std::span<const ops::Command> commands,
                       std::span<ops::Reply> replies) override;
 
-    Errc pause() override { return Errc::ok; }
-    Errc resume() override { return Errc::ok; }
     Errc show_block(u64 /*place*/) override { return Errc::ok; }
     Errc add_frames() override { return Errc::ok; }
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;

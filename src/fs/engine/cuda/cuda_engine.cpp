@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callers share the engine through a lock that a commit takes alone. A single command goes through
-// the engine's own ring to the resident server. For many at once, and where the ring is full, a
-// caller takes a batch (a stream and its staging memory) for the time of its call.
+// A single command goes through the engine's own ring to the resident server. For many at once, and
+// where the ring is full, a caller takes a batch (a stream and its staging memory) for the time of
+// its call.
 #include "fs/engine/cuda/cuda_engine.hpp"
 
 #include <algorithm>
@@ -13,7 +13,9 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "base/fair_lock.hpp"
 #include "fs/engine/cuda/command_batch.hpp"
+#include "fs/engine/cuda/commit_area.hpp"
 #include "fs/engine/cuda/device_file_memory.hpp"
 #include "fs/engine/cuda/device_store.hpp"
 #include "fs/engine/cuda/directory_packing.hpp"
@@ -44,8 +46,17 @@ class CudaEngine final : public Engine {
     void attempt(const ops::Command& command, ops::Reply& reply) override;
     void attempt_many(std::span<const ops::Command> commands,
                       std::span<ops::Reply> replies) override;
-    Errc pause() override;
-    Errc resume() override;
+    void hold_steps() override { steps_.lock(); }
+    void release_steps() override { steps_.unlock(); }
+    Errc cut(const std::function<void()>& at_rest, CommitCut& cut) override;
+    Errc fetch_cut(format::Block* blocks) override { return answer(area_.fetch(blocks)); }
+    Errc release_cut() override { return answer(area_.release(store_.store())); }
+    u64 meta_buffer_blocks() const override { return options_.meta_buffer_blocks; }
+    Errc place_block(u64 place, const format::Block& block, ops::Evicted& evicted) override;
+    Errc read_block(u64 place, format::Block& block) override;
+    Errc publish(std::span<ops::CommittedFrame> frames,
+                 std::span<const u64> empty_inode_frames) override;
+    Errc forbid() override { return answer(area_.forbid(store_.store())); }
     Errc show_block(u64 place) override;
     Errc add_frames() override;
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
@@ -64,13 +75,6 @@ class CudaEngine final : public Engine {
 
     CudaEngineFigures figures() const;
 
-    // The engine is a lock that commands share, for std::shared_lock.
-    void lock_shared() {
-        const std::lock_guard turn(turn_);
-        lock_.lock_shared();
-    }
-    void unlock_shared() { lock_.unlock_shared(); }
-
  private:
     class BulkCalls;
     template <class Remove>
@@ -78,6 +82,13 @@ class CudaEngine final : public Engine {
     template <class Body>
     Errc run_bulk(const Body& body);
 
+    /// Whether it carries out bulk commands: they want all metadata in memory, and the volume's
+    /// help.
+    bool has_bulk() const { return options_.volume.commit && options_.meta_buffer_blocks == 0; }
+    /// Lets the calling thread use the device, unless that is lost.
+    Errc enter_device() const {
+        return is_lost_.load(std::memory_order_relaxed) ? Errc::io : gpu::use_device(info_.index);
+    }
     void load_metadata();
     Errc open_server();
     Errc serve(const ops::Command& command, ops::Reply& reply);
@@ -91,8 +102,9 @@ class CudaEngine final : public Engine {
     gpu::DeviceInfo info_;
     float load_ms_ = 0;
     DeviceStore store_;
-    std::mutex turn_;         // passed on the way to lock_, so that a commit gets its turn
-    std::shared_mutex lock_;  // shared by commands
+    cuda_engine::CommitArea area_;
+    FairLock steps_;     // shared by bulk steps; whoever wants both locks takes this one first
+    FairLock commands_;  // shared by commands
     std::atomic<bool> is_lost_{false};
     std::mutex batch_mutex_;
     std::vector<std::unique_ptr<CommandBatch>> batches_;  // that nobody uses now
@@ -148,9 +160,10 @@ Errc CudaEngine::open(std::string& failure) {
     staging_ = std::make_shared<cuda_engine::StagingPool>(info_.index);
     opened = cuda_engine::prepare_fault_record();
     if (opened == Errc::ok) load_metadata();
-    if (opened == Errc::ok) opened = store_.open(host_);
+    if (opened == Errc::ok) opened = store_.open(host_, options_.meta_buffer_blocks);
+    if (opened == Errc::ok) opened = area_.open();
     if (opened == Errc::ok && options_.is_resident) opened = open_server();
-    if (opened == Errc::ok) {
+    if (opened == Errc::ok && options_.meta_buffer_blocks == 0) {
         // A volume for fewer files than this needs no more room for them.
         item_batch_.prepare(info_.index, std::min(ops::batch_items_max, host_.block_count()));
     }
@@ -160,6 +173,7 @@ Errc CudaEngine::open(std::string& failure) {
 /// Tells people once that the device is lost; the answer for this caller and for all later ones.
 Errc CudaEngine::answer(Errc code) {
     if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
+    if (!is_final(code)) return code;  // a wish
     if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
     const cuda_engine::FaultRecord* fault = cuda_engine::fault_record();
     std::string reason = server_.statistics().loss;
@@ -229,7 +243,7 @@ Errc CudaEngine::serve(const ops::Command& command, ops::Reply& reply) {
 
 void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
     {
-        const std::shared_lock lock(*this);
+        const std::shared_lock lock(commands_);
         Errc code = Errc::io;
         if (!is_lost_.load(std::memory_order_relaxed)) code = serve(command, reply);
         if (code == Errc::ok) return;
@@ -244,7 +258,7 @@ void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
 
 void CudaEngine::attempt_many(std::span<const ops::Command> commands,
                               std::span<ops::Reply> replies) {
-    const std::shared_lock lock(*this);
+    const std::shared_lock lock(commands_);
     for (std::size_t begin = 0; begin < commands.size(); begin += CommandBatch::commands_max) {
         const std::size_t count = std::min(commands.size() - begin, CommandBatch::commands_max);
         Errc code = Errc::io;
@@ -259,26 +273,29 @@ void CudaEngine::attempt_many(std::span<const ops::Command> commands,
     }
 }
 
-Errc CudaEngine::pause() {
-    {
-        std::lock_guard turn(turn_);
-        lock_.lock();
-    }
-    Errc code = is_lost_.load(std::memory_order_relaxed) ? Errc::io : answer(server_.pause());
-    if (code == Errc::ok) code = answer(store_.download());
-    if (code != Errc::ok) lock_.unlock();
-    return code;
+Errc CudaEngine::cut(const std::function<void()>& at_rest, CommitCut& cut) {
+    WARREN_TRY(enter_device());
+    return answer(area_.cut(store_.store(), {commands_, server_}, at_rest, cut));
 }
 
-Errc CudaEngine::resume() {
-    Errc code = answer(store_.upload_tables());
-    if (code == Errc::ok && client_ != nullptr) code = answer(server_.resume(store_.store()));
-    lock_.unlock();
-    return code;
+Errc CudaEngine::publish(std::span<ops::CommittedFrame> frames,
+                         std::span<const u64> empty_inode_frames) {
+    WARREN_TRY(enter_device());
+    return answer(area_.publish(store_.store(), frames, empty_inode_frames));
 }
 
 Errc CudaEngine::show_block(u64 place) {
     return is_lost_.load(std::memory_order_relaxed) ? Errc::io : answer(store_.show_block(place));
+}
+
+Errc CudaEngine::place_block(u64 place, const format::Block& block, ops::Evicted& evicted) {
+    WARREN_TRY(enter_device());
+    return answer(store_.meta_buffer().place_block(store_.store(), place, block, evicted));
+}
+
+Errc CudaEngine::read_block(u64 place, format::Block& block) {
+    WARREN_TRY(enter_device());
+    return answer(store_.meta_buffer().read_block(store_.store(), place, block));
 }
 
 Errc CudaEngine::add_frames() {
@@ -298,7 +315,6 @@ Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory
 }
 
 Errc CudaEngine::refresh_counters() {
-    const std::shared_lock lock(*this);
     if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
     core::StoreState now;
     WARREN_TRY(answer(store_.read_counters(now)));
@@ -311,6 +327,7 @@ Errc CudaEngine::refresh_counters() {
 }
 
 Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
+    if (options_.meta_buffer_blocks != 0) return Errc::not_supported;
     std::unique_lock lock(item_batch_mutex_);
     if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
     ops::BatchMemory memory;
@@ -320,13 +337,11 @@ Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
     return memory;
 }
 
-/// Has the engine alone, as a commit does: the phases of a batch take no locks.
+/// Has the engine alone, as a cut does: the phases of a batch take no locks.
 Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
-    std::unique_lock turn(turn_);
-    const std::lock_guard alone(lock_);
-    turn.unlock();
-    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
-    WARREN_TRY(gpu::use_device(info_.index));
+    const std::lock_guard no_steps(steps_);
+    const std::lock_guard alone(commands_);
+    WARREN_TRY(enter_device());
     Errc status = Errc::ok;
     const auto add_frames = [this](u64 frames) {
         const Errc added = answer(store_.add_frames(frames));
@@ -341,7 +356,7 @@ Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& win
 /// it: for a commit, for commands.
 class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
  public:
-    BulkCalls(CudaEngine& engine, std::shared_lock<CudaEngine>& lock)
+    BulkCalls(CudaEngine& engine, std::shared_lock<FairLock>& lock)
         : engine_(engine), lock_(lock) {}
 
     Errc bring(const std::vector<u64>& places) override {
@@ -374,17 +389,16 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
     }
 
     CudaEngine& engine_;
-    std::shared_lock<CudaEngine>& lock_;
+    std::shared_lock<FairLock>& lock_;
 };
 
 /// Calls `remove(removal, host)` with what it needs, one at a time.
 template <class Remove>
 Errc CudaEngine::run_removal(const Remove& remove) {
-    if (!options_.volume.commit) return Errc::not_supported;
+    if (!has_bulk()) return Errc::not_supported;
     const std::lock_guard turn(removal_mutex_);
-    std::shared_lock lock(*this);
-    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
-    WARREN_TRY(gpu::use_device(info_.index));
+    std::shared_lock lock(steps_);
+    WARREN_TRY(enter_device());
     if (removal_ == nullptr) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
         WARREN_TRY(answer(made->open()));
@@ -413,10 +427,9 @@ Errc CudaEngine::remove_named_tree(const ops::Command& detach, Removal& removal,
 /// Calls `body(loan)` with what a bulk command needs.
 template <class Body>
 Errc CudaEngine::run_bulk(const Body& body) {
-    if (!options_.volume.load_block) return Errc::not_supported;
-    std::shared_lock lock(*this);
-    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
-    WARREN_TRY(gpu::use_device(info_.index));
+    if (!has_bulk()) return Errc::not_supported;
+    std::shared_lock lock(steps_);
+    WARREN_TRY(enter_device());
     BulkCalls calls(*this, lock);
     const cuda_engine::EngineLoan loan{
         store_.store(), [&](const std::vector<u64>& places) { return calls.bring(places); },
@@ -438,7 +451,7 @@ Errc CudaEngine::usage(const core::Credentials& caller, const Attributes& root,
 }
 
 Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 blocks) {
-    if (!options_.volume.commit) return Errc::not_supported;
+    if (!has_bulk()) return Errc::not_supported;
     const std::lock_guard turn(packing_.turn());
     return run_bulk([&](const cuda_engine::EngineLoan& loan) {
         return packing_.rebuild(loan, caller, directory, blocks);
@@ -452,19 +465,10 @@ Errc CudaEngine::check_removable(const core::Credentials& caller, Handle root) {
 }
 
 CudaEngineFigures CudaEngine::figures() const {
-    const cuda_engine::TransferFigures moved = store_.figures();
     const cuda_engine::BatchFigures& batch = item_batch_.figures();
-    CudaEngineFigures figures{info_.name,
-                              store_.mapped_bytes(),
-                              load_ms_,
-                              moved.upload_ms,
-                              moved.tables_ms,
-                              moved.download_ms,
-                              moved.blocks_downloaded,
-                              batch.copy_in_ms,
-                              batch.run_ms,
-                              batch.copy_out_ms,
-                              batch.runs};
+    CudaEngineFigures figures{
+        info_.name,     store_.mapped_bytes(), load_ms_,     store_.upload_ms(), area_.held_ms(),
+        area_.blocks(), batch.copy_in_ms,      batch.run_ms, batch.copy_out_ms,  batch.runs};
     if (removal_ == nullptr) return figures;
     const cuda_engine::RemovalTimes& times = removal_->times();
     figures.removal_ns[0] = times.seeded - times.begun;

@@ -60,11 +60,24 @@ Errc DeviceStore::open_tables() {
         WARREN_TRY(mirror(room, frame_words));
     WARREN_TRY(mirror(device_.versions, core::version_stripes));
     WARREN_TRY(mirror(device_.dirty, block_words));
-    WARREN_TRY(mirror(device_.dirty_frames, frame_words));
-    return mirror(device_.resident, block_words);
+    return mirror(device_.dirty_frames, frame_words);
 }
 
-Errc DeviceStore::open(const core::Store& host) {
+/// Reserves the addresses of the whole volume, with memory for the frames of metadata and some
+/// more.
+Errc DeviceStore::open_range() {
+    WARREN_TRY(mirror(device_.resident, host_.block_count() / 64 + 1));
+    WARREN_TRY(range_.reserve(host_.size_bytes));
+    device_.base = range_.data();
+    has_memory_.assign(host_.frame_count, false);
+    const u64 in_use = relaxed_load(host_.state->metadata_frames_end);
+    frames_with_memory_ =
+        std::min(host_.frame_count,
+                 in_use + std::clamp(host_.frame_count / 64, first_frames, first_frames_max));
+    return map_frames({0, frames_with_memory_});
+}
+
+Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     WARREN_CHECK(host.heads == nullptr);
     std::lock_guard lock(mutex_);
     host_ = host;
@@ -82,17 +95,20 @@ Errc DeviceStore::open(const core::Store& host) {
     WARREN_TRY(words_.allocate(host.frame_count / 64 + 1));
     WARREN_TRY(list_.allocate(1 + first_list));
     WARREN_TRY(host_list_.allocate(1 + first_list));
-    WARREN_TRY(range_.reserve(host.size_bytes));
-    device_.base = range_.data();
-    has_memory_.assign(host.frame_count, false);
-    const u64 in_use = relaxed_load(host.state->metadata_frames_end);
-    frames_with_memory_ =
-        std::min(host.frame_count,
-                 in_use + std::clamp(host.frame_count / 64, first_frames, first_frames_max));
-    WARREN_TRY(map_frames({0, frames_with_memory_}));
+    if (meta_buffer_blocks != 0) {
+        // Dirty blocks cannot leave the buffer: most of it must stay for those that are read.
+        host.state->journal_room = std::min(host.state->journal_room, meta_buffer_blocks / 4);
+        WARREN_TRY(meta_buffer_.open(meta_buffer_blocks, device_));
+    } else {
+        WARREN_TRY(open_range());
+    }
     WARREN_TRY(copy_tables(Way::up, relaxed_load(host.state->data_frames_begin)));
-    WARREN_TRY(upload_blocks());
-    return finish_timer(figures_.upload_ms);
+    if (meta_buffer_blocks == 0) WARREN_TRY(upload_blocks());
+    WARREN_TRY(end_.record(stream_));
+    WARREN_TRY(stream_.wait());
+    const Result<float> measured = end_.milliseconds_since(begin_);
+    if (measured) upload_ms_ = *measured;
+    return measured.code();
 }
 
 /// Gives memory to those of the frames that have none and can hold metadata.
@@ -136,7 +152,9 @@ Errc DeviceStore::copy_tables(Way way, u64 data_frames_begin) const {
         state_.data()->frames_with_memory = frames_with_memory_;
         WARREN_TRY(stream_.copy(device_.state, state_.data(), sizeof(core::StoreState)));
     }
-    const u64 low = frames_with_memory_;
+    const bool has_range = device_.heads == nullptr;
+    const u64 low =
+        has_range ? frames_with_memory_ : relaxed_load(host_.state->metadata_frames_end);
     const u64 high = std::max(low, data_frames_begin);
     WARREN_TRY(copy_entries(way, {0, low}));
     WARREN_TRY(copy_entries(way, {high, host_.frame_count}));
@@ -171,20 +189,10 @@ Errc DeviceStore::upload_blocks() {
                         frames_with_memory_ * words_per_frame * sizeof(u64));
 }
 
-/// Waits for what was queued since begin_ was recorded.
-Errc DeviceStore::finish_timer(float& milliseconds) const {
-    WARREN_TRY(end_.record(stream_));
-    WARREN_TRY(stream_.wait());
-    const Result<float> measured = end_.milliseconds_since(begin_);
-    if (measured) milliseconds = *measured;
-    return measured.code();
-}
-
 Errc DeviceStore::upload_tables() {
     std::lock_guard lock(mutex_);
-    WARREN_TRY(begin_.record(stream_));
     WARREN_TRY(copy_tables(Way::up, relaxed_load(host_.state->data_frames_begin)));
-    return finish_timer(figures_.tables_ms);
+    return stream_.wait();
 }
 
 /// Lists the dirty blocks in list_ and host_list_. Waits for all that is queued.
@@ -238,7 +246,6 @@ Errc DeviceStore::download_blocks(u64 count) {
 
 Errc DeviceStore::download() {
     std::lock_guard lock(mutex_);
-    WARREN_TRY(begin_.record(stream_));
     WARREN_TRY(stream_.copy(state_.data(), device_.state, sizeof(core::StoreState)));
     u64 count = 0;
     WARREN_TRY(list_dirty_blocks(count));
@@ -247,9 +254,7 @@ Errc DeviceStore::download() {
     WARREN_TRY(copy(Way::down, host_list_.data() + 1, list_.data() + 1, count * sizeof(u64)));
     WARREN_TRY(copy_tables(Way::down, state_.data()->data_frames_begin));
     WARREN_TRY(stream_.wait());
-    WARREN_TRY(download_blocks(count));
-    figures_.blocks_downloaded = count;
-    return finish_timer(figures_.download_ms);
+    return download_blocks(count);
 }
 
 Errc DeviceStore::read_counters(core::StoreState& counters) {
@@ -271,6 +276,7 @@ Errc DeviceStore::show_block(u64 place) {
 
 Errc DeviceStore::prepare_inode_frame(u64 frame) {
     if (frame >= host_.frame_count) return Errc::invalid;
+    if (device_.heads != nullptr) return Errc::ok;  // its blocks come as zeros when they are wanted
     std::lock_guard lock(mutex_);
     WARREN_TRY(map_frames({frame, frame + 1}));
     WARREN_TRY(stream_.fill(device_.base + frame * format::frame_size, 0, format::frame_size));
@@ -304,11 +310,6 @@ Errc DeviceStore::add_frames(u64 wanted) {
     words_.data()[0] = frames_with_memory_;
     WARREN_TRY(stream_.copy(&device_.state->frames_with_memory, words_.data(), sizeof(u64)));
     return stream_.wait();
-}
-
-TransferFigures DeviceStore::figures() const {
-    std::lock_guard lock(mutex_);
-    return figures_;
 }
 
 u64 DeviceStore::mapped_bytes() const {

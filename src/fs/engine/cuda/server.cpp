@@ -24,7 +24,8 @@ using std::chrono::milliseconds;
 
 constexpr auto look_interval = microseconds(200);  // at the end of an epoch, while it is far
 constexpr auto last_stretch = microseconds(500);   // before it is due, without sleep
-constexpr u32 park_ms = 100;                       // then the keeper looks around, wake or not
+constexpr auto settle_patience = milliseconds(5);
+constexpr u32 park_ms = 100;  // then the keeper looks around, wake or not
 
 }  // namespace
 
@@ -269,6 +270,25 @@ Errc ResidentServer::change(Wish wish) {
     ring::wake(pool_->doorbell());
     changed_.wait(lock, [&] { return !is_running_; });
     return statistics_.is_lost ? Errc::io : Errc::ok;
+}
+
+Errc ResidentServer::settle() {
+    if (!keeper_.joinable()) return Errc::ok;
+    const u64 asked = ++settles_;
+    // Release: the acquire of the completions has passed on what the answered commands wrote.
+    system_atomic<u64>(control_.data()->settle).store(asked, hd::memory_order_release);
+    const auto begin = Clock::now();
+    for (;;) {
+        for (u32 look = 0; look < 64; ++look) {
+            // Acquire: pairs with the release in answer_settle().
+            if (system_atomic<u64>(report_.data()->settled).load(hd::memory_order_acquire) == asked)
+                return Errc::ok;
+        }
+        const std::lock_guard lock(mutex_);
+        if (statistics_.is_lost) return Errc::io;
+        if (!is_running_) return Errc::ok;  // an epoch ends when nothing is running
+        if (Clock::now() - begin > settle_patience) return Errc::busy;
+    }
 }
 
 Errc ResidentServer::pause() {

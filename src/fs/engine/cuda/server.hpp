@@ -60,6 +60,11 @@ class ResidentServer {
     /// Ends the epoch and stays down. Errc::io if the device was lost meanwhile.
     Errc stop();
 
+    /// Waits until nothing is running: a command can be answered a moment before it has applied all
+    /// that it does. Errc::busy if the server has not said so after some milliseconds, Errc::io if
+    /// the device was lost. Requires: every command that was given is answered, and no other is
+    /// given meanwhile; one caller at a time.
+    Errc settle();
     /// Ends the epoch and lets no other begin until resume(). What was begun is completed.
     Errc pause();
     /// Goes on, with what the pool's rings and `store` are now.
@@ -97,6 +102,7 @@ class ResidentServer {
     std::vector<gpu::PinnedRange> rings_;
     std::vector<u32> generations_;  // of the pool's rings when they were shown
 
+    u64 settles_ = 0;
     std::thread keeper_;
     mutable std::mutex mutex_;  // guards all below
     std::condition_variable changed_;

@@ -52,6 +52,7 @@ struct Poller {
     u64 now = 0;
     u64 last_work = 0;
     u64 last_beat = 0;
+    u64 settled = 0;
     u64 polls = 0;
     u64 commands = 0;
     EpochEnd end = EpochEnd::none;
@@ -389,8 +390,23 @@ __device__ void beat(Poller& at) {
     at.last_beat = at.now;
 }
 
-/// Looks at the clock: is it time to beat, or to end?
+/// Tells the host, if it asks, that nothing is running. It gives no command until it knows.
+__device__ void answer_settle(Poller& at) {
+    const u64 asked = shuffle(at.heard.high, control_lane);
+    if (asked == at.settled) return;
+    refresh(at, true);
+    if (!all_are_idle(at)) return;
+    at.settled = asked;
+    if (at.lane == 0) {
+        // Release: pairs with the acquire in ResidentServer::settle(), and passes on what refresh()
+        // has acquired from the workers.
+        system_atomic<u64>(at.arguments.report->settled).store(asked, hd::memory_order_release);
+    }
+}
+
+/// Looks at the clock: is it time to beat, or to end? And does the host ask for something?
 __device__ void consult_clock(Poller& at) {
+    answer_settle(at);
     at.now = shuffle(device_clock(), 0);
     if (at.now - at.last_beat > beat_ns) beat(at);
     if (at.end != EpochEnd::none) return;

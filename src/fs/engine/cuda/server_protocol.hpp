@@ -25,7 +25,7 @@ struct RingEntry {
 
 struct alignas(64) ServerControl {
     u64 end_epoch;  // the server ends if its epoch's number is not above this
-    u64 zero;
+    u64 settle;     // a number that the server repeats once when it has nothing to do
 };
 
 /// Why an epoch ended.
@@ -38,6 +38,7 @@ struct alignas(64) ServerReport {
     u32 oldest_ring;
     EpochEnd end;
     u64 ended_epoch;  // written last
+    u64 settled;      // the settle heard last at a moment without a running command
     u64 polls;
     u64 commands;
     u64 next[ring::rings_max];  // the next ticket of each ring, when the epoch ended

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a commit does where the metadata are: it lists the dirty blocks, copies them side by side
+// while nobody applies anything, and, once they are durable, tells the allocator what is free.
+// Writing and checksums come later, from the copies.
+//
+// Both phases are shared among any number of teams; the first is over before the second begins.
+// Invariant: a block is counted clean only after it was copied; a list that is too short leaves
+// everything as it was.
+#pragma once
+
+#include "fs/core/allocator.hpp"
+#include "fs/ops/place_block.hpp"
+
+namespace warren::ops {
+
+using namespace warren::core;
+
+/// The counters that a superblock holds, as of the moment of a cut.
+struct CutCounters {
+    u64 blocks_used;
+    u64 inodes_used;
+    u64 metadata_frames_end;
+    u64 data_frames_begin;
+    u64 generation;
+};
+
+struct CutHeader {
+    u64 count;  // dirty blocks; zero before list_dirty()
+    CutCounters counters;
+};
+
+/// Where a cut puts what it finds: block i of `blocks` is a copy of what lies at places[i].
+struct CutArea {
+    format::Block* blocks;
+    u64* places;  // in any order
+    u64 capacity;
+    CutHeader* header;
+};
+
+/// What a team does of a phase: each `count`th part from `index` on.
+struct CutShare {
+    u64 index = 0;
+    u64 count = 1;
+};
+
+/// Bytes of the frame table, which lies in one piece and is in memory as an array.
+WARREN_HD inline u64 table_bytes(const Store& store) {
+    const u64 blocks =
+        (store.frame_count + format::frames_per_table_block - 1) / format::frames_per_table_block;
+    return blocks * format::block_size;
+}
+
+WARREN_HD inline bool is_table_place(const Store& store, u64 place) {
+    return place - store.frame_table_offset < table_bytes(store);
+}
+
+/// The frames below which all dirty blocks lie.
+WARREN_HD inline u64 dirty_frames_end(const Store& store) {
+    const u64 table_end = store.frame_table_offset + table_bytes(store);
+    const u64 table_frames = (table_end + format::frame_size - 1) / format::frame_size;
+    const u64 frames = relaxed_load(store.state->metadata_frames_end);
+    return frames > table_frames ? frames : table_frames;
+}
+
+/// Writes the places of dirty blocks into the area, and counts them. Each lane looks at words of
+/// its own.
+template <class Team>
+WARREN_HD void list_dirty(const Team& team, const Store& store, const CutArea& area,
+                          CutShare share) {
+    constexpr u64 words_per_frame = format::blocks_per_frame / 64;
+    const u64 words = dirty_frames_end(store) * words_per_frame;
+    const u64 step = share.count * Team::width;
+    for (u64 w = share.index * Team::width + team.lane(); w < words; w += step) {
+        if (!test_bit(store.dirty_frames, w / words_per_frame)) continue;
+        u64 bits = relaxed_load(store.dirty[w]);
+        if (bits == 0) continue;
+        u64 at = device_atomic<u64>(area.header->count)
+                     .fetch_add(static_cast<u64>(hd::popcount(bits)), hd::memory_order_relaxed);
+        for (; bits != 0 && at < area.capacity; bits &= bits - 1) {
+            const u64 block = w * 64 + static_cast<u64>(hd::countr_zero(bits));
+            area.places[at++] = block * format::block_size;
+        }
+    }
+    team.sync();
+}
+
+/// What a commit holds in use counts as committed from the moment of its copies, although it is not
+/// durable yet: if it is freed meanwhile, nobody may write to it before the commit that frees it.
+template <class Team>
+WARREN_HD void keep_from_reuse(const Team& team, const Store& store, u64 place,
+                               const format::Block& copy) {
+    const auto& table = reinterpret_cast<const format::FrameTableBlock&>(copy);
+    const u64 first =
+        (place - store.frame_table_offset) / format::block_size * format::frames_per_table_block;
+    for (u32 i = team.lane(); i < format::frames_per_table_block * 8; i += Team::width) {
+        if (first + i / 8 >= store.frame_count) break;
+        const u64 used = table.entries[i / 8].used[i % 8];
+        device_atomic<u64>(store.overlays[first + i / 8].committed[i % 8])
+            .fetch_or(used, hd::memory_order_relaxed);
+    }
+}
+
+/// Ends a cut: all is clean. The part of one team.
+template <class Team>
+WARREN_HD void end_cut(const Team& team, const Store& store, CutHeader& header) {
+    once(team, [&] {
+        StoreState& state = *store.state;
+        header.counters = {relaxed_load(state.blocks_used), relaxed_load(state.inodes_used),
+                           relaxed_load(state.metadata_frames_end),
+                           relaxed_load(state.data_frames_begin), relaxed_load(state.generation)};
+        relaxed_store(state.dirty_blocks, 0);
+    });
+    const u64 words = dirty_frames_end(store) / 64 + 1;
+    for (u64 w = team.lane(); w < words; w += Team::width)
+        relaxed_store(store.dirty_frames[w], 0);
+    team.sync();
+}
+
+/// The memory of a dirty block, which is resident.
+template <class Team>
+WARREN_HD const format::Block* dirty_block(const Team& team, const Store& store, u64 place) {
+    if (store.heads != nullptr) return hold_block(team, store, place);
+    return reinterpret_cast<const format::Block*>(store.base + place);
+}
+
+/// Copies the listed blocks into the area and counts them clean; nothing if they are more than fit.
+/// `copy(team, from, to)` copies one. In a meta buffer the blocks stay until release_cut().
+/// Requires: nobody applies anything.
+template <class Team, class Copy>
+WARREN_HD void gather_dirty(const Team& team, const Store& store, const CutArea& area,
+                            CutShare share, const Copy& copy) {
+    const u64 count = load(team, area.header->count);
+    if (count > area.capacity) return;
+    for (u64 i = share.index; i < count; i += share.count) {
+        const u64 place = load(team, area.places[i]);
+        const bool is_table = is_table_place(store, place);
+        const u64 index = (place - store.frame_table_offset) / format::block_size;
+        const format::Block* from =
+            is_table ? reinterpret_cast<const format::Block*>(&store.frame_table[index])
+                     : dirty_block(team, store, place);
+        copy(team, *from, area.blocks[i]);
+        team.sync();
+        if (is_table) keep_from_reuse(team, store, place, area.blocks[i]);
+        // Only now: a clean block may be evicted at any moment.
+        once(team, [&] { clear_bit(store.dirty, place / format::block_size); });
+    }
+    if (share.index == 0) end_cut(team, store, *area.header);
+}
+
+/// Lets the blocks of a cut, which are at their places on the disk by now, go from a meta buffer.
+template <class Team>
+WARREN_HD void release_cut(const Team& team, const Store& store, const u64* places, u64 count,
+                           CutShare share) {
+    if (store.heads == nullptr) return;
+    for (u64 i = share.index; i < count; i += share.count) {
+        const u64 place = load(team, const_cast<u64&>(places[i]));
+        if (!is_table_place(store, place)) let_go_block(team, store, place);
+    }
+}
+
+/// A frame of which a commit that is durable now has freed something, as that commit has it.
+struct CommittedFrame {
+    u64 frame;
+    FrameKind kind;
+    u64 used[8];
+    u64 was_released;  // out: it is a free frame now
+};
+
+/// Lets what a durable commit freed be given out again. Requires: whoever must know (the disk)
+/// knows that nothing is there any more; no commit takes its copies meanwhile.
+template <class Team>
+WARREN_HD void publish_committed(Operation<Team>& op, CommittedFrame& what) {
+    const Store& store = op.store;
+    FrameOverlay& overlay = store.overlays[what.frame];
+    const bool is_free = what.kind == FrameKind::free;
+    const bool was_released = once(op.team, [&] {
+        u64 any = 0;
+        for (u32 w = 0; w < 8; ++w) {
+            any |= what.used[w];
+            // Release: pairs with the acquire in reserve_bits(): the discard comes before a new
+            // use.
+            device_atomic<u64>(overlay.committed[w]).store(what.used[w], hd::memory_order_release);
+        }
+        if (is_free) {
+            unclaim_frame(store, what.frame);
+            return false;
+        }
+        set_bit(room_of(store, what.kind), what.frame);
+        return any == 0 && release_frame(store, what.frame);
+    });
+    if (was_released) op.mark_dirty(store.table_place(what.frame));
+    once(op.team, [&] { what.was_released = was_released ? 1 : 0; });
+}
+
+}  // namespace warren::ops

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of an engine that has its own, without a GPU: a second Store beside the host's, filled
+// as a device's is, so that whatever a volume forgets to bring over is missed.
+//
+// Invariant: a block is copied from the host's Store only when it is shown, and never while it is
+// resident here.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "fs/engine/cpu/store_memory.hpp"
+#include "fs/engine/engine.hpp"
+
+namespace warren {
+
+class TwinStore {
+ public:
+    /// Copies what `host` has, which outlives this and uses the identity map.
+    /// With `meta_buffer_blocks` no more blocks than that are in memory here.
+    Errc open(const core::Store& host, u64 meta_buffer_blocks = 0);
+
+    const core::Store& store() { return memory_.store(); }
+
+    // As the calls of DeviceStore with these names.
+    void show_block(u64 place);
+    void prepare_inode_frame(u64 frame);
+    void read_counters();
+
+    // The meta buffer; see Engine.
+    u64 meta_buffer_blocks() { return store().heads == nullptr ? 0 : store().heads->head_count; }
+    Errc place_block(u64 place, const format::Block& block, ops::Evicted& evicted);
+    Errc read_block(u64 place, format::Block& block);
+
+    // The parts of a commit; see Engine.
+    void take_cut(CommitCut& cut);
+    void fetch_cut(format::Block* blocks) const;
+    void release_cut();
+    void publish(std::span<ops::CommittedFrame> frames, std::span<const u64> empty_inode_frames);
+    void forbid();
+
+ private:
+    void copy_frames(u64 begin, u64 end);
+    void fill_block(u64 place, const format::Block* from);
+
+    const core::Store* host_ = nullptr;
+    StoreMemory memory_;
+    std::mutex mutex_;  // one block is shown at a time
+    u32 hand_ = 0;
+    std::vector<u64> places_;  // of the last cut
+    std::vector<format::Block> copies_;
+};
+
+}  // namespace warren
