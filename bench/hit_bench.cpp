@@ -4,7 +4,7 @@
 // not in memory and larger than the file buffer. The image lies in /var/tmp, on the machine's disk,
 // reached by io_uring past the page cache.
 //
-//   hit_bench [--reads N] [--missers N]    N reads a run (20,000); N callers who miss (1)
+//   hit_bench [--reads N] [--missers N]    N reads a run (200,000); N callers who miss (1)
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -96,8 +96,8 @@ void add(Report& report, const char* subject, const std::vector<double>& seconds
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-    const u64 reads = option(argument_count, arguments, "--reads", 20'000);
-    const u64 missers = option(argument_count, arguments, "--missers", 1);
+    const u64 reads = option(argument_count, arguments, "reads", 200'000);
+    const u64 missers = option(argument_count, arguments, "missers", 1);
     Report report("hit_bench", argument_count, arguments);
     const Scratch scratch("/var/tmp");
     const std::string image = scratch.path() + "/image";

@@ -104,7 +104,7 @@ void remove_by_name(Volume& volume, Handle root) {
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-    const u64 files = option(argument_count, arguments, "--files", 1'000'000);
+    const u64 files = option(argument_count, arguments, "files", 1'000'000);
     const auto parents = static_cast<u32>(std::max<u64>(1, files / 1000));
     Report report("journal_bench", argument_count, arguments);
     const std::string scenario = std::to_string(files) + " files, removed and durable";
