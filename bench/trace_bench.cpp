@@ -40,6 +40,7 @@ const std::string cold = "cold";
 const std::string warm_buffers = "warm, not in the kernel";
 const std::string warm = "warm";
 const std::string net = ", without the program's own time";
+const std::string small = " in 64 MiB";
 
 /// Somewhere that traces run.
 struct Subject {
@@ -66,7 +67,7 @@ void add(Report& report, const Subject& subject, const Trace& trace, const std::
         ::sync();
     }
     const Took took = time_program(words);
-    const std::string row = trace.name + ", " + state;
+    const std::string row = trace.name + (subject.limit == nullptr ? "" : small) + ", " + state;
     report.add(row, subject.name, took.seconds, 1);
     report.add(row + net, subject.name, std::max(took.seconds - took.own_seconds, 1e-6), 1);
 }
@@ -101,7 +102,7 @@ void measure_limits(Report& report, u64 runs) {
     const Scratch resident_scratch(disk_folder);
     WarrenMount limited(scratch.path(), volume_bytes);
     WarrenMount resident(resident_scratch.path(), volume_bytes);
-    const std::string limited_options = "engine=cpu,disk=direct,meta_buffer=8M,file_buffer=128M";
+    const std::string limited_options = "engine=cpu,disk=direct,meta_buffer=24M,file_buffer=128M";
     const std::string resident_options = "engine=cpu,disk=direct,file_buffer=1G";
     limited.mount_with(limited_options);
     resident.mount_with(resident_options);
@@ -137,7 +138,7 @@ void measure_memory(Report& report, u64 runs) {
     const MemoryLimit theirs("ext4", memory_bytes);
     LoopExt4 ext4(scratch.path(), volume_bytes, 60'000);
     WarrenMount limited(scratch.path(), volume_bytes);
-    const std::string options = "engine=cpu,disk=direct,threads=4,meta_buffer=16M,file_buffer=8M";
+    const std::string options = "engine=cpu,disk=direct,threads=4,meta_buffer=20M,file_buffer=8M";
     limited.mount_with(options, ours.words());
     const auto restart_ext4 = [&] {
         ext4.unmount();
@@ -145,18 +146,18 @@ void measure_memory(Report& report, u64 runs) {
     };
     restart_ext4();
     measure(report,
-            {{"Warren in 64 MiB", limited.path(),
+            {{"Warren", limited.path(),
               [&] {
                   limited.unmount();
                   limited.mount_with(options, ours.words());
               },
               &ours},
-             {"ext4 in 64 MiB", ext4.path(), restart_ext4, &theirs}},
+             {"ext4", ext4.path(), restart_ext4, &theirs}},
             runs, {cold, warm});
     std::string absent;
     for (const Trace& trace : traces_in("", absent)) {
-        report.set_reference(trace.name + ", " + cold, "ext4 in 64 MiB");
-        report.set_reference(trace.name + ", " + warm, "ext4 in 64 MiB");
+        for (const std::string& state : {cold, warm})
+            report.set_reference(trace.name + small + ", " + state, "ext4");
     }
 }
 

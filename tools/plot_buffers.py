@@ -15,7 +15,9 @@ import sys
 
 import bench_table
 
-STATES = ("cold", "warm, not in the kernel", "warm")
+# Where the memory is limited as a whole, and the state in which a trace begins.
+PANELS = (("", "cold"), ("", "warm, not in the kernel"), ("", "warm"), (" in 64 MiB", "cold"),
+          (" in 64 MiB", "warm"))
 
 
 def load(path):
@@ -78,19 +80,23 @@ def plot_requests(pyplot, source, folder):
            folder / "buffer_requests.png")
 
 
-def plot_bars(axis, rows, traces, state, subjects):
+def plot_bars(axis, rows, panel):
+    where, state = panel
+    traces = list(dict.fromkeys(scenario.split(",")[0].removesuffix(where) for scenario, _ in rows
+                                if scenario.endswith(f"{where}, {state}")))
+    subjects = list(dict.fromkeys(subject for scenario, subject in rows
+                                  if scenario == f"{traces[0]}{where}, {state}"))
     width = 0.8 / len(subjects)
     for number, subject in enumerate(subjects):
-        own = [(at, rows[f"{trace}, {state}", subject]) for at, trace in enumerate(traces)
-               if (f"{trace}, {state}", subject) in rows]
-        heights = [median(row) * 1e3 for _, row in own]
-        below = [height - float(row["fastest_seconds"]) * 1e3
-                 for height, (_, row) in zip(heights, own)]
-        above = [float(row["slowest_seconds"]) * 1e3 - height
-                 for height, (_, row) in zip(heights, own)]
-        axis.bar([at + width * (number + 0.5) - 0.4 for at, _ in own], heights, width,
-                 yerr=(below, above), capsize=2, label=subject)
-    axis.set(title=state, yscale="log")
+        own = [rows[f"{trace}{where}, {state}", subject] for trace in traces]
+        heights = [median(row) * 1e3 for row in own]
+        spread = [[height - float(row["fastest_seconds"]) * 1e3
+                   for height, row in zip(heights, own)],
+                  [float(row["slowest_seconds"]) * 1e3 - height
+                   for height, row in zip(heights, own)]]
+        axis.bar([at + width * (number + 0.5) - 0.4 for at in range(len(traces))], heights, width,
+                 yerr=spread, capsize=2, label=subject)
+    axis.set(title=f"{state}{',' if where else ''}{where}", yscale="log")
     axis.set_xticks(range(len(traces)), traces, fontsize=8)
     axis.grid(alpha=0.3, axis="y")
     axis.legend(fontsize=7)
@@ -98,16 +104,14 @@ def plot_bars(axis, rows, traces, state, subjects):
 
 def plot_traces(pyplot, source, folder):
     notes, rows = load(source)
-    traces = list(dict.fromkeys(scenario.split(",")[0] for scenario, _ in rows
-                                if not scenario.endswith("watched")))
-    subjects = list(dict.fromkeys(subject for scenario, subject in rows
-                                  if not scenario.endswith("watched")))
-    states = [state for state in STATES if any(key[0] == f"{traces[0]}, {state}" for key in rows)]
-    figure, axes = pyplot.subplots(1, len(states), figsize=(5.5 * len(states), 4.5), sharey=True,
+    panels = [(where, state) for where, state in PANELS
+              if any(scenario == f"find{where}, {state}" for scenario, _ in rows)]
+    if not panels:
+        return
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(4.5 * len(panels), 4.5), sharey=True,
                                    squeeze=False)
-    for axis, state in zip(axes[0], states):
-        own = [subject for subject in subjects if (f"{traces[0]}, {state}", subject) in rows]
-        plot_bars(axis, rows, traces, state, own)
+    for axis, panel in zip(axes[0], panels):
+        plot_bars(axis, rows, panel)
     axes[0][0].set_ylabel("milliseconds")
     finish(pyplot, figure, origin(notes), folder / "buffer_traces.png")
 

@@ -38,7 +38,10 @@ ExtentMemory::ExtentMemory(u64 limit_blocks, u64 extent_blocks_max)
     reserved_bytes_ = blocks * block_size;
     void* range = ::mmap(nullptr, reserved_bytes_, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range != MAP_FAILED) base_ = static_cast<Block*>(range);
+    if (range == MAP_FAILED) return;
+    base_ = static_cast<Block*>(range);
+    // A huge page for an extent of one block would be memory that nobody promised.
+    ::madvise(base_, reserved_bytes_, MADV_NOHUGEPAGE);
 }
 
 ExtentMemory::~ExtentMemory() {
