@@ -230,6 +230,7 @@ void measure_requests(Report& report) {
             const Took took = time_program(trace.words);
             u64 last = 0;
             for (const auto& [seconds, requests] : watch.stop()) {
+                if (requests == last) continue;
                 csv << trace.name << ',' << way << ',' << seconds << ',' << requests << '\n';
                 last = requests;
             }

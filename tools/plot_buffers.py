@@ -68,7 +68,7 @@ def plot_requests(pyplot, source, folder):
     figure, grid = pyplot.subplots(2, 4, figsize=(13, 6))
     for axis, (trace, ways) in zip(grid.flat, lines.items()):
         for way, line in ways.items():
-            axis.plot(*zip(*line), label=way)
+            axis.step(*zip(*line), where="post", label=way)
         axis.set(title=trace, xlabel="milliseconds")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7, title="the kernel reads ahead")
