@@ -194,9 +194,9 @@ class Bench {
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-    const u64 files = option(argument_count, arguments, "--files", 100'000);
-    const u64 runs = option(argument_count, arguments, "--runs", 3);
-    const u64 dirty = option(argument_count, arguments, "--dirty", 0);
+    const u64 files = option(argument_count, arguments, "files", 100'000);
+    const u64 runs = option(argument_count, arguments, "runs", 3);
+    const u64 dirty = option(argument_count, arguments, "dirty", 0);
     Report report("commit_pause", argument_count, arguments);
     for (const EngineChoice engine : {EngineChoice::cpu, EngineChoice::cuda}) {
         Place place;
