@@ -15,6 +15,7 @@ import sys
 
 import bench_table
 
+TRACES = ("find", "sqlite", "sort", "tar", "untar", "sha", "leveldb")
 # Where the memory is limited as a whole, and the state in which a trace begins.
 PANELS = (("", "cold"), ("", "warm, not in the kernel"), ("", "warm"), (" in 64 MiB", "cold"),
           (" in 64 MiB", "warm"))
@@ -82,10 +83,11 @@ def plot_requests(pyplot, source, folder):
 
 def plot_bars(axis, rows, panel):
     where, state = panel
-    traces = list(dict.fromkeys(scenario.split(",")[0].removesuffix(where) for scenario, _ in rows
-                                if scenario.endswith(f"{where}, {state}")))
-    subjects = list(dict.fromkeys(subject for scenario, subject in rows
-                                  if scenario == f"{traces[0]}{where}, {state}"))
+    scenarios = {scenario for scenario, _ in rows}
+    traces = [trace for trace in TRACES if f"{trace}{where}, {state}" in scenarios]
+    # The one that the other is held against stands first in each panel.
+    subjects = sorted({subject for scenario, subject in rows
+                       if scenario == f"{traces[0]}{where}, {state}"}, reverse=True)
     width = 0.8 / len(subjects)
     for number, subject in enumerate(subjects):
         own = [rows[f"{trace}{where}, {state}", subject] for trace in traces]
