@@ -19,6 +19,10 @@ Errc check(int code, const char* call);
 /// As check() for a CUresult of the driver.
 Errc check_driver(int code, const char* call);
 
+/// For tests: of the calls that are checked from now on, in any thread, the `nth` counts as failed
+/// with cudaErrorUnknown although it was made; 0: none. How many were checked since the last time.
+u64 fail_call(u64 nth);
+
 /// What failed last in this thread: its Errc and a line such as
 /// "cudaMalloc: out of memory (cudaErrorMemoryAllocation)". Errc::ok and no text if nothing did.
 const Failure& last_failure();

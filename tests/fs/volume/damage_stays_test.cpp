@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Damaged metadata and blocks that cannot be read are the matter of the object that they belong to:
+// it answers an error, never other bytes than its own, and everything else goes on, writing too.
+#include <map>
+#include <string>
+
+#include "tests/support/check_sample.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren::test {
+namespace {
+
+/// What a volume answers about one path: codes, and what the contents are.
+std::string answers_about(Volume& volume, const std::string& path) {
+    const Result<Attributes> found = volume.resolve(anybody, path);
+    if (!found) return "resolve " + std::to_string(static_cast<int>(found.code()));
+    const u32 type = found->mode & 0170000;
+    std::string text = std::to_string(found->mode) + " " + std::to_string(found->size);
+    const auto add = [&](Errc code) { text += " " + std::to_string(static_cast<int>(code)); };
+    if (type == 0100000) {
+        std::vector<char> bytes(found->size);
+        add(volume.open_file(found->handle));
+        add(volume.read(found->handle, 0, std::as_writable_bytes(std::span(bytes))).code());
+        add(volume.release(found->handle));
+        text += std::to_string(std::hash<std::string_view>()({bytes.data(), bytes.size()}));
+    } else if (type == 0120000) {
+        add(volume.read_link(found->handle).code());
+    } else if (type == 0040000) {
+        add(volume.read_directory(found->handle, 0, [](const DirectoryEntry&) { return true; }));
+    }
+    add(volume.list_attributes(found->handle, {}).code());
+    return text;
+}
+
+class DamageStays : public CheckTest {
+ protected:
+    DamageStays() {
+        const auto volume = open_on(disk(), {.workers = 1});
+        collect(*volume, volume->root(), "");
+        for (auto& [path, answers] : sound_)
+            answers = answers_about(*volume, path);
+        EXPECT_EQ(volume->close(), Errc::ok);
+    }
+
+    /// The damage is done: these paths and what lies below them answer errors, no others.
+    void expect_only(const std::vector<std::string>& damaged) {
+        const auto copy = disk().copy();
+        const auto volume = open_on(*copy, {.workers = 1});
+        ASSERT_TRUE(volume);
+        u64 changed = 0;
+        for (const auto& [path, wanted] : sound_) {
+            const std::string found = answers_about(*volume, path);
+            const bool may_change = std::ranges::any_of(
+                damaged, [&](const std::string& one) { return path.starts_with(one); });
+            EXPECT_TRUE(found == wanted || may_change) << path << ": " << found;
+            if (found == wanted) continue;
+            ++changed;
+            const std::string code = " " + std::to_string(static_cast<int>(Errc::corrupt));
+            EXPECT_NE((found + " ").find(code + " "), std::string::npos)
+                << path << " does not tell of damage but answers " << found;
+        }
+        EXPECT_GT(changed, 0u) << "nobody has noticed";
+        const auto made = volume->create(anybody, volume->root(), "after", {.open = true});
+        ASSERT_TRUE(made) << static_cast<int>(made.code());
+        EXPECT_TRUE(volume->write(made->handle, 0, std::vector(5000, std::byte{'a'})));
+        EXPECT_EQ(volume->sync_file(made->handle), Errc::ok);
+        EXPECT_EQ(volume->release(made->handle), Errc::ok);
+        EXPECT_EQ(volume->close(), Errc::ok);
+    }
+
+    std::map<std::string, std::string> sound_;  // what each path answers
+
+ private:
+    void collect(Volume& volume, Handle in, const std::string& path) {
+        for (const auto& [name, number] : list_names(volume, in)) {
+            const std::string below = path + "/" + name;
+            sound_[below];
+            const Result<Handle> handle = volume.handle_of(number);
+            ASSERT_TRUE(handle);
+            const bool is_directory = (volume.attributes(*handle)->mode & 0170000) == 0040000;
+            if (is_directory) collect(volume, *handle, below);
+        }
+    }
+};
+
+TEST_F(DamageStays, withTheFileWhoseExtentsAreDamaged) {
+    editor().flip(tree_block(sparse, 0) + 70);
+    expect_only({"/sparse"});
+}
+
+TEST_F(DamageStays, withTheFileWhoseAttributesAreDamaged) {
+    editor().flip(editor().inode(text).attributes.offset() + 100);
+    expect_only({"/text", "/directory/text-again"});
+}
+
+TEST_F(DamageStays, withTheLinkWhoseTargetIsDamaged) {
+    editor().flip(BlockPointer{editor().inode(long_link).area.words[0]}.offset() + 100);
+    expect_only({"/long-link"});
+}
+
+TEST_F(DamageStays, withTheNamesOfADamagedLeaf) {
+    editor().flip(tree_block(directory, 0) + 100);
+    expect_only({"/directory"});
+}
+
+TEST_F(DamageStays, withTheNamesOfADamagedInode) {
+    editor().flip(small[3] * format::inode_size + 8);
+    expect_only({"/directory/file-3"});
+}
+
+TEST(DamageOfContents, isToldAndNeverReadAsZeros) {
+    for (const u64 buffer_bytes : {u64{0}, 256 * kib}) {
+        const std::vector<std::byte> wanted(300'000, std::byte{'d'});
+        MemoryVolume volume(16 * mib, {.workers = 1, .file_buffer_bytes = buffer_bytes});
+        const Handle file = make_file(*volume, volume->root(), "file");
+        ASSERT_EQ(volume->open_file(file), Errc::ok);
+        ASSERT_TRUE(volume->write(file, 0, wanted));
+        ASSERT_EQ(volume->release(file), Errc::ok);
+        volume.close();
+        bool failed = true;
+        for (u64 nth = 1; failed && !HasFailure(); ++nth) {
+            volume.open();
+            const Handle again = volume->lookup(anybody, volume->root(), "file")->handle;
+            ASSERT_EQ(volume->open_file(again), Errc::ok);
+            volume.faults().set_plan(
+                {.writes = false, .flushes = false, .nth = nth, .is_once = true});
+            std::vector<std::byte> found(wanted.size());
+            const Result<u64> got = volume->read(again, 0, found);
+            failed = volume.faults().failed_count() != 0;
+            EXPECT_EQ(got.code(), failed ? Errc::io : Errc::ok);
+            EXPECT_TRUE(failed || found == wanted);
+            volume.faults().set_plan({});
+            // The next one who asks gets the bytes: nothing wrong was kept.
+            EXPECT_TRUE(volume->read(again, 0, found));
+            EXPECT_EQ(found, wanted);
+            ASSERT_EQ(volume->release(again), Errc::ok);
+            volume.close();
+        }
+    }
+}
+
+}  // namespace
+}  // namespace warren::test
