@@ -171,7 +171,6 @@ class Simulator {
         u32 last = no_message;
     };
 
-    bool is_central() const { return is_central_; }
     double visit_seconds() const { return costs_.status + costs_.callback; }
     void wake(u32 number, double time);
     void look(u32 number, double now);
@@ -320,10 +319,10 @@ void Simulator::finish(Place& place, const Place::Hand& hand) {
 }
 
 void Simulator::begin(Place& place, double now) {
-    const bool is_allowed = place.rank.may_work() && (!is_central() || place.rank.holds_item());
-    const size_t threads = is_central() ? 1 : world_.threads;
+    const bool is_allowed = place.rank.may_work() && (!is_central_ || place.rank.holds_item());
+    const size_t threads = is_central_ ? 1 : world_.threads;
     // With a central queue the talker lets a thread begin, which has slept.
-    if (is_central()) now += costs_.wake;
+    if (is_central_) now += costs_.wake;
     while (is_allowed && place.hands.size() < threads && !place.queue.empty()) {
         Item item = place.queue.back();
         place.queue.pop_back();
@@ -350,7 +349,7 @@ void Simulator::run_threads(Place& place, double until) {
         place.walked_until = done.end;
         finish(place, done);
         // The talker of a worker of cp decides what comes after each item.
-        if (is_central()) return;
+        if (is_central_) return;
         begin(place, done.end);
     }
 }
@@ -435,7 +434,7 @@ void Simulator::look(u32 number, double now) {
     if (was_busy) talker.quiet_since = clock;
     if (!place.hands.empty()) {
         run_threads(place, clock + costs_.quantum);
-        const double ends = place.walked_until + (is_central() ? costs_.wake : 0);
+        const double ends = place.walked_until + (is_central_ ? costs_.wake : 0);
         return wake(number, place.hands.empty() ? ends : clock + costs_.quantum);
     }
     if (place.queue.empty() && clock < place.next_request) wake(number, place.next_request);

@@ -111,6 +111,8 @@ class LoanWorld {
         return level == 0 ? 1 : 1 + rules_.parts * rules_.fanout * size_of(level - 1);
     }
     std::string name_of(const Home& home) const;
+    void describe(const Place& place, std::string& text) const;
+    void describe(const Letter& letter, std::string& text) const;
 
     LoanRules rules_;
     std::vector<Rank> ranks_;

@@ -319,68 +319,61 @@ std::string LoanWorld::name_of(const Home& home) const {
     return std::to_string(home.loan >> loan_rank_shift) + "." + std::to_string(before);
 }
 
+void LoanWorld::describe(const Place& place, std::string& text) const {
+    const auto add = [&text](std::initializer_list<u64> numbers) {
+        for (const u64 number : numbers)
+            text += std::to_string(number) + ',';
+    };
+    for (const Directory& at : place.directories) {
+        add({at.exists, at.level, static_cast<u8>(at.kind), at.above, at.pending, at.parts_left,
+             at.is_open, at.result});
+        if (at.exists && at.kind != NodeKind::own) text += name_of(at.home);
+    }
+    for (const std::vector<Item>* items : {&place.queue, &place.here, &place.in_hand}) {
+        for (const Item& item : *items)
+            add({static_cast<u8>(item.work), item.directory, item.parts, item.result});
+        text += '|';
+    }
+    std::vector<std::pair<u64, u32>> loans(place.loans.out().begin(), place.loans.out().end());
+    std::sort(loans.begin(), loans.end());
+    for (const auto& [loan, directory] : loans)
+        add({directory});
+    for (const Returned& returned : place.returning)
+        text += name_of(returned.home) + "=" + std::to_string(returned.result);
+    add({place.owed, place.done, place.stopped, place.reads});
+}
+
+void LoanWorld::describe(const Letter& letter, std::string& text) const {
+    if (letter.is_result) {
+        text += name_of(letter.result.home) + "=" + std::to_string(letter.result.result);
+        return;
+    }
+    const Message& message = letter.message;
+    text += static_cast<char>('a' + static_cast<int>(message.kind));
+    text += message.black ? 'B' : message.aborts ? 'A' : '.';
+    text += std::to_string(message.balance);
+    for (size_t at = 0; at < message.work.size(); at += sizeof(Sent)) {
+        Sent sent{};
+        message.work.copy(reinterpret_cast<char*>(&sent), sizeof sent, at);
+        for (const u64 number :
+             {u64{static_cast<u8>(sent.work)}, u64{sent.level}, u64{sent.parts}, u64{sent.result}})
+            text += std::to_string(number) + ',';
+        text += name_of(sent.home);
+    }
+}
+
 std::string LoanWorld::fingerprint() const {
     std::string text;
-    const auto add = [&text](u64 number) {
-        text += std::to_string(number);
-        text += ',';
-    };
-    const auto add_items = [&](const std::vector<Item>& items) {
-        for (const Item& item : items) {
-            for (const u64 number : {u64{static_cast<u8>(item.work)}, u64{item.directory},
-                                     u64{item.parts}, u64{item.result}})
-                add(number);
-        }
-        text += '|';
-    };
     for (u32 rank = 0; rank < ranks(); ++rank) {
-        const Place& place = places_[rank];
         text += ranks_[rank].fingerprint() + ";";
-        for (const Directory& at : place.directories) {
-            for (const u64 number :
-                 {u64{at.exists}, u64{at.level}, u64{static_cast<u8>(at.kind)}, u64{at.above},
-                  u64{at.pending}, u64{at.parts_left}, u64{at.is_open}, u64{at.result}})
-                add(number);
-            const bool is_lent = at.exists && at.kind != NodeKind::own;
-            text += is_lent ? name_of(at.home) : "";
-        }
-        text += '|';
-        add_items(place.queue);
-        add_items(place.here);
-        add_items(place.in_hand);
-        std::vector<std::pair<u64, u32>> loans(place.loans.out().begin(), place.loans.out().end());
-        std::sort(loans.begin(), loans.end());
-        for (const auto& [loan, directory] : loans)
-            add(directory);
-        for (const Returned& returned : place.returning)
-            text += name_of(returned.home) + "=" + std::to_string(returned.result);
-        for (const u64 number :
-             {u64{place.owed}, u64{place.done}, u64{place.stopped}, u64{place.reads}})
-            add(number);
+        describe(places_[rank], text);
     }
     for (const auto& channel : channels_) {
-        for (const Letter& letter : channel) {
-            if (letter.is_result) {
-                text += name_of(letter.result.home) + "=" + std::to_string(letter.result.result);
-                continue;
-            }
-            const Message& message = letter.message;
-            text += static_cast<char>('a' + static_cast<int>(message.kind));
-            text += message.black ? 'B' : message.aborts ? 'A' : '.';
-            add(static_cast<u64>(message.balance));
-            for (size_t at = 0; at < message.work.size(); at += sizeof(Sent)) {
-                Sent sent{};
-                message.work.copy(reinterpret_cast<char*>(&sent), sizeof sent, at);
-                for (const u64 number : {u64{static_cast<u8>(sent.work)}, u64{sent.level},
-                                         u64{sent.parts}, u64{sent.result}})
-                    add(number);
-                text += name_of(sent.home);
-            }
-        }
+        for (const Letter& letter : channel)
+            describe(letter, text);
         text += '/';
     }
-    add(total_);
-    add(finished_);
+    text += std::to_string(total_) + "," + std::to_string(finished_);
     return text + (aborted_ ? "!" : "");
 }
 
