@@ -419,16 +419,16 @@ void Bench::measure_messages(u64 files) {
                      with_commas(static_cast<u64>(sent[name]["bytes"])) + " bytes, " +
                      std::to_string(sent[name]["seconds"]) + " s");
     }
-    // The paper's cp sends every file through rank 0; the other form sends directories only.
-    for (const char* name : {"cp", "cp-directories"}) {
-        const auto ratio = [&](const char* what) {
-            return sent[name][what] / sent["h-drqs"][what];
-        };
-        report_.must(std::string("messages of ") + name + " over those of h-drqs",
-                     ratio("messages"), 10);
-        report_.must(std::string("bytes of ") + name + " over those of h-drqs", ratio("bytes"),
-                     100);
-    }
+    const auto ratio = [&](const char* name, const char* what) {
+        return sent[name][what] / sent["h-drqs"][what];
+    };
+    // The paper's cp, of which the must is, sends every file through rank 0.
+    report_.must("messages of cp over those of h-drqs", ratio("cp", "messages"), 10);
+    report_.must("bytes of cp over those of h-drqs", ratio("cp", "bytes"), 100);
+    report_.note("where only directories go through rank 0 (cp-directories): " +
+                 std::to_string(ratio("cp-directories", "messages")) +
+                 " times the messages of h-drqs, " +
+                 std::to_string(ratio("cp-directories", "bytes")) + " times the bytes");
 }
 
 int list_pairs(const std::string& program, const std::string& root) {

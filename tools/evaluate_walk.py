@@ -5,13 +5,17 @@ command: CSV files, and PNG files if there is matplotlib.
 
     figure 3a  time by ranks, every scheduler          figure 5  bytes from rank to rank
     figure 3b  what the time goes into                 figure 6  how the work is spread
-    figure 4   messages and bytes by files             real.csv  real walks beside simulated ones
+    figure 4   messages and bytes by files             real.csv  real walks beside simulated ones,
+                                                                 and find, du, bfs, fd, rm, rmz
 
 The figures are of bench/walk_simulation, which runs the real scheduler over a simulated network and
 file system; its costs are measured first, on a real walk of one rank over a tree that the simulator
 makes. The tree: every directory has 20 files or more with a long tail (20 / u^0.75 for u in (0, 1],
 at most a million) and up to 12 subdirectories, among which the rest is shared by the cubes of
 random numbers, so that a few branches hold most of it.
+
+Peers that are not there are left out. rmz is of crates.io: --peers FOLDER names a folder for it, in
+which cargo builds it once; it is no part of Warren.
 """
 
 import argparse
@@ -24,8 +28,9 @@ import sys
 import tempfile
 import time
 
-SCHEDULERS = "cp,cp-keep-one,drqs,deqs,pa-drqs,h-drqs"
-REAL_SCHEDULERS = ("cp", "drqs", "deqs", "pa-drqs", "h-drqs")
+SCHEDULERS = "cp,cp-keep-one,cp-directories,drqs,deqs,pa-drqs,h-drqs"
+REAL_SCHEDULERS = ("cp", "cp-directories", "drqs", "deqs", "pa-drqs", "h-drqs")
+RMZ = "rmz", "3.2.1"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 NAME_SHARE = 0.25  # of an entry's time that is its name: measured, see docs/WALK.md
 RUNS = 3
@@ -51,14 +56,15 @@ class Evaluation:
         print(path)
         return path
 
+    @staticmethod
+    def once(words):
+        begin = time.monotonic()
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        return time.monotonic() - begin
+
     def seconds_of(self, words):
         """The median of some runs."""
-        times = []
-        for _ in range(RUNS):
-            begin = time.monotonic()
-            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-            times.append(time.monotonic() - begin)
-        return sorted(times)[RUNS // 2]
+        return sorted(self.once(words) for _ in range(RUNS))[RUNS // 2]
 
     def walk_words(self, ranks, scheduler, tree):
         words = [self.program("bin/warren"), "walk", "--count", "--stat", "--threads", "1"]
@@ -75,17 +81,17 @@ class Evaluation:
             os.mkdir(empty)
             subprocess.run([self.program("bench/walk_simulation"), "--make", tree, "--files",
                             str(files)], check=True)
-            rows = [(name, 1, self.seconds_of([name, *words]), "")
-                    for name, words in (("find", [tree, "-type", "f", "-printf", "%p %s\n"]),
-                                        ("du", ["-s", tree]), ("bfs", [tree, "-printf", "%s\n"]))
-                    if shutil.which(name)]
+            rows = self.peers(tree)
+            rows += self.removals(place)
             alone = (self.seconds_of(self.walk_words(1, "", tree)) -
                      self.seconds_of(self.walk_words(1, "", empty)))
             self.set_costs(alone, tree, files)
             for ranks in self.arguments.real_ranks if shutil.which("mpirun") else ():
+                start = self.seconds_of(self.walk_words(ranks, "deqs", empty))
                 for scheduler in REAL_SCHEDULERS:
-                    seconds = (self.seconds_of(self.walk_words(ranks, scheduler, tree)) -
-                               self.seconds_of(self.walk_words(ranks, scheduler, empty)))
+                    # A file takes a message there and back: one run is long enough.
+                    measure = self.once if scheduler == "cp" else self.seconds_of
+                    seconds = measure(self.walk_words(ranks, scheduler, tree)) - start
                     rows.append((scheduler, ranks, seconds, self.simulated(scheduler, ranks)))
         rows.append(("warren, one thread", 1, alone, self.simulated("deqs", 1)))
         path = self.results / "real.csv"
@@ -94,6 +100,48 @@ class Evaluation:
             writer.writerow(["subject", "ranks", "seconds", "simulated_seconds"])
             writer.writerows(rows)
         print(path)
+
+    def peers(self, tree):
+        """Rows of programs that go through a tree in one process."""
+        warren = self.program("bin/warren")
+        lines = ["-type", "f", "-printf", "%p %s\n"]
+        programs = (("find", ["find", tree, *lines]), ("bfs", ["bfs", tree, *lines]),
+                    ("warren find", [warren, "find", tree, *lines]),
+                    ("find, names", ["find", tree, "-type", "f"]),
+                    ("bfs, names", ["bfs", tree, "-type", "f"]),
+                    ("fd, names", ["fdfind", "-uu", "-tf", ".", tree]),
+                    ("warren find, names", [warren, "find", tree, "-type", "f"]),
+                    ("du", ["du", "-s", tree]), ("warren du", [warren, "du", "-s", tree]))
+        return [(name, 1, self.seconds_of(words), "") for name, words in programs
+                if shutil.which(words[0])]
+
+    def removals(self, place):
+        """Rows of programs that remove a tree: a tenth of the files, made anew for each run."""
+        programs = {"rm -rf": ["rm", "-rf"], "rmz": [self.rmz()],
+                    "warren rm -r": [self.program("bin/warren"), "rm", "-rf"]}
+        rows = []
+        for name, words in programs.items():
+            if words[0] is None:
+                continue
+            times = []
+            for run in range(RUNS):
+                tree = f"{place}/removed{run}"
+                subprocess.run([self.program("bench/walk_simulation"), "--make", tree, "--files",
+                                str(self.arguments.real_files // 10)], check=True)
+                times.append(self.once([*words, tree]))
+            rows.append((name + ", a tenth", 1, sorted(times)[RUNS // 2], ""))
+        return rows
+
+    def rmz(self):
+        """The program, built if there is a folder for it; None if it is not to be had."""
+        if self.arguments.peers is None:
+            return shutil.which("rmz")
+        path = self.arguments.peers / "bin" / "rmz"
+        if not path.exists() and shutil.which("cargo"):
+            name, version = RMZ
+            subprocess.run(["cargo", "install", "--locked", "--root", str(self.arguments.peers),
+                            f"{name}@{version}"], check=False)
+        return str(path) if path.exists() else None
 
     def set_costs(self, alone, tree, files):
         directories = sum(1 for _ in os.walk(tree))
@@ -241,6 +289,7 @@ def main():
     parser.add_argument("--real-files", type=int, default=1_000_000,
                         help="of the real tree; 0: no real walks")
     parser.add_argument("--real-ranks", type=int, nargs="*", default=[2, 4])
+    parser.add_argument("--peers", type=pathlib.Path, help="where rmz is, or is built")
     Evaluation(parser.parse_args()).run()
 
 

@@ -91,8 +91,7 @@ class Place : public Surroundings {
         return work;
     }
     std::string give_all_but(u32 kept) override {
-        if (queue.size() <= kept) return keep_one_file(kept);
-        std::string work = take_oldest(queue.size() - kept);
+        const std::string work = take_oldest(queue.size() - std::min<u64>(kept, queue.size()));
         return work + keep_one_file(kept);
     }
     void accept(const std::string& work) override {
@@ -294,9 +293,10 @@ double Simulator::begin_files(Place& place, u64 files) {
     const double way = is_alone ? costs_.near_latency : costs_.far_latency;
     // To rank 0 and back; two talkers and a worker wake up each time.
     const double trip = 2 * way + 4 * costs_.message + 4 * costs_.wake;
-    const double talking = 2 * costs_.message * static_cast<double>(files - 1);
-    place.facts.talking += talking;
-    return visit_seconds() * static_cast<double>(files) + trip * static_cast<double>(files - 1);
+    place.facts.talking += 2 * costs_.message * static_cast<double>(files - 1);
+    // Whoever has not read the directory of a file opens it.
+    return (costs_.directory + visit_seconds()) * static_cast<double>(files) +
+           trip * static_cast<double>(files - 1);
 }
 
 /// Counts what was read and queues the subdirectories.
