@@ -9,7 +9,7 @@
 #include <set>
 
 #include "fs/engine/cpu/store_memory.hpp"
-#include "fs/ops/place_block.hpp"
+#include "fs/ops/commit_cut.hpp"
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
@@ -113,6 +113,37 @@ class Buffer {
         store().dirty[place / format::block_size / 64] ^= u64{1} << place / format::block_size % 64;
         if (dirty_.erase(place) == 0) dirty_.insert(place);
     }
+    /// Takes the dirty blocks as a commit does: they are clean and held then. Their places.
+    template <class By>
+    std::vector<u64> cut(By& by) {
+        store().state->metadata_frames_end = 1 + place_count / format::blocks_per_frame;
+        for (const u64 place : dirty_)
+            core::set_bit(store().dirty_frames, place / format::frame_size);
+        std::vector<Block> blocks(dirty_.size());
+        std::vector<u64> places(dirty_.size());
+        ops::CutHeader header{};
+        const ops::CutArea area{blocks.data(), places.data(), places.size(), &header};
+        EXPECT_EQ(by([&](const auto& team) {
+                      ops::list_dirty(team, store(), area, {});
+                      ops::gather_dirty(team, store(), area, {}, ops::CopyWords());
+                      return Errc::ok;
+                  }),
+                  Errc::ok);
+        EXPECT_EQ(header.count, places.size());
+        held_.merge(dirty_);
+        dirty_.clear();
+        return places;
+    }
+    template <class By>
+    void release(By& by, const std::vector<u64>& places) {
+        EXPECT_EQ(by([&](const auto& team) {
+                      ops::release_cut(team, store(), places.data(), places.size(), {});
+                      return Errc::ok;
+                  }),
+                  Errc::ok);
+        for (const u64 place : places)
+            held_.erase(place);
+    }
     u64 resident_count() const { return resident_.size(); }
 
  private:
@@ -183,6 +214,28 @@ TYPED_TEST(PlaceBlock, refusesWhenNothingMayGo) {
     buffer.place(by, further, 1);
     buffer.read(by, further);
     buffer.read(by, 7 * format::block_size);
+}
+
+TYPED_TEST(PlaceBlock, keepsTheBlocksOfACommitUntilTheyAreOnTheDisk) {
+    Buffer buffer;
+    TypeParam by;
+    constexpr u64 first = 20;  // behind the frame table
+    const auto fill = [&](u64 begin, u64 count) {
+        for (u64 i = begin; i < begin + count; ++i)
+            buffer.place(by, i * format::block_size, i);
+    };
+    fill(first, buffer_blocks);
+    for (u64 i = first; i < first + buffer_blocks - 5; ++i)
+        buffer.toggle_dirty(i * format::block_size);
+    const std::vector<u64> places = buffer.cut(by);
+    ASSERT_EQ(places.size(), buffer_blocks - 5);
+    fill(first + buffer_blocks, 40);  // place() expects that none of the cut goes
+    for (const u64 place : places)
+        buffer.read(by, place);
+    buffer.release(by, places);
+    fill(first + 2 * buffer_blocks, buffer_blocks);
+    for (const u64 place : places)
+        buffer.read(by, place);
 }
 
 TEST(PlaceBlock, whatIsUsedStaysWhileOthersCome) {
@@ -304,19 +357,19 @@ TEST_F(EngineMetaBuffer, servesManyThreads) {
         const Handle home = make(volume_->root(), "home" + std::to_string(t), 040755);
         bodies.push_back([this, home](Random& random) {
             std::set<std::string> there;
-            for (u64 i = 0; i < 1500 * test_load(); ++i) {
-                const std::string name = "entry" + std::to_string(random.below(600));
+            for (u64 i = 0; i < 2500 * test_load(); ++i) {
+                const std::string name = "entry" + std::to_string(random.below(3000));
                 if (there.erase(name) != 0) {
                     ASSERT_EQ(volume_->unlink(anybody, home, name), Errc::ok);
                 } else {
                     ASSERT_EQ(volume_->create(anybody, home, name, {}).code(), Errc::ok);
                     there.insert(name);
                 }
-                if (random.one_in(300)) {
+                if (random.one_in(40)) {
                     ASSERT_EQ(volume_->sync(), Errc::ok);
                 }
             }
-            for (u64 i = 0; i < 600; ++i) {
+            for (u64 i = 0; i < 3000; ++i) {
                 const std::string name = "entry" + std::to_string(i);
                 ASSERT_EQ(volume_->lookup(anybody, home, name).code(),
                           there.contains(name) ? Errc::ok : Errc::no_entry);
