@@ -3,6 +3,7 @@
 #include <dirent.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <new>
 #include <string>
 #include <system_error>
@@ -10,6 +11,7 @@
 
 #include "warren/walk.h"
 #include "warren/walk.hpp"
+#include "warren/walk_group.hpp"
 
 namespace warren::walk {
 
@@ -23,6 +25,14 @@ const Finished& finished_of(const warren_walk_finished* directory) {
     return *reinterpret_cast<const Finished*>(directory);
 }
 
+Group* group_of(warren_walk_group* group) {
+    return reinterpret_cast<Group*>(group);
+}
+
+const Group& group_of(const warren_walk_group* group) {
+    return *reinterpret_cast<const Group*>(group);
+}
+
 Options options_of(const warren_walk_options& given) {
     Options options;
     options.threads = given.threads;
@@ -34,8 +44,20 @@ Options options_of(const warren_walk_options& given) {
     options.result_bytes = given.result_bytes;
     options.open_limit = given.open_limit;
     options.operations_per_second = given.operations_per_second;
+    options.split = static_cast<Split>(given.split);
+    if (given.scheduler != WARREN_WALK_DEFAULT) {
+        options.scheduler = static_cast<Scheduler>(given.scheduler - 1);
+    }
+    options.group = group_of(given.group);
+    if (given.checkpoint != nullptr) options.checkpoint = given.checkpoint;
+    if (given.checkpoint_milliseconds != 0) {
+        options.checkpoint_milliseconds = given.checkpoint_milliseconds;
+    }
+    options.resume = given.resume != 0;
     return options;
 }
+
+static_assert(static_cast<int>(Scheduler::batches) + 1 == WARREN_WALK_BATCHES);
 
 Callbacks callbacks_of(const warren_walk_callbacks& given, void* context) {
     Callbacks callbacks;
@@ -64,6 +86,18 @@ Callbacks callbacks_of(const warren_walk_callbacks& given, void* context) {
                        context);
         };
     }
+    if (given.save != nullptr) {
+        callbacks.save = [&given, context] {
+            size_t size = 0;
+            const void* bytes = given.save(&size, context);
+            return std::string(static_cast<const char*>(bytes), size);
+        };
+    }
+    if (given.load != nullptr) {
+        callbacks.load = [&given, context](std::string_view saved) {
+            given.load(saved.data(), saved.size(), context);
+        };
+    }
     return callbacks;
 }
 
@@ -71,9 +105,14 @@ int run(std::span<const char* const> given, const warren_walk_options& options,
         const warren_walk_callbacks& callbacks, void* context, void* result,
         warren_walk_totals* totals) {
     const std::vector<std::string> roots(given.begin(), given.end());
-    const Totals all = walk(roots, options_of(options), callbacks_of(callbacks, context), result);
+    Options how = options_of(options);
+    if (callbacks.interrupt != nullptr) {
+        how.interrupt = [&] { return callbacks.interrupt(context) != 0; };
+    }
+    const Totals all = walk(roots, how, callbacks_of(callbacks, context), result);
     if (totals != nullptr) {
-        *totals = {all.entries, all.directories, all.failures, all.stopped ? 1 : 0};
+        *totals = {all.entries,     all.directories, all.failures,      all.stopped,
+                   all.interrupted, all.messages,    all.message_bytes, all.own_entries};
     }
     return 0;
 }
@@ -84,6 +123,7 @@ int run(std::span<const char* const> given, const warren_walk_options& options,
 
 using warren::walk::entry_of;
 using warren::walk::finished_of;
+using warren::walk::group_of;
 
 extern "C" {
 
@@ -93,10 +133,12 @@ int warren_walk(const char* const* roots, size_t root_count, const warren_walk_o
     static constexpr warren_walk_options defaults{};
     if (options == nullptr) options = &defaults;
     const bool has_roots = roots != nullptr || root_count == 0;
-    if (!has_roots || callbacks == nullptr || callbacks->visit == nullptr ||
-        options->follow > WARREN_WALK_FOLLOW_ALL) {
-        return EINVAL;
-    }
+    const bool has_callbacks = callbacks != nullptr && callbacks->visit != nullptr;
+    const bool is_known = options->follow <= WARREN_WALK_FOLLOW_ALL &&
+                          options->split <= WARREN_WALK_SPLIT_RANDOM &&
+                          options->scheduler <= WARREN_WALK_BATCHES;
+    if (!has_roots || !has_callbacks || !is_known) return EINVAL;
+    if (options->resume != 0 && options->checkpoint == nullptr) return EINVAL;
     try {
         return warren::walk::run({roots, root_count}, *options, *callbacks, context, result,
                                  totals);
@@ -105,6 +147,21 @@ int warren_walk(const char* const* roots, size_t root_count, const warren_walk_o
     } catch (const std::system_error& error) {
         return error.code().value();
     }
+}
+
+warren_walk_group* warren_walk_mpi_group(char* problem, size_t problem_size) {
+    std::string reason;
+    warren::walk::Group* group = warren::walk::mpi_group(reason);
+    if (problem != nullptr) std::snprintf(problem, problem_size, "%s", reason.c_str());
+    return reinterpret_cast<warren_walk_group*>(group);
+}
+
+uint32_t warren_walk_rank(const warren_walk_group* group) {
+    return group_of(group).rank();
+}
+
+uint32_t warren_walk_ranks(const warren_walk_group* group) {
+    return group_of(group).ranks();
 }
 
 int warren_walk_directory(const warren_walk_entry* entry) {
@@ -143,6 +200,12 @@ void* warren_walk_result(const warren_walk_entry* entry) {
 
 void* warren_walk_own_result(const warren_walk_entry* entry) {
     return entry_of(entry).own_result_memory();
+}
+
+void warren_walk_add_once(const warren_walk_entry* entry, const struct statx* status,
+                          const void* amount) {
+    entry_of(entry).add_once(warren::walk::device_of(*status), status->stx_ino, status->stx_nlink,
+                             amount);
 }
 
 void warren_walk_add(const warren_walk_entry* entry, const void* payload, size_t size) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "walk/folder.hpp"
 
@@ -67,6 +68,16 @@ void work(int directory, const void* payload, size_t size, void* result, void* c
     }
 }
 
+warren_walk_callbacks callbacks_of_all() {
+    warren_walk_callbacks all{};
+    all.visit = visit;
+    all.finish = finish;
+    all.merge = merge;
+    all.fail = fail;
+    all.work = work;
+    return all;
+}
+
 }  // namespace
 
 TEST(WalkC, AddsUpSizes) {
@@ -79,7 +90,7 @@ TEST(WalkC, AddsUpSizes) {
     warren_walk_options options{};
     options.result_bytes = sizeof(u64);
     options.threads = 2;
-    const warren_walk_callbacks callbacks = {visit, finish, merge, fail, work};
+    const warren_walk_callbacks callbacks = callbacks_of_all();
     Seen seen;
     u64 sum = 0;
     warren_walk_totals totals{};
@@ -99,12 +110,101 @@ TEST(WalkC, RefusesWrongArguments) {
     const warren_walk_callbacks nothing{};
     EXPECT_EQ(warren_walk(nullptr, 0, nullptr, &nothing, nullptr, nullptr, nullptr), EINVAL);
     EXPECT_EQ(warren_walk(nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr), EINVAL);
-    const warren_walk_callbacks good = {visit, nullptr, nullptr, nullptr, nullptr};
+    warren_walk_callbacks good{};
+    good.visit = visit;
     EXPECT_EQ(warren_walk(nullptr, 1, nullptr, &good, nullptr, nullptr, nullptr), EINVAL);
     EXPECT_EQ(warren_walk(nullptr, 0, nullptr, &good, nullptr, nullptr, nullptr), 0);
     warren_walk_options options{};
-    options.follow = 7;
-    EXPECT_EQ(warren_walk(nullptr, 0, &options, &good, nullptr, nullptr, nullptr), EINVAL);
+    const auto is_refused = [&] {
+        return warren_walk(nullptr, 0, &options, &good, nullptr, nullptr, nullptr) == EINVAL;
+    };
+    options.follow = WARREN_WALK_FOLLOW_ALL + 1;
+    EXPECT_TRUE(is_refused());
+    options = {};
+    options.split = WARREN_WALK_SPLIT_RANDOM + 1;
+    EXPECT_TRUE(is_refused());
+    options = {};
+    options.scheduler = WARREN_WALK_BATCHES + 1;
+    EXPECT_TRUE(is_refused());
+    options = {};
+    options.resume = 1;
+    EXPECT_TRUE(is_refused());
+}
+
+/// What a walk in two parts counts: outside of results, so a checkpoint has to ask for it.
+struct Parts {
+    std::atomic<u64> files{0};
+    u64 stop_at = 0;
+    u64 saved = 0;
+};
+
+int count_file(const warren_walk_entry* entry, void* context) {
+    auto* parts = static_cast<Parts*>(context);
+    if (warren_walk_type(entry) != DT_REG) return WARREN_WALK_GO_ON;
+    ++parts->files;
+    const struct statx* status = warren_walk_status(entry, STATX_INO | STATX_NLINK | STATX_SIZE);
+    warren_walk_add_once(entry, status, &status->stx_size);
+    return WARREN_WALK_GO_ON;
+}
+
+const void* save_count(size_t* size, void* context) {
+    auto* parts = static_cast<Parts*>(context);
+    parts->saved = parts->files;
+    *size = sizeof parts->saved;
+    return &parts->saved;
+}
+
+void load_count(const void* bytes, size_t size, void* context) {
+    u64 saved = 0;
+    if (size == sizeof saved) std::memcpy(&saved, bytes, size);
+    static_cast<Parts*>(context)->files += saved;
+}
+
+int has_enough(void* context) {
+    const auto* parts = static_cast<Parts*>(context);
+    return parts->files >= parts->stop_at ? 1 : 0;
+}
+
+TEST(WalkC, GoesOnFromACheckpoint) {
+    const Folder folder;
+    constexpr u64 files = 400;
+    folder.make_directory("tree");
+    for (u64 i = 0; i < files; ++i) {
+        const std::string directory = "tree/" + std::to_string(i % 40);
+        if (i < 40) folder.make_directory(directory);
+        folder.make_file(directory + "/" + std::to_string(i), 3);
+    }
+    folder.make_directory("kept");
+    const std::string tree = folder.path() + "/tree", kept = folder.path() + "/kept";
+    const char* roots[] = {tree.c_str()};
+    warren_walk_options options{};
+    options.threads = 1;
+    options.result_bytes = sizeof(u64);
+    options.checkpoint = kept.c_str();
+    options.scheduler = WARREN_WALK_DRQS;
+    options.operations_per_second = 300;  // or all is done before anybody asks whether to stop
+    warren_walk_callbacks callbacks{};
+    callbacks.visit = count_file;
+    callbacks.merge = merge;
+    callbacks.interrupt = has_enough;
+    callbacks.save = save_count;
+    callbacks.load = load_count;
+    Parts first, second;
+    first.stop_at = 20;
+    second.stop_at = files + 1;
+    u64 sum = 0;
+    warren_walk_totals totals{};
+    ASSERT_EQ(warren_walk(roots, 1, &options, &callbacks, &first, &sum, &totals), 0);
+    ASSERT_EQ(totals.interrupted, 1);
+    ASSERT_LT(first.files, files);
+    options.resume = 1;
+    options.operations_per_second = 0;
+    sum = 0;
+    ASSERT_EQ(warren_walk(roots, 1, &options, &callbacks, &second, &sum, &totals), 0);
+    EXPECT_EQ(totals.interrupted, 0);
+    EXPECT_EQ(totals.failures, 0u);
+    EXPECT_EQ(second.files, files);
+    EXPECT_EQ(sum, 3 * files);
 }
 
 }  // namespace warren::walk
