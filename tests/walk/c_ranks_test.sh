@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The ranks of an MPI job walk together for a C program too: a du of fifty lines, alone and as a job,
-# prints the total of du(1), in which files with several names count once on whatever ranks they are.
+# The ranks of an MPI job walk together for a C program too: a du of fifty lines, alone and as a
+# job, prints the total of du(1), in which a file with several names counts once on whatever ranks.
 set -euo pipefail
 
 for tool in cc mpirun du; do
