@@ -387,8 +387,8 @@ class Volume {
     /// Equal to create() item by item, in order.
     void create_many(const Caller& caller, std::span<const Creation> creations,
                      std::span<Result<Attributes>> results);
-    /// Equal to unlink() or remove_directory() item by item, in order; `results` gets the error of
-    /// each.
+    /// Equal to unlink() or remove_directory() item by item, in order. (An item whose directory is
+    /// a file that another item removes may be told not_directory or stale, as in move_many().)
     void remove_many(const Caller& caller, std::span<const Unlink> names, std::span<Errc> results);
     /// As lookup() for each item, in any order.
     void lookup_many(const Caller& caller, std::span<const Lookup> lookups,

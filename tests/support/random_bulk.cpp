@@ -150,6 +150,7 @@ void RandomOperations::do_move_many() {
         u64 to;
         std::string name;
         std::string new_name;
+        bool in_file = false;
     };
     std::vector<Item> items(pick_batch_size(chance(4) ? 200 : 20));
     const u64 shared = pick_directory();
@@ -158,6 +159,7 @@ void RandomOperations::do_move_many() {
         item.to = chance(2) ? shared : pick_directory();
         item.name = pick_entry(item.from);
         item.new_name = chance(3) ? pick_entry(item.to) : pick_name();
+        item.in_file = is_file(item.from) || is_file(item.to);
     }
     std::vector<Move> moves;
     for (const Item& item : items) {
@@ -171,8 +173,9 @@ void RandomOperations::do_move_many() {
         const Item& item = items[i];
         history_.push_back("  item: " + name_of(item.from) + "/" + printable_name(item.name) +
                            " to " + name_of(item.to) + "/" + printable_name(item.new_name));
-        expect_code(results[i], model_.rename(caller, model(item.from), item.name, model(item.to),
-                                              item.new_name));
+        const Errc wanted =
+            model_.rename(caller, model(item.from), item.name, model(item.to), item.new_name);
+        expect_item_code(results[i], wanted, item.in_file);
     }
 }
 
@@ -381,8 +384,10 @@ void RandomOperations::do_remove_many() {
     std::vector<u64> directories(count);
     std::vector<std::string> names(count);
     std::vector<Unlink> items(count);
+    std::vector<bool> in_file(count);
     for (u64 i = 0; i < count; ++i) {
         directories[i] = chance(4) ? pick_directory() : shared;
+        in_file[i] = is_file(directories[i]);
         names[i] = pick_entry(directories[i]);
         items[i] = {real(directories[i]), names[i], chance(of_files_mostly ? 30 : 3)};
     }
@@ -393,10 +398,10 @@ void RandomOperations::do_remove_many() {
     for (u64 i = 0; i < count && !failed_; ++i) {
         history_.push_back(std::string("  item: ") + (items[i].is_directory ? "rmdir " : "") +
                            name_of(directories[i]) + "/" + printable_name(names[i]));
-        expect_code(results[i],
-                    items[i].is_directory
-                        ? model_.remove_directory(caller, model(directories[i]), names[i])
-                        : model_.unlink(caller, model(directories[i]), names[i]));
+        const Errc wanted = items[i].is_directory
+                                ? model_.remove_directory(caller, model(directories[i]), names[i])
+                                : model_.unlink(caller, model(directories[i]), names[i]);
+        expect_item_code(results[i], wanted, in_file[i]);
     }
 }
 

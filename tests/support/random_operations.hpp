@@ -108,6 +108,9 @@ class RandomOperations {
     void end();
     void note(u64 answer) { transcript_ = (transcript_ ^ answer) * 0x100000001b3u; }
     void expect_code(Errc found, Errc wanted);
+    /// As expect_code(), for an item of a call for many; `in_file`: it names a file as directory.
+    void expect_item_code(Errc found, Errc wanted, bool in_file);
+    bool is_file(u64 number) const;
     void expect_inode(const Result<Attributes>& found, const Result<Attributes>& wanted,
                       Hold hold = Hold::no, bool is_new = false);
     Handle real(u64 number) const;

@@ -58,7 +58,8 @@ TEST(RemoveMany, RemoveAllFilesButAFew) {
         twins.create(root_user, files_to(1, 1, 1, 0, count));
         twins.remove(root_user, files_to(1, 1, 1, 2, count));
         twins.compare();
-        EXPECT_EQ(twins.blocks(1), 1u);
+        // One leaf where the directory is written anew; else two at most, and the node above.
+        EXPECT_LE(twins.blocks(1), 3u);
         twins.remove(root_user, files_to(1, 1, 1, 0, count));
         EXPECT_EQ(twins.blocks(1), 0u);
         twins.end();

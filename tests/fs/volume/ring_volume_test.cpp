@@ -43,7 +43,7 @@ TEST_P(UringVolume, losesNothingSyncedWhenThePowerIsCut) {
     const Seed seed;
     std::string why;
     const CutRecording recording =
-        record_for_cuts(seed.value(), 150 * test_load(), 16 * mib, [&](MemoryDisk& log) {
+        record_for_cuts(seed.value(), 250 * test_load(), 16 * mib, [&](MemoryDisk& log) {
             auto disk = RecordedFileDisk::make(image(), GetParam(), log, why);
             std::unique_ptr<Volume> volume;
             Failure failure;
