@@ -84,8 +84,10 @@ class CommandEngine : public Engine {
 
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override {
         if (twin_.meta_buffer_blocks() != 0) return Errc::not_supported;
-        batch_mutex_.lock();
-        return batch_.open(shape);
+        std::unique_lock lock(batch_mutex_);
+        const Result<ops::BatchMemory> memory = batch_.open(shape);
+        if (memory) lock.release();
+        return memory;
     }
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override {
         const std::lock_guard alone(running_);

@@ -74,6 +74,13 @@ bool ExtentMemory::find_slot(Class& own, u64& slot) const {
     }
     slot = own.touched.size();
     if (base_ == nullptr || slot == own.slots) return false;
+    if (slot == own.touched.capacity()) {
+        // Room for all to be given back, so that giving back never asks for memory.
+        const u64 room = std::max<u64>(64, 2 * slot);
+        own.warm.reserve(room);
+        own.empty.reserve(room);
+        own.touched.reserve(room);
+    }
     own.touched.push_back(0);
     return true;
 }

@@ -25,8 +25,9 @@ class ExtentMemory {
     ExtentMemory(const ExtentMemory&) = delete;
     ExtentMemory& operator=(const ExtentMemory&) = delete;
 
-    /// Blocks side by side, with any contents; beyond the limit if more are out than that. Null if
-    /// the system has no more. Requires: at least one, at most extent_blocks_max.
+    /// Blocks side by side, with any contents; beyond the limit if more are out than that. Null, or
+    /// std::bad_alloc and nothing taken, if the system has no more. Requires: at least one, at most
+    /// extent_blocks_max.
     format::Block* take(u64 blocks);
     /// Requires: from take() with as many.
     void give_back(format::Block* memory, u64 blocks);

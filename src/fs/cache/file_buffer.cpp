@@ -5,10 +5,13 @@
 #include "fs/cache/file_buffer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
+#include "base/out_of_memory.hpp"
 
 namespace warren {
 
@@ -22,6 +25,7 @@ constexpr u32 candidates_max = 8;
 // What a request to the disk costs, in blocks that could be moved in that time.
 constexpr u64 request_cost_blocks = 16;
 constexpr u64 batch_extents = 128;
+constexpr u64 batch_writes = 256;  // ranges that the disk gets at once
 // Room is waited for so often before the limit is exceeded by one extent.
 constexpr u32 waits_max = 8;
 
@@ -51,6 +55,7 @@ struct FileBuffer::Extent {
     u64 limit = 0;  // that it was loaded with
     Block* memory = nullptr;
     std::vector<u64> dirty;   // a bit for each block
+    std::vector<u64> taken;   // those that are being written
     std::vector<u64> logged;  // in a journal, not at its place
     u64 dirty_count = 0;
     u64 logged_count = 0;
@@ -99,18 +104,32 @@ u64 FileBuffer::next_begin(u64 block) const {
 
 /// Null if there is no memory. The caller has made room and nothing is at these blocks.
 FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
-    Block* memory = memory_.take(blocks);
-    if (memory == nullptr) return nullptr;
-    auto extent = std::make_unique<Extent>();
-    extent->memory = memory;
-    extent->first = block;
-    extent->blocks = blocks;
-    extent->limit = limit;
-    extent->dirty.resize((blocks + 63) / 64);
-    extent->logged.resize((blocks + 63) / 64);
-    extent->position = order_.insert(order_.end(), extent.get());
+    Extent* inserted = nullptr;
+    Block* memory = nullptr;
+    std::list<Extent*> place;
+    static_cast<void>(or_no_memory([&] {
+        memory = memory_.take(blocks);
+        if (memory == nullptr) return Errc::no_memory;
+        auto extent = std::make_unique<Extent>();
+        extent->memory = memory;
+        extent->first = block;
+        extent->blocks = blocks;
+        extent->limit = limit;
+        extent->dirty.resize((blocks + 63) / 64);
+        extent->taken.resize((blocks + 63) / 64);
+        extent->logged.resize((blocks + 63) / 64);
+        place.push_back(extent.get());
+        inserted = extents_.emplace(block, std::move(extent)).first->second.get();
+        return Errc::ok;
+    }));
+    if (inserted == nullptr) {
+        if (memory != nullptr) memory_.give_back(memory, blocks);
+        return nullptr;
+    }
+    inserted->position = place.begin();
+    order_.splice(order_.end(), place);
     used_blocks_ += blocks;
-    return extents_.emplace(block, std::move(extent)).first->second.get();
+    return inserted;
 }
 
 void FileBuffer::erase(Extent* extent) {
@@ -301,47 +320,59 @@ Errc FileBuffer::make_room(Lock& lock, u64 blocks) {
     return Errc::ok;
 }
 
-/// Writes what is dirty in extents that nobody has locked.
+/// Gives the disk what is taken of the extents, some runs of blocks at a time.
+Errc FileBuffer::write_taken(std::span<Extent* const> extents) {
+    std::array<DiskWrite, batch_writes> writes;
+    u64 count = 0;
+    for (Extent* extent : extents) {
+        for (u64 i = 0; i < extent->blocks; ++i) {
+            if (!test_bit(extent->taken, i)) continue;
+            u64 run = 1;
+            while (i + run < extent->blocks && test_bit(extent->taken, i + run))
+                ++run;
+            if (count == writes.size()) {
+                WARREN_TRY(disk_.write_many(std::span(writes).first(std::exchange(count, 0))));
+            }
+            writes[count++] = {(extent->first + i) * block_size,
+                               std::span(extent->bytes() + i * block_size, run * block_size)};
+            i += run;
+        }
+    }
+    return disk_.write_many(std::span(writes).first(count));
+}
+
+/// Writes what is dirty in at most batch_extents extents that nobody has locked. Takes no memory: a
+/// commit cannot be left half done for want of it.
 Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
-    std::vector<DiskWrite> writes;
-    std::vector<std::vector<u64>> taken;
     u64 blocks = 0;
     for (Extent* extent : extents) {
         extent->is_writing = true;
-        for (u64 i = 0; i < extent->blocks; ++i) {
-            if (!test_bit(extent->dirty, i)) continue;
-            u64 run = 1;
-            while (i + run < extent->blocks && test_bit(extent->dirty, i + run))
-                ++run;
-            writes.push_back({(extent->first + i) * block_size,
-                              std::span(extent->bytes() + i * block_size, run * block_size)});
-            i += run;
-        }
         blocks += extent->dirty_count;
         dirty_blocks_ -= extent->dirty_count;
         extent->dirty_count = 0;
-        taken.push_back(std::move(extent->dirty));
-        extent->dirty.assign(taken.back().size(), 0);
+        std::swap(extent->dirty, extent->taken);
+        std::ranges::fill(extent->dirty, 0);
     }
     ++busy_;
     lock.unlock();
     // Several at once are locked in the order of their addresses, whoever does it.
-    std::vector<Extent*> in_order(extents.begin(), extents.end());
+    std::array<Extent*, batch_extents> room;
+    std::ranges::copy(extents, room.begin());
+    const std::span in_order = std::span(room).first(extents.size());
     std::ranges::sort(in_order);
     for (Extent* extent : in_order)
         extent->content.lock_shared();
-    const Errc code = disk_.write_many(writes);
+    const Errc code = write_taken(extents);
     for (Extent* extent : in_order)
         extent->content.unlock_shared();
     lock.lock();
     --busy_;
-    for (u64 i = 0; i < extents.size(); ++i) {
-        Extent& extent = *extents[i];
-        extent.is_writing = false;
+    for (Extent* extent : extents) {
+        extent->is_writing = false;
         if (code == Errc::ok) continue;
-        for (u64 w = 0; w < taken[i].size(); ++w)
-            extent.dirty[w] |= taken[i][w];
-        mark_dirty(extent, 0, 0);
+        for (u64 w = 0; w < extent->taken.size(); ++w)
+            extent->dirty[w] |= extent->taken[w];
+        mark_dirty(*extent, 0, 0);
     }
     if (code == Errc::ok) figures_.written_blocks += blocks;
     changed_.notify_all();
@@ -351,33 +382,34 @@ Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
 /// Lets who writes faster than the disk do a part of the writing back.
 Errc FileBuffer::keep_below_limit(Lock& lock) {
     if (!shape_.writes_itself || dirty_blocks_ <= capacity_blocks_ / 2) return Errc::ok;
-    std::vector<Extent*> some;
+    std::array<Extent*, batch_extents> some;
+    u64 count = 0;
     u64 blocks = 0;
     for (Extent* extent : order_) {
         if (extent->dirty_count == 0 || extent->is_locked()) continue;
-        some.push_back(extent);
+        some[count++] = extent;
         blocks += extent->dirty_count;
-        if (some.size() == batch_extents || blocks >= capacity_blocks_ / 4) break;
+        if (count == some.size() || blocks >= capacity_blocks_ / 4) break;
     }
-    return some.empty() ? Errc::ok : write_some(lock, some);
+    return count == 0 ? Errc::ok : write_some(lock, std::span(some).first(count));
 }
 
 Errc FileBuffer::write_back() {
     Lock lock(mutex_);
-    std::vector<Extent*> some;
+    std::array<Extent*, batch_extents> some;
     for (u64 from = 0;;) {
-        some.clear();
+        u64 count = 0;
         bool is_blocked = false;
         auto at = extents_.lower_bound(from);
-        for (; at != extents_.end() && some.size() < batch_extents; ++at) {
+        for (; at != extents_.end() && count < some.size(); ++at) {
             from = at->first;
             is_blocked = at->second->is_writing;
             if (is_blocked) break;
-            if (at->second->dirty_count > 0) some.push_back(at->second.get());
+            if (at->second->dirty_count > 0) some[count++] = at->second.get();
             from = at->first + 1;
         }
-        if (!some.empty()) {
-            WARREN_TRY(write_some(lock, some));
+        if (count != 0) {
+            WARREN_TRY(write_some(lock, std::span(some).first(count)));
         } else if (is_blocked) {
             changed_.wait(lock);
         } else if (at == extents_.end()) {

@@ -97,6 +97,7 @@ class FileBuffer {
     template <class Copy>
     void use(Lock& lock, Extent* extent, const Copy& copy);
     void mark_dirty(Extent& extent, u64 first, u64 count);
+    Errc write_taken(std::span<Extent* const> extents);
     Errc write_some(Lock& lock, std::span<Extent* const> extents);
     Errc keep_below_limit(Lock& lock);
 

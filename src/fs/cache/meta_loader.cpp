@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/out_of_memory.hpp"
 #include "fs/core/frame_bits.hpp"
 #include "fs/core/head_table.hpp"
 #include "fs/format/check_block.hpp"
@@ -315,8 +316,14 @@ Result<u32> MetaLoader::find_victim() {
         }
         const u64 place = head.place;
         if (!core::evict_head(table, index, store_.dirty)) continue;
-        keep_references(place, table.blocks[index]);
-        return index;
+        const Errc kept = or_no_memory([&] {
+            keep_references(place, table.blocks[index]);
+            return Errc::ok;
+        });
+        if (kept == Errc::ok) return index;
+        core::insert_head(table, index, place);
+        core::unlink_head(table, index);
+        return kept;
     }
     return Errc::need_commit;
 }

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/out_of_memory.hpp"
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/ops/inode_frame.hpp"
@@ -112,19 +113,26 @@ Errc Committer::fail(Errc error) {
 Errc Committer::commit() {
     std::lock_guard lock(mutex_);
     if (error() != Errc::ok) return error();
-    const Errc taken = take_copies();
+    WARREN_TRY(take_memory());  // without it all stays as dirty as it is
+    const Errc taken = or_no_memory([this] { return take_copies(); });
     // What was forbidden meanwhile is somebody else's to end.
     if (taken != Errc::ok) return error() != Errc::ok ? error() : fail(taken);
+    if (error() != Errc::ok) {
+        static_cast<void>(release_copies());
+        return error();
+    }
     if (copies_.empty() && data_copies_.empty()) {
         // Contents may have been logged whose place holds none any more.
         if (logs_data()) file_buffer_->end_logged();
         buffered_ = 0;
-        Errc flushed = write_data_back();
-        if (flushed == Errc::ok) flushed = disk_.flush();
+        const Errc flushed = or_no_memory([this] {
+            WARREN_TRY(write_data_back());
+            return disk_.flush();
+        });
         return flushed == Errc::ok ? Errc::ok : fail(flushed);
     }
-    Errc committed = commit_dirty();
-    const Errc released = release_copies();
+    Errc committed = or_no_memory([this] { return commit_dirty(); });
+    const Errc released = or_no_memory([this] { return release_copies(); });
     if (committed == Errc::ok) committed = released;
     if (committed != Errc::ok) committed = fail(committed);
     copies_.clear();
@@ -157,11 +165,25 @@ Errc Committer::make_room(u64 blocks) {
     if (area_blocks_ == 0) {
         area_ = ReservedRange(capacity * format::block_size);
         if (area_.data() == nullptr) return Errc::no_memory;
-        area_blocks_ = capacity;
         places_.resize(capacity);
+        area_blocks_ = capacity;
     }
     // Operations that promise what they dirty cannot come to this.
     return blocks <= area_blocks_ ? Errc::ok : Errc::no_space;
+}
+
+/// Takes memory for what a commit notes: later it could not give back what it has taken.
+Errc Committer::take_memory() {
+    return or_no_memory([this] {
+        WARREN_TRY(make_room(0));
+        const u64 data = logs_data() ? file_buffer_->figures().dirty_blocks : 0;
+        copies_.reserve(area_blocks_);
+        data_copies_.reserve(data);
+        sealed_.reserve(area_blocks_ + data + 1);
+        while (buffers_.size() * blocks_per_buffer < data)
+            buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
+        return Errc::ok;
+    });
 }
 
 /// Takes copies of all dirty blocks as of one moment.
@@ -199,10 +221,11 @@ Errc Committer::take_copies_here() {
 Errc Committer::take_copies_of(Engine& engine) {
     CommitCut cut;
     engine.hold_steps();
-    const Errc code = without_pieces_([&] {
+    const auto take = [&] {
         // While this was on its way here, somebody may have forbidden it.
         return error() != Errc::ok ? error() : engine.cut([this] { note_rest(); }, cut);
-    });
+    };
+    const Errc code = or_no_memory([&] { return without_pieces_(take); });
     engine.release_steps();
     WARREN_TRY(code);
     WARREN_TRY(make_room(cut.places.size()));
@@ -274,7 +297,7 @@ bool Committer::is_table_place(u64 place) const {
 
 /// Memory for one more copy.
 Block& Committer::next_copy() {
-    if (buffered_ % blocks_per_buffer == 0 && buffered_ / blocks_per_buffer == buffers_.size()) {
+    if (buffered_ / blocks_per_buffer == buffers_.size()) {
         buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
     }
     Block& copy = buffers_[buffered_ / blocks_per_buffer][buffered_ % blocks_per_buffer];
@@ -293,9 +316,12 @@ void Committer::collect_data() {
     if (!logs_data()) return;
     file_buffer_->log_dirty([this](u64 place, const Block& block) {
         if (engine_ == nullptr && !holds_data(place)) return false;
-        Block& copy = next_copy();
-        copy = block;
-        data_copies_.push_back({place, &copy});
+        // More than was dirty when memory was taken, and there is no more: this commit must not be.
+        const Errc taken = or_no_memory([&] {
+            data_copies_.push_back({place, &(next_copy() = block)});
+            return Errc::ok;
+        });
+        if (taken != Errc::ok) forbid(taken);
         return true;
     });
 }
@@ -344,16 +370,14 @@ void Committer::seal() {
 }
 
 Errc Committer::write() {
-    std::vector<SealedBlock> sealed;
-    sealed.reserve(copies_.size() + data_copies_.size() + 1);
-    const auto* superblock = reinterpret_cast<const Block*>(&superblock_);
-    sealed.push_back({format::superblock_offset, superblock});
+    sealed_.clear();
+    sealed_.push_back({format::superblock_offset, reinterpret_cast<const Block*>(&superblock_)});
     for (const Copy& copy : copies_)
-        sealed.push_back({copy.place, copy.block});
+        sealed_.push_back({copy.place, copy.block});
     for (const Copy& copy : data_copies_)
-        sealed.push_back({copy.place, copy.block});
-    WARREN_TRY(journal_.write(transaction_, sealed, fresh_data_));
-    return journal_.write_places(sealed);
+        sealed_.push_back({copy.place, copy.block});
+    WARREN_TRY(journal_.write(transaction_, sealed_, fresh_data_));
+    return journal_.write_places(sealed_);
 }
 
 /// Tells the disk and the allocator what is free for good now, in this order.

@@ -84,6 +84,7 @@ class Committer {
     Errc take_copies_here();
     Errc take_copies_of(Engine& engine);
     Errc make_room(u64 blocks);
+    Errc take_memory();
     void list_copies(const u64* places, u64 count);
     void adopt_table(u64 place, const format::Block& block);
     void adopt_copies();
@@ -131,6 +132,7 @@ class Committer {
     DataMode mode_ = DataMode::ordered;
     std::vector<Copy> data_copies_;  // with DataMode::journal
     std::vector<std::unique_ptr<format::Block[]>> buffers_;
+    std::vector<SealedBlock> sealed_;
     u64 buffered_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/out_of_memory.hpp"
 #include "fs/ops/change_structure.hpp"
 #include "fs/ops/remove_tree.hpp"
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
 constexpr u32 idle_steps_max = 1000;           // others can take a step's time or journal room
+// What a worker may leave unfinished before it notices that the step is full.
+constexpr u64 unfinished_by_worker = 8192;
 
 }  // namespace
 
@@ -34,12 +37,17 @@ class TreeRemover::Step {
         if (task.kind() == ops::TreeTask::directory_kind) {
             remover_.loose_.fetch_add(1, std::memory_order_relaxed);
         }
-        worker_.push({task.subject, task.part, nullptr});
-        return true;
+        const Errc pushed = or_no_memory([&] {
+            worker_.push({task.subject, task.part, nullptr});
+            return Errc::ok;
+        });
+        const bool is_loose = task.kind() == ops::TreeTask::directory_kind;
+        if (pushed != Errc::ok && is_loose) freed(task);
+        return pushed == Errc::ok;
     }
     void set_aside(const ops::TreeTask& task, bool has_leftovers) const {
         const std::lock_guard lock(remover_.mutex_);
-        remover_.unfinished_.push_back({task.number(), has_leftovers});
+        remover_.unfinished_.push_back({task.number(), has_leftovers});  // there is room
     }
     void freed(const ops::TreeTask& /*task*/) const {
         remover_.loose_.fetch_sub(1, std::memory_order_relaxed);
@@ -137,21 +145,33 @@ Errc TreeRemover::run_step(CpuOperation& gate) {
     core::StoreState& state = *volume_.store().state;
     const std::shared_lock step(volume_.committer().steps());
     const u64 share = relaxed_load(state.journal_room) / 4;
+    // What is loose at the end costs leaves of the orphan directory, at least half full.
+    loose_limit_ = share / 8 * (format::leaf_entries_max / 2);
+    std::vector<Task> tasks;
+    WARREN_TRY(or_no_memory([&] {
+        unfinished_.reserve(rooted_.size() + loose_limit_ +
+                            unfinished_by_worker * volume_.crew().width());
+        for (const u64 directory : rooted_)
+            tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
+        return Errc::ok;
+    }));
     WARREN_TRY(gate.begin_apply(static_cast<u32>(share)));
     dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;
     deadline_ = now_nanoseconds() + step_nanoseconds;
-    // What is loose at the end costs leaves of the orphan directory, at least half full.
-    loose_limit_ = share / 8 * (format::leaf_entries_max / 2);
     loose_ = 0;
-    std::vector<Task> tasks;
-    for (const u64 directory : rooted_)
-        tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
-    volume_.crew().run_in_turn(
-        std::move(tasks), [this](Crew::Worker& worker, const Task& task) { visit(worker, task); });
+    const Errc ran = or_no_memory([&] {
+        volume_.crew().run_in_turn(
+            std::move(tasks),
+            [this](Crew::Worker& worker, const Task& task) { visit(worker, task); });
+        return Errc::ok;
+    });
+    // Something may hang nowhere now: no commit may show that.
+    if (ran != Errc::ok) volume_.committer().forbid(ran);
     count_step(state);
     const Errc adopted = adopt_unfinished();
     gate.end_apply();
     const Errc error = error_;
+    if (ran != Errc::ok) return ran;
     return error != Errc::ok ? error : adopted;
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/out_of_memory.hpp"
 #include "fs/volume/part_tree.hpp"
 
 namespace warren {
@@ -50,14 +51,20 @@ Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root) 
 
 Errc TreeScanner::walk(const core::Credentials& caller, const Attributes& root,
                        const Visitor& visitor) {
-    std::vector<Task> first = {{0, 0, new Directory{root, 0}}};
-    volume_.crew().run(std::move(first), [&](Crew::Worker& worker, const Task& task) {
+    const auto visit = [&](Crew::Worker& worker, const Task& task) {
         const std::unique_ptr<Directory> directory(static_cast<Directory*>(task.context));
-        const Errc code = error_ == Errc::ok ? list(worker, caller, *directory, visitor) : Errc::ok;
+        if (error_ != Errc::ok) return;
+        const Errc code = or_no_memory([&] { return list(worker, caller, *directory, visitor); });
         if (code == Errc::ok || has_vanished(code)) return;
         Errc none = Errc::ok;
         error_.compare_exchange_strong(none, code);
-    });
+    };
+    auto first = std::make_unique<Directory>(Directory{root, 0});
+    WARREN_TRY(or_no_memory([&] {
+        volume_.crew().run({{0, 0, first.get()}}, visit);
+        return Errc::ok;
+    }));
+    first.release();  // its task had it
     return error_;
 }
 
@@ -149,7 +156,9 @@ Errc TreeScanner::visit_name(Crew::Worker& worker, const Directory& directory, c
     if (!visitor.entry(found) || !descends || found.depth >= visitor.files.depth_max) {
         return Errc::ok;
     }
-    worker.push({0, 0, new Directory{attributes, found.depth}});
+    auto below = std::make_unique<Directory>(Directory{attributes, found.depth});
+    worker.push({0, 0, below.get()});
+    below.release();
     return Errc::ok;
 }
 
@@ -158,7 +167,7 @@ Result<std::vector<u64>> TreeScanner::ranges(Handle directory) {
     return volume_.run([&](CpuOperation& op) -> Result<std::vector<u64>> {
         const Result<core::InodeRef> inode = core::find_directory(op, directory);
         if (!inode) return inode.code();
-        return part_tree(op, *inode);
+        return or_no_memory([&]() -> Result<std::vector<u64>> { return part_tree(op, *inode); });
     });
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/out_of_memory.hpp"
 #include "fs/disk/choose_access.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/volume/open_volume.hpp"
@@ -64,11 +65,9 @@ Failure set_access(FileDisk& disk, const std::string& path, const OpenOptions& o
     return {};
 }
 
-}  // namespace
-
-std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::string& path,
-                                    const OpenOptions& options, Failure& failure,
-                                    const OpenChanges& changes) {
+std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::string& path,
+                                     const OpenOptions& options, Failure& failure,
+                                     const OpenChanges& changes) {
     format::Superblock superblock;
     failure = prepare(*disk, path, options, superblock);
     if (failure.code != Errc::ok) return nullptr;
@@ -96,17 +95,43 @@ std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::strin
     return std::make_unique<Volume>(std::move(implementation));
 }
 
+/// What `open()` makes; null and a filled `failure` where there is not enough memory for it.
+template <class Open>
+std::unique_ptr<Volume> open_or_tell(const std::string& path, Failure& failure, const Open& open) {
+    std::unique_ptr<Volume> volume;
+    const Errc memory = or_no_memory([&] {
+        volume = open();
+        return Errc::ok;
+    });
+    if (memory != Errc::ok) {
+        failure = {memory, path + ": cannot open the volume: there is not enough memory"};
+    }
+    return volume;
+}
+
+}  // namespace
+
+std::unique_ptr<Volume> open_volume(std::unique_ptr<Disk> disk, const std::string& path,
+                                    const OpenOptions& options, Failure& failure,
+                                    const OpenChanges& changes) {
+    return open_or_tell(path, failure, [&] {
+        return open_on_disk(std::move(disk), path, options, failure, changes);
+    });
+}
+
 std::unique_ptr<Volume> Volume::open(const std::string& path, const OpenOptions& options,
                                      Failure& failure) {
-    std::unique_ptr<FileDisk> disk = FileDisk::open(
-        path, options.read_only ? OpenMode::read_only : OpenMode::read_write, failure);
-    if (disk == nullptr) return nullptr;
-    std::string note;
-    failure = set_access(*disk, path, options, note);
-    if (failure.code != Errc::ok) return nullptr;
-    auto volume = open_volume(std::move(disk), path, options, failure);
-    if (volume != nullptr) volume->implementation_->set_disk_note(note);
-    return volume;
+    return open_or_tell(path, failure, [&]() -> std::unique_ptr<Volume> {
+        std::unique_ptr<FileDisk> disk = FileDisk::open(
+            path, options.read_only ? OpenMode::read_only : OpenMode::read_write, failure);
+        if (disk == nullptr) return nullptr;
+        std::string note;
+        failure = set_access(*disk, path, options, note);
+        if (failure.code != Errc::ok) return nullptr;
+        auto volume = open_volume(std::move(disk), path, options, failure);
+        if (volume != nullptr) volume->implementation_->set_disk_note(note);
+        return volume;
+    });
 }
 
 Volume::Volume(std::unique_ptr<VolumeImplementation> implementation)

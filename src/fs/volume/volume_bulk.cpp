@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/out_of_memory.hpp"
 #include "fs/core/tree.hpp"
 #include "fs/volume/item_waves.hpp"
 #include "fs/volume/tree_scanner.hpp"
@@ -18,29 +19,31 @@ using ops::Verb;
 
 Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_view name,
                          Removal& removal) {
-    VolumeImplementation& volume = *implementation_;
-    ops::Command detach = command_on(directory, caller);
-    set_name(detach, name);
-    detach.now = now_nanoseconds();
-    if (!caller.check || caller.user == 0) {
-        ops::Removed removed;
-        const Errc gone = volume.engine().remove_named_tree(detach, removal, removed);
-        if (gone == Errc::ok) return volume.settle(removed);
-        if (gone != Errc::not_supported && gone != Errc::not_directory) return gone;
-    }
-    const Result<Attributes> target = lookup(caller, directory, name);
-    if (!target) return target.code();
-    if ((target->mode & format::type_mask) != format::type_directory) {
-        const Errc removed = unlink(caller, directory, name);
-        if (removed == Errc::ok) ++removal.files;
-        return removed;
-    }
-    if (caller.check && caller.user != 0) {
-        WARREN_TRY(volume.check_removable(credentials_of(caller), target->handle));
-    }
-    const Result<Handle> detached = volume.ask<Verb::detach_tree>(detach);
-    if (!detached) return detached.code();
-    return volume.remove_detached(*detached, removal);
+    return or_no_memory([&]() -> Errc {
+        VolumeImplementation& volume = *implementation_;
+        ops::Command detach = command_on(directory, caller);
+        set_name(detach, name);
+        detach.now = now_nanoseconds();
+        if (!caller.check || caller.user == 0) {
+            ops::Removed removed;
+            const Errc gone = volume.engine().remove_named_tree(detach, removal, removed);
+            if (gone == Errc::ok) return volume.settle(removed);
+            if (gone != Errc::not_supported && gone != Errc::not_directory) return gone;
+        }
+        const Result<Attributes> target = lookup(caller, directory, name);
+        if (!target) return target.code();
+        if ((target->mode & format::type_mask) != format::type_directory) {
+            const Errc removed = unlink(caller, directory, name);
+            if (removed == Errc::ok) ++removal.files;
+            return removed;
+        }
+        if (caller.check && caller.user != 0) {
+            WARREN_TRY(volume.check_removable(credentials_of(caller), target->handle));
+        }
+        const Result<Handle> detached = volume.ask<Verb::detach_tree>(detach);
+        if (!detached) return detached.code();
+        return volume.remove_detached(*detached, removal);
+    });
 }
 
 namespace {
@@ -49,6 +52,17 @@ namespace {
 constexpr u64 shared_items_min = 1024;
 /// A wave's blocks stay in the processors' caches between looking at its items and doing them.
 constexpr u64 wave_items_max = 2048;
+
+/// Calls `body`, which fills `results`. Where it ends for want of memory, those that have none yet
+/// keep Errc::no_memory.
+template <class Answer, class Body>
+void each_or_no_memory(std::span<Answer> results, const Body& body) {
+    std::ranges::fill(results, Answer(Errc::no_memory));
+    static_cast<void>(or_no_memory([&] {
+        body();
+        return Errc::ok;
+    }));
+}
 
 /// The moves of one wave. Where others lead may depend on the move of a directory, so that runs
 /// alone, between the files before and behind it.
@@ -78,88 +92,97 @@ void run_moves(Crew& crew, std::span<const Move> moves, const std::vector<u64>& 
 }  // namespace
 
 void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results) {
-    VolumeImplementation& volume = *implementation_;
-    const auto move = [&](u64 i) {
-        results[i] = rename(caller, moves[i].from, moves[i].name, moves[i].to, moves[i].new_name);
-    };
-    if (!volume.works_on_host()) return move_in_batches(volume, caller, moves, results);
-    if (moves.size() < shared_items_min) {
-        for (u64 i = 0; i < moves.size(); ++i)
-            move(i);
-        return;
-    }
-    const auto keys = [&](u64 i) {
-        return std::pair(name_key(moves[i].from.inode, moves[i].name),
-                         name_key(moves[i].to.inode, moves[i].new_name));
-    };
-    run_in_waves(moves.size(), wave_items_max, keys, [&](const std::vector<u64>& items) {
-        std::vector<u8> moves_directory(items.size());
-        volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) {
-            const Move& one = moves[items[i]];
-            const Result<Attributes> source = lookup(caller, one.from, one.name);
-            moves_directory[i] =
-                source && (source->mode & format::type_mask) == format::type_directory;
+    each_or_no_memory(results, [&] {
+        VolumeImplementation& volume = *implementation_;
+        const auto move = [&](u64 i) {
+            results[i] =
+                rename(caller, moves[i].from, moves[i].name, moves[i].to, moves[i].new_name);
+        };
+        if (!volume.works_on_host()) return move_in_batches(volume, caller, moves, results);
+        if (moves.size() < shared_items_min) {
+            for (u64 i = 0; i < moves.size(); ++i)
+                move(i);
+            return;
+        }
+        const auto keys = [&](u64 i) {
+            return std::pair(name_key(moves[i].from.inode, moves[i].name),
+                             name_key(moves[i].to.inode, moves[i].new_name));
+        };
+        run_in_waves(moves.size(), wave_items_max, keys, [&](const std::vector<u64>& items) {
+            std::vector<u8> moves_directory(items.size());
+            volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) {
+                const Move& one = moves[items[i]];
+                const Result<Attributes> source = lookup(caller, one.from, one.name);
+                moves_directory[i] =
+                    source && (source->mode & format::type_mask) == format::type_directory;
+            });
+            run_moves(volume.crew(), moves, items, moves_directory, move);
         });
-        run_moves(volume.crew(), moves, items, moves_directory, move);
     });
 }
 
 void Volume::create_many(const Caller& caller, std::span<const Creation> creations,
                          std::span<Result<Attributes>> results) {
-    VolumeImplementation& volume = *implementation_;
-    const auto make = [&](u64 i) {
-        const Creation& one = creations[i];
-        results[i] = create(caller, one.directory, one.name, one.options);
-    };
-    if (!volume.works_on_host()) return create_in_batches(volume, caller, creations, results);
-    if (creations.size() < shared_items_min) {
-        for (u64 i = 0; i < creations.size(); ++i)
-            make(i);
-        return;
-    }
-    const auto run_wave = [&](const std::vector<u64>& items) {
-        volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) { make(items[i]); });
-    };
-    run_in_waves(creations.size(), wave_items_max, keys_of(creations), run_wave);
+    each_or_no_memory(results, [&] {
+        VolumeImplementation& volume = *implementation_;
+        const auto make = [&](u64 i) {
+            const Creation& one = creations[i];
+            results[i] = create(caller, one.directory, one.name, one.options);
+        };
+        if (!volume.works_on_host()) return create_in_batches(volume, caller, creations, results);
+        if (creations.size() < shared_items_min) {
+            for (u64 i = 0; i < creations.size(); ++i)
+                make(i);
+            return;
+        }
+        const auto run_wave = [&](const std::vector<u64>& items) {
+            volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) { make(items[i]); });
+        };
+        run_in_waves(creations.size(), wave_items_max, keys_of(creations), run_wave);
+    });
 }
 
 void Volume::remove_many(const Caller& caller, std::span<const Unlink> names,
                          std::span<Errc> results) {
-    VolumeImplementation& volume = *implementation_;
-    const auto remove = [&](u64 i) {
-        const Unlink& one = names[i];
-        results[i] = one.is_directory ? remove_directory(caller, one.directory, one.name)
-                                      : unlink(caller, one.directory, one.name);
-    };
-    if (!volume.works_on_host()) return remove_in_batches(volume, caller, names, results);
-    for_each_kind(names, [&](u64 begin, u64 count) {
-        // Whether a directory is empty depends on the items before it.
-        if (count < shared_items_min || names[begin].is_directory) {
-            for (u64 i = 0; i < count; ++i)
-                remove(begin + i);
-            return;
-        }
-        const auto run_wave = [&](const std::vector<u64>& items) {
-            volume.crew().for_each(items.size(),
-                                   [&](const ThreadTeam&, u64 i) { remove(begin + items[i]); });
+    each_or_no_memory(results, [&] {
+        VolumeImplementation& volume = *implementation_;
+        const auto remove = [&](u64 i) {
+            const Unlink& one = names[i];
+            results[i] = one.is_directory ? remove_directory(caller, one.directory, one.name)
+                                          : unlink(caller, one.directory, one.name);
         };
-        run_in_waves(count, wave_items_max, keys_of(names.subspan(begin, count)), run_wave);
+        if (!volume.works_on_host()) return remove_in_batches(volume, caller, names, results);
+        for_each_kind(names, [&](u64 begin, u64 count) {
+            // Whether a directory is empty depends on the items before it.
+            if (count < shared_items_min || names[begin].is_directory) {
+                for (u64 i = 0; i < count; ++i)
+                    remove(begin + i);
+                return;
+            }
+            const auto run_wave = [&](const std::vector<u64>& items) {
+                volume.crew().for_each(items.size(),
+                                       [&](const ThreadTeam&, u64 i) { remove(begin + items[i]); });
+            };
+            run_in_waves(count, wave_items_max, keys_of(names.subspan(begin, count)), run_wave);
+        });
     });
 }
 
 void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
                          std::span<Result<Attributes>> results) {
-    VolumeImplementation& volume = *implementation_;
-    const auto look_up = [&](u64 i) {
-        results[i] = lookup(caller, lookups[i].directory, lookups[i].name);
-    };
-    if (!volume.works_on_host()) return look_up_in_batches(volume, caller, lookups, results);
-    if (lookups.size() < shared_items_min) {
-        for (u64 i = 0; i < lookups.size(); ++i)
-            look_up(i);
-        return;
-    }
-    volume.crew().for_each(lookups.size(), [&](const ThreadTeam&, u64 i) { look_up(i); });
+    each_or_no_memory(results, [&] {
+        VolumeImplementation& volume = *implementation_;
+        const auto look_up = [&](u64 i) {
+            results[i] = lookup(caller, lookups[i].directory, lookups[i].name);
+        };
+        if (!volume.works_on_host()) return look_up_in_batches(volume, caller, lookups, results);
+        if (lookups.size() < shared_items_min) {
+            for (u64 i = 0; i < lookups.size(); ++i)
+                look_up(i);
+            return;
+        }
+        volume.crew().for_each(lookups.size(), [&](const ThreadTeam&, u64 i) { look_up(i); });
+    });
 }
 
 namespace {
@@ -222,23 +245,25 @@ Errc rebuild_by_commands(VolumeImplementation& volume, const Caller& caller, Han
 }  // namespace
 
 Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
-    VolumeImplementation& volume = *implementation_;
-    const Result<Attributes> before = attributes(directory);
-    if (!before) return before.code();
-    rebuilt.blocks_before = before->blocks;
-    Errc packed = volume.engine().rebuild(credentials_of(caller), directory, before->blocks);
-    if (packed == Errc::not_supported) {
-        rebuilt.in_steps = !volume.works_on_host();
-        packed = rebuild_by_commands(volume, caller, directory);
-    }
-    WARREN_TRY(packed);
-    const Result<Attributes> after = attributes(directory);
-    if (!after) return after.code();
-    rebuilt.blocks_after = after->blocks;
-    const Result<u64> entries = volume.ask<Verb::count_names>(command_on(directory));
-    if (!entries) return entries.code();
-    rebuilt.entries = *entries;
-    return Errc::ok;
+    return or_no_memory([&]() -> Errc {
+        VolumeImplementation& volume = *implementation_;
+        const Result<Attributes> before = attributes(directory);
+        if (!before) return before.code();
+        rebuilt.blocks_before = before->blocks;
+        Errc packed = volume.engine().rebuild(credentials_of(caller), directory, before->blocks);
+        if (packed == Errc::not_supported) {
+            rebuilt.in_steps = !volume.works_on_host();
+            packed = rebuild_by_commands(volume, caller, directory);
+        }
+        WARREN_TRY(packed);
+        const Result<Attributes> after = attributes(directory);
+        if (!after) return after.code();
+        rebuilt.blocks_after = after->blocks;
+        const Result<u64> entries = volume.ask<Verb::count_names>(command_on(directory));
+        if (!entries) return entries.code();
+        rebuilt.entries = *entries;
+        return Errc::ok;
+    });
 }
 
 Errc VolumeImplementation::check_removable(const core::Credentials& caller, Handle root) {
@@ -249,49 +274,53 @@ Errc VolumeImplementation::check_removable(const core::Credentials& caller, Hand
 
 Errc Volume::scan(const Caller& caller, Handle directory,
                   const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter) {
-    VolumeImplementation& volume = *implementation_;
-    ops::FileFilter files;
-    WARREN_TRY(ops::set_filter(files, filter));
-    const Result<Attributes> root = attributes(directory);
-    if (!root) return root.code();
-    Scanned first;
-    first.directory = directory;
-    first.attributes = *root;
-    const bool is_directory = (root->mode & format::type_mask) == format::type_directory;
-    if (!visit(first) || !is_directory || filter.depth_max == 0) return Errc::ok;
-    const auto for_each = [&](u64 count, const std::function<void(u64)>& body) {
-        volume.crew().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
-    };
-    const ScanCall call{credentials_of(caller), *root, files, visit, for_each};
-    const Errc scanned = volume.engine().scan(call);
-    if (scanned != Errc::not_supported) return scanned;
-    return TreeScanner(volume).scan(call);
+    return or_no_memory([&]() -> Errc {
+        VolumeImplementation& volume = *implementation_;
+        ops::FileFilter files;
+        WARREN_TRY(ops::set_filter(files, filter));
+        const Result<Attributes> root = attributes(directory);
+        if (!root) return root.code();
+        Scanned first;
+        first.directory = directory;
+        first.attributes = *root;
+        const bool is_directory = (root->mode & format::type_mask) == format::type_directory;
+        if (!visit(first) || !is_directory || filter.depth_max == 0) return Errc::ok;
+        const auto for_each = [&](u64 count, const std::function<void(u64)>& body) {
+            volume.crew().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
+        };
+        const ScanCall call{credentials_of(caller), *root, files, visit, for_each};
+        const Errc scanned = volume.engine().scan(call);
+        if (scanned != Errc::not_supported) return scanned;
+        return TreeScanner(volume).scan(call);
+    });
 }
 
 Errc Volume::usage(const Caller& caller, Handle directory, const UsageOptions& options,
                    std::vector<DirectoryUsage>& answer) {
-    VolumeImplementation& volume = *implementation_;
-    const core::Credentials who = credentials_of(caller);
-    const Result<Attributes> root = attributes(directory);
-    if (!root) return root.code();
-    DirectoryUsage first;
-    first.directory = root->handle;
-    first.entries = 1;
-    first.blocks = root->blocks;
-    first.bytes = ops::counted_bytes(root->mode, root->size);
-    answer.assign(1, first);
-    if ((root->mode & format::type_mask) != format::type_directory) return Errc::ok;
-    Errc added = volume.engine().usage(who, *root, options, answer);
-    if (added == Errc::not_supported) {
-        added = TreeUsage(volume).measure(who, *root, options, answer);
-    }
-    for (std::size_t i = answer.size(); i-- > 1;) {
-        DirectoryUsage& above = answer[answer[i].above];
-        above.entries += answer[i].entries;
-        above.blocks += answer[i].blocks;
-        above.bytes += answer[i].bytes;
-    }
-    return added;
+    return or_no_memory([&]() -> Errc {
+        VolumeImplementation& volume = *implementation_;
+        const core::Credentials who = credentials_of(caller);
+        const Result<Attributes> root = attributes(directory);
+        if (!root) return root.code();
+        DirectoryUsage first;
+        first.directory = root->handle;
+        first.entries = 1;
+        first.blocks = root->blocks;
+        first.bytes = ops::counted_bytes(root->mode, root->size);
+        answer.assign(1, first);
+        if ((root->mode & format::type_mask) != format::type_directory) return Errc::ok;
+        Errc added = volume.engine().usage(who, *root, options, answer);
+        if (added == Errc::not_supported) {
+            added = TreeUsage(volume).measure(who, *root, options, answer);
+        }
+        for (std::size_t i = answer.size(); i-- > 1;) {
+            DirectoryUsage& above = answer[answer[i].above];
+            above.entries += answer[i].entries;
+            above.blocks += answer[i].blocks;
+            above.bytes += answer[i].bytes;
+        }
+        return added;
+    });
 }
 
 }  // namespace warren

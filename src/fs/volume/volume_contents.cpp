@@ -5,9 +5,10 @@
 // host's Store before these are applied. The data lock of a file keeps its blocks in place
 // meanwhile, and others from blocks whose data are still to come.
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <vector>
 
+#include "base/out_of_memory.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -17,6 +18,7 @@ using ops::Verb;
 namespace {
 
 constexpr u64 staged_blocks_max = 16;  // pieces up to this size go out as one write
+constexpr std::array<std::byte, format::block_size> zero_block{};
 
 /// Whether bytes take the place of others that the file shows already.
 enum class Replaces : u8 { no, yes };
@@ -46,7 +48,10 @@ class DataWriter {
             WARREN_TRY(write_rest(piece, start, begin, stop, end));
             return volume_.write_data(piece.place + (begin - start), bytes);
         }
-        std::vector<std::byte> staged(end - start);
+        // On the stack: a writer runs within an operation, where no memory may be asked for.
+        std::array<std::byte, staged_blocks_max * format::block_size> room;
+        const std::span<std::byte> staged = std::span(room).first(end - start);
+        std::memset(staged.data(), 0, staged.size());
         if (piece.has_bytes) std::memcpy(staged.data(), piece.bytes.words, format::area_bytes);
         if (!bytes.empty())
             std::memcpy(staged.data() + (begin - start), bytes.data(), bytes.size());
@@ -56,18 +61,24 @@ class DataWriter {
  private:
     /// Zeros around the caller's bytes in a large new piece: less than a block on either side.
     Errc write_rest(const ops::Piece& piece, u64 start, u64 begin, u64 stop, u64 end) const {
-        std::vector<std::byte> zeros(format::block_size);
         if (begin > start) {
-            std::vector<std::byte> head(begin - start);
+            std::array<std::byte, format::block_size> room{};
+            const std::span<std::byte> head =
+                std::span(room).first(std::min<u64>(begin - start, room.size()));
             const u64 old = std::min<u64>(head.size(), format::area_bytes);
             if (piece.has_bytes) std::memcpy(head.data(), piece.bytes.words, old);
             WARREN_TRY(volume_.write_data(piece.place, head));
+            WARREN_TRY(write_zeros(piece.place + head.size(), begin - start - head.size()));
         }
-        for (u64 at = stop; at < end;) {
-            const u64 count = std::min<u64>(end - at, zeros.size());
-            WARREN_TRY(
-                volume_.write_data(piece.place + (at - start), std::span(zeros).first(count)));
-            at += count;
+        return write_zeros(piece.place + (stop - start), end - stop);
+    }
+
+    Errc write_zeros(u64 place, u64 length) const {
+        while (length > 0) {
+            const u64 count = std::min<u64>(length, zero_block.size());
+            WARREN_TRY(volume_.write_data(place, std::span(zero_block).first(count)));
+            place += count;
+            length -= count;
         }
         return Errc::ok;
     }
@@ -99,11 +110,12 @@ class DataRoom {
     const Errc code_;
 };
 
+/// Zeros in a part of one block.
 Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
     volume.note_fresh_data();
-    const std::vector<std::byte> zeros(length);
-    const DataRoom room(volume, zeros.size());
-    return room.code() == Errc::ok ? volume.write_data(place, zeros) : room.code();
+    const DataRoom room(volume, length);
+    if (room.code() != Errc::ok) return room.code();
+    return volume.write_data(place, std::span(zero_block).first(length));
 }
 
 /// Zeroes what lies between the end of the file and `first_new_byte` in its last block.
@@ -174,26 +186,30 @@ void VolumeImplementation::give_back_data_room(u64 blocks) {
 }
 
 Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
-    if (size > format::file_size_max) return Errc::file_too_big;
-    std::unique_lock lock(data_lock(file.inode));
-    WARREN_TRY(zero_tail(*this, file, size));
-    const DataWriter writer(*this, 0, {}, Replaces::no);
-    ops::Command command = command_on(file);
-    command.from = size;
-    command.now = now;
-    command.may_use_reserve = true;
-    Result<bool> done = false;
-    const DataRoom room(*this, 0);
-    WARREN_TRY(room.code());
-    while (done && !*done)
-        done = ask<Verb::truncate>(command, writer);
-    const Errc shown = mapped_files_.reload(file, size, format::file_size_max);
-    return done ? shown : done.code();
+    return or_no_memory([&]() -> Errc {
+        if (size > format::file_size_max) return Errc::file_too_big;
+        std::unique_lock lock(data_lock(file.inode));
+        WARREN_TRY(zero_tail(*this, file, size));
+        const DataWriter writer(*this, 0, {}, Replaces::no);
+        ops::Command command = command_on(file);
+        command.from = size;
+        command.now = now;
+        command.may_use_reserve = true;
+        Result<bool> done = false;
+        const DataRoom room(*this, 0);
+        WARREN_TRY(room.code());
+        while (done && !*done)
+            done = ask<Verb::truncate>(command, writer);
+        const Errc shown = mapped_files_.reload(file, size, format::file_size_max);
+        return done ? shown : done.code();
+    });
 }
 
 Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
-    const std::shared_lock lock(implementation_->data_lock(file.inode));
-    return implementation_->read_contents(file, offset, target);
+    return or_no_memory([&]() -> Result<u64> {
+        const std::shared_lock lock(implementation_->data_lock(file.inode));
+        return implementation_->read_contents(file, offset, target);
+    });
 }
 
 Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
@@ -277,25 +293,27 @@ Result<u64> VolumeImplementation::write_alone(Handle file, u64 offset,
 }
 
 Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> source, Stamp stamp) {
-    VolumeImplementation& volume = *implementation_;
-    const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
-    if (offset > format::file_size_max || source.size() > format::file_size_max - offset) {
-        return Errc::file_too_big;
-    }
-    std::shared_mutex& mutex = volume.data_lock(file.inode);
-    // Whole blocks below the end of the file may be written side by side. Parts of a block that is
-    // new, and the bytes between the old end and the new data, are zeroed around them: alone. So
-    // are mappings brought up to date.
-    if (volume.works_on_host() && (offset | source.size()) % format::block_size == 0) {
-        const std::shared_lock shared(mutex);
-        const Result<Attributes> before = attributes(file);
-        if (!before) return before.code();
-        if (offset <= before->size && !volume.mapped_files().has(file.inode)) {
-            return volume.write_contents(file, offset, source, before->size, now);
+    return or_no_memory([&]() -> Result<u64> {
+        VolumeImplementation& volume = *implementation_;
+        const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
+        if (offset > format::file_size_max || source.size() > format::file_size_max - offset) {
+            return Errc::file_too_big;
         }
-    }
-    const std::unique_lock exclusive(mutex);
-    return volume.write_alone(file, offset, source, now);
+        std::shared_mutex& mutex = volume.data_lock(file.inode);
+        // Whole blocks below the end of the file may be written side by side. Parts of a block that
+        // is new, and the bytes between the old end and the new data, are zeroed around them:
+        // alone. So are mappings brought up to date.
+        if (volume.works_on_host() && (offset | source.size()) % format::block_size == 0) {
+            const std::shared_lock shared(mutex);
+            const Result<Attributes> before = attributes(file);
+            if (!before) return before.code();
+            if (offset <= before->size && !volume.mapped_files().has(file.inode)) {
+                return volume.write_contents(file, offset, source, before->size, now);
+            }
+        }
+        const std::unique_lock exclusive(mutex);
+        return volume.write_alone(file, offset, source, now);
+    });
 }
 
 namespace {
@@ -321,28 +339,30 @@ Errc zero_edges(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
 }  // namespace
 
 Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp stamp) {
-    VolumeImplementation& volume = *implementation_;
-    if (length == 0) return Errc::invalid;
-    if (offset > format::file_size_max || length > format::file_size_max - offset) {
-        return Errc::file_too_big;
-    }
-    std::unique_lock lock(volume.data_lock(file.inode));
-    const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
-    const bool grows = how == Allocate::reserve || how == Allocate::zero_range;
-    const bool zeroes = how == Allocate::punch_hole || how == Allocate::zero_range ||
-                        how == Allocate::zero_range_keep_size;
-    if (grows) WARREN_TRY(zero_tail(volume, file, offset + length));
-    ops::Command command = command_on(file);
-    command.how = static_cast<u8>(how);
-    command.now = now;
-    command.may_use_reserve = how == Allocate::punch_hole;
-    const Progress progress = run_steps<Verb::allocate>(volume, command, offset, length,
-                                                        DataWriter(volume, 0, {}, Replaces::no));
-    Errc code = progress.code;
-    if (code == Errc::ok && zeroes) code = zero_edges(volume, file, offset, offset + length);
-    const Errc shown =
-        zeroes ? volume.mapped_files().reload(file, offset, offset + length) : Errc::ok;
-    return code == Errc::ok ? shown : code;
+    return or_no_memory([&]() -> Errc {
+        VolumeImplementation& volume = *implementation_;
+        if (length == 0) return Errc::invalid;
+        if (offset > format::file_size_max || length > format::file_size_max - offset) {
+            return Errc::file_too_big;
+        }
+        std::unique_lock lock(volume.data_lock(file.inode));
+        const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
+        const bool grows = how == Allocate::reserve || how == Allocate::zero_range;
+        const bool zeroes = how == Allocate::punch_hole || how == Allocate::zero_range ||
+                            how == Allocate::zero_range_keep_size;
+        if (grows) WARREN_TRY(zero_tail(volume, file, offset + length));
+        ops::Command command = command_on(file);
+        command.how = static_cast<u8>(how);
+        command.now = now;
+        command.may_use_reserve = how == Allocate::punch_hole;
+        const Progress progress = run_steps<Verb::allocate>(
+            volume, command, offset, length, DataWriter(volume, 0, {}, Replaces::no));
+        Errc code = progress.code;
+        if (code == Errc::ok && zeroes) code = zero_edges(volume, file, offset, offset + length);
+        const Errc shown =
+            zeroes ? volume.mapped_files().reload(file, offset, offset + length) : Errc::ok;
+        return code == Errc::ok ? shown : code;
+    });
 }
 
 Result<u64> Volume::seek(Handle file, u64 offset, Seek whence) {

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/out_of_memory.hpp"
 #include "base/processors.hpp"
 #include "fs/volume/mapped_files.hpp"
 #include "fs/volume/volume_implementation.hpp"
@@ -51,17 +52,24 @@ Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
             if (slice >= slices || failed.load(std::memory_order_relaxed) != Errc::ok) return;
             const u64 at = slice * slice_bytes;
             const std::shared_lock lock(data_lock(mapping.file.inode));
-            const Errc code = load_mapping(mapping, at, std::min(slice_bytes, length - at));
+            const Errc code = or_no_memory(
+                [&] { return load_mapping(mapping, at, std::min(slice_bytes, length - at)); });
             if (code != Errc::ok) failed.store(code, std::memory_order_relaxed);
         }
     };
     const u64 loaders = std::min<u64>({slices, loaders_max, usable_processors()});
     std::vector<std::thread> others(loaders - (slices > 0 ? 1 : 0));
-    for (std::thread& other : others)
-        other = std::thread(load_slices);
+    for (std::thread& other : others) {
+        // Who cannot be started is not needed.
+        static_cast<void>(or_no_memory([&] {
+            other = std::thread(load_slices);
+            return Errc::ok;
+        }));
+    }
     load_slices();
-    for (std::thread& other : others)
-        other.join();
+    for (std::thread& other : others) {
+        if (other.joinable()) other.join();
+    }
     return failed.load(std::memory_order_relaxed);
 }
 
@@ -83,7 +91,7 @@ Errc VolumeImplementation::map_contents(const MapOptions& options, FileMapping& 
         }
         mapped_files_.add(mapping);
     }
-    const Errc filled = fill_mapping(mapping, held_bytes);
+    const Errc filled = or_no_memory([&] { return fill_mapping(mapping, held_bytes); });
     if (filled != Errc::ok) forget_mapping(mapping);
     return filled;
 }
@@ -124,17 +132,22 @@ Errc VolumeImplementation::write_mapping(FileMapping& mapping, u64 offset, u64 l
 Errc Volume::map_file(Handle file, const MapOptions& options, std::unique_ptr<MappedFile>& mapped) {
     VolumeImplementation& volume = *implementation_;
     mapped.reset();
-    WARREN_TRY(open_file(file));
-    auto mapping = std::make_unique<FileMapping>();
-    mapping->file = file;
-    mapping->home = volume.mapped_files().home();
-    const Errc code = volume.map_contents(options, *mapping);
-    if (code == Errc::ok) {
-        mapped = std::make_unique<MappedFile>(std::move(mapping));
-    } else {
-        static_cast<void>(release(file));
-    }
-    return code;
+    return or_no_memory([&]() -> Errc {
+        auto mapping = std::make_unique<FileMapping>();
+        mapping->file = file;
+        mapping->home = volume.mapped_files().home();
+        WARREN_TRY(open_file(file));
+        Errc code = or_no_memory([&] { return volume.map_contents(options, *mapping); });
+        if (code == Errc::ok) {
+            code = or_no_memory([&] {
+                mapped = std::make_unique<MappedFile>(std::move(mapping));
+                return Errc::ok;
+            });
+            if (code != Errc::ok) volume.forget_mapping(*mapping);
+        }
+        if (code != Errc::ok) static_cast<void>(release(file));
+        return code;
+    });
 }
 
 MappedFile::MappedFile(std::unique_ptr<FileMapping> mapping) : mapping_(std::move(mapping)) {}

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/out_of_memory.hpp"
 #include "fs/core/tree.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -117,32 +118,34 @@ std::vector<std::pair<u64, u32>> sorted_entries(const format::DirectoryLeaf& lea
 
 Errc Volume::read_directory(Handle directory, u64 cookie,
                             const std::function<bool(const DirectoryEntry&)>& emit) {
-    VolumeImplementation& volume = *implementation_;
-    const auto leaf = std::make_unique<format::DirectoryLeaf>();
-    ops::Command command = command_on(directory);
-    command.buffer = leaf.get();
-    command.buffer_bytes = sizeof *leaf;
-    u64 from = cookie < 3 ? 0 : cookie - 3 + 1;
-    for (;;) {
-        command.from = from;
-        const Result<u64> next = volume.ask<Verb::read_leaf>(command);
-        if (!next) return next.code();
-        for (const auto& [key, slot] : sorted_entries(*leaf, from)) {
-            const format::DirectorySlot& at = leaf->slots[slot];
-            const char* heap = reinterpret_cast<const char*>(leaf->heap);
-            if (at.name_offset() + at.name_length() > format::leaf_heap_bytes) {
-                return Errc::corrupt;
+    return or_no_memory([&]() -> Errc {
+        VolumeImplementation& volume = *implementation_;
+        const auto leaf = std::make_unique<format::DirectoryLeaf>();
+        ops::Command command = command_on(directory);
+        command.buffer = leaf.get();
+        command.buffer_bytes = sizeof *leaf;
+        u64 from = cookie < 3 ? 0 : cookie - 3 + 1;
+        for (;;) {
+            command.from = from;
+            const Result<u64> next = volume.ask<Verb::read_leaf>(command);
+            if (!next) return next.code();
+            for (const auto& [key, slot] : sorted_entries(*leaf, from)) {
+                const format::DirectorySlot& at = leaf->slots[slot];
+                const char* heap = reinterpret_cast<const char*>(leaf->heap);
+                if (at.name_offset() + at.name_length() > format::leaf_heap_bytes) {
+                    return Errc::corrupt;
+                }
+                DirectoryEntry entry;
+                entry.name = {heap + at.name_offset(), at.name_length()};
+                entry.inode = at.inode();
+                entry.type = at.type();
+                entry.cookie = cookie_of_key(key);
+                if (!emit(entry)) return Errc::ok;
             }
-            DirectoryEntry entry;
-            entry.name = {heap + at.name_offset(), at.name_length()};
-            entry.inode = at.inode();
-            entry.type = at.type();
-            entry.cookie = cookie_of_key(key);
-            if (!emit(entry)) return Errc::ok;
+            if (*next == core::key_end) return Errc::ok;
+            from = *next;
         }
-        if (*next == core::key_end) return Errc::ok;
-        from = *next;
-    }
+    });
 }
 
 Result<Attributes> Volume::resolve(const Caller& caller, std::string_view path) {
@@ -170,13 +173,15 @@ Result<Attributes> Volume::resolve(const Caller& caller, std::string_view path) 
 }
 
 Result<std::string> Volume::read_link(Handle link) {
-    char target[format::target_length_max + 1];
-    ops::Command command = command_on(link);
-    command.buffer = target;
-    command.buffer_bytes = sizeof target;
-    const Result<u64> length = implementation_->ask<Verb::read_link>(command);
-    if (!length) return length.code();
-    return std::string(target, *length);
+    return or_no_memory([&]() -> Result<std::string> {
+        char target[format::target_length_max + 1];
+        ops::Command command = command_on(link);
+        command.buffer = target;
+        command.buffer_bytes = sizeof target;
+        const Result<u64> length = implementation_->ask<Verb::read_link>(command);
+        if (!length) return length.code();
+        return std::string(target, *length);
+    });
 }
 
 }  // namespace warren

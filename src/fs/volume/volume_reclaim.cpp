@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/out_of_memory.hpp"
 #include "fs/core/tree.hpp"
 #include "fs/volume/tree_remover.hpp"
 #include "fs/volume/volume_implementation.hpp"
@@ -141,10 +142,12 @@ class TreeUnlinker {
 }  // namespace
 
 Errc VolumeImplementation::remove_detached(Handle root, Removal& removal) {
-    const RemovalTurns::Turn turn(removal_turns_, root.inode);
-    const Result<Attributes> found = ask<Verb::get_attributes>(command_on(root));
-    if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
-    return remove_in_turn(root, removal);
+    return or_no_memory([&]() -> Errc {
+        const RemovalTurns::Turn turn(removal_turns_, root.inode);
+        const Result<Attributes> found = ask<Verb::get_attributes>(command_on(root));
+        if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
+        return remove_in_turn(root, removal);
+    });
 }
 
 Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
@@ -167,46 +170,50 @@ Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
 }
 
 Errc VolumeImplementation::remove_leftovers(u64 directory, u64& files) {
-    ops::Command find;
-    find.from = directory;
-    const Result<Handle> handle = ask<Verb::handle_of>(find);
-    if (!handle) return handle.code();
-    Removal removal;
-    const Errc removed = TreeUnlinker(*this, removal).remove_files(*handle);
-    files += removal.files;
-    return removed;
+    return or_no_memory([&]() -> Errc {
+        ops::Command find;
+        find.from = directory;
+        const Result<Handle> handle = ask<Verb::handle_of>(find);
+        if (!handle) return handle.code();
+        Removal removal;
+        const Errc removed = TreeUnlinker(*this, removal).remove_files(*handle);
+        files += removal.files;
+        return removed;
+    });
 }
 
 Errc VolumeImplementation::reclaim_orphans() {
-    ops::Command find;
-    find.from = store().orphan_directory;
-    const Result<Handle> directory = ask<Verb::handle_of>(find);
-    if (!directory) return directory.code();
-    std::vector<u64> orphans;
-    const auto leaf = std::make_unique<format::DirectoryLeaf>();
-    ops::Command read = command_on(*directory);
-    read.buffer = leaf.get();
-    read.buffer_bytes = sizeof *leaf;
-    while (read.from != core::key_end) {
-        const Result<u64> next = ask<Verb::read_leaf>(read);
-        if (!next) return next.code();
-        for (const format::DirectorySlot& slot : leaf->slots) {
-            if (slot.inode() == 0) continue;
-            orphans.push_back(slot.inode());
-            if (slot.type() != format::entry_type(format::type_directory)) continue;
-            // Of those that a cut removal left, not all know that they are going.
-            find.from = slot.inode();
-            WARREN_TRY(ask<Verb::start_dying>(find));
+    return or_no_memory([&]() -> Errc {
+        ops::Command find;
+        find.from = store().orphan_directory;
+        const Result<Handle> directory = ask<Verb::handle_of>(find);
+        if (!directory) return directory.code();
+        std::vector<u64> orphans;
+        const auto leaf = std::make_unique<format::DirectoryLeaf>();
+        ops::Command read = command_on(*directory);
+        read.buffer = leaf.get();
+        read.buffer_bytes = sizeof *leaf;
+        while (read.from != core::key_end) {
+            const Result<u64> next = ask<Verb::read_leaf>(read);
+            if (!next) return next.code();
+            for (const format::DirectorySlot& slot : leaf->slots) {
+                if (slot.inode() == 0) continue;
+                orphans.push_back(slot.inode());
+                if (slot.type() != format::entry_type(format::type_directory)) continue;
+                // Of those that a cut removal left, not all know that they are going.
+                find.from = slot.inode();
+                WARREN_TRY(ask<Verb::start_dying>(find));
+            }
+            read.from = *next;
         }
-        read.from = *next;
-    }
-    for (const u64 orphan : orphans) {
-        find.from = orphan;
-        const Result<Handle> handle = ask<Verb::handle_of>(find);
-        if (!handle) return handle.code();
-        WARREN_TRY(reclaim(*handle));
-    }
-    return Errc::ok;
+        for (const u64 orphan : orphans) {
+            find.from = orphan;
+            const Result<Handle> handle = ask<Verb::handle_of>(find);
+            if (!handle) return handle.code();
+            WARREN_TRY(reclaim(*handle));
+        }
+        return Errc::ok;
+    });
 }
 
 }  // namespace warren

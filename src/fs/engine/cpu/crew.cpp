@@ -4,6 +4,7 @@
 #include "fs/engine/cpu/crew.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/processors.hpp"
@@ -36,16 +37,18 @@ class WorkScope {
 }  // namespace
 
 void Crew::Worker::push(const Task& task) {
-    crew_.pending_.fetch_add(1, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
     tasks_.push_back(task);
+    // Nobody takes it before this lets go of the lock.
+    crew_.pending_.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool Crew::Worker::pop(Task& task) {
     std::lock_guard lock(mutex_);
-    if (tasks_.empty()) return false;
-    task = tasks_.back();
-    tasks_.pop_back();
+    std::vector<Task>& from = tasks_.empty() ? kept_ : tasks_;
+    if (from.empty()) return false;
+    task = from.back();
+    from.pop_back();
     return true;
 }
 
@@ -53,12 +56,21 @@ Crew::Crew(u32 workers) {
     if (workers == 0) workers = usable_processors();
     for (u32 i = 0; i < workers; ++i)
         workers_.push_back(std::make_unique<Worker>(*this, i));
-    for (u32 i = 1; i < workers; ++i) {
-        threads_.emplace_back([this, i] { thread_main(*workers_[i]); });
+    try {
+        threads_.reserve(workers);
+        for (u32 i = 1; i < workers; ++i)
+            threads_.emplace_back([this, i] { thread_main(*workers_[i]); });
+    } catch (...) {
+        stop_threads();
+        throw;
     }
 }
 
 Crew::~Crew() {
+    stop_threads();
+}
+
+void Crew::stop_threads() {
     {
         std::lock_guard lock(mutex_);
         stop_ = true;
@@ -82,18 +94,32 @@ std::unique_lock<std::mutex> Crew::take_turn() {
 /// The queue is nobody else's, so all is done when it is empty.
 void Crew::run_alone(u32 index, const std::vector<Task>& first, const Body& body) {
     Worker self(*this, index);
+    self.tasks_.reserve(first.size());
     for (const Task& task : first)
         self.push(task);
+    bool ran_out = false;
     for (Task task; self.pop(task);) {
-        body(self, task);
+        try {
+            body(self, task);
+        } catch (const std::bad_alloc&) {
+            ran_out = true;
+        }
         pending_.fetch_sub(1, std::memory_order_relaxed);
     }
+    if (ran_out) throw std::bad_alloc();
+}
+
+/// Gives the first tasks to the workers' queues, all or none.
+void Crew::hand_out(const std::vector<Task>& first) {
+    for (const auto& worker : workers_)
+        worker->tasks_.reserve(first.size() / width() + 1);
+    for (std::size_t i = 0; i < first.size(); ++i)
+        workers_[i % width()]->push(first[i]);
 }
 
 void Crew::run_in_turn(std::vector<Task> first, const Body& body) {
     if (working_for == this) return run_alone(working_as, first, body);
-    for (std::size_t i = 0; i < first.size(); ++i)
-        workers_[i % width()]->push(first[i]);
+    hand_out(first);
     {
         std::lock_guard lock(mutex_);
         body_ = &body;
@@ -104,6 +130,18 @@ void Crew::run_in_turn(std::vector<Task> first, const Body& body) {
     std::unique_lock lock(mutex_);
     body_ = nullptr;
     idle_.wait(lock, [this] { return working_ == 0; });
+    if (ran_out_.exchange(false, std::memory_order_relaxed)) throw std::bad_alloc();
+}
+
+void Crew::execute(Worker& self, const Task& task, const Body& body) {
+    try {
+        body(self, task);
+    } catch (const std::bad_alloc&) {
+        ran_out_.store(true, std::memory_order_relaxed);
+    }
+    // Release: pairs with the acquire in work_until_done(): whoever sees zero sees all that tasks
+    // did.
+    pending_.fetch_sub(1, std::memory_order_release);
 }
 
 void Crew::for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body) {
@@ -139,11 +177,10 @@ void Crew::work_until_done(Worker& self, const Body& body) {
     Task task;
     for (;;) {
         if (self.pop(task) || steal(self, task)) {
-            body(self, task);
-            // Release: pairs with the acquire below: whoever sees zero sees all that tasks did.
-            pending_.fetch_sub(1, std::memory_order_release);
+            execute(self, task, body);
             continue;
         }
+        // Acquire: pairs with the release in execute().
         if (pending_.load(std::memory_order_acquire) == 0) return;
         std::this_thread::yield();
     }
@@ -159,13 +196,21 @@ bool Crew::steal(Worker& self, Task& task) {
             if (!lock.owns_lock() || victim.tasks_.empty()) continue;
             const std::size_t half = (victim.tasks_.size() + 1) / 2;
             const auto end = victim.tasks_.begin() + static_cast<std::ptrdiff_t>(half);
-            taken.assign(victim.tasks_.begin(), end);
+            try {
+                taken.assign(victim.tasks_.begin(), end);
+            } catch (const std::bad_alloc&) {
+                return false;  // they stay where they are
+            }
             victim.tasks_.erase(victim.tasks_.begin(), end);
         }
         task = taken.back();
         taken.pop_back();
         std::lock_guard lock(self.mutex_);
-        self.tasks_.insert(self.tasks_.end(), taken.begin(), taken.end());
+        try {
+            self.tasks_.insert(self.tasks_.end(), taken.begin(), taken.end());
+        } catch (const std::bad_alloc&) {
+            self.kept_.swap(taken);
+        }
         return true;
     }
     return false;

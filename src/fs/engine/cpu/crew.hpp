@@ -4,7 +4,8 @@
 // takes half of the oldest tasks of another worker.
 //
 // Invariant: run() returns when every task, those that tasks added included, has been executed
-// once.
+// once. If one of them ran out of memory, run() throws std::bad_alloc then, on the caller's thread;
+// if there is none for the first tasks, it throws before any of them.
 #pragma once
 
 #include <atomic>
@@ -55,6 +56,9 @@ class Crew {
     void for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body);
 
  private:
+    void stop_threads();
+    void hand_out(const std::vector<Task>& first);
+    void execute(Worker& self, const Task& task, const Body& body);
     void work_until_done(Worker& self, const Body& body);
     void run_alone(u32 index, const std::vector<Task>& first, const Body& body);
     bool steal(Worker& self, Task& task);
@@ -71,27 +75,30 @@ class Crew {
     u64 round_ = 0;    // counts runs; a thread works on each once
     u32 working_ = 0;  // threads inside the present round
     bool stop_ = false;
-    std::atomic<u64> pending_{0};  // tasks queued or being executed
+    std::atomic<u64> pending_{0};       // tasks queued or being executed
+    std::atomic<bool> ran_out_{false};  // of memory, in a task of this run
 };
 
 /// One worker of a crew, as tasks see it.
 class Crew::Worker {
  public:
-    Worker(Crew& crew, u32 index) : crew_(crew), index_(index) {}
+    Worker(Crew& crew, u32 index) : crew_(crew), index_(index) { tasks_.reserve(tasks_usual); }
 
     ThreadTeam team() const { return ThreadTeam{index_}; }
     u32 index() const { return index_; }
-    /// Adds a task to this worker's queue.
+    /// Adds a task to this worker's queue. Throws std::bad_alloc and adds nothing.
     void push(const Task& task);
 
  private:
     friend class Crew;
     bool pop(Task& task);
+    static constexpr u64 tasks_usual = 256;
 
     Crew& crew_;
     u32 index_;
     std::mutex mutex_;
     std::vector<Task> tasks_;
+    std::vector<Task> kept_;  // stolen when there was no memory to queue them
 };
 
 }  // namespace warren

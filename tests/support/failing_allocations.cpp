@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of the standard library that are replaced here call malloc, so that sanitizers see
+// what they always see.
+#include "tests/support/failing_allocations.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace {
+
+std::atomic<bool> is_armed{false};
+std::atomic<warren::u64> counted{0};
+std::atomic<warren::u64> failing{0};
+thread_local bool is_uncounted = false;
+
+bool fails_now() {
+    if (!is_armed.load(std::memory_order_relaxed) || is_uncounted) return false;
+    return counted.fetch_add(1, std::memory_order_relaxed) + 1 ==
+           failing.load(std::memory_order_relaxed);
+}
+
+void* allocate(std::size_t bytes) {
+    return fails_now() ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* allocate(std::size_t bytes, std::align_val_t alignment) {
+    const auto unit = static_cast<std::size_t>(alignment);
+    return fails_now() ? nullptr : std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
+}
+void* checked(void* memory) {
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+}
+
+}  // namespace
+
+// What the whole program allocates passes here. Not inlined: a compiler that saw malloc on one side
+// and delete on the other would take it for a mistake.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+    return checked(allocate(bytes));
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes) {
+    return checked(allocate(bytes));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return checked(allocate(bytes, alignment));
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+    return checked(allocate(bytes, alignment));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    return allocate(bytes);
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+    return allocate(bytes);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+
+namespace warren {
+
+FailingAllocation::FailingAllocation(u64 nth) : nth_(nth) {
+    counted = 0;
+    failing = nth;
+    is_armed = true;
+}
+FailingAllocation::~FailingAllocation() {
+    is_armed = false;
+}
+u64 FailingAllocation::count() const {
+    return counted;
+}
+
+UncountedAllocations::UncountedAllocations() : before_(std::exchange(is_uncounted, true)) {}
+UncountedAllocations::~UncountedAllocations() {
+    is_uncounted = before_;
+}
+
+}  // namespace warren
