@@ -54,6 +54,19 @@ Handle make_file(Volume& volume, Handle in, const std::string& name) {
     return make_directory(volume, in, name, 0100666);
 }
 
+void leave_foreign_bytes(Volume& volume) {
+    const Handle file = make_file(volume, volume.root(), "foreign");
+    ASSERT_EQ(volume.open_file(file), Errc::ok);
+    const std::vector<std::byte> bytes(256 * kib, std::byte{'#'});
+    u64 size = 0;
+    while (volume.write(file, size, bytes))
+        size += bytes.size();
+    ASSERT_GT(size / bytes.size(), volume.statistics().blocks * 4096 / bytes.size() / 4);
+    ASSERT_EQ(volume.release(file), Errc::ok);
+    ASSERT_EQ(volume.sync(), Errc::ok);
+    ASSERT_EQ(volume.unlink(anybody, volume.root(), "foreign"), Errc::ok);
+}
+
 std::map<std::string, u64> list_names(Volume& volume, Handle directory) {
     std::map<std::string, u64> names;
     const Errc listed = volume.read_directory(directory, 0, [&](const DirectoryEntry& entry) {

@@ -16,6 +16,10 @@ inline const Caller anybody{.check = false};
 Handle make_directory(Volume& volume, Handle in, const std::string& name, u32 mode = 040777);
 Handle make_file(Volume& volume, Handle in, const std::string& name);
 
+/// Fills the volume with bytes '#' and unlinks them, so that what is new may show them by mistake.
+/// The unlink is not committed.
+void leave_foreign_bytes(Volume& volume);
+
 /// Names and inode numbers in a directory; fails the test if one is listed twice.
 std::map<std::string, u64> list_names(Volume& volume, Handle directory);
 

@@ -36,6 +36,8 @@ class BatchTwins {
         u32 mode = 0100644;
     };
 
+    /// Whether the volume under test has an engine that does many items at once.
+    bool makes_batches() { return many_->engine() != name_of(EngineChoice::cpu); }
     u32 directories() const { return static_cast<u32>(directories_.size()); }
 
     /// A directory below another; its number.

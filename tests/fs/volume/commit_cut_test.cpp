@@ -11,7 +11,7 @@
 
 #include "fs/ops/commit_cut.hpp"
 #include "fs/volume/open_volume.hpp"
-#include "tests/support/lockstep_team.hpp"
+#include "tests/support/by_team.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
@@ -28,22 +28,6 @@ constexpr u64 frames = 80;
 constexpr u64 metadata_frames = 12;
 constexpr u64 table_place = 4 * format::block_size;
 const Caller anybody{.check = false};
-
-/// Calls `body(team)` with a thread's team.
-struct ByThread {
-    template <class Body>
-    void operator()(const Body& body) {
-        body(ThreadTeam{});
-    }
-};
-/// As above, with four lanes.
-struct ByLanes {
-    Lockstep<4> lanes;
-    template <class Body>
-    void operator()(const Body& body) {
-        lanes.run([&](const LockstepTeam<4>& team) { body(team); });
-    }
-};
 
 /// A store with metadata that mean nothing.
 class LooseStore {

@@ -165,21 +165,6 @@ TEST_P(DataModes, whatWasSyncedIsThere) {
     }
 }
 
-/// Fills the volume with foreign bytes and frees them, so that what is new may show them.
-void leave_foreign_bytes(Volume& volume) {
-    const Handle file = make_file(volume, volume.root(), "foreign");
-    ASSERT_EQ(volume.open_file(file), Errc::ok);
-    const std::vector<std::byte> bytes(1 * mib, std::byte{'#'});
-    u64 size = 0;
-    while (volume.write(file, size, bytes))
-        size += bytes.size();
-    ASSERT_GT(size, volume_bytes / 4);
-    ASSERT_EQ(volume.release(file), Errc::ok);
-    ASSERT_EQ(volume.sync(), Errc::ok);
-    ASSERT_EQ(volume.unlink(anybody, volume.root(), "foreign"), Errc::ok);
-    ASSERT_EQ(volume.sync(), Errc::ok);
-}
-
 TEST_P(DataModes, onlyWritebackShowsForeignBytes) {
     const Seed seed;
     Random random(seed.value());
@@ -188,6 +173,7 @@ TEST_P(DataModes, onlyWritebackShowsForeignBytes) {
     const auto volume = open_on(disk, GetParam().options());
     ASSERT_TRUE(volume);
     leave_foreign_bytes(*volume);
+    ASSERT_EQ(volume->sync(), Errc::ok);
     log->start_recording();
     for (u64 i = 0; i < 12; ++i) {
         const Handle file = make_file(*volume, volume->root(), "new" + std::to_string(i));

@@ -10,7 +10,7 @@
 
 #include "fs/engine/cpu/store_memory.hpp"
 #include "fs/ops/commit_cut.hpp"
-#include "tests/support/lockstep_team.hpp"
+#include "tests/support/by_team.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
@@ -154,20 +154,6 @@ class Buffer {
     std::map<u64, u64> resident_;  // the first words, by place
     std::set<u64> held_;
     std::set<u64> dirty_;
-};
-
-struct ByThread {
-    template <class Body>
-    Errc operator()(const Body& body) {
-        return body(ThreadTeam{});
-    }
-};
-struct ByLanes {
-    Lockstep<4> lanes;
-    template <class Body>
-    Errc operator()(const Body& body) {
-        return lanes.run([&](const LockstepTeam<4>& team) { return body(team); });
-    }
 };
 
 template <class By>

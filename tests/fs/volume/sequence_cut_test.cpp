@@ -18,6 +18,7 @@
 #include "tests/support/script.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
+#include "tests/support/volume_walk.hpp"
 
 namespace warren {
 namespace {
@@ -109,20 +110,6 @@ Script make_base() {
     add_write(script, "/b/h", 0, 6000, 'h');
     add_attribute(script, "/b/h", 40);
     return script;
-}
-
-/// Leaves bytes of somebody else in all blocks of the volume.
-void leave_foreign_bytes(Volume& volume) {
-    const Handle file = make_file(volume, volume.root(), "foreign");
-    ASSERT_EQ(volume.open_file(file), Errc::ok);
-    const std::vector<std::byte> bytes(256 * kib, std::byte{'#'});
-    u64 size = 0;
-    while (volume.write(file, size, bytes))
-        size += bytes.size();
-    ASSERT_GT(size, volume_bytes / 4);
-    ASSERT_EQ(volume.release(file), Errc::ok);
-    ASSERT_EQ(volume.sync(), Errc::ok);
-    ASSERT_EQ(volume.unlink(anybody, volume.root(), "foreign"), Errc::ok);
 }
 
 /// What all sequences begin with.
@@ -266,20 +253,25 @@ class SequenceCuts : public testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Ways, SequenceCuts, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
-TEST_P(SequenceCuts, ofOneAndSomeOfTwoOperations) {
+/// Looks at all sequences of one operation and at one of `stride` of those of two; what it saw.
+Totals look_at_sequences(const Way& way, u64 stride, const CutBounds& choice) {
     const Seed seed;
     const Base base;
     const Alphabet set = make_alphabet();
     Random random(seed.value());
     Totals totals;
     for (const Sequence& sequence : make_sequences(base, set)) {
-        if (HasFailure()) return;
-        if (sequence.letters.size() > 1 && !random.one_in(150)) continue;
-        look_at(base, set, sequence, GetParam(), {.subsets_of_max = 2, .samples = 1}, random.next(),
-                totals);
+        if (testing::Test::HasFailure()) break;
+        if (sequence.letters.size() > 1 && !random.one_in(stride)) continue;
+        look_at(base, set, sequence, way, choice, random.next(), totals);
     }
-    EXPECT_GE(totals.sequences, 30u);
-    print(GetParam(), totals);
+    print(way, totals);
+    return totals;
+}
+
+TEST_P(SequenceCuts, ofOneAndSomeOfTwoOperations) {
+    EXPECT_GE(look_at_sequences(GetParam(), 150, {.subsets_of_max = 2, .samples = 1}).sequences,
+              30u);
 }
 
 class SequenceCutsLong : public testing::TestWithParam<Way> {};
@@ -287,18 +279,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, SequenceCutsLong, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
 TEST_P(SequenceCutsLong, ofOneAndTwoOperations) {
-    const Seed seed;
-    const Base base;
-    const Alphabet set = make_alphabet();
-    Random random(seed.value());
-    Totals totals;
-    for (const Sequence& sequence : make_sequences(base, set)) {
-        look_at(base, set, sequence, GetParam(), {.subsets_of_max = 6, .samples = 6}, random.next(),
-                totals);
-        if (HasFailure()) return;
-    }
-    EXPECT_GT(totals.sequences, 1000u);
-    print(GetParam(), totals);
+    EXPECT_GT(look_at_sequences(GetParam(), 1, {.subsets_of_max = 6, .samples = 6}).sequences,
+              1000u);
 }
 
 /// A disk that says it has flushed and has not.
