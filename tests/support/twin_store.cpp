@@ -7,6 +7,7 @@
 
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/ops/inode_frame.hpp"
+#include "tests/support/failing_allocations.hpp"
 
 namespace warren {
 namespace {
@@ -93,15 +94,16 @@ void TwinStore::read_counters() {
 }
 
 void TwinStore::take_cut(CommitCut& cut) {
+    const UncountedAllocations uncounted;
     const core::Store& mine = memory_.store();
     const ThreadTeam team;
     ops::CutHeader header{};
     do {
         // At first there is too little room, which must do no harm.
-        cut.places.resize(header.count);
+        places_.resize(header.count);
         copies_.resize(header.count);
         header = {};
-        const ops::CutArea area{copies_.data(), cut.places.data(), copies_.size(), &header};
+        const ops::CutArea area{copies_.data(), places_.data(), copies_.size(), &header};
         for (u64 i = 0; i < shares; ++i)
             ops::list_dirty(team, mine, area, {i, shares});
         for (u64 i = 0; i < shares; ++i) {
@@ -109,7 +111,8 @@ void TwinStore::take_cut(CommitCut& cut) {
         }
     } while (header.count > copies_.size());
     cut.counters = header.counters;
-    places_ = cut.places;
+    cut.count = header.count;
+    std::ranges::copy(places_, cut.places.begin());
 }
 
 void TwinStore::release_cut() {

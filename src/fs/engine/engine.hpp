@@ -34,9 +34,13 @@ struct ScanCall {
     std::function<void(u64 count, const std::function<void(u64)>& body)> for_each;
 };
 
+/// Frames, of each of its two kinds, that one call of Engine::publish() takes.
+constexpr u64 publish_max = 4096;
+
 /// What a commit takes: the dirty blocks of one moment, which lie as copies in the engine's memory.
 struct CommitCut {
-    std::vector<u64> places;
+    std::span<u64> places;  // room for as many as a transaction holds
+    u64 count = 0;          // places that are filled in
     ops::CutCounters counters{};
     u64 held_ns = 0;  // so long no command could begin
 };
@@ -65,7 +69,8 @@ class Engine {
     virtual void release_steps() {}
     /// Waits for what commands apply; calls `at_rest` while nothing changes; copies all dirty
     /// blocks within the engine's memory, where they count as clean from then on; lets commands go
-    /// on. Errc::io if the device is lost.
+    /// on. Errc::no_memory, and all is as it was; Errc::io if the device is lost; Errc::no_space if
+    /// they are more than a transaction holds.
     virtual Errc cut(const std::function<void()>& /*at_rest*/, CommitCut& /*cut*/) {
         return Errc::not_supported;
     }
@@ -74,7 +79,7 @@ class Engine {
     /// After the cut is durable and at its places: its blocks may leave the meta buffer.
     virtual Errc release_cut() { return Errc::ok; }
     /// After the cut is durable: lets what it freed be given out again, and ends frames of inodes
-    /// that had none left in it.
+    /// that had none left in it. At most publish_max of each.
     virtual Errc publish(std::span<ops::CommittedFrame> /*frames*/,
                          std::span<const u64> /*empty_inode_frames*/) {
         return Errc::not_supported;

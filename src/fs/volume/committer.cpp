@@ -50,6 +50,7 @@ Committer::Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
       loader_(loader),
       superblock_(superblock),
       journal_(disk, superblock),
+      publisher_(disk, store),
       transaction_(superblock.header.transaction) {
     // Dirty blocks cannot leave a meta buffer: most of it must stay for those that are read.
     const u64 capacity = journal_.capacity_blocks() - 1;
@@ -65,6 +66,7 @@ u64 Committer::data_capacity_blocks() const {
 void Committer::keep_data(FileBuffer* buffer, DataMode mode) {
     file_buffer_ = buffer;
     mode_ = mode;
+    publisher_.keep_data(buffer);
     if (!logs_data()) return;
     const u64 room = journal_.capacity_blocks() - 1 - data_capacity_blocks();
     store_.state->journal_room = std::min(store_.state->journal_room, room);
@@ -89,6 +91,7 @@ void Committer::open_gate() {
 
 void Committer::use_engine(Engine& engine, WithoutPieces without_pieces) {
     engine_ = &engine;
+    publisher_.use_engine(engine);
     without_pieces_ = std::move(without_pieces);
 }
 
@@ -114,7 +117,8 @@ Errc Committer::commit() {
     std::lock_guard lock(mutex_);
     if (error() != Errc::ok) return error();
     WARREN_TRY(take_memory());  // without it all stays as dirty as it is
-    const Errc taken = or_no_memory([this] { return take_copies(); });
+    const Errc taken = take_copies();
+    if (taken == Errc::no_memory) return taken;
     // What was forbidden meanwhile is somebody else's to end.
     if (taken != Errc::ok) return error() != Errc::ok ? error() : fail(taken);
     if (error() != Errc::ok) {
@@ -147,7 +151,7 @@ Errc Committer::commit_dirty() {
     WARREN_TRY(write_data_back());
     WARREN_TRY(write());
     if (logs_data()) file_buffer_->end_logged();
-    return publish_frees();
+    return publisher_.publish(copies_);
 }
 
 /// What must be seen together with the copies. Nobody applies anything.
@@ -176,6 +180,7 @@ Errc Committer::make_room(u64 blocks) {
 Errc Committer::take_memory() {
     return or_no_memory([this] {
         WARREN_TRY(make_room(0));
+        publisher_.take_memory();
         const u64 data = logs_data() ? file_buffer_->figures().dirty_blocks : 0;
         copies_.reserve(area_blocks_);
         data_copies_.reserve(data);
@@ -186,9 +191,9 @@ Errc Committer::take_memory() {
     });
 }
 
-/// Takes copies of all dirty blocks as of one moment.
+/// Takes copies of all dirty blocks as of one moment. Errc::no_memory: nothing was taken, and all
+/// is as dirty as it was.
 Errc Committer::take_copies() {
-    WARREN_TRY(make_room(0));
     const Errc taken = engine_ == nullptr ? take_copies_here() : take_copies_of(*engine_);
     if (taken != Errc::ok) return taken;
     const std::lock_guard lock(figures_mutex_);
@@ -219,7 +224,7 @@ Errc Committer::take_copies_here() {
 
 /// As take_copies_here(), of blocks in an engine's memory.
 Errc Committer::take_copies_of(Engine& engine) {
-    CommitCut cut;
+    CommitCut cut{places_};
     engine.hold_steps();
     const auto take = [&] {
         // While this was on its way here, somebody may have forbidden it.
@@ -228,13 +233,13 @@ Errc Committer::take_copies_of(Engine& engine) {
     const Errc code = or_no_memory([&] { return without_pieces_(take); });
     engine.release_steps();
     WARREN_TRY(code);
-    WARREN_TRY(make_room(cut.places.size()));
-    WARREN_TRY(engine.fetch_cut(area_.as<Block>()));
+    // The engine counts the blocks clean: without the copies what it took is lost.
+    if (engine.fetch_cut(area_.as<Block>()) != Errc::ok) return Errc::io;
     take_counters(cut.counters);
-    list_copies(cut.places.data(), cut.places.size());
+    list_copies(places_.data(), cut.count);
     adopt_copies();
     // Only now the host knows which frames hold contents.
-    std::erase_if(data_copies_, [this](const Copy& copy) { return !holds_data(copy.place); });
+    std::erase_if(data_copies_, [this](const CommitCopy& copy) { return !holds_data(copy.place); });
     const std::lock_guard lock(figures_mutex_);
     figures_.held_ns = cut.held_ns;
     return Errc::ok;
@@ -253,8 +258,9 @@ void Committer::list_copies(const u64* places, u64 count) {
     Block* const blocks = area_.as<Block>();
     for (u64 i = 0; i < count; ++i)
         copies_.push_back({places[i], &blocks[i]});
-    std::sort(copies_.begin(), copies_.end(),
-              [](const Copy& left, const Copy& right) { return left.place < right.place; });
+    std::sort(copies_.begin(), copies_.end(), [](const CommitCopy& left, const CommitCopy& right) {
+        return left.place < right.place;
+    });
 }
 
 /// Puts what a copy says of frames into the host's Store.
@@ -279,20 +285,15 @@ void Committer::adopt_table(u64 place, const Block& block) {
 /// Brings the host's Store to where the engine was at the cut: the frame table and the bitmaps of
 /// inodes, by which the loader knows what the disk holds.
 void Committer::adopt_copies() {
-    for (const Copy& copy : copies_) {
-        if (is_table_place(copy.place)) adopt_table(copy.place, *copy.block);
+    for (const CommitCopy& copy : copies_) {
+        if (ops::is_table_place(store_, copy.place)) adopt_table(copy.place, *copy.block);
     }
-    for (const Copy& copy : copies_) {
-        if (copy.place % format::frame_size != 0 || is_table_place(copy.place)) continue;
+    for (const CommitCopy& copy : copies_) {
+        if (copy.place % format::frame_size != 0 || ops::is_table_place(store_, copy.place))
+            continue;
         if (core::kind_of(store_, copy.place / format::frame_size) != FrameKind::inodes) continue;
         loader_.adopt(copy.place, *copy.block);
     }
-}
-
-bool Committer::is_table_place(u64 place) const {
-    return place >= superblock_.frame_table_offset &&
-           place <
-               superblock_.frame_table_offset + superblock_.frame_table_blocks * format::block_size;
 }
 
 /// Memory for one more copy.
@@ -331,34 +332,20 @@ Errc Committer::write_data_back() {
     return file_buffer_ == nullptr || logs_data() ? Errc::ok : file_buffer_->write_back();
 }
 
-/// Calls `action(frame, entry)` for each frame whose entry is in a copy.
-template <class Action>
-void Committer::for_each_table_entry(const Action& action) const {
-    for (const Copy& copy : copies_) {
-        if (!is_table_place(copy.place)) continue;
-        const auto& table = reinterpret_cast<const format::FrameTableBlock&>(*copy.block);
-        const u64 first = (copy.place - superblock_.frame_table_offset) / format::block_size *
-                          format::frames_per_table_block;
-        for (u64 i = 0; i < format::frames_per_table_block; ++i) {
-            if (first + i < store_.frame_count) action(first + i, table.entries[i]);
-        }
-    }
-}
-
 /// Gives every copy its identity, transaction and checksum, and adds the superblock.
 void Committer::seal() {
     const u64 volume = volume_id(superblock_);
     ++transaction_;
-    for (const Copy& copy : copies_) {
+    for (const CommitCopy& copy : copies_) {
         const u64 in_frame = copy.place / format::block_size % format::blocks_per_frame;
         const bool holds_inodes =
-            in_frame != 0 && !is_table_place(copy.place) &&
+            in_frame != 0 && !ops::is_table_place(store_, copy.place) &&
             core::kind_of(store_, copy.place / format::frame_size) == FrameKind::inodes;
         if (holds_inodes) {
             format::seal_inodes(*copy.block, volume, copy.place, transaction_);
             continue;
         }
-        if (is_table_place(copy.place)) {
+        if (ops::is_table_place(store_, copy.place)) {
             auto& header = reinterpret_cast<format::BlockHeader&>(*copy.block);
             header.kind = static_cast<u16>(format::BlockKind::frame_table);
         }
@@ -372,122 +359,12 @@ void Committer::seal() {
 Errc Committer::write() {
     sealed_.clear();
     sealed_.push_back({format::superblock_offset, reinterpret_cast<const Block*>(&superblock_)});
-    for (const Copy& copy : copies_)
+    for (const CommitCopy& copy : copies_)
         sealed_.push_back({copy.place, copy.block});
-    for (const Copy& copy : data_copies_)
+    for (const CommitCopy& copy : data_copies_)
         sealed_.push_back({copy.place, copy.block});
     WARREN_TRY(journal_.write(transaction_, sealed_, fresh_data_));
     return journal_.write_places(sealed_);
-}
-
-/// Tells the disk and the allocator what is free for good now, in this order.
-Errc Committer::publish_frees() {
-    std::vector<ops::CommittedFrame> frames;
-    for_each_table_entry(
-        [&](u64 frame, const format::FrameEntry& entry) { note_freed(frame, entry, frames); });
-    const std::vector<u64> empty = empty_inode_frames();
-    if (engine_ != nullptr) return publish_there(frames, empty);
-    publish_here(frames, empty);
-    return Errc::ok;
-}
-
-/// Notes and discards what a commit has freed in a frame.
-void Committer::note_freed(u64 frame, const format::FrameEntry& committed,
-                           std::vector<ops::CommittedFrame>& frames) {
-    const auto kind = static_cast<FrameKind>(committed.kind);
-    const core::FrameOverlay& overlay = store_.overlays[frame];
-    ops::CommittedFrame noted{frame, kind, {}, 0};
-    if (kind == FrameKind::free) {
-        // It held inodes.
-        if (relaxed_load(overlay.committed[0]) == 0) return;
-        static_cast<void>(disk_.discard(frame * format::frame_size, format::frame_size));
-        frames.push_back(noted);
-        return;
-    }
-    if (kind != FrameKind::data && kind != FrameKind::metadata) return;
-    u64 freed[8];
-    bool freed_some = false;
-    for (u32 w = 0; w < 8; ++w) {
-        noted.used[w] = committed.used[w];
-        freed[w] = relaxed_load(overlay.committed[w]) & ~committed.used[w];
-        freed_some = freed_some || freed[w] != 0;
-    }
-    if (!freed_some) return;
-    discard_runs(frame, freed);
-    frames.push_back(noted);
-}
-
-/// Frames whose last inode went with this commit.
-std::vector<u64> Committer::empty_inode_frames() const {
-    std::vector<u64> frames;
-    for (const Copy& copy : copies_) {
-        const auto& bitmap = reinterpret_cast<const format::InodeBitmap&>(*copy.block);
-        if (bitmap.header.kind != static_cast<u16>(format::BlockKind::inode_bitmap)) continue;
-        u64 used = 0;
-        for (u32 w = 0; w < ops::bitmap_words; ++w)
-            used |= bitmap.used[w] & ops::inode_bits(w);
-        if (used == 0 && copy.place % format::frame_size == 0) {
-            frames.push_back(copy.place / format::frame_size);
-        }
-    }
-    return frames;
-}
-
-void Committer::publish_here(std::vector<ops::CommittedFrame>& frames,
-                             const std::vector<u64>& empty) {
-    for (ops::CommittedFrame& frame : frames) {
-        core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
-        ops::publish_committed(op, frame);
-    }
-    for (const u64 frame : empty) {
-        core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
-        // If somebody is at work there, the frame stays one of inodes.
-        static_cast<void>(ops::end_inode_frame(op, frame));
-        core::finish(op);
-    }
-}
-
-/// The host's Store follows the engine's. A frame that the engine may release is free here before:
-/// it may hold something else a moment later, and the loader must not miss what the disk lacks.
-Errc Committer::publish_there(std::vector<ops::CommittedFrame>& frames,
-                              const std::vector<u64>& empty) {
-    const auto set_kind = [this](const ops::CommittedFrame& frame, FrameKind kind) {
-        relaxed_store(store_.frame(frame.frame).kind, static_cast<u64>(kind));
-    };
-    for (const ops::CommittedFrame& frame : frames) {
-        u64 any = 0;
-        for (u32 w = 0; w < 8; ++w) {
-            any |= frame.used[w];
-            relaxed_store(store_.overlays[frame.frame].committed[w], frame.used[w]);
-        }
-        if (any == 0) set_kind(frame, FrameKind::free);
-    }
-    WARREN_TRY(engine_->publish(frames, empty));
-    for (const ops::CommittedFrame& frame : frames)
-        if (frame.was_released == 0) set_kind(frame, frame.kind);
-    return Errc::ok;
-}
-
-/// Tells the disk that the blocks of a frame whose bits are set hold nothing any more. A hint: what
-/// the disk makes of it changes nothing for the volume.
-void Committer::discard_runs(u64 frame, const u64 (&freed)[8]) {
-    u32 block = 0;
-    while (block < format::blocks_per_frame) {
-        const u64 bits = freed[block / 64] >> block % 64;
-        if (bits == 0) {
-            block = (block / 64 + 1) * 64;
-            continue;
-        }
-        block += static_cast<u32>(std::countr_zero(bits));
-        u32 end = block;
-        while (end < format::blocks_per_frame && (freed[end / 64] >> end % 64 & 1) != 0)
-            ++end;
-        const u64 place = frame * format::frame_size + block * format::block_size;
-        const u64 length = (end - block) * format::block_size;
-        if (file_buffer_ != nullptr) file_buffer_->forget(place, length);
-        static_cast<void>(disk_.discard(place, length));
-        block = end;
-    }
 }
 
 /// Lets the blocks of the copies go from the meta buffer, if there is one.

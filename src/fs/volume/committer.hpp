@@ -26,6 +26,7 @@
 #include "fs/engine/engine.hpp"
 #include "fs/format/superblock.hpp"
 #include "fs/journal/journal.hpp"
+#include "fs/volume/free_publisher.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -74,10 +75,6 @@ class Committer {
     void open_gate();
 
  private:
-    struct Copy {
-        u64 place;
-        format::Block* block;
-    };
     Errc commit_dirty();
     Errc fail(Errc error);
     Errc take_copies();
@@ -97,23 +94,14 @@ class Committer {
     Errc write_data_back();
     bool logs_data() const { return file_buffer_ != nullptr && mode_ == DataMode::journal; }
     format::Block& next_copy();
-    template <class Action>
-    void for_each_table_entry(const Action& action) const;
-    Errc publish_frees();
-    void note_freed(u64 frame, const format::FrameEntry& committed,
-                    std::vector<ops::CommittedFrame>& frames);
-    std::vector<u64> empty_inode_frames() const;
-    void publish_here(std::vector<ops::CommittedFrame>& frames, const std::vector<u64>& empty);
-    Errc publish_there(std::vector<ops::CommittedFrame>& frames, const std::vector<u64>& empty);
-    void discard_runs(u64 frame, const u64 (&freed)[8]);
     Errc release_copies();
-    bool is_table_place(u64 place) const;
 
     Disk& disk_;
     const core::Store& store_;
     MetaLoader& loader_;
     format::Superblock& superblock_;
     Journal journal_;
+    FreePublisher publisher_;
     std::mutex mutex_;  // one commit at a time
     u64 transaction_;
     std::atomic<Errc> error_{Errc::ok};
@@ -125,12 +113,12 @@ class Committer {
     ReservedRange area_;  // of copies: as many as a transaction holds
     u64 area_blocks_ = 0;
     std::vector<u64> places_;
-    std::vector<Copy> copies_;  // by place
+    std::vector<CommitCopy> copies_;  // by place
     mutable std::mutex figures_mutex_;
     CommitFigures figures_;
     FileBuffer* file_buffer_ = nullptr;
     DataMode mode_ = DataMode::ordered;
-    std::vector<Copy> data_copies_;  // with DataMode::journal
+    std::vector<CommitCopy> data_copies_;  // with DataMode::journal
     std::vector<std::unique_ptr<format::Block[]>> buffers_;
     std::vector<SealedBlock> sealed_;
     u64 buffered_ = 0;

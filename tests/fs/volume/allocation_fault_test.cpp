@@ -172,6 +172,13 @@ std::vector<Operation> content_operations() {
              const Errc synced = at.volume.sync();
              return written ? synced : written.code();
          },
+         false},
+        {"shrink, sync",
+         [](Place& at) {
+             const Errc shrunk = resize(at, at.file, 1000);
+             const Errc synced = at.volume.sync();
+             return shrunk == Errc::ok ? synced : shrunk;
+         },
          false}};
 }
 

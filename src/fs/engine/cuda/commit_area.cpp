@@ -28,6 +28,8 @@ Errc CommitArea::open() {
     WARREN_TRY(header_.allocate(1));
     WARREN_TRY(state_.allocate(1));
     WARREN_TRY(staging_.allocate(2 * slice_blocks));
+    WARREN_TRY(frames_.reserve(publish_max));
+    WARREN_TRY(empty_.reserve(publish_max));
     WARREN_TRY(one_.allocate(1));
     *one_.data() = 1;
     return make_room(blocks_min);
@@ -81,8 +83,7 @@ Errc CommitArea::take_alone(const core::Store& store, const Givers& givers,
     if (code == Errc::ok) code = take(store);
     if (code == Errc::ok) at_rest();
     if (is_paused && code != Errc::io) {
-        const Errc resumed = givers.server.resume(store);
-        if (resumed != Errc::ok) code = resumed;
+        if (givers.server.resume(store) != Errc::ok) code = Errc::io;
     }
     const auto held = std::chrono::steady_clock::now() - begin;
     cut.held_ns =
@@ -99,11 +100,12 @@ Errc CommitArea::cut(const core::Store& store, const Givers& givers,
     }
     WARREN_TRY(code);
     cut.counters = header_.data()->counters;
-    cut.places.resize(header_.data()->count);
-    blocks_cut_.store(header_.data()->count, std::memory_order_relaxed);
+    cut.count = header_.data()->count;
+    blocks_cut_.store(cut.count, std::memory_order_relaxed);
     held_ns_.store(cut.held_ns, std::memory_order_relaxed);
-    WARREN_TRY(stream_.copy(cut.places.data(), places_.data(), cut.places.size() * sizeof(u64)));
-    return stream_.wait();
+    if (cut.count > cut.places.size()) return Errc::no_space;
+    const Errc copied = stream_.copy(cut.places.data(), places_.data(), cut.count * sizeof(u64));
+    return copied == Errc::ok && stream_.wait() == Errc::ok ? Errc::ok : Errc::io;
 }
 
 Errc CommitArea::fetch(format::Block* blocks) const {
@@ -135,8 +137,6 @@ Errc CommitArea::release(const core::Store& store) const {
 
 Errc CommitArea::publish(const core::Store& store, std::span<ops::CommittedFrame> frames,
                          std::span<const u64> empty_inode_frames) {
-    WARREN_TRY(frames_.reserve(frames.size() + 1));
-    WARREN_TRY(empty_.reserve(empty_inode_frames.size() + 1));
     WARREN_TRY(stream_.copy(frames_.data(), frames.data(), frames.size_bytes()));
     WARREN_TRY(
         stream_.copy(empty_.data(), empty_inode_frames.data(), empty_inode_frames.size_bytes()));
