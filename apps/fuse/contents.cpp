@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "apps/fuse/device.hpp"
+#include "apps/fuse/guard.hpp"
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/operations.hpp"
@@ -73,7 +74,7 @@ Errc open_file(const Request& request, fuse_ino_t node, Handle file, fuse_file_i
 }
 
 void open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle file;
     if (!request.find(node, file)) return;
     if (const Errc code = open_file(request, node, file, info); code != Errc::ok) {
@@ -104,7 +105,7 @@ void open_existing(const Request& request, Handle directory, const char* name,
 
 void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
             fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, parent, name);
     Handle directory;
     if (!request.find(parent, directory)) return;
     CreateOptions options;
@@ -132,14 +133,14 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
 }
 
 void release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node, "", Takes::nothing);
     request.mount.nodes.count_release(node, writes(info));
     request.mount.unsaved.close(info->fh);
     request.reply(request.volume->release(handle_of(request, node, info)));
 }
 
 void read(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t offset, fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node);
     const Handle file = handle_of(request, node, info);
     const std::span<std::byte> buffer = thread_buffer(size_bytes);
     const Result<u64> got = request.volume->read(file, static_cast<u64>(offset), buffer);
@@ -159,7 +160,7 @@ void clear_privileges(const Request& request, fuse_ino_t node, Handle file) {
 
 void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes, off_t offset,
            fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node);
     const Handle file = handle_of(request, node, info);
     if (clears_privileges()) clear_privileges(request, node, file);
     request.mount.note_change();
@@ -176,7 +177,7 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
 }
 
 void sync(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node);
     UnsavedWrites& unsaved = request.mount.unsaved;
     const Errc code =
         unsaved.must_tell(node, info->fh) ? Errc::io : request.sync(handle_of(request, node, info));
@@ -187,7 +188,7 @@ void sync(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info* info) {
 /// close(2), of a copy of the descriptor too: so it tells of a loss and leaves fsync(2) to tell as
 /// well. The kernel asks no more once it has heard that nothing is done here.
 void flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node);
     UnsavedWrites& unsaved = request.mount.unsaved;
     if (!unsaved.may_have_losses()) {
         fuse_reply_err(raw, ENOSYS);
@@ -204,7 +205,7 @@ void flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
 
 void allocate(fuse_req_t raw, fuse_ino_t node, int mode, off_t offset, off_t length,
               fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node);
     Allocate how = Allocate::reserve;
     switch (mode) {
         case 0:
@@ -236,7 +237,7 @@ void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_i
         fuse_reply_err(raw, EINVAL);
         return;
     }
-    MountState& mount = *static_cast<MountState*>(fuse_req_userdata(raw));
+    MountState& mount = MountState::of(raw);
     const Handle file{mount.nodes.inode_of(node), UnsavedWrites::generation_of(info->fh)};
     const SeekRequest seek{raw, node, file, static_cast<u64>(offset),
                            whence == SEEK_DATA ? Seek::data : Seek::hole};
@@ -255,6 +256,7 @@ struct CopyJob {
     u64 target_offset = 0;
     u64 left = 0;
     u64 done = 0;
+    std::span<std::byte> buffer = {};  // for a piece
 
     void advance(u64 bytes) {
         source_offset += bytes;
@@ -282,13 +284,12 @@ Errc copy_hole(const Request& request, CopyJob& job, u64 bytes) {
 }
 
 Errc copy_data(const Request& request, CopyJob& job) {
-    const u64 wanted = std::min<u64>(job.left, request_limit_bytes);
-    const std::span<std::byte> buffer = thread_buffer(wanted);
-    const Result<u64> got = request.volume->read(job.source, job.source_offset, buffer);
+    const std::span<std::byte> piece = job.buffer.first(std::min<u64>(job.left, job.buffer.size()));
+    const Result<u64> got = request.volume->read(job.source, job.source_offset, piece);
     if (!got) return got.code();
     if (*got == 0) return Errc::out_of_range;
     const Result<u64> put =
-        request.volume->write(job.target, job.target_offset, buffer.first(*got), Stamp::no);
+        request.volume->write(job.target, job.target_offset, piece.first(*got), Stamp::no);
     if (!put) return put.code();
     if (*put == 0) return Errc::no_space;
     job.advance(*put);
@@ -306,7 +307,7 @@ Errc copy_step(const Request& request, CopyJob& job) {
 void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
                 fuse_file_info* source_info, fuse_ino_t target_node, off_t target_offset,
                 fuse_file_info* target_info, size_t length, int flags) {
-    const Request request(raw);
+    const Request request(raw, target_node);
     if (flags != 0) return request.reply(Errc::invalid);
     constexpr u64 longest = 256 * mib;  // the kernel comes back for the rest
     CopyJob job{handle_of(request, source_node, source_info),
@@ -316,6 +317,7 @@ void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
     if (!source) return request.reply(source.code());
     const u64 behind = source->size > job.source_offset ? source->size - job.source_offset : 0;
     job.left = std::min({static_cast<u64>(length), behind, longest});
+    job.buffer = thread_buffer(std::min<u64>(job.left, request_limit_bytes));
     request.mount.note_change();
     Errc code = Errc::ok;
     while (job.left > 0 && code == Errc::ok)
@@ -328,16 +330,16 @@ void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
 }  // namespace
 
 void add_content_operations(fuse_lowlevel_ops& operations) {
-    operations.open = open;
-    operations.create = create;
-    operations.release = release;
-    operations.read = read;
-    operations.write = write;
-    operations.flush = flush;
-    operations.fsync = sync;
-    operations.fallocate = allocate;
-    operations.lseek = seek;
-    operations.copy_file_range = copy_range;
+    operations.open = guarded<open>;
+    operations.create = guarded<create>;
+    operations.release = guarded<release>;
+    operations.read = guarded<read>;
+    operations.write = guarded<write>;
+    operations.flush = guarded<flush>;
+    operations.fsync = guarded<sync>;
+    operations.fallocate = guarded<allocate>;
+    operations.lseek = guarded<seek>;
+    operations.copy_file_range = guarded<copy_range>;
 }
 
 }  // namespace warren::fuse

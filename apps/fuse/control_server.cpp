@@ -14,9 +14,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <system_error>
 
 #include "apps/fuse/log.hpp"
+#include "base/out_of_memory.hpp"
 
 namespace warren::fuse {
 
@@ -124,7 +124,11 @@ void ControlServer::listen() {
         if (events[1].revents != 0) break;
         Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (socket) {
-            admit(std::move(socket));
+            // Who finds no memory here is let go.
+            static_cast<void>(or_no_memory([&] {
+                admit(std::move(socket));
+                return Errc::ok;
+            }));
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until some are closed
         }
@@ -143,8 +147,8 @@ void ControlServer::admit(Descriptor socket) {
         std::lock_guard lock(mutex_);
         int& count = connections_of_[user];
         if (stage_ != Stage::serving || (user != 0 && count >= connections_per_user)) return;
-        ++count;
         sockets_.insert(number);
+        ++count;
     }
     auto leave = [server = shared_from_this(), number, user] {
         std::lock_guard lock(server->mutex_);
@@ -152,15 +156,21 @@ void ControlServer::admit(Descriptor socket) {
         if (--server->connections_of_[user] == 0) server->connections_of_.erase(user);
         server->changed_.notify_all();
     };
-    try {
+    const Errc begun = or_no_memory([&] {
         std::thread([leave, server = shared_from_this(), held = std::move(socket),
                      who = std::move(peer)]() mutable {
-            server->converse(held.get(), who);
+            // A frame for which there is no memory ends the conversation.
+            static_cast<void>(or_no_memory([&] {
+                server->converse(held.get(), who);
+                return Errc::ok;
+            }));
             leave();
         }).detach();
-    } catch (const std::system_error& error) {
-        log_line(std::string("no thread for a control connection: ") + error.what());
+        return Errc::ok;
+    });
+    if (begun != Errc::ok) {
         leave();
+        log_line("no memory for a control connection");
     }
 }
 
@@ -190,9 +200,15 @@ Errc ControlServer::open_ring(const Peer& peer, std::unique_ptr<RingServer>& rin
         const std::lock_guard lock(mutex_);
         --rings_;
     };
-    auto made = std::make_unique<RingServer>(
-        mount_, invalidator_, peer,
-        RingTurn{[this] { return begin_verb(); }, [this] { end_verb(); }, count_off});
+    std::unique_ptr<RingServer> made;
+    const Errc memory = or_no_memory([&] {
+        made = std::make_unique<RingServer>(
+            mount_, invalidator_, peer,
+            RingTurn{[this] { return begin_verb(); }, [this] { end_verb(); }, count_off});
+        return Errc::ok;
+    });
+    if (memory != Errc::ok) count_off();
+    WARREN_TRY(memory);
     WARREN_TRY(made->open());
     ring = std::move(made);
     return Errc::ok;
@@ -200,6 +216,16 @@ Errc ControlServer::open_ring(const Peer& peer, std::unique_ptr<RingServer>& rin
 
 std::string ControlServer::answer(int socket, const Peer& peer, const Frame& frame,
                                   std::unique_ptr<RingServer>& ring) {
+    std::string text;
+    const Errc memory = or_no_memory([&] {
+        text = answer_or_throw(socket, peer, frame, ring);
+        return Errc::ok;
+    });
+    return memory == Errc::ok ? text : lone_answer(memory);
+}
+
+std::string ControlServer::answer_or_throw(int socket, const Peer& peer, const Frame& frame,
+                                           std::unique_ptr<RingServer>& ring) {
     switch (frame.verb) {
         case Verb::open_ring:
             return lone_answer(open_ring(peer, ring));

@@ -44,6 +44,8 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     void converse(int socket, const Peer& peer);
     std::string answer(int socket, const Peer& peer, const Frame& frame,
                        std::unique_ptr<RingServer>& ring);
+    std::string answer_or_throw(int socket, const Peer& peer, const Frame& frame,
+                                std::unique_ptr<RingServer>& ring);
     Errc open_ring(const Peer& peer, std::unique_ptr<RingServer>& ring);
     /// Counts a verb that begins; false once stop() was called.
     bool begin_verb();

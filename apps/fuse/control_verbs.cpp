@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "apps/fuse/device.hpp"
+#include "base/out_of_memory.hpp"
 
 namespace warren::fuse {
 
@@ -177,9 +178,13 @@ void ControlVerbs::flush_kernel(const Descriptor& directory) {
 }
 
 void ControlVerbs::drop_cached(std::vector<StaleName> stale) {
-    // Files that have further links, or are open, live on with other link counts.
-    for (const u64 node : mount_.nodes.shared_or_open())
-        stale.push_back({node, 0, "", {}});
+    // Files that have further links, or are open, live on with other link counts: but the names
+    // are what must go, whatever there is memory for.
+    static_cast<void>(or_no_memory([&] {
+        for (const u64 node : mount_.nodes.shared_or_open())
+            stale.push_back({node, 0, "", {}});
+        return Errc::ok;
+    }));
     invalidator_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
 }
 
@@ -193,16 +198,16 @@ Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& an
     flush_kernel(frame.descriptors[0]);
     const auto volume = mount_.volume.access();
     const Result<Attributes> child = volume->lookup({0, 0, {}, 0, false}, directory, name);
-    const std::vector<std::string> below = child && S_ISDIR(child->mode)
-                                               ? some_names(*volume, child->handle)
-                                               : std::vector<std::string>();
+    const bool is_directory = child && S_ISDIR(child->mode);
+    // Made now: once the tree is gone there may be no memory to tell the kernel so.
+    std::vector<StaleName> stale(1);
+    stale[0] = {node(directory), is_directory ? node(child->handle) : 0, name, {}};
+    if (is_directory) stale[0].below = some_names(*volume, child->handle);
     Removal removal;
     mount_.note_change();
     const Errc code = volume->remove_tree(peer.caller(), directory, name, removal);
-    if (code == Errc::ok || removal.files + removal.directories > 0) {
-        const u64 gone = child && S_ISDIR(child->mode) ? node(child->handle) : 0;
-        drop_cached({{node(directory), gone, name, below}});
-    }
+    const bool has_changed = code == Errc::ok || removal.files + removal.directories > 0;
+    if (has_changed) drop_cached(std::move(stale));
     answer.number(removal.files).number(removal.directories).number(removal.blocks);
     return code;
 }
@@ -235,15 +240,15 @@ Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
         results.push_back(code);
     }
     std::vector<Errc> codes(moves.size(), Errc::io);
+    std::vector<StaleName> stale;  // made while nothing has been moved: see remove_tree()
+    for (const Move& move : moves) {
+        stale.push_back({node(move.from), 0, std::string(move.name), {}});
+        stale.push_back({node(move.to), 0, std::string(move.new_name), {}});
+    }
     mount_.note_change();
     mount_.volume.access()->move_many(peer.caller(), moves, codes);
-    std::vector<StaleName> stale;
-    for (size_t i = 0; i < moves.size(); ++i) {
+    for (size_t i = 0; i < moves.size(); ++i)
         results[positions[i]] = codes[i];
-        if (codes[i] != Errc::ok) continue;
-        stale.push_back({node(moves[i].from), 0, std::string(moves[i].name), {}});
-        stale.push_back({node(moves[i].to), 0, std::string(moves[i].new_name), {}});
-    }
     drop_cached(std::move(stale));
     for (const Errc code : results) {
         answer.number(static_cast<u64>(is_final(code) ? code : Errc::io));

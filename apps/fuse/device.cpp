@@ -20,6 +20,7 @@ namespace warren::fuse {
 namespace {
 
 thread_local bool request_clears_privileges = false;
+thread_local bool request_is_answered = false;
 
 // The first request: its number and what the kernel offers. Written before any thread answers.
 std::atomic<u64> first_request{0};
@@ -85,15 +86,17 @@ ssize_t read_request(int device, void* buffer, size_t size_bytes, void*) {
     if (got > 0) {
         request_wait.after_read();
         request_count.fetch_add(1, std::memory_order_relaxed);
+        take_request_over();
         look_at_request(static_cast<char*>(buffer), static_cast<size_t>(got));
     }
     return got;
 }
 
 ssize_t write_reply(int device, iovec* pieces, int count, void*) {
+    const bool is_notice = static_cast<const fuse_out_header*>(pieces[0].iov_base)->unique == 0;
+    if (!is_notice) request_is_answered = true;
     look_at_reply(pieces, count);
     const ssize_t written = ::writev(device, pieces, count);
-    const bool is_notice = static_cast<const fuse_out_header*>(pieces[0].iov_base)->unique == 0;
     // A notice for something that the kernel does not have is no error, and libfuse would print it.
     if (written < 0 && is_notice) errno = ENOENT;
     return written;
@@ -110,6 +113,14 @@ bool install_device_layer(fuse_session* session) {
 
 bool clears_privileges() {
     return request_clears_privileges;
+}
+
+bool has_answered() {
+    return request_is_answered;
+}
+
+void take_request_over() {
+    request_is_answered = false;
 }
 
 u64 requests_read() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/fuse/guard.hpp"
 #include "apps/fuse/operations.hpp"
 #include "apps/fuse/request.hpp"
 
@@ -61,6 +62,30 @@ struct Batch {
     std::vector<Item> items;
 };
 
+/// References that the kernel has once it has the reply that is being made.
+class References {
+ public:
+    /// Has room for as many as a reply of `reply_bytes` can hand out.
+    References(const Request& request, size_t reply_bytes) : request_(request) {
+        const size_t entry_bytes =
+            fuse_add_direntry_plus(request.raw(), nullptr, 0, "", nullptr, 0);
+        nodes_.reserve(reply_bytes / entry_bytes);
+    }
+    ~References() {
+        for (const fuse_ino_t node : nodes_)
+            request_.give_back(node, 1);
+    }
+    References(const References&) = delete;
+    References& operator=(const References&) = delete;
+
+    void add(fuse_ino_t node) { nodes_.push_back(node); }
+    void hand_over() { nodes_.clear(); }
+
+ private:
+    const Request& request_;
+    std::vector<fuse_ino_t> nodes_;
+};
+
 u32 type_bits(u8 type) {
     return u32{type} << 12;
 }
@@ -71,7 +96,7 @@ Errc unless_removed(const Request& request, fuse_ino_t node, Errc code) {
 }
 
 void open_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle directory;
     if (!request.find(node, directory)) return;
     const Errc opened = unless_removed(request, node, request.volume->open_file(directory));
@@ -88,14 +113,14 @@ void open_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
 }
 
 void release_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
-    const Request request(raw);
+    const Request request(raw, node, "", Takes::nothing);
     request.mount.nodes.count_release(node, false);
     const Handle directory{request.mount.nodes.inode_of(node), static_cast<u32>(info->fh)};
     request.reply(request.volume->release(directory));
 }
 
 void sync_directory(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info*) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle directory;
     if (request.find(node, directory)) request.reply(request.sync(directory));
 }
@@ -134,7 +159,7 @@ bool add_dots(const Request& request, Listing& listing, Handle directory, u64 po
 
 void read_directory(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t offset,
                     fuse_file_info*) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle directory;
     if (!request.find(node, directory)) return;
     const auto position = static_cast<u64>(offset);
@@ -173,14 +198,15 @@ Errc read_batch(const Request& request, Handle directory, u64 position, size_t r
 /// looked up is listed without attributes, so that the error comes when somebody wants them. False
 /// if there is no room.
 bool add_looked_up(const Request& request, Listing& listing, Handle directory, const char* name,
-                   const Batch::Item& item, std::vector<fuse_ino_t>& taken) {
+                   const Batch::Item& item, References& taken) {
+    NodeTable::prepare();
     const Result<Attributes> found =
         request.volume->lookup(request.caller(), directory, name, Hold::yes);
     if (found.code() == Errc::no_entry) return true;
     if (!found) return listing.add(name, bare_entry(item.inode, item.mode), item.next);
     const fuse_entry_param entry = request.take_entry(*found);
     if (listing.add(name, entry, item.next)) {
-        taken.push_back(entry.ino);
+        taken.add(entry.ino);
         return true;
     }
     request.give_back(entry.ino, 1);
@@ -189,12 +215,12 @@ bool add_looked_up(const Request& request, Listing& listing, Handle directory, c
 
 void read_directory_plus(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t offset,
                          fuse_file_info*) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle directory;
     if (!request.find(node, directory)) return;
     const auto position = static_cast<u64>(offset);
     Listing listing(raw, size_bytes);
-    std::vector<fuse_ino_t> taken;
+    References taken(request, size_bytes);
     u64 from = position;
     // Every entry of a batch may have gone meanwhile: an empty reply would end the listing.
     for (bool more = add_dots(request, listing, directory, position, true); more;) {
@@ -209,20 +235,17 @@ void read_directory_plus(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off
         }
         more = code == Errc::ok && listing.used == 0 && !batch.items.empty();
     }
-    if (fuse_reply_buf(raw, listing.bytes.data(), listing.used) != 0) {
-        for (const fuse_ino_t entry : taken)
-            request.give_back(entry, 1);
-    }
+    if (fuse_reply_buf(raw, listing.bytes.data(), listing.used) == 0) taken.hand_over();
 }
 
 }  // namespace
 
 void add_directory_operations(fuse_lowlevel_ops& operations) {
-    operations.opendir = open_directory;
-    operations.releasedir = release_directory;
-    operations.fsyncdir = sync_directory;
-    operations.readdir = read_directory;
-    operations.readdirplus = read_directory_plus;
+    operations.opendir = guarded<open_directory>;
+    operations.releasedir = guarded<release_directory>;
+    operations.fsyncdir = guarded<sync_directory>;
+    operations.readdir = guarded<read_directory>;
+    operations.readdirplus = guarded<read_directory_plus>;
 }
 
 }  // namespace warren::fuse

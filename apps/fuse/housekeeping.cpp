@@ -16,6 +16,7 @@
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
 #include "apps/fuse/unmount.hpp"
+#include "base/out_of_memory.hpp"
 
 namespace warren::fuse {
 
@@ -59,8 +60,11 @@ void Committer::run(u32 seconds) {
         if (!mount_.changed.exchange(false, std::memory_order_relaxed)) continue;
         lock.unlock();
         if (const Errc code = mount_.sync(); code != Errc::ok) {
-            log_line(mount_.image + ": changes could not be made durable: " +
-                     std::strerror(static_cast<int>(code)));
+            static_cast<void>(or_no_memory([&] {
+                log_line(mount_.image + ": changes could not be made durable: " +
+                         std::strerror(static_cast<int>(code)));
+                return Errc::ok;
+            }));
         }
         lock.lock();
     }

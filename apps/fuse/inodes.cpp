@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/fuse/guard.hpp"
 #include "apps/fuse/operations.hpp"
 #include "apps/fuse/request.hpp"
 
@@ -28,7 +29,7 @@ Attributes removed_inode(const Request& request, fuse_ino_t node, Handle handle)
 }
 
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
     const Result<Attributes> attributes = request.volume->attributes(handle);
@@ -67,7 +68,7 @@ AttributeChange to_change(const struct stat& facts, int which) {
 
 void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int which,
                     fuse_file_info*) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
     AttributeChange change = to_change(*facts, which);
@@ -93,8 +94,8 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     request.reply_attributes(changed);
 }
 
-void get_statistics(fuse_req_t raw, fuse_ino_t) {
-    const Request request(raw);
+void get_statistics(fuse_req_t raw, fuse_ino_t node) {
+    const Request request(raw, node);
     const Statistics statistics = request.volume->statistics();
     struct statvfs answer {};
     answer.f_bsize = 4096;
@@ -125,11 +126,16 @@ bool is_member(const Request& request, u32 group) {
 }
 
 /// A new access control list clears set-group-id if its setter is not in the file's group.
-void clear_group_bit(const Request& request, Handle handle) {
-    if (request.user() == 0) return;
+bool loses_group_bit(const Request& request, Handle handle) {
+    if (request.user() == 0) return false;
     const Result<Attributes> attributes = request.volume->attributes(handle);
-    if (!attributes || (attributes->mode & S_ISGID) == 0) return;
-    if (is_member(request, attributes->group)) return;
+    return attributes && (attributes->mode & S_ISGID) != 0 &&
+           !is_member(request, attributes->group);
+}
+
+void clear_group_bit(const Request& request, Handle handle) {
+    const Result<Attributes> attributes = request.volume->attributes(handle);
+    if (!attributes) return;
     AttributeChange change;
     change.which = AttributeChange::mode;
     change.new_mode = attributes->mode & 07777 & ~static_cast<u32>(S_ISGID);
@@ -138,15 +144,16 @@ void clear_group_bit(const Request& request, Handle handle) {
 
 void set_extended(fuse_req_t raw, fuse_ino_t node, const char* name, const char* value,
                   size_t size_bytes, int flags) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
     const AttributeSet how = (flags & 1) != 0   ? AttributeSet::create  // XATTR_CREATE
                              : (flags & 2) != 0 ? AttributeSet::replace
                                                 : AttributeSet::any;
     const auto bytes = std::as_bytes(std::span(value, size_bytes));
+    const bool is_bit_lost = name == access_list_name && loses_group_bit(request, handle);
     const Errc code = request.volume->set_attribute(request.caller(), handle, name, bytes, how);
-    if (code == Errc::ok && name == access_list_name) clear_group_bit(request, handle);
+    if (code == Errc::ok && is_bit_lost) clear_group_bit(request, handle);
     request.reply_changed(code);
 }
 
@@ -166,7 +173,7 @@ void reply_bytes(const Request& request, size_t size_bytes, Fill fill) {
 }
 
 void get_extended(fuse_req_t raw, fuse_ino_t node, const char* name, size_t size_bytes) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
     reply_bytes(request, size_bytes, [&](std::span<char> target) {
@@ -175,7 +182,7 @@ void get_extended(fuse_req_t raw, fuse_ino_t node, const char* name, size_t size
 }
 
 void list_extended(fuse_req_t raw, fuse_ino_t node, size_t size_bytes) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
     reply_bytes(request, size_bytes, [&](std::span<char> target) {
@@ -184,7 +191,7 @@ void list_extended(fuse_req_t raw, fuse_ino_t node, size_t size_bytes) {
 }
 
 void remove_extended(fuse_req_t raw, fuse_ino_t node, const char* name) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
     request.reply_changed(request.volume->remove_attribute(request.caller(), handle, name));
@@ -193,13 +200,13 @@ void remove_extended(fuse_req_t raw, fuse_ino_t node, const char* name) {
 }  // namespace
 
 void add_inode_operations(fuse_lowlevel_ops& operations) {
-    operations.getattr = get_attributes;
-    operations.setattr = set_attributes;
-    operations.statfs = get_statistics;
-    operations.setxattr = set_extended;
-    operations.getxattr = get_extended;
-    operations.listxattr = list_extended;
-    operations.removexattr = remove_extended;
+    operations.getattr = guarded<get_attributes>;
+    operations.setattr = guarded<set_attributes>;
+    operations.statfs = guarded<get_statistics>;
+    operations.setxattr = guarded<set_extended>;
+    operations.getxattr = guarded<get_extended>;
+    operations.listxattr = guarded<list_extended>;
+    operations.removexattr = guarded<remove_extended>;
 }
 
 }  // namespace warren::fuse

@@ -6,6 +6,8 @@
 // if it does not have the name.
 #include "apps/fuse/invalidator.hpp"
 
+#include "base/out_of_memory.hpp"
+
 namespace warren::fuse {
 
 Invalidator::Invalidator(fuse_session* session, IsThere is_there)
@@ -21,9 +23,10 @@ Invalidator::~Invalidator() {
 }
 
 void Invalidator::drop(std::vector<StaleName> stale, bool can_expire) {
-    Batch batch{&stale, can_expire, false};
+    Batch batch{&stale, can_expire};
     std::unique_lock lock(mutex_);
-    batches_.push_back(&batch);
+    *end_ = &batch;
+    end_ = &batch.next;
     changed_.notify_all();
     changed_.wait(lock, [&] { return batch.done; });
 }
@@ -37,13 +40,20 @@ void Invalidator::tell(const StaleName& stale, bool can_expire) {
     } else if (can_expire) {
         fuse_lowlevel_notify_expire_entry(session_, stale.parent, name, stale.name.size(),
                                           FUSE_LL_EXPIRE_ONLY);
-        for (const std::string& below : stale.below) {
-            removed_.push_back({stale.child, 0, below, {}});
-        }
-        removed_.push_back({stale.parent, stale.child, stale.name, {}});
+        note_removed(stale);
     } else {
         fuse_lowlevel_notify_delete(session_, stale.parent, stale.child, name, stale.name.size());
     }
+}
+
+/// What is below the name is only memory of the kernel's: without memory of ours it stays.
+void Invalidator::note_removed(const StaleName& stale) {
+    static_cast<void>(or_no_memory([&] {
+        for (const std::string& below : stale.below)
+            removed_.push_back({stale.child, 0, below, {}});
+        removed_.push_back({stale.parent, stale.child, stale.name, {}});
+        return Errc::ok;
+    }));
 }
 
 void Invalidator::tell_all(const std::vector<StaleName>& all, bool can_expire) {
@@ -57,16 +67,25 @@ void Invalidator::tell_all(const std::vector<StaleName>& all, bool can_expire) {
 
 void Invalidator::clean_up(const StaleName& removed) {
     // Whoever made the name again has looked it up, and the kernel has cleaned up by that.
-    if (!is_there_(removed.parent, removed.name)) tell_all({removed}, false);
+    if (is_there_(removed.parent, removed.name)) return;
+    tell(removed, false);
+    fuse_lowlevel_notify_inval_inode(session_, removed.parent, -1, 0);
+}
+
+/// The batch that has waited longest. Requires: there is one.
+Invalidator::Batch* Invalidator::take_batch() {
+    Batch* batch = first_;
+    first_ = batch->next;
+    if (first_ == nullptr) end_ = &first_;
+    return batch;
 }
 
 void Invalidator::run() {
     std::unique_lock lock(mutex_);
     while (true) {
-        changed_.wait(lock, [&] { return ending_ || !batches_.empty() || !removed_.empty(); });
-        if (!batches_.empty()) {
-            Batch* batch = batches_.front();
-            batches_.pop_front();
+        changed_.wait(lock, [&] { return ending_ || first_ != nullptr || !removed_.empty(); });
+        if (first_ != nullptr) {
+            Batch* batch = take_batch();
             lock.unlock();
             tell_all(*batch->stale, batch->can_expire);
             lock.lock();

@@ -40,7 +40,7 @@ class Invalidator {
     Invalidator& operator=(const Invalidator&) = delete;
 
     /// Returns when the kernel has been told. `can_expire`: the kernel knows how to look a name up
-    /// anew without forgetting what is below it first.
+    /// anew without forgetting what is below it first. Asks for no memory that it needs.
     void drop(std::vector<StaleName> stale, bool can_expire);
 
  private:
@@ -48,18 +48,22 @@ class Invalidator {
         const std::vector<StaleName>* stale = nullptr;
         bool can_expire = false;
         bool done = false;
+        Batch* next = nullptr;
     };
 
     void run();
     void tell(const StaleName& stale, bool can_expire);
     void tell_all(const std::vector<StaleName>& all, bool can_expire);
     void clean_up(const StaleName& removed);
+    void note_removed(const StaleName& stale);
+    Batch* take_batch();
 
     fuse_session* session_;
     IsThere is_there_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<Batch*> batches_;
+    Batch* first_ = nullptr;  // of those that wait, each on the stack of who waits for it
+    Batch** end_ = &first_;
     std::deque<StaleName> removed_;  // touched by the thread alone
     bool ending_ = false;
     std::thread thread_;

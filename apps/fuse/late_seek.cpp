@@ -5,12 +5,13 @@
 
 #include <cerrno>
 
+#include "apps/fuse/guard.hpp"
 #include "apps/fuse/request.hpp"
 
 namespace warren::fuse {
 
 void answer_seek(const SeekRequest& seek) {
-    const Request request(seek.raw);
+    const Request request(seek.raw, seek.node);
     const Result<u64> found = request.volume->seek(seek.file, seek.offset, seek.whence);
     if (!found) return request.reply(found.code());
     fuse_reply_lseek(seek.raw, static_cast<off_t>(*found));
@@ -57,7 +58,8 @@ void LateSeeker::run() {
         // From the offset on: what lies before it does not matter. Length 0 is up to the end.
         const auto start = static_cast<off_t>(seek.offset);
         fuse_lowlevel_notify_inval_inode(session_, seek.node, start, 0);
-        answer_seek(seek);
+        take_request_over();
+        answer_in(seek.raw, [&] { answer_seek(seek); });
         lock.lock();
         busy_ = false;
         changed_.notify_all();

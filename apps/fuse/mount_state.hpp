@@ -8,6 +8,7 @@
 #include <string>
 
 #include "apps/fuse/control.hpp"
+#include "apps/fuse/damage_log.hpp"
 #include "apps/fuse/library.hpp"
 #include "apps/fuse/live_volume.hpp"
 #include "apps/fuse/mount.hpp"
@@ -24,12 +25,14 @@ struct MountState {
         : volume(std::move(opened), options.image, how, options.open),
           nodes(volume.access()->root()),
           unsaved(volume.access()->engine() != name_of(EngineChoice::cpu)),
+          damage(options.image),
           image(options.image),
           read_only(options.read_only) {}
 
     LiveVolume volume;
     NodeTable nodes;
     UnsavedWrites unsaved;
+    DamageLog damage;
     std::string image;       // absolute
     std::string mountpoint;  // absolute
     fuse_session* session = nullptr;
@@ -40,6 +43,14 @@ struct MountState {
     std::atomic<bool> can_expire{false};  // see Invalidator; known once the kernel has said hello
     bool allow_other = false;
 
+    static MountState& of(fuse_req_t raw) {
+        return *static_cast<MountState*>(fuse_req_userdata(raw));
+    }
+
+    /// Undoes `count` references that the kernel had to a node. Asks for no memory.
+    void give_back(Volume& from, u64 node, u64 count) {
+        if (const auto handle = nodes.forget(node, count)) from.forget(*handle, count);
+    }
     /// Notes that there is something to commit. Most calls only read the flag.
     void note_change() {
         if (!changed.load(std::memory_order_relaxed)) {

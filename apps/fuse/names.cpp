@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "apps/fuse/guard.hpp"
 #include "apps/fuse/operations.hpp"
 #include "apps/fuse/request.hpp"
 
@@ -32,7 +33,7 @@ Result<Attributes> parent_of(const Request& request, fuse_ino_t node) {
 }
 
 void look_up(fuse_req_t raw, fuse_ino_t parent, const char* name) {
-    const Request request(raw);
+    const Request request(raw, parent, name);
     const std::string_view wanted(name);
     if (wanted == ".") return request.reply_entry(by_number(request, parent));
     if (wanted == "..") return request.reply_entry(parent_of(request, parent));
@@ -46,7 +47,7 @@ void look_up(fuse_req_t raw, fuse_ino_t parent, const char* name) {
 
 /// Makes what `options` say and answers with its entry.
 void make(fuse_req_t raw, fuse_ino_t parent, const char* name, CreateOptions options) {
-    const Request request(raw);
+    const Request request(raw, parent, name);
     Handle directory;
     if (!request.find(parent, directory)) return;
     options.hold = Hold::yes;
@@ -76,7 +77,7 @@ void make_symbolic_link(fuse_req_t raw, const char* target, fuse_ino_t parent, c
 }
 
 void read_link(fuse_req_t raw, fuse_ino_t node) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle link;
     if (!request.find(node, link)) return;
     const Result<std::string> target = request.volume->read_link(link);
@@ -86,7 +87,7 @@ void read_link(fuse_req_t raw, fuse_ino_t node) {
 }
 
 void link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name) {
-    const Request request(raw);
+    const Request request(raw, node);
     Handle file, directory;
     if (!request.find(node, file) || !request.find(new_parent, directory)) return;
     request.mount.note_change();
@@ -95,14 +96,14 @@ void link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* ne
 }
 
 void unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
-    const Request request(raw);
+    const Request request(raw, parent, name);
     Handle directory;
     if (!request.find(parent, directory)) return;
     request.reply_changed(about_name(request.volume->unlink(request.caller(), directory, name)));
 }
 
 void remove_directory(fuse_req_t raw, fuse_ino_t parent, const char* name) {
-    const Request request(raw);
+    const Request request(raw, parent, name);
     Handle directory;
     if (!request.find(parent, directory)) return;
     request.reply_changed(
@@ -111,7 +112,7 @@ void remove_directory(fuse_req_t raw, fuse_ino_t parent, const char* name) {
 
 void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
             const char* new_name, unsigned flags) {
-    const Request request(raw);
+    const Request request(raw, parent, name);
     Rename how = Rename::replace;
     if (flags == RENAME_NOREPLACE) {
         how = Rename::no_replace;
@@ -126,30 +127,32 @@ void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
         about_name(request.volume->rename(request.caller(), from, name, to, new_name, how)));
 }
 
-void forget(fuse_req_t raw, fuse_ino_t node, u64 count) {
-    Request(raw).give_back(node, count);
+/// There is no answer that would let the kernel try again, so this one cannot fail.
+void forget_many(fuse_req_t raw, size_t count, fuse_forget_data* items) {
+    MountState& mount = MountState::of(raw);
+    const LiveVolume::Access volume = mount.volume.access();
+    for (size_t i = 0; i < count; ++i)
+        mount.give_back(*volume, items[i].ino, items[i].nlookup);
     fuse_reply_none(raw);
 }
 
-void forget_many(fuse_req_t raw, size_t count, fuse_forget_data* items) {
-    const Request request(raw);
-    for (size_t i = 0; i < count; ++i)
-        request.give_back(items[i].ino, items[i].nlookup);
-    fuse_reply_none(raw);
+void forget(fuse_req_t raw, fuse_ino_t node, u64 count) {
+    fuse_forget_data item{node, count};
+    forget_many(raw, 1, &item);
 }
 
 }  // namespace
 
 void add_name_operations(fuse_lowlevel_ops& operations) {
-    operations.lookup = look_up;
-    operations.mknod = make_node;
-    operations.mkdir = make_directory;
-    operations.symlink = make_symbolic_link;
-    operations.readlink = read_link;
-    operations.link = link;
-    operations.unlink = unlink;
-    operations.rmdir = remove_directory;
-    operations.rename = rename;
+    operations.lookup = guarded<look_up>;
+    operations.mknod = guarded<make_node>;
+    operations.mkdir = guarded<make_directory>;
+    operations.symlink = guarded<make_symbolic_link>;
+    operations.readlink = guarded<read_link>;
+    operations.link = guarded<link>;
+    operations.unlink = guarded<unlink>;
+    operations.rmdir = guarded<remove_directory>;
+    operations.rename = guarded<rename>;
     operations.forget = forget;
     operations.forget_multi = forget_many;
 }

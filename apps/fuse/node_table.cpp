@@ -28,7 +28,7 @@ u32 NodeTable::remember(const Attributes& attributes) {
     const bool is_directory = (attributes.mode & 0170000) == 0040000;
     Shard& home = shard(node);
     std::lock_guard lock(home.mutex);
-    Node& entry = home.nodes[node];
+    Node& entry = Spare<Nodes>::insert(home.nodes, node);
     entry.generation = attributes.handle.generation;
     entry.shared = entry.shared || (attributes.links > 1 && !is_directory);
     entry.directory = is_directory;

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "apps/fuse/spare.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::fuse {
@@ -26,7 +27,10 @@ class NodeTable {
     u64 node_of(u64 inode) const { return exchanged(inode); }
     u64 inode_of(u64 node) const { return exchanged(node); }
 
+    /// Takes the memory that this thread's next remember() needs. Throws std::bad_alloc.
+    static void prepare() { Spare<Nodes>::take(); }
     /// Counts a reference that the kernel gets with a reply; the generation that it is shown.
+    /// Requires: prepare() before each call.
     u32 remember(const Attributes& attributes);
     /// Takes back `count` references; the handle to forget, unless it is the root's.
     std::optional<Handle> forget(u64 node, u64 count);
@@ -67,9 +71,10 @@ class NodeTable {
         u64 references = 0;
         u64 writers = 0;  // of the opens
     };
+    using Nodes = std::unordered_map<u64, Node>;
     struct alignas(64) Shard {
         mutable std::mutex mutex;
-        std::unordered_map<u64, Node> nodes;
+        Nodes nodes;
     };
 
     u64 exchanged(u64 number) const;

@@ -77,7 +77,9 @@ bool Request::find(fuse_ino_t node, Handle& handle) const {
 }
 
 void Request::reply(Errc code) const {
-    fuse_reply_err(raw_, is_final(code) ? static_cast<int>(code) : EIO);
+    if (code == Errc::corrupt) mount.damage.note(mount.nodes.inode_of(node_), name_);
+    const bool is_known = is_final(code) && code != Errc::corrupt;
+    fuse_reply_err(raw_, is_known ? static_cast<int>(code) : EIO);
 }
 
 void Request::reply_changed(Errc code) const {
@@ -114,7 +116,7 @@ fuse_entry_param Request::take_entry(const Attributes& attributes) const {
 }
 
 void Request::give_back(fuse_ino_t node, u64 count) const {
-    if (const auto handle = mount.nodes.forget(node, count)) volume->forget(*handle, count);
+    mount.give_back(*volume, node, count);
 }
 
 void Request::drop_privileges(Handle handle, AttributeChange& change) const {

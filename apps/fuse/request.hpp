@@ -2,7 +2,8 @@
 // One request of the kernel: who asks, which volume, and the replies in the volume's terms.
 //
 // Invariant: exactly one reply for each request. A reply that hands the kernel a reference counts
-// it first, and takes it back if the kernel did not get the reply.
+// it first, and takes it back if the kernel did not get the reply. What may have to be noted once
+// the volume has changed has its memory before that.
 #pragma once
 
 #include <sys/stat.h>
@@ -32,12 +33,24 @@ inline Result<Attributes> about_name(const Result<Attributes>& result) {
 /// What stat(2) shows.
 struct stat to_stat(const Attributes& attributes);
 
+/// Whether a request takes what memory it may need before it does anything. The end of an open does
+/// not: the kernel does not ask again, whatever it hears.
+enum class Takes : u8 { memory, nothing };
+
 class Request {
  public:
-    explicit Request(fuse_req_t raw)
-        : mount(*static_cast<MountState*>(fuse_req_userdata(raw))),
+    /// `node`: what it is about; `name`: about which name in this directory, if it is about one.
+    /// Throws std::bad_alloc before anything has happened.
+    Request(fuse_req_t raw, fuse_ino_t node, const char* name = "", Takes takes = Takes::memory)
+        : mount(MountState::of(raw)),
           volume(mount.volume.access()),
-          raw_(raw) {}
+          raw_(raw),
+          node_(node),
+          name_(name) {
+        if (takes == Takes::nothing) return;
+        NodeTable::prepare();
+        UnsavedWrites::prepare();
+    }
 
     /// Ids for new inodes; the kernel has checked permission.
     Caller caller() const;
@@ -47,7 +60,8 @@ class Request {
     /// The inode behind a node. False, and the request is answered, if there is none any more.
     bool find(fuse_ino_t node, Handle& handle) const;
 
-    /// Answers with an error number, or success.
+    /// Answers with an error number, or success. Errc::corrupt is EIO to programs, and told in the
+    /// log.
     void reply(Errc code) const;
     /// Answers a change: like reply(), and notes that there is something to commit.
     void reply_changed(Errc code) const;
@@ -57,7 +71,8 @@ class Request {
     /// Tells the kernel that the name is not there, which it may remember.
     void reply_absent() const;
 
-    /// Counts the reference for the kernel and fills what a reply with an entry needs.
+    /// Counts the reference for the kernel and fills what a reply with an entry needs. Requires:
+    /// NodeTable::prepare() since the last entry; the first has it from the constructor.
     fuse_entry_param take_entry(const Attributes& attributes) const;
     /// Undoes `count` references after a reply that did not arrive.
     void give_back(fuse_ino_t node, u64 count) const;
@@ -81,6 +96,8 @@ class Request {
 
  private:
     fuse_req_t raw_;
+    fuse_ino_t node_;
+    const char* name_;
 };
 
 }  // namespace warren::fuse

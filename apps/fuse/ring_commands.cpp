@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/out_of_memory.hpp"
+
 namespace warren::fuse {
 
 namespace {
@@ -110,12 +112,12 @@ void RingCommands::create(Volume& volume, Commands commands, Replies replies) {
         options.target = {static_cast<const char*>(command.text), command.text_bytes};
         items.push_back({command.handle, name_of(command), options});
     }
+    for (const Creation& item : items)
+        note_name(item.directory, item.name);
     std::vector<Result<Attributes>> made(items.size(), Errc::io);
     volume.create_many(caller_of(commands[0].command), items, made);
-    for (size_t i = 0; i < items.size(); ++i) {
+    for (size_t i = 0; i < items.size(); ++i)
         take_found(commands[i].command, made[i], replies[i]);
-        if (made[i]) note_name(items[i].directory, items[i].name);
-    }
 }
 
 /// unlink and rmdir. What else the kernel knows of a file (its other names, those who have it open)
@@ -131,14 +133,14 @@ void RingCommands::remove(Volume& volume, Commands commands, Replies replies) {
     std::vector<Unlink> names;
     for (const Lookup& item : items)
         names.push_back({item.directory, item.name, of_directories});
-    std::vector<Errc> codes(items.size(), Errc::io);
-    volume.remove_many(caller, names, codes);
     for (size_t i = 0; i < items.size(); ++i) {
-        replies[i].code = codes[i];
-        if (codes[i] != Errc::ok) continue;
         note_name(items[i].directory, items[i].name);
         if (found[i]) note_inode(found[i]->handle.inode);
     }
+    std::vector<Errc> codes(items.size(), Errc::io);
+    volume.remove_many(caller, names, codes);
+    for (size_t i = 0; i < items.size(); ++i)
+        replies[i].code = codes[i];
 }
 
 void RingCommands::rename(Volume& volume, Commands commands, Replies replies) {
@@ -147,6 +149,8 @@ void RingCommands::rename(Volume& volume, Commands commands, Replies replies) {
     for (const ring::Received& one : commands) {
         const ops::Command& command = one.command;
         items.push_back({command.handle, name_of(command), command.target, new_name_of(command)});
+        note_name(command.handle, name_of(command));
+        note_name(command.target, new_name_of(command));
     }
     std::vector<Errc> codes(items.size(), Errc::io);
     const Caller caller = caller_of(commands[0].command);
@@ -158,12 +162,8 @@ void RingCommands::rename(Volume& volume, Commands commands, Replies replies) {
                                      items[i].new_name, how);
         }
     }
-    for (size_t i = 0; i < items.size(); ++i) {
+    for (size_t i = 0; i < items.size(); ++i)
         replies[i].code = codes[i];
-        if (codes[i] != Errc::ok) continue;
-        note_name(items[i].from, items[i].name);
-        note_name(items[i].to, items[i].new_name);
-    }
 }
 
 /// Only its owner names a file once more: else anybody could keep alive, under a name of his own, a
@@ -181,19 +181,18 @@ void RingCommands::run_one(Volume& volume, const ops::Command& command, ops::Rep
             take_found(command, volume.attributes(command.handle), reply);
             break;
         case Verb::set_attributes:
+            note_inode(command.handle.inode);
             take_found(command,
                        volume.set_attributes(caller_of(command), command.handle, command.change),
                        reply);
-            if (reply.code == Errc::ok) note_inode(command.handle.inode);
             break;
         case Verb::check_access:
             reply.code = volume.check_access(caller_of(command), command.handle, command.mode);
             break;
         case Verb::link:
-            take_found(command, link(volume, command), reply);
-            if (reply.code != Errc::ok) break;
             note_name(command.target, name_of(command));
             note_inode(command.handle.inode);
+            take_found(command, link(volume, command), reply);
             break;
         case Verb::read_link: {
             const Result<std::string> target = volume.read_link(command.handle);
@@ -221,9 +220,26 @@ void RingCommands::run_alike(Volume& volume, Commands commands, Replies replies)
         case Verb::rename:
             return rename(volume, commands, replies);
         default:
-            for (size_t i = 0; i < commands.size(); ++i)
-                run_one(volume, commands[i].command, replies[i]);
+            for (size_t i = 0; i < commands.size(); ++i) {
+                const Errc memory = or_no_memory([&] {
+                    run_one(volume, commands[i].command, replies[i]);
+                    return Errc::ok;
+                });
+                if (memory != Errc::ok) replies[i].code = memory;
+            }
     }
+}
+
+/// Runs commands of one kind. Each notes what the kernel may have to hear before it changes
+/// anything, so where there is no memory for that nothing has been done.
+void RingCommands::run_or_tell(Volume& volume, Commands commands, Replies replies) {
+    const Errc memory = or_no_memory([&] {
+        run_alike(volume, commands, replies);
+        return Errc::ok;
+    });
+    if (memory == Errc::ok) return;
+    for (ops::Reply& reply : replies)
+        reply.code = memory;
 }
 
 void RingCommands::run(Commands commands, Replies replies) {
@@ -241,8 +257,8 @@ void RingCommands::run(Commands commands, Replies replies) {
                     if (!are_alike(commands[begin].command, commands[end].command)) break;
                 }
                 if (changes(commands[begin].command.verb)) mount_.note_change();
-                run_alike(*volume, commands.subspan(begin, end - begin),
-                          replies.subspan(begin, end - begin));
+                run_or_tell(*volume, commands.subspan(begin, end - begin),
+                            replies.subspan(begin, end - begin));
             }
             begin = end;
         }

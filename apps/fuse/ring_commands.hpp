@@ -25,7 +25,8 @@ class RingCommands {
 
     RingGrants& grants() { return grants_; }
 
-    /// Runs the commands; `replies` gets what is to be told of each. Requires: equal sizes.
+    /// Runs the commands; `replies` gets what is to be told of each, Errc::no_memory where there is
+    /// none for it. Requires: equal sizes.
     void run(std::span<ring::Received> commands, std::span<ops::Reply> replies);
 
  private:
@@ -36,6 +37,7 @@ class RingCommands {
     bool may_change(Handle handle) const { return grants_.check(handle, true) == Errc::ok; }
     Caller caller_of(const ops::Command& command) const;
     void run_alike(Volume& volume, Commands commands, Replies replies);
+    void run_or_tell(Volume& volume, Commands commands, Replies replies);
     void look_up(Volume& volume, Commands commands, Replies replies);
     void create(Volume& volume, Commands commands, Replies replies);
     void remove(Volume& volume, Commands commands, Replies replies);
@@ -51,7 +53,7 @@ class RingCommands {
     Invalidator& invalidator_;
     const Peer peer_;
     RingGrants grants_;
-    std::vector<StaleName> stale_;  // of the commands that are being run
+    std::vector<StaleName> stale_;  // what the commands that are being run may have changed
 };
 
 }  // namespace warren::fuse

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/out_of_memory.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::fuse {
@@ -17,14 +18,20 @@ class RingGrants {
  public:
     static constexpr std::size_t handles_max = std::size_t{1} << 20;
 
+    /// A handle for which there is no room or no memory is not granted.
     void add(Handle handle, bool may_change) {
-        const std::lock_guard lock(mutex_);
-        if (handles_.size() >= handles_max && !handles_.contains(handle.inode)) return;
-        Grant& grant = handles_[handle.inode];
-        // By another way to it the owner may have less; that of the same file never shrinks.
-        grant.may_change =
-            may_change || (grant.may_change && grant.generation == handle.generation);
-        grant.generation = handle.generation;
+        static_cast<void>(or_no_memory([&] {
+            const std::lock_guard lock(mutex_);
+            if (handles_.size() >= handles_max && !handles_.contains(handle.inode)) {
+                return Errc::no_memory;
+            }
+            Grant& grant = handles_[handle.inode];
+            // By another way to it the owner may have less; that of the same file never shrinks.
+            grant.may_change =
+                may_change || (grant.may_change && grant.generation == handle.generation);
+            grant.generation = handle.generation;
+            return Errc::ok;
+        }));
     }
 
     /// Errc::bad_handle if it is not granted, Errc::read_only if not to be changed.

@@ -4,8 +4,8 @@
 #include "apps/fuse/ring_server.hpp"
 
 #include <chrono>
-#include <system_error>
 
+#include "base/out_of_memory.hpp"
 #include "base/processors.hpp"
 #include "fs/ring/parking.hpp"
 
@@ -52,12 +52,10 @@ Errc RingServer::open() {
 
 Errc RingServer::hand_over(int socket) {
     WARREN_TRY(pool_.hand_over(socket, 0));
-    try {
+    return or_no_memory([this] {  // if not, the connection ends, and with it the ring
         thread_ = std::thread([this] { serve(); });
-    } catch (const std::system_error&) {
-        return Errc::no_memory;  // the connection ends, and with it the ring
-    }
-    return Errc::ok;
+        return Errc::ok;
+    });
 }
 
 /// Runs the commands that have arrived; how many.

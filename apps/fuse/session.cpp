@@ -71,8 +71,10 @@ bool Session::mount(const MountOptions& options, MountState& mount, std::string&
     }
     mounted_ = true;
     mount.session = session_;
-    if (!install_device_layer(session_))
-        log_line("libfuse takes no layer below it; writes are slower");
+    if (!install_device_layer(session_)) {
+        error = "libfuse takes no layer below it";
+        return false;
+    }
     return true;
 }
 

@@ -21,7 +21,7 @@ u64 UnsavedWrites::number_open(u32 generation, bool writes) {
 void UnsavedWrites::note(u64 node) {
     if (!is_noting_.load(std::memory_order_relaxed)) return;
     const std::lock_guard lock(mutex_);
-    changed_[node] = round_;
+    Spare<Rounds>::insert(changed_, node) = round_;
 }
 
 u64 UnsavedWrites::begin_commit() {

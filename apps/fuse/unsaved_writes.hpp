@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "apps/fuse/spare.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::fuse {
@@ -28,7 +29,9 @@ class UnsavedWrites {
     u64 number_open(u32 generation, bool writes);
     static u32 generation_of(u64 number) { return static_cast<u32>(number); }
 
-    /// Notes that the contents of `node` have changed.
+    /// Takes the memory that this thread's next note() needs. Throws std::bad_alloc.
+    static void prepare() { Spare<Rounds>::take(); }
+    /// Notes that the contents of `node` have changed. Requires: prepare() before each call.
     void note(u64 node);
     /// What `commit()` answers, which makes durable all that was noted before.
     template <class Commit>
@@ -53,6 +56,8 @@ class UnsavedWrites {
     bool may_have_losses() const;
 
  private:
+    using Rounds = std::unordered_map<u64, u64>;
+
     u64 begin_commit();
     void end_commit(u64 round);
 
@@ -61,9 +66,9 @@ class UnsavedWrites {
     std::atomic<bool> has_told_{false};
     mutable std::mutex mutex_;  // guards what follows
     u64 round_ = 1;
-    std::unordered_map<u64, u64> changed_;  // node: the round in which it last changed
-    std::unordered_map<u64, u32> lost_;     // node: the last open before the loss
-    std::unordered_set<u64> told_;          // numbers of open files
+    Rounds changed_;                     // node: the round in which it last changed
+    std::unordered_map<u64, u32> lost_;  // node: the last open before the loss
+    std::unordered_set<u64> told_;       // numbers of open files
 };
 
 }  // namespace warren::fuse

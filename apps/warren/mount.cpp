@@ -50,7 +50,9 @@ constexpr Page page{
         "disk before. file_buffer= sets how much of files' contents the daemon keeps in memory\n"
         "besides the kernel's page cache (0: nothing), meta_buffer= how much of the metadata\n"
         "(0: all), with engine=cuda in the GPU's memory. SIZE is in bytes or has K, M or G behind "
-        "it.",
+        "it.\n"
+        "What is damaged answers EIO, and all else goes on: the system's log names the inode,\n"
+        "`warren fsck` the path.",
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"

@@ -5,6 +5,8 @@
 // to look twice.
 #include "fs/ring/reader.hpp"
 
+#include <new>
+
 #include "fs/ring/reply_code.hpp"
 
 namespace warren::ring {
@@ -55,7 +57,11 @@ bool RingReader::take(Received& received) {
         std::memcpy(received.name, words, sizeof words);
     }
     if ((head.flags & head_has_block) != 0) {
-        received.block = std::make_unique_for_overwrite<std::byte[]>(head.block.bytes);
+        received.block.reset(new (std::nothrow) std::byte[head.block.bytes]);
+        if (received.block == nullptr) {
+            received.verdict = Errc::no_memory;
+            return true;
+        }
         received.block_bytes = head.block.bytes;
         copy_shared(received.block.get(), ring_.arena.base + head.block.offset, head.block.bytes);
     }

@@ -10,13 +10,13 @@
 #include <map>
 
 #include "base/random.hpp"
-#include "fs/disk/passing_disk.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/failing_allocations.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
+#include "tests/support/uncounted_disk.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -24,24 +24,6 @@ namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
 constexpr u64 never = u64{1} << 62;
-
-/// A disk whose own memory never runs out.
-class UncountedDisk final : public PassingDisk {
- public:
-    using PassingDisk::PassingDisk;
-    Errc read(u64 offset, std::span<std::byte> target) override {
-        const UncountedAllocations uncounted;
-        return below().read(offset, target);
-    }
-    Errc write(u64 offset, std::span<const std::byte> source) override {
-        const UncountedAllocations uncounted;
-        return below().write(offset, source);
-    }
-    Errc discard(u64 offset, u64 length_bytes) override {
-        const UncountedAllocations uncounted;
-        return below().discard(offset, length_bytes);
-    }
-};
 
 /// What an operation works on.
 struct Place {

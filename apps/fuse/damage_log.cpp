@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A line of damage is worth less than the answer to the request that met it: where there is no
+// memory for the line, a later request writes it.
+#include "apps/fuse/damage_log.hpp"
+
+#include "apps/fuse/log.hpp"
+#include "base/out_of_memory.hpp"
+
+namespace warren::fuse {
+
+namespace {
+
+/// The name as a part of one line, whatever its bytes.
+std::string printable(std::string_view name) {
+    std::string text(name);
+    for (char& character : text) {
+        const auto byte = static_cast<unsigned char>(character);
+        if (byte < 0x20 || byte == 0x7f) character = '?';
+    }
+    return text;
+}
+
+}  // namespace
+
+void DamageLog::note(u64 inode, std::string_view name) {
+    static_cast<void>(or_no_memory([&] {
+        const std::lock_guard lock(mutex_);
+        if (told_.size() >= lines_max || !told_.emplace(inode, name).second) return Errc::ok;
+        const std::string number = std::to_string(inode);
+        const std::string object =
+            name.empty() ? "inode " + number
+                         : "'" + printable(name) + "' in the directory with inode " + number;
+        log_line(image_ + ": a request about " + object +
+                 " met damaged metadata and was answered with EIO; unmount the volume and run "
+                 "warren fsck --repair");
+        if (told_.size() == lines_max) {
+            log_line(image_ + ": no more of its damage is told here; warren fsck names all");
+        }
+        return Errc::ok;
+    }));
+}
+
+}  // namespace warren::fuse

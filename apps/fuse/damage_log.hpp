@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells whoever keeps the machine which objects of a volume are damaged. Programs hear EIO, which
+// says neither what is wrong nor what to do about it.
+//
+// Invariant: one line for each object, however often it is asked for, and at most lines_max in all:
+// damage of a volume's half does not fill the system's log.
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "warren/types.hpp"
+
+namespace warren::fuse {
+
+class DamageLog {
+ public:
+    static constexpr std::size_t lines_max = 100;
+
+    /// `image` opens each line.
+    explicit DamageLog(std::string image) : image_(std::move(image)) {}
+
+    /// Notes that a request about `inode`, or about `name` in this directory, met metadata that
+    /// cannot be right. An empty name: about the inode itself.
+    void note(u64 inode, std::string_view name);
+
+ private:
+    std::string image_;
+    std::mutex mutex_;  // guards what follows
+    std::set<std::pair<u64, std::string>> told_;
+};
+
+}  // namespace warren::fuse

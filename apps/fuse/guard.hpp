@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands between libfuse and a callback. libfuse is C and knows nothing of exceptions: one
+// that came back to it would end the daemon, and the mount with it.
+//
+// Invariant: a callback that finds no memory answers its request with ENOMEM, unless it has been
+// answered.
+#pragma once
+
+#include <cerrno>
+
+#include "apps/fuse/device.hpp"
+#include "apps/fuse/library.hpp"
+#include "base/out_of_memory.hpp"
+
+namespace warren::fuse {
+
+/// Runs `body`, which answers the request unless it throws.
+template <class Body>
+void answer_in(fuse_req_t raw, const Body& body) {
+    const Errc code = or_no_memory([&] {
+        body();
+        return Errc::ok;
+    });
+    if (code != Errc::ok && !has_answered()) fuse_reply_err(raw, ENOMEM);
+}
+
+template <auto callback>
+struct Guard;
+template <class... Arguments, void (*callback)(fuse_req_t, Arguments...)>
+struct Guard<callback> {
+    static void run(fuse_req_t raw, Arguments... arguments) {
+        answer_in(raw, [&] { callback(raw, arguments...); });
+    }
+};
+
+/// `callback` in the shape that libfuse takes.
+template <auto callback>
+inline constexpr auto guarded = &Guard<callback>::run;
+
+}  // namespace warren::fuse
