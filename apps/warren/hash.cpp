@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // warren hash: digests of files and trees in the form of sha256sum and b3sum, checked lists of
 // them, direct hashes and sliding windows.
+#include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/checksum_line.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/hash_check.hpp"
 #include "apps/warren/hash_ranks.hpp"
+#include "apps/warren/host_checkpoint.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
+#include "apps/warren/units.hpp"
 
 namespace warren::cli {
 
@@ -43,6 +47,10 @@ constexpr Option options[] = {
     {strict_option, "strict", nullptr, "with --check: fail for lines that are none"},
     {'w', "warn", nullptr, "with --check: name the lines that are none"},
     {verbose_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"},
+    {rate_option, "max-ops", "N", "at most N opens, reads and stats a second"},
+    {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
+    {progress_option, "progress", nullptr, "tell how far it is also where stderr is no terminal"},
+    WARREN_CHECKPOINT_OPTIONS,
     {'b', "binary", nullptr, nullptr},
 };
 
@@ -56,6 +64,8 @@ constexpr Page page = {
     .notes =
         "Under mpirun each process hashes a share of the files; the order of the lines is the "
         "same.\n"
+        "With --checkpoint digests are kept as they are made and printed when there are all; a\n"
+        "file that has changed since is hashed again. It is for files of the host.\n"
         "With --engine cuda a GPU computes. With auto it does so from 2 GiB on where a model of\n"
         "this machine says that it is done first; one long stream of any but blake3 never goes "
         "there.\n"
@@ -192,10 +202,16 @@ Errc print_digests(const Settings& settings, hash::Bytes contents) {
     return Errc::ok;
 }
 
-bool print_windows(const std::vector<HashJob>& jobs, Settings settings) {
+/// The exit code of the command.
+int print_windows(Session& session, const std::vector<std::string>& operands, Settings settings) {
     constexpr u64 least_bytes_for_gpu = 64 * mib;  // worth getting one ready
     const hash::Processor asked = settings.files.processor;
     bool good = true;
+    std::vector<HashJob> jobs;
+    for (const std::string& operand : operands) {
+        if (!add_hash_jobs(session, operand, settings.files, settings.algorithm, jobs))
+            good = false;
+    }
     for (const HashJob& job : jobs) {
         std::vector<std::byte> contents;
         Errc code = read_whole(job, contents);
@@ -208,28 +224,87 @@ bool print_windows(const std::vector<HashJob>& jobs, Settings settings) {
         }
         if (code == Errc::ok) continue;
         complain({job.location.text, ": ", reason(code), missing_hint(job.location)});
+        settings.files.failures->add({job.location.text, "hash", static_cast<i32>(code)});
         good = false;
     }
-    return good;
+    return good ? 0 : 1;
 }
 
-bool print_files(const std::vector<HashJob>& jobs, const Settings& settings, bool tagged,
-                 LineEnd end) {
-    bool good = true;
-    const auto done = [&](const HashJob& job, const HashResult& result) {
-        if (result.code == Errc::ok) {
-            print_bytes(
-                checksum_line(job.algorithm, result.digest, job.location.text, tagged, end));
-            if (!result.has_changed) return;
-            complain({job.location.text, ": changed while it was read; run again"});
-            good = false;
-            return;
+/// Lists what the operands name and prints the digests.
+class DigestList {
+ public:
+    DigestList(const Settings& settings, const WalkSetup& setup, bool tagged, LineEnd end)
+        : settings_(settings), setup_(setup), tagged_(tagged), end_(end) {}
+
+    /// The exit code of the command.
+    int run(Session& session, const std::vector<std::string>& operands);
+
+ private:
+    bool begin_keeping();
+    bool list(Session& session, const std::vector<std::string>& operands);
+    void print(const HashJob& job, const HashResult& result);
+
+    Settings settings_;
+    WalkSetup setup_;
+    bool tagged_;
+    LineEnd end_;
+    bool is_good_ = true;
+    std::vector<HashJob> jobs_;
+    std::optional<DigestKeeper> keeper_;
+};
+
+bool DigestList::begin_keeping() {
+    const walk::Options& how = setup_.options;
+    if (how.checkpoint.empty()) return true;
+    if (!begin_checkpoints(setup_)) return false;
+    keeper_.emplace(how.checkpoint, how.checkpoint_milliseconds);
+    settings_.files.keeper = &*keeper_;
+    return keeper_->begin(how.resume);
+}
+
+bool DigestList::list(Session& session, const std::vector<std::string>& operands) {
+    bool is_good = true;
+    for (const std::string& operand : operands) {
+        if (!add_hash_jobs_over_ranks(session, operand, settings_.files, settings_.algorithm,
+                                      jobs_)) {
+            is_good = false;
         }
-        complain({job.location.text, ": ", reason(result.code), missing_hint(job.location)});
-        good = false;
-    };
-    hash_over_ranks(jobs, settings.files, settings.is_verbose, done);
-    return good;
+    }
+    if (!keeper_ || rank_number() != 0) return is_good;
+    const u64 kept = keeper_->recall(jobs_);
+    if (settings_.is_verbose && setup_.options.resume) {
+        remark({program(), ": of ", counted(jobs_.size(), "file", "files"), " ",
+                std::to_string(kept), " have been hashed before"});
+    }
+    return is_good;
+}
+
+void DigestList::print(const HashJob& job, const HashResult& result) {
+    const std::string& name = job.location.text;
+    if (result.code != Errc::ok) {
+        complain({name, ": ", reason(result.code), missing_hint(job.location)});
+        settings_.files.failures->add({name, "hash", static_cast<i32>(result.code)});
+        is_good_ = false;
+        return;
+    }
+    print_bytes(checksum_line(job.algorithm, result.digest, name, tagged_, end_));
+    if (!result.has_changed) return;
+    complain({name, ": changed while it was read; run again"});
+    is_good_ = false;
+}
+
+int DigestList::run(Session& session, const std::vector<std::string>& operands) {
+    if (!begin_keeping()) return 1;
+    if (!list(session, operands)) is_good_ = false;
+    const bool is_whole =
+        hash_over_ranks(jobs_, settings_.files, settings_.is_verbose,
+                        [&](const HashJob& job, const HashResult& result) { print(job, result); });
+    if (keeper_ && !keeper_->finish()) is_good_ = false;
+    if (!is_whole) return exit_interrupted(setup_);
+    if (!finish_output()) return 1;
+    if (keeper_ && rank_number() == 0) keeper_->remove();
+    end_checkpoints(setup_, true);
+    return is_good_ ? 0 : 1;
 }
 
 }  // namespace
@@ -238,8 +313,20 @@ int command_hash(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
     Settings settings;
+    WalkSetup setup;
     if (!read_settings(parsed, settings)) return page.usage_exit;
+    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, 1, setup)) {
+        return page.usage_exit;
+    }
+    if (parsed.has(checkpoint_option) && (parsed.has('c') || settings.has_windows)) {
+        return usage_error(page, {"--checkpoint goes with neither --check nor --windows"});
+    }
     if (settings.has_windows && leave_to_rank_0()) return 0;
+    FailureList failures;
+    failures.be_silent();  // all is said at once, in the words of sha256sum
+    if (!failures.open(setup.errors_file)) return 1;
+    settings.files.failures = &failures;
+    settings.files.operations_per_second = setup.options.operations_per_second;
     std::vector<std::string> operands = parsed.operands;
     if (operands.empty()) operands.push_back("-");
     Session session;
@@ -256,19 +343,14 @@ int command_hash(std::span<char* const> arguments) {
             .is_verbose = settings.is_verbose,
         };
         const bool good = check_lists(session, operands, settings.algorithm, settings.files, rules);
-        return session.close() && good ? 0 : 1;
-    }
-    bool good = true;
-    std::vector<HashJob> jobs;
-    for (const std::string& operand : operands) {
-        if (!add_hash_jobs_over_ranks(session, operand, settings.files, settings.algorithm, jobs))
-            good = false;
+        return session.close() && failures.finish() && good ? 0 : 1;
     }
     const LineEnd end = parsed.has('z') ? LineEnd::zero : LineEnd::newline;
-    const bool printed = settings.has_windows
-                             ? print_windows(jobs, settings)
-                             : print_files(jobs, settings, parsed.has(tag_option), end);
-    return session.close() && printed && good ? 0 : 1;
+    DigestList list(settings, setup, parsed.has(tag_option), end);
+    int code = settings.has_windows ? print_windows(session, operands, settings)
+                                    : list.run(session, operands);
+    if (!session.close() || !failures.finish()) code = std::max(code, 1);
+    return code;
 }
 
 }  // namespace warren::cli

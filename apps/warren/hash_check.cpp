@@ -5,6 +5,7 @@
 
 #include "apps/warren/checksum_line.hpp"
 #include "apps/warren/hash_ranks.hpp"
+#include "apps/warren/host_walk.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
 
@@ -113,6 +114,8 @@ class ListCheck {
         if (result.code != Errc::ok) {
             ++counts_.unreadable;
             complain({file, ": ", reason(result.code)});
+            if (options_.failures != nullptr)
+                options_.failures->add({file, "hash", static_cast<i32>(result.code)});
             if (!rules_.is_silent) print_line({file, ": FAILED open or read"});
         } else if (result.digest != expected) {
             ++counts_.mismatches;

@@ -4,15 +4,19 @@
 #include "apps/warren/hash_files.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <mutex>
 #include <new>
 #include <thread>
 
+#include "apps/warren/host_walk.hpp"
+#include "apps/warren/interrupt.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "base/processors.hpp"
+#include "walk/rate_limit.hpp"
 #include "warren/walk.hpp"
 
 namespace warren::cli {
@@ -24,6 +28,7 @@ constexpr u64 batch_bytes = 4 * mib;    // enough for one turn
 constexpr u64 batch_files = 256;
 constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that hashes it
 constexpr u64 batch_files_for_gpu = 65536;
+constexpr auto longest_batch = std::chrono::seconds(1);  // where digests are kept
 constexpr u64 readers_for_gpu = 8;
 constexpr size_t path_most = 4000;  // bytes in one call, below PATH_MAX
 
@@ -43,23 +48,27 @@ Errc reach(const HashJob& job, std::shared_ptr<Directory>& start, std::string_vi
     return Errc::ok;
 }
 
-Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, Attributes& attributes) {
+Result<Facts> stat_job(const HashJob& job) {
+    std::shared_ptr<Directory> start;
+    std::string_view path;
+    if (const Errc code = reach(job, start, path); code != Errc::ok) return code;
+    return start->stat(path, Follow::yes);
+}
+
+Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, Facts& before) {
     std::shared_ptr<Directory> start;
     std::string_view path;
     if (const Errc code = reach(job, start, path); code != Errc::ok) return code;
     const Result<Facts> facts = start->stat(path, Follow::yes);
     if (!facts) return facts.code();
     if (facts->is_directory()) return Errc::is_directory;
-    attributes = facts->attributes;
+    before = *facts;
     return start->open_file(path, Follow::yes, Access::read, file);
 }
 
 /// Whether the file was written to since `before`.
 bool has_changed(const HashJob& job, const Attributes& before) {
-    std::shared_ptr<Directory> start;
-    std::string_view path;
-    if (reach(job, start, path) != Errc::ok) return false;
-    const Result<Facts> facts = start->stat(path, Follow::yes);
+    const Result<Facts> facts = stat_job(job);
     return facts &&
            (facts->attributes.size != before.size || facts->attributes.modified != before.modified);
 }
@@ -76,11 +85,18 @@ Result<u64> read_fully(OpenFile& file, u64 offset, std::span<std::byte> target) 
     return filled;
 }
 
+using Clock = std::chrono::steady_clock;
+
 class Hasher {
  public:
     Hasher(const std::vector<HashJob>& jobs, const HashOptions& options,
            const std::function<void(const HashJob&, const HashResult&)>& done)
-        : jobs_(jobs), options_(options), done_(done), results_(jobs.size()), progress_("hashing") {
+        : jobs_(jobs),
+          options_(options),
+          done_(done),
+          limit_(options.operations_per_second),
+          results_(jobs.size()),
+          progress_("hashing") {
         threads_ = options.threads != 0 ? options.threads : usable_processors();
         is_for_gpu_ = options.processor == hash::Processor::gpu;
     }
@@ -106,8 +122,10 @@ class Hasher {
     /// Files of one turn that were read whole.
     struct Batch {
         std::vector<u64> jobs;
+        std::vector<FileStamp> stamps;
         std::vector<std::byte> contents;
         std::vector<u64> ends;
+        Clock::time_point begun;
     };
 
     void work() {
@@ -118,14 +136,24 @@ class Hasher {
             guarded(job, batch);
             const u64 most_bytes = is_for_gpu_ ? batch_bytes_for_gpu : batch_bytes;
             const u64 most_files = is_for_gpu_ ? batch_files_for_gpu : batch_files;
-            if (batch.contents.size() >= most_bytes || batch.jobs.size() >= most_files) {
+            if (batch.contents.size() >= most_bytes || batch.jobs.size() >= most_files ||
+                is_overdue(batch)) {
                 finish(batch);
             }
         }
         finish(batch);
     }
 
+    /// What was read long ago is not to be lost.
+    bool is_overdue(const Batch& batch) const {
+        return options_.keeper != nullptr && !batch.jobs.empty() &&
+               Clock::now() - batch.begun > longest_batch;
+    }
+
+    bool is_cut() { return options_.keeper != nullptr && options_.keeper->is_cut(); }
+
     u64 take() {
+        if (is_cut()) return jobs_.size();
         const std::lock_guard lock(mutex_);
         return next_ < jobs_.size() ? next_++ : next_;
     }
@@ -138,14 +166,34 @@ class Hasher {
         }
     }
 
+    /// Whether an earlier run has hashed the file as it is.
+    bool take_kept(u64 job) {
+        const std::shared_ptr<const KeptDigest>& kept = jobs_[job].kept;
+        if (kept == nullptr || stamp(job) != kept->stamp) return false;
+        progress_.add(1, 0);
+        report(job, {Errc::ok, kept->digest});
+        return true;
+    }
+
+    /// What the file is now, where that is kept with its digest.
+    FileStamp stamp(u64 job) {
+        if (options_.keeper == nullptr) return {};
+        limit_.take();
+        const Result<Facts> facts = stat_job(jobs_[job]);
+        return facts ? stamp_of(*facts) : FileStamp{};
+    }
+
     void read(u64 job, Batch& batch) {
+        if (take_kept(job)) return;
         if (options_.direct_piece_bytes != 0) return hash_directly(job);
         std::unique_ptr<OpenFile> file;
-        Attributes attributes;
-        if (const Errc code = open_job(jobs_[job], file, attributes); code != Errc::ok) {
+        Facts before;
+        limit_.take();
+        limit_.take();  // for its status
+        if (const Errc code = open_job(jobs_[job], file, before); code != Errc::ok) {
             return report(job, {code, {}});
         }
-        const u64 bytes = attributes.size;
+        const u64 bytes = before.attributes.size;
         if (is_for_gpu_ && jobs_[job].algorithm == hash::Algorithm::blake3 &&
             bytes >= least_tree_bytes && bytes <= most_tree_bytes) {
             file.reset();
@@ -154,6 +202,7 @@ class Hasher {
         const u64 start = batch.contents.size();
         const u64 room = is_for_gpu_ ? std::min(bytes + 1, small_bytes_for_gpu) : small_bytes;
         batch.contents.resize(start + room);
+        limit_.take();
         const Result<u64> got =
             read_fully(*file, 0, std::span(batch.contents).subspan(start, room));
         if (!got || *got == room) {
@@ -161,20 +210,23 @@ class Hasher {
                                               batch.contents.end());
             batch.contents.resize(start);
             if (!got) return report(job, {got.code(), {}});
-            return hash_large(job, *file, attributes, head);
+            return hash_large(job, *file, before, head);
         }
         batch.contents.resize(start + *got);
+        if (batch.jobs.empty()) batch.begun = Clock::now();
         batch.jobs.push_back(job);
+        batch.stamps.push_back(stamp_of(before));
         batch.ends.push_back(batch.contents.size());
     }
 
-    void hash_large(u64 job, OpenFile& file, const Attributes& before,
-                    std::span<const std::byte> head) {
+    void hash_large(u64 job, OpenFile& file, const Facts& before, std::span<const std::byte> head) {
         const hash::Algorithm algorithm = jobs_[job].algorithm;
         hash::Stream stream(algorithm, threads_per_file_);
         stream.update(head);
         std::vector<std::byte> part(part_bytes * std::min(threads_per_file_, 16u));
         for (u64 offset = head.size();;) {
+            if (is_cut()) return;
+            limit_.take();
             const Result<u64> got = read_fully(file, offset, part);
             if (!got) return report(job, {got.code(), {}});
             if (*got == 0) break;
@@ -184,13 +236,15 @@ class Hasher {
         }
         HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(algorithm))};
         stream.finish(result.digest);
-        result.has_changed = has_changed(jobs_[job], before);
-        report(job, std::move(result));
+        result.has_changed = has_changed(jobs_[job], before.attributes);
+        report(job, std::move(result), stamp_of(before));
     }
 
     void hash_directly(u64 job) {
         std::vector<std::byte> contents;
         const hash::Algorithm algorithm = jobs_[job].algorithm;
+        const FileStamp before = stamp(job);
+        limit_.take();
         HashResult result{read_whole(jobs_[job], contents), {}};
         if (result.code == Errc::ok) {
             hash::Stages stages;
@@ -200,12 +254,13 @@ class Hasher {
                                   {threads_per_file_, options_.processor}, &stages);
             note(stages, contents.size());
         }
-        report(job, std::move(result));
+        report(job, std::move(result), before);
     }
 
     /// One long message of BLAKE3 by its tree, on the GPU.
     void hash_tree(u64 job) {
         std::vector<std::byte> contents;
+        const FileStamp before = stamp(job);
         HashResult result{read_whole(jobs_[job], contents), {}};
         if (result.code == Errc::ok) {
             hash::Stages stages;
@@ -215,7 +270,7 @@ class Hasher {
             note(stages, contents.size());
         }
         progress_.add(1, contents.size());
-        report(job, std::move(result));
+        report(job, std::move(result), before);
     }
 
     /// Adds up what a call did on the GPU.
@@ -237,32 +292,37 @@ class Hasher {
     /// Hashes what was read; files of one list have one algorithm, those of --check may not.
     void finish(Batch& batch) {
         for (const hash::Algorithm algorithm : hash::all_algorithms) {
-            std::vector<u64> jobs;
+            std::vector<size_t> places;
             std::vector<hash::Bytes> messages;
             for (size_t i = 0; i < batch.jobs.size(); ++i) {
                 if (jobs_[batch.jobs[i]].algorithm != algorithm) continue;
                 const u64 begin = i == 0 ? 0 : batch.ends[i - 1];
-                jobs.push_back(batch.jobs[i]);
+                places.push_back(i);
                 messages.push_back(
                     hash::Bytes(batch.contents).subspan(begin, batch.ends[i] - begin));
             }
-            if (jobs.empty()) continue;
+            if (places.empty()) continue;
             const u32 size = hash::digest_bytes(algorithm);
-            std::vector<u8> digests(jobs.size() * size);
+            std::vector<u8> digests(places.size() * size);
             hash::Stages stages;
             const Errc code =
                 hash::hash_many(algorithm, messages, digests, {1, options_.processor}, &stages);
             note(stages, batch.contents.size());
-            for (size_t i = 0; i < jobs.size(); ++i) {
+            for (size_t i = 0; i < places.size(); ++i) {
                 const u8* digest = digests.data() + i * size;
-                report(jobs[i], {code, std::vector<u8>(digest, digest + size)});
+                report(batch.jobs[places[i]], {code, std::vector<u8>(digest, digest + size)},
+                       batch.stamps[places[i]]);
             }
         }
         progress_.add(batch.jobs.size(), batch.contents.size());
         batch = {};
     }
 
-    void report(u64 job, HashResult result) {
+    /// `before`: what the file was when its digest was begun, if that is to be kept.
+    void report(u64 job, HashResult result, const FileStamp& before = {}) {
+        if (options_.keeper != nullptr && result.code == Errc::ok && !result.has_changed) {
+            options_.keeper->keep(jobs_[job].location.path, before, result.digest);
+        }
         const std::lock_guard lock(mutex_);
         results_[job] = {std::move(result), true};
         for (; reported_ < jobs_.size() && results_[reported_].is_done; ++reported_) {
@@ -277,6 +337,7 @@ class Hasher {
     u32 threads_ = 1;
     u32 threads_per_file_ = 1;
     bool is_for_gpu_ = false;
+    walk::RateLimit limit_;
     GpuWork gpu_work_;
     std::mutex mutex_;
     u64 next_ = 0;
@@ -337,8 +398,10 @@ bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& s
     how.threads = options.threads;
     how.follow = walk::Follow::roots;
     how.group = rank_group();
+    how.operations_per_second = options.operations_per_second;
     walk::Callbacks callbacks;
     callbacks.visit = [&](const walk::Entry& entry) {
+        if (interrupted()) return walk::Next::stop;
         if (entry.type() != walk::Type::regular) return walk::Next::go_on;
         HashJob job{location, start, algorithm};
         job.location.text = job.location.path = entry.path();
@@ -352,6 +415,7 @@ bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& s
     };
     callbacks.fail = [&](const walk::Failure& failure) {
         complain({failure.path, ": ", reason(static_cast<Errc>(failure.error))});
+        if (options.failures != nullptr) options.failures->add(failure);
     };
     const walk::Totals totals = walk::walk(std::span(&location.text, 1), how, callbacks);
     if (how.group == nullptr) sort_by_path(found);
@@ -389,9 +453,9 @@ GpuWork hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
 
 Errc read_whole(const HashJob& job, std::vector<std::byte>& contents) {
     std::unique_ptr<OpenFile> file;
-    Attributes attributes;
-    if (const Errc code = open_job(job, file, attributes); code != Errc::ok) return code;
-    u64 room = attributes.size + 1;
+    Facts facts;
+    if (const Errc code = open_job(job, file, facts); code != Errc::ok) return code;
+    u64 room = facts.attributes.size + 1;
     for (u64 filled = 0;; room = filled * 2) {
         contents.resize(std::max(room, part_bytes));
         const Result<u64> got = read_fully(*file, filled, std::span(contents).subspan(filled));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/warren/hash_kept.hpp"
 #include "apps/warren/location.hpp"
 #include "warren/hash.hpp"
 
@@ -22,11 +23,14 @@ inline constexpr u64 batch_bytes_for_gpu = 32 * mib;  // in one call
 inline constexpr u64 least_tree_bytes = 64 * mib;     // of a BLAKE3 file that is held as a whole
 inline constexpr u64 most_tree_bytes = 4 * gib;
 
+class FailureList;
+
 struct HashJob {
     Location location;  // its text is what is printed
     std::shared_ptr<Directory> start;
     hash::Algorithm algorithm;
     u64 bytes = 0;  // when it was listed
+    std::shared_ptr<const KeptDigest> kept = nullptr;
 };
 
 struct HashResult {
@@ -39,6 +43,9 @@ struct HashOptions {
     u32 threads = 0;             // 0: as many as there are cores
     u64 direct_piece_bytes = 0;  // not 0: the direct hash instead of the standard one
     hash::Processor processor = hash::Processor::cpu;
+    u64 operations_per_second = 0;  // opens, reads and stats together; 0: as many as there can be
+    DigestKeeper* keeper = nullptr;
+    FailureList* failures = nullptr;  // gets what could not be listed
 };
 
 /// What was done on a GPU.
@@ -60,7 +67,7 @@ bool add_hash_jobs(Session& session, const std::string& operand, const HashOptio
 
 /// Hashes all files and hands on what became of each. With Processor::gpu files of up to 8 MiB are
 /// gathered for the GPU, and larger ones for BLAKE3's tree; a stream of another algorithm has no
-/// parallel parts.
+/// parallel parts. With a keeper that is cut not all files are handed on.
 GpuWork hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
                    const std::function<void(const HashJob&, const HashResult&)>& done);
 

@@ -39,9 +39,19 @@ std::vector<u32> give_out(const std::vector<HashJob>& jobs) {
         const auto [load, rank] = loads.top();
         loads.pop();
         ranks[at] = rank;
-        loads.emplace(load + jobs[at].bytes + file_bytes, rank);
+        const u64 bytes = jobs[at].kept == nullptr ? jobs[at].bytes : 0;
+        loads.emplace(load + bytes + file_bytes, rank);
     }
     return ranks;
+}
+
+void put_digest(walk::ByteWriter& writer, const std::vector<u8>& digest) {
+    writer.put_bytes({reinterpret_cast<const char*>(digest.data()), digest.size()});
+}
+
+std::vector<u8> get_digest(walk::ByteReader& reader) {
+    const std::string_view digest = reader.get_bytes();
+    return {digest.begin(), digest.end()};
 }
 
 /// Jobs of the other ranks as bytes.
@@ -53,6 +63,11 @@ std::string written(const std::vector<HashJob>& jobs, const std::vector<u32>& ra
         writer.put(jobs[at].algorithm);
         writer.put(jobs[at].bytes);
         writer.put_bytes(jobs[at].location.path);
+        const std::shared_ptr<const KeptDigest>& kept = jobs[at].kept;
+        writer.put(kept != nullptr);
+        if (kept == nullptr) continue;
+        writer.put(kept->stamp);
+        put_digest(writer, kept->digest);
     }
     return writer.take();
 }
@@ -67,21 +82,31 @@ std::vector<HashJob> own_jobs(std::string_view bytes) {
         job.bytes = reader.get<u64>();
         job.start = start;
         job.location.path = reader.get_bytes();
+        if (reader.get<bool>()) {
+            const FileStamp stamp = reader.get<FileStamp>();
+            job.kept = std::make_shared<KeptDigest>(KeptDigest{stamp, get_digest(reader)});
+        }
         if (rank == rank_number()) own.push_back(std::move(job));
     }
     return own;
 }
 
+bool is_cut(const HashOptions& options) {
+    return options.keeper != nullptr && options.keeper->is_cut();
+}
+
+/// Whether the run was cut, and the results if it was not.
 std::string write_results(const std::vector<HashJob>& jobs, const HashOptions& options,
                           bool is_verbose) {
     walk::ByteWriter writer;
     hash_by_choice(jobs, options, is_verbose, [&](const HashJob&, const HashResult& result) {
         writer.put(result.code);
         writer.put(result.has_changed);
-        writer.put_bytes(
-            {reinterpret_cast<const char*>(result.digest.data()), result.digest.size()});
+        put_digest(writer, result.digest);
     });
-    return writer.take();
+    walk::ByteWriter whole;
+    whole.put(is_cut(options));
+    return whole.take() + writer.take();
 }
 
 /// Ranks on one node share its processors.
@@ -132,10 +157,18 @@ bool add_hash_jobs_over_ranks(Session& session, const std::string& operand,
     return is_good;
 }
 
-void hash_over_ranks(const std::vector<HashJob>& jobs, HashOptions options, bool is_verbose,
+bool hash_over_ranks(const std::vector<HashJob>& jobs, HashOptions options, bool is_verbose,
                      const std::function<void(const HashJob&, const HashResult&)>& done) {
-    if (rank_count() == 1) return hash_by_choice(jobs, options, is_verbose, done);
-    if (options.threads == 0) options.threads = own_threads();
+    // With a keeper results are handed on when there are all.
+    if (rank_count() == 1 && options.keeper == nullptr) {
+        hash_by_choice(jobs, options, is_verbose, done);
+        return true;
+    }
+    if (options.threads == 0 && rank_count() > 1) options.threads = own_threads();
+    if (options.operations_per_second != 0) {
+        options.operations_per_second =
+            std::max<u64>(1, options.operations_per_second / rank_count());
+    }
     const std::vector<u32> ranks = give_out(jobs);
     const std::string of_others = share_over_ranks(written(jobs, ranks));
     std::vector<HashJob> own;
@@ -148,17 +181,20 @@ void hash_over_ranks(const std::vector<HashJob>& jobs, HashOptions options, bool
     }
     const std::vector<std::string> of_all =
         gather_over_ranks(write_results(own, options, is_verbose));
-    if (rank_number() != 0) return;
     std::vector<walk::ByteReader> readers(of_all.begin(), of_all.end());
+    bool is_whole = true;
+    for (walk::ByteReader& reader : readers)
+        is_whole = !reader.get<bool>() && is_whole;
+    if (rank_number() != 0 || !is_whole) return is_whole;
     for (size_t at = 0; at < jobs.size(); ++at) {
         HashResult result;
         walk::ByteReader& reader = readers[ranks[at]];
         result.code = reader.get<Errc>();
         result.has_changed = reader.get<bool>();
-        const std::string_view digest = reader.get_bytes();
-        result.digest.assign(digest.begin(), digest.end());
+        result.digest = get_digest(reader);
         done(jobs[at], result);
     }
+    return true;
 }
 
 }  // namespace warren::cli

@@ -20,8 +20,9 @@ bool add_hash_jobs_over_ranks(Session& session, const std::string& operand,
                               const HashOptions& options, hash::Algorithm algorithm,
                               std::vector<HashJob>& jobs);
 
-/// As hash_by_choice() with the jobs of rank 0, which alone calls `done`. All call it.
-void hash_over_ranks(const std::vector<HashJob>& jobs, HashOptions options, bool is_verbose,
+/// As hash_by_choice() with the jobs of rank 0, which alone calls `done`. False if the keeper was
+/// told to stop: nothing was handed on then. All call it.
+bool hash_over_ranks(const std::vector<HashJob>& jobs, HashOptions options, bool is_verbose,
                      const std::function<void(const HashJob&, const HashResult&)>& done);
 
 }  // namespace warren::cli

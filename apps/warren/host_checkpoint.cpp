@@ -17,14 +17,17 @@ namespace warren::cli {
 
 namespace {
 
-/// The option as it may be typed.
-std::string spelled(const Page& page, int id, const std::string& value) {
+std::string_view long_name(const Page& page, int id) {
     const auto known = std::find_if(page.options.begin(), page.options.end(),
                                     [&](const Option& option) { return option.id == id; });
+    return known == page.options.end() || known->name == nullptr ? "" : known->name;
+}
+
+/// The option as it may be typed.
+std::string spelled(const Page& page, int id, const std::string& value) {
     const bool is_letter = id < 256;
-    std::string word = is_letter                     ? std::string("-") + static_cast<char>(id)
-                       : known == page.options.end() ? ""
-                                                     : "--" + std::string(known->name);
+    const std::string word = is_letter ? std::string("-") + static_cast<char>(id)
+                                       : "--" + std::string(long_name(page, id));
     if (value.empty()) return word;
     return word + (is_letter ? " " : "=") + quote(value);
 }
@@ -95,8 +98,8 @@ bool look_into_folder(WalkSetup& setup, std::string& plan) {
 bool take_checkpoint(const Page& page, const Arguments& parsed, size_t trees, WalkSetup& setup) {
     std::vector<std::string> words;
     for (const auto& [id, value] : parsed.options) {
-        const std::string word = spelled(page, id, value);
-        if (!is_walk_option(id) && !word.starts_with("-j ")) words.push_back(word);
+        const bool is_about_how = is_walk_option(id) || long_name(page, id) == "threads";
+        if (!is_about_how) words.push_back(spelled(page, id, value));
     }
     for (const std::string& operand : parsed.operands) {
         words.push_back(quote(operand));

@@ -17,7 +17,8 @@ class ResumeLongTest(ResumeCase):
 
     def test_every_tool(self):
         checks = (self.check_du, self.check_walk, self.check_find, self.check_delete,
-                  self.check_rm, self.check_cp, self.check_sync, self.check_chmod, self.check_cmp)
+                  self.check_rm, self.check_cp, self.check_sync, self.check_chmod, self.check_cmp,
+                  self.check_hash)
         for ranks, number in itertools.product((0, 2, 4), (signal.SIGKILL, signal.SIGTERM)):
             for check in checks:
                 check(ranks, number, self.choose.choice((0, 2, 3)))

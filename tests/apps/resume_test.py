@@ -7,6 +7,7 @@ What all runs together have done is what the system's own tool does in one.
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -169,6 +170,11 @@ class ResumeCase(CommandCase):
         self.assertEqual(describe(other), describe(self.tree), f"WARREN_SEED={SEED}")
         shutil.rmtree(other)
 
+    def check_hash(self, *how):
+        expected = self.warren("hash", "tree", folder=self.place).stdout
+        first, then = self.cut_and_go_on(how[0], ["hash", "tree"], *how[1:])
+        self.assertEqual((first, then), (b"", expected))
+
     def check_chmod(self, *how):
         own, other = self.copied("own"), self.copied("other")
         self.cut_and_go_on(how[0], ["chmod", "-R", "u+rwX,go=rX", "own"], *how[1:])
@@ -195,7 +201,8 @@ class ResumeCase(CommandCase):
 
 class ResumeTest(ResumeCase):
     def test_interrupted_and_taken_up_again(self):
-        for check in (self.check_find, self.check_sync, self.check_chmod, self.check_cmp):
+        for check in (self.check_find, self.check_sync, self.check_chmod, self.check_cmp,
+                      self.check_hash):
             check(0, signal.SIGTERM)
 
     @unittest.skipUnless(HAS_MPI, "mpirun is not installed")
@@ -203,6 +210,7 @@ class ResumeTest(ResumeCase):
         self.check_du(2, signal.SIGKILL, 0)
         self.check_walk(2, signal.SIGKILL, 0)
         self.check_rm(2, signal.SIGKILL, 3)
+        self.check_hash(3, signal.SIGKILL, 2)
         self.check_cp(2, signal.SIGKILL, 0)
 
     def test_killed_before_anything_was_kept(self):
@@ -220,6 +228,35 @@ class ResumeTest(ResumeCase):
         self.assertIn(b"nothing had been kept", done.stderr)
         self.assertEqual(describe(self.place / "own"), describe(self.tree))
         self.assertEqual(os.listdir(kept), [])
+
+    def test_digests_are_kept_while_files_stay_the_same(self):
+        small = self.place / "small"
+        small.mkdir()
+        for number in range(200):
+            (small / f"{number:03}").write_bytes(self.choose.randbytes(1000))
+        time.sleep(0.1)  # what has just been written is not kept
+        words = ["hash", "-a", "sha256", "--verbose", "small"]
+        job = self.start(0, [*words, "--checkpoint", "kept", "--max-ops", "60"])
+        kept = self.place / "kept" / "digests-1-0"
+        while not (kept.exists() and kept.stat().st_size > 500):
+            self.assertIsNone(job.poll())
+            time.sleep(0.01)
+        job.terminate()
+        self.assertEqual(job.communicate()[0], b"")
+        self.assertEqual(job.returncode, 143)
+        # A record cut short; a file that is another one by now; one that is gone.
+        os.truncate(kept, kept.stat().st_size - 3)
+        (small / "000").write_bytes(self.choose.randbytes(1000))
+        (small / "199").unlink()
+        self.assertIn("there is a checkpoint",
+                      self.error(*words, "--checkpoint", "kept", folder=self.place))
+        done = self.warren(*words, "--checkpoint", "kept", "--resume", folder=self.place)
+        names = [f"small/{number:03}" for number in range(199)]
+        self.assertEqual(done.stdout, self.run_program("sha256sum", *names,
+                                                       folder=self.place).stdout)
+        found = re.search(rb"of 199 files (\d+) have been hashed before", done.stderr)
+        self.assertTrue(found and 0 < int(found[1]) < 199, done.stderr)
+        self.assertEqual(os.listdir(self.place / "kept"), [])
 
     def test_only_the_same_command_goes_on(self):
         words = ["du", "-s", "tree"]
@@ -242,6 +279,7 @@ class ResumeTest(ResumeCase):
         self.assertIn("invalid number", self.error("walk", *kept, "--checkpoint-every", "0"))
         self.assertIn("cannot make", self.error("walk", "--checkpoint", "/no/such/folder"))
         self.assertIn("two trees", self.error("cmp", *kept, __file__, __file__, code=2))
+        self.assertIn("neither --check", self.error("hash", "-c", *kept, __file__))
         self.assertIn("scheduler other than cp",
                       self.error("walk", *kept, "--resume", "--scheduler", "cp"))
         self.make_volume()

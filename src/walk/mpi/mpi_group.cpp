@@ -32,6 +32,8 @@ namespace {
 constexpr size_t arriving_most = 64;
 constexpr u32 shortest_pause_us = 20;  // while MPI has something under way that does not ring
 constexpr u32 longest_pause_us = 500;
+constexpr u64 round_bytes = 128 * kib;  // of each rank, gathered in one call
+constexpr u64 rounds_bytes = 1 * gib;   // of all
 
 /// In memory that all ranks of a machine see; zeros at first.
 struct alignas(64) Bell {
@@ -254,23 +256,33 @@ bool MpiGroup::receive(u32& from, std::string& message) {
     return true;
 }
 
+/// In rounds, since MPI counts bytes by int.
 std::vector<std::string> MpiGroup::gather(std::string_view own) {
-    const int size = static_cast<int>(own.size());
-    std::vector<int> sizes(ranks());
+    const u64 size = own.size();
+    std::vector<u64> left(ranks());
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD, &request);
+    MPI_Iallgather(&size, 1, MPI_UINT64_T, left.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD, &request);
     wait_for(request);
-    std::vector<int> places(ranks());
-    for (size_t other = 1; other < places.size(); ++other)
-        places[other] = places[other - 1] + sizes[other - 1];
-    std::string all(static_cast<size_t>(places.back()) + static_cast<size_t>(sizes.back()), '\0');
-    MPI_Iallgatherv(own.data(), size, MPI_BYTE, all.data(), sizes.data(), places.data(), MPI_BYTE,
-                    MPI_COMM_WORLD, &request);
-    wait_for(request);
-    std::vector<std::string> parts;
-    for (size_t other = 0; other < places.size(); ++other) {
-        parts.push_back(
-            all.substr(static_cast<size_t>(places[other]), static_cast<size_t>(sizes[other])));
+    std::vector<std::string> parts(ranks());
+    const u64 most = std::min(round_bytes, rounds_bytes / ranks());
+    while (std::any_of(left.begin(), left.end(), [](u64 bytes) { return bytes != 0; })) {
+        std::vector<int> sizes;
+        std::vector<int> places;
+        int end = 0;
+        for (u64& bytes : left) {
+            sizes.push_back(static_cast<int>(std::min(bytes, most)));
+            places.push_back(end);
+            end += sizes.back();
+            bytes -= static_cast<u64>(sizes.back());
+        }
+        std::string all(static_cast<size_t>(end), '\0');
+        MPI_Iallgatherv(own.data(), sizes[rank_], MPI_BYTE, all.data(), sizes.data(), places.data(),
+                        MPI_BYTE, MPI_COMM_WORLD, &request);
+        wait_for(request);
+        own.remove_prefix(static_cast<size_t>(sizes[rank_]));
+        for (size_t other = 0; other < parts.size(); ++other)
+            parts[other].append(all, static_cast<size_t>(places[other]),
+                                static_cast<size_t>(sizes[other]));
     }
     return parts;
 }

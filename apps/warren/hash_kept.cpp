@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each run has a list for each rank, to which records are appended. No rank waits for another: one
+// that is told to stop leaves a file `stop` in the folder, which the others look for.
+#include "apps/warren/hash_kept.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "apps/warren/hash_files.hpp"
+#include "apps/warren/interrupt.hpp"
+#include "apps/warren/messages.hpp"
+#include "apps/warren/ranks.hpp"
+#include "base/crc32c.hpp"
+#include "walk/bytes.hpp"
+#include "walk/checkpoint.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+namespace files = std::filesystem;
+
+constexpr std::string_view list_prefix = "digests-";
+constexpr size_t buffer_bytes = 64 * kib;
+constexpr auto longest_unwritten = std::chrono::seconds(1);
+// The clock of files' times may stand still so long: what was changed so shortly before may be
+// changed again without a trace.
+constexpr i64 clock_step = 50'000'000;  // nanoseconds
+
+struct RecordHead {
+    u32 bytes;
+    u32 checksum;
+};
+
+/// The lists in the folder by the number of their run, the oldest first.
+std::vector<std::pair<u64, files::path>> lists_in(const std::string& folder) {
+    std::vector<std::pair<u64, files::path>> lists;
+    std::error_code error;
+    for (const auto& file : files::directory_iterator(folder, error)) {
+        const std::string name = file.path().filename();
+        if (!name.starts_with(list_prefix)) continue;
+        u64 run = 0;
+        std::from_chars(name.data() + list_prefix.size(), name.data() + name.size(), run);
+        lists.emplace_back(run, file.path());
+    }
+    std::sort(lists.begin(), lists.end());
+    return lists;
+}
+
+using Recalled = std::unordered_map<std::string, std::shared_ptr<const KeptDigest>>;
+
+/// Adds what the list has, up to the end or to a record that is not whole.
+void read_list(const files::path& list, Recalled& recalled) {
+    std::ifstream file(list, std::ios::binary);
+    RecordHead head{};
+    std::string bytes;
+    while (file.read(reinterpret_cast<char*>(&head), sizeof head)) {
+        if (head.bytes > 1 * mib) return;
+        bytes.resize(head.bytes);
+        if (!file.read(bytes.data(), head.bytes)) return;
+        if (crc32c(std::as_bytes(std::span(bytes))) != head.checksum) return;
+        walk::ByteReader reader(bytes);
+        auto kept = std::make_shared<KeptDigest>();
+        kept->stamp = reader.get<FileStamp>();
+        const std::string_view digest = reader.get_bytes();
+        kept->digest.assign(digest.begin(), digest.end());
+        recalled[std::string(reader.rest())] = std::move(kept);
+    }
+}
+
+i64 nanoseconds_now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+}  // namespace
+
+FileStamp stamp_of(const Facts& facts) {
+    if (!facts.is_regular()) return {};
+    const Attributes& attributes = facts.attributes;
+    return {facts.file_system, attributes.handle.inode, attributes.size, attributes.modified,
+            attributes.changed};
+}
+
+DigestKeeper::~DigestKeeper() {
+    if (file_ >= 0) ::close(file_);
+}
+
+std::string DigestKeeper::list_name(u64 run) const {
+    return folder_ + "/" + std::string(list_prefix) + std::to_string(run) + "-" +
+           std::to_string(rank_number());
+}
+
+bool DigestKeeper::begin(bool goes_on) {
+    u64 run = 0;  // none
+    if (rank_number() == 0) {
+        if (!goes_on) remove();
+        ::unlink((folder_ + "/stop").c_str());
+        const walk::CheckpointFolder folder(folder_);
+        walk::Manifest manifest;
+        Errc code = goes_on ? folder.read_manifest(manifest) : Errc::ok;
+        manifest.ranks = rank_count();
+        ++manifest.epoch;
+        if (code == Errc::ok) code = folder.write_manifest(manifest);
+        if (code == Errc::ok) run = manifest.epoch;
+        if (code != Errc::ok) complain({"cannot use ", quote(folder_), ": ", reason(code)});
+    }
+    const std::string shared = share_over_ranks({reinterpret_cast<const char*>(&run), sizeof run});
+    run = walk::ByteReader(shared).get<u64>();
+    if (run == 0) return false;
+    file_ =
+        ::open(list_name(run).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    if (file_ < 0) error_ = errno;
+    written_at_ = synced_at_ = std::chrono::steady_clock::now();
+    return true;
+}
+
+u64 DigestKeeper::recall(std::vector<HashJob>& jobs) const {
+    Recalled recalled;
+    for (const auto& [run, list] : lists_in(folder_))
+        read_list(list, recalled);
+    u64 found = 0;
+    for (HashJob& job : jobs) {
+        const auto kept = recalled.find(job.location.path);
+        if (kept == recalled.end()) continue;
+        job.kept = kept->second;
+        ++found;
+    }
+    return found;
+}
+
+void DigestKeeper::keep(std::string_view path, const FileStamp& stamp, std::span<const u8> digest) {
+    if (stamp.inode == 0 || stamp.changed > nanoseconds_now() - clock_step) return;
+    walk::ByteWriter record;
+    record.put(stamp);
+    record.put_bytes({reinterpret_cast<const char*>(digest.data()), digest.size()});
+    const std::string bytes = record.take().append(path);
+    const RecordHead head{static_cast<u32>(bytes.size()), crc32c(std::as_bytes(std::span(bytes)))};
+    std::lock_guard lock(mutex_);
+    records_.append(reinterpret_cast<const char*>(&head), sizeof head).append(bytes);
+    if (records_.size() >= buffer_bytes) write_out();
+}
+
+/// Requires: mutex_.
+void DigestKeeper::write_out() {
+    std::string_view left = records_;
+    while (!left.empty() && error_ == 0) {
+        const ssize_t written = ::write(file_, left.data(), left.size());
+        if (written < 0 && errno != EINTR) error_ = errno;
+        if (written > 0) left.remove_prefix(static_cast<size_t>(written));
+    }
+    records_.clear();
+}
+
+bool DigestKeeper::is_cut() {
+    if (is_cut_.load(std::memory_order_relaxed)) return true;
+    const std::string stop = folder_ + "/stop";
+    const auto now = std::chrono::steady_clock::now();
+    bool is_cut = interrupted();
+    if (is_cut) {
+        const int file = ::open(stop.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (file >= 0) ::close(file);
+    }
+    std::lock_guard lock(mutex_);
+    if (!is_cut &&
+        now - written_at_ >= std::min<std::chrono::nanoseconds>(interval_, longest_unwritten)) {
+        written_at_ = now;
+        write_out();
+        is_cut = ::access(stop.c_str(), F_OK) == 0;
+    }
+    if (now - synced_at_ >= interval_) {
+        synced_at_ = now;
+        if (error_ == 0 && ::fdatasync(file_) != 0) error_ = errno;
+    }
+    if (is_cut) is_cut_.store(true, std::memory_order_relaxed);
+    return is_cut;
+}
+
+bool DigestKeeper::finish() {
+    std::lock_guard lock(mutex_);
+    write_out();
+    if (error_ == 0 && ::fsync(file_) != 0) error_ = errno;
+    if (error_ == 0) return true;
+    complain({"cannot keep digests in ", quote(folder_), ": ", reason(static_cast<Errc>(error_))});
+    return false;
+}
+
+void DigestKeeper::remove() const {
+    for (const auto& [run, list] : lists_in(folder_))
+        ::unlink(list.c_str());
+    ::unlink((folder_ + "/stop").c_str());
+}
+
+}  // namespace warren::cli
