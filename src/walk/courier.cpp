@@ -99,11 +99,11 @@ void Courier::step() {
 /// With a gate the workers begin only what they are allowed to.
 void Courier::let_work() {
     Pool& pool = engine_.pool_;
-    if (in_batches()) {
-        if (pool.queued() > 0 && !is_working()) pool.grant(batch_items_each * pool.workers());
-    } else if (is_central() && rank_.holds_item() && pool.queued() > 0 && !is_working()) {
-        pool.grant(1);
-    }
+    const bool is_one = is_central() && rank_.holds_item();
+    if ((!is_one && !in_batches()) || is_working() || pool.queued() == 0) return;
+    if (in_batches()) return pool.grant(batch_items_each * pool.workers());
+    // What came of it is for rank 0.
+    if (pool.items_done() == rank_.done_before_item()) pool.grant(1);
 }
 
 /// Whether it was ended by a message or a worker.
@@ -123,8 +123,9 @@ bool Courier::has_queued() const {
 }
 
 bool Courier::is_working() const {
-    return engine_.pool_.in_hand() > 0 ||
-           (engine_.pool_.has_granted() && engine_.pool_.queued() > 0);
+    // In this order: a worker has something in hand before it takes what was granted.
+    return (engine_.pool_.has_granted() && engine_.pool_.queued() > 0) ||
+           engine_.pool_.in_hand() > 0;
 }
 
 bool Courier::is_idle() const {

@@ -91,15 +91,24 @@ bool Pool::take_any(u32 worker, Random& random, Item& item) {
     in_hand_.fetch_add(1, std::memory_order_seq_cst);
     const Halt halt = halt_.load(std::memory_order_seq_cst);
     if (halt != Halt::all && take_own(here_, item)) return true;
-    const bool may =
-        halt == Halt::none && (!gated_ || granted_.fetch_sub(1, std::memory_order_relaxed) > 0);
+    const bool may = halt == Halt::none && (!gated_ || take_grant());
     if (may && (take_own(queues_[worker], item) || steal(worker, random, item))) {
         queued_.fetch_sub(1, std::memory_order_relaxed);
         return true;
     }
-    if (gated_ && halt == Halt::none) granted_.fetch_add(1, std::memory_order_relaxed);
+    if (may && gated_) granted_.fetch_add(1, std::memory_order_relaxed);
     in_hand_.fetch_sub(1, std::memory_order_relaxed);
     return false;
+}
+
+/// Takes one of what was granted, if there is one.
+bool Pool::take_grant() {
+    i64 left = granted_.load(std::memory_order_relaxed);
+    // Release: whoever sees it gone sees what is in hand; the partner is has_granted().
+    while (left > 0 && !granted_.compare_exchange_weak(left, left - 1, std::memory_order_release,
+                                                       std::memory_order_relaxed)) {
+    }
+    return left > 0;
 }
 
 void Pool::halt(Halt halt) {

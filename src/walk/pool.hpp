@@ -96,7 +96,10 @@ class Pool {
     /// All items there are, while the workers are stopped and nothing is in hand.
     std::vector<Item> all_items() const;
     /// Whether some of what was granted has not been taken.
-    bool has_granted() const { return granted_.load(std::memory_order_relaxed) > 0; }
+    bool has_granted() const {
+        // Acquire: the partner is take_grant().
+        return granted_.load(std::memory_order_acquire) > 0;
+    }
 
  private:
     struct alignas(64) Queue {
@@ -107,6 +110,7 @@ class Pool {
 
     void insert(Queue& queue, Item item);
     bool take_any(u32 worker, Random& random, Item& item);
+    bool take_grant();
     bool take_own(Queue& queue, Item& item);
     bool steal(u32 worker, Random& random, Item& item);
     bool anything_queued() const;

@@ -155,6 +155,7 @@ void Rank::serve_waiting(Surroundings& around) {
 }
 
 void Rank::take_work(u32 from, const Message& message, Surroundings& around) {
+    const u64 done_before = around.items_done();  // a worker may be done before accept() is
     // What an aborted walk still gives is dropped; it is acknowledged all the same.
     if (ending_) {
         around.decline(message.work);
@@ -165,7 +166,7 @@ void Rank::take_work(u32 from, const Message& message, Surroundings& around) {
         if (rank_ == 0) return serve_waiting(around);
         request_out_ = false;
         holds_item_ = true;
-        done_before_ = around.items_done();
+        done_before_ = done_before;
         return;
     }
     request_out_ = false;

@@ -134,8 +134,10 @@ class Rank {
     bool has_left() const { return left_; }
     bool was_aborted() const { return aborted_; }
     bool is_ending() const { return ending_; }
-    /// cp: whether the queue is what came of one item of rank 0.
+    /// cp: whether the queue is what came of one item of rank 0, and how many items were done
+    /// before that one.
     bool holds_item() const { return holds_item_; }
+    u64 done_before_item() const { return done_before_; }
     /// How many requests in a row have brought nothing: what a pause is measured by.
     u32 fruitless() const { return fruitless_; }
     /// All of the state, for those who compare states.

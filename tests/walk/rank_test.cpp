@@ -183,4 +183,39 @@ TEST(Rank, StealingSendsLessThanHandingOut) {
         EXPECT_GT(done, 0u);
 }
 
+// A worker may have done what is accepted before accept() returns.
+class Swift : public Surroundings {
+ public:
+    std::vector<Message::Kind> sent;
+    void send(u32 /*to*/, Message message) override { sent.push_back(message.kind); }
+    u32 choose(u32 /*count*/) override { return 0; }
+    bool has_queued() const override { return false; }
+    bool is_working() const override { return false; }
+    u64 items_done() const override { return items_done_; }
+    std::string give(Split /*split*/) override { return {}; }
+    std::string give_one() override { return {}; }
+    std::string give_all_but(u32 /*kept*/) override { return {}; }
+    void accept(const std::string& /*work*/) override { ++items_done_; }
+    void drop() override {}
+
+ private:
+    u64 items_done_ = 0;
+};
+
+TEST(Rank, AnItemThatIsDoneAtOnceIsFollowedByTheNext) {
+    for (const Scheduler scheduler : {Scheduler::cp, Scheduler::cp_keep_one}) {
+        Swift around;
+        const std::vector<u32> node_of = {0, 0};
+        Rank rank(scheduler, Split::half, Termination::dijkstra, 1,
+                  std::make_shared<const Nodes>(node_of));
+        Message work;
+        work.kind = Message::Kind::work;
+        for (size_t items = 0; items < 3; ++items) {
+            rank.step(around, true);
+            rank.receive(0, work, around);
+        }
+        EXPECT_EQ(around.sent, std::vector<Message::Kind>(3, Message::Kind::request));
+    }
+}
+
 }  // namespace warren::walk
