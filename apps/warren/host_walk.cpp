@@ -84,6 +84,15 @@ bool WalkSetup::take(int option, const std::string& value) {
         }
         options.scheduler = named->scheduler;
         if (!split_given) options.split = named->split;
+    } else if (option == ahead_option) {
+        if (value != "auto" && value != "always" && value != "never") {
+            complain(
+                {"invalid value ", quote(value), " for --ask-ahead: name auto, always or never"});
+            return false;
+        }
+        options.ahead = value == "auto"     ? walk::Ahead::measured
+                        : value == "always" ? walk::Ahead::always
+                                            : walk::Ahead::never;
     } else if (option == split_option) {
         if (value != "half" && value != "random") {
             complain({"invalid value ", quote(value), " for --split: name half or random"});

@@ -31,10 +31,11 @@ inline constexpr int checkpoint_option = 906;
 inline constexpr int resume_option = 907;
 inline constexpr int checkpoint_seconds_option = 908;
 inline constexpr int progress_option = 909;
+inline constexpr int ahead_option = 910;
 
 /// Whether the option says how a tree is walked, not what is done with it.
 constexpr bool is_walk_option(int id) {
-    return id >= threads_option && id <= progress_option;
+    return id >= threads_option && id <= ahead_option;
 }
 
 /// Rows for the table of options of a command that walks the host's files.
@@ -46,6 +47,8 @@ constexpr bool is_walk_option(int id) {
          "write what failed to FILE, one JSON object a line"},                             \
         {::warren::cli::inode_order_option, "inode-order", nullptr,                        \
          "in the order of inodes, for cold disks with a seek"},                            \
+        {::warren::cli::ahead_option, "ask-ahead", "WHEN",                                 \
+         "many stats at once: auto (default: where one takes\nlong), always or never"},    \
         {::warren::cli::progress_option, "progress", nullptr,                              \
          "tell how far the walk is also where stderr is no terminal,\nas under mpirun"},   \
         {::warren::cli::scheduler_option, "scheduler", "NAME",                             \

@@ -31,6 +31,10 @@ enum class Follow : u8 { none, roots, all };
 /// How much an idle worker or rank takes of another's queue: half of it, or a random part.
 enum class Split : u8 { half, random };
 
+/// Whether statuses are asked for before a callback wants them, many at once by io_uring(7): where
+/// it was measured that one takes long, never, or always.
+enum class Ahead : u8 { measured, never, always };
+
 /// Which rank asks which for work, in a walk over several processes; see docs/WALK.md.
 enum class Scheduler : u8 {
     cp,           // rank 0 keeps a queue of all files and directories and gives out one at a time
@@ -157,6 +161,7 @@ struct Options {
     bool one_file_system = false;
     /// Entries of each part of a directory in the order of their inodes: for disks with a seek.
     bool inode_order = false;
+    Ahead ahead = Ahead::measured;
     /// Several threads may be in one directory. Removal is faster if they are not.
     bool share_directories = true;
     /// What a cache knows of a file will do; for file systems over a network.

@@ -286,24 +286,32 @@ void Engine::show_part(Worker& worker, Node& node, std::span<const std::byte> pa
         visit.show(name.text, static_cast<u32>(std::strlen(name.text)), type_of_name(name.type),
                    name.inode);
         show_entry(worker);
+        visit.ahead.learn(name.type, visit.was_asked);
     };
+    const bool may_ask_ahead = !worker.gives_files && asks_ahead(visit);
     worker.order.clear();
     for (size_t offset = 0; offset < part.size();) {
         const auto& name = *reinterpret_cast<const Name*>(part.data() + offset);
         offset += name.size;
-        if (options_.inode_order) {
+        if (options_.inode_order || may_ask_ahead) {
             worker.order.push_back(&name);
         } else {
             show(name);
         }
         if (stopped_.load(std::memory_order_relaxed)) break;
     }
-    std::sort(worker.order.begin(), worker.order.end(),
-              [](const Name* left, const Name* right) { return left->inode < right->inode; });
-    for (const Name* name : worker.order) {
-        if (stopped_.load(std::memory_order_relaxed)) break;
-        show(*name);
+    if (options_.inode_order) {
+        std::sort(worker.order.begin(), worker.order.end(),
+                  [](const Name* left, const Name* right) { return left->inode < right->inode; });
     }
+    const bool asks =
+        may_ask_ahead && visit.ahead.begin(node.descriptor, status_flags_, worker.order);
+    for (size_t at = 0; at < worker.order.size(); ++at) {
+        if (stopped_.load(std::memory_order_relaxed)) break;
+        if (asks) visit.ahead.go_to(at);
+        show(*worker.order[at]);
+    }
+    if (asks) visit.ahead.end();
     entries_.fetch_add(entries, std::memory_order_relaxed);
     settle(worker, &node);
     if (options_.meter == nullptr || courier_ != nullptr) return;
@@ -311,6 +319,13 @@ void Engine::show_part(Worker& worker, Node& node, std::span<const std::byte> pa
     options_.meter->directories.store(directories_.load(std::memory_order_relaxed),
                                       std::memory_order_relaxed);
     options_.meter->queued.store(pool_.queued(), std::memory_order_relaxed);
+}
+
+/// Whether it pays to ask for statuses before they are wanted.
+bool Engine::asks_ahead(const Visit& visit) const {
+    if (options_.operations_per_second != 0) return false;  // one at a time is what is wanted
+    return options_.ahead == Ahead::always ||
+           (options_.ahead == Ahead::measured && visit.pace.is_slow());
 }
 
 /// As an item of the queue, for which some rank will ask.

@@ -74,6 +74,7 @@ class Engine {
     bool admit(Node& node);
     void read(Worker& worker, Node& node);
     void show_part(Worker& worker, Node& node, std::span<const std::byte> part);
+    bool asks_ahead(const Visit& visit) const;
     void queue_name(Worker& worker, Node& node, const Name& name);
     void show_entry(Worker& worker);
     bool find_type(Worker& worker);

@@ -4,10 +4,21 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include "walk/engine.hpp"
 
 namespace warren::walk {
+
+namespace {
+
+u64 nanoseconds_now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<u64>(time.tv_sec) * 1'000'000'000 + static_cast<u64>(time.tv_nsec);
+}
+
+}  // namespace
 
 void Visit::enter(Node* parent, int directory, u32 depth) {
     node = parent;
@@ -26,14 +37,24 @@ void Visit::show(const char* name, u32 size, Type type, u64 inode) {
     status_mask = 0;
     status_error = 0;
     status_flags = engine->status_flags();
+    was_asked = false;
 }
 
 i32 Visit::load_status(u32 mask) {
     if (status_error != 0) return status_error;
     if ((status_mask & mask) == mask && status_mask != 0) return 0;
+    was_asked = true;
+    if (const struct statx* found = ahead.find(mask)) {
+        status = *found;
+        status_mask = ahead.mask();
+        return 0;
+    }
+    ahead.learn_mask(mask);
     engine->limit().take();
     const int directory = entry.directory();
+    const u64 begun = pace.is_due() ? nanoseconds_now() : 0;
     int answer = ::statx(directory, entry.name(), status_flags, mask, &status);
+    if (begun != 0) pace.note(nanoseconds_now() - begun);
     const bool follows = (status_flags & AT_SYMLINK_NOFOLLOW) == 0;
     if (answer != 0 && follows && (errno == ENOENT || errno == ELOOP)) {
         // A link that leads nowhere stands for itself.

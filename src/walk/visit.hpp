@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "walk/status_ahead.hpp"
 #include "warren/walk.hpp"
 
 namespace warren::walk {
@@ -25,9 +26,12 @@ struct Visit {
     size_t prefix_bytes = 0;  // 0: not made yet
     bool has_path = false;    // `path` ends with the entry's name
     struct statx status {};
-    u32 status_mask = 0;      // what of `status` is the entry's
-    i32 status_error = 0;     // not 0: there is none
-    int status_flags = 0;     // for statx(2)
+    u32 status_mask = 0;     // what of `status` is the entry's
+    i32 status_error = 0;    // not 0: there is none
+    int status_flags = 0;    // for statx(2)
+    bool was_asked = false;  // for the entry's status
+    StatusPace pace;
+    StatusAhead ahead;
     std::vector<u64> result;  // words, so that it is aligned
     bool has_result = false;  // the callback has asked for it
     std::vector<u64> own_result;

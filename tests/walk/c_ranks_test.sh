@@ -64,8 +64,9 @@ int main(int count, char **words) {
     return totals.failures == 0 ? 0 : 1;
 }
 TEXT
+uring=$(sed -n 's/^WARREN_URING_LIBRARY:FILEPATH=\(.*[^D]\)$/\1/p' "$WARREN_BUILD/CMakeCache.txt")
 cc -std=c99 -Wall -Wextra -Werror -I"$source_folder/include" "$folder/du.c" -o "$folder/du" \
-    "$WARREN_BUILD"/libwarren_{walk,base}.a -lstdc++ -lpthread -ldl -lm
+    "$WARREN_BUILD"/libwarren_{walk,base}.a $uring -lstdc++ -lpthread -ldl -lm
 
 mkdir -p "$folder/tree"/{a,b,c}/{d,e}
 for directory in "$folder/tree"/*/*; do

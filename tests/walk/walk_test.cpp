@@ -18,6 +18,7 @@
 #include "support/seed.hpp"
 #include "walk/folder.hpp"
 #include "walk/removing.hpp"
+#include "walk/status_ahead.hpp"
 
 namespace warren::walk {
 
@@ -105,6 +106,7 @@ TEST(Walk, VisitsWhatAPlainListingFinds) {
             options.inode_order = random.one_in(2);
             options.share_directories = random.one_in(2);
             options.split = random.one_in(2) ? Split::half : Split::random;
+            options.ahead = random.one_in(2) ? Ahead::always : Ahead::measured;
             if (random.one_in(3)) options.open_limit = 1;
             Noted noted;
             note_walk(folder.path(), options, noted);
@@ -377,6 +379,61 @@ TEST(Walk, TellsHowFarItIs) {
     note_walk(folder.path(), options, noted);
     EXPECT_EQ(meter.entries.load(), 2u);  // without the root
     EXPECT_EQ(meter.directories.load(), 2u);
+}
+
+TEST(Walk, StatusesThatTakeLongAreAskedForAhead) {
+    StatusPace pace;
+    for (u32 call = 0; call < 8; ++call) {
+        EXPECT_TRUE(pace.is_due());
+        EXPECT_FALSE(pace.is_slow());
+        pace.note(call % 4 == 0 ? 1000 : 200'000);
+    }
+    EXPECT_TRUE(pace.is_slow());
+    // While it is slow every call is timed; a few that are fast say that it is no more.
+    for (u32 call = 0; call < 3; ++call) {
+        EXPECT_TRUE(pace.is_due());
+        pace.note(1000);
+    }
+    EXPECT_FALSE(pace.is_slow());
+    u32 timed = 0;
+    for (u32 call = 0; call < 1600; ++call)
+        timed += pace.is_due() ? 1 : 0;
+    EXPECT_EQ(timed, 100u);
+}
+
+// Half of the names are gone when their statuses are asked for, and the walk ends in the middle.
+TEST(Walk, AskingAheadMissesNothingThatIsThere) {
+    const Folder folder;
+    constexpr u32 count = 2000;
+    for (u32 index = 0; index < count; ++index)
+        folder.make_file("f" + std::to_string(index), index);
+    Options options;
+    options.threads = 2;
+    options.ahead = Ahead::always;
+    std::atomic<u64> seen{0};
+    std::atomic<u64> gone{0};
+    Callbacks callbacks;
+    callbacks.visit = [&](const Entry& entry) {
+        if (entry.depth() == 0) return Next::go_on;
+        const struct statx* status = entry.status(STATX_SIZE | STATX_MODE);
+        if (status == nullptr) return Next::go_on;
+        EXPECT_EQ("f" + std::to_string(status->stx_size), entry.name());
+        EXPECT_TRUE(S_ISREG(status->stx_mode));
+        const bool is_enough = ++seen >= count / 2;
+        // The name that is asked for next, or will be some time.
+        const std::string other = "f" + std::to_string(status->stx_size ^ 1);
+        if (status->stx_size % 4 < 2) ::unlinkat(entry.directory(), other.c_str(), 0);
+        return is_enough ? Next::stop : Next::go_on;
+    };
+    callbacks.fail = [&](const Failure& failure) {
+        EXPECT_EQ(failure.error, ENOENT);
+        ++gone;
+    };
+    const std::string root = folder.path();
+    const Totals totals = walk(std::span(&root, 1), options, callbacks);
+    EXPECT_TRUE(totals.stopped);
+    EXPECT_GE(seen.load(), count / 2);
+    EXPECT_EQ(totals.failures, gone.load());
 }
 
 }  // namespace warren::walk
