@@ -29,6 +29,7 @@ constexpr int inodes_option = 257;
 constexpr int exclude_option = 258;
 constexpr int top_option = 259;
 constexpr int histogram_option = 260;
+constexpr int si_option = 261;
 
 constexpr Option options[] = {
     {'0', "null", nullptr, "end each line with NUL"},
@@ -40,6 +41,7 @@ constexpr Option options[] = {
     {'c', "total", nullptr, "a line with the sum of all operands"},
     {'d', "max-depth", "N", "print only what is at most N levels down"},
     {'h', "human-readable", nullptr, "sizes like 4.0K, 12M"},
+    {si_option, "si", nullptr, "likewise, in powers of 1000"},
     {'k', nullptr, nullptr, "in units of 1 KiB (default)"},
     {'l', "count-links", nullptr, "count files with several names once for each name"},
     {'m', nullptr, nullptr, "in units of 1 MiB"},
@@ -78,7 +80,7 @@ struct How {
     bool null = false;
     bool all = false;
     bool apparent = false;
-    bool human = false;
+    u64 human_base = 0;  // not 0: sizes with letters, in powers of it
     bool count_links = false;
     bool json = false;
     bool counts = false;  // of entries, not sizes
@@ -165,9 +167,9 @@ void Usage::print(u64 size, const std::string& path) {
         return;
     }
     const std::string number =
-        how_.counts  ? (how_.human ? short_size(size) : std::to_string(size))
-        : how_.human ? short_size(size)
-                     : std::to_string((size + how_.unit - 1) / how_.unit) + how_.unit_letters;
+        how_.human_base != 0 ? short_size(size, how_.human_base)
+        : how_.counts        ? std::to_string(size)
+                      : std::to_string((size + how_.unit - 1) / how_.unit) + how_.unit_letters;
     print_bytes(number + "\t" + path + (how_.null ? '\0' : '\n'));
 }
 
@@ -326,13 +328,18 @@ bool choose(const Arguments& parsed, How& how) {
     how.null = parsed.has('0');
     how.all = parsed.has('a');
     how.apparent = parsed.has(apparent_option) || parsed.has('b');
-    how.human = parsed.has('h');
     how.count_links = parsed.has('l');
     how.json = parsed.has(json_option);
     how.counts = parsed.has(inodes_option);
     const std::string* threshold = parsed.value('t');
     if (threshold != nullptr && !take_threshold(*threshold, how)) return false;
-    switch (parsed.last_of({'b', 'k', 'm', 'B'})) {
+    switch (parsed.last_of({'b', 'k', 'm', 'B', 'h', si_option})) {
+        case 'h':
+            how.human_base = 1024;
+            break;
+        case si_option:
+            how.human_base = 1000;
+            break;
         case 'B':
             if (!take_unit(*parsed.value('B'), how)) return false;
             break;

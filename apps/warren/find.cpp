@@ -37,14 +37,15 @@ constexpr Page page = {
     .notes =
         "Tests:    -name, -iname, -path, -ipath, -lname, -ilname GLOB  -regex, -iregex PATTERN\n"
         "          -regextype SYNTAX  -type [fdlbcps],...  -size [+-]N[cwbkMG]  -empty\n"
-        "          -newer, -anewer, -cnewer, -newerXY FILE  -mtime, -atime, -ctime [+-]DAYS\n"
+        "          -newer, -anewer, -cnewer, -newerXY FILE  -newermt TIME\n"
+        "          -mtime, -atime, -ctime [+-]DAYS\n"
         "          -mmin, -amin, -cmin [+-]MINUTES  -links [+-]N  -inum N  -samefile FILE\n"
         "          -user NAME  -group NAME  -uid N  -gid N  -nouser  -nogroup\n"
         "          -perm [-/]MODE  -readable  -writable  -executable  -true  -false\n"
         "Limits:   -maxdepth N  -mindepth N  -prune  -xdev  -depth  -quit\n"
-        "Actions:  -print  -print0  -exec COMMAND ;  -exec COMMAND {} +  -delete\n"
-        "          -printf FORMAT (%p %P %f %h %d %s %b %k %m %M %y %i %n %u %g %U %G %t\n"
-        "          %T@ %T+ %Ts, the same with A and C, \\n \\t \\0)\n"
+        "Actions:  -print  -print0  -ls  -exec COMMAND ;  -exec COMMAND {} +  -delete\n"
+        "          -printf FORMAT (%p %P %H %f %h %l %d %s %b %k %m %M %y %i %n %u %g %U %G\n"
+        "          %t %T@ %T+ %Ts, the same with A and C, %-20f with a width, \\n \\t \\0)\n"
         "Joined by ( ) ! -not -a -and -o -or , as in find(1). -lname, -samefile, -readable and\n"
         "its like, -depth, -exec and -delete are for files of the host.",
     .examples =

@@ -85,6 +85,7 @@ bool Expression::test(const Node& node, const Found& found, FindPlace& place,
         case Kind::print:
         case Kind::print_zero:
         case Kind::print_format:
+        case Kind::print_list:
         case Kind::prune:
         case Kind::quit:
         case Kind::remove:
@@ -146,9 +147,14 @@ bool Expression::act(const Node& node, const Found& found, FindPlace& place,
             return place.remove(found);
         case Kind::run:
             return place.run(found, node.number, verdict);
-        case Kind::print_format: {
+        case Kind::print_format:
+        case Kind::print_list: {
             const size_t before = verdict.output.size();
-            append_formatted(verdict.output, node.text, found, place.path(found));
+            if (node.kind == Kind::print_list) {
+                append_listed(verdict.output, found, place.path(found));
+            } else {
+                append_formatted(verdict.output, node.text, found, place.path(found));
+            }
             if (found.failed) verdict.output.resize(before);
             return true;
         }

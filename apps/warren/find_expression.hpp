@@ -20,7 +20,7 @@ namespace warren::cli {
 
 /// What evaluating the expression for one entry brought.
 struct Verdict {
-    std::string output;     // of -print, -print0 and -printf
+    std::string output;     // of -print, -print0, -printf and -ls
     bool selected = false;  // the value of the whole expression
     bool prune = false;
     bool quit = false;
@@ -100,6 +100,7 @@ class Expression {
         print,
         print_zero,
         print_format,
+        print_list,
         prune,
         quit,
         remove,
@@ -148,5 +149,8 @@ bool parse_symbolic_permission(std::string_view text, u64& mode);
 /// Appends what find -printf `format` writes for the entry. Unknown directives stay as they are.
 void append_formatted(std::string& target, std::string_view format, const Found& found,
                       const std::string& path);
+
+/// Appends the line of find -ls.
+void append_listed(std::string& target, const Found& found, const std::string& path);
 
 }  // namespace warren::cli

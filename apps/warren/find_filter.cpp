@@ -48,6 +48,7 @@ bool Expression::acts(size_t index) const {
         case Kind::print:
         case Kind::print_zero:
         case Kind::print_format:
+        case Kind::print_list:
         case Kind::prune:
         case Kind::quit:
         case Kind::remove:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // find -printf: the directives that say something about a file by itself.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "apps/warren/find_expression.hpp"
@@ -9,6 +11,8 @@
 namespace warren::cli {
 
 namespace {
+
+constexpr size_t width_most = 4096;
 
 /// The character that a backslash and `letter` stand for; -1 for none.
 int escaped_character(char letter) {
@@ -81,6 +85,34 @@ std::string sectors_text(const Found& found, u64 unit) {
     return std::to_string((found.sectors + unit - 1) / unit);
 }
 
+std::string link_target(const Found& found) {
+    const bool is_link = found.type == 'l' && found.source != nullptr;
+    return is_link ? found.source->link_target() : std::string();
+}
+
+/// As find -ls writes a name: what is not a plain letter is escaped.
+void append_escaped(std::string& target, std::string_view name) {
+    static constexpr std::string_view plain = "\n\t\b\r\f\\ \"";
+    static constexpr std::string_view written = "ntbrf\\ \"";
+    for (const char letter : name) {
+        const size_t place = plain.find(letter);
+        char octal[8];
+        if (place != plain.npos) {
+            (target += '\\') += written[place];
+        } else if (letter > ' ' && letter < 0x7f) {
+            target += letter;
+        } else {
+            std::snprintf(octal, sizeof octal, "\\%03o", static_cast<unsigned char>(letter));
+            target += octal;
+        }
+    }
+}
+
+std::string padded(std::string text, size_t width, bool is_left) {
+    if (text.size() < width) text.insert(is_left ? text.size() : 0, width - text.size(), ' ');
+    return text;
+}
+
 struct Directive {
     char letter;
     std::string (*text)(const Found& found, const std::string& path);
@@ -91,6 +123,8 @@ constexpr Directive directives[] = {
     {'%', [](const Found&, Path) { return std::string("%"); }},
     {'p', [](const Found&, Path path) { return path; }},
     {'f', [](const Found&, Path path) { return last_part(path); }},
+    {'H', [](const Found& found, Path) { return std::string(found.start); }},
+    {'l', [](const Found& found, Path) { return link_target(found); }},
     {'h', [](const Found&, Path path) { return parent_part(path); }},
     {'P', [](const Found& found, Path path) { return below_start(found, path); }},
     {'d', [](const Found& found, Path) { return std::to_string(found.depth); }},
@@ -134,6 +168,31 @@ bool time_directive(char which, char style, const Attributes& attributes, std::s
 
 }  // namespace
 
+void append_listed(std::string& target, const Found& found, const std::string& path) {
+    const Attributes& attributes = found.attributes();
+    const char type = type_letter(attributes.mode);
+    const auto column = [&](std::string text, size_t width, bool is_left = false) {
+        target += padded(std::move(text), width, is_left) + " ";
+    };
+    column(std::to_string(attributes.handle.inode), 9);
+    column(sectors_text(found, 2), 6);
+    column(mode_text(attributes.mode), 0);
+    column(std::to_string(attributes.links), 3);
+    column(user_text(attributes.user), 8, true);
+    column(group_text(attributes.group), 8, true);
+    if (type == 'b' || type == 'c') {
+        column(padded(std::to_string(attributes.device >> 20), 3, false) + ", " +
+                   padded(std::to_string(attributes.device & 0xfffff), 3, false),
+               8);
+    } else {
+        column(std::to_string(attributes.size), 8);
+    }
+    column(short_time(attributes.modified), 0);
+    append_escaped(target, path);
+    if (type == 'l') append_escaped(target += " -> ", link_target(found));
+    target += '\n';
+}
+
 void append_formatted(std::string& target, std::string_view format, const Found& found,
                       const std::string& path) {
     std::string text;
@@ -142,7 +201,16 @@ void append_formatted(std::string& target, std::string_view format, const Found&
         const char second = format.size() > 1 ? format[1] : '\0';
         const char third = format.size() > 2 ? format[2] : '\0';
         size_t used = 1;
-        if (first == '\\' && escaped_character(second) >= 0) {
+        // Between % and the letter: a minus, a width.
+        const size_t letter = first == '%' ? format.find_first_not_of("-0123456789", 1) : 1;
+        if (letter != 1 && letter < format.size() &&
+            directive_text(format[letter], found, path, text)) {
+            const bool is_left = second == '-';
+            const std::string digits(format.substr(is_left ? 2 : 1, letter - (is_left ? 2 : 1)));
+            const auto width = static_cast<size_t>(std::atoi(digits.c_str()));
+            target += padded(text, std::min(width, width_most), is_left);
+            used = letter + 1;
+        } else if (first == '\\' && escaped_character(second) >= 0) {
             target += static_cast<char>(escaped_character(second));
             used = 2;
         } else if (first == '%' && directive_text(second, found, path, text)) {

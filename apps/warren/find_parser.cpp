@@ -10,6 +10,7 @@
 
 #include "apps/warren/find_expression.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/time_text.hpp"
 #include "apps/warren/units.hpp"
 
 namespace warren::cli {
@@ -61,7 +62,7 @@ class ExpressionParser {
     bool parse_depth(const std::string& word, const std::string& value);
     static bool acts(Kind kind) {
         return kind == Kind::print || kind == Kind::print_zero || kind == Kind::print_format ||
-               kind == Kind::remove || kind == Kind::run;
+               kind == Kind::print_list || kind == Kind::remove || kind == Kind::run;
     }
     bool bad(const std::string& word, const std::string& value) {
         complain({"invalid argument ", quote(value), " to ", quote(word)});
@@ -176,6 +177,7 @@ bool ExpressionParser::parse_switch(const std::string& word, Node& node) {
         {"-false", Kind::never, 0},
         {"-print", Kind::print, 0},
         {"-print0", Kind::print_zero, 0},
+        {"-ls", Kind::print_list, 0},
         {"-prune", Kind::prune, 0},
         {"-empty", Kind::empty, 0},
         {"-quit", Kind::quit, 0},
@@ -285,7 +287,7 @@ bool ExpressionParser::parse_word(const std::string& word, const std::string& va
     return parse_number_word(word, value, node);
 }
 
-/// -newer, -anewer, -cnewer, and -newerXY of times of two files.
+/// -newer, -anewer, -cnewer, and -newerXY of times of two files, or of a time as it is written.
 bool ExpressionParser::parse_newer(const std::string& word, const std::string& value, Node& node) {
     const auto time_named = [](char letter) {
         return letter == 'a'   ? &Attributes::accessed
@@ -298,12 +300,23 @@ bool ExpressionParser::parse_newer(const std::string& word, const std::string& v
                               : word == "-anewer" ? "am"
                               : word == "-cnewer" ? "cm"
                                                   : word.substr(std::string("-newer").size());
+    const bool is_text = which.size() == 2 && which[1] == 't';
     const auto other = which.size() == 2 ? time_named(which[1]) : nullptr;
     node.kind = Kind::newer;
     node.time = which.size() == 2 ? time_named(which[0]) : nullptr;
-    if (node.time == nullptr || other == nullptr) {
+    if (node.time == nullptr || (other == nullptr && !is_text)) {
         complain({"unknown predicate ", quote(word)});
         return false;
+    }
+    if (is_text) {
+        const std::optional<i64> time = parse_time(value, expression_->now_);
+        if (time) node.number = static_cast<u64>(*time);
+        if (!time) {
+            complain({"cannot read ", quote(value),
+                      " as a time: write such as 2024-01-31, '2024-01-31 15:04', @1706713440 or "
+                      "'2 days ago'"});
+        }
+        return time.has_value();
     }
     const std::optional<Facts> facts = facts_of_(value);
     if (!facts) return false;

@@ -2,6 +2,8 @@
 // A file system that keeps no time of birth says so by the mask; the attribute stays zero then.
 #include "apps/warren/host_attributes.hpp"
 
+#include <unistd.h>
+
 namespace warren::cli {
 namespace {
 
@@ -34,6 +36,14 @@ bool EntryAttributes::load(Attributes& attributes, u64& sectors) {
     attributes = attributes_of(*status);
     sectors = status->stx_blocks;
     return true;
+}
+
+std::string EntryAttributes::link_target() {
+    std::string target(4096, '\0');
+    const ssize_t size =
+        ::readlinkat(entry_.directory(), entry_.name(), target.data(), target.size());
+    target.resize(size < 0 ? 0 : static_cast<size_t>(size));
+    return target;
 }
 
 }  // namespace warren::cli

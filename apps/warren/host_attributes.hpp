@@ -22,6 +22,7 @@ class EntryAttributes : public AttributeSource {
  public:
     explicit EntryAttributes(const walk::Entry& entry) : entry_(entry) {}
     bool load(Attributes& attributes, u64& sectors) override;
+    std::string link_target() override;
 
  private:
     const walk::Entry& entry_;

@@ -38,6 +38,8 @@ class AttributeSource {
     virtual ~AttributeSource() = default;
     /// False if they cannot be had, which has been reported. `sectors` are units of 512 bytes.
     virtual bool load(Attributes& attributes, u64& sectors) = 0;
+    /// What a symbolic link leads to; empty if that is not known.
+    virtual std::string link_target() { return {}; }
 };
 
 struct Found {

@@ -60,12 +60,15 @@ std::optional<u64> parse_size(std::string_view text) {
     return bytes;
 }
 
-std::string short_size(u64 bytes) {
-    if (bytes < 1024) return std::to_string(bytes);
+std::string short_size(u64 bytes, u64 base) {
+    const auto letter = [&](size_t power) {
+        return power == 0 && base == 1000 ? 'k' : letters[power];
+    };
+    if (bytes < base) return std::to_string(bytes);
     size_t power = 0;
-    u64 unit = 1024;
-    while (power + 1 < letters.size() && bytes / unit >= 1024) {
-        unit *= 1024;
+    u64 unit = base;
+    while (power + 1 < letters.size() && bytes / unit >= base) {
+        unit *= base;
         ++power;
     }
     const u64 whole = bytes / unit;
@@ -76,11 +79,11 @@ std::string short_size(u64 bytes) {
         text = std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
     } else {
         const u64 rounded = whole + (rest != 0 ? 1 : 0);
-        if (rounded == 1024 && power + 1 < letters.size())
-            return std::string("1.0") + letters[power + 1];
+        if (rounded == base && power + 1 < letters.size())
+            return std::string("1.0") + letter(power + 1);
         text = std::to_string(rounded);
     }
-    return text + letters[power];
+    return text + letter(power);
 }
 
 std::string long_size(u64 bytes) {

@@ -18,7 +18,8 @@ std::optional<u64> parse_size(std::string_view text);
 std::optional<u64> parse_number(std::string_view text);
 
 /// As `du -h`: rounded up, one digit behind the point below ten: "4.0K", "12M", "0".
-std::string short_size(u64 bytes);
+/// With a `base` of 1000 as `du --si`: "4.1k".
+std::string short_size(u64 bytes, u64 base = 1024);
 
 /// For sentences: "2.0 GiB", "312 bytes".
 std::string long_size(u64 bytes);

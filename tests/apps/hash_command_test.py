@@ -2,6 +2,7 @@
 """warren hash against hashlib, coreutils and a model of the direct hash in a few lines."""
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -93,6 +94,15 @@ class HashCommandTest(CommandCase):
             self.write(f"m/{i:04}", content)
             expected.append(f"{hashlib.md5(content).hexdigest()}  m/{i:04}")
         self.assertEqual(self.lines("hash", "-a", "md5", "m"), expected)
+
+    def test_what_fails_is_kept_in_a_file(self):
+        self.write("there", b"x")
+        done = self.warren("hash", "--errors", "failed", "--max-ops", "1000", "there", "away",
+                           code=1)
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        failed = json.loads((self.folder / "failed").read_text())
+        self.assertEqual((failed["path"], failed["action"], failed["errno"]), ("away", "hash", 2))
+        self.assertIn("invalid number", self.error("hash", "--max-ops", "0", "there"))
 
     def test_in_a_volume(self):
         self.make_volume()

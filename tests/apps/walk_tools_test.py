@@ -7,6 +7,8 @@ Every comparison is of all lines in any order: the threads of a walk print as th
 import json
 import os
 import random
+import re
+import subprocess
 import unittest
 
 from command_line import WARREN, CommandCase
@@ -30,6 +32,8 @@ FIND_EXPRESSIONS = [
     ["!", "-user", "root"],
     ["-newer", "/etc/passwd", "-type", "f"],
     ["-newerma", "/etc/passwd"],
+    ["-newermt", "2 days ago", "-printf", r"%-20f|%9s|%l|%H\n"],
+    ["-newerct", "@1000000000.5"],
     ["-mtime", "+3", "-o", "-type", "d", "-prune"],
     ["-mmin", "-600", "-size", "-10"],
     ["-maxdepth", "2", "-mindepth", "1"],
@@ -49,9 +53,14 @@ DU_OPTIONS = [["-s"], ["-sb"], ["-s", "--inodes"], ["-sl"], ["-a"], ["-d", "1"],
               ["-c"], ["-sL"], ["-ab"], ["-ah"], ["-k", "-s"], ["-m", "-s"], ["-0", "-s"],
               ["-s", "--exclude=*a*"], ["--exclude", "*/b*", "-a"], ["-D", "-s"], ["-B", "1", "-s"],
               ["-BM", "-s"], ["--block-size=4K", "-s"], ["-a", "-t", "5K"],
-              ["-a", "--threshold=-4K"], ["-s", "-X", "/etc/hostname"]]
+              ["-a", "--threshold=-4K"], ["-s", "-X", "/etc/hostname"],
+              ["-a", "--si"], ["-h", "--si", "-k", "-s"], ["-k", "-h", "-s"]]
 
 LINES_OF_DIRECTORIES = ("-a", "-c", "-d", "-S", "-ab", "-ah", "--exclude")
+
+TIMES = ["2024-01-31", "2024-02-29 23:59", "2024-07-01T12:34:56.7", "2024-07-01 12:34:56 +0200",
+         "2024-07-01 12:34 -01:30", "1969-12-31 23:00Z", "@1700000000", "yesterday", "3 days ago",
+         "-2 hours", "1 month ago", "2 weeks", "10:20", "90 minutes ago"]
 
 
 def make_tree(root, choose, entries):
@@ -155,8 +164,33 @@ class FindTest(WalkCase):
         self.assertEqual(sorted(os.fsencode(entry["path"]) for entry in objects),
                          sorted(expected.split(b"\0")[:-1]))
 
+    def test_lists_as_ls_does(self):
+        self.fill(150)
+        own, other = (sorted(re.sub(rb" +", b" ", line) for line in listed.stdout.splitlines())
+                      for listed in (self.warren("find", self.tree, "-ls"),
+                                     self.run_program("find", self.tree, "-ls")))
+        self.assertEqual(own, other)
+
+    def test_times_are_those_of_date(self):
+        """A file from ten minutes before each time, one from ten minutes after."""
+        for zone in ("UTC", "America/New_York"):
+            for text in TIMES:
+                done = subprocess.run(["date", "-d", text, "+%s"], stdout=subprocess.PIPE,
+                                      env={**os.environ, "TZ": zone}, check=True)
+                for name, offset in (("before", -600), ("after", 600)):
+                    path = self.write(f"times/{name}", b"")
+                    os.utime(path, (int(done.stdout) + offset,) * 2)
+                found = subprocess.run([WARREN, "find", self.folder / "times", "-type", "f",
+                                        "-newermt", text, "-printf", "%f "], check=True,
+                                       stdout=subprocess.PIPE, env={**os.environ, "TZ": zone})
+                self.assertEqual(found.stdout, b"after ", (text, zone))
+
     def test_wrong_words(self):
         for words, part in ((["-exec", "echo"], "';'"), (["-exec", ";"], "-exec"),
+                            (["-newermt", "2023-02-29"], "as a time"),
+                            (["-newermt", "someday"], "as a time"),
+                            (["-newermt", "12:60"], "as a time"),
+                            (["-newermt", "9999999 years ago"], "as a time"),
                             (["-regex", "\\("], "invalid pattern"),
                             (["-regextype", "nonsense"], "invalid argument"),
                             (["-newerxy", "/etc"], "unknown predicate"),
