@@ -390,7 +390,7 @@ TEST(Walk, StatusesThatTakeLongAreAskedForAhead) {
     }
     EXPECT_TRUE(pace.is_slow());
     // While it is slow every call is timed; a few that are fast say that it is no more.
-    for (u32 call = 0; call < 3; ++call) {
+    for (u32 call = 0; call < 2; ++call) {
         EXPECT_TRUE(pace.is_due());
         pace.note(1000);
     }
