@@ -63,7 +63,9 @@ void work(Volume& volume) {
         static_cast<void>(volume.sync_file(file->handle));
         static_cast<void>(volume.release(file->handle));
     }
-    static_cast<void>(volume.scan(anybody, volume.root(), [](const Scanned&) { return true; }));
+    // The second one gets what a first one that failed has left.
+    for (int i = 0; i < 2; ++i)
+        static_cast<void>(volume.scan(anybody, volume.root(), [](const Scanned&) { return true; }));
     Removal removal;
     static_cast<void>(volume.remove_tree(anybody, volume.root(), "tree", removal));
     static_cast<void>(volume.sync());

@@ -54,6 +54,9 @@ Errc TreeReading::run(const EngineLoan& engine, const ScanPlan& plan, Handle roo
         is_sound_.store(false, std::memory_order_relaxed);
         return code;
     }
+    // A run that was not begun to its end has left tasks in its queue, where the next would wait
+    // for room.
+    if (code == Errc::io || code == Errc::no_memory) return code;
     const std::lock_guard lock(mutex_);
     scans_.push_back(std::move(scan));
     return code;
