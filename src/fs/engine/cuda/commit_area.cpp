@@ -21,6 +21,7 @@ constexpr u64 slice_blocks = 1024;  // brought to the host at once: 4 MiB
 }  // namespace
 
 Errc CommitArea::open() {
+    WARREN_TRY(load_commit_kernels());
     WARREN_TRY(stream_.open(true));
     for (gpu::Event& event : slice_done_)
         WARREN_TRY(event.open());

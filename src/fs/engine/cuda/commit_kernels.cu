@@ -71,7 +71,21 @@ __global__ void publish_kernel(core::Store store, ops::CommittedFrame* frames, u
     }
 }
 
+/// To ask for what a kernel needs loads it.
+template <class... Parameters>
+Errc load(void (*kernel)(Parameters...)) {
+    cudaFuncAttributes needs;
+    return gpu::check(cudaFuncGetAttributes(&needs, kernel), "cudaFuncGetAttributes");
+}
+
 }  // namespace
+
+Errc load_commit_kernels() {
+    WARREN_TRY(load(list_kernel));
+    WARREN_TRY(load(gather_kernel));
+    WARREN_TRY(load(release_kernel));
+    return load(publish_kernel);
+}
 
 Errc launch_cut(const core::Store& store, const ops::CutArea& area, cudaStream_t stream) {
     list_kernel<<<cut_blocks, threads_per_block, 0, stream>>>(store, area);

@@ -9,6 +9,9 @@
 
 namespace warren::cuda_engine {
 
+/// Has the driver load the kernels, which it else does at their first launch, while commands wait.
+Errc load_commit_kernels();
+
 /// Lists the dirty blocks and copies them into the area. The header's count says how many there
 /// are: if more than fit, nothing was copied and all are dirty still. Requires: nobody applies
 /// anything.
