@@ -22,18 +22,15 @@ struct LeafEdits {
     u32 bytes_out = 0;  // of names, padded
     u32 bytes_in = 0;
 
-    static constexpr u32 bits = 16;
-    WARREN_HD u64 packed() const {
-        return removed | u64{inserted} << bits | u64{bytes_out} << 2 * bits |
-               u64{bytes_in} << 3 * bits;
-    }
+    static constexpr u32 bits = 16;  // of each in a word: a leaf has some hundred names in 4 KiB
     static WARREN_HD LeafEdits unpacked(u64 word) {
         const auto part = [&](u32 i) { return static_cast<u32>(word >> i * bits & 0xffff); };
         return {part(0), part(1), part(2), part(3)};
     }
-    WARREN_HD void add(bool is_source, u32 length) {
-        ++(is_source ? removed : inserted);
-        (is_source ? bytes_out : bytes_in) += padded(length);
+    /// Of one end with a name of `length` bytes. Those of many are added up as they are.
+    static WARREN_HD u64 packed_of(bool is_source, u32 length) {
+        const u64 out = 1 | u64{padded(length)} << 2 * bits;
+        return is_source ? out : out << bits;
     }
 };
 
@@ -58,24 +55,57 @@ struct EditPhase : Phase {
 };
 
 /// By place in the order: where in its leaf the end's name goes; for the first end of each leaf
-/// whether all of it can be done there. Notes in `sums` the place of the first end of the leaf, in
-/// `offsets` where the name goes in the heap, in `sort_keys` what is done to the leaf, and in
-/// `leaf_of` which of the new blocks a first leaf will be.
+/// whether all of it can be done there. Notes in `sums` the place of the first end of the leaf (of
+/// names that go, of any one before), in `offsets` where the name goes in the heap, in `sort_keys`
+/// what is done to the leaf, and in `leaf_of` which of the new blocks a first leaf will be.
 struct PlanEdits : EditPhase {
-    /// Calls visit(q, end) for the ends of the leaf of `e` that stand before p, or from p on.
-    template <class Visit>
-    WARREN_HD void for_each_neighbour(u64 p, u64 e, bool is_back, const Visit& visit) const {
+    /// What the ends of a leaf beside one of them do there, and where the farthest stands.
+    struct Neighbours {
+        u64 edits;  // packed
+        u32 farthest;
+    };
+
+    /// Looks at the ends of the leaf of `e` that stand before p, from the nearest on, or at those
+    /// from p on: four at a time, so that their loads are under way together. If the `nearest` is
+    /// enough, the farthest is any one, or p. A call, and masks in place of branches: what is
+    /// fetched for the first time takes longer than what is done with it.
+    WARREN_HD WARREN_NOINLINE Neighbours look_beside(u32 p, u32 e, bool is_back,
+                                                     bool nearest) const {
+        constexpr u32 together = 4;
         const u32 directory = b.directory_of[e];
-        const u64 ends = b.shape.ends();
-        for (u64 step = 0;; ++step) {
-            if (is_back ? step == p : p + step == ends) return;
-            const u64 q = is_back ? p - 1 - step : p + step;
-            const u64 other = b.ends_in_order[q];
-            if (b.directory_of[other] != directory) return;
-            if (!is_edit(other)) continue;
-            if (b.leaf_places[other] != b.leaf_places[e]) return;
-            visit(q, other);
+        const u64 place = b.leaf_places[e];
+        const u32 begin = static_cast<u32>(b.begin);
+        const u32 end = static_cast<u32>(limit());
+        // Of the ends of a move each second is where it goes to.
+        const u32 target_bit = b.shape.kind == BatchKind::remove ? 0 : 1;
+        const u32 count = is_back ? p : static_cast<u32>(b.shape.ends()) - p;
+        const auto at = [&](u32 step) { return is_back ? p - 1 - step : p + step; };
+        Neighbours found{0, p};
+        for (u32 base = 0; base < count; base += together) {
+            u32 others[together];
+            u64 parts[together];
+            u32 edits = 0;
+            u32 is_outside = 0;
+            for (u32 i = 0; i < together; ++i)
+                others[i] = b.ends_in_order[at(base + i < count ? base + i : base)];
+            for (u32 i = 0; i < together; ++i) {
+                const u32 other = others[i];
+                const u32 item = static_cast<u32>(b.item_of(other));
+                const bool does = (b.does[item] != 0) & (item >= begin) & (item < end);
+                const bool is_beside = (base + i < count) & (b.directory_of[other] == directory);
+                const bool is_elsewhere = does & (b.leaf_places[other] != place);
+                parts[i] = LeafEdits::packed_of((other & target_bit) == 0, b.ends[other].length());
+                edits |= u32{does} << i;
+                is_outside |= static_cast<u32>(!is_beside | is_elsewhere) << i;
+            }
+            const u32 taken = edits & ((is_outside & (~is_outside + 1)) - 1);
+            for (u32 i = 0; i < together; ++i)
+                found.edits += (taken >> i & 1) != 0 ? parts[i] : 0;
+            if (taken != 0)
+                found.farthest = at(base + 31 - static_cast<u32>(hd::countl_zero(taken)));
+            if (is_outside != 0 || (nearest && taken != 0)) break;
         }
+        return found;
     }
 
     /// The slot with `rank` free ones before it, or slot_none.
@@ -121,33 +151,28 @@ struct PlanEdits : EditPhase {
     }
 
     WARREN_HD void operator()(u64 p) const {
-        const u64 e = b.ends_in_order[p];
+        const u32 e = b.ends_in_order[p];
         if (has_failed() || !is_edit(e)) return;
         const u64 place = b.leaf_places[e];
         const DirectoryLeaf& leaf = leaf_at_place(place);
-        LeafEdits before;
-        u64 first = p;
-        for_each_neighbour(p, e, true, [&](u64 q, u64 other) {
-            before.add(b.is_source(other), b.ends[other].length());
-            first = q;
-        });
-        b.sums[p] = static_cast<u32>(first);
+        const bool is_source = b.is_source(e);
+        const Neighbours before = look_beside(static_cast<u32>(p), e, true, is_source);
+        const u32 first = before.farthest;
+        b.sums[p] = first;
         if (b.shape.kind == BatchKind::remove) {
             count_up(directory_of(e).edits);
-        } else if (b.is_source(e)) {
+        } else if (is_source) {
             mark_moved(e);
         } else {
+            const LeafEdits edits = LeafEdits::unpacked(before.edits);
             const u32 heap_used = place == 0 ? 0 : relaxed_load(leaf.heap_used);
-            b.offsets[p] = heap_used + before.bytes_in;
-            b.slots[e] = place == 0 ? before.inserted : free_slot_of(leaf, before.inserted);
+            b.offsets[p] = heap_used + edits.bytes_in;
+            b.slots[e] = place == 0 ? edits.inserted : free_slot_of(leaf, edits.inserted);
             if (b.slots[e] == slot_none) give_up();
         }
         if (first != p) return;
-        LeafEdits edits;
-        for_each_neighbour(p, e, false, [&](u64, u64 other) {
-            edits.add(b.is_source(other), b.ends[other].length());
-        });
-        b.sort_keys[p] = edits.packed();
+        b.sort_keys[p] = look_beside(first, e, false, false).edits;
+        const LeafEdits edits = LeafEdits::unpacked(b.sort_keys[p]);
         if (place == 0) {
             plan_new_leaf(p, edits);
         } else {
