@@ -168,6 +168,7 @@ __device__ void publish(Poller& at, Posted& posted) {
         posted.counts[i] = 0;
     }
     at.claimed = 0;
+    __syncwarp();  // other lanes than these ask in refresh() who is idle
 }
 
 /// Puts the first `count` of the cells that lie in `piece` over the lanes into letter boxes, as
