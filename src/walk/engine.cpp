@@ -25,7 +25,8 @@ namespace {
 
 constexpr size_t buffer_bytes = 128 * kib;
 constexpr size_t sorted_buffer_bytes = 2 * mib;  // inode order is worth more the more is sorted
-constexpr u32 children_at_once = 4096;           // queued before a directory counts as large
+constexpr u64 names_a_look = 64;        // until it is asked again whether statuses take long
+constexpr u32 children_at_once = 4096;  // queued before a directory counts as large
 constexpr u32 threads_most = 32;
 constexpr u32 open_least = 16;
 
@@ -277,41 +278,24 @@ void Engine::show_part(Worker& worker, Node& node, std::span<const std::byte> pa
     Visit& visit = worker.visit;
     visit.enter(&node, node.descriptor, node.depth + 1);
     u64 entries = 0;
-    const auto show = [&](const Name& name) {
-        if (is_dot(name.text)) return;
-        if (worker.gives_files && type_of_name(name.type) != Type::directory) {
-            return queue_name(worker, node, name);
-        }
-        ++entries;
-        visit.show(name.text, static_cast<u32>(std::strlen(name.text)), type_of_name(name.type),
-                   name.inode);
-        show_entry(worker);
-        visit.ahead.learn(name.type, visit.was_asked);
-    };
-    const bool may_ask_ahead = !worker.gives_files && asks_ahead(visit);
     worker.order.clear();
+    bool keeps_order = options_.inode_order || asks_ahead(worker);
     for (size_t offset = 0; offset < part.size();) {
         const auto& name = *reinterpret_cast<const Name*>(part.data() + offset);
         offset += name.size;
-        if (options_.inode_order || may_ask_ahead) {
+        if (keeps_order) {
             worker.order.push_back(&name);
-        } else {
-            show(name);
+            continue;
         }
         if (stopped_.load(std::memory_order_relaxed)) break;
+        entries += show_name(worker, node, name);
+        if (entries % names_a_look == 0) keeps_order = asks_ahead(worker);
     }
     if (options_.inode_order) {
         std::sort(worker.order.begin(), worker.order.end(),
                   [](const Name* left, const Name* right) { return left->inode < right->inode; });
     }
-    const bool asks =
-        may_ask_ahead && visit.ahead.begin(node.descriptor, status_flags_, worker.order);
-    for (size_t at = 0; at < worker.order.size(); ++at) {
-        if (stopped_.load(std::memory_order_relaxed)) break;
-        if (asks) visit.ahead.go_to(at);
-        show(*worker.order[at]);
-    }
-    if (asks) visit.ahead.end();
+    entries += show_in_order(worker, node);
     entries_.fetch_add(entries, std::memory_order_relaxed);
     settle(worker, &node);
     if (options_.meter == nullptr || courier_ != nullptr) return;
@@ -321,11 +305,47 @@ void Engine::show_part(Worker& worker, Node& node, std::span<const std::byte> pa
     options_.meter->queued.store(pool_.queued(), std::memory_order_relaxed);
 }
 
+/// Shows the names that were kept, with the statuses of the next ones under way where that pays; so
+/// many entries.
+u64 Engine::show_in_order(Worker& worker, Node& node) {
+    StatusAhead& ahead = worker.visit.ahead;
+    const std::span<const Name* const> names = worker.order;
+    u64 entries = 0;
+    bool asks = false;
+    size_t begun_at = 0;
+    for (size_t at = 0; at < names.size() && !stopped_.load(std::memory_order_relaxed); ++at) {
+        if (!asks && at % names_a_look == 0 && asks_ahead(worker)) {
+            asks = ahead.begin(node.descriptor, status_flags_, names.subspan(at));
+            begun_at = at;
+        }
+        if (asks) ahead.go_to(at - begun_at);
+        entries += show_name(worker, node, *names[at]);
+    }
+    if (asks) ahead.end();
+    return entries;
+}
+
+/// 1 if it is an entry that was shown.
+u64 Engine::show_name(Worker& worker, Node& node, const Name& name) {
+    if (is_dot(name.text)) return 0;
+    if (worker.gives_files && type_of_name(name.type) != Type::directory) {
+        queue_name(worker, node, name);
+        return 0;
+    }
+    Visit& visit = worker.visit;
+    visit.show(name.text, static_cast<u32>(std::strlen(name.text)), type_of_name(name.type),
+               name.inode);
+    show_entry(worker);
+    visit.ahead.learn(name.type, visit.was_asked);
+    return 1;
+}
+
 /// Whether it pays to ask for statuses before they are wanted.
-bool Engine::asks_ahead(const Visit& visit) const {
-    if (options_.operations_per_second != 0) return false;  // one at a time is what is wanted
+bool Engine::asks_ahead(const Worker& worker) const {
+    // With a limit one at a time is what is wanted; files that are given away are not shown.
+    if (options_.operations_per_second != 0 || worker.gives_files) return false;
     return options_.ahead == Ahead::always ||
-           (options_.ahead == Ahead::measured && visit.pace.is_slow());
+           (options_.ahead == Ahead::measured && worker.visit.pace.is_slow());
 }
 
 /// As an item of the queue, for which some rank will ask.
@@ -369,21 +389,6 @@ bool Engine::find_type(Worker& worker) {
     if (!may_be_loop || visit.entry.type() != Type::directory) return true;
     if (!is_loop(visit.node, {device_of(*status), status->stx_ino})) return true;
     visit.entry.fail("loop", ELOOP);
-    return false;
-}
-
-/// Whether a directory above has this number on some file system.
-bool Engine::has_inode(const Node* node, u64 inode) {
-    for (; node != nullptr; node = node->above) {
-        if (node->has_identity && node->identity.inode == inode) return true;
-    }
-    return false;
-}
-
-bool Engine::is_loop(const Node* node, const Identity& identity) {
-    for (; node != nullptr; node = node->above) {
-        if (node->has_identity && node->identity == identity) return true;
-    }
     return false;
 }
 

@@ -74,12 +74,12 @@ class Engine {
     bool admit(Node& node);
     void read(Worker& worker, Node& node);
     void show_part(Worker& worker, Node& node, std::span<const std::byte> part);
-    bool asks_ahead(const Visit& visit) const;
+    u64 show_in_order(Worker& worker, Node& node);
+    u64 show_name(Worker& worker, Node& node, const Name& name);
+    bool asks_ahead(const Worker& worker) const;
     void queue_name(Worker& worker, Node& node, const Name& name);
     void show_entry(Worker& worker);
     bool find_type(Worker& worker);
-    bool has_inode(const Node* node, u64 inode);
-    bool is_loop(const Node* node, const Identity& identity);
     void queue_directory(Worker& worker, Node* above);
     void keep_own_result(Worker& worker, Node* above);
     void settle(Worker& worker, Node* node);

@@ -72,6 +72,20 @@ bool identify(int descriptor, Identity& identity) {
     return true;
 }
 
+bool has_inode(const Node* node, u64 inode) {
+    for (; node != nullptr; node = node->above) {
+        if (node->has_identity && node->identity.inode == inode) return true;
+    }
+    return false;
+}
+
+bool is_loop(const Node* node, const Identity& identity) {
+    for (; node != nullptr; node = node->above) {
+        if (node->has_identity && node->identity == identity) return true;
+    }
+    return false;
+}
+
 std::optional<Identity> Descriptors::identify_root(const Node& node) const {
     const int flags = AT_NO_AUTOMOUNT | (follow_roots_ ? 0 : AT_SYMLINK_NOFOLLOW);
     struct statx found {};

@@ -73,6 +73,11 @@ std::string path_of(const Node& node);
 /// directory + "/" + name, with one slash between them.
 void append_name(std::string& path, std::string_view name);
 
+/// Whether the directory (null: none) or one above it has this number on some file system.
+bool has_inode(const Node* node, u64 inode);
+/// Whether it is the directory or one above it.
+bool is_loop(const Node* node, const Identity& identity);
+
 /// Opens and closes the descriptors of nodes, no more than `limit` at once as far as possible.
 class Descriptors {
  public:
