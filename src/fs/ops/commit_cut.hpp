@@ -37,10 +37,13 @@ struct CutArea {
     CutHeader* header;
 };
 
-/// What a team does of a phase: each `count`th part from `index` on.
+/// What a team does of a phase: each `count`th part from `index` on. Parts of what is gathered are
+/// `part` blocks: where lanes copy side by side one is enough, threads want more, to keep out of
+/// each other's cache lines.
 struct CutShare {
     u64 index = 0;
     u64 count = 1;
+    u64 part = 1;
 };
 
 /// Bytes of the frame table, which lies in one piece and is in memory as an array.
@@ -123,6 +126,23 @@ WARREN_HD const format::Block* dirty_block(const Team& team, const Store& store,
     return reinterpret_cast<const format::Block*>(store.base + place);
 }
 
+/// Copies the block that is listed at `i` into the area and counts it clean.
+template <class Team, class Copy>
+WARREN_HD void gather_block(const Team& team, const Store& store, const CutArea& area, u64 i,
+                            const Copy& copy) {
+    const u64 place = load(team, area.places[i]);
+    const bool is_table = is_table_place(store, place);
+    const u64 index = (place - store.frame_table_offset) / format::block_size;
+    const format::Block* from =
+        is_table ? reinterpret_cast<const format::Block*>(&store.frame_table[index])
+                 : dirty_block(team, store, place);
+    copy(team, *from, area.blocks[i]);
+    team.sync();
+    if (is_table) keep_from_reuse(team, store, place, area.blocks[i]);
+    // Only now: a clean block may be evicted at any moment.
+    once(team, [&] { clear_bit(store.dirty, place / format::block_size); });
+}
+
 /// Copies the listed blocks into the area and counts them clean; nothing if they are more than fit.
 /// `copy(team, from, to)` copies one. In a meta buffer the blocks stay until release_cut().
 /// Requires: nobody applies anything.
@@ -131,18 +151,11 @@ WARREN_HD void gather_dirty(const Team& team, const Store& store, const CutArea&
                             CutShare share, const Copy& copy) {
     const u64 count = load(team, area.header->count);
     if (count > area.capacity) return;
-    for (u64 i = share.index; i < count; i += share.count) {
-        const u64 place = load(team, area.places[i]);
-        const bool is_table = is_table_place(store, place);
-        const u64 index = (place - store.frame_table_offset) / format::block_size;
-        const format::Block* from =
-            is_table ? reinterpret_cast<const format::Block*>(&store.frame_table[index])
-                     : dirty_block(team, store, place);
-        copy(team, *from, area.blocks[i]);
-        team.sync();
-        if (is_table) keep_from_reuse(team, store, place, area.blocks[i]);
-        // Only now: a clean block may be evicted at any moment.
-        once(team, [&] { clear_bit(store.dirty, place / format::block_size); });
+    const u64 step = share.count * share.part;
+    for (u64 begin = share.index * share.part; begin < count; begin += step) {
+        const u64 end = count - begin < share.part ? count : begin + share.part;
+        for (u64 i = begin; i < end; ++i)
+            gather_block(team, store, area, i, copy);
     }
     if (share.index == 0) end_cut(team, store, *area.header);
 }

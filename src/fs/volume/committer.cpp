@@ -29,6 +29,8 @@ using Clock = std::chrono::steady_clock;
 constexpr u64 blocks_per_buffer = 256;
 // What contents leave to metadata of a transaction, as the smallest meta buffer does.
 constexpr u64 metadata_room_min = 64;
+// Memory for copies that stays between commits: that of a larger one goes back when it is done.
+constexpr u64 kept_copies_bytes = 16 * mib;
 
 u64 volume_id(const format::Superblock& superblock) {
     u64 id;
@@ -142,6 +144,7 @@ Errc Committer::commit() {
     copies_.clear();
     data_copies_.clear();
     buffered_ = 0;
+    area_.give_back(kept_copies_bytes);
     return committed;
 }
 
@@ -191,6 +194,15 @@ Errc Committer::take_memory() {
     });
 }
 
+/// Brings memory and threads for copies of what is dirty now, and of some more. The gate is open:
+/// to touch fresh memory takes longer than to copy into it.
+void Committer::expect_copies() {
+    const u64 dirty = relaxed_load(store_.state->dirty_blocks);
+    const u64 expected = std::min(dirty + dirty / 8 + 64, area_blocks_);
+    area_.populate(expected * format::block_size);
+    gatherers_.prepare(expected);
+}
+
 /// Takes copies of all dirty blocks as of one moment. Errc::no_memory: nothing was taken, and all
 /// is as dirty as it was.
 Errc Committer::take_copies() {
@@ -206,11 +218,13 @@ Errc Committer::take_copies_here() {
     ops::CutHeader header{};
     const ops::CutArea area{area_.as<Block>(), places_.data(), area_blocks_, &header};
     {
+        expect_copies();
         const std::lock_guard no_steps(steps_);
+        expect_copies();  // after the last step
         const auto begin = Clock::now();
         close_gate();
         ops::list_dirty(team, store_, area, {});
-        ops::gather_dirty(team, store_, area, {}, ops::CopyWords());
+        gatherers_.gather(store_, area);
         note_rest();
         open_gate();
         const std::lock_guard lock(figures_mutex_);

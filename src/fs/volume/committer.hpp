@@ -27,6 +27,7 @@
 #include "fs/format/superblock.hpp"
 #include "fs/journal/journal.hpp"
 #include "fs/volume/free_publisher.hpp"
+#include "fs/volume/gatherers.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -47,6 +48,9 @@ class Committer {
     using WithoutPieces = std::function<Errc(const std::function<Errc()>& action)>;
     /// For an engine that has memory of its own and outlives this.
     void use_engine(Engine& engine, WithoutPieces without_pieces);
+
+    /// At most so many threads copy blocks while the gate is closed; one without this.
+    void copy_with(u32 threads) { gatherers_.set_width(threads); }
 
     /// Contents are kept in `buffer`, which outlives this, and `mode` says how a commit makes them
     /// durable. Requires: DataMode::journal has a buffer that writes by the journal. Before the
@@ -82,6 +86,7 @@ class Committer {
     Errc take_copies_of(Engine& engine);
     Errc make_room(u64 blocks);
     Errc take_memory();
+    void expect_copies();
     void list_copies(const u64* places, u64 count);
     void adopt_table(u64 place, const format::Block& block);
     void adopt_copies();
@@ -112,6 +117,7 @@ class Committer {
     WithoutPieces without_pieces_;
     ReservedRange area_;  // of copies: as many as a transaction holds
     u64 area_blocks_ = 0;
+    Gatherers gatherers_;
     std::vector<u64> places_;
     std::vector<CommitCopy> copies_;  // by place
     mutable std::mutex figures_mutex_;

@@ -91,6 +91,7 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     committer_ = std::make_unique<Committer>(*disk_, store, *loader_, superblock_);
     make_file_buffer();
     committer_->keep_data(file_buffer_.get(), options_.data);
+    committer_->copy_with(crew_.width());
     return start_engine();
 }
 
@@ -232,13 +233,24 @@ void VolumeImplementation::adopt_frame(u64 frame) {
 namespace {
 
 constexpr u32 crowded_max = 64;
+constexpr std::chrono::microseconds closed_gate_look{20};
 
 }  // namespace
+
+/// Until what made an operation start again may be over.
+void VolumeImplementation::wait_a_moment() {
+    // With the gate closed a commit copies blocks: who waits for it leaves it the processor.
+    if (relaxed_load(store().state->gate_closed) != 0) {
+        std::this_thread::sleep_for(closed_gate_look);
+    } else {
+        std::this_thread::yield();
+    }
+}
 
 Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
     switch (wish.code) {
         case Errc::retry:
-            if (++attempts.retries > 16) std::this_thread::yield();
+            if (++attempts.retries > 16) wait_a_moment();
             return Errc::ok;
         case Errc::need_block:
             return serve_block(wish.place, attempts);

@@ -302,6 +302,7 @@ class VolumeImplementation {
         }
     }
     class ManyWishes;
+    void wait_a_moment();
     Errc serve(const Wish& wish, Attempts& attempts);
     Errc serve_block(u64 place, Attempts& attempts);
     Errc serve_structure(const Wish& wish);

@@ -4,12 +4,16 @@
 // threads change them, and every commit must hold a state between two commands: each token in one
 // directory, each link counted.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <set>
 
 #include "fs/ops/commit_cut.hpp"
+#include "fs/volume/gatherers.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "tests/support/by_team.hpp"
 #include "tests/support/memory_volume.hpp"
@@ -88,12 +92,12 @@ std::map<u64, Block> make_dirty(LooseStore& loose, Random& random, u64 count) {
 }
 
 template <class By>
-void cut_by(By& by, core::Store& store, const ops::CutArea& area, u64 shares) {
+void cut_by(By& by, core::Store& store, const ops::CutArea& area, u64 shares, u64 part) {
     for (u64 i = 0; i < shares; ++i)
         by([&](const auto& team) { ops::list_dirty(team, store, area, {i, shares}); });
     for (u64 i = 0; i < shares; ++i) {
         by([&](const auto& team) {
-            ops::gather_dirty(team, store, area, {i, shares}, ops::CopyWords());
+            ops::gather_dirty(team, store, area, {i, shares, part}, ops::CopyWords());
         });
     }
 }
@@ -116,14 +120,15 @@ TYPED_TEST(CommitCutBodies, gatherWhatIsDirtyAndNothingElse) {
         std::vector<u64> places(model.size());
         ops::CutHeader header{};
         // Too little room: all stays dirty.
-        cut_by(by, store, {blocks.data(), places.data(), model.size() - 1, &header}, shares);
+        cut_by(by, store, {blocks.data(), places.data(), model.size() - 1, &header}, shares, 1);
         EXPECT_EQ(header.count, model.size());
         EXPECT_EQ(store.state->dirty_blocks, model.size());
 
         header = {};
         const std::vector<u64> committed_before(store.overlays[0].committed,
                                                 store.overlays[0].committed + frames * 16);
-        cut_by(by, store, {blocks.data(), places.data(), model.size(), &header}, shares);
+        cut_by(by, store, {blocks.data(), places.data(), model.size(), &header}, shares,
+               1 + random.below(70));
         ASSERT_EQ(header.count, model.size());
         EXPECT_EQ(std::set<u64>(places.begin(), places.end()).size(), model.size());
         for (u64 i = 0; i < places.size(); ++i) {
@@ -146,9 +151,64 @@ TYPED_TEST(CommitCutBodies, gatherWhatIsDirtyAndNothingElse) {
         EXPECT_EQ(header.counters.metadata_frames_end, metadata_frames);
         EXPECT_EQ(header.counters.data_frames_begin, frames - 3);
         header = {};
-        cut_by(by, store, {nullptr, nullptr, 0, &header}, shares);
+        cut_by(by, store, {nullptr, nullptr, 0, &header}, shares, 1);
         EXPECT_EQ(header.count, 0u);
     }
+}
+
+TEST(Gatherers, TakeTogetherWhatOneTakesAlone) {
+    const Seed seed;
+    Random random(seed.value());
+    LooseStore loose(random);
+    core::Store& store = loose.store();
+    Gatherers gatherers;
+    for (const u32 width : {1, 4, 2, 3}) {
+        gatherers.set_width(width);
+        for (const bool is_prepared : {true, false}) {
+            const std::map<u64, Block> model = make_dirty(loose, random, 2000 + random.below(500));
+            ReservedRange copies(model.size() * sizeof(Block));
+            std::vector<u64> places(model.size());
+            ops::CutHeader header{};
+            const ops::CutArea area{copies.as<Block>(), places.data(), model.size(), &header};
+            if (is_prepared) gatherers.prepare(model.size());
+            ops::list_dirty(ThreadTeam{}, store, area, {});
+            gatherers.gather(store, area);
+            ASSERT_EQ(header.count, model.size());
+            for (u64 i = 0; i < places.size(); ++i) {
+                ASSERT_TRUE(model.contains(places[i]));
+                EXPECT_EQ(std::memcmp(&model.at(places[i]), &area.blocks[i], sizeof(Block)), 0);
+            }
+            EXPECT_EQ(store.state->dirty_blocks, 0u);
+            ops::CutHeader rest{};
+            ops::list_dirty(ThreadTeam{}, store, {nullptr, nullptr, 0, &rest}, {});
+            EXPECT_EQ(rest.count, 0u);
+        }
+    }
+}
+
+/// How many pages of the range are in memory.
+u64 resident_pages(const ReservedRange& range, u64 bytes) {
+    std::vector<unsigned char> pages(bytes / 4096);
+    EXPECT_EQ(::mincore(range.data(), bytes, pages.data()), 0);
+    return static_cast<u64>(std::ranges::count_if(pages, [](auto page) { return page & 1; }));
+}
+
+TEST(ReservedRange, BringsMemoryBeforeItIsTouchedAndGivesItBack) {
+    constexpr u64 bytes = 4 * mib;
+    ReservedRange range(bytes);
+    ASSERT_NE(range.data(), nullptr);
+    EXPECT_EQ(resident_pages(range, bytes), 0u);
+    range.populate(2 * mib);
+    // None on a system that does not know how; more where pages are huge.
+    const u64 brought = resident_pages(range, bytes);
+    EXPECT_TRUE(brought == 0 || brought >= 2 * mib / 4096) << brought;
+    std::memset(range.data(), 1, bytes);
+    range.give_back(mib);
+    EXPECT_LE(resident_pages(range, bytes), mib / 4096);
+    EXPECT_EQ(range.data()[mib - 1], std::byte{1});
+    EXPECT_EQ(range.data()[mib], std::byte{0});
+    range.populate(2 * mib);
+    EXPECT_EQ(range.data()[2 * mib - 1], std::byte{0});
 }
 
 TYPED_TEST(CommitCutBodies, publishWhatWasFreed) {

@@ -22,6 +22,12 @@ class ReservedRange {
     ReservedRange(ReservedRange&& other) noexcept;
     ReservedRange& operator=(ReservedRange&& other) noexcept;
 
+    /// Takes memory for the first `bytes` at once; what the system does not give comes when it is
+    /// touched, as all memory of the range, at several times the price.
+    void populate(u64 bytes);
+    /// Gives the memory behind the first `bytes` back: it reads as zeros.
+    void give_back(u64 bytes);
+
     /// Null if the system refused the range.
     std::byte* data() const { return data_; }
     template <class T>
@@ -32,6 +38,7 @@ class ReservedRange {
  private:
     std::byte* data_ = nullptr;
     u64 bytes_ = 0;
+    u64 populated_bytes_ = 0;
 };
 
 /// What the owner must know to make a Store.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A task is a share, which consists of parts all over the list: whoever gets a processor late finds
+// less to do, and nobody waits for one long piece at the end.
+#include "fs/volume/gatherers.hpp"
+
+#include <utility>
+
+#include "base/out_of_memory.hpp"
+
+namespace warren {
+
+namespace {
+
+constexpr u64 shares_per_thread = 4;
+constexpr u64 part_blocks = 64;  // of the dirty marks, a cache line holds 512
+
+}  // namespace
+
+void Gatherers::prepare(u64 blocks) {
+    tasks_.clear();
+    if (width_ < 2 || blocks < shared_blocks_min) return;
+    const Errc ready = or_no_memory([&] {
+        if (crew_ == nullptr) crew_ = std::make_unique<Crew>(width_);
+        for (u64 i = 0; i < width_ * shares_per_thread; ++i)
+            tasks_.push_back({i, 0, nullptr});
+        return Errc::ok;
+    });
+    if (ready != Errc::ok) tasks_.clear();
+}
+
+void Gatherers::gather(const core::Store& store, const ops::CutArea& area) {
+    const u64 shares = tasks_.size();
+    if (shares == 0) return ops::gather_dirty(ThreadTeam{}, store, area, {}, ops::CopyWords());
+    const auto copy = [&](const Task& task) {
+        const ops::CutShare share{task.subject, shares, part_blocks};
+        ops::gather_dirty(ThreadTeam{}, store, area, share, ops::CopyWords());
+    };
+    // Nothing is allocated here: the tasks fit into the queues that a crew begins with, and one
+    // reference into the function object.
+    crew_->run(std::exchange(tasks_, {}), [&copy](Crew::Worker&, const Task& task) { copy(task); });
+}
+
+}  // namespace warren
