@@ -2,16 +2,13 @@
 // One lock guards the table; it is never held while bytes are copied or the disk works. An extent's
 // own lock keeps its bytes still meanwhile: shared for those who read it (a reader, the disk that
 // writes it back), alone for who changes it.
-#include "fs/cache/file_buffer.hpp"
-
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/out_of_memory.hpp"
+#include "fs/cache/file_buffer_extent.hpp"
 
 namespace warren {
 
@@ -22,59 +19,10 @@ namespace {
 
 // Extents looked at for the cheapest to lose.
 constexpr u32 candidates_max = 8;
-// What a request to the disk costs, in blocks that could be moved in that time.
-constexpr u64 request_cost_blocks = 16;
-constexpr u64 batch_extents = 128;
-constexpr u64 batch_writes = 256;  // ranges that the disk gets at once
 // Room is waited for so often before the limit is exceeded by one extent.
 constexpr u32 waits_max = 8;
 
-u64 bits_in(const std::vector<u64>& words) {
-    u64 count = 0;
-    for (const u64 word : words)
-        count += static_cast<u64>(std::popcount(word));
-    return count;
-}
-
-void set_bits(std::vector<u64>& words, u64 first, u64 count, bool value) {
-    for (u64 i = first; i < first + count; ++i) {
-        const u64 bit = u64{1} << i % 64;
-        words[i / 64] = value ? words[i / 64] | bit : words[i / 64] & ~bit;
-    }
-}
-
-bool test_bit(const std::vector<u64>& words, u64 index) {
-    return (words[index / 64] >> index % 64 & 1) != 0;
-}
-
 }  // namespace
-
-struct FileBuffer::Extent {
-    u64 first = 0;
-    u64 blocks = 0;
-    u64 limit = 0;  // that it was loaded with
-    Block* memory = nullptr;
-    std::vector<u64> dirty;   // a bit for each block
-    std::vector<u64> taken;   // those that are being written
-    std::vector<u64> logged;  // in a journal, not at its place
-    u64 dirty_count = 0;
-    u64 logged_count = 0;
-    u32 users = 0;
-    bool is_loading = false;
-    bool is_writing = false;
-    std::shared_mutex content;
-    std::list<Extent*>::iterator position;
-
-    u64 end() const { return first + blocks; }
-    bool is_locked() const { return is_loading || is_writing; }
-    bool is_idle() const { return users == 0 && !is_locked() && logged_count == 0; }
-    std::byte* bytes() { return reinterpret_cast<std::byte*>(memory); }
-    /// What it takes to lose it and to have it back, in blocks moved.
-    u64 cost() const {
-        return request_cost_blocks + blocks +
-               (dirty_count == 0 ? 0 : request_cost_blocks + dirty_count);
-    }
-};
 
 FileBuffer::FileBuffer(Disk& disk, const FileBufferShape& shape)
     : disk_(disk),
@@ -310,7 +258,7 @@ Errc FileBuffer::make_room(Lock& lock, u64 blocks) {
         if (victim == nullptr) {
             if (busy_ == 0 || ++waits > waits_max) return Errc::ok;
             changed_.wait(lock);
-        } else if (victim->dirty_count > 0) {
+        } else if (static_cast<void>(drop_unwanted(*victim)); victim->dirty_count > 0) {
             WARREN_TRY(write_some(lock, std::span(&victim, 1)));
         } else {
             erase(victim);
@@ -318,163 +266,6 @@ Errc FileBuffer::make_room(Lock& lock, u64 blocks) {
         }
     }
     return Errc::ok;
-}
-
-/// Gives the disk what is taken of the extents, some runs of blocks at a time.
-Errc FileBuffer::write_taken(std::span<Extent* const> extents) {
-    std::array<DiskWrite, batch_writes> writes;
-    u64 count = 0;
-    for (Extent* extent : extents) {
-        for (u64 i = 0; i < extent->blocks; ++i) {
-            if (!test_bit(extent->taken, i)) continue;
-            u64 run = 1;
-            while (i + run < extent->blocks && test_bit(extent->taken, i + run))
-                ++run;
-            if (count == writes.size()) {
-                WARREN_TRY(disk_.write_many(std::span(writes).first(std::exchange(count, 0))));
-            }
-            writes[count++] = {(extent->first + i) * block_size,
-                               std::span(extent->bytes() + i * block_size, run * block_size)};
-            i += run;
-        }
-    }
-    return disk_.write_many(std::span(writes).first(count));
-}
-
-/// Writes what is dirty in at most batch_extents extents that nobody has locked. Takes no memory: a
-/// commit cannot be left half done for want of it.
-Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
-    u64 blocks = 0;
-    for (Extent* extent : extents) {
-        extent->is_writing = true;
-        blocks += extent->dirty_count;
-        dirty_blocks_ -= extent->dirty_count;
-        extent->dirty_count = 0;
-        std::swap(extent->dirty, extent->taken);
-        std::ranges::fill(extent->dirty, 0);
-    }
-    ++busy_;
-    lock.unlock();
-    // Several at once are locked in the order of their addresses, whoever does it.
-    std::array<Extent*, batch_extents> room;
-    std::ranges::copy(extents, room.begin());
-    const std::span in_order = std::span(room).first(extents.size());
-    std::ranges::sort(in_order);
-    for (Extent* extent : in_order)
-        extent->content.lock_shared();
-    const Errc code = write_taken(extents);
-    for (Extent* extent : in_order)
-        extent->content.unlock_shared();
-    lock.lock();
-    --busy_;
-    for (Extent* extent : extents) {
-        extent->is_writing = false;
-        if (code == Errc::ok) continue;
-        for (u64 w = 0; w < extent->taken.size(); ++w)
-            extent->dirty[w] |= extent->taken[w];
-        mark_dirty(*extent, 0, 0);
-    }
-    if (code == Errc::ok) figures_.written_blocks += blocks;
-    changed_.notify_all();
-    return code;
-}
-
-/// Lets who writes faster than the disk do a part of the writing back.
-Errc FileBuffer::keep_below_limit(Lock& lock) {
-    if (!shape_.writes_itself || dirty_blocks_ <= capacity_blocks_ / 2) return Errc::ok;
-    std::array<Extent*, batch_extents> some;
-    u64 count = 0;
-    u64 blocks = 0;
-    for (Extent* extent : order_) {
-        if (extent->dirty_count == 0 || extent->is_locked()) continue;
-        some[count++] = extent;
-        blocks += extent->dirty_count;
-        if (count == some.size() || blocks >= capacity_blocks_ / 4) break;
-    }
-    return count == 0 ? Errc::ok : write_some(lock, std::span(some).first(count));
-}
-
-Errc FileBuffer::write_back() {
-    Lock lock(mutex_);
-    std::array<Extent*, batch_extents> some;
-    for (u64 from = 0;;) {
-        u64 count = 0;
-        bool is_blocked = false;
-        auto at = extents_.lower_bound(from);
-        for (; at != extents_.end() && count < some.size(); ++at) {
-            from = at->first;
-            is_blocked = at->second->is_writing;
-            if (is_blocked) break;
-            if (at->second->dirty_count > 0) some[count++] = at->second.get();
-            from = at->first + 1;
-        }
-        if (count != 0) {
-            WARREN_TRY(write_some(lock, std::span(some).first(count)));
-        } else if (is_blocked) {
-            changed_.wait(lock);
-        } else if (at == extents_.end()) {
-            return Errc::ok;
-        }
-    }
-}
-
-void FileBuffer::forget(u64 place, u64 length_bytes) {
-    const Lock lock(mutex_);
-    const u64 begin = place / block_size;
-    const u64 end = (place + length_bytes) / block_size;
-    u64 block = begin;
-    while (block < end) {
-        Extent* extent = find(block);
-        if (extent == nullptr) {
-            block = next_begin(block);
-            continue;
-        }
-        const u64 first = std::max(extent->first, begin);
-        const u64 stop = std::min(extent->end(), end);
-        block = stop;
-        set_bits(extent->dirty, first - extent->first, stop - first, false);
-        mark_dirty(*extent, 0, 0);
-        if (stop - first == extent->blocks && extent->is_idle()) erase(extent);
-    }
-}
-
-Errc FileBuffer::take_room(u64 blocks) {
-    const Lock lock(mutex_);
-    if (dirty_blocks_ + room_taken_ + blocks > shape_.room_blocks) return Errc::need_commit;
-    room_taken_ += blocks;
-    return Errc::ok;
-}
-
-void FileBuffer::give_back_room(u64 blocks) {
-    const Lock lock(mutex_);
-    room_taken_ -= blocks;
-}
-
-void FileBuffer::log_dirty(const std::function<bool(u64 place, const format::Block& block)>& log) {
-    const Lock lock(mutex_);
-    for (auto& [first, extent] : extents_) {
-        if (extent->dirty_count == 0) continue;
-        const std::shared_lock still(extent->content);
-        for (u64 i = 0; i < extent->blocks; ++i) {
-            if (!test_bit(extent->dirty, i)) continue;
-            if (log((first + i) * block_size, extent->memory[i])) {
-                set_bits(extent->logged, i, 1, true);
-            }
-        }
-        std::ranges::fill(extent->dirty, 0);
-        mark_dirty(*extent, 0, 0);
-        extent->logged_count = bits_in(extent->logged);
-    }
-}
-
-void FileBuffer::end_logged() {
-    const Lock lock(mutex_);
-    for (auto& [first, extent] : extents_) {
-        figures_.written_blocks += extent->logged_count;
-        std::ranges::fill(extent->logged, 0);
-        extent->logged_count = 0;
-    }
-    changed_.notify_all();
 }
 
 FileBufferFigures FileBuffer::figures() const {

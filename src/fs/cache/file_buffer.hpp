@@ -2,13 +2,13 @@
 // Contents of files in a limited amount of memory, in extents of any length: whoever reads a file
 // gets as much of it side by side as is there. What is loaded begins small and doubles as long as
 // the reader goes on where the last load ended. What is written stays here until it is written back
-// by a commit, or earlier to make room.
+// by a commit, or earlier to make room; or until nobody wants it, for its file is gone.
 //
 // An extent is clean or dirty (block by block), and locked while the disk works on it. Those in use
 // are never evicted; of those used least recently the cheapest to lose goes first.
 //
 // Invariant: no block is in two extents; a block that is dirty or logged stays until the disk has
-// it, whatever fails.
+// it, whatever fails, unless nobody wants it.
 #pragma once
 
 #include <condition_variable>
@@ -34,6 +34,9 @@ struct FileBufferShape {
     u64 load_blocks_max = 512;  // the same as first_load_blocks: loads of one length
     bool writes_itself = true;  // else only a journal writes what is dirty
     u64 room_blocks = ~u64{0};  // that may be dirty at once, if a journal writes it
+    /// Whether the block at `place` is part of a file or is to become one; empty: always. It is
+    /// asked with the table locked.
+    std::function<bool(u64 place)> is_wanted;
 };
 
 /// What has happened since the buffer was made.
@@ -43,6 +46,7 @@ struct FileBufferFigures {
     u64 loaded_blocks = 0;
     u64 evictions = 0;
     u64 written_blocks = 0;  // that were written back
+    u64 dropped_blocks = 0;  // that were dirty when nobody wanted them any more
     u64 blocks = 0;          // in memory now
     u64 dirty_blocks = 0;
 };
@@ -65,6 +69,10 @@ class FileBuffer {
     /// Writes everything back that was dirty at the call. The first error; what could not be
     /// written stays dirty.
     Errc write_back();
+    /// Until let_drop() everything dirty stays, wanted or not: a commit is to show what is wanted
+    /// now. What is not wanted at the call is dropped.
+    void keep_all();
+    void let_drop();
     /// Whole blocks that hold nothing any more: they need not be kept or written.
     void forget(u64 place, u64 length_bytes);
 
@@ -97,6 +105,7 @@ class FileBuffer {
     template <class Copy>
     void use(Lock& lock, Extent* extent, const Copy& copy);
     void mark_dirty(Extent& extent, u64 first, u64 count);
+    u64 drop_unwanted(Extent& extent);
     Errc write_taken(std::span<Extent* const> extents);
     Errc write_some(Lock& lock, std::span<Extent* const> extents);
     Errc keep_below_limit(Lock& lock);
@@ -113,8 +122,27 @@ class FileBuffer {
     u64 used_blocks_ = 0;
     u64 dirty_blocks_ = 0;
     u64 room_taken_ = 0;
+    bool keeps_all_ = false;
     u64 busy_ = 0;  // threads that use an extent or let the disk work on it
     FileBufferFigures figures_;
+};
+
+/// Lives from before a commit's cut until the contents that it shows are on the disk: they are
+/// kept, whatever is removed meanwhile. What was removed before need not be written.
+class KeptContents {
+ public:
+    /// Null: nothing to keep.
+    explicit KeptContents(FileBuffer* buffer) : buffer_(buffer) {
+        if (buffer_ != nullptr) buffer_->keep_all();
+    }
+    ~KeptContents() {
+        if (buffer_ != nullptr) buffer_->let_drop();
+    }
+    KeptContents(const KeptContents&) = delete;
+    KeptContents& operator=(const KeptContents&) = delete;
+
+ private:
+    FileBuffer* const buffer_;
 };
 
 }  // namespace warren

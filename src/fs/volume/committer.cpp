@@ -119,6 +119,7 @@ Errc Committer::commit() {
     std::lock_guard lock(mutex_);
     if (error() != Errc::ok) return error();
     WARREN_TRY(take_memory());  // without it all stays as dirty as it is
+    const KeptContents contents(file_buffer_);
     const Errc taken = take_copies();
     if (taken == Errc::no_memory) return taken;
     // What was forbidden meanwhile is somebody else's to end.

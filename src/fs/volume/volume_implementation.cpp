@@ -29,6 +29,18 @@ namespace {
 // Of contents in memory with DataMode::journal, if nobody says how much.
 constexpr u64 journal_file_buffer_bytes = 32 * mib;
 
+/// Whether the block at `place` is part of a file's contents, or reserved to become one.
+bool holds_contents(const core::Store& store, u64 place) {
+    const u64 frame = place / format::frame_size;
+    const u64 block = place / format::block_size % format::blocks_per_frame;
+    if (core::kind_of(store, frame) != FrameKind::data) return false;
+    // Acquire: pairs with the release in give_back_bits(): what was taken into use shows as used.
+    const u64 reserved = device_atomic<u64>(store.overlays[frame].reserved[block / 64])
+                             .load(hd::memory_order_acquire);
+    const u64 used = relaxed_load(store.frame(frame).used[block / 64]);
+    return ((reserved | used) >> block % 64 & 1) != 0;
+}
+
 }  // namespace
 
 i64 now_nanoseconds() {
@@ -103,6 +115,10 @@ void VolumeImplementation::make_file_buffer() {
     if (shape.size_bytes == 0) return;
     shape.size_bytes = std::max(shape.size_bytes, FileBuffer::size_bytes_min);
     shape.writes_itself = !logs_data;
+    // Of an engine with memory of its own the host knows what was in use at the last cut only.
+    shape.is_wanted = [this](u64 place) {
+        return !works_on_host() || holds_contents(store(), place);
+    };
     if (logs_data) {
         // What waits for the journal cannot be evicted: half of the buffer stays for the rest.
         shape.room_blocks =

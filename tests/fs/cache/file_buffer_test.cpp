@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -304,6 +305,43 @@ TEST(FileBuffer, forgetsBlocksThatAreFree) {
     buffer.forget(0, 100 * block);
     EXPECT_EQ(buffer.figures().dirty_blocks, 0u);
     EXPECT_EQ(buffer.figures().blocks, 0u);
+}
+
+TEST(FileBuffer, writesNothingThatNobodyWants) {
+    MemoryDisk disk(disk_bytes);
+    u64 wanted_from = 0;
+    FileBufferShape shape = smallest();
+    shape.is_wanted = [&](u64 place) { return place >= wanted_from; };
+    FileBuffer buffer(disk, shape);
+    ASSERT_EQ(buffer.write(0, Bytes(4 * block, std::byte{5})), Errc::ok);
+    wanted_from = 2 * block;
+    buffer.keep_all();
+    EXPECT_EQ(buffer.figures().dropped_blocks, 2u);
+    EXPECT_EQ(buffer.figures().dirty_blocks, 2u);
+    // Until let_drop() all is written, here by who exceeds what may be dirty and what is in memory.
+    wanted_from = disk_bytes;
+    const Bytes much(2 * FileBuffer::size_bytes_min, std::byte{6});
+    ASSERT_EQ(buffer.write(4 * block, much), Errc::ok);
+    ASSERT_EQ(buffer.write_back(), Errc::ok);
+    EXPECT_EQ(buffer.figures().dropped_blocks, 2u);
+    Bytes found(4 * block);
+    ASSERT_EQ(disk.read(0, found), Errc::ok);
+    Bytes expected(4 * block, std::byte{5});
+    std::ranges::fill(std::span(expected).first(2 * block), std::byte{0});
+    EXPECT_TRUE(found == expected);
+    buffer.let_drop();
+    // Then nothing is.
+    const u64 written = buffer.figures().written_blocks;
+    ASSERT_EQ(buffer.write(0, much), Errc::ok);
+    EXPECT_EQ(buffer.figures().written_blocks, written);
+    // Somebody takes the places again.
+    wanted_from = 0;
+    const Bytes other(2 * FileBuffer::size_bytes_min, std::byte{7});
+    ASSERT_EQ(buffer.write(0, other), Errc::ok);
+    ASSERT_EQ(buffer.write_back(), Errc::ok);
+    found.resize(other.size());
+    ASSERT_EQ(disk.read(0, found), Errc::ok);
+    EXPECT_TRUE(found == other);
 }
 
 TEST(FileBuffer, concurrentReadersUseWhatTheyLoad) {

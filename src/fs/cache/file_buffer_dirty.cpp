@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of dirty blocks: a commit writes them back, or a journal logs them, or who wants
+// room writes some; and those whose file has gone are dropped.
+//
+// A file may be removed between a commit's cut, which shows it, and the moment when its contents
+// are written: until then nothing is dropped.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "fs/cache/file_buffer_extent.hpp"
+
+namespace warren {
+
+using format::Block;
+using format::block_size;
+
+namespace {
+
+constexpr u64 batch_extents = 128;
+constexpr u64 batch_writes = 256;  // ranges that the disk gets at once
+
+}  // namespace
+
+/// Takes the marks off dirty blocks that nobody wants; how many.
+u64 FileBuffer::drop_unwanted(Extent& extent) {
+    const bool may_drop = !keeps_all_ && shape_.writes_itself && shape_.is_wanted != nullptr;
+    if (!may_drop || extent.dirty_count == 0 || extent.is_locked()) return 0;
+    const u64 before = extent.dirty_count;
+    for (u64 i = 0; i < extent.blocks; ++i) {
+        if (!test_bit(extent.dirty, i) || shape_.is_wanted((extent.first + i) * block_size)) {
+            continue;
+        }
+        set_bits(extent.dirty, i, 1, false);
+    }
+    mark_dirty(extent, 0, 0);
+    const u64 dropped = before - extent.dirty_count;
+    figures_.dropped_blocks += dropped;
+    return dropped;
+}
+
+/// Gives the disk what is taken of the extents, some runs of blocks at a time.
+Errc FileBuffer::write_taken(std::span<Extent* const> extents) {
+    std::array<DiskWrite, batch_writes> writes;
+    u64 count = 0;
+    for (Extent* extent : extents) {
+        for (u64 i = 0; i < extent->blocks; ++i) {
+            if (!test_bit(extent->taken, i)) continue;
+            u64 run = 1;
+            while (i + run < extent->blocks && test_bit(extent->taken, i + run))
+                ++run;
+            if (count == writes.size()) {
+                WARREN_TRY(disk_.write_many(std::span(writes).first(std::exchange(count, 0))));
+            }
+            writes[count++] = {(extent->first + i) * block_size,
+                               std::span(extent->bytes() + i * block_size, run * block_size)};
+            i += run;
+        }
+    }
+    return disk_.write_many(std::span(writes).first(count));
+}
+
+/// Writes what is dirty in at most batch_extents extents that nobody has locked. Takes no memory: a
+/// commit cannot be left half done for want of it.
+Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
+    u64 blocks = 0;
+    for (Extent* extent : extents) {
+        extent->is_writing = true;
+        blocks += extent->dirty_count;
+        dirty_blocks_ -= extent->dirty_count;
+        extent->dirty_count = 0;
+        std::swap(extent->dirty, extent->taken);
+        std::ranges::fill(extent->dirty, 0);
+    }
+    ++busy_;
+    lock.unlock();
+    // Several at once are locked in the order of their addresses, whoever does it.
+    std::array<Extent*, batch_extents> room;
+    std::ranges::copy(extents, room.begin());
+    const std::span in_order = std::span(room).first(extents.size());
+    std::ranges::sort(in_order);
+    for (Extent* extent : in_order)
+        extent->content.lock_shared();
+    const Errc code = write_taken(extents);
+    for (Extent* extent : in_order)
+        extent->content.unlock_shared();
+    lock.lock();
+    --busy_;
+    for (Extent* extent : extents) {
+        extent->is_writing = false;
+        if (code == Errc::ok) continue;
+        for (u64 w = 0; w < extent->taken.size(); ++w)
+            extent->dirty[w] |= extent->taken[w];
+        mark_dirty(*extent, 0, 0);
+    }
+    if (code == Errc::ok) figures_.written_blocks += blocks;
+    changed_.notify_all();
+    return code;
+}
+
+/// Lets who writes faster than the disk do a part of the writing back, of what is still wanted.
+Errc FileBuffer::keep_below_limit(Lock& lock) {
+    if (!shape_.writes_itself || dirty_blocks_ <= capacity_blocks_ / 2) return Errc::ok;
+    std::array<Extent*, batch_extents> some;
+    u64 count = 0;
+    u64 blocks = 0;
+    for (Extent* extent : order_) {
+        if (extent->dirty_count == 0 || extent->is_locked()) continue;
+        blocks += extent->dirty_count;
+        static_cast<void>(drop_unwanted(*extent));
+        if (extent->dirty_count > 0) some[count++] = extent;
+        if (count == some.size() || blocks >= capacity_blocks_ / 4) break;
+    }
+    return count == 0 ? Errc::ok : write_some(lock, std::span(some).first(count));
+}
+
+Errc FileBuffer::write_back() {
+    Lock lock(mutex_);
+    std::array<Extent*, batch_extents> some;
+    for (u64 from = 0;;) {
+        u64 count = 0;
+        bool is_blocked = false;
+        auto at = extents_.lower_bound(from);
+        for (; at != extents_.end() && count < some.size(); ++at) {
+            from = at->first;
+            is_blocked = at->second->is_writing;
+            if (is_blocked) break;
+            if (at->second->dirty_count > 0) some[count++] = at->second.get();
+            from = at->first + 1;
+        }
+        if (count != 0) {
+            WARREN_TRY(write_some(lock, std::span(some).first(count)));
+        } else if (is_blocked) {
+            changed_.wait(lock);
+        } else if (at == extents_.end()) {
+            return Errc::ok;
+        }
+    }
+}
+
+void FileBuffer::keep_all() {
+    const Lock lock(mutex_);
+    for (auto at = extents_.begin(); dirty_blocks_ > 0 && at != extents_.end();) {
+        Extent* extent = (at++)->second.get();
+        const bool is_dropped = drop_unwanted(*extent) == extent->blocks;
+        if (is_dropped && extent->is_idle()) erase(extent);
+    }
+    keeps_all_ = true;
+}
+
+void FileBuffer::let_drop() {
+    const Lock lock(mutex_);
+    keeps_all_ = false;
+}
+
+void FileBuffer::forget(u64 place, u64 length_bytes) {
+    const Lock lock(mutex_);
+    const u64 begin = place / block_size;
+    const u64 end = (place + length_bytes) / block_size;
+    u64 block = begin;
+    while (block < end) {
+        Extent* extent = find(block);
+        if (extent == nullptr) {
+            block = next_begin(block);
+            continue;
+        }
+        const u64 first = std::max(extent->first, begin);
+        const u64 stop = std::min(extent->end(), end);
+        block = stop;
+        set_bits(extent->dirty, first - extent->first, stop - first, false);
+        mark_dirty(*extent, 0, 0);
+        if (stop - first == extent->blocks && extent->is_idle()) erase(extent);
+    }
+}
+
+Errc FileBuffer::take_room(u64 blocks) {
+    const Lock lock(mutex_);
+    if (dirty_blocks_ + room_taken_ + blocks > shape_.room_blocks) return Errc::need_commit;
+    room_taken_ += blocks;
+    return Errc::ok;
+}
+
+void FileBuffer::give_back_room(u64 blocks) {
+    const Lock lock(mutex_);
+    room_taken_ -= blocks;
+}
+
+void FileBuffer::log_dirty(const std::function<bool(u64 place, const format::Block& block)>& log) {
+    const Lock lock(mutex_);
+    for (auto& [first, extent] : extents_) {
+        if (extent->dirty_count == 0) continue;
+        const std::shared_lock still(extent->content);
+        for (u64 i = 0; i < extent->blocks; ++i) {
+            if (!test_bit(extent->dirty, i)) continue;
+            if (log((first + i) * block_size, extent->memory[i])) {
+                set_bits(extent->logged, i, 1, true);
+            }
+        }
+        std::ranges::fill(extent->dirty, 0);
+        mark_dirty(*extent, 0, 0);
+        extent->logged_count = bits_in(extent->logged);
+    }
+}
+
+void FileBuffer::end_logged() {
+    const Lock lock(mutex_);
+    for (auto& [first, extent] : extents_) {
+        figures_.written_blocks += extent->logged_count;
+        std::ranges::fill(extent->logged, 0);
+        extent->logged_count = 0;
+    }
+    changed_.notify_all();
+}
+
+}  // namespace warren
