@@ -44,10 +44,7 @@ class DataWriter {
             return bytes.empty() ? Errc::ok
                                  : volume_.write_data(piece.place + (begin - start), bytes);
         }
-        if (piece.blocks > staged_blocks_max) {
-            WARREN_TRY(write_rest(piece, start, begin, stop, end));
-            return volume_.write_data(piece.place + (begin - start), bytes);
-        }
+        if (piece.blocks > staged_blocks_max) return write_large(piece, begin, stop);
         // On the stack: a writer runs within an operation, where no memory may be asked for.
         std::array<std::byte, staged_blocks_max * format::block_size> room;
         const std::span<std::byte> staged = std::span(room).first(end - start);
@@ -59,28 +56,36 @@ class DataWriter {
     }
 
  private:
-    /// Zeros around the caller's bytes in a large new piece: less than a block on either side.
-    Errc write_rest(const ops::Piece& piece, u64 start, u64 begin, u64 stop, u64 end) const {
-        if (begin > start) {
-            std::array<std::byte, format::block_size> room{};
-            const std::span<std::byte> head =
-                std::span(room).first(std::min<u64>(begin - start, room.size()));
-            const u64 old = std::min<u64>(head.size(), format::area_bytes);
-            if (piece.has_bytes) std::memcpy(head.data(), piece.bytes.words, old);
-            WARREN_TRY(volume_.write_data(piece.place, head));
-            WARREN_TRY(write_zeros(piece.place + head.size(), begin - start - head.size()));
+    /// Fills a large new piece with the caller's bytes [begin, stop) of the file and zeros around
+    /// them. Blocks are written whole: for a part of one, what the disk has there would be read.
+    Errc write_large(const ops::Piece& piece, u64 begin, u64 stop) const {
+        constexpr u64 size = format::block_size;
+        const u64 start = piece.file_block * size;
+        const u64 end = start + u64{piece.blocks} * size;
+        const u64 first_whole = (begin + size - 1) / size * size;
+        const u64 whole_end = std::max(stop / size * size, first_whole);
+        for (u64 at = start; at < first_whole; at += size)
+            WARREN_TRY(write_mixed(piece, at, begin, stop));
+        if (first_whole < whole_end) {
+            const auto whole = source_.subspan(first_whole - offset_, whole_end - first_whole);
+            WARREN_TRY(volume_.write_data(piece.place + (first_whole - start), whole));
         }
-        return write_zeros(piece.place + (stop - start), end - stop);
+        for (u64 at = whole_end; at < end; at += size)
+            WARREN_TRY(write_mixed(piece, at, begin, stop));
+        return Errc::ok;
     }
 
-    Errc write_zeros(u64 place, u64 length) const {
-        while (length > 0) {
-            const u64 count = std::min<u64>(length, zero_block.size());
-            WARREN_TRY(volume_.write_data(place, std::span(zero_block).first(count)));
-            place += count;
-            length -= count;
-        }
-        return Errc::ok;
+    /// Writes the block of a new piece that begins at byte `at` of the file: what was in the inode,
+    /// of the caller's bytes [begin, stop) those that lie there, and zeros.
+    Errc write_mixed(const ops::Piece& piece, u64 at, u64 begin, u64 stop) const {
+        const u64 start = piece.file_block * format::block_size;
+        std::array<std::byte, format::block_size> room{};
+        if (piece.has_bytes && at == start)
+            std::memcpy(room.data(), piece.bytes.words, format::area_bytes);
+        const u64 from = std::clamp(begin, at, at + room.size());
+        const u64 to = std::clamp(stop, at, at + room.size());
+        if (from < to) std::memcpy(&room[from - at], &source_[from - offset_], to - from);
+        return volume_.write_data(piece.place + (at - start), room);
     }
 
     VolumeImplementation& volume_;

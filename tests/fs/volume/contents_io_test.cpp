@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What contents cost the disk: nothing for a file that is gone before it was written, no reading
+// for blocks that are new. And that nothing is saved at the wrong moment: a file that goes between
+// a commit's cut and the writing of its contents is whole if the power goes next.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "fs/disk/passing_disk.hpp"
+#include "tests/support/keeping_disk.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 volume_bytes = 16 * mib;
+
+OpenOptions options_with(u64 file_buffer_bytes) {
+    OpenOptions options;
+    options.workers = 1;
+    options.file_buffer_bytes = file_buffer_bytes;
+    return options;
+}
+
+/// A disk that counts what is read, and does something else before its next write.
+class WatchedDisk final : public PassingDisk {
+ public:
+    using PassingDisk::PassingDisk;
+    Errc read(u64 offset, std::span<std::byte> target) override {
+        ++reads;
+        return PassingDisk::read(offset, target);
+    }
+    Errc write(u64 offset, std::span<const std::byte> source) override {
+        if (before_write) std::exchange(before_write, nullptr)();
+        return PassingDisk::write(offset, source);
+    }
+
+    u64 reads = 0;
+    std::function<void()> before_write;
+};
+
+Handle open_new(Volume& volume, const std::string& name) {
+    const Handle file = make_file(volume, volume.root(), name);
+    EXPECT_EQ(volume.open_file(file), Errc::ok);
+    return file;
+}
+
+void write_file(Volume& volume, const std::string& name, std::span<const std::byte> bytes) {
+    const Handle file = open_new(volume, name);
+    const Result<u64> put = volume.write(file, 0, bytes);
+    EXPECT_TRUE(put && *put == bytes.size());
+    EXPECT_EQ(volume.release(file), Errc::ok);
+}
+
+/// Whether a block on the disk begins with eight of these.
+bool is_on(MemoryDisk& disk, std::byte wanted) {
+    std::vector<std::byte> bytes(disk.size_bytes());
+    EXPECT_EQ(disk.read(0, bytes), Errc::ok);
+    for (u64 at = 0; at < bytes.size(); at += 4096) {
+        if (std::ranges::count(std::span(bytes).subspan(at, 8), wanted) == 8) return true;
+    }
+    return false;
+}
+
+TEST(ContentsIo, whatIsGoneBeforeACommitIsNotWritten) {
+    const auto memory = make_memory_disk(volume_bytes);
+    KeepingDisk disk(*memory);
+    const auto volume = open_on(disk, options_with(4 * mib));
+    ASSERT_TRUE(volume);
+    constexpr u64 files = 5;  // more in all than may be dirty at once, and than memory holds
+    const auto name_of_file = [](u64 number) { return "file" + std::to_string(number); };
+    for (u64 i = 0; i < files; ++i)
+        write_file(*volume, name_of_file(i), std::vector(mib, std::byte{'o'}));
+    // What a commit has shown is not used again before the next one.
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    for (u64 i = 0; i < files; ++i) {
+        const Result<Attributes> file = volume->lookup(anybody, volume->root(), name_of_file(i));
+        ASSERT_TRUE(file);
+        ASSERT_TRUE(volume->write(file->handle, 0, std::vector(mib, std::byte{'g'})));
+        ASSERT_EQ(volume->unlink(anybody, volume->root(), name_of_file(i)), Errc::ok);
+    }
+    // Cut to nothing, and written anew in part.
+    const Handle cut = open_new(*volume, "cut");
+    ASSERT_TRUE(volume->write(cut, 0, std::vector(mib, std::byte{'g'})));
+    AttributeChange change;
+    change.which = AttributeChange::size;
+    ASSERT_TRUE(volume->set_attributes(anybody, cut, change));
+    ASSERT_TRUE(volume->write(cut, 0, std::vector(mib / 2, std::byte{'n'})));
+    ASSERT_EQ(volume->release(cut), Errc::ok);
+    write_file(*volume, "stays", std::vector(mib, std::byte{'s'}));
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    EXPECT_FALSE(is_on(*memory, std::byte{'g'}));
+    EXPECT_TRUE(is_on(*memory, std::byte{'n'}));
+    EXPECT_TRUE(is_on(*memory, std::byte{'s'}));
+    ASSERT_EQ(volume->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*memory));
+}
+
+TEST(ContentsIo, whatACommitShowsIsWrittenAlthoughItIsGone) {
+    constexpr u64 files = 200;  // extents of one block, more than are written at once
+    const auto name_of_file = [](u64 number) { return "file" + std::to_string(number); };
+    const auto log = make_memory_disk(volume_bytes);
+    WatchedDisk disk(*log);
+    const auto volume = open_on(disk, options_with(2 * mib));
+    ASSERT_TRUE(volume);
+    leave_foreign_bytes(*volume);
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    for (u64 i = 0; i < files; ++i)
+        write_file(*volume, name_of_file(i), std::vector(4096, static_cast<std::byte>(1 + i)));
+    log->start_recording();
+    disk.before_write = [&] {
+        // The cut has been taken. Then so much is written that what is dirty is looked through.
+        std::thread([&] {
+            for (u64 i = 0; i < files; ++i)
+                EXPECT_EQ(volume->unlink(anybody, volume->root(), name_of_file(i)), Errc::ok);
+            write_file(*volume, "more", std::vector(3 * mib / 2, std::byte{'m'}));
+        }).join();
+    };
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    ASSERT_FALSE(disk.before_write);
+    const auto image = log->image_after(log->event_count(), {.drop = true, .seed = 1});
+    ASSERT_EQ(volume->close(), Errc::ok);
+    const auto after = open_on(*image, {.workers = 1});
+    ASSERT_TRUE(after);
+    for (u64 i = 0; i < files; ++i) {
+        const Result<Attributes> file = after->lookup(anybody, after->root(), name_of_file(i));
+        ASSERT_TRUE(file) << "what was committed shows all files";
+        std::vector<std::byte> bytes(4096);
+        const Result<u64> got = after->read(file->handle, 0, bytes);
+        ASSERT_TRUE(got && *got == bytes.size());
+        EXPECT_EQ(bytes, std::vector(4096, static_cast<std::byte>(1 + i))) << name_of_file(i);
+    }
+    ASSERT_EQ(after->close(), Errc::ok);
+}
+
+TEST(ContentsIo, newBlocksAreWrittenWithoutReadingAny) {
+    const auto memory = make_memory_disk(volume_bytes);
+    WatchedDisk disk(*memory);
+    const auto volume = open_on(disk, options_with(4 * mib));
+    ASSERT_TRUE(volume);
+    struct Write {
+        u64 inline_bytes;  // there before
+        u64 offset;
+        u64 length;
+    };
+    const Write writes[] = {{0, 0, 300'123},    {0, 5, 70'000},      {100, 10, 200'000},
+                            {100, 300, 99'999}, {0, 50'001, 81'920}, {100, 50'001, 81'920},
+                            {0, 4096, 69'633},  {0, 0, 65'537},      {50, 0, 131'072}};
+    int number = 0;
+    for (const auto& [inline_bytes, offset, length] : writes) {
+        SCOPED_TRACE(testing::Message() << length << " bytes at " << offset);
+        const Handle file = open_new(*volume, "file" + std::to_string(++number));
+        std::vector<std::byte> model(inline_bytes, std::byte{'i'});
+        ASSERT_TRUE(inline_bytes == 0 || volume->write(file, 0, model));
+        std::vector<std::byte> bytes(length);
+        for (u64 i = 0; i < length; ++i)
+            bytes[i] = static_cast<std::byte>(1 + i % 251);
+        const u64 reads = disk.reads;
+        const Result<u64> put = volume->write(file, offset, bytes);
+        ASSERT_TRUE(put && *put == length);
+        EXPECT_EQ(disk.reads, reads);
+        model.resize(std::max(model.size(), offset + length));
+        std::ranges::copy(bytes, model.begin() + static_cast<std::ptrdiff_t>(offset));
+        std::vector<std::byte> found(model.size());
+        ASSERT_TRUE(volume->read(file, 0, found));
+        EXPECT_TRUE(found == model);
+        ASSERT_EQ(volume->release(file), Errc::ok);
+    }
+    ASSERT_EQ(volume->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*memory));
+}
+
+}  // namespace
+}  // namespace warren
