@@ -21,6 +21,20 @@ namespace {
 constexpr u32 candidates_max = 8;
 // Room is waited for so often before the limit is exceeded by one extent.
 constexpr u32 waits_max = 8;
+// The table is asked for so often before a thread sleeps: some microseconds.
+constexpr u32 looks_max = 200;
+
+/// Takes the table's lock. It is held for a moment only; to sleep and to be woken takes longer, for
+/// who waits and for who wakes him.
+void lock_soon(std::unique_lock<std::mutex>& lock) {
+    for (u32 looks = 0; looks < looks_max; ++looks) {
+        if (lock.try_lock()) return;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    lock.lock();
+}
 
 }  // namespace
 
@@ -28,7 +42,8 @@ FileBuffer::FileBuffer(Disk& disk, const FileBufferShape& shape)
     : disk_(disk),
       shape_(shape),
       capacity_blocks_(shape.size_bytes / block_size),
-      extent_blocks_max_(std::max<u64>(1, std::min(capacity_blocks_ / 8, shape.load_blocks_max))),
+      extent_blocks_max_(std::clamp<u64>(std::min(capacity_blocks_ / 8, shape.load_blocks_max), 1,
+                                         extent_blocks_limit)),
       memory_(capacity_blocks_, extent_blocks_max_) {
     WARREN_CHECK(shape.size_bytes >= size_bytes_min);
 }
@@ -63,11 +78,10 @@ FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
         extent->first = block;
         extent->blocks = blocks;
         extent->limit = limit;
-        extent->dirty.resize((blocks + 63) / 64);
-        extent->taken.resize((blocks + 63) / 64);
-        extent->logged.resize((blocks + 63) / 64);
         place.push_back(extent.get());
-        inserted = extents_.emplace(block, std::move(extent)).first->second.get();
+        const auto entry = extents_.emplace(block, std::move(extent)).first;
+        inserted = entry->second.get();
+        inserted->entry = entry;
         return Errc::ok;
     }));
     if (inserted == nullptr) {
@@ -85,7 +99,7 @@ void FileBuffer::erase(Extent* extent) {
     dirty_blocks_ -= extent->dirty_count;
     memory_.give_back(extent->memory, extent->blocks);
     order_.erase(extent->position);
-    extents_.erase(extent->first);
+    extents_.erase(extent->entry);
 }
 
 /// Calls `copy` with the table unlocked and the extent kept.
@@ -96,7 +110,7 @@ void FileBuffer::use(Lock& lock, Extent* extent, const Copy& copy) {
     order_.splice(order_.end(), order_, extent->position);
     lock.unlock();
     copy();
-    lock.lock();
+    lock_soon(lock);
     --extent->users;
     --busy_;
     changed_.notify_all();
@@ -137,7 +151,7 @@ Errc FileBuffer::load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loade
     lock.unlock();
     const Errc code =
         disk_.read(block * block_size, std::span(extent->bytes(), blocks * block_size));
-    lock.lock();
+    lock_soon(lock);
     --busy_;
     extent->is_loading = false;
     ++figures_.loads;
@@ -153,7 +167,8 @@ Errc FileBuffer::load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loade
 }
 
 Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
-    Lock lock(mutex_);
+    Lock lock(mutex_, std::defer_lock);
+    lock_soon(lock);
     while (!target.empty()) {
         const u64 block = place / block_size;
         Extent* extent = find(block);
@@ -199,7 +214,8 @@ Errc FileBuffer::fill_new(Lock& lock, u64 block, std::span<const std::byte> sour
 }
 
 Errc FileBuffer::write(u64 place, std::span<const std::byte> source) {
-    Lock lock(mutex_);
+    Lock lock(mutex_, std::defer_lock);
+    lock_soon(lock);
     while (!source.empty()) {
         const u64 block = place / block_size;
         const bool is_whole = place % block_size == 0 && source.size() >= block_size;

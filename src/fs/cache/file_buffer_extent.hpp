@@ -5,6 +5,7 @@
 // Invariant: the counts are those of the bits.
 #pragma once
 
+#include <array>
 #include <bit>
 
 #include "fs/cache/file_buffer.hpp"
@@ -14,39 +15,45 @@ namespace warren {
 /// What a request to the disk costs, in blocks that could be moved in that time.
 inline constexpr u64 request_cost_blocks = 16;
 
-inline u64 bits_in(const std::vector<u64>& words) {
+/// The longest extent; a bit for each block of it.
+inline constexpr u64 extent_blocks_limit = 512;
+using ExtentBits = std::array<u64, extent_blocks_limit / 64>;
+
+inline u64 bits_in(const ExtentBits& words) {
     u64 count = 0;
     for (const u64 word : words)
         count += static_cast<u64>(std::popcount(word));
     return count;
 }
 
-inline void set_bits(std::vector<u64>& words, u64 first, u64 count, bool value) {
+inline void set_bits(ExtentBits& words, u64 first, u64 count, bool value) {
     for (u64 i = first; i < first + count; ++i) {
         const u64 bit = u64{1} << i % 64;
         words[i / 64] = value ? words[i / 64] | bit : words[i / 64] & ~bit;
     }
 }
 
-inline bool test_bit(const std::vector<u64>& words, u64 index) {
+inline bool test_bit(const ExtentBits& words, u64 index) {
     return (words[index / 64] >> index % 64 & 1) != 0;
 }
 
-struct FileBuffer::Extent {
+/// Begins with what a search for room looks at, on a cache line.
+struct alignas(64) FileBuffer::Extent {
     u64 first = 0;
     u64 blocks = 0;
-    u64 limit = 0;  // that it was loaded with
-    format::Block* memory = nullptr;
-    std::vector<u64> dirty;   // a bit for each block
-    std::vector<u64> taken;   // those that are being written
-    std::vector<u64> logged;  // in a journal, not at its place
     u64 dirty_count = 0;
     u64 logged_count = 0;
     u32 users = 0;
     bool is_loading = false;
     bool is_writing = false;
-    std::shared_mutex content;
+    u64 limit = 0;  // that it was loaded with
+    format::Block* memory = nullptr;
     std::list<Extent*>::iterator position;
+    Map::iterator entry;
+    std::shared_mutex content;
+    ExtentBits dirty{};
+    ExtentBits taken{};   // being written
+    ExtentBits logged{};  // in a journal, not at their place
 
     u64 end() const { return first + blocks; }
     bool is_locked() const { return is_loading || is_writing; }
