@@ -8,8 +8,9 @@
 // buffers warm and the kernel's caches empty, where the kernel asks for 2 blocks at a time and
 // where it asks for more as long as a reader goes on. It writes trace_requests.csv.
 //
-//   trace_bench [--runs N] [--part P]    N runs (5); P: 1 limits against resident, 2 against ext4
-//                                        with the same memory, 3 requests, 0 all (the default)
+//   trace_bench [--runs N] [--part P] [--trace NAME]
+//       N runs (5); P: 1 limits against resident, 2 against ext4 with the same memory, 3 requests,
+//       0 all (the default); NAME: one trace alone
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -61,9 +62,12 @@ void add(Report& report, const Subject& subject, const Trace& trace, const std::
     const std::vector<std::string> words =
         subject.limit == nullptr ? trace.words : subject.limit->with(trace.words);
     if (state == warm) {
-        // Once more, because the kernel forgets everybody's caches at once.
-        run_or_die(words);
-        remove_output(trace);
+        // Twice more, because the kernel forgets everybody's caches at once, and asks again for the
+        // attributes of a directory that it has just listed.
+        for (int i = 0; i < 2; ++i) {
+            run_or_die(words);
+            remove_output(trace);
+        }
         ::sync();
     }
     const Took took = time_program(words);
@@ -72,32 +76,46 @@ void add(Report& report, const Subject& subject, const Trace& trace, const std::
     report.add(row + net, subject.name, std::max(took.seconds - took.own_seconds, 1e-6), 1);
 }
 
-/// Each trace in each state on each subject, one subject right behind the other; another one
-/// begins each time.
-void measure(Report& report, std::vector<Subject> subjects, u64 runs,
+/// What runs: all traces or one, and how often.
+struct Plan {
+    u64 runs;
+    std::string only;  // empty: all
+
+    std::vector<Trace> traces(const std::string& folder, std::string& absent) const {
+        std::vector<Trace> chosen = traces_in(folder, absent);
+        if (!only.empty()) {
+            std::erase_if(chosen, [&](const Trace& trace) { return trace.name != only; });
+        }
+        return chosen;
+    }
+};
+
+/// Each trace in each state on each subject, one subject right behind the other; who begins changes
+/// with the state, the trace and the run.
+void measure(Report& report, const std::vector<Subject>& subjects, const Plan& plan,
              const std::vector<std::string>& states) {
     std::string absent;
     for (const Subject& subject : subjects)
         make_trace_inputs(subject.path);
-    const size_t count = traces_in("", absent).size();
+    const size_t count = plan.traces("", absent).size();
     if (!absent.empty()) report.note("left out, because something is not here:" + absent);
-    for (u64 run = 0; run < runs; ++run) {
+    for (u64 run = 0; run < plan.runs; ++run) {
         for (size_t i = 0; i < count; ++i) {
             for (const Subject& subject : subjects)
                 subject.restart();
-            for (const std::string& state : states) {
-                for (const Subject& subject : subjects)
-                    add(report, subject, traces_in(subject.path, absent)[i], state);
-                std::ranges::rotate(subjects, subjects.begin() + 1);
+            for (size_t state = 0; state < states.size(); ++state) {
+                for (size_t turn = 0; turn < subjects.size(); ++turn) {
+                    const Subject& subject = subjects[(run + i + state + turn) % subjects.size()];
+                    add(report, subject, plan.traces(subject.path, absent)[i], states[state]);
+                }
             }
             for (const Subject& subject : subjects)
-                remove_output(traces_in(subject.path, absent)[i]);
+                remove_output(plan.traces(subject.path, absent)[i]);
         }
-        std::ranges::rotate(subjects, subjects.begin() + 1);
     }
 }
 
-void measure_limits(Report& report, u64 runs) {
+void measure_limits(Report& report, const Plan& plan) {
     const Scratch scratch(disk_folder);
     const Scratch resident_scratch(disk_folder);
     WarrenMount limited(scratch.path(), volume_bytes);
@@ -113,9 +131,9 @@ void measure_limits(Report& report, u64 runs) {
     measure(report,
             {{"resident", resident.path(), [&] { again(resident, resident_options); }},
              {"limited", limited.path(), [&] { again(limited, limited_options); }}},
-            runs, {cold, warm_buffers, warm});
+            plan, {cold, warm_buffers, warm});
     std::string absent;
-    for (const Trace& trace : traces_in("", absent)) {
+    for (const Trace& trace : plan.traces("", absent)) {
         for (const std::string& state : {warm_buffers, warm}) {
             const std::string row = trace.name + ", " + state;
             report.set_reference(row, "resident");
@@ -127,7 +145,7 @@ void measure_limits(Report& report, u64 runs) {
     }
 }
 
-void measure_memory(Report& report, u64 runs) {
+void measure_memory(Report& report, const Plan& plan) {
     if (const std::string why = MemoryLimit::why_not(); !why.empty()) {
         report.note("no comparison with ext4 under a memory limit: " + why);
         return;
@@ -153,9 +171,9 @@ void measure_memory(Report& report, u64 runs) {
               },
               &ours},
              {"ext4", ext4.path(), restart_ext4, &theirs}},
-            runs, {cold, warm});
+            plan, {cold, warm});
     std::string absent;
-    for (const Trace& trace : traces_in("", absent)) {
+    for (const Trace& trace : plan.traces("", absent)) {
         for (const std::string& state : {cold, warm})
             report.set_reference(trace.name + small + ", " + state, "ext4");
     }
@@ -210,7 +228,7 @@ void set_read_ahead(const std::string& path, u64 kibibytes) {
     require(file.good(), "cannot set the read-ahead of " + path);
 }
 
-void measure_requests(Report& report) {
+void measure_requests(Report& report, const Plan& plan) {
     const Scratch scratch(disk_folder);
     WarrenMount mount(scratch.path(), volume_bytes);
     mount.mount_with("engine=cpu,disk=direct,file_buffer=1G");
@@ -218,7 +236,7 @@ void measure_requests(Report& report) {
     std::ofstream csv(results_folder() / "trace_requests.csv");
     csv << "trace,way,seconds,requests\n";
     std::string absent;
-    for (const Trace& trace : traces_in(mount.path(), absent)) {
+    for (const Trace& trace : plan.traces(mount.path(), absent)) {
         for (const auto& [way, kibibytes] :
              {std::pair("2 blocks", u64{8}), std::pair("growing", mib / kib)}) {
             remove_output(trace);
@@ -249,11 +267,16 @@ int main(int argument_count, char** arguments) {
         return run_leveldb(arguments[2]);
     }
     if (argument_count == 2 && std::string_view(arguments[1]) == "--nothing") return 0;
-    const u64 runs = option(argument_count, arguments, "runs", 5);
+    Plan plan{option(argument_count, arguments, "runs", 5), ""};
+    for (int i = 1; i + 1 < argument_count; ++i) {
+        if (std::string_view(arguments[i]) == "--trace") plan.only = arguments[i + 1];
+    }
+    std::string absent;
+    require(!plan.traces("", absent).empty(), "no trace '" + plan.only + "'; absent:" + absent);
     const u64 part = option(argument_count, arguments, "part", 0);
     Report report("trace_bench", argument_count, arguments);
-    if (part == 0 || part == 1) measure_limits(report, runs);
-    if (part == 0 || part == 2) measure_memory(report, runs);
-    if (part == 0 || part == 3) measure_requests(report);
+    if (part == 0 || part == 1) measure_limits(report, plan);
+    if (part == 0 || part == 2) measure_memory(report, plan);
+    if (part == 0 || part == 3) measure_requests(report, plan);
     return report.finish();
 }
