@@ -100,6 +100,12 @@ class Evaluation:
             writer.writerow(["subject", "ranks", "seconds", "simulated_seconds"])
             writer.writerows(rows)
         print(path)
+        print("| subject | ranks | real, s | simulated, s | simulated over real |")
+        print("|---|---|---|---|---|")
+        for subject, ranks, seconds, simulated in rows:
+            ratio = f"{simulated / seconds:.2f}" if simulated else ""
+            said = f"{simulated:.3f}" if simulated else ""
+            print(f"| {subject} | {ranks} | {seconds:.3f} | {said} | {ratio} |")
 
     def peers(self, tree):
         """Rows of programs that go through a tree in one process."""

@@ -24,7 +24,8 @@ int change_trees(const TreeChange& change, WalkSetup& setup,
     raise_open_limit();
     FailureList failures;
     if (change.is_silent) failures.be_silent();
-    if (!begin_checkpoints(setup) || !failures.open(setup.errors_file)) return 1;
+    if (!begin_checkpoints(setup) || !failures.open(setup.errors_file, setup.options.resume))
+        return 1;
     LineBuffers lines(setup.options);
     ChangeLimit limit(setup.options);
     walk::Meter meter;

@@ -285,7 +285,8 @@ void TreeComparison::finish(const walk::Finished& directory) {
 }
 
 int TreeComparison::run() {
-    if (!begin_checkpoints(setup_) || !failures_.open(setup_.errors_file)) return trouble_exit;
+    if (!begin_checkpoints(setup_) || !failures_.open(setup_.errors_file, setup_.options.resume))
+        return trouble_exit;
     walk::Meter meter;
     setup_.options.meter = &meter;
     walk::Callbacks callbacks;

@@ -298,7 +298,7 @@ int copy_on_host(const Arguments& parsed, const CopyOptions& how,
     WalkSetup setup;
     if (!read_host_rules(parsed, how, rules, setup)) return page.usage_exit;
     CopyRun run(rules, setup);
-    if (!run.failures.open(setup.errors_file)) return 1;
+    if (!run.failures.open(setup.errors_file, setup.options.resume)) return 1;
     const bool must_be_directory = parsed.has('t') || sources.size() > 1;
     HostCopy copy(run, target.location.text, must_be_directory, parsed.has('T'));
     const bool good = copy.all(sources);

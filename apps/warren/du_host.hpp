@@ -39,7 +39,10 @@ class HostUsage {
     static bool may_span_ranks(const UsageChoices& choices, const WalkSetup& setup,
                                const std::vector<std::string>& operands);
 
-    bool begin() { return begin_checkpoints(setup_) && failures_.open(setup_.errors_file); }
+    bool begin() {
+        return begin_checkpoints(setup_) &&
+               failures_.open(setup_.errors_file, setup_.options.resume);
+    }
     void measure(const std::string& operand);
     u64 total() const { return total_; }
     bool was_interrupted() const { return was_interrupted_; }

@@ -19,7 +19,10 @@ class HostSearch {
  public:
     HostSearch(const Expression& expression, const WalkSetup& setup, bool sorted, bool json);
 
-    bool begin() { return begin_checkpoints(setup_) && failures_.open(setup_.errors_file); }
+    bool begin() {
+        return begin_checkpoints(setup_) &&
+               failures_.open(setup_.errors_file, setup_.options.resume);
+    }
     /// Searches one tree; false if -quit or an interrupt ended it.
     bool run(const std::string& start);
     bool was_interrupted() const { return was_interrupted_; }

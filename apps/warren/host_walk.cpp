@@ -149,11 +149,11 @@ FailureList::~FailureList() {
     if (file_ != nullptr) std::fclose(file_);
 }
 
-bool FailureList::open(const std::string& file) {
+bool FailureList::open(const std::string& file, bool goes_on) {
     opened_list = this;
     if (file.empty()) return true;
     name_ = file;
-    if (rank_number() == 0) file_ = std::fopen(file.c_str(), "we");
+    if (rank_number() == 0) file_ = std::fopen(file.c_str(), goes_on ? "ae" : "we");
     if (rank_number() == 0 && file_ == nullptr) {
         complain({"cannot make ", quote(file), ": ", reason(static_cast<Errc>(errno))});
     }
@@ -193,8 +193,9 @@ u64 FailureList::count() const {
     return count_;
 }
 
-std::string FailureList::save() const {
+std::string FailureList::save() {
     std::lock_guard lock(mutex_);
+    if (file_ != nullptr && std::fflush(file_) != 0) file_failed_ = true;
     walk::ByteWriter writer;
     writer.put(count_);
     for (const walk::Failure& failure : first_) {

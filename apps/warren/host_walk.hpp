@@ -94,8 +94,9 @@ class FailureList {
     FailureList(const FailureList&) = delete;
     FailureList& operator=(const FailureList&) = delete;
 
-    /// False, with a complaint, if the file cannot be made. An empty name: no file.
-    bool open(const std::string& file);
+    /// False, with a complaint, if the file cannot be made. An empty name: no file. `goes_on`:
+    /// behind what a run that was cut has written.
+    bool open(const std::string& file, bool goes_on = false);
     void add(const walk::Failure& failure);
     u64 count() const;
     /// What failed is counted, and kept in the file, but not printed.
@@ -105,7 +106,7 @@ class FailureList {
     /// Adds what another rank has told to the list that was opened last.
     static void hear(std::string_view told);
     /// What a checkpoint keeps of it, and the same again.
-    std::string save() const;
+    std::string save();
     void load(std::string_view saved);
 
  private:

@@ -26,7 +26,10 @@ class HostRemover {
  public:
     HostRemover(const RemovalChoices& choices, const WalkSetup& setup);
 
-    bool begin() { return begin_checkpoints(setup_) && failures_.open(setup_.errors_file); }
+    bool begin() {
+        return begin_checkpoints(setup_) &&
+               failures_.open(setup_.errors_file, setup_.options.resume);
+    }
     bool was_interrupted() const { return was_interrupted_; }
     void remove(const std::string& operand);
     /// Tells what failed; whether nothing did.

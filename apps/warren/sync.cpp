@@ -87,7 +87,7 @@ int mirror(const Arguments& parsed) {
     raise_descriptor_limit();
     catch_interrupts();
     CopyRun run(rules, setup);
-    if (!run.failures.open(setup.errors_file)) return 1;
+    if (!run.failures.open(setup.errors_file, setup.options.resume)) return 1;
     HostCopy copy(run, parsed.operands[1], false, true);
     const bool good = copy.all({parsed.operands[0]});
     if (copy.was_interrupted()) return exit_interrupted(setup);

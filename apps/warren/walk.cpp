@@ -206,7 +206,8 @@ void Listing::print_counts() {
 }
 
 int Listing::run(const std::vector<std::string>& roots) {
-    if (!begin_checkpoints(setup_) || !failures_.open(setup_.errors_file)) return 1;
+    if (!begin_checkpoints(setup_) || !failures_.open(setup_.errors_file, setup_.options.resume))
+        return 1;
     for (const std::string& root : roots) {
         walk::Meter meter;
         setup_.options.meter = &meter;

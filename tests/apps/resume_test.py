@@ -4,6 +4,7 @@
 What all runs together have done is what the system's own tool does in one.
 """
 
+import json
 import os
 import pathlib
 import random
@@ -257,6 +258,25 @@ class ResumeTest(ResumeCase):
         found = re.search(rb"of 199 files (\d+) have been hashed before", done.stderr)
         self.assertTrue(found and 0 < int(found[1]) < 199, done.stderr)
         self.assertEqual(os.listdir(self.place / "kept"), [])
+
+    def test_what_failed_before_is_still_in_the_file(self):
+        loops = self.place / "loops"
+        for number in range(100):
+            (loops / f"{number:03}").mkdir(parents=True)
+            (loops / f"{number:03}" / "up").symlink_to("..")
+        words = ["walk", "-L", "--errors", "failed", "loops"]
+        job = self.start(0, [*words, "--checkpoint", "kept", "--max-ops", "100"])
+        while not catches(job.pid, signal.SIGTERM):
+            self.assertIsNone(job.poll())
+            time.sleep(0.01)
+        time.sleep(0.5)
+        job.terminate()
+        job.communicate()
+        self.assertEqual(job.returncode, 143)
+        self.warren(*words, "--checkpoint", "kept", "--resume", folder=self.place, code=1)
+        lines = (self.place / "failed").read_text().splitlines()
+        self.assertEqual(sorted(json.loads(line)["path"] for line in lines),
+                         [f"loops/{number:03}/up" for number in range(100)])
 
     def test_only_the_same_command_goes_on(self):
         words = ["du", "-s", "tree"]
