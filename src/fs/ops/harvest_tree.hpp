@@ -343,11 +343,13 @@ class Harvester {
             }
         }
         const bool descends = fate == LaneFate::descends;
-        if (team_.ballot(descends) != 0) {
-            const bool pushed = step_.push(team_, descends, TreeTask::directory(number));
-            if (descends) fate = pushed ? LaneFate::gone : LaneFate::waits;
-        }
-        return fate;
+        if (team_.ballot(descends) == 0) return fate;
+        // The number of `in` may soon mean another directory, one below this: nothing leads there.
+        if (descends) relaxed_store(inode_at(number).parent, 0);
+        const bool pushed = step_.push(team_, descends, TreeTask::directory(number));
+        if (!descends) return fate;
+        if (!pushed) relaxed_store(inode_at(number).parent, in);
+        return pushed ? LaneFate::gone : LaneFate::waits;
     }
 
     /// One lane.
@@ -484,10 +486,7 @@ class Harvester {
         relaxed_store(at.area_count, static_cast<u16>(kept));
         relaxed_store(at.height, static_cast<u8>(kept == 0 ? 0 : root.height()));
         relaxed_store(at.device, 0);
-        if (root.has_changed()) {
-            LaneOperation op = lane_operation();
-            op.mark_dirty(ref_of(number).block_place());
-        }
+        if (root.has_changed()) lane_operation().mark_dirty(ref_of(number).block_place());
         unlock_by_lane(store_, step_.rules, number * format::inode_size, version, 2);
     }
 

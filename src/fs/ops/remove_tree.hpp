@@ -12,8 +12,9 @@
 
 namespace warren::ops {
 
-/// Takes the entry of the directory `inode` out of `parent`; from here on it takes no more names.
-/// Only within apply. True if the entry's leaf is empty now and should be pruned.
+/// Takes the entry of the directory `inode` out of `parent`. From here on it takes no more names,
+/// and nothing leads upwards: the number may mean another directory soon, even one below it. Only
+/// within apply. True if the entry's leaf is empty now and should be pruned.
 template <class Team>
 WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const Entry& entry,
                             const InodeRef& inode, i64 now) {
@@ -22,6 +23,7 @@ WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const E
         drop_parent_link(parent);
         device_atomic<u64>(inode.at->entries)
             .fetch_or(format::entries_dying, hd::memory_order_relaxed);
+        relaxed_store(inode.at->parent, 0);
         relaxed_store(inode.at->changed, now);
     });
     return empties;

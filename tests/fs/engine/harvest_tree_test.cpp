@@ -14,6 +14,7 @@
 #include "fs/ops/harvest_tree.hpp"
 #include "fs/ops/references.hpp"
 #include "fs/ops/remove_tree.hpp"
+#include "fs/ops/rename.hpp"
 #include "fs/volume/superblock_io.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/fs/engine/removal_trees.hpp"
@@ -370,6 +371,46 @@ TEST(HarvestTree, DetachingBelowADyingRoot) {
     by_thread(volume.store(), step);
     harvested.end_step(step);
     harvested.finish(0);
+}
+
+/// A directory that waits for the next step may get one below it that has the number of the one
+/// that was above it: who looks for circles must not walk in one.
+TEST(HarvestTree, NothingLeadsUpFromWhatWaits) {
+    HarvestedVolume harvested(
+        {"deep", 64 * mib, [](Volume& volume) { return build_deep(volume, 4); }});
+    VolumeImplementation& volume = harvested.volume();
+    const u64 root = harvested.roots()[0];
+    TestStep step(volume);
+    step.directories_max = 2;  // the root goes, the one below it waits
+    step.seed(ops::TreeTask::directory(root, true));
+    by_thread(volume.store(), step);
+    harvested.end_step(step);
+    ASSERT_EQ(step.emptied_roots, std::vector<u64>{root});
+    ASSERT_EQ(step.aside.size(), 1u);
+    const auto handle_of = [&](u64 number) {
+        return *volume.run([&](CpuOperation& op) { return ops::handle_of(op, number); });
+    };
+    const auto make = [&](Handle in, const std::string& name) {
+        const ops::CreateArguments arguments{.mode = 040755};
+        const auto made = volume.run([&](CpuOperation& op) {
+            return ops::create(op, anyone, in, name.data(), static_cast<u32>(name.size()),
+                               arguments);
+        });
+        EXPECT_TRUE(made);
+        return made->handle;
+    };
+    const Handle waiting = handle_of(step.aside[0]);
+    Handle below;
+    for (u32 i = 0; i < 100 && below.inode != root; ++i)
+        below = make(waiting, std::to_string(i));
+    ASSERT_EQ(below.inode, root);
+    const Handle top = handle_of(volume.store().root_inode);
+    make(top, "mover");
+    const auto moved = volume.run([&](CpuOperation& op) {
+        return ops::rename(op, anyone, top, "mover", 5, below, "moved", 5, Rename::replace, 1);
+    });
+    EXPECT_EQ(moved.code(), Errc::no_entry);
+    EXPECT_EQ(volume.remove_directory({.check = false}, top, "mover"), Errc::ok);
 }
 
 TEST(HarvestTree, ManySteps) {
