@@ -72,20 +72,16 @@ Errc CommitArea::take(const core::Store& store) {
     return header_.data()->count <= area.capacity ? Errc::ok : Errc::need_space;
 }
 
-/// The part of a cut for which commands wait. If the server does not say soon that it has nothing
-/// to do, it is paused.
+/// The part of a cut for which commands wait.
 Errc CommitArea::take_alone(const core::Store& store, const Givers& givers,
                             const std::function<void()>& at_rest, CommitCut& cut) {
     const auto begin = std::chrono::steady_clock::now();
     const std::lock_guard alone(givers.commands);
-    Errc code = givers.server.settle();
-    const bool is_paused = code == Errc::busy;
-    if (is_paused) code = givers.server.pause();
-    if (code == Errc::ok) code = take(store);
-    if (code == Errc::ok) at_rest();
-    if (is_paused && code != Errc::io) {
-        if (givers.server.resume(store) != Errc::ok) code = Errc::io;
-    }
+    const Errc code = givers.server.while_at_rest(store, [&] {
+        WARREN_TRY(take(store));
+        at_rest();
+        return Errc::ok;
+    });
     const auto held = std::chrono::steady_clock::now() - begin;
     cut.held_ns =
         static_cast<u64>(std::chrono::duration_cast<std::chrono::nanoseconds>(held).count());

@@ -337,7 +337,7 @@ Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
     return memory;
 }
 
-/// Has the engine alone, as a cut does: the phases of a batch take no locks.
+/// Has the engine alone and at rest, as a cut does: the phases of a batch take no locks.
 Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
     const std::lock_guard no_steps(steps_);
     const std::lock_guard alone(commands_);
@@ -347,7 +347,9 @@ Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& win
         const Errc added = answer(store_.add_frames(frames));
         return added == Errc::no_space ? Errc::need_space : added;
     };
-    const Errc code = item_batch_.run(store_.store(), header, add_frames, window, status);
+    const Errc code = server_.while_at_rest(store_.store(), [&] {
+        return item_batch_.run(store_.store(), header, add_frames, window, status);
+    });
     if (code == Errc::ok) return status;
     return code == Errc::no_memory ? Errc::not_supported : answer(code);
 }

@@ -70,6 +70,19 @@ class ResidentServer {
     /// Goes on, with what the pool's rings and `store` are now.
     Errc resume(const core::Store& store);
 
+    /// Calls `body` while nothing is running, and answers what it answers. A server that does not
+    /// settle soon is paused meanwhile. Requires: as settle(); `store` outlives `body`, which may
+    /// change it.
+    template <class Body>
+    Errc while_at_rest(const core::Store& store, const Body& body) {
+        Errc code = settle();
+        const bool is_paused = code == Errc::busy;
+        if (is_paused) code = pause();
+        if (code == Errc::ok) code = body();
+        if (is_paused && code != Errc::io && resume(store) != Errc::ok) code = Errc::io;
+        return code;
+    }
+
     ServerStatistics statistics() const;
 
  private:
