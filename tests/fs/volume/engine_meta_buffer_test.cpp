@@ -5,11 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <set>
+#include <thread>
 
+#include "fs/disk/passing_disk.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
 #include "fs/ops/commit_cut.hpp"
+#include "fs/volume/superblock_io.hpp"
 #include "tests/support/by_team.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
@@ -364,6 +370,109 @@ TEST_F(EngineMetaBuffer, servesManyThreads) {
     }
     run_crowd(seed.value(), bodies);
     close_and_check();
+}
+
+/// Stops before a write behind the journal until it is told to go on.
+class PausingDisk final : public PassingDisk {
+ public:
+    explicit PausingDisk(Disk& below) : PassingDisk(below) {
+        format::Superblock superblock;
+        EXPECT_EQ(read_superblock(below, "image", superblock).code, Errc::ok);
+        places_begin_ = superblock.journal_offset + superblock.journal_blocks * format::block_size;
+    }
+
+    Errc write(u64 offset, std::span<const std::byte> source) override {
+        if (offset >= places_begin_) stop_if_asked();
+        return PassingDisk::write(offset, source);
+    }
+    void stop_next() { turn_to(State::asked); }
+    void go_on() { turn_to(State::passing); }
+    /// False if nothing has been written for very long.
+    bool wait_until_stopped() {
+        std::unique_lock lock(mutex_);
+        return changed_.wait_for(lock, patience, [this] { return state_ == State::stopped; });
+    }
+
+ private:
+    enum class State : u8 { passing, asked, stopped };
+    static constexpr std::chrono::minutes patience{5};
+
+    void turn_to(State state) {
+        const std::lock_guard lock(mutex_);
+        state_ = state;
+        changed_.notify_all();
+    }
+    void stop_if_asked() {
+        std::unique_lock lock(mutex_);
+        if (state_ != State::asked) return;
+        state_ = State::stopped;
+        changed_.notify_all();
+        EXPECT_TRUE(changed_.wait_for(lock, patience, [this] { return state_ == State::passing; }));
+    }
+
+    u64 places_begin_ = 0;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    State state_ = State::passing;
+};
+
+/// A commit is durable and nothing of it has come to its place: what it holds must not leave the
+/// meta buffer, for the disk has what was there before.
+void read_while_a_commit_writes(std::string_view engine) {
+    constexpr u64 file_count = 6400;  // their inodes alone take more blocks than there are
+    constexpr u64 changed_step = 200;
+    const auto disk = make_memory_disk(512 * mib);
+    PausingDisk pausing(*disk);
+    Failure failure;
+    const auto volume =
+        open_on_engine(std::make_unique<FaultDisk>(pausing), engine,
+                       {.workers = 1, .meta_buffer_bytes = small_meta_buffer}, failure);
+    ASSERT_NE(volume, nullptr) << failure.message;
+    std::vector<Handle> files;
+    for (u64 i = 0; i < file_count; ++i) {
+        const std::string name = "f" + std::to_string(i);
+        const auto made = volume->create(anybody, volume->root(), name, {.mode = 0100644});
+        ASSERT_TRUE(made);
+        files.push_back(made->handle);
+    }
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    AttributeChange change;
+    change.which = AttributeChange::mode;
+    change.new_mode = 0600;
+    for (u64 i = 0; i < file_count; i += changed_step)
+        ASSERT_TRUE(volume->set_attributes(anybody, files[i], change));
+    const auto expect_changed = [&] {
+        for (u64 i = 0; i < file_count; i += changed_step) {
+            const auto found = volume->attributes(files[i]);
+            ASSERT_TRUE(found);
+            EXPECT_EQ(found->mode, 0100600u) << i;
+        }
+    };
+
+    pausing.stop_next();
+    Errc synced = Errc::io;
+    std::thread committing([&] { synced = volume->sync(); });
+    EXPECT_TRUE(pausing.wait_until_stopped());
+    // Second chance: what may go is gone when all others have come twice.
+    for (u64 i = 0; i < 2 * file_count; ++i) {
+        if (i % changed_step < 16) continue;
+        EXPECT_TRUE(volume->attributes(files[i % file_count]));
+    }
+    expect_changed();
+    pausing.go_on();
+    committing.join();
+    EXPECT_EQ(synced, Errc::ok);
+    expect_changed();
+    EXPECT_EQ(volume->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*disk));
+}
+
+TEST(MetaBuffer, keepsWhatACommitWritesOnTheHost) {
+    read_while_a_commit_writes("cpu");
+}
+
+TEST(MetaBuffer, keepsWhatACommitWritesInAnEngine) {
+    read_while_a_commit_writes(engine_of_its_own());
 }
 
 }  // namespace
