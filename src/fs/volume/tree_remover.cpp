@@ -15,7 +15,7 @@ namespace warren {
 namespace {
 
 constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
-constexpr u32 idle_steps_max = 1000;           // others can take a step's time or journal room
+constexpr u32 idle_steps_max = 1000;           // nothing was in the way, and nothing was done
 // What a worker may leave unfinished before it notices that the step is full.
 constexpr u64 unfinished_by_worker = 8192;
 
@@ -104,6 +104,7 @@ auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
             changed = ops::change_structure(inner, code, inode, key);
             const u64 missing = inner.needed_place;
             core::finish(inner);
+            if (changed == Errc::need_space && orphan_room_.give_back()) continue;
             if (changed == Errc::need_block) changed = volume_.loader().load(missing);
             if (changed == Errc::ok && code == Errc::need_prune) break;
             if (changed != Errc::ok && changed != Errc::retry) {
@@ -117,21 +118,7 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
     tallies_.assign(volume_.crew().width(), {});
     rooted_ = {root};
     const u64 blocks_before = relaxed_load(volume_.store().state->blocks_used);
-    u64 done = 0;
-    for (u32 idle_steps = 0; !rooted_.empty();) {
-        now_ = now_nanoseconds();
-        {
-            // The crew comes before the gate: those that have it may wait for a commit, and a
-            // commit waits for those that have passed the gate.
-            const auto turn = volume_.crew().take_turn();
-            WARREN_TRY(volume_.run([&](CpuOperation& gate) { return run_step(gate); }));
-        }
-        WARREN_TRY(prepare_next_step());
-        const u64 done_before = std::exchange(done, total_.files + total_.directories);
-        idle_steps = done == done_before ? idle_steps + 1 : 0;
-        // A directory counts names that are nowhere to be found.
-        if (idle_steps == idle_steps_max) return Errc::corrupt;
-    }
+    WARREN_TRY(remove_in_steps());
     removal.files += total_.files;
     removal.directories += total_.directories;
     const u64 blocks_after = relaxed_load(volume_.store().state->blocks_used);
@@ -139,17 +126,64 @@ Errc TreeRemover::remove(u64 root, Removal& removal) {
     return Errc::ok;
 }
 
-/// One bulk step: the crew works through the rooted directories and what they hold until all is
-/// done or the step has dirtied its share of the journal. `gate` passes the gate for all of it.
-Errc TreeRemover::run_step(CpuOperation& gate) {
+Errc TreeRemover::remove_in_steps() {
+    u64 done = 0;
+    for (u32 idle_steps = 0; !rooted_.empty();) {
+        now_ = now_nanoseconds();
+        Errc began = Errc::ok;
+        Errc ended = Errc::ok;
+        const auto step = [&](CpuOperation& gate) {
+            const std::shared_lock lock(volume_.committer().steps());
+            std::vector<Task> tasks;
+            WARREN_TRY(begin_step(gate, tasks));
+            // A step that has begun is never begun again, whatever becomes of it: what it began
+            // with may be gone.
+            ended = run_step(std::move(tasks));
+            gate.end_apply();
+            return Errc::ok;
+        };
+        {
+            // The crew comes before the gate: those that have it may wait for a commit, and a
+            // commit waits for those that have passed the gate.
+            const auto turn = volume_.crew().take_turn();
+            began = volume_.run(step);
+        }
+        if (began == Errc::no_space) return remove_by_names();
+        WARREN_TRY(began);
+        WARREN_TRY(ended);
+        WARREN_TRY(prepare_next_step());
+        const u64 done_before = std::exchange(done, total_.files + total_.directories);
+        idle_steps = done == done_before && !was_full_ ? idle_steps + 1 : 0;
+        // A directory counts names that are nowhere to be found.
+        if (idle_steps == idle_steps_max) return Errc::corrupt;
+    }
+    return Errc::ok;
+}
+
+/// Where what a step may leave would find no room: removes what is left as rm(1) does.
+Errc TreeRemover::remove_by_names() {
+    while (orphan_room_.give_back()) {
+    }
+    while (!rooted_.empty()) {
+        Removal removal;
+        WARREN_TRY(volume_.remove_by_names(rooted_.back(), removal));
+        total_.files += removal.files;
+        total_.directories += removal.directories;
+        rooted_.pop_back();
+    }
+    return Errc::ok;
+}
+
+/// Takes what a bulk step needs and lets `gate` pass the gate for all of it. Nothing has changed
+/// if that fails.
+Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
-    const std::shared_lock step(volume_.committer().steps());
     const u64 share = relaxed_load(state.journal_room) / 4;
     // What is loose at the end costs leaves of the orphan directory, at least half full.
-    loose_limit_ = share / 8 * (format::leaf_entries_max / 2);
-    std::vector<Task> tasks;
+    loose_max_ = share / 8 * (format::leaf_entries_max / 2);
+    WARREN_TRY(orphan_room_.hold(loosened_between_looks()));
     WARREN_TRY(or_no_memory([&] {
-        unfinished_.reserve(rooted_.size() + loose_limit_ +
+        unfinished_.reserve(rooted_.size() + loose_max_ +
                             unfinished_by_worker * volume_.crew().width());
         for (const u64 directory : rooted_)
             tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
@@ -159,20 +193,27 @@ Errc TreeRemover::run_step(CpuOperation& gate) {
     dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;
     deadline_ = now_nanoseconds() + step_nanoseconds;
     loose_ = 0;
+    loose_limit_ = 0;
+    was_full_ = false;
+    return Errc::ok;
+}
+
+/// One bulk step: the crew works through the rooted directories and what they hold until all is
+/// done or the step has dirtied its share of the journal.
+Errc TreeRemover::run_step(std::vector<Task> tasks) {
     const Errc ran = or_no_memory([&] {
         volume_.crew().run_in_turn(
             std::move(tasks),
             [this](Crew::Worker& worker, const Task& task) { visit(worker, task); });
         return Errc::ok;
     });
-    // Something may hang nowhere now: no commit may show that.
-    if (ran != Errc::ok) volume_.committer().forbid(ran);
-    count_step(state);
+    count_step(*volume_.store().state);
     const Errc adopted = adopt_unfinished();
-    gate.end_apply();
+    const Errc ended = ran != Errc::ok ? ran : adopted;
+    // Something may hang nowhere now: no commit may show that.
+    if (ended != Errc::ok) volume_.committer().forbid(ended);
     const Errc error = error_;
-    if (ran != Errc::ok) return ran;
-    return error != Errc::ok ? error : adopted;
+    return ended != Errc::ok ? ended : error;
 }
 
 void TreeRemover::visit(Crew::Worker& worker, const Task& task) {
@@ -201,11 +242,30 @@ void TreeRemover::count_step(core::StoreState& state) {
     device_atomic<u64>(state.blocks_used).fetch_sub(blocks, hd::memory_order_relaxed);
 }
 
-bool TreeRemover::step_is_full() const {
-    return error_.load(std::memory_order_relaxed) != Errc::ok ||
-           loose_.load(std::memory_order_relaxed) > loose_limit_ ||
-           relaxed_load(volume_.store().state->dirty_blocks) >= dirty_limit_ ||
-           now_nanoseconds() > deadline_;
+bool TreeRemover::step_is_full() {
+    const bool is_full = error_.load(std::memory_order_relaxed) != Errc::ok || !may_loosen_more() ||
+                         relaxed_load(volume_.store().state->dirty_blocks) >= dirty_limit_ ||
+                         now_nanoseconds() > deadline_;
+    if (is_full) was_full_.store(true, std::memory_order_relaxed);
+    return is_full;
+}
+
+/// What all workers may take out of their parents before they look at the limit again.
+u64 TreeRemover::loosened_between_looks() const {
+    return u64{format::leaf_entries_max} * volume_.crew().width();
+}
+
+/// Whether what is loose may become more. Finds room for it among the orphans if there is any.
+bool TreeRemover::may_loosen_more() {
+    const u64 loose = loose_.load(std::memory_order_relaxed);
+    if (loose <= loose_limit_.load(std::memory_order_relaxed)) return true;
+    if (loose > loose_max_) return false;
+    const u64 ahead = loosened_between_looks();
+    static_cast<void>(orphan_room_.hold(loose + 2 * ahead));
+    const u64 names = orphan_room_.names();
+    const u64 limit = names > ahead ? names - ahead : 0;
+    loose_limit_.store(limit, std::memory_order_relaxed);
+    return loose <= limit;
 }
 
 void TreeRemover::fail(Errc code) {
@@ -225,14 +285,17 @@ Errc TreeRemover::end_root(const ThreadTeam& team, u64 directory) {
     });
 }
 
-/// Before the step ends, every unfinished directory must hang on the orphan directory.
+/// Before the step ends, every unfinished directory must hang on the orphan directory. The first
+/// error, always one for the caller.
 Errc TreeRemover::adopt_unfinished() {
+    Errc error = Errc::ok;
     for (const Unfinished& one : unfinished_) {
-        WARREN_TRY(run_in_step(ThreadTeam{}, [&](CpuOperation& op) {
+        const Errc adopted = run_in_step(ThreadTeam{}, [&](CpuOperation& op) {
             return ops::adopt_orphan(op, one.directory, now_);
-        }));
+        });
+        if (error == Errc::ok) error = adopted;
     }
-    return Errc::ok;
+    return is_final(error) ? error : Errc::no_space;
 }
 
 /// Between steps: removes what needs operations of its own. The next step starts with what is

@@ -3,8 +3,9 @@
 // part of a large one; this keeps the queue, cuts the work into bulk steps, and serves what tasks
 // could not do within one.
 //
-// Invariant: when a step ends every inode that still exists hangs on the orphan directory. Needs
-// the identity map: with a meta buffer of fixed size blocks come and go.
+// Invariant: when a step ends every inode that still exists hangs on the orphan directory; if that
+// cannot be, no commit shows the step. Needs the identity map: with a meta buffer of fixed size
+// blocks come and go.
 #pragma once
 
 #include <atomic>
@@ -12,13 +13,15 @@
 #include <vector>
 
 #include "fs/ops/harvest_tree.hpp"
+#include "fs/volume/orphan_room.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
 
 class TreeRemover {
  public:
-    explicit TreeRemover(VolumeImplementation& volume) : volume_(volume) {}
+    explicit TreeRemover(VolumeImplementation& volume)
+        : volume_(volume), orphan_room_(volume.store()) {}
 
     /// Frees the directory `root`, which hangs on the orphan directory, and all below it; adds what
     /// went to `removal`.
@@ -36,26 +39,34 @@ class TreeRemover {
         bool has_leftovers;  // only names that need operations of their own
     };
 
-    Errc run_step(CpuOperation& gate);
+    Errc remove_in_steps();
+    Errc remove_by_names();
+    Errc begin_step(CpuOperation& gate, std::vector<Task>& tasks);
+    Errc run_step(std::vector<Task> tasks);
     void visit(Crew::Worker& worker, const Task& task);
     void count_step(core::StoreState& state);
     Errc end_root(const ThreadTeam& team, u64 directory);
     Errc adopt_unfinished();
     Errc prepare_next_step();
-    bool step_is_full() const;
+    bool step_is_full();
+    bool may_loosen_more();
+    u64 loosened_between_looks() const;
     void fail(Errc code);
     template <class Body>
     auto run_in_step(const ThreadTeam& team, const Body& body);
 
     VolumeImplementation& volume_;
+    OrphanRoom orphan_room_;
     std::vector<Tally> tallies_;
     ops::FreeTally total_;     // of the steps so far
     std::vector<u64> rooted_;  // hang on the orphan directory; the step begins with them
     std::mutex mutex_;
     std::vector<Unfinished> unfinished_;  // what the step leaves
     std::atomic<Errc> error_{Errc::ok};
-    std::atomic<u64> loose_{0};  // directories taken out of their parents and not freed yet
-    u64 loose_limit_ = 0;
+    std::atomic<u64> loose_{0};          // directories taken out of their parents and not freed yet
+    std::atomic<u64> loose_limit_{0};    // what there is room for among the orphans
+    u64 loose_max_ = 0;                  // what the journal has room for
+    std::atomic<bool> was_full_{false};  // the step stopped before all was done
     u64 dirty_limit_ = 0;
     i64 deadline_ = 0;
     i64 now_ = 0;

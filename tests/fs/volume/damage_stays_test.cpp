@@ -140,5 +140,46 @@ TEST(DamageOfContents, isToldAndNeverReadAsZeros) {
     }
 }
 
+/// What a removal has freed before it met the damage has numbers for others.
+TEST(DamageStaysInADyingTree, andInodesThatGetItsNumbersAreSafe) {
+    const auto disk = make_memory_disk(64 * mib);
+    Handle doomed;
+    Handle bad;
+    {
+        const auto volume = open_on(*disk, {.workers = 1});
+        doomed = make_directory(*volume, volume->root(), "doomed");
+        bad = make_directory(*volume, doomed, "bad");
+        make_file(*volume, bad, "file");
+        ASSERT_EQ(volume->close(), Errc::ok);
+    }
+    format::Block block;
+    const u64 place = bad.inode * format::inode_size;
+    const u64 in_block = place % format::block_size;
+    ASSERT_EQ(disk->read(place - in_block, std::as_writable_bytes(std::span(&block, 1))), Errc::ok);
+    const auto& inode = reinterpret_cast<const format::Inode&>(block.words[in_block / 8]);
+    const std::vector<std::byte> noise(8, std::byte{0x55});
+    ASSERT_EQ(disk->write(inode.area.pairs[0].child.offset() + 100, noise), Errc::ok);
+
+    const auto volume = open_on(*disk, {.workers = 1});
+    ASSERT_TRUE(volume);
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "doomed", removal), Errc::corrupt);
+    bool has_number = false;
+    for (u32 i = 0; i < 20; ++i) {
+        const std::string name = "new" + std::to_string(i);
+        const Handle made = make_directory(*volume, volume->root(), name);
+        make_file(*volume, made, "file");
+        has_number = has_number || made.inode == doomed.inode;
+    }
+    EXPECT_TRUE(has_number);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    for (u32 i = 0; i < 20; ++i) {
+        const std::string name = "new" + std::to_string(i);
+        EXPECT_TRUE(volume->resolve(anybody, "/" + name + "/file"));
+        EXPECT_EQ(volume->remove_tree(anybody, volume->root(), name, removal), Errc::ok);
+    }
+    EXPECT_EQ(volume->close(), Errc::ok);
+}
+
 }  // namespace
 }  // namespace warren::test

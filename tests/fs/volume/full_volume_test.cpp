@@ -155,6 +155,58 @@ TEST_P(FullVolume, refusesEachKindOfGrowthAndTakesEachKindOfRemoval) {
     volume.close_and_check();
 }
 
+/// What data leave free is of no use to names: the tree must go without a block for the names that
+/// its directories get between two steps.
+TEST_P(FullVolume, removesATreeWhereNamesFindNoBlock) {
+    MemoryVolume volume(64 * mib, options());
+    const u64 inodes_before = volume->statistics().inodes_used;
+    const Handle tree = make_directory(*volume, volume->root(), "tree");
+    constexpr u64 width = 2500;
+    for (u64 i = 0; i < width; ++i) {
+        const Handle inner = make_directory(*volume, tree, std::to_string(i));
+        make_file(*volume, inner, "f");
+    }
+    // The orphan directory has a leaf: else no tree could be detached.
+    const Handle open = make_file(*volume, volume->root(), "open");
+    ASSERT_EQ(volume->open_file(open), Errc::ok);
+    ASSERT_EQ(volume->unlink(anybody, volume->root(), "open"), Errc::ok);
+
+    const Handle data = make_file(*volume, volume->root(), "data");
+    ASSERT_EQ(volume->open_file(data), Errc::ok);
+    const std::vector<std::byte> bytes(128 * kib, std::byte{7});
+    u64 size = 0;
+    while (volume->write(data, size, bytes))
+        size += bytes.size();
+    for (u64 hole = 0; hole < 600; ++hole)
+        ASSERT_EQ(volume->allocate(data, Allocate::punch_hole, hole * 8192, 4096), Errc::ok);
+    ASSERT_EQ(volume->release(data), Errc::ok);
+    const Handle names = make_directory(*volume, volume->root(), "names");
+    Errc end = Errc::ok;
+    u64 kept = 0;
+    for (; end == Errc::ok; ++kept) {
+        const std::string name = std::to_string(kept);
+        const auto made = volume->create(anybody, names, name, {.mode = 040755});
+        end = made.code();
+        if (made) end = volume->create(anybody, made->handle, "f", {}).code();
+    }
+    ASSERT_EQ(end, Errc::no_space);
+    ASSERT_GT(kept, 100u);
+
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
+    EXPECT_EQ(removal.files, width);
+    EXPECT_EQ(removal.directories, width + 1);
+    EXPECT_EQ(volume->release(open), Errc::ok);
+    expect_counts_agree(*volume);
+    volume.close_and_check();
+    volume.open();
+    expect_counts_agree(*volume);
+    EXPECT_EQ(volume->unlink(anybody, volume->root(), "data"), Errc::ok);
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "names", removal), Errc::ok);
+    EXPECT_EQ(volume->statistics().inodes_used, inodes_before);
+    volume.close_and_check();
+}
+
 TEST_P(FullVolume, isFilledAndEmptiedByManyThreads) {
     const Seed seed;
     MemoryVolume volume(32 * mib, options());

@@ -71,6 +71,7 @@ __device__ void open_step(const core::Store& store, const RemovalRef& ref) {
     state.is_listing = 0;
     state.holds_moves = 0;
     state.has_root = 0;
+    state.hangs_nowhere = 0;
     state.removed = {};
     state.files = 0;
     state.directories = 0;
@@ -297,7 +298,11 @@ __device__ void adopt_some(const WarpTeam& team, const core::Store& store, const
         const u64 number = ops::TreeTask{ref.unfinished[i], 0}.number();
         Wish wish;
         const Errc code = adopt(team, store, number, ref.now, wish);
-        once(team, [&] { note_end(store, ref, code, wish); });
+        const bool may_come = code == Errc::need_block || code == Errc::need_frame;
+        once(team, [&] {
+            if (code != Errc::ok && !may_come) relaxed_store(ref.state->hangs_nowhere, 1);
+            note_end(store, ref, code, wish);
+        });
     }
     team.sync();
 }
@@ -323,6 +328,7 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
     report.unfinished_count = state.unfinished_count;
     report.wanted_count = state.wanted_count;
     report.wants_frames = state.wants_frames;
+    report.hangs_nowhere = state.hangs_nowhere;
     report.files = state.files;
     report.directories = state.directories;
     report.blocks = state.blocks;

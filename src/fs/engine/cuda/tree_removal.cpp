@@ -101,7 +101,7 @@ Errc TreeRemoval::wait_for_report() {
 
 bool TreeRemoval::is_sound() const {
     if (stream_.wait() != Errc::ok) return false;
-    if (report_.data()->is_open == 0) return true;
+    if (report_.data()->is_open == 0 && report_.data()->hangs_nowhere == 0) return true;
     static_cast<void>(gpu::fail(Errc::io, "a step of a removal could not be ended"));
     return false;
 }

@@ -43,10 +43,11 @@ struct RemovalState {
     u32 wanted_count;
     u32 must_wait;  // ending the step lacks a block or a frame
     u32 wants_frames;
-    u32 enders_left;  // warps of end_step()
-    u32 error;        // an Errc
-    u32 has_root;     // it was taken out of its parent
-    u32 is_open;      // the gate is held
+    u32 enders_left;    // warps of end_step()
+    u32 error;          // an Errc
+    u32 has_root;       // it was taken out of its parent
+    u32 is_open;        // the gate is held
+    u32 hangs_nowhere;  // a directory that is left could not come among the orphans
     // Listing of directories.
     u32 may_list;
     u32 lonely_count;  // directories that were all that was left to do
@@ -92,7 +93,8 @@ struct RemovalReport {
     u32 has_root;   // the tree has no name any more
     u32 unfinished_count;
     u32 wanted_count;
-    u32 wants_frames;  // no frame with memory is left for metadata
+    u32 wants_frames;   // no frame with memory is left for metadata
+    u32 hangs_nowhere;  // no commit may show the step
     u64 files;
     u64 directories;
     u64 blocks;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks kept back for names among the orphans: what a bulk step leaves must hang there when the
+// step ends, and within a step nobody can commit to find space.
+//
+// Invariant: whoever takes no more directories out of their parents than names() says finds a block
+// for each leaf and node that their names need.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "fs/core/allocator.hpp"
+#include "fs/format/directory.hpp"
+
+namespace warren {
+
+class OrphanRoom {
+ public:
+    explicit OrphanRoom(const core::Store& store) : store_(store) { runs_.reserve(runs_max); }
+    ~OrphanRoom() {
+        while (give_back()) {
+        }
+    }
+    OrphanRoom(const OrphanRoom&) = delete;
+    OrphanRoom& operator=(const OrphanRoom&) = delete;
+
+    /// For how many names there is room.
+    u64 names() {
+        const std::lock_guard lock(mutex_);
+        return blocks_ < spare_blocks ? 0 : (blocks_ - spare_blocks) * names_per_block;
+    }
+    /// Keeps blocks back until there is room for `names`. Errc::need_space or retry if it is for
+    /// fewer: what was found so far stays.
+    Errc hold(u64 names) {
+        const std::lock_guard lock(mutex_);
+        const u64 wanted = (names + names_per_block - 1) / names_per_block + spare_blocks;
+        while (blocks_ < wanted) {
+            if (runs_.size() == runs_max) return Errc::need_space;
+            const u64 missing = std::min<u64>(wanted - blocks_, format::blocks_per_frame);
+            const Result<core::Run> run = core::reserve_run(store_, 0, core::FrameKind::metadata, 0,
+                                                            static_cast<u32>(missing));
+            if (!run) return run.code();
+            runs_.push_back(*run);
+            blocks_ += run->blocks;
+        }
+        return Errc::ok;
+    }
+    /// Lets a name have what was kept back. False if nothing is left.
+    bool give_back() {
+        const std::lock_guard lock(mutex_);
+        if (runs_.empty()) return false;
+        core::unreserve(store_, runs_.back().place, runs_.back().blocks);
+        blocks_ -= runs_.back().blocks;
+        runs_.pop_back();
+        return true;
+    }
+
+ private:
+    // A leaf that was split is half full at least, and a node above has many leaves.
+    static constexpr u64 names_per_block = format::leaf_entries_max / 2 - 2;
+    static constexpr u64 spare_blocks = 8;  // a split of a leaf may split all above it
+    static constexpr u64 runs_max = 512;
+
+    const core::Store& store_;
+    std::mutex mutex_;
+    std::vector<core::Run> runs_;
+    u64 blocks_ = 0;
+};
+
+}  // namespace warren
