@@ -30,8 +30,16 @@ class DataWriter {
                Replaces replaces)
         : volume_(volume), offset_(offset), source_(source), replaces_(replaces) {}
 
+    /// Writes and notes the bytes, in this order and before the apply that shows them: the commit
+    /// that takes the note flushes them, and none shows them before it.
     Errc operator()(const ops::Piece& piece) const {
+        WARREN_TRY(write(piece));
         if (!piece.keeps_rest || replaces_ == Replaces::no) volume_.note_fresh_data();
+        return Errc::ok;
+    }
+
+ private:
+    Errc write(const ops::Piece& piece) const {
         const u64 start = piece.file_block * format::block_size;
         const u64 end = start + u64{piece.blocks} * format::block_size;
         const u64 begin = std::clamp(offset_, start, end);
@@ -55,7 +63,6 @@ class DataWriter {
         return volume_.write_data(piece.place, staged);
     }
 
- private:
     /// Fills a large new piece with the caller's bytes [begin, stop) of the file and zeros around
     /// them. Blocks are written whole: for a part of one, what the disk has there would be read.
     Errc write_large(const ops::Piece& piece, u64 begin, u64 stop) const {
@@ -117,10 +124,11 @@ class DataRoom {
 
 /// Zeros in a part of one block.
 Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
-    volume.note_fresh_data();
     const DataRoom room(volume, length);
     if (room.code() != Errc::ok) return room.code();
-    return volume.write_data(place, std::span(zero_block).first(length));
+    WARREN_TRY(volume.write_data(place, std::span(zero_block).first(length)));
+    volume.note_fresh_data();
+    return Errc::ok;
 }
 
 /// Zeroes what lies between the end of the file and `first_new_byte` in its last block.

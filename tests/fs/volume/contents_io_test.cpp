@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What contents cost the disk: nothing for a file that is gone before it was written, no reading
 // for blocks that are new. And that nothing is saved at the wrong moment: a file that goes between
-// a commit's cut and the writing of its contents is whole if the power goes next.
+// a commit's cut and the writing of its contents is whole if the power goes next, and so is one
+// whose bytes were on their way while a commit came and went.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -135,6 +136,40 @@ TEST(ContentsIo, whatACommitShowsIsWrittenAlthoughItIsGone) {
         EXPECT_EQ(bytes, std::vector(4096, static_cast<std::byte>(1 + i))) << name_of_file(i);
     }
     ASSERT_EQ(after->close(), Errc::ok);
+}
+
+TEST(ContentsIo, bytesAreThereBeforeTheirFileAlthoughACommitComesBetween) {
+    const auto log = make_memory_disk(volume_bytes);
+    WatchedDisk disk(*log);
+    const auto volume = open_on(disk, {.workers = 1});
+    ASSERT_TRUE(volume);
+    leave_foreign_bytes(*volume);
+    const Handle file = open_new(*volume, "file");
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    log->start_recording();
+    disk.before_write = [&] { std::thread([&] { EXPECT_EQ(volume->sync(), Errc::ok); }).join(); };
+    const std::vector<std::byte> bytes(8192, std::byte{'n'});
+    ASSERT_TRUE(volume->write(file, 0, bytes));
+    ASSERT_FALSE(disk.before_write);
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    u64 shown = 0;
+    for (u64 event = 1; event <= log->event_count(); ++event) {
+        for (u64 lost = 0; lost <= std::min<u64>(log->count_unflushed(event), 63); ++lost) {
+            const auto image = log->image_after(event, {.lost = (u64{1} << lost) - 1});
+            const auto after = open_on(*image, {.workers = 1});
+            ASSERT_TRUE(after);
+            const Result<Attributes> found = after->lookup(anybody, after->root(), "file");
+            ASSERT_TRUE(found);
+            std::vector<std::byte> read(found->size);
+            ASSERT_TRUE(after->read(found->handle, 0, read));
+            EXPECT_TRUE(read.empty() || read == bytes) << event << ", " << lost << " lost";
+            shown += read.empty() ? 0 : 1;
+            ASSERT_EQ(after->close(), Errc::ok);
+        }
+    }
+    EXPECT_GT(shown, 0u);
+    ASSERT_EQ(volume->release(file), Errc::ok);
+    ASSERT_EQ(volume->close(), Errc::ok);
 }
 
 TEST(ContentsIo, newBlocksAreWrittenWithoutReadingAny) {
