@@ -3,7 +3,7 @@
 // the memory can do, so a large commit's copies are shared among several. They are no workers of
 // the volume's crew: a bulk operation may have that one, and wait for this very commit.
 //
-// Invariant: gather() asks for no memory; what it needs was taken by prepare(), or it copies alone.
+// Invariant: gather() needs no memory beyond what prepare() took; without it, it copies alone.
 #pragma once
 
 #include <memory>

@@ -19,8 +19,8 @@ class OrphanRoom {
  public:
     explicit OrphanRoom(const core::Store& store) : store_(store) { runs_.reserve(runs_max); }
     ~OrphanRoom() {
-        while (give_back()) {
-        }
+        for (const core::Run& run : runs_)
+            core::unreserve(store_, run.place, run.blocks);
     }
     OrphanRoom(const OrphanRoom&) = delete;
     OrphanRoom& operator=(const OrphanRoom&) = delete;
@@ -46,13 +46,16 @@ class OrphanRoom {
         }
         return Errc::ok;
     }
-    /// Lets a name have what was kept back. False if nothing is left.
+    /// Lets a name have a block that was kept back; one, for others may take what is free. False
+    /// if nothing is left.
     bool give_back() {
         const std::lock_guard lock(mutex_);
         if (runs_.empty()) return false;
-        core::unreserve(store_, runs_.back().place, runs_.back().blocks);
-        blocks_ -= runs_.back().blocks;
-        runs_.pop_back();
+        core::Run& run = runs_.back();
+        --run.blocks;
+        --blocks_;
+        core::unreserve(store_, run.place + u64{run.blocks} * format::block_size, 1);
+        if (run.blocks == 0) runs_.pop_back();
         return true;
     }
 

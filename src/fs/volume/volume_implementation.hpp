@@ -190,7 +190,8 @@ class VolumeImplementation {
     /// Unlinks the files that a dying directory still names, each by an operation of its own; adds
     /// how many to `files`.
     Errc remove_leftovers(u64 directory, u64& files);
-    /// As remove_detached(), name by name, which is slow and needs no space.
+    /// As remove_detached(), name by name, which is slow and needs no space but for files that are
+    /// open.
     Errc remove_by_names(u64 directory, Removal& removal);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root);
