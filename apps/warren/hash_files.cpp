@@ -399,13 +399,16 @@ bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& s
     how.follow = walk::Follow::roots;
     how.group = rank_group();
     how.operations_per_second = options.operations_per_second;
+    // Ranks share the work by them, and a processor is chosen by them.
+    const bool wants_sizes =
+        how.group != nullptr || options.processor == hash::Processor::automatic;
     walk::Callbacks callbacks;
     callbacks.visit = [&](const walk::Entry& entry) {
         if (interrupted()) return walk::Next::stop;
         if (entry.type() != walk::Type::regular) return walk::Next::go_on;
         HashJob job{location, start, algorithm};
         job.location.text = job.location.path = entry.path();
-        if (how.group != nullptr) {  // else nobody asks which is large
+        if (wants_sizes) {
             const struct statx* status = entry.status(STATX_SIZE, true);
             if (status != nullptr) job.bytes = status->stx_size;
         }
