@@ -25,14 +25,17 @@ std::string printable(std::string_view name) {
 void DamageLog::note(u64 inode, std::string_view name) {
     static_cast<void>(or_no_memory([&] {
         const std::lock_guard lock(mutex_);
-        if (told_.size() >= lines_max || !told_.emplace(inode, name).second) return Errc::ok;
+        if (told_.size() >= lines_max) return Errc::ok;
         const std::string number = std::to_string(inode);
         const std::string object =
             name.empty() ? "inode " + number
                          : "'" + printable(name) + "' in the directory with inode " + number;
-        log_line(image_ + ": a request about " + object +
-                 " met damaged metadata and was answered with EIO; unmount the volume and run "
-                 "warren fsck --repair");
+        const std::string line =
+            image_ + ": a request about " + object +
+            " met damaged metadata and was answered with EIO; unmount the volume and run "
+            "warren fsck --repair";
+        if (!told_.emplace(inode, name).second) return Errc::ok;
+        log_line(line);
         if (told_.size() == lines_max) {
             log_line(image_ + ": no more of its damage is told here; warren fsck names all");
         }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <span>
+#include <system_error>
 
 namespace warren::walk {
 
@@ -70,7 +71,13 @@ void Pool::start_thread() {
     // Acquire: the partner is close().
     if (number == queues_.size() || closed_.load(std::memory_order_acquire)) return;
     started_.store(number + 1, std::memory_order_relaxed);
-    threads_.emplace_back([this, number] { work_(number); });
+    try {
+        threads_.emplace_back([this, number] { work_(number); });
+    } catch (const std::system_error&) {
+        // The system gives no more threads: those that run do the work.
+        started_.store(number, std::memory_order_relaxed);
+        if (number == 0) throw;
+    }
 }
 
 bool Pool::take_own(Queue& queue, Item& item) {

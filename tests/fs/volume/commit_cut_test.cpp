@@ -5,6 +5,7 @@
 // directory, each link counted.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -186,9 +187,13 @@ TEST(Gatherers, TakeTogetherWhatOneTakesAlone) {
     }
 }
 
+u64 page_bytes() {
+    return static_cast<u64>(::sysconf(_SC_PAGESIZE));
+}
+
 /// How many pages of the range are in memory.
 u64 resident_pages(const ReservedRange& range, u64 bytes) {
-    std::vector<unsigned char> pages(bytes / 4096);
+    std::vector<unsigned char> pages(bytes / page_bytes());
     EXPECT_EQ(::mincore(range.data(), bytes, pages.data()), 0);
     return static_cast<u64>(std::ranges::count_if(pages, [](auto page) { return page & 1; }));
 }
@@ -201,10 +206,10 @@ TEST(ReservedRange, BringsMemoryBeforeItIsTouchedAndGivesItBack) {
     range.populate(2 * mib);
     // None on a system that does not know how; more where pages are huge.
     const u64 brought = resident_pages(range, bytes);
-    EXPECT_TRUE(brought == 0 || brought >= 2 * mib / 4096) << brought;
+    EXPECT_TRUE(brought == 0 || brought >= 2 * mib / page_bytes()) << brought;
     std::memset(range.data(), 1, bytes);
     range.give_back(mib);
-    EXPECT_LE(resident_pages(range, bytes), mib / 4096);
+    EXPECT_LE(resident_pages(range, bytes), mib / page_bytes());
     EXPECT_EQ(range.data()[mib - 1], std::byte{1});
     EXPECT_EQ(range.data()[mib], std::byte{0});
     range.populate(2 * mib);
