@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <pwd.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "apps/warren/listing.hpp"
@@ -32,6 +33,12 @@ bool has_name(u32 id, bool user) {
 }
 
 }  // namespace
+
+bool Expression::changes_files() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
+        return node.kind == Kind::remove || node.kind == Kind::run;
+    });
+}
 
 void Expression::evaluate(const Found& found, FindPlace& place, Verdict& verdict) const {
     if (found.depth < min_depth_) return;  // walked through, neither tested nor acted upon

@@ -73,6 +73,8 @@ class Expression {
     /// The first word that only works on files of the host; empty if there is none.
     const std::string& needs_host() const { return needs_host_; }
     const std::vector<FindCommand>& commands() const { return commands_; }
+    /// Whether it removes files or runs commands, after which what was asked before may be old.
+    bool changes_files() const;
 
  private:
     friend class ExpressionParser;

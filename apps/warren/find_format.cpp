@@ -70,7 +70,7 @@ std::string below_start(const Found& found, const std::string& path) {
 std::string time_text(i64 time, char style) {
     if (style == '@') return epoch_time(time) + "0";  // ten digits, as find(1) writes them
     if (style == 's') return epoch_time(time).substr(0, epoch_time(time).find('.'));
-    return full_time(time);
+    return joined_time_of_find(time);
 }
 
 std::string octal_text(u32 number) {
@@ -108,9 +108,27 @@ void append_escaped(std::string& target, std::string_view name) {
     }
 }
 
-std::string padded(std::string text, size_t width, bool is_left) {
-    if (text.size() < width) text.insert(is_left ? text.size() : 0, width - text.size(), ' ');
+std::string padded(std::string text, size_t width, bool is_left, char fill = ' ') {
+    if (text.size() < width) text.insert(is_left ? text.size() : 0, width - text.size(), fill);
     return text;
+}
+
+/// What stands between % and the letter: a minus, zeros before a number, a width.
+struct Column {
+    size_t letter;  // where it stands
+    size_t width;
+    bool is_left;
+    bool has_zeros;
+};
+
+/// Requires: `format` begins with %.
+Column column_of(std::string_view format) {
+    const size_t digits = std::min(format.find_first_not_of("-0", 1), format.size());
+    const size_t letter = std::min(format.find_first_not_of("0123456789", digits), format.size());
+    const std::string_view flags = format.substr(1, digits - 1);
+    const std::string width(format.substr(digits, letter - digits));
+    return {letter, std::min(std::strtoul(width.c_str(), nullptr, 10), width_most),
+            flags.find('-') != flags.npos, flags.find('0') != flags.npos};
 }
 
 struct Directive {
@@ -140,30 +158,48 @@ constexpr Directive directives[] = {
     {'g', [](const Found& found, Path) { return group_text(found.attributes().group); }},
     {'U', [](const Found& found, Path) { return std::to_string(found.attributes().user); }},
     {'G', [](const Found& found, Path) { return std::to_string(found.attributes().group); }},
-    {'t', [](const Found& found, Path) { return full_time(found.attributes().modified); }},
-    {'a', [](const Found& found, Path) { return full_time(found.attributes().accessed); }},
-    {'c', [](const Found& found, Path) { return full_time(found.attributes().changed); }},
+    {'t', [](const Found& found, Path) { return long_time_of_find(found.attributes().modified); }},
+    {'a', [](const Found& found, Path) { return long_time_of_find(found.attributes().accessed); }},
+    {'c', [](const Found& found, Path) { return long_time_of_find(found.attributes().changed); }},
 };
 
-/// The text of a one-letter directive; false if there is no such directive.
-bool directive_text(char letter, const Found& found, const std::string& path, std::string& text) {
-    for (const Directive& directive : directives) {
-        if (directive.letter != letter) continue;
-        text = directive.text(found, path);
-        return true;
-    }
-    return false;
-}
-
-/// %T@, %A+, %Cs and the like: which time, how written.
-bool time_directive(char which, char style, const Attributes& attributes, std::string& text) {
+/// T@, A+, Cs and the like: which time, how written.
+bool time_directive(char which, char style, const Found& found, std::string& text) {
     const bool known_style = style == '@' || style == '+' || style == 's';
     if (!known_style || (which != 'T' && which != 'A' && which != 'C')) return false;
+    const Attributes& attributes = found.attributes();
     const i64 time = which == 'T'   ? attributes.modified
                      : which == 'A' ? attributes.accessed
                                     : attributes.changed;
     text = time_text(time, style);
     return true;
+}
+
+/// The text of the directive whose letters `format` begins with; how many they are, 0 if there is
+/// no such directive.
+size_t directive_text(std::string_view format, const Found& found, const std::string& path,
+                      std::string& text) {
+    if (format.empty()) return 0;
+    for (const Directive& directive : directives) {
+        if (directive.letter != format[0]) continue;
+        text = directive.text(found, path);
+        return 1;
+    }
+    return format.size() > 1 && time_directive(format[0], format[1], found, text) ? 2 : 0;
+}
+
+/// Appends the directive that `format` begins with; how long it is, 0 if there is no such.
+size_t append_directive(std::string& target, std::string_view format, const Found& found,
+                        const std::string& path) {
+    const Column column = column_of(format);
+    const std::string_view letters = format.substr(column.letter);
+    std::string text;
+    const size_t used = directive_text(letters, found, path, text);
+    if (used == 0) return 0;
+    const bool is_number = letters[0] == 'm' || letters[0] == 'd';
+    const char fill = is_number && column.has_zeros && !column.is_left ? '0' : ' ';
+    target += padded(std::move(text), column.width, column.is_left, fill);
+    return column.letter + used;
 }
 
 }  // namespace
@@ -187,7 +223,7 @@ void append_listed(std::string& target, const Found& found, const std::string& p
     } else {
         column(std::to_string(attributes.size), 8);
     }
-    column(short_time(attributes.modified), 0);
+    column(short_time_of_find(attributes.modified), 0);
     append_escaped(target, path);
     if (type == 'l') append_escaped(target += " -> ", link_target(found));
     target += '\n';
@@ -195,32 +231,15 @@ void append_listed(std::string& target, const Found& found, const std::string& p
 
 void append_formatted(std::string& target, std::string_view format, const Found& found,
                       const std::string& path) {
-    std::string text;
     while (!format.empty()) {
-        const char first = format[0];
         const char second = format.size() > 1 ? format[1] : '\0';
-        const char third = format.size() > 2 ? format[2] : '\0';
-        size_t used = 1;
-        // Between % and the letter: a minus, a width.
-        const size_t letter = first == '%' ? format.find_first_not_of("-0123456789", 1) : 1;
-        if (letter != 1 && letter < format.size() &&
-            directive_text(format[letter], found, path, text)) {
-            const bool is_left = second == '-';
-            const std::string digits(format.substr(is_left ? 2 : 1, letter - (is_left ? 2 : 1)));
-            const auto width = static_cast<size_t>(std::atoi(digits.c_str()));
-            target += padded(text, std::min(width, width_most), is_left);
-            used = letter + 1;
-        } else if (first == '\\' && escaped_character(second) >= 0) {
+        size_t used = format[0] == '%' ? append_directive(target, format, found, path) : 0;
+        if (format[0] == '\\' && escaped_character(second) >= 0) {
             target += static_cast<char>(escaped_character(second));
             used = 2;
-        } else if (first == '%' && directive_text(second, found, path, text)) {
-            target += text;
-            used = 2;
-        } else if (first == '%' && time_directive(second, third, found.attributes(), text)) {
-            target += text;
-            used = 3;
-        } else {
-            target += first;
+        } else if (used == 0) {
+            target += format[0];
+            used = 1;
         }
         format.remove_prefix(used);
     }

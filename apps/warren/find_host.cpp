@@ -127,6 +127,10 @@ HostSearch::HostSearch(const Expression& expression, const WalkSetup& setup, boo
     setup_.options.one_file_system = expression.one_file_system();
     // Entries that are removed while their directory is read stand in each other's way.
     setup_.options.share_directories = !expression.depth_first();
+    // Of two names of one file the second has one link when the first is gone.
+    if (expression.changes_files() && setup_.options.ahead == walk::Ahead::measured) {
+        setup_.options.ahead = walk::Ahead::never;
+    }
 }
 
 /// Whether it is as well that a name is not there: -ignore_readdir_race was given, or the run that

@@ -307,6 +307,13 @@ int DigestList::run(Session& session, const std::vector<std::string>& operands) 
     return is_good_ ? 0 : 1;
 }
 
+/// Whether all went well. No rank may leave the others behind in finish().
+bool end_all(Session& session, FailureList& failures) {
+    const bool is_closed = session.close();
+    const bool is_complete = failures.finish();
+    return is_closed && is_complete;
+}
+
 }  // namespace
 
 int command_hash(std::span<char* const> arguments) {
@@ -343,14 +350,13 @@ int command_hash(std::span<char* const> arguments) {
             .is_verbose = settings.is_verbose,
         };
         const bool good = check_lists(session, operands, settings.algorithm, settings.files, rules);
-        return session.close() && failures.finish() && good ? 0 : 1;
+        return end_all(session, failures) && good ? 0 : 1;
     }
     const LineEnd end = parsed.has('z') ? LineEnd::zero : LineEnd::newline;
     DigestList list(settings, setup, parsed.has(tag_option), end);
-    int code = settings.has_windows ? print_windows(session, operands, settings)
-                                    : list.run(session, operands);
-    if (!session.close() || !failures.finish()) code = std::max(code, 1);
-    return code;
+    const int code = settings.has_windows ? print_windows(session, operands, settings)
+                                          : list.run(session, operands);
+    return end_all(session, failures) ? code : std::max(code, 1);
 }
 
 }  // namespace warren::cli

@@ -169,18 +169,19 @@ class Hasher {
     /// Whether an earlier run has hashed the file as it is.
     bool take_kept(u64 job) {
         const std::shared_ptr<const KeptDigest>& kept = jobs_[job].kept;
-        if (kept == nullptr || stamp(job) != kept->stamp) return false;
+        if (kept == nullptr || stamp_now(job) != kept->stamp) return false;
         progress_.add(1, 0);
         report(job, {Errc::ok, kept->digest});
         return true;
     }
 
     /// What the file is now, where that is kept with its digest.
-    FileStamp stamp(u64 job) {
+    FileStamp stamp_now(u64 job) {
         if (options_.keeper == nullptr) return {};
         limit_.take();
+        const i64 asked = time_now();
         const Result<Facts> facts = stat_job(jobs_[job]);
-        return facts ? stamp_of(*facts) : FileStamp{};
+        return facts ? stamp_of(*facts, asked) : FileStamp{};
     }
 
     void read(u64 job, Batch& batch) {
@@ -190,9 +191,11 @@ class Hasher {
         Facts before;
         limit_.take();
         limit_.take();  // for its status
+        const i64 asked = time_now();
         if (const Errc code = open_job(jobs_[job], file, before); code != Errc::ok) {
             return report(job, {code, {}});
         }
+        const FileStamp stamp = stamp_of(before, asked);
         const u64 bytes = before.attributes.size;
         if (is_for_gpu_ && jobs_[job].algorithm == hash::Algorithm::blake3 &&
             bytes >= least_tree_bytes && bytes <= most_tree_bytes) {
@@ -210,16 +213,17 @@ class Hasher {
                                               batch.contents.end());
             batch.contents.resize(start);
             if (!got) return report(job, {got.code(), {}});
-            return hash_large(job, *file, before, head);
+            return hash_large(job, *file, before.attributes, stamp, head);
         }
         batch.contents.resize(start + *got);
         if (batch.jobs.empty()) batch.begun = Clock::now();
         batch.jobs.push_back(job);
-        batch.stamps.push_back(stamp_of(before));
+        batch.stamps.push_back(stamp);
         batch.ends.push_back(batch.contents.size());
     }
 
-    void hash_large(u64 job, OpenFile& file, const Facts& before, std::span<const std::byte> head) {
+    void hash_large(u64 job, OpenFile& file, const Attributes& before, const FileStamp& stamp,
+                    std::span<const std::byte> head) {
         const hash::Algorithm algorithm = jobs_[job].algorithm;
         hash::Stream stream(algorithm, threads_per_file_);
         stream.update(head);
@@ -236,14 +240,14 @@ class Hasher {
         }
         HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(algorithm))};
         stream.finish(result.digest);
-        result.has_changed = has_changed(jobs_[job], before.attributes);
-        report(job, std::move(result), stamp_of(before));
+        result.has_changed = has_changed(jobs_[job], before);
+        report(job, std::move(result), stamp);
     }
 
     void hash_directly(u64 job) {
         std::vector<std::byte> contents;
         const hash::Algorithm algorithm = jobs_[job].algorithm;
-        const FileStamp before = stamp(job);
+        const FileStamp before = stamp_now(job);
         limit_.take();
         HashResult result{read_whole(jobs_[job], contents), {}};
         if (result.code == Errc::ok) {
@@ -260,7 +264,7 @@ class Hasher {
     /// One long message of BLAKE3 by its tree, on the GPU.
     void hash_tree(u64 job) {
         std::vector<std::byte> contents;
-        const FileStamp before = stamp(job);
+        const FileStamp before = stamp_now(job);
         HashResult result{read_whole(jobs_[job], contents), {}};
         if (result.code == Errc::ok) {
             hash::Stages stages;

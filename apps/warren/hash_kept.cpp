@@ -78,17 +78,17 @@ void read_list(const files::path& list, Recalled& recalled) {
     }
 }
 
-i64 nanoseconds_now() {
+}  // namespace
+
+i64 time_now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::system_clock::now().time_since_epoch())
         .count();
 }
 
-}  // namespace
-
-FileStamp stamp_of(const Facts& facts) {
-    if (!facts.is_regular()) return {};
+FileStamp stamp_of(const Facts& facts, i64 asked) {
     const Attributes& attributes = facts.attributes;
+    if (!facts.is_regular() || attributes.changed > asked - clock_step) return {};
     return {facts.file_system, attributes.handle.inode, attributes.size, attributes.modified,
             attributes.changed};
 }
@@ -141,7 +141,7 @@ u64 DigestKeeper::recall(std::vector<HashJob>& jobs) const {
 }
 
 void DigestKeeper::keep(std::string_view path, const FileStamp& stamp, std::span<const u8> digest) {
-    if (stamp.inode == 0 || stamp.changed > nanoseconds_now() - clock_step) return;
+    if (stamp.inode == 0) return;
     walk::ByteWriter record;
     record.put(stamp);
     record.put_bytes({reinterpret_cast<const char*>(digest.data()), digest.size()});

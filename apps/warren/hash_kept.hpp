@@ -2,8 +2,9 @@
 // The checkpoint of `hash`: digests are kept in a folder, file by file as they are made, so that
 // the same command goes on after it was cut. What was kept holds for a file that is still the same.
 //
-// Invariant: a record is written when its file was read whole and unchanged, and names what stat(2)
-// told of it before it was opened. A record that is cut short is the last of its list.
+// Invariant: a record is written when its file was read whole, and names what stat(2) told of it
+// before it was opened, so that any change since then is seen. A record that is cut short is the
+// last of its list.
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,13 @@ struct FileStamp {
     bool operator==(const FileStamp&) const = default;
 };
 
-/// Of anything but a regular file: that nothing is known.
-FileStamp stamp_of(const Facts& facts);
+/// Nanoseconds since 1970.
+i64 time_now();
+
+/// What stat(2) told when it was asked at time_now() `asked` or later. Of anything but a regular
+/// file, and of one that was changed so shortly before that it may change again without a trace:
+/// that nothing is known.
+FileStamp stamp_of(const Facts& facts, i64 asked);
 
 /// A digest of an earlier run.
 struct KeptDigest {

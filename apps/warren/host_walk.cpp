@@ -3,7 +3,9 @@
 #include "apps/warren/host_walk.hpp"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -196,8 +198,12 @@ u64 FailureList::count() const {
 std::string FailureList::save() {
     std::lock_guard lock(mutex_);
     if (file_ != nullptr && std::fflush(file_) != 0) file_failed_ = true;
+    struct stat status {};
+    const bool has_file = file_ != nullptr && ::fstat(::fileno(file_), &status) == 0;
     walk::ByteWriter writer;
     writer.put(count_);
+    writer.put_bytes(has_file ? name_ : std::string());
+    writer.put(static_cast<u64>(status.st_size));
     for (const walk::Failure& failure : first_) {
         writer.put(failure.error);
         writer.put_bytes(failure.action);
@@ -210,6 +216,14 @@ void FailureList::load(std::string_view saved) {
     std::lock_guard lock(mutex_);
     walk::ByteReader reader(saved);
     count_ += reader.get<u64>();
+    const bool is_same_file = reader.get_bytes() == name_;
+    const auto kept = static_cast<off_t>(reader.get<u64>());
+    // What was written after the checkpoint is told again; the last line may be half a one.
+    struct stat status {};
+    if (is_same_file && file_ != nullptr && ::fstat(::fileno(file_), &status) == 0 &&
+        status.st_size > kept && ::ftruncate(::fileno(file_), kept) != 0) {
+        file_failed_ = true;
+    }
     while (!reader.at_end()) {
         const i32 error = reader.get<i32>();
         const char* action = lasting(reader.get_bytes());

@@ -40,6 +40,17 @@ std::string format_time(const char* format, time_t seconds) {
     return std::string(text, length);
 }
 
+/// ".123456789".
+std::string fraction_of(const Moment& moment) {
+    char fraction[16];
+    std::snprintf(fraction, sizeof fraction, ".%09d", static_cast<int>(moment.rest));
+    return fraction;
+}
+
+std::string day_and_clock(time_t seconds, bool has_clock) {
+    return format_time(has_clock ? "%b %e %H:%M" : "%b %e  %Y", seconds);
+}
+
 std::mutex names_mutex;
 
 }  // namespace
@@ -125,22 +136,39 @@ std::string short_time(i64 nanoseconds) {
     const Moment moment = split(nanoseconds);
     const time_t now = std::time(nullptr);
     const bool recent = moment.seconds <= now && now - moment.seconds < half_year_seconds;
-    return format_time(recent ? "%b %e %H:%M" : "%b %e  %Y", moment.seconds);
+    return day_and_clock(moment.seconds, recent);
+}
+
+std::string short_time_of_find(i64 nanoseconds) {
+    constexpr i64 past_seconds = i64{180} * 24 * 3600;
+    constexpr i64 ahead_seconds = 3600;
+    const Moment moment = split(nanoseconds);
+    const time_t now = std::time(nullptr);
+    const bool recent =
+        moment.seconds >= now - past_seconds && moment.seconds <= now + ahead_seconds;
+    return day_and_clock(moment.seconds, recent);
 }
 
 std::string full_time(i64 nanoseconds) {
     const Moment moment = split(nanoseconds);
-    char fraction[16];
-    std::snprintf(fraction, sizeof fraction, ".%09d", static_cast<int>(moment.rest));
-    return format_time("%Y-%m-%d %H:%M:%S", moment.seconds) + fraction +
+    return format_time("%Y-%m-%d %H:%M:%S", moment.seconds) + fraction_of(moment) +
            format_time(" %z", moment.seconds);
+}
+
+std::string long_time_of_find(i64 nanoseconds) {
+    const Moment moment = split(nanoseconds);
+    return format_time("%a %b %e %H:%M:%S", moment.seconds) + fraction_of(moment) +
+           format_time("0 %Y", moment.seconds);
+}
+
+std::string joined_time_of_find(i64 nanoseconds) {
+    const Moment moment = split(nanoseconds);
+    return format_time("%Y-%m-%d+%H:%M:%S", moment.seconds) + fraction_of(moment) + "0";
 }
 
 std::string epoch_time(i64 nanoseconds) {
     const Moment moment = split(nanoseconds);
-    char fraction[16];
-    std::snprintf(fraction, sizeof fraction, ".%09d", static_cast<int>(moment.rest));
-    return std::to_string(moment.seconds) + fraction;
+    return std::to_string(moment.seconds) + fraction_of(moment);
 }
 
 void add_attributes(Json& json, const Attributes& attributes) {

@@ -25,6 +25,15 @@ std::string group_text(u32 group);
 /// "Jan  2 15:04", or with the year in place of the hour if that is half a year away.
 std::string short_time(i64 nanoseconds);
 
+/// The same as find -ls has it: with the hour from 180 days ago to an hour ahead.
+std::string short_time_of_find(i64 nanoseconds);
+
+/// "Tue Jan  2 15:04:05.1234567890 2024", as find -printf %t.
+std::string long_time_of_find(i64 nanoseconds);
+
+/// "2024-01-02+15:04:05.1234567890", as find -printf %T+.
+std::string joined_time_of_find(i64 nanoseconds);
+
 /// "2024-01-02 15:04:05.123456789 +0000".
 std::string full_time(i64 nanoseconds);
 

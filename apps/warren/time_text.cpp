@@ -188,7 +188,12 @@ class TimeReader {
         skip_blanks();
         if (!left_.empty() && is_digit(left_[0]) && !number(amount)) return false;
         std::string_view unit = word();
-        if (word() == "ago") is_past = !is_past;
+        const std::string_view before = left_;
+        if (word() == "ago") {
+            is_past = !is_past;
+        } else {
+            left_ = before;  // to be refused
+        }
         if (unit.ends_with('s') && unit.size() > 1) unit.remove_suffix(1);
         if (is_past) amount = -amount;
         if (unit == "sec" || unit == "second") {

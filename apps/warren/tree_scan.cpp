@@ -14,6 +14,18 @@ bool is_directory(const Attributes& attributes) {
     return (attributes.mode & 0170000) == 0040000;
 }
 
+/// Beside the attributes, which the scan tells.
+class LinkSource : public AttributeSource {
+ public:
+    LinkSource(TreeScan& scan, const Found& found) : scan_(scan), found_(found) {}
+    bool load(Attributes& /*attributes*/, u64& /*sectors*/) override { return false; }
+    std::string link_target() override { return scan_.link_target(found_); }
+
+ private:
+    TreeScan& scan_;
+    const Found& found_;
+};
+
 }  // namespace
 
 std::string path_of(const DirectoryRecord& directory) {
@@ -89,6 +101,8 @@ bool TreeScan::visit_entry(const Scanned& entry, u32 max_depth, const Visit& vis
     found.type = type_letter(entry.attributes.mode);
     found.known = &entry.attributes;
     found.sectors = entry.attributes.blocks * 8;
+    LinkSource source(*this, found);
+    found.source = &source;
     const bool descend = visit(found) && entry.depth < max_depth;
     if (directory) self->pruned = !descend;
     return descend;
@@ -132,6 +146,16 @@ bool TreeScan::is_empty(const Found& found) {
     Errc code = host_directory()->open_directory(path_of(found), Follow::no, directory);
     if (code == Errc::ok) code = directory->list(names);
     return code == Errc::ok && names.empty();
+}
+
+std::string TreeScan::link_target(const Found& found) {
+    if (volume_ != nullptr) {
+        const Result<std::string> target = volume_->read_link(found.known->handle);
+        return target ? *target : std::string();
+    }
+    std::string target;
+    const Errc code = host_directory()->read_link(path_of(found), target);
+    return code == Errc::ok ? target : std::string();
 }
 
 std::vector<DirectoryRecord*> TreeScan::directories() {

@@ -84,6 +84,8 @@ class TreeScan {
 
     /// Whether a directory that was found holds nothing. May be called by `visit`.
     bool is_empty(const Found& found);
+    /// What a link that was found leads to; empty if it is gone. Likewise.
+    std::string link_target(const Found& found);
     /// The file system that the inode numbers belong to.
     u64 file_system() const { return start_.file_system; }
     /// All directories met, in no order. Requires: run() has returned.

@@ -409,12 +409,15 @@ class SearchTest(CommandCase):
             self.assertEqual(sorted(line[prefix:] for line in found), sorted(expected), words)
 
     def test_find_output(self):
-        form = "%p %P %f %h %d %y %m %M %n %U %G\\t%% %T@ %Ts\\n"
+        form = "%l %p %P %f %h %d %y %m %M %n %U %G\\t%% %T@ %Ts\\n"
         expected = self.run_program("find", "t", "-not", "-type", "d", "-printf",
                                     "%s " + form).stdout.decode().splitlines()
         found = self.output("find", "-s", self.inside("/t"), "-not", "-type", "d", "-printf",
                             "%s " + form).replace(self.inside("/"), "").splitlines()
         self.assertEqual(sorted(found), sorted(expected))
+        listed = self.lines("find", self.inside("/t"), "-type", "l", "-ls")
+        self.assertEqual([line.split()[-3:] for line in listed],
+                         [[self.inside("/t/0/link"), "->", "file0.c"]])
         zeros = self.warren("find", "-s", self.inside("/t/0"), "-print0").stdout.split(b"\0")
         self.assertEqual(zeros[0].decode(), self.inside("/t/0"))
         self.assertEqual(zeros[-1], b"")

@@ -139,9 +139,11 @@ class Bulk(MountedTest):
         make_tree(tree)
         os.truncate(f"{tree}/d3/f3", 100_000)
         os.utime(f"{tree}/d4/f4", (1, 1))
+        os.symlink("f3", f"{tree}/d3/link")
         for tests in (("-name", "f1*"), ("-iname", "F3"), ("-type", "d"), ("-size", "+10k"),
                       ("-maxdepth", "1"), ("-name", "f4", "-mtime", "+1000"),
-                      ("-type", "f", "!", "-name", "f*"), ("-name", "f[12]", "-o", "-type", "d")):
+                      ("-type", "f", "!", "-name", "f*"), ("-type", "l", "-printf", "%p %l\n"),
+                      ("-name", "f[12]", "-o", "-type", "d")):
             ours = run("find", tree, *tests).stdout.splitlines()
             theirs = subprocess.run(["find", tree, *tests], check=True, capture_output=True,
                                     text=True).stdout.splitlines()

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import subprocess
+import time
 import unittest
 
 from command_line import WARREN, CommandCase
@@ -32,8 +33,8 @@ FIND_EXPRESSIONS = [
     ["!", "-user", "root"],
     ["-newer", "/etc/passwd", "-type", "f"],
     ["-newerma", "/etc/passwd"],
-    ["-newermt", "2 days ago", "-printf", r"%-20f|%9s|%l|%H\n"],
-    ["-newerct", "@1000000000.5"],
+    ["-newermt", "2 days ago", "-printf", r"%-20f|%9s|%l|%H|%05s|%5y\n"],
+    ["-newerct", "@1000000000.5", "-printf", r"%t|%T+|%20T@|%-32T+|%04m|%-04m|%03d\n"],
     ["-mtime", "+3", "-o", "-type", "d", "-prune"],
     ["-mmin", "-600", "-size", "-10"],
     ["-maxdepth", "2", "-mindepth", "1"],
@@ -121,7 +122,7 @@ class FindTest(WalkCase):
             self.same(["find", follow, self.tree], ["find", follow, self.tree])
 
     def test_as_find_on_usr(self):
-        for expression in FIND_EXPRESSIONS[1:20]:
+        for expression in FIND_EXPRESSIONS[1:22]:
             arguments = ["/usr/include", "/usr/share/doc/", *expression]
             end = b"\0" if "-print0" in expression else b"\n"
             self.same(["find", *arguments], ["find", *arguments], end)
@@ -166,29 +167,43 @@ class FindTest(WalkCase):
 
     def test_lists_as_ls_does(self):
         self.fill(150)
+        hour = 3600
+        for age in (181 * 24 * hour, 179 * 24 * hour, -hour / 2, -2 * hour):
+            path = self.tree / f"age{age}"
+            path.touch()
+            os.utime(path, (time.time() - age,) * 2)
         own, other = (sorted(re.sub(rb" +", b" ", line) for line in listed.stdout.splitlines())
                       for listed in (self.warren("find", self.tree, "-ls"),
                                      self.run_program("find", self.tree, "-ls")))
         self.assertEqual(own, other)
 
+    def found_newer(self, text, zone):
+        """Of a file from ten minutes before that time and one from ten minutes after."""
+        def run(*words):
+            return subprocess.run(words, stdout=subprocess.PIPE, check=True,
+                                  env={**os.environ, "TZ": zone}).stdout
+
+        while True:
+            today = run("date", "+%F")
+            seconds = int(run("date", "-d", text, "+%s"))
+            for name, offset in (("before", -600), ("after", 600)):
+                os.utime(self.write(f"times/{name}", b""), (seconds + offset,) * 2)
+            found = run(WARREN, "find", self.folder / "times", "-type", "f", "-newermt", text,
+                        "-printf", "%f ")
+            if run("date", "+%F") == today:  # else a time of day was of two days
+                return found
+
     def test_times_are_those_of_date(self):
-        """A file from ten minutes before each time, one from ten minutes after."""
         for zone in ("UTC", "America/New_York"):
             for text in TIMES:
-                done = subprocess.run(["date", "-d", text, "+%s"], stdout=subprocess.PIPE,
-                                      env={**os.environ, "TZ": zone}, check=True)
-                for name, offset in (("before", -600), ("after", 600)):
-                    path = self.write(f"times/{name}", b"")
-                    os.utime(path, (int(done.stdout) + offset,) * 2)
-                found = subprocess.run([WARREN, "find", self.folder / "times", "-type", "f",
-                                        "-newermt", text, "-printf", "%f "], check=True,
-                                       stdout=subprocess.PIPE, env={**os.environ, "TZ": zone})
-                self.assertEqual(found.stdout, b"after ", (text, zone))
+                self.assertEqual(self.found_newer(text, zone), b"after ", (text, zone))
 
     def test_wrong_words(self):
         for words, part in ((["-exec", "echo"], "';'"), (["-exec", ";"], "-exec"),
                             (["-newermt", "2023-02-29"], "as a time"),
                             (["-newermt", "someday"], "as a time"),
+                            (["-newermt", "3 days before"], "as a time"),
+                            (["-newermt", "2 hours 3"], "as a time"),
                             (["-newermt", "12:60"], "as a time"),
                             (["-newermt", "9999999 years ago"], "as a time"),
                             (["-regex", "\\("], "invalid pattern"),
