@@ -55,6 +55,14 @@ void* checked(void* memory) {
 [[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
     return allocate(bytes);
 }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment,
+                                     const std::nothrow_t&) noexcept {
+    return allocate(bytes, alignment);
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t alignment,
+                                       const std::nothrow_t&) noexcept {
+    return allocate(bytes, alignment);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
 }

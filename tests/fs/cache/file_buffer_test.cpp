@@ -134,8 +134,8 @@ TEST(FileBuffer, loadsOneLengthIfThatIsAskedFor) {
     EXPECT_EQ(buffer.figures().loaded_blocks, 64u);
 }
 
-// A sanitizer of threads takes memory of its own for each byte that is touched.
-#if defined(__SANITIZE_THREAD__)
+// Sanitizers take memory of their own for what is touched.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool knows_own_memory = false;
 #else
 constexpr bool knows_own_memory = true;
