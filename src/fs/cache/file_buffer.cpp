@@ -2,7 +2,12 @@
 // One lock guards the table; it is never held while bytes are copied or the disk works. An extent's
 // own lock keeps its bytes still meanwhile: shared for those who read it (a reader, the disk that
 // writes it back), alone for who changes it.
+//
+// Who loads holds the table's lock for some microseconds, on a core that has just been asleep. A
+// hint is what spares a hit that wait: a table of a fixed size that says, of a few blocks side by
+// side, in which extent they were found last. It may be wrong, and the extent itself tells.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -21,6 +26,8 @@ namespace {
 constexpr u32 candidates_max = 8;
 // Room is waited for so often before the limit is exceeded by one extent.
 constexpr u32 waits_max = 8;
+// Blocks side by side that share a hint.
+constexpr u64 hint_blocks = 8;
 // The table is asked for so often before a thread sleeps: some microseconds.
 constexpr u32 looks_max = 200;
 
@@ -44,6 +51,7 @@ FileBuffer::FileBuffer(Disk& disk, const FileBufferShape& shape)
       capacity_blocks_(shape.size_bytes / block_size),
       extent_blocks_max_(std::clamp<u64>(std::min(capacity_blocks_ / 8, shape.load_blocks_max), 1,
                                          extent_blocks_limit)),
+      hints_(std::bit_ceil(capacity_blocks_ / hint_blocks)),
       memory_(capacity_blocks_, extent_blocks_max_) {
     WARREN_CHECK(shape.size_bytes >= size_bytes_min);
 }
@@ -53,10 +61,15 @@ FileBuffer::~FileBuffer() {
         memory_.give_back(extent->memory, extent->blocks);
 }
 
+std::atomic<FileBuffer::Extent*>& FileBuffer::hint(u64 block) {
+    const u64 mixed = block / hint_blocks * 0x9E3779B97F4A7C15;
+    return hints_[(mixed >> 32) % hints_.size()];
+}
+
 FileBuffer::Extent* FileBuffer::find(u64 block) {
     auto at = extents_.upper_bound(block);
     if (at == extents_.begin()) return nullptr;
-    Extent* extent = std::prev(at)->second.get();
+    Extent* extent = std::prev(at)->second;
     return block < extent->end() ? extent : nullptr;
 }
 
@@ -65,54 +78,75 @@ u64 FileBuffer::next_begin(u64 block) const {
     return at == extents_.end() ? ~u64{0} : at->first;
 }
 
-/// Null if there is no memory. The caller has made room and nothing is at these blocks.
+/// Null if there is no memory; else closed. The caller has made room and nothing is at these
+/// blocks.
 FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
-    Extent* inserted = nullptr;
     Block* memory = nullptr;
     std::list<Extent*> place;
-    static_cast<void>(or_no_memory([&] {
+    const Errc code = or_no_memory([&] {
         memory = memory_.take(blocks);
         if (memory == nullptr) return Errc::no_memory;
-        auto extent = std::make_unique<Extent>();
-        extent->memory = memory;
-        extent->first = block;
-        extent->blocks = blocks;
-        extent->limit = limit;
-        place.push_back(extent.get());
-        const auto entry = extents_.emplace(block, std::move(extent)).first;
-        inserted = entry->second.get();
-        inserted->entry = entry;
+        if (spare_ == nullptr) {
+            all_extents_.push_back(std::make_unique<Extent>());
+            spare_ = all_extents_.back().get();
+        }
+        place.push_back(spare_);
+        spare_->entry = extents_.emplace(block, spare_).first;
         return Errc::ok;
-    }));
-    if (inserted == nullptr) {
+    });
+    if (code != Errc::ok) {
         if (memory != nullptr) memory_.give_back(memory, blocks);
         return nullptr;
     }
-    inserted->position = place.begin();
+    Extent* extent = std::exchange(spare_, spare_->next_spare);
+    extent->memory = memory;
+    extent->first = block;
+    extent->blocks = blocks;
+    extent->limit = limit;
+    extent->was_hinted.store(false, std::memory_order_relaxed);
+    extent->position = place.begin();
     order_.splice(order_.end(), place);
     used_blocks_ += blocks;
-    return inserted;
+    return extent;
 }
 
+/// False: it is not idle.
+bool FileBuffer::erase_idle(Extent* extent) {
+    if (!extent->is_idle() || !extent->close()) return false;
+    erase(extent);
+    return true;
+}
+
+/// Requires: it is closed.
 void FileBuffer::erase(Extent* extent) {
     used_blocks_ -= extent->blocks;
-    dirty_blocks_ -= extent->dirty_count;
+    dirty_blocks_ -= std::exchange(extent->dirty_count, 0);
+    std::ranges::fill(extent->dirty, 0);
     memory_.give_back(extent->memory, extent->blocks);
     order_.erase(extent->position);
     extents_.erase(extent->entry);
+    extent->next_spare = std::exchange(spare_, extent);
+}
+
+/// The end of enter(): a user who has not locked the table leaves.
+void FileBuffer::leave(Extent* extent) {
+    // Partner: make_room(), which announces itself before it looks for users.
+    extent->users.fetch_sub(1, std::memory_order_seq_cst);
+    if (room_seekers_.load(std::memory_order_seq_cst) == 0) return;
+    { const Lock lock(mutex_); }
+    changed_.notify_all();
 }
 
 /// Calls `copy` with the table unlocked and the extent kept.
 template <class Copy>
 void FileBuffer::use(Lock& lock, Extent* extent, const Copy& copy) {
-    ++extent->users;
-    ++busy_;
+    extent->users.fetch_add(1, std::memory_order_relaxed);
     order_.splice(order_.end(), order_, extent->position);
     lock.unlock();
     copy();
     lock_soon(lock);
-    --extent->users;
-    --busy_;
+    // The lock orders this.
+    extent->users.fetch_sub(1, std::memory_order_relaxed);
     changed_.notify_all();
 }
 
@@ -157,7 +191,8 @@ Errc FileBuffer::load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loade
     ++figures_.loads;
     figures_.loaded_blocks += blocks;
     if (code == Errc::ok) {
-        ++extent->users;
+        extent->users.fetch_add(1, std::memory_order_relaxed);
+        extent->open();
         loaded = extent;
     } else {
         erase(extent);
@@ -166,11 +201,30 @@ Errc FileBuffer::load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loade
     return code;
 }
 
-Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
+/// Copies what is in the extent that the hint names; how many bytes, none if it is another one.
+u64 FileBuffer::read_hinted(u64 place, std::span<std::byte> target) {
+    const u64 block = place / block_size;
+    // Partner: read_found().
+    Extent* extent = hint(block).load(std::memory_order_acquire);
+    if (extent == nullptr || !extent->enter()) return 0;
+    u64 length = 0;
+    if (block >= extent->first && block < extent->end()) {
+        const u64 begin = place - extent->first * block_size;
+        length = std::min(target.size(), extent->blocks * block_size - begin);
+        const std::shared_lock still(extent->content);
+        std::memcpy(target.data(), extent->bytes() + begin, length);
+        extent->was_hinted.store(true, std::memory_order_relaxed);
+    }
+    leave(extent);
+    return length;
+}
+
+/// The same from the extent that the table names, loaded if need be.
+Errc FileBuffer::read_found(u64 place, std::span<std::byte> target, u64 run_end, u64& done) {
     Lock lock(mutex_, std::defer_lock);
     lock_soon(lock);
-    while (!target.empty()) {
-        const u64 block = place / block_size;
+    const u64 block = place / block_size;
+    for (;;) {
         Extent* extent = find(block);
         Extent* loaded = nullptr;
         if (extent == nullptr) {
@@ -182,14 +236,24 @@ Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
             continue;
         }
         if (extent == nullptr) continue;
+        // Partner: read_hinted().
+        hint(block).store(extent, std::memory_order_release);
         const u64 begin = place - extent->first * block_size;
-        const u64 length = std::min(target.size(), extent->blocks * block_size - begin);
+        done = std::min(target.size(), extent->blocks * block_size - begin);
         use(lock, extent, [&] {
             const std::shared_lock still(extent->content);
-            std::memcpy(target.data(), extent->bytes() + begin, length);
+            std::memcpy(target.data(), extent->bytes() + begin, done);
         });
-        if (loaded != nullptr) --loaded->users;
-        ++figures_.hits;
+        if (loaded != nullptr) loaded->users.fetch_sub(1, std::memory_order_relaxed);
+        return Errc::ok;
+    }
+}
+
+Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
+    while (!target.empty()) {
+        u64 length = read_hinted(place, target);
+        if (length == 0) WARREN_TRY(read_found(place, target, run_end, length));
+        hits_.fetch_add(1, std::memory_order_relaxed);
         place += length;
         target = target.subspan(length);
     }
@@ -210,6 +274,7 @@ Errc FileBuffer::fill_new(Lock& lock, u64 block, std::span<const std::byte> sour
     use(lock, extent, [&] { std::memcpy(extent->bytes(), source.data(), done); });
     extent->is_loading = false;
     mark_dirty(*extent, 0, blocks);
+    extent->open();
     return Errc::ok;
 }
 
@@ -238,7 +303,7 @@ Errc FileBuffer::write(u64 place, std::span<const std::byte> source) {
             });
             const u64 first = begin / block_size;
             mark_dirty(*extent, first, (begin + length - 1) / block_size - first + 1);
-            if (loaded != nullptr) --loaded->users;
+            if (loaded != nullptr) loaded->users.fetch_sub(1, std::memory_order_relaxed);
         } else {
             WARREN_TRY(fill_new(lock, block, source, length));
         }
@@ -250,17 +315,29 @@ Errc FileBuffer::write(u64 place, std::span<const std::byte> source) {
 }
 
 /// Of the extents that were used least recently and may go, the one that is cheapest to lose for
-/// the room it gives. Null if there is none.
-FileBuffer::Extent* FileBuffer::find_victim() {
+/// the room it gives. Null if there is none; then `is_in_use` says whether one may become idle.
+FileBuffer::Extent* FileBuffer::find_victim(bool& is_in_use) {
+    is_in_use = busy_ > 0;
     Extent* best = nullptr;
     u32 candidates = 0;
-    for (Extent* extent : order_) {
+    u64 later = order_.size();  // may be put to the end, where used ones belong
+    for (auto at = order_.begin(); at != order_.end() && candidates < candidates_max;) {
+        Extent* extent = *at++;
+        if (later > 0 && extent->was_hinted.load(std::memory_order_relaxed)) {
+            extent->was_hinted.store(false, std::memory_order_relaxed);
+            order_.splice(order_.end(), order_, extent->position);
+            // Behind the last one it would not be met again.
+            if (at == order_.end()) at = extent->position;
+            --later;
+            continue;
+        }
+        is_in_use |= extent->is_used();
         const bool may_go = extent->is_idle() && (extent->dirty_count == 0 || shape_.writes_itself);
         if (!may_go) continue;
         if (best == nullptr || extent->cost() * best->blocks < best->cost() * extent->blocks) {
             best = extent;
         }
-        if (++candidates == candidates_max) break;
+        ++candidates;
     }
     return best;
 }
@@ -270,14 +347,19 @@ FileBuffer::Extent* FileBuffer::find_victim() {
 Errc FileBuffer::make_room(Lock& lock, u64 blocks) {
     u32 waits = 0;
     while (used_blocks_ + blocks > capacity_blocks_) {
-        Extent* victim = find_victim();
+        bool is_in_use = false;
+        Extent* victim = find_victim(is_in_use);
         if (victim == nullptr) {
-            if (busy_ == 0 || ++waits > waits_max) return Errc::ok;
-            changed_.wait(lock);
+            // Partner: leave(). Who left before this is seen to have left, and the others wake us.
+            room_seekers_.fetch_add(1, std::memory_order_seq_cst);
+            victim = find_victim(is_in_use);
+            const bool is_over = victim == nullptr && (!is_in_use || ++waits > waits_max);
+            if (victim == nullptr && !is_over) changed_.wait(lock);
+            room_seekers_.fetch_sub(1, std::memory_order_relaxed);
+            if (is_over) return Errc::ok;
         } else if (static_cast<void>(drop_unwanted(*victim)); victim->dirty_count > 0) {
             WARREN_TRY(write_some(lock, std::span(&victim, 1)));
-        } else {
-            erase(victim);
+        } else if (erase_idle(victim)) {
             ++figures_.evictions;
         }
     }
@@ -287,6 +369,7 @@ Errc FileBuffer::make_room(Lock& lock, u64 blocks) {
 FileBufferFigures FileBuffer::figures() const {
     const Lock lock(mutex_);
     FileBufferFigures figures = figures_;
+    figures.hits = hits_.load(std::memory_order_relaxed);
     figures.blocks = used_blocks_;
     figures.dirty_blocks = dirty_blocks_;
     return figures;

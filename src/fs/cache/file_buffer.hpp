@@ -5,12 +5,14 @@
 // by a commit, or earlier to make room; or until nobody wants it, for its file is gone.
 //
 // An extent is clean or dirty (block by block), and locked while the disk works on it. Those in use
-// are never evicted; of those used least recently the cheapest to lose goes first.
+// are never evicted; of those used least recently the cheapest to lose goes first. Who reads again
+// what was read lately finds it by a hint, without the lock that those who load and evict take.
 //
 // Invariant: no block is in two extents; a block that is dirty or logged stays until the disk has
 // it, whatever fails, unless nobody wants it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <list>
@@ -91,16 +93,21 @@ class FileBuffer {
  private:
     struct Extent;
     using Lock = std::unique_lock<std::mutex>;
-    using Map = std::map<u64, std::unique_ptr<Extent>>;
+    using Map = std::map<u64, Extent*>;
 
+    std::atomic<Extent*>& hint(u64 block);
+    u64 read_hinted(u64 place, std::span<std::byte> target);
+    Errc read_found(u64 place, std::span<std::byte> target, u64 run_end, u64& done);
+    void leave(Extent* extent);
     Extent* find(u64 block);
     u64 next_begin(u64 block) const;
     u64 load_length(u64 block, u64 wanted, u64 end, u64& limit);
     Errc load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loaded);
     Errc fill_new(Lock& lock, u64 block, std::span<const std::byte> source, u64& done);
     Errc make_room(Lock& lock, u64 blocks);
-    Extent* find_victim();
+    Extent* find_victim(bool& is_in_use);
     Extent* insert(u64 block, u64 blocks, u64 limit);
+    bool erase_idle(Extent* extent);
     void erase(Extent* extent);
     template <class Copy>
     void use(Lock& lock, Extent* extent, const Copy& copy);
@@ -114,16 +121,21 @@ class FileBuffer {
     const FileBufferShape shape_;
     const u64 capacity_blocks_;
     const u64 extent_blocks_max_;
-    mutable std::mutex mutex_;  // guards all below
+    std::vector<std::atomic<Extent*>> hints_;  // where blocks were found, by their hash
+    std::atomic<u64> hits_{0};
+    std::atomic<u32> room_seekers_{0};  // threads that wait until somebody leaves an extent
+    mutable std::mutex mutex_;          // guards all below
     ExtentMemory memory_;
     std::condition_variable changed_;
-    Map extents_;               // by first block
-    std::list<Extent*> order_;  // used least recently first
+    std::vector<std::unique_ptr<Extent>> all_extents_;  // those in the table and the spare ones
+    Extent* spare_ = nullptr;                           // the first of a list
+    Map extents_;                                       // by first block
+    std::list<Extent*> order_;                          // used least recently first
     u64 used_blocks_ = 0;
     u64 dirty_blocks_ = 0;
     u64 room_taken_ = 0;
     bool keeps_all_ = false;
-    u64 busy_ = 0;  // threads that use an extent or let the disk work on it
+    u64 busy_ = 0;  // threads that let the disk work on an extent
     FileBufferFigures figures_;
 };
 

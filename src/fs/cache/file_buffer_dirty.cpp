@@ -125,7 +125,7 @@ Errc FileBuffer::write_back() {
             from = at->first;
             is_blocked = at->second->is_writing;
             if (is_blocked) break;
-            if (at->second->dirty_count > 0) some[count++] = at->second.get();
+            if (at->second->dirty_count > 0) some[count++] = at->second;
             from = at->first + 1;
         }
         if (count != 0) {
@@ -141,9 +141,9 @@ Errc FileBuffer::write_back() {
 void FileBuffer::keep_all() {
     const Lock lock(mutex_);
     for (auto at = extents_.begin(); dirty_blocks_ > 0 && at != extents_.end();) {
-        Extent* extent = (at++)->second.get();
+        Extent* extent = (at++)->second;
         const bool is_dropped = drop_unwanted(*extent) == extent->blocks;
-        if (is_dropped && extent->is_idle()) erase(extent);
+        if (is_dropped) static_cast<void>(erase_idle(extent));
     }
     keeps_all_ = true;
 }
@@ -169,7 +169,7 @@ void FileBuffer::forget(u64 place, u64 length_bytes) {
         block = stop;
         set_bits(extent->dirty, first - extent->first, stop - first, false);
         mark_dirty(*extent, 0, 0);
-        if (stop - first == extent->blocks && extent->is_idle()) erase(extent);
+        if (stop - first == extent->blocks) static_cast<void>(erase_idle(extent));
     }
 }
 

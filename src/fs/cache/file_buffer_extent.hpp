@@ -2,10 +2,17 @@
 // What the file buffer knows of an extent, for the two halves of it: reading and writing bytes
 // (file_buffer.cpp), and what becomes of dirty ones (file_buffer_dirty.cpp).
 //
-// Invariant: the counts are those of the bits.
+// A reader who finds an extent by a hint has not locked the table, so the extent may go in that
+// moment. Therefore the memory of this struct stays an extent's until the buffer goes, a reader
+// counts itself as a user before it looks at anything else, and who takes an extent out of the
+// table closes it first, which works only while it has no user.
+//
+// Invariant: the counts are those of the bits; an extent is closed while it is loading and while it
+// is not in the table; `first`, `blocks` and `memory` change only while it is closed.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <bit>
 
 #include "fs/cache/file_buffer.hpp"
@@ -43,7 +50,8 @@ struct alignas(64) FileBuffer::Extent {
     u64 blocks = 0;
     u64 dirty_count = 0;
     u64 logged_count = 0;
-    u32 users = 0;
+    std::atomic<u32> users{closed};       // and whether it is closed
+    std::atomic<bool> was_hinted{false};  // used since a search for room has looked at it
     bool is_loading = false;
     bool is_writing = false;
     u64 limit = 0;  // that it was loaded with
@@ -54,10 +62,36 @@ struct alignas(64) FileBuffer::Extent {
     ExtentBits dirty{};
     ExtentBits taken{};   // being written
     ExtentBits logged{};  // in a journal, not at their place
+    Extent* next_spare = nullptr;
+
+    static constexpr u32 closed = u32{1} << 31;
 
     u64 end() const { return first + blocks; }
     bool is_locked() const { return is_loading || is_writing; }
-    bool is_idle() const { return users == 0 && !is_locked() && logged_count == 0; }
+    bool is_used() const {
+        // Partner: FileBuffer::leave().
+        return (users.load(std::memory_order_seq_cst) & ~closed) != 0;
+    }
+    bool is_idle() const { return !is_used() && !is_locked() && logged_count == 0; }
+    /// Counts a user who has not locked the table. False, and nobody is counted: it is closed.
+    bool enter() {
+        // Partner: open().
+        if ((users.fetch_add(1, std::memory_order_acquire) & closed) == 0) return true;
+        users.fetch_sub(1, std::memory_order_relaxed);
+        return false;
+    }
+    /// Lets users enter who have not locked the table.
+    void open() {
+        // Partner: enter().
+        users.fetch_and(~closed, std::memory_order_release);
+    }
+    /// False: somebody uses it.
+    bool close() {
+        u32 nobody = 0;
+        // Partner: FileBuffer::leave(), so that what a user did is done.
+        return users.compare_exchange_strong(nobody, closed, std::memory_order_acquire,
+                                             std::memory_order_relaxed);
+    }
     std::byte* bytes() { return reinterpret_cast<std::byte*>(memory); }
     /// What it takes to lose it and to have it back, in blocks moved.
     u64 cost() const {

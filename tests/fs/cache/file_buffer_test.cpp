@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
-#include <fstream>
 #include <semaphore>
 #include <thread>
 #include <vector>
@@ -134,74 +134,6 @@ TEST(FileBuffer, loadsOneLengthIfThatIsAskedFor) {
     EXPECT_EQ(buffer.figures().loaded_blocks, 64u);
 }
 
-// Sanitizers take memory of their own for what is touched.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool knows_own_memory = false;
-#else
-constexpr bool knows_own_memory = true;
-#endif
-
-/// Memory of this process that the system has given it, in blocks.
-u64 resident_blocks() {
-    std::ifstream facts("/proc/self/statm");
-    u64 all = 0, resident = 0;
-    facts >> all >> resident;
-    return resident;
-}
-
-TEST(ExtentMemory, takesNoMoreOfTheSystemThanItsLimit) {
-    const Seed seed;
-    Random random(seed.value());
-    constexpr u64 limit = 4096;
-    constexpr u64 longest = 512;
-    ExtentMemory memory(limit, longest);
-    struct Taken {
-        format::Block* at;
-        u64 blocks;
-    };
-    std::vector<Taken> taken;
-    u64 out = 0;
-    const u64 before = resident_blocks();
-    for (int i = 0; i < 3000; ++i) {
-        // Long ones and short ones by turns, so that each finds what the other has left behind.
-        const u64 blocks = 1 + random.below(i / 300 % 2 == 0 ? 12 : longest);
-        while (out + blocks > limit) {
-            const u64 which = random.below(taken.size());
-            for (u64 b = 0; b < taken[which].blocks; ++b)
-                ASSERT_EQ(taken[which].at[b].words[b % 512], taken[which].blocks) << "shared";
-            memory.give_back(taken[which].at, taken[which].blocks);
-            out -= taken[which].blocks;
-            taken[which] = taken.back();
-            taken.pop_back();
-        }
-        taken.push_back({memory.take(blocks), blocks});
-        out += blocks;
-        ASSERT_NE(taken.back().at, nullptr);
-        for (u64 b = 0; b < blocks; ++b)
-            taken.back().at[b].words[b % 512] = blocks;
-        ASSERT_LE(memory.held_blocks(), limit);
-        const u64 resident = i % 100 == 0 && knows_own_memory ? resident_blocks() : before;
-        ASSERT_LE(resident, before + limit + 512) << "at step " << i;
-    }
-    for (const Taken& one : taken)
-        memory.give_back(one.at, one.blocks);
-}
-
-TEST(ExtentMemory, givesMoreThanItsLimitWhenAllIsInUse) {
-    ExtentMemory memory(64, 8);
-    std::vector<format::Block*> taken;
-    for (u64 i = 0; i < 3000; ++i) {  // more than there are slots of that length
-        taken.push_back(memory.take(8));
-        ASSERT_NE(taken.back(), nullptr);
-        taken.back()[7].words[511] = i;
-    }
-    for (u64 i = 0; i < taken.size(); ++i) {
-        ASSERT_EQ(taken[i][7].words[511], i);
-        memory.give_back(taken[i], 8);
-    }
-    EXPECT_LE(memory.held_blocks(), 64u);
-}
-
 TEST(FileBuffer, keepsWhatIsUsedAndWhatIsDearToLose) {
     MemoryDisk disk(disk_bytes);
     FileBuffer buffer(disk, smallest());  // 64 blocks, extents of up to 8
@@ -214,6 +146,18 @@ TEST(FileBuffer, keepsWhatIsUsedAndWhatIsDearToLose) {
     const u64 loads = buffer.figures().loads;
     ASSERT_EQ(buffer.read(39 * 8 * block, bytes, disk_bytes), Errc::ok);
     EXPECT_EQ(buffer.figures().loads, loads) << "what was used last is gone";
+}
+
+TEST(FileBuffer, keepsWhatIsReadAgainAndAgain) {
+    MemoryDisk disk(disk_bytes);
+    FileBuffer buffer(disk, smallest());
+    Bytes bytes(block);
+    for (u64 i = 0; i < 200; ++i) {
+        ASSERT_EQ(buffer.read(0, bytes, disk_bytes), Errc::ok);
+        ASSERT_EQ(buffer.read((i + 1) * 8 * block, bytes, disk_bytes), Errc::ok);
+    }
+    EXPECT_EQ(buffer.figures().loads, 201u) << "what is used all the time went";
+    EXPECT_EQ(buffer.figures().hits, 400u);
 }
 
 TEST(FileBuffer, dropsNothingWhenTheDiskFails) {
@@ -360,6 +304,107 @@ TEST(FileBuffer, concurrentReadersUseWhatTheyLoad) {
         one.join();
     // The last load of a thread may reach into the part of the next one.
     EXPECT_LE(buffer.figures().loaded_blocks, disk_bytes / block + threads * 8);
+}
+
+using Words = std::array<u64, block / sizeof(u64)>;
+
+TEST(FileBuffer, concurrentReadersSeeNothingOlderThanWhatWasWritten) {
+    const Seed seed;
+    MemoryDisk disk(disk_bytes);
+    FileBuffer buffer(disk, smallest());
+    constexpr u64 blocks = 96;  // half as many again as the buffer takes
+    constexpr u64 readers_count = 4;
+    // All five callers may exceed the limit by an extent.
+    constexpr u64 most_blocks = FileBuffer::size_bytes_min / block + (readers_count + 1) * 8;
+    std::array<std::atomic<u64>, blocks> written{};
+    std::atomic<u64> reads{0};
+    std::atomic<bool> is_over{false};
+    std::vector<std::thread> readers;
+    for (u64 t = 0; t < readers_count; ++t) {
+        readers.emplace_back([&, t] {
+            Random random(seed.part(t));
+            Words words{};
+            while (!is_over.load() && !testing::Test::HasFailure()) {
+                const u64 at = random.one_in(4) ? random.below(blocks) : t;
+                const u64 before = written[at].load();
+                ASSERT_EQ(buffer.read(at * block, std::as_writable_bytes(std::span(words)),
+                                      blocks * block),
+                          Errc::ok);
+                ASSERT_TRUE(std::ranges::all_of(words, [&](u64 one) { return one == words[0]; }));
+                ASSERT_GE(words[0], before) << "block " << at;
+                ASSERT_LE(words[0], written[at].load() + 1) << "block " << at;
+                ASSERT_LE(buffer.figures().blocks, most_blocks);
+                reads.fetch_add(1);
+            }
+        });
+    }
+    Random random(seed.part(readers_count));
+    Words words{};
+    for (u64 version = 1; reads < 20'000 * test_load() && !testing::Test::HasFailure(); ++version) {
+        words.fill(version);
+        for (u64 at = 0; at < blocks; ++at) {
+            EXPECT_EQ(buffer.write(at * block, std::as_bytes(std::span(words))), Errc::ok);
+            written[at].store(version);
+        }
+        EXPECT_EQ(random.one_in(8) ? buffer.write_back() : Errc::ok, Errc::ok);
+    }
+    is_over.store(true);
+    for (std::thread& one : readers)
+        one.join();
+}
+
+TEST(FileBuffer, concurrentReadersMayFindWhatIsForgotten) {
+    const Seed seed;
+    MemoryDisk disk(disk_bytes);
+    FileBuffer buffer(disk, smallest());
+    constexpr u64 blocks = 64;
+    for (u64 at = 0; at < blocks; ++at)
+        ASSERT_EQ(disk.write(at * block, Bytes(block, static_cast<std::byte>(at))), Errc::ok);
+    std::atomic<bool> is_over{false};
+    std::vector<std::thread> readers;
+    for (u64 t = 0; t < 4; ++t) {
+        readers.emplace_back([&, t] {
+            Random random(seed.part(t));
+            Bytes bytes(block);
+            while (!is_over.load() && !testing::Test::HasFailure()) {
+                const u64 at = random.below(blocks);
+                ASSERT_EQ(buffer.read(at * block, bytes, blocks * block), Errc::ok);
+                ASSERT_EQ(bytes, Bytes(block, static_cast<std::byte>(at)));
+            }
+        });
+    }
+    Random random(seed.part(4));
+    while (buffer.figures().loads < 300 * test_load() && !testing::Test::HasFailure()) {
+        // What lies there stays the same: it is loaded anew, elsewhere in memory.
+        const u64 at = random.below(blocks);
+        buffer.forget(at * block, random.below(24) * block);
+    }
+    is_over.store(true);
+    for (std::thread& one : readers)
+        one.join();
+}
+
+TEST(FileBuffer, aHitDoesNotWaitForTheTable) {
+    MemoryDisk disk(disk_bytes);
+    std::binary_semaphore is_asked(0);
+    std::binary_semaphore may_answer(0);
+    FileBufferShape shape = smallest();
+    shape.is_wanted = [&](u64) {  // with the table locked
+        is_asked.release();
+        may_answer.acquire();
+        return true;
+    };
+    FileBuffer buffer(disk, shape);
+    Bytes bytes(block);
+    ASSERT_EQ(buffer.read(0, bytes, block), Errc::ok);
+    ASSERT_EQ(buffer.write(1 * mib, Bytes(block, std::byte{5})), Errc::ok);
+    std::thread keeper([&] { buffer.keep_all(); });
+    is_asked.acquire();
+    for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(buffer.read(0, bytes, block), Errc::ok);
+    may_answer.release();
+    keeper.join();
+    EXPECT_EQ(buffer.figures().hits, 101u);
 }
 
 /// A disk on which every read waits until it is let go.
