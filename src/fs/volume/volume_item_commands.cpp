@@ -48,9 +48,11 @@ void move_wave(VolumeImplementation& volume, const Caller& caller, std::span<con
         std::size_t end = begin + 1;
         while (!is_directory(begin) && end < items.size() && !is_directory(end))
             ++end;
+        ops::MoveWalk walk;
         const auto moved = replies_to(volume, end - begin, [&](u64 i, ops::Command& command) {
             set_move(command, caller, moves[items[begin + i]], Rename::replace);
             command.verb = Verb::rename;
+            if (is_directory(begin)) command.walk = &walk;  // it is alone
         });
         for (std::size_t i = begin; i < end; ++i) {
             const ops::Reply& reply = moved[i - begin];

@@ -48,6 +48,7 @@ CommandBatch::Layout CommandBatch::layout_of(std::span<const ops::Command> comma
         ops::Command counted = command;
         for_each_input(counted,
                        [&](auto* /*from*/, u64 bytes) { layout.in_bytes += aligned(bytes); });
+        if (command.walk != nullptr) layout.in_bytes += aligned(sizeof *command.walk);
         layout.out_bytes += aligned(buffer_bytes_of(command));
     }
     return layout;
@@ -78,7 +79,11 @@ void CommandBatch::stage(std::span<const ops::Command> commands) {
             command.buffer_bytes = buffer_bytes;
             out += aligned(buffer_bytes);
         }
-        command.walk = nullptr;  // it spares waiting for blocks, and all are resident
+        if (command.walk != nullptr) {
+            // The device works on it where it is, in pinned memory: few commands have one.
+            command.walk = new (host_in_.data() + in) ops::MoveWalk(*command.walk);
+            in += aligned(sizeof *command.walk);
+        }
         new (host_in_.data() + i * sizeof command) ops::Command(command);
     }
 }
@@ -95,6 +100,9 @@ void CommandBatch::fetch(std::span<const ops::Command> commands,
             std::memcpy(commands[i].buffer, host_out_.data() + out, written);
         }
         out += aligned(buffer_bytes_of(commands[i]));
+        if (commands[i].walk == nullptr) continue;
+        const auto* staged = reinterpret_cast<const ops::Command*>(host_in_.data()) + i;
+        *commands[i].walk = *staged->walk;
     }
 }
 

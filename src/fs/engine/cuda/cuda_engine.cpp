@@ -242,7 +242,9 @@ Errc CudaEngine::serve(const ops::Command& command, ops::Reply& reply) {
 }
 
 void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
-    {
+    // A ring has no room for what a walk remembers until its next block is there.
+    const bool remembers = command.walk != nullptr && options_.meta_buffer_blocks != 0;
+    if (!remembers) {
         const std::shared_lock lock(commands_);
         Errc code = Errc::io;
         if (!is_lost_.load(std::memory_order_relaxed)) code = serve(command, reply);
