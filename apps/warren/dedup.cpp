@@ -14,6 +14,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/splitting.hpp"
 #include "apps/warren/units.hpp"
+#include "base/temporary_file.hpp"
 
 namespace warren::cli {
 
@@ -103,7 +104,7 @@ bool parse_wishes(const Arguments& parsed, Wishes& wishes) {
         wishes.how.index.memory_bytes = *size;
     }
     wishes.how.index.algorithm = splitter.algorithm;
-    if (const char* folder = ::getenv("TMPDIR")) wishes.how.index.spill_folder = folder;
+    wishes.how.index.spill_folder = temporary_folder();
     if (const std::string* path = parsed.value(index_option)) wishes.index_path = *path;
     const std::string* secret = parsed.value(secret_option);
     return secret == nullptr || read_secret(*secret, wishes.how.index.secret);

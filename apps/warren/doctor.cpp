@@ -28,6 +28,7 @@
 #include "apps/warren/progress.hpp"
 #include "apps/warren/units.hpp"
 #include "base/processors.hpp"
+#include "base/temporary_file.hpp"
 #include "fs/disk/choose_access.hpp"
 
 namespace warren::cli {
@@ -156,21 +157,15 @@ void check_kernel(Report& report) {
     }
 }
 
-std::string default_directory() {
-    const char* variable = std::getenv("TMPDIR");
-    return variable != nullptr && variable[0] != '\0' ? variable : "/tmp";
-}
-
 /// What the file system below the images can do.
 void check_directory(Report& report, const std::string& directory) {
-    std::string path = directory + "/warren-doctor-XXXXXX";
-    const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
-    if (descriptor < 0) {
-        report.add(State::bad, quote(directory),
-                   "no file can be made there: " + reason(static_cast<Errc>(errno)));
+    TemporaryFile file;
+    if (const Errc code = file.make(directory); code != Errc::ok) {
+        report.add(State::bad, quote(directory), "no file can be made there: " + reason(code));
         return;
     }
-    ::unlink(path.c_str());
+    file.forget_name();
+    const int descriptor = file.descriptor();
     const std::vector<char> block(64 * kib, 'w');
     bool punches =
         ::write(descriptor, block.data(), block.size()) == static_cast<ssize_t>(block.size()) &&
@@ -181,7 +176,6 @@ void check_directory(Report& report, const std::string& directory) {
     if (::fstatfs(descriptor, &system) == 0) {
         free = ", " + long_size(system.f_bavail * static_cast<u64>(system.f_bsize)) + " available";
     }
-    ::close(descriptor);
     report.add(punches ? State::good : State::note, quote(directory),
                (punches ? "punches holes, so freed space of a volume goes back"
                         : "punches no holes: freed space of a volume stays with the image") +
@@ -191,13 +185,11 @@ void check_directory(Report& report, const std::string& directory) {
 /// How images in `directory` are reached best; measured in a file that is made for it.
 void check_disk(Report& report, const std::string& directory) {
     const std::string subject = "disk of " + quote(directory);
-    std::string path = directory + "/warren-doctor-XXXXXX";
-    const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
-    if (descriptor < 0) return;  // check_directory() has said so
-    ::close(descriptor);
+    TemporaryFile file;
+    if (file.make(directory) != Errc::ok) return;  // check_directory() has said so
     Failure failure;
-    const auto disk = FileDisk::open(path, OpenMode::read_write, failure);
-    ::unlink(path.c_str());
+    const auto disk = FileDisk::open(file.path(), OpenMode::read_write, failure);
+    file.forget_name();
     const bool is_ready = disk != nullptr && disk->resize(4 * mib) == Errc::ok &&
                           write_zeros(*disk, 0, disk->size_bytes()) == Errc::ok &&
                           disk->flush() == Errc::ok;
@@ -287,7 +279,7 @@ int command_doctor(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
     const std::string* given = parsed.value('d');
-    const std::string directory = given != nullptr ? *given : default_directory();
+    const std::string directory = given != nullptr ? *given : temporary_folder();
     const bool measure = !parsed.has('q');
     Report report(parsed.has(json_option));
     check_engine(report, examine_gpu(directory, measure));

@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "apps/warren/location.hpp"
 #include "apps/warren/units.hpp"
 #include "base/random.hpp"
+#include "base/temporary_file.hpp"
 
 namespace warren::cli {
 
@@ -120,12 +120,11 @@ Errc measure_operations(Volume& volume, Measured& measured) {
 }  // namespace
 
 Failure measure_volume(const std::string& directory, EngineChoice engine, Measured& measured) {
-    std::string path = directory + "/warren-doctor-XXXXXX";
-    const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
-    if (descriptor < 0) {
-        return {static_cast<Errc>(errno), "no file can be made in " + directory};
+    TemporaryFile file;
+    if (const Errc code = file.make(directory); code != Errc::ok) {
+        return {code, "no file can be made in " + directory};
     }
-    ::close(descriptor);
+    const std::string path = file.path();
     FormatOptions format;
     format.size_bytes = volume_size;
     format.force = true;
@@ -137,7 +136,7 @@ Failure measure_volume(const std::string& directory, EngineChoice engine, Measur
         measured.open_ns = opening.nanoseconds();
     }
     // While it is open it needs no name, and nothing stays if this process is killed.
-    ::unlink(path.c_str());
+    file.forget_name();
     if (!volume) return failure;
     const Errc code = measure_operations(*volume, measured);
     const Errc closed = volume->close();

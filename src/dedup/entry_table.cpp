@@ -5,13 +5,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <limits>
 #include <utility>
+
+#include "base/temporary_file.hpp"
 
 namespace warren::dedup {
 
@@ -44,14 +45,15 @@ SortedRun& SortedRun::operator=(SortedRun&& other) noexcept {
 }
 
 Errc SortedRun::create(const std::string& folder, u64 count) {
-    const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (file < 0) return static_cast<Errc>(errno);
+    TemporaryFile file;
+    WARREN_TRY(file.make(folder));
+    file.forget_name();
     const auto bytes = static_cast<off_t>(count * sizeof(Entry));
     // Blocks are reserved now: a full disk is an error here, not a signal at some later access.
-    int failure = ::posix_fallocate(file, 0, bytes);
+    int failure = ::posix_fallocate(file.descriptor(), 0, bytes);
     if (failure == 0) {
-        void* at =
-            ::mmap(nullptr, count * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        void* at = ::mmap(nullptr, count * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_SHARED,
+                          file.descriptor(), 0);
         if (at == MAP_FAILED) {
             failure = errno;
         } else {
@@ -59,7 +61,6 @@ Errc SortedRun::create(const std::string& folder, u64 count) {
             count_ = count;
         }
     }
-    ::close(file);
     return static_cast<Errc>(failure);
 }
 
