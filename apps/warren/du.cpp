@@ -13,6 +13,7 @@
 #include "apps/warren/commands.hpp"
 #include "apps/warren/du_host.hpp"
 #include "apps/warren/json.hpp"
+#include "apps/warren/json_array.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
@@ -112,9 +113,7 @@ struct Line {
 
 class Usage {
  public:
-    Usage(Session& session, const How& how) : session_(session), how_(how) {
-        if (how_.json) json_.open_array();
-    }
+    Usage(Session& session, const How& how) : session_(session), how_(how) {}
 
     bool measure(const std::string& start);
     void print(u64 size, const std::string& path);
@@ -123,7 +122,7 @@ class Usage {
         if (size >= how_.least && size <= how_.most) print(size, path);
     }
     void finish() {
-        if (how_.json) print_line({json_.close_array().result()});
+        if (how_.json) objects_.close();
     }
     u64 total() const { return total_; }
     void add(u64 size) { total_ += size; }
@@ -146,7 +145,7 @@ class Usage {
 
     Session& session_;
     How how_;
-    Json json_;
+    JsonArray objects_;
     u64 total_ = 0;
     std::deque<DirectoryRecord> summed_;  // directories that the volume has added up
     std::mutex links_mutex_;              // links_
@@ -162,9 +161,9 @@ bool Usage::seen_before(u64 file_system, const Attributes& attributes) {
 
 void Usage::print(u64 size, const std::string& path) {
     if (how_.json) {
-        json_.open_object().member("path", std::string_view(path)).member("bytes", size);
-        json_.close_object();
-        return;
+        Json object;
+        object.open_object().member("path", std::string_view(path)).member("bytes", size);
+        return objects_.add(object.close_object().result());
     }
     const std::string number =
         how_.human_base != 0 ? short_size(size, how_.human_base)

@@ -24,6 +24,7 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "an array of objects in place of paths"},
     {'H', nullptr, nullptr, "follow symbolic links among the starts"},
     {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
+    WARREN_MEMORY_OPTION,
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -61,28 +62,22 @@ struct Collected {
     const DirectoryRecord* directory = nullptr;
     std::string directory_path;
     std::string text;
-    std::vector<std::pair<std::string, std::string>> sorted;  // path, output
-    std::vector<std::string> objects;
+    std::string unsent;  // of the list
 };
 
 class Search {
  public:
-    Search(Session& session, const Expression& expression, bool sorted, bool json)
-        : session_(session), expression_(expression), sorted_(sorted), json_(json) {}
+    Search(Session& session, const Expression& expression, FoundList& list)
+        : session_(session), expression_(expression), list_(list) {}
 
     bool run(const std::string& start);
-    /// Prints the objects, with `more` from files of the host.
-    void finish(std::vector<std::string>& more);
 
  private:
     bool visit(TreeScan& scan, const Found& found, PerThread<Collected>& threads);
-    void gather(PerThread<Collected>& threads);
 
     Session& session_;
     const Expression& expression_;
-    bool sorted_;
-    bool json_;
-    std::vector<std::string> objects_;
+    FoundList& list_;
 };
 
 const std::string& cached_path(Collected& mine, const DirectoryRecord* directory) {
@@ -124,16 +119,19 @@ bool Search::visit(TreeScan& scan, const Found& found, PerThread<Collected>& thr
     VolumePlace place(scan, mine);
     Verdict verdict;
     expression_.evaluate(found, place, verdict);
-    if (json_) {
-        if (verdict.selected) mine.objects.push_back(object_of(found, place.path(found)));
+    // A list that cannot be kept is told at the end of the tree.
+    if (list_.is_json()) {
+        if (!verdict.selected) return !verdict.prune;
+        const std::string& path = place.path(found);
+        static_cast<void>(list_.add(path, object_of(found, path), mine.unsent));
         return !verdict.prune;
     }
     if (verdict.selected && !expression_.has_action() && !verdict.quit) {
         verdict.output += place.path(found) + "\n";
     }
     if (verdict.output.empty()) return !verdict.prune;
-    if (sorted_) {
-        mine.sorted.emplace_back(place.path(found), std::move(verdict.output));
+    if (list_.is_sorted()) {
+        static_cast<void>(list_.add(place.path(found), verdict.output, mine.unsent));
     } else {
         mine.text += verdict.output;
         if (mine.text.size() >= flush_size) {
@@ -142,18 +140,6 @@ bool Search::visit(TreeScan& scan, const Found& found, PerThread<Collected>& thr
         }
     }
     return !verdict.prune;
-}
-
-void Search::gather(PerThread<Collected>& threads) {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (const auto& each : threads.all()) {
-        print_bytes(each->text);
-        std::move(each->sorted.begin(), each->sorted.end(), std::back_inserter(all));
-        std::move(each->objects.begin(), each->objects.end(), std::back_inserter(objects_));
-    }
-    std::sort(all.begin(), all.end());
-    for (const auto& [path, output] : all)
-        print_bytes(output);
 }
 
 bool Search::run(const std::string& start) {
@@ -171,21 +157,13 @@ bool Search::run(const std::string& start) {
             },
             expression_.filter());
     }
-    gather(threads);
-    if (code != Errc::ok) complain({quote(start), ": ", reason(code)});
-    return code == Errc::ok;
-}
-
-void Search::finish(std::vector<std::string>& more) {
-    if (!json_) return;
-    std::move(more.begin(), more.end(), std::back_inserter(objects_));
-    if (sorted_) std::sort(objects_.begin(), objects_.end());
-    print_bytes("[");
-    for (size_t index = 0; index < objects_.size(); ++index) {
-        print_bytes(index == 0 ? "" : ",\n ");
-        print_bytes(objects_[index]);
+    for (const auto& each : threads.all()) {
+        print_bytes(each->text);
+        list_.send(each->unsent);
     }
-    print_bytes("]\n");
+    const bool is_listed = list_.end_of_tree();
+    if (code != Errc::ok) complain({quote(start), ": ", reason(code)});
+    return code == Errc::ok && is_listed;
 }
 
 bool begins_expression(std::string_view word) {
@@ -300,8 +278,9 @@ int command_find(std::span<char* const> arguments) {
     raise_open_limit();
     const bool in_order = asked.sorted || asked.json;
     if (spans_one_rank(in_order, asked.starts) && asked.setup.leave_to_rank_0()) return 0;
-    Search search(session, *expression, asked.sorted, asked.json);
-    HostSearch host(*expression, asked.setup, asked.sorted, asked.json);
+    FoundList list(asked.sorted, asked.json, asked.setup.list_bytes);
+    Search search(session, *expression, list);
+    HostSearch host(*expression, asked.setup, list);
     if (!host.begin()) return 1;
     bool good = true;
     for (const std::string& start : asked.starts) {
@@ -317,7 +296,7 @@ int command_find(std::span<char* const> arguments) {
     }
     if (host.was_interrupted()) return exit_interrupted(asked.setup);
     if (!host.finish()) good = false;
-    search.finish(host.objects());
+    list.close();
     return session.close() && good ? 0 : 1;
 }
 

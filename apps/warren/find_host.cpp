@@ -114,11 +114,10 @@ class HostSearch::Place : public FindPlace {
     std::string& path_;
 };
 
-HostSearch::HostSearch(const Expression& expression, const WalkSetup& setup, bool sorted, bool json)
+HostSearch::HostSearch(const Expression& expression, const WalkSetup& setup, FoundList& list)
     : expression_(expression),
       setup_(setup),
-      sorted_(sorted),
-      json_(json),
+      list_(list),
       limit_(setup.options),
       commands_(expression.commands()),
       lines_(setup.options),
@@ -140,25 +139,24 @@ bool HostSearch::may_be_gone(i32 error) const {
     return is_gone && (expression_.ignores_vanished() || setup_.options.resume);
 }
 
-/// Does what the verdict says.
-void HostSearch::take(Worker& worker, const Found& found, Place& place, Verdict& verdict) {
-    if (json_) {
-        if (!verdict.selected) return;
+/// Does what the verdict says; false if the list of what was found cannot be kept.
+bool HostSearch::take(Worker& worker, const Found& found, Place& place, Verdict& verdict) {
+    if (list_.is_json()) {
+        if (!verdict.selected) return true;
         Json json;
         json.open_object().member("path", std::string_view(place.path(found)));
         json.member("depth", u64{found.depth});
         const Attributes& attributes = found.attributes();
-        if (found.failed) return;
+        if (found.failed) return true;
         add_attributes(json, attributes);
-        worker.objects.push_back(json.close_object().result());
-        return;
+        return list_.add(place.path(found), json.close_object().result(), worker.unsent);
     }
     if (verdict.selected && !expression_.has_action() && !verdict.quit) {
         verdict.output += place.path(found);
         verdict.output += '\n';
     }
-    if (verdict.output.empty()) return;
-    if (sorted_) worker.sorted.emplace_back(place.path(found), std::move(verdict.output));
+    if (verdict.output.empty() || !list_.is_sorted()) return true;
+    return list_.add(place.path(found), verdict.output, worker.unsent);
 }
 
 walk::Next HostSearch::visit(Worker& worker, const walk::Entry& entry, const std::string& start) {
@@ -179,8 +177,8 @@ walk::Next HostSearch::visit(Worker& worker, const walk::Entry& entry, const std
     verdict.output.clear();
     verdict.selected = verdict.prune = verdict.quit = false;
     expression_.evaluate(found, place, verdict);
-    take(worker, found, place, verdict);
-    if (!sorted_ && !json_) {
+    if (!take(worker, found, place, verdict)) return walk::Next::stop;
+    if (prints_at_once()) {
         lines_.of(entry.worker()) += verdict.output;
         lines_.wrote(entry.worker());
     }
@@ -207,8 +205,9 @@ void HostSearch::finish_directory(const walk::Finished& directory, const std::st
         failures_.add({path, "stat", attributes.error});
     }
     std::lock_guard lock(finished_mutex_);
-    take(workers_.back(), found, place, verdict);
-    if (!sorted_ && !json_) print_bytes(verdict.output);
+    // A list that cannot be kept is told at the end of the tree.
+    static_cast<void>(take(workers_.back(), found, place, verdict));
+    if (prints_at_once()) print_bytes(verdict.output);
 }
 
 bool HostSearch::run(const std::string& start) {
@@ -234,7 +233,9 @@ bool HostSearch::run(const std::string& start) {
         totals = walk::walk(std::span(&start, 1), setup_.options, callbacks);
     }
     lines_.flush();
-    gather();
+    for (Worker& worker : workers_)
+        list_.send(worker.unsent);
+    is_listed_ = list_.end_of_tree() && is_listed_;
     was_interrupted_ = was_interrupted_ || totals.interrupted;
     has_quit_ = totals.stopped && !totals.interrupted && totals.entries > 0;
     return !totals.stopped;
@@ -255,26 +256,13 @@ void HostSearch::load(std::string_view saved) {
     failures_.load(reader.rest());
 }
 
-void HostSearch::gather() {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (Worker& worker : workers_) {
-        std::move(worker.sorted.begin(), worker.sorted.end(), std::back_inserter(all));
-        std::move(worker.objects.begin(), worker.objects.end(), std::back_inserter(objects_));
-        worker.sorted.clear();
-        worker.objects.clear();
-    }
-    std::sort(all.begin(), all.end());
-    for (const auto& [path, output] : all)
-        print_bytes(output);
-}
-
 bool HostSearch::finish() {
     bool is_good = true;
     // What runs where another rank is fails the search of all.
     for (const std::string& of_rank : gather_over_ranks(commands_.finish() ? "good" : ""))
         is_good = is_good && !of_rank.empty();
     end_checkpoints(setup_, has_quit_);
-    return failures_.finish() && (is_good || rank_number() != 0);
+    return failures_.finish() && is_listed_ && (is_good || rank_number() != 0);
 }
 
 }  // namespace warren::cli

@@ -47,6 +47,7 @@ constexpr Option options[] = {
     {strict_option, "strict", nullptr, "with --check: fail for lines that are none"},
     {'w', "warn", nullptr, "with --check: name the lines that are none"},
     {verbose_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"},
+    WARREN_MEMORY_OPTION,
     {rate_option, "max-ops", "N", "at most N opens, reads and stats a second"},
     {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
     {progress_option, "progress", nullptr, "tell how far it is also where stderr is no terminal"},
@@ -207,12 +208,12 @@ int print_windows(Session& session, const std::vector<std::string>& operands, Se
     constexpr u64 least_bytes_for_gpu = 64 * mib;  // worth getting one ready
     const hash::Processor asked = settings.files.processor;
     bool good = true;
-    std::vector<HashJob> jobs;
+    HashJobs jobs(settings.files.list_bytes);
     for (const std::string& operand : operands) {
         if (!add_hash_jobs(session, operand, settings.files, settings.algorithm, jobs))
             good = false;
     }
-    for (const HashJob& job : jobs) {
+    for (HashJob job; jobs.next(job);) {
         std::vector<std::byte> contents;
         Errc code = read_whole(job, contents);
         const bool is_small = contents.size() < least_bytes_for_gpu;
@@ -227,14 +228,20 @@ int print_windows(Session& session, const std::vector<std::string>& operands, Se
         settings.files.failures->add({job.location.text, "hash", static_cast<i32>(code)});
         good = false;
     }
-    return good ? 0 : 1;
+    if (jobs.error() == Errc::ok) return good ? 0 : 1;
+    complain_of_list(jobs.error());
+    return 1;
 }
 
 /// Lists what the operands name and prints the digests.
 class DigestList {
  public:
     DigestList(const Settings& settings, const WalkSetup& setup, bool tagged, LineEnd end)
-        : settings_(settings), setup_(setup), tagged_(tagged), end_(end) {}
+        : settings_(settings),
+          setup_(setup),
+          tagged_(tagged),
+          end_(end),
+          jobs_(settings.files.list_bytes) {}
 
     /// The exit code of the command.
     int run(Session& session, const std::vector<std::string>& operands);
@@ -249,7 +256,7 @@ class DigestList {
     bool tagged_;
     LineEnd end_;
     bool is_good_ = true;
-    std::vector<HashJob> jobs_;
+    HashJobs jobs_;
     std::optional<DigestKeeper> keeper_;
 };
 
@@ -271,7 +278,7 @@ bool DigestList::list(Session& session, const std::vector<std::string>& operands
         }
     }
     if (!keeper_ || rank_number() != 0) return is_good;
-    const u64 kept = keeper_->recall(jobs_);
+    const u64 kept = keeper_->recall(jobs_, settings_.files.list_bytes);
     if (settings_.is_verbose && setup_.options.resume) {
         remark({program(), ": of ", counted(jobs_.size(), "file", "files"), " ",
                 std::to_string(kept), " have been hashed before"});
@@ -296,11 +303,12 @@ void DigestList::print(const HashJob& job, const HashResult& result) {
 int DigestList::run(Session& session, const std::vector<std::string>& operands) {
     if (!begin_keeping()) return 1;
     if (!list(session, operands)) is_good_ = false;
-    const bool is_whole =
-        hash_over_ranks(jobs_, settings_.files, settings_.is_verbose,
+    const HashEnd end =
+        hash_over_ranks(jobs_, session, settings_.files, settings_.is_verbose,
                         [&](const HashJob& job, const HashResult& result) { print(job, result); });
     if (keeper_ && !keeper_->finish()) is_good_ = false;
-    if (!is_whole) return exit_interrupted(setup_);
+    if (end == HashEnd::cut) return exit_interrupted(setup_);
+    if (end == HashEnd::failed) return 1;
     if (!finish_output()) return 1;
     if (keeper_ && rank_number() == 0) keeper_->remove();
     end_checkpoints(setup_, true);
@@ -333,6 +341,7 @@ int command_hash(std::span<char* const> arguments) {
     failures.be_silent();  // all is said at once, in the words of sha256sum
     if (!failures.open(setup.errors_file)) return 1;
     settings.files.failures = &failures;
+    settings.files.list_bytes = setup.list_bytes;
     settings.files.operations_per_second = setup.options.operations_per_second;
     std::vector<std::string> operands = parsed.operands;
     if (operands.empty()) operands.push_back("-");

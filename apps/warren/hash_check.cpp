@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One list after the other: its lines become files to hash, and their digests are compared in the
-// order of the lines.
+// One list after the other: its lines become files to hash, each with the digest that it should
+// have, and what they have is compared in the order of the lines.
 #include "apps/warren/hash_check.hpp"
 
 #include "apps/warren/checksum_line.hpp"
@@ -12,6 +12,8 @@
 namespace warren::cli {
 
 namespace {
+
+constexpr u64 read_at_once = 1 * mib;
 
 /// What became of one list.
 struct Counts {
@@ -34,16 +36,16 @@ class ListCheck {
           list_(std::move(list)),
           algorithm_(algorithm),
           options_(options),
-          rules_(rules) {}
+          rules_(rules),
+          jobs_(options.list_bytes) {}
 
     bool run() {
         // Further ranks only hash what rank 0 has read.
         const bool is_readable = rank_number() != 0 || read();
-        u64 next = 0;
-        const auto done = [&](const HashJob& job, const HashResult& result) {
-            compare(job, result, expected_[next++]);
-        };
-        hash_over_ranks(jobs_, options_, rules_.is_verbose, done);
+        const HashEnd end = hash_over_ranks(
+            jobs_, session_, options_, rules_.is_verbose,
+            [&](const HashJob& job, const HashResult& result) { compare(job, result); });
+        if (end != HashEnd::whole) return false;
         return is_readable && (rank_number() != 0 || conclude());
     }
 
@@ -51,42 +53,56 @@ class ListCheck {
     std::string name() const { return list_ == "-" ? "standard input" : list_; }
 
     bool read() {
-        std::vector<std::byte> text;
-        if (!read_list(text)) return false;
-        parse(std::string_view(reinterpret_cast<const char*>(text.data()), text.size()));
+        Location location = parse_location(list_ == "-" ? "/dev/stdin" : list_);
+        location.text = list_;
+        HashJob list{location, session_.directory(location, Access::read), algorithm_};
+        if (!list.start) return false;
+        std::unique_ptr<OpenFile> file;
+        Facts facts;
+        Errc code = open_job(list, file, facts);
+        if (code == Errc::ok) code = read_lines(*file);
+        if (code != Errc::ok) {
+            complain({location.text, ": ", reason(code), missing_hint(location)});
+            return false;
+        }
         if (counts_.lines == 0) {
             complain({name(), ": no properly formatted checksum lines found"});
         }
         return counts_.lines != 0;
     }
 
-    bool read_list(std::vector<std::byte>& text) {
-        std::vector<HashJob> jobs;
-        Location location = parse_location(list_ == "-" ? "/dev/stdin" : list_);
-        location.text = list_;
-        const std::shared_ptr<Directory> start = session_.directory(location, Access::read);
-        if (!start) return false;
-        const Errc code = read_whole({location, start, algorithm_}, text);
-        if (code == Errc::ok) return true;
-        complain({location.text, ": ", reason(code), missing_hint(location)});
-        return false;
+    Errc read_lines(OpenFile& file) {
+        std::vector<std::byte> part(read_at_once);
+        std::string text;
+        char end = '\0';
+        u64 number = 0;
+        for (u64 offset = 0;;) {
+            const Result<u64> got = file.read(offset, part);
+            if (!got) return got.code();
+            size_t from = text.size();  // no line ends before
+            text.append(reinterpret_cast<const char*>(part.data()), *got);
+            if (offset == 0 && text.find('\0') == text.npos) end = '\n';
+            offset += *got;
+            size_t begin = 0;
+            for (size_t stop = 0; (stop = text.find(end, from)) != text.npos; from = begin) {
+                take_line(std::string_view(text).substr(begin, stop - begin), end, ++number);
+                begin = stop + 1;
+            }
+            text.erase(0, begin);
+            if (*got != 0) continue;
+            if (!text.empty()) take_line(text, end, ++number);
+            return Errc::ok;
+        }
     }
 
-    void parse(std::string_view text) {
-        const char end = text.find('\0') != std::string_view::npos ? '\0' : '\n';
-        for (u64 number = 1; !text.empty(); ++number) {
-            const size_t stop = std::min(text.find(end), text.size());
-            std::string_view line = text.substr(0, stop);
-            text.remove_prefix(std::min(stop + 1, text.size()));
-            if (line.ends_with('\r') && end == '\n') line.remove_suffix(1);
-            if (line.empty() || line.starts_with('#')) continue;
-            add_line(line, number);
-        }
+    void take_line(std::string_view line, char end, u64 number) {
+        if (line.ends_with('\r') && end == '\n') line.remove_suffix(1);
+        if (!line.empty() && !line.starts_with('#')) add_line(line, number);
     }
 
     void add_line(std::string_view line, u64 number) {
         const std::optional<ChecksumLine> read = parse_checksum_line(line, algorithm_);
-        if (!read) {
+        if (!read || line.find('\0') != line.npos) {
             ++counts_.bad_lines;
             if (rules_.warns) {
                 complain({name(), ": ", std::to_string(number), ": improperly formatted ",
@@ -103,11 +119,13 @@ class ListCheck {
             return;
         }
         const Result<Facts> facts = start->stat(location.path, Follow::yes);
-        jobs_.push_back({location, start, read->algorithm, facts ? facts->attributes.size : 0});
-        expected_.push_back(read->digest);
+        HashJob job{location, start, read->algorithm, facts ? facts->attributes.size : 0};
+        job.expected = read->digest;
+        jobs_.begin_group();
+        static_cast<void>(jobs_.add(job));  // an error is told when the list is read
     }
 
-    void compare(const HashJob& job, const HashResult& result, const std::vector<u8>& expected) {
+    void compare(const HashJob& job, const HashResult& result) {
         if (result.code == Errc::no_entry && rules_.ignores_missing) return;
         ++counts_.checked;
         const std::string& file = job.location.text;
@@ -117,7 +135,7 @@ class ListCheck {
             if (options_.failures != nullptr)
                 options_.failures->add({file, "hash", static_cast<i32>(result.code)});
             if (!rules_.is_silent) print_line({file, ": FAILED open or read"});
-        } else if (result.digest != expected) {
+        } else if (result.digest != job.expected) {
             ++counts_.mismatches;
             if (!rules_.is_silent) print_line({file, ": FAILED"});
         } else if (!rules_.is_silent && !rules_.is_quiet) {
@@ -157,8 +175,7 @@ class ListCheck {
     const HashOptions& options_;
     const CheckRules& rules_;
     Counts counts_;
-    std::vector<HashJob> jobs_;
-    std::vector<std::vector<u8>> expected_;
+    HashJobs jobs_;
 };
 
 }  // namespace

@@ -36,19 +36,17 @@ struct Share {
 using Shares = std::array<Share, std::size(hash::all_algorithms)>;
 
 /// The files of each algorithm, of which --check may have several.
-Shares share_out(const std::vector<HashJob>& jobs, const HashOptions& options) {
+Shares share_out(const HashJobs& jobs, const HashOptions& options) {
     Shares shares;
-    for (const HashJob& job : jobs) {
-        Share& share = shares[static_cast<u32>(job.algorithm)];
-        share.bytes += job.bytes;
-        const bool is_tree = job.algorithm == hash::Algorithm::blake3 &&
-                             job.bytes >= least_tree_bytes && job.bytes <= most_tree_bytes;
-        if (is_tree || options.direct_piece_bytes != 0) {
-            share.whole_bytes += job.bytes;
-            ++share.whole_files;
-        } else if (job.bytes <= small_bytes_for_gpu) {
-            share.gathered_bytes += job.bytes;
-        }
+    for (const hash::Algorithm algorithm : hash::all_algorithms) {
+        const HashShare& listed = jobs.share(algorithm);
+        const bool is_whole = options.direct_piece_bytes != 0;
+        shares[static_cast<u32>(algorithm)] = {
+            .bytes = listed.bytes,
+            .gathered_bytes = is_whole ? 0 : listed.small_bytes,
+            .whole_bytes = is_whole ? listed.bytes : listed.tree_bytes,
+            .whole_files = is_whole ? listed.files : listed.tree_files,
+        };
     }
     return shares;
 }
@@ -114,12 +112,11 @@ void tell_choice(u64 bytes, const hash::Prediction& prediction, hash::Processor 
     }
 }
 
-void hash_by_choice(const std::vector<HashJob>& jobs, HashOptions options, bool is_verbose,
-                    const std::function<void(const HashJob&, const HashResult&)>& done) {
+Errc hash_by_choice(HashJobs& jobs, HashOptions options, bool is_verbose, const HashDone& done) {
     if (options.processor == hash::Processor::automatic) {
         u64 bytes = 0;
-        for (const HashJob& job : jobs)
-            bytes += job.bytes;
+        for (const hash::Algorithm algorithm : hash::all_algorithms)
+            bytes += jobs.share(algorithm).bytes;
         hash::Prediction prediction;
         if (bytes >= least_bytes_for_model) prediction = predict(share_out(jobs, options));
         const bool is_gpu =
@@ -127,10 +124,12 @@ void hash_by_choice(const std::vector<HashJob>& jobs, HashOptions options, bool 
         options.processor = is_gpu ? hash::Processor::gpu : hash::Processor::cpu;
         if (is_verbose) tell_choice(bytes, prediction, options.processor);
     }
-    const GpuWork work = hash_files(jobs, options, done);
+    GpuWork work;
+    const Errc code = hash_files(jobs, options, done, work);
     if (is_verbose && work.bytes != 0) tell_work(work);
     if (work.stages.note != nullptr && (is_verbose || options.processor == hash::Processor::gpu))
         remark({program(), ": ", work.stages.note});
+    return code;
 }
 
 }  // namespace warren::cli

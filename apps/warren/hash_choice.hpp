@@ -22,7 +22,6 @@ void tell_choice(u64 bytes, const hash::Prediction& prediction, hash::Processor 
 
 /// As hash_files(), where Processor::automatic is decided first. Verbose: says why, and what the
 /// stages of the GPU took. That memory was short on the GPU is said in any case.
-void hash_by_choice(const std::vector<HashJob>& jobs, HashOptions options, bool is_verbose,
-                    const std::function<void(const HashJob&, const HashResult&)>& done);
+Errc hash_by_choice(HashJobs& jobs, HashOptions options, bool is_verbose, const HashDone& done);
 
 }  // namespace warren::cli

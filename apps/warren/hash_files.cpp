@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -55,17 +54,6 @@ Result<Facts> stat_job(const HashJob& job) {
     return start->stat(path, Follow::yes);
 }
 
-Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, Facts& before) {
-    std::shared_ptr<Directory> start;
-    std::string_view path;
-    if (const Errc code = reach(job, start, path); code != Errc::ok) return code;
-    const Result<Facts> facts = start->stat(path, Follow::yes);
-    if (!facts) return facts.code();
-    if (facts->is_directory()) return Errc::is_directory;
-    before = *facts;
-    return start->open_file(path, Follow::yes, Access::read, file);
-}
-
 /// Whether the file was written to since `before`.
 bool has_changed(const HashJob& job, const Attributes& before) {
     const Result<Facts> facts = stat_job(job);
@@ -89,19 +77,17 @@ using Clock = std::chrono::steady_clock;
 
 class Hasher {
  public:
-    Hasher(const std::vector<HashJob>& jobs, const HashOptions& options,
-           const std::function<void(const HashJob&, const HashResult&)>& done)
+    Hasher(HashJobs& jobs, const HashOptions& options, const HashDone& done)
         : jobs_(jobs),
           options_(options),
-          done_(done),
           limit_(options.operations_per_second),
-          results_(jobs.size()),
+          order_(options.list_bytes, done),
           progress_("hashing") {
         threads_ = options.threads != 0 ? options.threads : usable_processors();
         is_for_gpu_ = options.processor == hash::Processor::gpu;
     }
 
-    GpuWork run() {
+    Errc run(GpuWork& work_done) {
         u64 workers = std::min<u64>(threads_, jobs_.size());
         if (is_for_gpu_) workers = std::min(workers, readers_for_gpu);
         // Threads that have no file of their own help with the others'.
@@ -111,32 +97,40 @@ class Hasher {
             others.emplace_back([this] { work(); });
         work();
         others.clear();
-        return gpu_work_;
+        work_done = gpu_work_;
+        const Errc of_results = order_.finish();
+        return jobs_.error() != Errc::ok ? jobs_.error() : of_results;
     }
 
  private:
-    struct Slot {
-        HashResult result;
-        bool is_done = false;
+    /// A file and where it stands in the order.
+    struct Taken {
+        u64 number = 0;
+        HashJob job;
     };
-    /// Files of one turn that were read whole.
+    /// A file that was read whole, and where its bytes end.
+    struct Whole {
+        Taken taken;
+        FileStamp stamp;
+        u64 end;
+    };
+    /// Files of one turn.
     struct Batch {
-        std::vector<u64> jobs;
-        std::vector<FileStamp> stamps;
+        std::vector<Whole> files;
         std::vector<std::byte> contents;
-        std::vector<u64> ends;
         Clock::time_point begun;
+        u64 end() const { return files.empty() ? 0 : files.back().end; }
     };
 
     void work() {
         Batch batch;
         while (true) {
-            const u64 job = take();
-            if (job == jobs_.size()) break;
-            guarded(job, batch);
+            Taken taken;
+            if (!take(taken)) break;
+            guarded(taken, batch);
             const u64 most_bytes = is_for_gpu_ ? batch_bytes_for_gpu : batch_bytes;
             const u64 most_files = is_for_gpu_ ? batch_files_for_gpu : batch_files;
-            if (batch.contents.size() >= most_bytes || batch.jobs.size() >= most_files ||
+            if (batch.contents.size() >= most_bytes || batch.files.size() >= most_files ||
                 is_overdue(batch)) {
                 finish(batch);
             }
@@ -146,61 +140,65 @@ class Hasher {
 
     /// What was read long ago is not to be lost.
     bool is_overdue(const Batch& batch) const {
-        return options_.keeper != nullptr && !batch.jobs.empty() &&
+        return options_.keeper != nullptr && !batch.files.empty() &&
                Clock::now() - batch.begun > longest_batch;
     }
 
     bool is_cut() { return options_.keeper != nullptr && options_.keeper->is_cut(); }
 
-    u64 take() {
-        if (is_cut()) return jobs_.size();
+    bool take(Taken& taken) {
+        if (is_cut()) return false;
         const std::lock_guard lock(mutex_);
-        return next_ < jobs_.size() ? next_++ : next_;
+        taken.number = next_;
+        if (!jobs_.next(taken.job)) return false;
+        ++next_;
+        return true;
     }
 
-    void guarded(u64 job, Batch& batch) {
+    void guarded(Taken& taken, Batch& batch) {
         try {
-            read(job, batch);
+            read(taken, batch);
         } catch (const std::bad_alloc&) {
-            report(job, {Errc::no_memory, {}});
+            batch.contents.resize(batch.end());
+            report(taken, {Errc::no_memory, {}});
         }
     }
 
     /// Whether an earlier run has hashed the file as it is.
-    bool take_kept(u64 job) {
-        const std::shared_ptr<const KeptDigest>& kept = jobs_[job].kept;
-        if (kept == nullptr || stamp_now(job) != kept->stamp) return false;
+    bool take_kept(Taken& taken) {
+        const std::shared_ptr<const KeptDigest> kept = taken.job.kept;
+        if (kept == nullptr || stamp_now(taken.job) != kept->stamp) return false;
         progress_.add(1, 0);
-        report(job, {Errc::ok, kept->digest});
+        report(taken, {Errc::ok, kept->digest});
         return true;
     }
 
     /// What the file is now, where that is kept with its digest.
-    FileStamp stamp_now(u64 job) {
+    FileStamp stamp_now(const HashJob& job) {
         if (options_.keeper == nullptr) return {};
         limit_.take();
         const i64 asked = time_now();
-        const Result<Facts> facts = stat_job(jobs_[job]);
+        const Result<Facts> facts = stat_job(job);
         return facts ? stamp_of(*facts, asked) : FileStamp{};
     }
 
-    void read(u64 job, Batch& batch) {
-        if (take_kept(job)) return;
-        if (options_.direct_piece_bytes != 0) return hash_directly(job);
+    void read(Taken& taken, Batch& batch) {
+        if (take_kept(taken)) return;
+        if (options_.direct_piece_bytes != 0) return hash_directly(taken);
         std::unique_ptr<OpenFile> file;
         Facts before;
         limit_.take();
         limit_.take();  // for its status
         const i64 asked = time_now();
-        if (const Errc code = open_job(jobs_[job], file, before); code != Errc::ok) {
-            return report(job, {code, {}});
+        if (const Errc code = open_job(taken.job, file, before); code != Errc::ok) {
+            return report(taken, {code, {}});
         }
         const FileStamp stamp = stamp_of(before, asked);
         const u64 bytes = before.attributes.size;
-        if (is_for_gpu_ && jobs_[job].algorithm == hash::Algorithm::blake3 &&
+        if (is_for_gpu_ && taken.job.algorithm == hash::Algorithm::blake3 &&
             bytes >= least_tree_bytes && bytes <= most_tree_bytes) {
             file.reset();
-            return hash_tree(job);
+            return hash_tree(taken);
         }
         const u64 start = batch.contents.size();
         const u64 room = is_for_gpu_ ? std::min(bytes + 1, small_bytes_for_gpu) : small_bytes;
@@ -212,19 +210,17 @@ class Hasher {
             const std::vector<std::byte> head(batch.contents.begin() + static_cast<i64>(start),
                                               batch.contents.end());
             batch.contents.resize(start);
-            if (!got) return report(job, {got.code(), {}});
-            return hash_large(job, *file, before.attributes, stamp, head);
+            if (!got) return report(taken, {got.code(), {}});
+            return hash_large(taken, *file, before.attributes, stamp, head);
         }
         batch.contents.resize(start + *got);
-        if (batch.jobs.empty()) batch.begun = Clock::now();
-        batch.jobs.push_back(job);
-        batch.stamps.push_back(stamp);
-        batch.ends.push_back(batch.contents.size());
+        if (batch.files.empty()) batch.begun = Clock::now();
+        batch.files.push_back({std::move(taken), stamp, start + *got});
     }
 
-    void hash_large(u64 job, OpenFile& file, const Attributes& before, const FileStamp& stamp,
+    void hash_large(Taken& taken, OpenFile& file, const Attributes& before, const FileStamp& stamp,
                     std::span<const std::byte> head) {
-        const hash::Algorithm algorithm = jobs_[job].algorithm;
+        const hash::Algorithm algorithm = taken.job.algorithm;
         hash::Stream stream(algorithm, threads_per_file_);
         stream.update(head);
         std::vector<std::byte> part(part_bytes * std::min(threads_per_file_, 16u));
@@ -232,7 +228,7 @@ class Hasher {
             if (is_cut()) return;
             limit_.take();
             const Result<u64> got = read_fully(file, offset, part);
-            if (!got) return report(job, {got.code(), {}});
+            if (!got) return report(taken, {got.code(), {}});
             if (*got == 0) break;
             stream.update(std::span(part).first(*got));
             progress_.add(0, *got);
@@ -240,16 +236,16 @@ class Hasher {
         }
         HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(algorithm))};
         stream.finish(result.digest);
-        result.has_changed = has_changed(jobs_[job], before);
-        report(job, std::move(result), stamp);
+        result.has_changed = has_changed(taken.job, before);
+        report(taken, std::move(result), stamp);
     }
 
-    void hash_directly(u64 job) {
+    void hash_directly(Taken& taken) {
         std::vector<std::byte> contents;
-        const hash::Algorithm algorithm = jobs_[job].algorithm;
-        const FileStamp before = stamp_now(job);
+        const hash::Algorithm algorithm = taken.job.algorithm;
+        const FileStamp before = stamp_now(taken.job);
         limit_.take();
-        HashResult result{read_whole(jobs_[job], contents), {}};
+        HashResult result{read_whole(taken.job, contents), {}};
         if (result.code == Errc::ok) {
             hash::Stages stages;
             result.digest.resize(hash::digest_bytes(algorithm));
@@ -258,14 +254,14 @@ class Hasher {
                                   {threads_per_file_, options_.processor}, &stages);
             note(stages, contents.size());
         }
-        report(job, std::move(result), before);
+        report(taken, std::move(result), before);
     }
 
     /// One long message of BLAKE3 by its tree, on the GPU.
-    void hash_tree(u64 job) {
+    void hash_tree(Taken& taken) {
         std::vector<std::byte> contents;
-        const FileStamp before = stamp_now(job);
-        HashResult result{read_whole(jobs_[job], contents), {}};
+        const FileStamp before = stamp_now(taken.job);
+        HashResult result{read_whole(taken.job, contents), {}};
         if (result.code == Errc::ok) {
             hash::Stages stages;
             result.digest.resize(hash::digest_bytes(hash::Algorithm::blake3));
@@ -274,7 +270,7 @@ class Hasher {
             note(stages, contents.size());
         }
         progress_.add(1, contents.size());
-        report(job, std::move(result), before);
+        report(taken, std::move(result), before);
     }
 
     /// Adds up what a call did on the GPU.
@@ -298,12 +294,14 @@ class Hasher {
         for (const hash::Algorithm algorithm : hash::all_algorithms) {
             std::vector<size_t> places;
             std::vector<hash::Bytes> messages;
-            for (size_t i = 0; i < batch.jobs.size(); ++i) {
-                if (jobs_[batch.jobs[i]].algorithm != algorithm) continue;
-                const u64 begin = i == 0 ? 0 : batch.ends[i - 1];
-                places.push_back(i);
-                messages.push_back(
-                    hash::Bytes(batch.contents).subspan(begin, batch.ends[i] - begin));
+            u64 begin = 0;
+            for (size_t i = 0; i < batch.files.size(); ++i) {
+                const u64 end = batch.files[i].end;
+                if (batch.files[i].taken.job.algorithm == algorithm) {
+                    places.push_back(i);
+                    messages.push_back(hash::Bytes(batch.contents).subspan(begin, end - begin));
+                }
+                begin = end;
             }
             if (places.empty()) continue;
             const u32 size = hash::digest_bytes(algorithm);
@@ -314,45 +312,39 @@ class Hasher {
             note(stages, batch.contents.size());
             for (size_t i = 0; i < places.size(); ++i) {
                 const u8* digest = digests.data() + i * size;
-                report(batch.jobs[places[i]], {code, std::vector<u8>(digest, digest + size)},
-                       batch.stamps[places[i]]);
+                Whole& file = batch.files[places[i]];
+                report(file.taken, {code, std::vector<u8>(digest, digest + size)}, file.stamp);
             }
         }
-        progress_.add(batch.jobs.size(), batch.contents.size());
+        progress_.add(batch.files.size(), batch.contents.size());
         batch = {};
     }
 
     /// `before`: what the file was when its digest was begun, if that is to be kept.
-    void report(u64 job, HashResult result, const FileStamp& before = {}) {
+    void report(Taken& taken, HashResult result, const FileStamp& before = {}) {
         if (options_.keeper != nullptr && result.code == Errc::ok && !result.has_changed) {
-            options_.keeper->keep(jobs_[job].location.path, before, result.digest);
+            options_.keeper->keep(taken.job.location.path, before, result.digest);
         }
         const std::lock_guard lock(mutex_);
-        results_[job] = {std::move(result), true};
-        for (; reported_ < jobs_.size() && results_[reported_].is_done; ++reported_) {
-            done_(jobs_[reported_], results_[reported_].result);
-            results_[reported_].result.digest = {};
-        }
+        order_.put(taken.number, std::move(taken.job), std::move(result));
     }
 
-    const std::vector<HashJob>& jobs_;
+    HashJobs& jobs_;
     const HashOptions& options_;
-    const std::function<void(const HashJob&, const HashResult&)>& done_;
     u32 threads_ = 1;
     u32 threads_per_file_ = 1;
     bool is_for_gpu_ = false;
     walk::RateLimit limit_;
     GpuWork gpu_work_;
-    std::mutex mutex_;
+    std::mutex mutex_;  // jobs_, and what follows
     u64 next_ = 0;
-    u64 reported_ = 0;
-    std::vector<Slot> results_;
+    ResultOrder order_;
     Progress progress_;
 };
 
-/// Adds the regular files below `location`, names in the order of their bytes.
+/// Adds the regular files below `location`.
 bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
-              hash::Algorithm algorithm, std::vector<HashJob>& jobs) {
+              hash::Algorithm algorithm, HashJobs& jobs) {
     std::shared_ptr<Directory> directory;
     Errc code = start->open_directory(location.path, Follow::yes, directory);
     std::vector<Name> names;
@@ -361,8 +353,6 @@ bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
         complain({location.text, ": ", reason(code)});
         return false;
     }
-    std::sort(names.begin(), names.end(),
-              [](const Name& left, const Name& right) { return left.name < right.name; });
     bool good = true;
     for (const Name& name : names) {
         Location below = location;
@@ -375,29 +365,16 @@ bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
         } else if (facts->is_directory()) {
             if (!add_tree(below, start, algorithm, jobs)) good = false;
         } else if (facts->is_regular()) {
-            jobs.push_back({std::move(below), start, algorithm, facts->attributes.size});
+            if (jobs.add({std::move(below), start, algorithm, facts->attributes.size}) != Errc::ok)
+                return false;
         }
     }
     return good;
 }
 
-/// The order in which a tree is listed with sorted names: a directory's files come before what has
-/// its name and more.
-bool is_before(const std::string& left, const std::string& right) {
-    const auto rank = [](char letter) {
-        return letter == '/' ? 0 : static_cast<int>(static_cast<unsigned char>(letter)) + 1;
-    };
-    return std::lexicographical_compare(
-        left.begin(), left.end(), right.begin(), right.end(),
-        [&](char one, char other) { return rank(one) < rank(other); });
-}
-
 /// The same for a tree of the host, listed on all cores.
 bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& start,
-                   const HashOptions& options, hash::Algorithm algorithm,
-                   std::vector<HashJob>& jobs) {
-    std::mutex mutex;  // found
-    std::vector<HashJob> found;
+                   const HashOptions& options, hash::Algorithm algorithm, HashJobs& jobs) {
     walk::Options how;
     how.threads = options.threads;
     how.follow = walk::Follow::roots;
@@ -416,30 +393,32 @@ bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& s
             const struct statx* status = entry.status(STATX_SIZE, true);
             if (status != nullptr) job.bytes = status->stx_size;
         }
-        std::lock_guard lock(mutex);
-        found.push_back(std::move(job));
-        return walk::Next::go_on;
+        return jobs.add(job) == Errc::ok ? walk::Next::go_on : walk::Next::stop;
     };
     callbacks.fail = [&](const walk::Failure& failure) {
         complain({failure.path, ": ", reason(static_cast<Errc>(failure.error))});
         if (options.failures != nullptr) options.failures->add(failure);
     };
     const walk::Totals totals = walk::walk(std::span(&location.text, 1), how, callbacks);
-    if (how.group == nullptr) sort_by_path(found);
-    std::move(found.begin(), found.end(), std::back_inserter(jobs));
     return totals.failures == 0;
 }
 
 }  // namespace
 
-void sort_by_path(std::vector<HashJob>& jobs) {
-    std::sort(jobs.begin(), jobs.end(), [](const HashJob& one, const HashJob& two) {
-        return is_before(one.location.path, two.location.path);
-    });
+Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, Facts& before) {
+    std::shared_ptr<Directory> start;
+    std::string_view path;
+    if (const Errc code = reach(job, start, path); code != Errc::ok) return code;
+    const Result<Facts> facts = start->stat(path, Follow::yes);
+    if (!facts) return facts.code();
+    if (facts->is_directory()) return Errc::is_directory;
+    before = *facts;
+    return start->open_file(path, Follow::yes, Access::read, file);
 }
 
 bool add_hash_jobs(Session& session, const std::string& operand, const HashOptions& options,
-                   hash::Algorithm algorithm, std::vector<HashJob>& jobs) {
+                   hash::Algorithm algorithm, HashJobs& jobs) {
+    jobs.begin_group();
     Location location = parse_location(operand == "-" ? "/dev/stdin" : operand);
     location.text = operand;
     const std::shared_ptr<Directory> start = session.directory(location, Access::read);
@@ -449,13 +428,12 @@ bool add_hash_jobs(Session& session, const std::string& operand, const HashOptio
         if (location.in_image()) return add_tree(location, start, algorithm, jobs);
         return add_host_tree(location, start, options, algorithm, jobs);
     }
-    jobs.push_back({std::move(location), start, algorithm, facts ? facts->attributes.size : 0});
-    return true;
+    const u64 bytes = facts ? facts->attributes.size : 0;
+    return jobs.add({std::move(location), start, algorithm, bytes}) == Errc::ok;
 }
 
-GpuWork hash_files(const std::vector<HashJob>& jobs, const HashOptions& options,
-                   const std::function<void(const HashJob&, const HashResult&)>& done) {
-    return Hasher(jobs, options, done).run();
+Errc hash_files(HashJobs& jobs, const HashOptions& options, const HashDone& done, GpuWork& work) {
+    return Hasher(jobs, options, done).run(work);
 }
 
 Errc read_whole(const HashJob& job, std::vector<std::byte>& contents) {

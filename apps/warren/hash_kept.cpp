@@ -11,12 +11,11 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 
-#include "apps/warren/hash_files.hpp"
+#include "apps/warren/hash_jobs.hpp"
 #include "apps/warren/interrupt.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
@@ -57,10 +56,8 @@ std::vector<std::pair<u64, files::path>> lists_in(const std::string& folder) {
     return lists;
 }
 
-using Recalled = std::unordered_map<std::string, std::shared_ptr<const KeptDigest>>;
-
-/// Adds what the list has, up to the end or to a record that is not whole.
-void read_list(const files::path& list, Recalled& recalled) {
+/// Adds what the list has, up to the end or to a record that is not whole, by path.
+void read_list(const files::path& list, walk::SpillSort& recalled) {
     std::ifstream file(list, std::ios::binary);
     RecordHead head{};
     std::string bytes;
@@ -70,13 +67,42 @@ void read_list(const files::path& list, Recalled& recalled) {
         if (!file.read(bytes.data(), head.bytes)) return;
         if (crc32c(std::as_bytes(std::span(bytes))) != head.checksum) return;
         walk::ByteReader reader(bytes);
-        auto kept = std::make_shared<KeptDigest>();
-        kept->stamp = reader.get<FileStamp>();
-        const std::string_view digest = reader.get_bytes();
-        kept->digest.assign(digest.begin(), digest.end());
-        recalled[std::string(reader.rest())] = std::move(kept);
+        reader.get<FileStamp>();
+        reader.get_bytes();
+        const std::string_view path = reader.rest();
+        const std::string_view kept = std::string_view(bytes).substr(0, bytes.size() - path.size());
+        if (recalled.add(path, kept) != Errc::ok) return;
     }
 }
+
+/// Goes through what was recalled, path by path; of one path the last counts.
+class RecalledPaths {
+ public:
+    explicit RecalledPaths(walk::SpillSort& recalled) : recalled_(recalled) { advance(); }
+
+    /// What was kept of the path, or null. Requires: paths in their order.
+    std::shared_ptr<const KeptDigest> find(std::string_view path) {
+        while (is_there_ && path_ < path)
+            advance();
+        if (!is_there_ || path_ != path) return nullptr;
+        std::string last;
+        for (; is_there_ && path_ == path; advance())
+            last = kept_;
+        walk::ByteReader reader(last);
+        const FileStamp stamp = reader.get<FileStamp>();
+        const std::string_view digest = reader.get_bytes();
+        return std::make_shared<KeptDigest>(
+            KeptDigest{stamp, std::vector<u8>(digest.begin(), digest.end())});
+    }
+
+ private:
+    void advance() { is_there_ = recalled_.next(path_, kept_); }
+
+    walk::SpillSort& recalled_;
+    bool is_there_ = false;
+    std::string_view path_;
+    std::string_view kept_;
+};
 
 }  // namespace
 
@@ -126,17 +152,33 @@ bool DigestKeeper::begin(bool goes_on) {
     return true;
 }
 
-u64 DigestKeeper::recall(std::vector<HashJob>& jobs) const {
-    Recalled recalled;
+u64 DigestKeeper::recall(HashJobs& jobs, u64 memory_bytes) const {
+    walk::SpillSort recalled(memory_bytes);
     for (const auto& [run, list] : lists_in(folder_))
         read_list(list, recalled);
-    u64 found = 0;
-    for (HashJob& job : jobs) {
-        const auto kept = recalled.find(job.location.path);
-        if (kept == recalled.end()) continue;
-        job.kept = kept->second;
-        ++found;
+    if (recalled.count() == 0) return 0;
+    walk::SpillSort by_path(memory_bytes);
+    HashJobs result(memory_bytes);
+    for (HashJob job; jobs.next(job);) {
+        if (by_path.add(job.location.path, written_job(job)) != Errc::ok) break;
     }
+    u64 found = 0;
+    std::optional<std::string> last_path;
+    std::shared_ptr<const KeptDigest> kept;
+    RecalledPaths paths(recalled);
+    for (std::string_view path, bytes; by_path.next(path, bytes);) {
+        walk::ByteReader reader(bytes);
+        HashJob job = read_job(reader);
+        // Two operands may name one file.
+        if (path != last_path) kept = paths.find(path);
+        last_path = path;
+        job.kept = kept;
+        if (kept != nullptr) ++found;
+        if (result.add_to_group(job, job.group) != Errc::ok) break;
+    }
+    for (const Errc code : {jobs.error(), recalled.error(), by_path.error()})
+        if (code != Errc::ok) result.fail(code);
+    jobs = std::move(result);
     return found;
 }
 

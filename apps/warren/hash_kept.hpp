@@ -42,7 +42,7 @@ struct KeptDigest {
     std::vector<u8> digest;
 };
 
-struct HashJob;
+class HashJobs;
 
 class DigestKeeper {
  public:
@@ -56,8 +56,9 @@ class DigestKeeper {
     /// Begins this rank's list; `goes_on`: behind those of earlier runs. All ranks call it; false,
     /// with a complaint, if the folder does not allow it.
     bool begin(bool goes_on);
-    /// Gives each job what earlier runs have kept of its file; how many have got something.
-    u64 recall(std::vector<HashJob>& jobs) const;
+    /// Gives each job what earlier runs have kept of its file, with lists of so much memory; how
+    /// many have got something. What goes wrong is told by jobs.error().
+    u64 recall(HashJobs& jobs, u64 memory_bytes) const;
     /// Keeps the digest of a file; from any thread.
     void keep(std::string_view path, const FileStamp& stamp, std::span<const u8> digest);
     /// Whether the run is to end, as this or another rank was told; from any thread, often.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The largest files are given out first, each to the rank that has least to do by then. What can
-// only be read where the command was started (standard input, volumes) stays with rank 0.
+// only be read where the command was started (standard input, volumes) stays with rank 0. Lists
+// travel in rounds: each rank gives a part, until none has anything left.
 #include "apps/warren/hash_ranks.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <queue>
 
 #include "apps/warren/directory.hpp"
+#include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
 #include "base/processors.hpp"
 #include "walk/bytes.hpp"
@@ -16,97 +17,130 @@ namespace warren::cli {
 
 namespace {
 
-constexpr u64 file_bytes = 64 * kib;  // what opening a file costs beside reading it
+constexpr u64 file_bytes = 64 * kib;       // what opening a file costs beside reading it
+constexpr u64 round_bytes = 64 * mib;      // of all ranks together
+constexpr u64 round_bytes_most = 1 * mib;  // of one
 
 bool is_for_rank_0(const HashJob& job) {
     return job.location.in_image() || job.location.text == "-" ||
            job.location.path.starts_with("/dev/") || job.location.path.starts_with("/proc/self/");
 }
 
-/// Which rank hashes which job.
-std::vector<u32> give_out(const std::vector<HashJob>& jobs) {
-    std::vector<size_t> order(jobs.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t one, size_t two) { return jobs[one].bytes > jobs[two].bytes; });
-    using Load = std::pair<u64, u32>;
-    std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
-    for (u32 rank = 0; rank < rank_count(); ++rank)
-        loads.emplace(0, rank);
-    std::vector<u32> ranks(jobs.size(), 0);
-    for (const size_t at : order) {
-        if (is_for_rank_0(jobs[at])) continue;
-        const auto [load, rank] = loads.top();
-        loads.pop();
-        ranks[at] = rank;
-        const u64 bytes = jobs[at].kept == nullptr ? jobs[at].bytes : 0;
-        loads.emplace(load + bytes + file_bytes, rank);
-    }
-    return ranks;
+u64 bytes_of_part() {
+    return std::min(round_bytes_most, round_bytes / rank_count());
 }
 
-void put_digest(walk::ByteWriter& writer, const std::vector<u8>& digest) {
-    writer.put_bytes({reinterpret_cast<const char*>(digest.data()), digest.size()});
-}
-
-std::vector<u8> get_digest(walk::ByteReader& reader) {
-    const std::string_view digest = reader.get_bytes();
-    return {digest.begin(), digest.end()};
-}
-
-/// Jobs of the other ranks as bytes.
-std::string written(const std::vector<HashJob>& jobs, const std::vector<u32>& ranks) {
+/// Begins each rank's part of a round, and says when there are no more.
+template <class Next>
+std::string part_of(Next&& next) {
     walk::ByteWriter writer;
-    for (size_t at = 0; at < jobs.size(); ++at) {
-        if (ranks[at] == 0) continue;
-        writer.put(ranks[at]);
-        writer.put(jobs[at].algorithm);
-        writer.put(jobs[at].bytes);
-        writer.put_bytes(jobs[at].location.path);
-        const std::shared_ptr<const KeptDigest>& kept = jobs[at].kept;
-        writer.put(kept != nullptr);
-        if (kept == nullptr) continue;
-        writer.put(kept->stamp);
-        put_digest(writer, kept->digest);
+    while (writer.bytes().size() < bytes_of_part()) {
+        const std::string record = next();
+        if (record.empty()) break;
+        writer.put_bytes(record);
     }
     return writer.take();
 }
 
-std::vector<HashJob> own_jobs(std::string_view bytes) {
-    std::vector<HashJob> own;
-    const std::shared_ptr<Directory> start = host_directory();
-    for (walk::ByteReader reader(bytes); !reader.at_end();) {
-        const u32 rank = reader.get<u32>();
-        HashJob job;
-        job.algorithm = reader.get<hash::Algorithm>();
-        job.bytes = reader.get<u64>();
-        job.start = start;
-        job.location.path = reader.get_bytes();
-        if (reader.get<bool>()) {
-            const FileStamp stamp = reader.get<FileStamp>();
-            job.kept = std::make_shared<KeptDigest>(KeptDigest{stamp, get_digest(reader)});
+/// Brings records of all ranks to rank 0, which takes them; an empty one is the last of a rank.
+/// All call it.
+template <class Next, class Take>
+void bring_to_rank_0(Next&& next, Take&& take) {
+    while (true) {
+        const std::vector<std::string> parts = gather_over_ranks(part_of(next));
+        if (std::all_of(parts.begin(), parts.end(),
+                        [](const std::string& part) { return part.empty(); })) {
+            return;
         }
-        if (rank == rank_number()) own.push_back(std::move(job));
+        if (rank_number() != 0) continue;
+        for (const std::string& part : parts) {
+            for (walk::ByteReader reader(part); !reader.at_end();)
+                take(reader.get_bytes());
+        }
     }
-    return own;
 }
 
-bool is_cut(const HashOptions& options) {
-    return options.keeper != nullptr && options.keeper->is_cut();
+/// The first that is none of the good ones.
+Errc first_of(std::initializer_list<Errc> codes) {
+    for (const Errc code : codes)
+        if (code != Errc::ok) return code;
+    return Errc::ok;
 }
 
-/// Whether the run was cut, and the results if it was not.
-std::string write_results(const std::vector<HashJob>& jobs, const HashOptions& options,
-                          bool is_verbose) {
-    walk::ByteWriter writer;
-    hash_by_choice(jobs, options, is_verbose, [&](const HashJob&, const HashResult& result) {
-        writer.put(result.code);
-        writer.put(result.has_changed);
-        put_digest(writer, result.digest);
-    });
-    walk::ByteWriter whole;
-    whole.put(is_cut(options));
-    return whole.take() + writer.take();
+/// What all ranks make of it; each says itself what it could not keep.
+HashEnd agree(Errc code, bool is_cut) {
+    if (code != Errc::ok) complain_of_list(code);
+    const char own = code != Errc::ok ? 'f' : is_cut ? 'c' : 'w';
+    bool has_failed = false;
+    bool was_cut = false;
+    for (const std::string& of_rank : gather_over_ranks({&own, 1})) {
+        has_failed = has_failed || of_rank == "f";
+        was_cut = was_cut || of_rank == "c";
+    }
+    return has_failed ? HashEnd::failed : was_cut ? HashEnd::cut : HashEnd::whole;
+}
+
+/// Which rank gets the next file, when they come from the largest on.
+class Dealer {
+ public:
+    Dealer() {
+        for (u32 rank = 0; rank < rank_count(); ++rank)
+            loads_.emplace(0, rank);
+    }
+    u32 deal(const HashJob& job) {
+        if (is_for_rank_0(job)) return 0;
+        const auto [load, rank] = loads_.top();
+        loads_.pop();
+        loads_.emplace(load + (job.kept == nullptr ? job.bytes : 0) + file_bytes, rank);
+        return rank;
+    }
+
+ private:
+    using Load = std::pair<u64, u32>;
+    std::priority_queue<Load, std::vector<Load>, std::greater<>> loads_;
+};
+
+/// At rank 0: gives each job its place as its group, deals them, and adds them in their order with
+/// their ranks to `dealt`.
+Errc deal(HashJobs& jobs, u64 memory_bytes, walk::SpillSort& dealt) {
+    walk::SpillSort by_size(memory_bytes);
+    u64 place = 0;
+    for (HashJob job; jobs.next(job);) {
+        job.group = place++;
+        const std::string key = number_key(~job.bytes) + number_key(job.group);
+        WARREN_TRY(by_size.add(key, written_job(job)));
+    }
+    Dealer dealer;
+    for (std::string_view key, bytes; by_size.next(key, bytes);) {
+        walk::ByteReader reader(bytes);
+        const HashJob job = read_job(reader);
+        walk::ByteWriter record;
+        record.put(dealer.deal(job));
+        WARREN_TRY(dealt.add(number_key(job.group), record.take().append(bytes)));
+    }
+    return first_of({jobs.error(), by_size.error()});
+}
+
+/// Shares out the jobs of rank 0: what this rank gets is added to `own`. All call it.
+Errc share_jobs(HashJobs& jobs, Session& session, u64 memory_bytes, HashJobs& own) {
+    walk::SpillSort dealt(memory_bytes);
+    Errc code = rank_number() == 0 ? deal(jobs, memory_bytes, dealt) : Errc::ok;
+    while (true) {
+        const std::string part = share_over_ranks(part_of([&] {
+            std::string_view key;
+            std::string_view record;
+            const bool is_there = code == Errc::ok && dealt.next(key, record);
+            return std::string(is_there ? record : std::string_view());
+        }));
+        if (part.empty()) return first_of({code, dealt.error(), jobs.error()});
+        for (walk::ByteReader parts(part); !parts.at_end();) {
+            walk::ByteReader reader(parts.get_bytes());
+            if (reader.get<u32>() != rank_number()) continue;
+            HashJob job = read_job(reader);
+            job.start = session.directory(job.location, Access::read);
+            if (code == Errc::ok) code = own.add_to_group(job, job.group);
+        }
+    }
 }
 
 /// Ranks on one node share its processors.
@@ -116,11 +150,71 @@ u32 own_threads() {
     return std::max(1u, usable_processors() / static_cast<u32>(sharing));
 }
 
+/// Hashes the jobs and keeps what became of them by their groups or, `in_order`, as they come.
+Errc hash_into(walk::SpillSort& results, HashJobs& jobs, const HashOptions& options,
+               bool is_verbose, bool in_order) {
+    u64 number = 0;
+    const Errc code = hash_by_choice(
+        jobs, options, is_verbose, [&](const HashJob& job, const HashResult& result) {
+            const u64 place = in_order ? number++ : job.group;
+            // What goes wrong is told at the end.
+            static_cast<void>(results.add(number_key(place), written_result(job, result)));
+        });
+    return first_of({code, results.error()});
+}
+
+/// All results at rank 0, those of the others too. All call it.
+Errc collect(walk::SpillSort& own, walk::SpillSort& all) {
+    std::string_view key;
+    std::string_view result;
+    bring_to_rank_0(
+        [&] {
+            if (!own.next(key, result)) return std::string();
+            return std::string(key).append(result);
+        },
+        [&](std::string_view record) {
+            const size_t key_bytes = number_key(0).size();
+            static_cast<void>(all.add(record.substr(0, key_bytes), record.substr(key_bytes)));
+        });
+    return first_of({own.error(), all.error()});
+}
+
+/// Hands on what became of all files.
+Errc hand_on(walk::SpillSort& results, const HashDone& done) {
+    HashJob job;
+    HashResult result;
+    for (std::string_view key, bytes; results.next(key, bytes);) {
+        read_result(bytes, job, result);
+        done(job, result);
+    }
+    return results.error();
+}
+
+HashEnd end_alone(Errc code) {
+    if (code != Errc::ok) complain_of_list(code);
+    return code == Errc::ok ? HashEnd::whole : HashEnd::failed;
+}
+
+HashEnd hash_with_others(HashJobs& jobs, Session& session, const HashOptions& options,
+                         bool is_verbose, const HashDone& done) {
+    HashJobs own(options.list_bytes);
+    const Errc shared = share_jobs(jobs, session, options.list_bytes, own);
+    if (agree(shared, false) != HashEnd::whole) return HashEnd::failed;
+    walk::SpillSort results(options.list_bytes);
+    Errc code = hash_into(results, own, options, is_verbose, false);
+    const bool is_cut = options.keeper != nullptr && options.keeper->is_cut();
+    if (const HashEnd end = agree(code, is_cut); end != HashEnd::whole) return end;
+    walk::SpillSort all(options.list_bytes);
+    code = collect(results, all);
+    if (agree(code, false) != HashEnd::whole) return HashEnd::failed;
+    return rank_number() == 0 ? end_alone(hand_on(all, done)) : HashEnd::whole;
+}
+
 }  // namespace
 
 bool add_hash_jobs_over_ranks(Session& session, const std::string& operand,
                               const HashOptions& options, hash::Algorithm algorithm,
-                              std::vector<HashJob>& jobs) {
+                              HashJobs& jobs) {
     if (rank_count() == 1) return add_hash_jobs(session, operand, options, algorithm, jobs);
     bool is_tree = false;
     if (rank_number() == 0) {
@@ -131,70 +225,36 @@ bool add_hash_jobs_over_ranks(Session& session, const std::string& operand,
     if (share_over_ranks(is_tree ? "tree" : "other") != "tree") {
         return rank_number() != 0 || add_hash_jobs(session, operand, options, algorithm, jobs);
     }
-    std::vector<HashJob> own;
+    HashJobs own(options.list_bytes);
     const bool is_good = add_hash_jobs(session, operand, options, algorithm, own);
-    walk::ByteWriter writer;
-    for (const HashJob& job : own) {
-        writer.put(job.bytes);
-        writer.put_bytes(job.location.path);
-    }
-    const std::vector<std::string> of_all = gather_over_ranks(writer.bytes());
-    if (rank_number() != 0) return true;
-    const std::shared_ptr<Directory> start = host_directory();
-    std::vector<HashJob> all;
-    for (const std::string& of_rank : of_all) {
-        for (walk::ByteReader reader(of_rank); !reader.at_end();) {
-            HashJob job;
-            job.bytes = reader.get<u64>();
-            job.location.path = job.location.text = reader.get_bytes();
-            job.algorithm = algorithm;
-            job.start = start;
-            all.push_back(std::move(job));
-        }
-    }
-    sort_by_path(all);
-    std::move(all.begin(), all.end(), std::back_inserter(jobs));
-    return is_good;
+    jobs.begin_group();
+    HashJob job;
+    bring_to_rank_0([&] { return own.next(job) ? written_job(job) : std::string(); },
+                    [&](std::string_view record) {
+                        walk::ByteReader reader(record);
+                        static_cast<void>(jobs.add(read_job(reader)));
+                    });
+    jobs.fail(own.error());
+    return rank_number() != 0 || is_good;
 }
 
-bool hash_over_ranks(const std::vector<HashJob>& jobs, HashOptions options, bool is_verbose,
-                     const std::function<void(const HashJob&, const HashResult&)>& done) {
-    // With a keeper results are handed on when there are all.
-    if (rank_count() == 1 && options.keeper == nullptr) {
-        hash_by_choice(jobs, options, is_verbose, done);
-        return true;
-    }
-    if (options.threads == 0 && rank_count() > 1) options.threads = own_threads();
-    if (options.operations_per_second != 0) {
-        options.operations_per_second =
-            std::max<u64>(1, options.operations_per_second / rank_count());
-    }
-    const std::vector<u32> ranks = give_out(jobs);
-    const std::string of_others = share_over_ranks(written(jobs, ranks));
-    std::vector<HashJob> own;
-    if (rank_number() != 0) {
-        own = own_jobs(of_others);
-    } else {
-        for (size_t at = 0; at < jobs.size(); ++at) {
-            if (ranks[at] == 0) own.push_back(jobs[at]);
+HashEnd hash_over_ranks(HashJobs& jobs, Session& session, HashOptions options, bool is_verbose,
+                        const HashDone& done) {
+    if (rank_count() > 1) {
+        if (options.threads == 0) options.threads = own_threads();
+        if (options.operations_per_second != 0) {
+            options.operations_per_second =
+                std::max<u64>(1, options.operations_per_second / rank_count());
         }
+        return hash_with_others(jobs, session, options, is_verbose, done);
     }
-    const std::vector<std::string> of_all =
-        gather_over_ranks(write_results(own, options, is_verbose));
-    std::vector<walk::ByteReader> readers(of_all.begin(), of_all.end());
-    bool is_whole = true;
-    for (walk::ByteReader& reader : readers)
-        is_whole = !reader.get<bool>() && is_whole;
-    if (rank_number() != 0 || !is_whole) return is_whole;
-    for (size_t at = 0; at < jobs.size(); ++at) {
-        HashResult result;
-        walk::ByteReader& reader = readers[ranks[at]];
-        result.code = reader.get<Errc>();
-        result.has_changed = reader.get<bool>();
-        result.digest = get_digest(reader);
-        done(jobs[at], result);
-    }
-    return true;
+    if (options.keeper == nullptr)
+        return end_alone(hash_by_choice(jobs, options, is_verbose, done));
+    // With a keeper results are handed on when there are all.
+    walk::SpillSort results(options.list_bytes);
+    const Errc code = hash_into(results, jobs, options, is_verbose, true);
+    if (code == Errc::ok && options.keeper->is_cut()) return HashEnd::cut;
+    return end_alone(code != Errc::ok ? code : hand_on(results, done));
 }
 
 }  // namespace warren::cli

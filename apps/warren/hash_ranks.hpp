@@ -3,12 +3,10 @@
 // share of their bytes, rank 0 has the results.
 //
 // Invariant: results come in the order of the files, whoever made them: what is printed is what one
-// process prints.
+// process prints. No rank has more than a part of a list in memory or under way.
 #pragma once
 
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "apps/warren/hash_choice.hpp"
 
@@ -18,11 +16,17 @@ namespace warren::cli {
 /// add_hash_jobs(). All call it.
 bool add_hash_jobs_over_ranks(Session& session, const std::string& operand,
                               const HashOptions& options, hash::Algorithm algorithm,
-                              std::vector<HashJob>& jobs);
+                              HashJobs& jobs);
 
-/// As hash_by_choice() with the jobs of rank 0, which alone calls `done`. False if the keeper was
-/// told to stop: nothing was handed on then. All call it.
-bool hash_over_ranks(const std::vector<HashJob>& jobs, HashOptions options, bool is_verbose,
-                     const std::function<void(const HashJob&, const HashResult&)>& done);
+enum class HashEnd : u8 {
+    whole,
+    cut,     // the keeper was told to stop
+    failed,  // a list could not be kept: some rank has said so
+};
+
+/// As hash_by_choice() with the jobs of rank 0, which alone calls `done`, for all of them if the
+/// end is whole. All call it, and all get the same end but for what fails at rank 0 at the last.
+HashEnd hash_over_ranks(HashJobs& jobs, Session& session, HashOptions options, bool is_verbose,
+                        const HashDone& done);
 
 }  // namespace warren::cli

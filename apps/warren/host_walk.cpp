@@ -29,6 +29,7 @@ namespace {
 constexpr size_t failures_printed = 1000;
 constexpr u64 threads_most = 4096;
 constexpr u64 checkpoint_seconds_most = 1'000'000;
+constexpr u64 list_bytes_least = 4 * kib;
 FailureList* opened_list = nullptr;
 
 /// The same words, for as long as the program lives.
@@ -69,6 +70,13 @@ bool WalkSetup::take(int option, const std::string& value) {
         errors_file = value;
     } else if (option == inode_order_option) {
         options.inode_order = true;
+    } else if (option == memory_option) {
+        const std::optional<u64> size = parse_size(value);
+        if (!size || *size < list_bytes_least) {
+            complain({"invalid memory ", quote(value), ": name 4K or more"});
+            return false;
+        }
+        list_bytes = *size;
     } else if (option == progress_option) {
         Progress::show_always();
     } else if (option == checkpoint_option) {

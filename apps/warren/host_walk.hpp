@@ -16,6 +16,7 @@
 
 #include "apps/warren/arguments.hpp"
 #include "walk/rate_limit.hpp"
+#include "walk/spill_sort.hpp"
 #include "warren/volume.hpp"
 #include "warren/walk.hpp"
 
@@ -32,10 +33,11 @@ inline constexpr int resume_option = 907;
 inline constexpr int checkpoint_seconds_option = 908;
 inline constexpr int progress_option = 909;
 inline constexpr int ahead_option = 910;
+inline constexpr int memory_option = 911;
 
 /// Whether the option says how a tree is walked, not what is done with it.
 constexpr bool is_walk_option(int id) {
-    return id >= threads_option && id <= ahead_option;
+    return id >= threads_option && id <= memory_option;
 }
 
 /// Rows for the table of options of a command that walks the host's files.
@@ -58,12 +60,20 @@ constexpr bool is_walk_option(int id) {
             "what is given to an idle rank: half (default) or random"                      \
     }
 
+/// A row for the table of options of a command that keeps a list.
+#define WARREN_MEMORY_OPTION                                                   \
+    {                                                                          \
+        ::warren::cli::memory_option, "memory", "SIZE",                        \
+            "most memory for a list (default: 64M); the rest goes to\n$TMPDIR" \
+    }
+
 /// How a walk of the host's files is done, from the command line.
 struct WalkSetup {
     WalkSetup();
 
     walk::Options options;  // with all ranks there are
     std::string errors_file;
+    u64 list_bytes = walk::SpillSort::usual_memory_bytes;
     bool split_given = false;
     std::string command;  // with checkpoints: the words that decide what is done
 

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "apps/warren/ranks.hpp"
+#include "base/temporary_file.hpp"
 
 namespace warren::cli {
 
@@ -132,6 +133,11 @@ std::string reason(Errc code) {
     const char* text = strerrordesc_np(static_cast<int>(code));
     if (text != nullptr) return text;
     return "error " + std::to_string(static_cast<int>(code));
+}
+
+void complain_of_list(Errc code) {
+    complain({"cannot keep the list of files in ", quote(temporary_folder()), ": ", reason(code),
+              "; let TMPDIR name a folder with room for it, or give it more --memory"});
 }
 
 void show_status(std::string_view text) {

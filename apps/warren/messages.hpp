@@ -42,6 +42,9 @@ std::string quote(std::string_view name);
 /// What strerror says of the code, in English, and what to do where that is certain.
 std::string reason(Errc code);
 
+/// Complains that a list of files found no room in its temporary file, and says what to do.
+void complain_of_list(Errc code);
+
 /// Shows `text` on the terminal's last line in place of what was shown before; empty clears it.
 void show_status(std::string_view text);
 

@@ -251,7 +251,9 @@ class ResumeTest(ResumeCase):
         (small / "199").unlink()
         self.assertIn("there is a checkpoint",
                       self.error(*words, "--checkpoint", "kept", folder=self.place))
-        done = self.warren(*words, "--checkpoint", "kept", "--resume", folder=self.place)
+        # Also where nothing of the lists fits into memory.
+        done = self.warren(*words, "--checkpoint", "kept", "--resume", "--memory", "4K",
+                           folder=self.place)
         names = [f"small/{number:03}" for number in range(199)]
         self.assertEqual(done.stdout, self.run_program("sha256sum", *names,
                                                        folder=self.place).stdout)
