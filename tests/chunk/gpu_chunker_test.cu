@@ -70,6 +70,12 @@ Rule random_device_rule(Random& random) {
     }
 }
 
+Rule preset_for_test(std::string_view name) {
+    Rule rule = *preset(name);
+    if (name == "restic") rule.polynomial = 0x3da3358b4dc173;
+    return rule;
+}
+
 TEST_F(GpuCuts, RandomCasesEqualTheSerialRule) {
     const Seed seed;
     for (u64 index = 0; index < 60; ++index) {
@@ -86,39 +92,56 @@ TEST_F(GpuCuts, RandomCasesEqualTheSerialRule) {
     }
 }
 
-/// Data that fill an allocation to its last byte, of each length modulo 16: what a memory checker
-/// needs to see a read behind them.
-TEST_F(GpuCuts, AllocationsAsLongAsTheirData) {
+class GpuCutsOf : public GpuCuts, public testing::WithParamInterface<std::string_view> {
+ protected:
+    /// Cuts that fill an allocation to its last byte.
+    void expect_in_place(GpuChunker& chunker, const Rule& rule, std::span<const std::byte> data) {
+        gpu::DeviceBuffer<u8> exact;
+        ASSERT_EQ(exact.allocate(data.size()), Errc::ok);
+        ASSERT_EQ(stream.copy(exact.data(), data.data(), data.size()), Errc::ok);
+        std::vector<u64> ends;
+        ASSERT_EQ(chunker.cut_device(exact.data(), data.size(), stream.get(), ends), Errc::ok)
+            << gpu::last_failure().message;
+        ASSERT_EQ(ends, cut(rule, data)) << data.size() << " bytes";
+    }
+};
+
+/// Of each length modulo 16: what a memory checker needs to see a read behind the data.
+TEST_P(GpuCutsOf, AllocationsAsLongAsTheirData) {
     const Seed seed;
     Random random(seed.value());
     const std::vector<std::byte> bytes = random_bytes(random, 300'000);
-    for (std::string_view name : preset_names()) {
-        Rule rule = *preset(name);
-        if (name == "restic") rule.polynomial = 0x3da3358b4dc173;
-        GpuChunker chunker;
-        ASSERT_EQ(chunker.open(rule), Errc::ok) << name;
-        for (const size_t least : {1, 64, 8192 - 16, 262144 + 4096}) {
-            for (size_t size = least; size < least + 18; ++size) {
-                const auto data = std::span(bytes).first(size);
-                gpu::DeviceBuffer<u8> exact;
-                ASSERT_EQ(exact.allocate(size), Errc::ok);
-                ASSERT_EQ(stream.copy(exact.data(), data.data(), size), Errc::ok);
-                std::vector<u64> ends;
-                ASSERT_EQ(chunker.cut_device(exact.data(), size, stream.get(), ends), Errc::ok)
-                    << gpu::last_failure().message;
-                ASSERT_EQ(ends, cut(rule, data)) << name << ", " << size << " bytes";
-            }
-        }
+    const Rule rule = preset_for_test(GetParam());
+    GpuChunker chunker;
+    ASSERT_EQ(chunker.open(rule), Errc::ok);
+    for (const size_t least : {1, 64, 8192 - 16, 262144 + 4096}) {
+        for (size_t size = least; size < least + 18; ++size)
+            ASSERT_NO_FATAL_FAILURE(expect_in_place(chunker, rule, std::span(bytes).first(size)));
     }
 }
+
+/// Every kernel once: as much as a checker of races in shared memory does in seconds.
+TEST_P(GpuCutsOf, OneShortCall) {
+    Random random(3);
+    const std::vector<std::byte> bytes = random_bytes(random, 20'011);
+    const Rule rule = preset_for_test(GetParam());
+    GpuChunker chunker;
+    ASSERT_EQ(chunker.open(rule), Errc::ok);
+    expect_in_place(chunker, rule, bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, GpuCutsOf, testing::ValuesIn(preset_names()), [](const auto& of) {
+    std::string name(of.param);
+    std::erase(name, '-');
+    return name;
+});
 
 TEST_F(GpuCuts, LargeInputsEqualTheCpu) {
     const Seed seed;
     Random random(seed.value());
     const std::vector<std::byte> bytes = random_bytes(random, 150 * mib + 77);
     for (std::string_view name : preset_names()) {
-        Rule rule = *preset(name);
-        if (name == "restic") rule.polynomial = 0x3da3358b4dc173;
+        const Rule rule = preset_for_test(name);
         GpuChunker chunker;
         ASSERT_EQ(chunker.open(rule), Errc::ok) << name;
         // By the serial rule a digest of every window takes a second a MiB.
