@@ -62,7 +62,28 @@ class HashPipeline {
         return rate;
     }
 
+    /// What the model knows of this machine.
+    void tell_rates(Algorithm algorithm) {
+        const Rates& rates = rates_of(algorithm);
+        char text[300];
+        std::snprintf(text, sizeof text,
+                      "rates, %s: GB/s of staging %.1f, gathering %.1f, copy in %.1f, beside them "
+                      "%.1f, kernel %.0f, copy out %.1f, finish %.1f, CPU %.1f; ms of start %.0f, "
+                      "turn %.3f, waking %.3f",
+                      std::string(name(algorithm)).c_str(), rates.staging / 1e9,
+                      rates.gathering / 1e9, rates.copy_in / 1e9, rates.copy_in_beside / 1e9,
+                      rates.kernel / 1e9, rates.copy_out / 1e9, rates.finish / 1e9, rates.cpu / 1e9,
+                      rates.startup_seconds * 1e3, rates.turn_seconds * 1e3,
+                      rates.waking_seconds * 1e3);
+        report_.note(text);
+    }
+
     double pieces(const std::string& scenario, Algorithm algorithm, Bytes data, bool overlaps) {
+        return pieces(scenario, algorithm, data, overlaps, rates_of(algorithm));
+    }
+
+    double pieces(const std::string& scenario, Algorithm algorithm, Bytes data, bool overlaps,
+                  const Rates& rates) {
         Load load = {.input_bytes = data.size(),
                      .work_bytes = data.size(),
                      .output_bytes = data.size() / piece_bytes * digest_bytes(algorithm),
@@ -70,7 +91,7 @@ class HashPipeline {
                      .is_staged = !is_pinned(data.data()),
                      .overlaps = overlaps};
         return time(scenario, std::string(name(algorithm)), data.size(),
-                    predict_device(rates_of(algorithm), load), [&](Stages& stages) {
+                    predict_device(rates, load), [&](Stages& stages) {
                         return hash_pieces(algorithm, data, piece_bytes,
                                            std::span(digests_).first(load.output_bytes), on_gpu,
                                            &stages);
@@ -99,9 +120,28 @@ class HashPipeline {
 
     void tree() {
         std::vector<u8> digest(32);
-        time("one message, pinned", "blake3", bytes_, 0, [&](Stages& stages) {
-            return hash_one(Algorithm::blake3, pinned(), digest, on_gpu, &stages);
-        });
+        constexpr u64 slot_bytes = 32 * mib;
+        const Load load = {.input_bytes = bytes_,
+                           .work_bytes = bytes_,
+                           .output_bytes = bytes_ / slot_bytes * digest.size(),
+                           .slot_bytes = slot_bytes};
+        time("one message, pinned", "blake3", bytes_,
+             predict_device(rates_of(Algorithm::blake3), load), [&](Stages& stages) {
+                 return hash_one(Algorithm::blake3, pinned(), digest, on_gpu, &stages);
+             });
+    }
+
+    /// The driver's own copies from pageable memory, which are the copy in then.
+    void by_driver(Algorithm algorithm) {
+        const u64 bytes = std::min<u64>(bytes_, 128 * mib);
+        Stages stages;
+        need(hash_pieces(algorithm, pageable().first(bytes), piece_bytes,
+                         std::span(digests_).first(bytes / piece_bytes * digest_bytes(algorithm)),
+                         on_gpu, &stages));
+        Rates rates = rates_of(algorithm);
+        rates.staging = rates.waking_seconds = 0;
+        rates.copy_in = static_cast<double>(bytes) / stages.copy_in;
+        pieces("not pinned, no overlap", algorithm, pageable(), false, rates);
     }
 
     /// Lists of pieces of 2 to 16 KiB, gathered by the CPU.
@@ -132,7 +172,7 @@ void compare(bench::Report& report, HashPipeline& bench) {
     need(set_device_settings({.overlaps = false}));
     bench.pieces("pinned, no overlap", algorithm, bench.pinned(), false);
     need(set_device_settings({.overlaps = false, .stages_pageable = false}));
-    bench.pieces("not pinned, no overlap", algorithm, bench.pageable(), false);
+    bench.by_driver(algorithm);
     need(set_device_settings({.uses_shared_memory = false}));
     for (const Algorithm one : {Algorithm::md5, Algorithm::sha1})
         bench.windows("windows 20/4, bitmap, no shared memory", {one, 20, 4}, 0);
@@ -156,6 +196,12 @@ int main(int count, char** words) {
         const double rate = bench.pieces("4 KiB, pinned", algorithm, bench.pinned(), true);
         report.must("GB/s of " + std::string(name(algorithm)) + " from pinned memory", rate, 48);
         bench.pieces("4 KiB, pageable", algorithm, bench.pageable(), true);
+        bench.tell_rates(algorithm);
+    }
+    for (const u64 size_mib : {64, 256, 1024}) {
+        if (size_mib * mib > bench.pageable().size()) continue;
+        bench.pieces("4 KiB, pageable, " + std::to_string(size_mib) + " MiB", Algorithm::sha1,
+                     bench.pageable().first(size_mib * mib), true);
     }
     bench.tree();
     bench.list(Algorithm::sha1);

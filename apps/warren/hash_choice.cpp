@@ -57,9 +57,7 @@ hash::Prediction predict(const Shares& shares) {
         const Share& share = shares[static_cast<u32>(algorithm)];
         if (share.bytes != 0) sum.cpu_seconds += hash::predict_on_cpu(algorithm, share.bytes);
     }
-    // No driver is loaded for what the CPU has done by then.
-    sum.startup_seconds = hash::gpu_startup_seconds();
-    if (sum.cpu_seconds < sum.startup_seconds || !hash::has_gpu()) return sum;
+    if (!hash::is_worth_a_gpu(sum.cpu_seconds) || !hash::has_gpu()) return sum;
     for (const hash::Algorithm algorithm : hash::all_algorithms) {
         const Share& share = shares[static_cast<u32>(algorithm)];
         if (share.bytes == 0) continue;
@@ -100,9 +98,9 @@ void tell_choice(u64 bytes, const hash::Prediction& prediction, hash::Processor 
     if (bytes < least_bytes_for_model) {
         remark({program(), ": ", long_size(bytes), ": the CPU, for a GPU is asked from ",
                 long_size(least_bytes_for_model), " on"});
-    } else if (prediction.gpu_seconds == 0 && prediction.cpu_seconds < prediction.startup_seconds) {
+    } else if (prediction.gpu_seconds == 0 && !hash::is_worth_a_gpu(prediction.cpu_seconds)) {
         remark({program(), ": ", long_size(bytes), ": predicted ", seconds(prediction.cpu_seconds),
-                " on the CPU, less than a GPU takes to start: the CPU"});
+                " on the CPU, too little for the start of a GPU: the CPU"});
     } else if (prediction.gpu_seconds == 0) {
         remark({program(), ": ", long_size(bytes), ": the CPU, for there is no GPU"});
     } else {

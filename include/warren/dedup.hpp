@@ -130,8 +130,8 @@ struct ReadWork {
 };
 
 /// Reads files into chunks, one after the other; memory, threads and the GPU are kept from one to
-/// the next. With Processor::automatic the GPU takes files of 256 MiB and more where it is
-/// predicted to be done first, by rates measured at the first one; smaller ones are not worth it.
+/// the next. With Processor::automatic the CPU begins; once its rate is known, from 128 MiB that it
+/// did, the GPU takes the rest of a file of 256 MiB and more if it is predicted to be done first.
 class ChunkReader {
  public:
     using Visit = std::function<bool(std::span<const FileChunk>)>;

@@ -83,8 +83,12 @@ Prediction predict(Algorithm algorithm, u64 bytes, u64 calls = 1, bool is_list =
 double predict_on_cpu(Algorithm algorithm, u64 bytes);
 
 /// Seconds that the first use of a GPU takes in this process, as assumed without asking one; 0 once
-/// it is in use, and in a build without CUDA. Work that the CPU does in less is the CPU's.
+/// it is in use, and in a build without CUDA.
 double gpu_startup_seconds();
+
+/// Whether work that takes the CPU so long is worth the start of a GPU, which is taken for twice as
+/// fast as long as it was not asked. True once it is in use.
+bool is_worth_a_gpu(double cpu_seconds);
 
 /// The digest of each piece, one behind the other. Pieces may have any length and alignment.
 /// Errc::invalid unless `digests` has pieces.size() * digest_bytes(); Errc::no_device for

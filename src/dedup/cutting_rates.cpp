@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/random.hpp"
@@ -71,53 +72,19 @@ CuttingRates measure(const Splitter& splitter) {
     return rates;
 }
 
-double measure_cpu(const Splitter& splitter) {
-    chunk::Chunker chunker;
-    if (splitter.block_bytes != 0 || chunker.open(splitter.rule, splitter.threads) != Errc::ok)
-        return 0;
-    std::vector<std::byte> sample(sample_bytes / 4);
-    fill_at_random(sample);
-    std::vector<u64> ends;
-    return best_seconds_each(sample.size(), [&] {
-        chunker.feed(sample, ends);
-        chunker.finish(ends);
-        return true;
-    });
-}
-
-/// What was measured for the last splitter that was asked about.
-template <class Value>
-class Last {
- public:
-    template <class Measure>
-    Value get(const Splitter& splitter, const Measure& measure) {
-        const std::lock_guard lock(mutex_);
-        if (!is_measured_ || splitter.rule != rule_ || splitter.block_bytes != block_bytes_)
-            value_ = measure(splitter);
-        is_measured_ = true;
-        rule_ = splitter.rule;
-        block_bytes_ = splitter.block_bytes;
-        return value_;
-    }
-
- private:
-    std::mutex mutex_;
-    chunk::Rule rule_;
-    u64 block_bytes_ = 0;
-    bool is_measured_ = false;
-    Value value_{};
-};
-
 }  // namespace
 
 CuttingRates cutting_rates(const Splitter& splitter) {
-    static Last<CuttingRates> last;
-    return last.get(splitter, measure);
-}
-
-double cutting_seconds_on_cpu(const Splitter& splitter) {
-    static Last<double> last;
-    return last.get(splitter, measure_cpu);
+    static std::mutex mutex;
+    static std::optional<CuttingRates> last;
+    static chunk::Rule rule;
+    static u64 block_bytes = 0;
+    const std::lock_guard lock(mutex);
+    if (!last || splitter.rule != rule || splitter.block_bytes != block_bytes)
+        last = measure(splitter);
+    rule = splitter.rule;
+    block_bytes = splitter.block_bytes;
+    return *last;
 }
 
 }  // namespace warren::dedup

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long cutting takes on this machine: the terms of cutting in the choice between CPU and GPU,
-// beside the model of src/hash for digests.
+// How long cutting takes a GPU on this machine: the terms of cutting in the choice between CPU and
+// GPU, beside the model of src/hash for digests.
 //
-// Invariant: measured once for each rule in a process, on a sample that no rule favours.
+// Invariant: measured once for the rule that was asked for last, on a sample that no rule favours.
 #pragma once
 
 #include "warren/dedup.hpp"
@@ -18,8 +18,5 @@ struct CuttingRates {
 
 /// The GPU's rates for a splitter's rule; blocks of one size cost nothing.
 CuttingRates cutting_rates(const Splitter& splitter);
-
-/// Seconds for a byte on all threads of the CPU; no GPU is asked.
-double cutting_seconds_on_cpu(const Splitter& splitter);
 
 }  // namespace warren::dedup

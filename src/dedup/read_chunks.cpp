@@ -25,6 +25,7 @@ constexpr u64 buffer_bytes = 16 * mib;
 constexpr u64 buffer_bytes_for_gpu = 128 * mib;
 constexpr u64 least_feed_for_gpu = 1 * mib;
 constexpr u64 least_file_for_model = 256 * mib;
+constexpr u64 least_bytes_for_rate = 128 * mib;  // after which the CPU's rate is known
 // A thread of a GPU digests a chunk: longer ones than these are too few for all threads.
 constexpr u64 longest_mean_for_gpu = 256 * kib;
 
@@ -99,13 +100,12 @@ class ChunkReader::Implementation {
         visit_ = &visit;
         left_ = most_bytes;
         filled_ = base_ = 0;
-        uses_gpu_ = is_for_gpu(bytes_ahead(descriptor, most_bytes));
-        const auto begin = std::chrono::steady_clock::now();
-        if (uses_gpu_) open_gpu();
-        const u64 usual = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes;
-        if (buffer_.size() < std::min(usual, most_bytes) || buffer_.empty())
-            resize(std::max<u64>(std::min(usual, most_bytes), 1));
-        if (uses_gpu_) work_.gpu_seconds += seconds_since(begin);
+        ahead_ = bytes_ahead(descriptor, most_bytes);
+        uses_gpu_ = splitter_.processor == hash::Processor::gpu;
+        is_undecided_ =
+            splitter_.processor == hash::Processor::automatic && ahead_ >= least_file_for_model;
+        decide();
+        take_buffer();
         const Errc code = pass();
         if (code != Errc::ok) forget();
         return code;
@@ -126,36 +126,48 @@ class ChunkReader::Implementation {
             feed(std::span<const std::byte>(buffer_).subspan(before, filled_ - before));
             if (is_end) finish();
             WARREN_TRY(digest());
-            if (used_gpu_) {
-                work_.gpu_seconds += seconds_since(begin);
-                work_.gpu_bytes += filled_ - before;
-            }
+            note_time(seconds_since(begin), filled_ - before);
             WARREN_TRY(hand_on());
             if (is_end) return Errc::ok;
+            decide();
+            if (uses_gpu_) take_buffer();
         }
     }
 
-    /// Whether the GPU takes a file of so many bytes.
+    void note_time(double seconds, u64 bytes) {
+        (used_gpu_ ? work_.gpu_seconds : cpu_seconds_) += seconds;
+        (used_gpu_ ? work_.gpu_bytes : cpu_bytes_) += bytes;
+        ahead_ -= std::min(ahead_, bytes);
+    }
+
+    /// Gets the buffer of who works, and the GPU if it does.
+    void take_buffer() {
+        const auto begin = std::chrono::steady_clock::now();
+        if (uses_gpu_) open_gpu();
+        const u64 usual =
+            std::min(uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes, left_ + filled_);
+        if (buffer_.size() < usual || buffer_.empty()) resize(std::max<u64>(usual, 1));
+        if (uses_gpu_) work_.gpu_seconds += seconds_since(begin);
+    }
+
+    /// Whether the GPU takes the rest of the file, as soon as the CPU's rate is known: from what it
+    /// took so far.
+    void decide() {
+        if (!is_undecided_ || cpu_bytes_ < least_bytes_for_rate) return;
+        is_undecided_ = false;
+        uses_gpu_ = is_for_gpu(ahead_);
+    }
+
     bool is_for_gpu(u64 bytes) {
-        if (splitter_.processor == hash::Processor::gpu) return true;
-        if (splitter_.processor == hash::Processor::cpu) return false;
-        if (bytes < least_file_for_model) return false;
-        const double startup = hash::gpu_startup_seconds();
-        // No driver is loaded for what the CPU has done by then.
-        if (startup > 0 && seconds_on_cpu(bytes) < startup) return false;
-        if (!hash::has_gpu()) return false;
-        const double cpu = seconds_on_cpu(bytes);
+        const double cpu =
+            cpu_seconds_ / static_cast<double>(cpu_bytes_) * static_cast<double>(bytes);
+        if (!hash::is_worth_a_gpu(cpu) || !hash::has_gpu()) return false;
         const double gpu = seconds_on_gpu(bytes);
         if (gpu == 0) return false;
         work_.asked_bytes += bytes;
         work_.predicted_cpu_seconds += cpu;
         work_.predicted_gpu_seconds += gpu;
         return gpu < cpu;
-    }
-
-    double seconds_on_cpu(u64 bytes) const {
-        return hash::predict_on_cpu(splitter_.algorithm, bytes) +
-               cutting_seconds_on_cpu(splitter_) * static_cast<double>(bytes);
     }
 
     /// 0 if it cannot be said. Each buffer is cut, then digested.
@@ -282,12 +294,16 @@ class ChunkReader::Implementation {
     chunk::GpuChunker gpu_;  // lets go of the buffer before it goes
     bool has_gpu_ = false;
     ReadWork work_;
+    u64 cpu_bytes_ = 0;  // cut and digested by the CPU, of all files
+    double cpu_seconds_ = 0;
     // Of the file at hand.
     int descriptor_ = -1;
     const Visit* visit_ = nullptr;
     bool uses_gpu_ = false;  // if there is enough at hand
     bool used_gpu_ = false;  // for the last part
-    u64 left_ = 0;           // to read
+    bool is_undecided_ = false;
+    u64 left_ = 0;   // to read at most
+    u64 ahead_ = 0;  // to read if the file is as long as it was
     u64 filled_ = 0;
     u64 base_ = 0;  // position in the file of the buffer's first byte
     std::vector<u64> ends_;

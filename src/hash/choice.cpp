@@ -18,7 +18,7 @@ constexpr u64 least_tree_bytes = gib;         // of one BLAKE3 message
 constexpr u64 assumed_slot_bytes = 32 * mib;
 
 double measure_cpu(Algorithm algorithm) {
-    constexpr u64 bytes = 32 * mib;
+    constexpr u64 bytes = 16 * mib;
     constexpr u64 piece_bytes = 4096;
     const std::vector<std::byte> data(bytes, std::byte{1});
     std::vector<u8> digests(bytes / piece_bytes * digest_bytes(algorithm));
@@ -104,6 +104,11 @@ double predict_on_cpu(Algorithm algorithm, u64 bytes) {
 
 double gpu_startup_seconds() {
     return startup_left_seconds();
+}
+
+bool is_worth_a_gpu(double cpu_seconds) {
+    constexpr double assumed_gain = 0.5;
+    return cpu_seconds * assumed_gain >= gpu_startup_seconds();
 }
 
 Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options) {

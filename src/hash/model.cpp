@@ -18,6 +18,19 @@ double rate_of(u64 bytes, double seconds) {
     return seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
 }
 
+/// The rate and the start that explain how long it took to fill slots with less and with more.
+void fit_staging(const Sample& shorter, const Sample& longer, Rates& rates) {
+    rates.staging = rate_of(longer.input_bytes, longer.stages.staging);
+    if (shorter.input_bytes == 0 || shorter.input_bytes >= longer.input_bytes) return;
+    const double slope = rate_of(longer.input_bytes - shorter.input_bytes,
+                                 longer.stages.staging - shorter.stages.staging);
+    const double start = longer.stages.staging - time_of(longer.input_bytes, slope);
+    // A line that begins below nothing says that both were too short to tell.
+    if (slope == 0 || start < 0) return;
+    rates.staging = slope;
+    rates.waking_seconds = start;
+}
+
 }  // namespace
 
 double predict_device(const Rates& rates, const Load& load) {
@@ -27,7 +40,8 @@ double predict_device(const Rates& rates, const Load& load) {
     if (load.is_gathered) filling = rates.gathering != 0 ? rates.gathering : rates.staging;
     const double stages[] = {
         // Both are the calling thread's, so they never overlap.
-        time_of(load.input_bytes, filling) + time_of(load.output_bytes, rates.finish),
+        time_of(load.input_bytes, filling) + time_of(load.output_bytes, rates.finish) +
+            (filling != 0 ? rates.waking_seconds : 0),
         time_of(load.input_bytes,
                 filling != 0 && rates.copy_in_beside != 0 ? rates.copy_in_beside : rates.copy_in),
         time_of(load.work_bytes, load.are_windows ? rates.windows : rates.kernel),
@@ -56,10 +70,11 @@ Rates fit_rates(const Calibration& calibration) {
     rates.copy_out = rate_of(outputs.output_bytes, outputs.stages.copy_out);
     rates.finish = rate_of(outputs.output_bytes, outputs.stages.finish);
     const Sample& pageable = calibration.pageable;
-    rates.staging = rate_of(pageable.input_bytes, pageable.stages.staging);
+    fit_staging(calibration.shorter, pageable, rates);
     rates.copy_in_beside =
         rate_of(pageable.input_bytes, pageable.stages.copy_in - pageable.stages.staging);
-    rates.gathering = rate_of(calibration.list.input_bytes, calibration.list.stages.staging);
+    rates.gathering = rate_of(calibration.list.input_bytes,
+                              calibration.list.stages.staging - rates.waking_seconds);
     return rates;
 }
 

@@ -14,6 +14,7 @@ struct Rates {
     double startup_seconds = 0;  // that the process's first call took beyond what a later one does
     double initialise_seconds = 0;  // of what is still to be done
     double turn_seconds = 0;        // of a slot, whatever it holds
+    double waking_seconds = 0;      // until the threads that fill slots are at it, once a call
     double staging = 0;             // pageable memory to pinned slots
     double gathering = 0;           // the same of a list of pieces of some KiB
     double copy_in = 0;
@@ -49,6 +50,7 @@ struct Calibration {
     Sample small;
     Sample pinned;
     Sample pageable;
+    Sample shorter;  // of pageable memory too
     Sample list;
     Sample outputs;  // windows with digests: as much output as input
 };

@@ -68,6 +68,7 @@ struct Machine {
     double kernel;
     double out;
     double finish;
+    double waking_seconds;  // of the threads that fill
     double call_seconds;
     double startup_seconds;
 };
@@ -80,10 +81,12 @@ Sample play(const Machine& machine, u64 bytes, u64 output_bytes, double fill_rat
     const u64 turns = (bytes + slot_bytes - 1) / slot_bytes;
     const double turn_output = static_cast<double>(output_bytes) / static_cast<double>(turns);
     Stages busy;
-    double host = machine.call_seconds;
+    const double waking = fill_rate == 0 ? 0 : machine.waking_seconds;
+    double host = machine.call_seconds + waking;
     double bus = 0;
     double kernel = 0;
     double out = 0;
+    busy.copy_in = busy.staging = waking;
     std::vector<double> out_done(turns);
     const auto finish = [&](u64 turn) {
         const double took = turn_output / machine.finish;
@@ -112,24 +115,27 @@ Sample play(const Machine& machine, u64 bytes, u64 output_bytes, double fill_rat
 }
 
 Calibration calibrate(const Machine& machine) {
-    constexpr u64 large = 128 * mib;
+    constexpr u64 large = 256 * mib;
     Calibration measured;
-    measured.small = play(machine, 64 * kib, 256, machine.fill);
+    measured.small = play(machine, 64 * kib, 256, 0);
     measured.first_seconds = measured.small.stages.total + machine.startup_seconds;
-    measured.pinned = play(machine, large, large / 256, 0);
+    measured.pinned = play(machine, large / 2, large / 512, 0);
     measured.pageable = play(machine, large, large / 256, machine.fill);
+    measured.shorter = play(machine, large / 4, large / 1024, machine.fill);
     measured.list = play(machine, large, large / 256, machine.gather);
-    measured.outputs = play(machine, large / 4, large / 4, 0);
+    measured.outputs = play(machine, large / 8, large / 8, 0);
     return measured;
 }
 
 TEST(HashModel, RatesOfACalibrationPredictOtherCalls) {
     const Machine machines[] = {
-        // Like one H200 beside 16 cores; a slow host; a slow bus; a kernel that is the limit.
-        {41e9, 24e9, 55e9, 900e9, 25e9, 17e9, 60e-6, 0.35},
-        {9e9, 4e9, 55e9, 900e9, 25e9, 3e9, 60e-6, 0.9},
-        {41e9, 24e9, 12e9, 400e9, 12e9, 17e9, 100e-6, 0.2},
-        {41e9, 24e9, 55e9, 20e9, 25e9, 17e9, 60e-6, 0.35},
+        // Like one H200 beside 16 cores, whose threads are awake or not; a slow host; a slow bus; a
+        // kernel that is the limit.
+        {46e9, 35e9, 55e9, 900e9, 25e9, 17e9, 0, 60e-6, 0.35},
+        {46e9, 35e9, 55e9, 900e9, 25e9, 17e9, 1.5e-3, 60e-6, 0.35},
+        {9e9, 4e9, 55e9, 900e9, 25e9, 3e9, 0.2e-3, 60e-6, 0.9},
+        {41e9, 24e9, 12e9, 400e9, 12e9, 17e9, 0.2e-3, 100e-6, 0.2},
+        {41e9, 24e9, 55e9, 20e9, 25e9, 17e9, 1e-3, 60e-6, 0.35},
     };
     for (const Machine& machine : machines) {
         const Rates rates = fit_rates(calibrate(machine));
@@ -145,7 +151,7 @@ TEST(HashModel, RatesOfACalibrationPredictOtherCalls) {
                               {"pageable", machine.fill, true, false},
                               {"list", machine.gather, true, true}};
         for (const Kind& kind : kinds) {
-            for (const u64 bytes : {32 * mib, 300 * mib, 2 * gib}) {
+            for (const u64 bytes : {32 * mib, 128 * mib, 300 * mib, 2 * gib}) {
                 const Sample measured = play(machine, bytes, bytes / 256, kind.fill);
                 const double predicted = predict_device(rates, {.input_bytes = bytes,
                                                                 .work_bytes = bytes,
@@ -161,6 +167,17 @@ TEST(HashModel, RatesOfACalibrationPredictOtherCalls) {
             }
         }
     }
+}
+
+TEST(HashModel, FillingThatIsFasterFromTheStartHasNoStart) {
+    Calibration measured;
+    measured.shorter = {64 * mib, 0, {.staging = 2e-3}};
+    measured.pageable = {256 * mib, 0, {.staging = 9e-3}};
+    const Rates rates = fit_rates(measured);
+    EXPECT_EQ(rates.waking_seconds, 0);
+    EXPECT_NEAR(rates.staging, 256 * mib / 9e-3, 1);
+    measured.pageable.stages.staging = 2e-3;
+    EXPECT_NEAR(fit_rates(measured).staging, 256 * mib / 2e-3, 1) << "no longer for more";
 }
 
 TEST(HashModel, WhatWasNotMeasuredTakesNoTime) {

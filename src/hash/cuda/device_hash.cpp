@@ -28,6 +28,11 @@ constexpr u64 least_slot_bytes = mib;
 constexpr u32 most_copiers = 8;  // they fill the host's memory channels
 constexpr u64 output_share = 8;  // slots have an eighth of their size for results
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    return passed.count();
+}
+
 /// memcpy() by several threads.
 void copy_by_threads(Workers& workers, u8* to, const void* from, u64 bytes) {
     constexpr u64 step = 512 * kib;
@@ -359,15 +364,22 @@ Errc hash_one_tree(Bytes data, u8* digest, gpu::Pipeline& pipeline, Stages& stag
 /// A list: short pieces on the GPU, long ones by their tree or on the CPU.
 Errc hash_list(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
                const Options& options, gpu::Pipeline& pipeline, Stages& stages) {
+    const auto start = std::chrono::steady_clock::now();
     const u64 slot_bytes = pipeline.settings().slot_bytes;
     const u32 size = digest_bytes(algorithm);
     std::vector<Bytes> list(pieces.count());
     std::vector<u64> chosen;
+    std::vector<u64> others;
     for (u64 i = 0; i < list.size(); ++i) {
         list[i] = pieces[i];
-        if (list[i].size() <= slot_bytes / 4) {
-            chosen.push_back(i);
-        } else if (algorithm == Algorithm::blake3 && list[i].size() > slot_bytes) {
+        (list[i].size() <= slot_bytes / 4 ? chosen : others).push_back(i);
+    }
+    // To look through the pieces is a part of gathering them.
+    const double looking = seconds_since(start);
+    stages.staging += looking;
+    stages.copy_in += looking;
+    for (const u64 i : others) {
+        if (algorithm == Algorithm::blake3 && list[i].size() > slot_bytes) {
             WARREN_TRY(hash_one_tree(list[i], digests + i * size, pipeline, stages));
         } else {
             const Pieces one(std::span(&list[i], 1));
@@ -378,11 +390,6 @@ Errc hash_list(Algorithm algorithm, const Pieces& pieces, const Beginning& begin
     if (chosen.empty()) return Errc::ok;
     ListWork work(algorithm, list, chosen, beginning, digests, slot_bytes);
     return run_stages(pipeline, work, stages);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    return passed.count();
 }
 
 }  // namespace
