@@ -7,6 +7,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
+#include "apps/warren/tally.hpp"
 
 namespace warren::cli {
 
@@ -16,8 +17,15 @@ bool read_change(const Page& page, const Arguments& parsed, size_t operands, Tre
     change.tells_all = parsed.has('v');
     change.tells_changes = parsed.has('c');
     change.is_silent = parsed.has('f');
+    change.sums_up = parsed.has(json_option);
     return setup.take_all(parsed) && take_checkpoint(page, parsed, operands, setup);
 }
+
+namespace {
+
+enum : size_t { changed_count, unchanged_count };
+
+}  // namespace
 
 int change_trees(const TreeChange& change, WalkSetup& setup,
                  const std::vector<std::string>& operands) {
@@ -28,6 +36,7 @@ int change_trees(const TreeChange& change, WalkSetup& setup,
         return 1;
     LineBuffers lines(setup.options);
     ChangeLimit limit(setup.options);
+    Tally tally({"changed", "unchanged"});
     walk::Meter meter;
     setup.options.meter = &meter;
     setup.options.follow = change.follow_operands ? walk::Follow::roots : walk::Follow::none;
@@ -45,6 +54,8 @@ int change_trees(const TreeChange& change, WalkSetup& setup,
         limit.take();
         const Changed changed =
             change.apply({entry.directory(), entry.name()}, follows, path, told, error);
+        if (changed != Changed::failed)
+            tally.add(changed == Changed::yes ? changed_count : unchanged_count);
         if (changed == Changed::failed) {
             failures.add({path, change.action, error});
         } else if (change.tells_all || (change.tells_changes && changed == Changed::yes)) {
@@ -57,9 +68,11 @@ int change_trees(const TreeChange& change, WalkSetup& setup,
     callbacks.save = [&] {
         lines.flush();
         if (rank_number() == 0) finish_output();
-        return failures.save();
+        return tally.save() + failures.save();
     };
-    callbacks.load = [&](std::string_view saved) { failures.load(saved); };
+    callbacks.load = [&](std::string_view saved) {
+        failures.load(saved.substr(tally.load(saved)));
+    };
     walk::Totals totals;
     {
         const Progress progress("changing", meter);
@@ -69,7 +82,9 @@ int change_trees(const TreeChange& change, WalkSetup& setup,
     setup.options.meter = nullptr;
     if (totals.interrupted) return exit_interrupted(setup);
     end_checkpoints(setup);
-    return failures.finish() ? 0 : 1;
+    const bool is_good = failures.finish();
+    if (change.sums_up) tally.print(failures.count());
+    return is_good ? 0 : 1;
 }
 
 }  // namespace warren::cli

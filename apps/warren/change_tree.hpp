@@ -30,6 +30,7 @@ struct TreeChange {
     bool tells_all = false;       // -v
     bool tells_changes = false;   // -c
     bool is_silent = false;       // -f
+    bool sums_up = false;         // --json
 };
 
 /// Takes from the options what chmod and chown both have, and those of the walk; false, with a

@@ -24,6 +24,7 @@ constexpr Option options[] = {
     {'v', "verbose", nullptr, "print every name and what became of it"},
     {'R', "recursive", nullptr, "directories with all that is in them"},
     {reference_option, "reference", "FILE", "give the mode of FILE instead of MODE"},
+    {json_option, "json", nullptr, "at the end an object: how many were changed, how many failed"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
     // The letters of modes that begin with a minus, as in `chmod -x FILE`.

@@ -31,6 +31,7 @@ constexpr Option options[] = {
     {'P', nullptr, nullptr, "with -R: enter no links (default)"},
     {from_option, "from", "OWNER:GROUP", "change only what has this owner or group"},
     {reference_option, "reference", "FILE", "give owner and group of FILE"},
+    {json_option, "json", nullptr, "at the end an object: how many were changed, how many failed"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };

@@ -12,6 +12,7 @@
 #include "apps/warren/directory.hpp"
 #include "apps/warren/file_attributes.hpp"
 #include "apps/warren/host_checkpoint.hpp"
+#include "apps/warren/json.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/other_tree.hpp"
@@ -31,6 +32,7 @@ constexpr int read_flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 constexpr Option options[] = {
     {'s', "quiet", nullptr, "print nothing, only exit"},
+    {json_option, "json", nullptr, "an object a line for what differs"},
     {'x', "one-file-system", nullptr, "do not enter what is mounted in the first tree"},
     {attributes_option, "attributes", nullptr,
      "also compare modes, owners, times of change, extended attributes and\nwhich names are one "
@@ -83,15 +85,17 @@ struct Part {
     u64 end;
 };
 
+enum class Form : u8 { words, json, silent };
+
 class TreeComparison {
  public:
     TreeComparison(std::string first, std::string second, const WalkSetup& setup, bool attributes,
-                   bool silent)
+                   Form form)
         : setup_(setup),
           first_(std::move(first)),
           other_(std::move(second)),
           attributes_(attributes),
-          silent_(silent) {}
+          form_(form) {}
 
     /// The exit code.
     int run();
@@ -103,10 +107,11 @@ class TreeComparison {
     std::string second_path(std::string_view below) const {
         return below.empty() ? other_.root() : joined(other_.root(), below);
     }
-    std::string difference_of(std::string_view below) const {
-        return "Files " + first_path(below) + " and " + second_path(below) + " differ";
+    void differ(std::string_view what, std::string_view below, const std::string& line);
+    void differ_in_contents(std::string_view below) {
+        differ("contents", below,
+               "Files " + first_path(below) + " and " + second_path(below) + " differ");
     }
-    void differ(const std::string& line);
     void fail(std::string path, const char* action, i32 error) {
         failures_.add({std::move(path), action, error});
     }
@@ -129,25 +134,31 @@ class TreeComparison {
     std::string first_;
     OtherTree other_;
     bool attributes_;
-    bool silent_;
+    Form form_;
     FailureList failures_;
     std::mutex mutex_;                         // told_
     std::set<std::string, std::less<>> told_;  // files of which a part differs
     std::atomic<bool> differs_{false};
 };
 
-void TreeComparison::differ(const std::string& line) {
+/// Tells what differs: below both roots, and in words.
+void TreeComparison::differ(std::string_view what, std::string_view below,
+                            const std::string& line) {
     differs_.store(true, std::memory_order_relaxed);
-    if (silent_) return;
-    print_line({line});
+    if (form_ == Form::silent) return;
+    if (form_ == Form::words) return print_line({line});
+    Json json;
+    json.open_object().member("path", below).member("differs", what);
+    print_line({json.close_object().result()});
 }
 
 bool TreeComparison::compare_kinds(const Place& first, const struct statx& one, const Place& second,
                                    const struct stat& two, std::string_view below) {
     if ((one.stx_mode & S_IFMT) != (two.st_mode & S_IFMT)) {
-        differ("File " + first_path(below) + " is " + kind_name(one.stx_mode, one.stx_size) +
-               " while file " + second_path(below) + " is " +
-               kind_name(two.st_mode, static_cast<u64>(two.st_size)));
+        differ("kind", below,
+               "File " + first_path(below) + " is " + kind_name(one.stx_mode, one.stx_size) +
+                   " while file " + second_path(below) + " is " +
+                   kind_name(two.st_mode, static_cast<u64>(two.st_size)));
         return false;
     }
     if (S_ISLNK(one.stx_mode)) {
@@ -158,13 +169,15 @@ bool TreeComparison::compare_kinds(const Place& first, const struct statx& one, 
         } else if (const int failure = link_target(second, other)) {
             fail(second_path(below), "read symbolic link", failure);
         } else if (target != other) {
-            differ("Symbolic links " + first_path(below) + " and " + second_path(below) +
-                   " differ");
+            differ(
+                "target", below,
+                "Symbolic links " + first_path(below) + " and " + second_path(below) + " differ");
         }
     }
     const bool is_device = S_ISCHR(one.stx_mode) || S_ISBLK(one.stx_mode);
     if (is_device && makedev(one.stx_rdev_major, one.stx_rdev_minor) != two.st_rdev) {
-        differ("Special files " + first_path(below) + " and " + second_path(below) + " differ");
+        differ("device", below,
+               "Special files " + first_path(below) + " and " + second_path(below) + " differ");
     }
     return true;
 }
@@ -183,7 +196,8 @@ void TreeComparison::compare_attributes(const Place& first, const struct statx& 
     if (!S_ISDIR(one.stx_mode) && one.stx_nlink != two.st_nlink) what += " links";
     if (!same_extended_attributes(first, second)) what += " extended";
     if (what.empty()) return;
-    differ("Attributes of " + first_path(below) + " and " + second_path(below) + " differ:" + what);
+    differ(what.substr(1), below,
+           "Attributes of " + first_path(below) + " and " + second_path(below) + " differ:" + what);
 }
 
 walk::Next TreeComparison::visit(const walk::Entry& entry) {
@@ -203,7 +217,8 @@ walk::Next TreeComparison::visit(const walk::Entry& entry) {
             fail(second_path(below), "stat", error);
         } else {
             const std::string folder = first_path(without_last(below));
-            differ("Only in " + folder + ": " + std::string(entry.name_view()));
+            differ("only in the first", below,
+                   "Only in " + folder + ": " + std::string(entry.name_view()));
         }
         return walk::Next::prune;
     }
@@ -214,7 +229,7 @@ walk::Next TreeComparison::visit(const walk::Entry& entry) {
         return walk::Next::go_on;  // one file
     }
     if (static_cast<u64>(there.st_size) != status->stx_size) {
-        differ(difference_of(below));
+        differ_in_contents(below);
     } else {
         compare_files(entry, second, status->stx_size, below);
     }
@@ -246,7 +261,7 @@ void TreeComparison::compare_range(const Place& first, const Place& second, u64 
     if (fault) {
         fail(fault.at_target ? second_path(below) : first_path(below), fault.action, fault.error);
     } else if (difference) {
-        if (end == to_the_end) return differ(difference_of(below));
+        if (end == to_the_end) return differ_in_contents(below);
         std::lock_guard lock(mutex_);
         told_.emplace(below);
     }
@@ -280,7 +295,8 @@ void TreeComparison::finish(const walk::Finished& directory) {
     for (const std::string& name : names) {
         struct stat status {};
         if (look_at({first.get(), name.c_str()}, status) != ENOENT) continue;
-        differ("Only in " + second_path(below) + ": " + name);
+        differ("only in the second", below.empty() ? name : joined(below, name),
+               "Only in " + second_path(below) + ": " + name);
     }
 }
 
@@ -340,7 +356,7 @@ bool TreeComparison::conclude() {
     }
     if (rank_number() == 0) {
         for (const std::string& below : all)
-            differ(difference_of(below));
+            differ_in_contents(below);
     }
     bool differs = false;
     for (const std::string& of_rank : gather_over_ranks(differs_ ? "differs" : ""))
@@ -362,7 +378,7 @@ u64 line_of(int file, u64 offset) {
     return line;
 }
 
-int compare_two_files(const std::string& first, const std::string& second, bool silent) {
+int compare_two_files(const std::string& first, const std::string& second, Form form) {
     const Descriptor one(::open(first.c_str(), O_RDONLY | O_CLOEXEC));
     const int error = errno;
     const Descriptor two(::open(second.c_str(), O_RDONLY | O_CLOEXEC));
@@ -378,10 +394,16 @@ int compare_two_files(const std::string& first, const std::string& second, bool 
         return trouble_exit;
     }
     if (!difference) return 0;
-    if (silent) return 1;
+    if (form == Form::silent) return 1;
     const std::string byte = std::to_string(difference->offset + 1);
     const u64 line = line_of(one.get(), difference->offset);
-    if (!difference->is_end) {
+    if (form == Form::json) {
+        Json json;
+        json.open_object().member("first", std::string_view(first));
+        json.member("second", std::string_view(second)).member("differs", "contents");
+        json.member("byte", difference->offset + 1).member("line", line);
+        print_line({json.close_object().result()});
+    } else if (!difference->is_end) {
         print_line({first, " ", second, " differ: byte ", byte, ", line ", std::to_string(line)});
     } else if (difference->offset == 0) {
         complain({"EOF on ", difference->ends_first ? first : second, " which is empty"});
@@ -429,10 +451,11 @@ int command_cmp(std::span<char* const> arguments) {
                                                                      : "files");
     if (kind == "trouble") return rank_number() == 0 ? trouble_exit : 0;
     raise_open_limit();
-    const bool silent = parsed.has('s');
+    const Form form = parsed.has('s')           ? Form::silent
+                      : parsed.has(json_option) ? Form::json
+                                                : Form::words;
     if (kind == "trees") {
-        return TreeComparison(paths[0], paths[1], setup, parsed.has(attributes_option), silent)
-            .run();
+        return TreeComparison(paths[0], paths[1], setup, parsed.has(attributes_option), form).run();
     }
     if (!setup.options.checkpoint.empty()) {
         return usage_error(page, {"--checkpoint is for a comparison of two trees"});
@@ -443,7 +466,7 @@ int command_cmp(std::span<char* const> arguments) {
     for (int side = 0; side < 2; ++side) {
         if (trees[side]) files[side] = joined(paths[side], last_component(paths[1 - side]));
     }
-    return compare_two_files(files[0], files[1], silent);
+    return compare_two_files(files[0], files[1], form);
 }
 
 }  // namespace warren::cli

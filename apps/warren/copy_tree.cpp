@@ -55,9 +55,11 @@ bool TreeCopy::copy() {
     callbacks.save = [&] {
         run_.lines.flush();
         if (rank_number() == 0) finish_output();
-        return run_.failures.save();
+        return run_.tally.save() + run_.failures.save();
     };
-    callbacks.load = [&](std::string_view saved) { run_.failures.load(saved); };
+    callbacks.load = [&](std::string_view saved) {
+        run_.failures.load(saved.substr(run_.tally.load(saved)));
+    };
     const walk::Totals totals = walk::walk(std::span(&source_, 1), options, callbacks);
     return !totals.interrupted;
 }
@@ -92,6 +94,13 @@ void TreeCopy::tell(u32 worker, std::string_view below) {
     }
     text += '\n';
     run_.lines.wrote(worker);
+}
+
+/// Counts what has a name of its own now.
+void TreeCopy::count(const Job& job) {
+    if (!S_ISREG(job.kept.mode)) return run_.tally.add(made_others);
+    run_.tally.add(copied_files);
+    run_.tally.add(copied_bytes, job.size);
 }
 
 TreeCopy::Job TreeCopy::job_of(const Place& from, const struct statx& status,
@@ -190,9 +199,11 @@ walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
     }
     if (job.existing.found) return walk::Next::go_on;
     tell(entry.worker(), job.below.empty() || !run_.rules.mirror ? job.below : job.below + "/");
-    if (run_.rules.dry_run) return walk::Next::go_on;
-    run_.limit.take();
-    if (::mkdirat(job.to.directory, job.to.name, mode) == 0) return walk::Next::go_on;
+    if (!run_.rules.dry_run) run_.limit.take();
+    if (run_.rules.dry_run || ::mkdirat(job.to.directory, job.to.name, mode) == 0) {
+        run_.tally.add(made_directories);
+        return walk::Next::go_on;
+    }
     fail(true, "create directory", errno, job.below);
     state = {};
     return walk::Next::prune;
@@ -261,6 +272,7 @@ void TreeCopy::delete_tree(const Place& place, const std::string& below) {
         const bool gone =
             run_.rules.dry_run || ::unlinkat(directory, name, flags) == 0 || errno == ENOENT;
         if (!gone) return fail(true, "remove", errno, inner);
+        run_.tally.add(removed_names);
         if (run_.rules.verbose) {
             print_line({"deleting ", inner, flags == AT_REMOVEDIR ? "/" : ""});
         }

@@ -18,6 +18,7 @@
 #include "apps/warren/host_checkpoint.hpp"
 #include "apps/warren/interrupt.hpp"
 #include "apps/warren/other_tree.hpp"
+#include "apps/warren/tally.hpp"
 
 namespace warren::cli {
 
@@ -42,6 +43,17 @@ struct TreeCopyRules {
     bool contents = false;  // equal means equal bytes, not size and time
     bool delete_others = false;
     bool dry_run = false;
+    bool sums_up = false;
+};
+
+/// What is counted of them.
+enum CopyCount : size_t {
+    copied_files,
+    copied_bytes,
+    made_directories,
+    made_links,   // further names of files that were copied before
+    made_others,  // symbolic links, devices, pipes
+    removed_names
 };
 
 /// What the copies of one command share.
@@ -53,6 +65,7 @@ struct CopyRun {
     FailureList failures;
     ChangeLimit limit;
     LineBuffers lines;
+    Tally tally{"files", "bytes", "directories", "links", "others", "removed"};
     std::string mark;  // begins all temporary names of this run
     std::atomic<bool> may_clone{true};
 
@@ -108,6 +121,7 @@ class TreeCopy {
     void fail(const Fault& fault, std::string_view below);
     void fail(bool at_target, const char* action, i32 error, std::string_view below);
     void tell(u32 worker, std::string_view below);
+    void count(const Job& job);
     Job job_of(const Place& from, const struct statx& status, std::string_view below) const;
     int open_flags() const;
 

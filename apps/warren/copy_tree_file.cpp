@@ -154,10 +154,16 @@ void TreeCopy::visit_other(const walk::Entry& entry, Job& job) {
     }
     if (!make_way(job) || !is_wanted(job)) return;
     if (run_.rules.mirror && is_equal(job) && settle_equal(job)) return;
-    if (run_.rules.dry_run) return tell(entry.worker(), job.below);
+    if (run_.rules.dry_run) {
+        count(job);
+        return tell(entry.worker(), job.below);
+    }
     run_.limit.take();
     name_temporary(entry, job);
-    if (job.shared && link_to_earlier(job)) return tell(entry.worker(), job.below);
+    if (job.shared && link_to_earlier(job)) {
+        run_.tally.add(made_links);
+        return tell(entry.worker(), job.below);
+    }
     const bool good = S_ISREG(job.kept.mode) ? copy_regular(entry, job) : copy_special(job);
     if (good) tell(entry.worker(), job.below);
 }
@@ -424,10 +430,14 @@ bool TreeCopy::finish_file(const Job& job) {
 bool TreeCopy::put_in_place(const Job& job) {
     if (job.shared && !register_link(job, job.temporary.c_str()) && link_to_earlier(job)) {
         discard(job);  // another name of the file was faster, and this one has joined it
+        run_.tally.add(made_links);
         return true;
     }
     const Place at = job.at();
-    if (::renameat(at.directory, at.name, job.to.directory, job.to.name) == 0) return true;
+    if (::renameat(at.directory, at.name, job.to.directory, job.to.name) == 0) {
+        count(job);
+        return true;
+    }
     fail(true, "rename into place", errno, job.below);
     return discard(job);
 }

@@ -54,6 +54,7 @@ constexpr Option options[] = {
      "holes where the source has them (auto, default), wherever\nzeros are (always), nowhere "
      "(never)"},
     {verify_option, "verify", nullptr, "read the copies again and compare them"},
+    {json_option, "json", nullptr, "at the end an object: how much was copied, how much failed"},
     {rate_option, "max-ops", "N",
      "at most N opens, reads and stats a second,\nand as many changes"},
     {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
@@ -73,8 +74,9 @@ constexpr Page page = {
     .options = options,
     .notes =
         "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it.\n"
-        "-x, --preserve, --sparse, --reflink, --verify, --max-ops, --errors, --inode-order and\n"
-        "--checkpoint are for files of the host.",
+        "-x, --preserve, --sparse, --reflink, --verify, --max-ops, --errors, --inode-order, "
+        "--json\n"
+        "and --checkpoint are for files of the host.",
     .examples =
         "  warren cp -a src dst                a tree, on all cores\n"
         "  warren cp -a src v.img:/            put the tree src into the volume\n"
@@ -239,6 +241,7 @@ bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRu
     rules.update = how.update;
     rules.force = how.force;
     rules.verbose = how.verbose;
+    rules.sums_up = parsed.has(json_option);
     rules.verify = parsed.has(verify_option);
     setup.options.one_file_system = parsed.has('x');
     const int follow = parsed.last_of({'L', 'P', 'H', 'd', 'a'});
@@ -272,11 +275,11 @@ int copy_with_volumes(const Arguments& parsed, CopyOptions how,
     }
     for (const int id : {int{'x'}, reflink_option, verify_option, preserve_option,
                          no_preserve_option, sparse_option, rate_option, errors_option,
-                         inode_order_option, checkpoint_option, resume_option}) {
+                         inode_order_option, checkpoint_option, resume_option, json_option}) {
         if (parsed.has(id)) {
             return usage_error(page, {"-x, --preserve, --sparse, --reflink, --verify, --max-ops, "
-                                      "--errors, --inode-order and --checkpoint work on files of "
-                                      "the host only"});
+                                      "--errors, --inode-order, --checkpoint and --json work on "
+                                      "files of the host only"});
         }
     }
     Session session;

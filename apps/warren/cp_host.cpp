@@ -45,8 +45,8 @@ bool HostCopy::find_target() {
 
 /// The folder for links, then source and target of every tree, each with a zero byte behind it.
 std::string HostCopy::plan(const std::vector<std::string>& sources) {
-    good_ = find_target();
-    if (!good_) return {};
+    if (!find_target()) ++refused_;
+    if (refused_ != 0) return {};
     std::string pairs = links_folder_ + '\0';
     for (const std::string& source : sources)
         plan_one(source, pairs);
@@ -88,7 +88,9 @@ bool HostCopy::all(const std::vector<std::string>& sources) {
         if (!names.empty() && rank_number() == 0) remove_link_folder(run_, names[0]);
     }
     end_checkpoints(run_.setup);
-    return run_.failures.finish() && good_;
+    const bool is_good = run_.failures.finish() && refused_ == 0;
+    if (run_.rules.sums_up) run_.tally.print(run_.failures.count() + refused_);
+    return is_good;
 }
 
 void HostCopy::plan_one(const std::string& source, std::string& pairs) {
@@ -98,7 +100,7 @@ void HostCopy::plan_one(const std::string& source, std::string& pairs) {
         target = joined(target_, last);
         if (!made_.insert(target).second) {
             complain({"will not overwrite just-created ", quote(target), " with ", quote(source)});
-            good_ = false;
+            ++refused_;
             return;
         }
     }
@@ -107,7 +109,7 @@ void HostCopy::plan_one(const std::string& source, std::string& pairs) {
     if ((follows ? ::stat(source.c_str(), &from) : ::lstat(source.c_str(), &from)) != 0) {
         complain({"cannot stat ", quote(source), ": ", reason(static_cast<Errc>(errno)),
                   missing_hint(parse_location(source))});
-        good_ = false;
+        ++refused_;
         return;
     }
     if (copies_stream(source, from, target)) return;
@@ -151,6 +153,7 @@ void HostCopy::copy_through(const std::string& source, const std::string& target
         return run_.failures.add({fault.at_target ? target : source, fault.action, fault.error});
     }
     if (const int error = to.close()) return run_.failures.add({target, "close", error});
+    run_.tally.add(copied_files);
     if (run_.rules.verbose) print_line({quote(source), " -> ", quote(target)});
 }
 

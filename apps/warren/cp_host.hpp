@@ -34,7 +34,7 @@ class HostCopy {
     bool must_be_directory_;
     bool is_name_;
     bool into_ = false;
-    bool good_ = true;
+    u64 refused_ = 0;  // operands
     bool was_interrupted_ = false;
     std::string links_folder_;
     std::set<std::string> made_;

@@ -11,6 +11,7 @@
 #include "apps/warren/hash_check.hpp"
 #include "apps/warren/hash_ranks.hpp"
 #include "apps/warren/host_checkpoint.hpp"
+#include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
@@ -39,6 +40,8 @@ constexpr Option options[] = {
     {zero_bits_option, "zero-bits", "BITS",
      "with --windows: only the offsets where that many low bits are zero"},
     {'t', "threads", "N", "threads of the CPU (default: one for each core)"},
+    {json_option, "json", nullptr,
+     "an object a line: path, algorithm, digest; with --check: path, ok"},
     {tag_option, "tag", nullptr, "lines as the BSD tools write them"},
     {'z', "zero", nullptr, "end lines with a zero byte, escape no names"},
     {missing_option, "ignore-missing", nullptr, "with --check: files that are not there are fine"},
@@ -233,13 +236,15 @@ int print_windows(Session& session, const std::vector<std::string>& operands, Se
     return 1;
 }
 
+enum class DigestForm : u8 { plain, tagged, json };
+
 /// Lists what the operands name and prints the digests.
 class DigestList {
  public:
-    DigestList(const Settings& settings, const WalkSetup& setup, bool tagged, LineEnd end)
+    DigestList(const Settings& settings, const WalkSetup& setup, DigestForm form, LineEnd end)
         : settings_(settings),
           setup_(setup),
-          tagged_(tagged),
+          form_(form),
           end_(end),
           jobs_(settings.files.list_bytes) {}
 
@@ -253,7 +258,7 @@ class DigestList {
 
     Settings settings_;
     WalkSetup setup_;
-    bool tagged_;
+    DigestForm form_;
     LineEnd end_;
     bool is_good_ = true;
     HashJobs jobs_;
@@ -294,7 +299,16 @@ void DigestList::print(const HashJob& job, const HashResult& result) {
         is_good_ = false;
         return;
     }
-    print_bytes(checksum_line(job.algorithm, result.digest, name, tagged_, end_));
+    if (form_ == DigestForm::json) {
+        Json json;
+        json.open_object().member("path", std::string_view(name));
+        json.member("algorithm", std::string_view(hash::name(job.algorithm)));
+        json.member("digest", std::string_view(hex_of(result.digest)));
+        print_line({json.close_object().result()});
+    } else {
+        const bool is_tagged = form_ == DigestForm::tagged;
+        print_bytes(checksum_line(job.algorithm, result.digest, name, is_tagged, end_));
+    }
     if (!result.has_changed) return;
     complain({name, ": changed while it was read; run again"});
     is_good_ = false;
@@ -336,6 +350,9 @@ int command_hash(std::span<char* const> arguments) {
     if (parsed.has(checkpoint_option) && (parsed.has('c') || settings.has_windows)) {
         return usage_error(page, {"--checkpoint goes with neither --check nor --windows"});
     }
+    if (parsed.has(json_option) && (parsed.has(tag_option) || settings.has_windows)) {
+        return usage_error(page, {"--json goes with neither --tag nor --windows"});
+    }
     if (settings.has_windows && leave_to_rank_0()) return 0;
     FailureList failures;
     failures.be_silent();  // all is said at once, in the words of sha256sum
@@ -357,12 +374,16 @@ int command_hash(std::span<char* const> arguments) {
             .ignores_missing = parsed.has(missing_option),
             .warns = parsed.has('w'),
             .is_verbose = settings.is_verbose,
+            .is_json = parsed.has(json_option),
         };
         const bool good = check_lists(session, operands, settings.algorithm, settings.files, rules);
         return end_all(session, failures) && good ? 0 : 1;
     }
     const LineEnd end = parsed.has('z') ? LineEnd::zero : LineEnd::newline;
-    DigestList list(settings, setup, parsed.has(tag_option), end);
+    const DigestForm form = parsed.has(json_option)  ? DigestForm::json
+                            : parsed.has(tag_option) ? DigestForm::tagged
+                                                     : DigestForm::plain;
+    DigestList list(settings, setup, form, end);
     const int code = settings.has_windows ? print_windows(session, operands, settings)
                                           : list.run(session, operands);
     return end_all(session, failures) ? code : std::max(code, 1);

@@ -6,6 +6,7 @@
 #include "apps/warren/checksum_line.hpp"
 #include "apps/warren/hash_ranks.hpp"
 #include "apps/warren/host_walk.hpp"
+#include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
 
@@ -134,13 +135,21 @@ class ListCheck {
             complain({file, ": ", reason(result.code)});
             if (options_.failures != nullptr)
                 options_.failures->add({file, "hash", static_cast<i32>(result.code)});
-            if (!rules_.is_silent) print_line({file, ": FAILED open or read"});
+            tell(file, false, ": FAILED open or read");
         } else if (result.digest != job.expected) {
             ++counts_.mismatches;
-            if (!rules_.is_silent) print_line({file, ": FAILED"});
-        } else if (!rules_.is_silent && !rules_.is_quiet) {
-            print_line({file, ": OK"});
+            tell(file, false, ": FAILED");
+        } else if (!rules_.is_quiet) {
+            tell(file, true, ": OK");
         }
+    }
+
+    void tell(const std::string& file, bool is_good, std::string_view words) const {
+        if (rules_.is_silent) return;
+        if (!rules_.is_json) return print_line({file, words});
+        Json json;
+        json.open_object().member("path", std::string_view(file)).key("ok").boolean(is_good);
+        print_line({json.close_object().result()});
     }
 
     bool conclude() const {

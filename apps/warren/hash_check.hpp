@@ -17,6 +17,7 @@ struct CheckRules {
     bool ignores_missing = false;  // files that are not there are passed over
     bool warns = false;            // lines that are none are named
     bool is_verbose = false;       // who computed is told
+    bool is_json = false;          // of each file an object
 };
 
 /// Checks all lists. `algorithm` is that of lines without a tag.

@@ -28,6 +28,7 @@ constexpr Option options[] = {
     {'v', "verbose", nullptr, "print what was removed"},
     {one_file_system_option, "one-file-system", nullptr,
      "do not enter what is mounted in a tree (files of the host)"},
+    {json_option, "json", nullptr, "at the end an object: how many were removed, how many failed"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -62,8 +63,8 @@ class Remover {
     bool follow() { return host_.follow(); }
     bool was_interrupted() const { return host_.was_interrupted(); }
     bool finish() {
-        const bool host_good = host_.finish();
-        return session_.close() && host_good;
+        const bool is_closed = session_.close();
+        return host_.finish(failures_ + (is_closed ? 0 : 1)) && is_closed;
     }
 
  private:
@@ -82,6 +83,7 @@ class Remover {
     bool force_;
     bool ask_;
     bool verbose_;
+    u64 failures_ = 0;  // of operands in volumes, or that were refused
     Session session_;
 };
 
@@ -130,6 +132,9 @@ bool Remover::report(const std::string& text, Errc code, bool directory, const R
         complain({"cannot remove ", quote(text), ": ", reason(code)});
         return false;
     }
+    const u64 files = directory ? 0 : 1;
+    host_.count(removal == nullptr ? files : removal->files,
+                removal == nullptr ? 1 - files : removal->directories);
     if (!verbose_) return true;
     if (removal == nullptr) {
         print_line({directory ? "removed directory " : "removed ", quote(text)});
@@ -197,7 +202,9 @@ bool Remover::remove_by_ring(RingRemover& ring) {
     bool good = true;
     ring.remove([&](const std::string& text, Errc code) {
         const bool is_done = code == Errc::ok || (code == Errc::no_entry && force_);
-        if (!(is_done ? report(text, code, false, nullptr) : remove(text))) good = false;
+        if (is_done ? report(text, code, false, nullptr) : remove(text)) return;
+        good = false;
+        ++failures_;
     });
     return good;
 }
@@ -212,7 +219,9 @@ bool Remover::remove_all(const std::vector<std::string>& texts) {
             continue;
         }
         if (!remove_by_ring(ring)) good = false;
-        if (!remove(text)) good = false;
+        if (remove(text)) continue;
+        good = false;
+        ++failures_;
     }
     return remove_by_ring(ring) && good;
 }
@@ -230,9 +239,9 @@ int command_rm(std::span<char* const> arguments) {
     }
     setup.options.one_file_system = parsed.has(one_file_system_option);
     raise_open_limit();
-    const RemovalChoices choices = {parsed.has('r') || parsed.has('R'), parsed.has('d'),
-                                    parsed.last_of({'f', 'i'}) == 'f',
-                                    parsed.last_of({'f', 'i'}) == 'i', parsed.has('v')};
+    const RemovalChoices choices = {
+        parsed.has('r') || parsed.has('R'), parsed.has('d'), parsed.last_of({'f', 'i'}) == 'f',
+        parsed.last_of({'f', 'i'}) == 'i',  parsed.has('v'), parsed.has(json_option)};
     if (spans_one_rank(HostRemover::asks(choices), {}) && setup.leave_to_rank_0()) return 0;
     Remover remover(choices, setup);
     if (rank_number() != 0) return remover.follow() ? 0 : 1;

@@ -77,7 +77,7 @@ bool HostRemover::follow() {
     // The name of each tree, and nothing behind the last.
     while (true) {
         const std::string tree = share_over_ranks({});
-        if (tree.empty()) return was_interrupted_ || failures_.finish();
+        if (tree.empty()) return was_interrupted_ || conclude(0);
         walk_tree(tree);
     }
 }
@@ -116,6 +116,7 @@ void HostRemover::remove(const std::string& operand) {
     if (is_directory && !choices_.recursive) {
         if (choices_.ask && !ask({"remove directory ", quote(operand), "? "})) return;
         if (::unlinkat(AT_FDCWD, operand.c_str(), AT_REMOVEDIR) != 0) return fail(operand, errno);
+        tally_.add(directories_count);
         if (choices_.verbose) print_line({"removed directory ", quote(operand)});
         return;
     }
@@ -137,9 +138,11 @@ void HostRemover::walk_tree(const std::string& operand) {
     callbacks.fail = [&](const walk::Failure& failure) { note_unopened(failure); };
     callbacks.save = [&] {
         if (rank_number() == 0) finish_output();
-        return failures_.save();
+        return tally_.save() + failures_.save();
     };
-    callbacks.load = [&](std::string_view saved) { failures_.load(saved); };
+    callbacks.load = [&](std::string_view saved) {
+        failures_.load(saved.substr(tally_.load(saved)));
+    };
     const Progress progress("removing " + quote(operand), meter);
     const walk::Totals totals = walk::walk(std::span(&operand, 1), setup_.options, callbacks);
     was_interrupted_ = was_interrupted_ || totals.interrupted;
@@ -177,6 +180,7 @@ walk::Next HostRemover::visit(const walk::Entry& entry) {
     if (entry.type() == walk::Type::directory) return walk::Next::go_on;
     limit_.take();
     if (::unlinkat(entry.directory(), entry.name(), 0) == 0) {
+        tally_.add(files_count);
         if (choices_.verbose) print_line({"removed ", quote(entry.path())});
     } else if (const i32 error = errno; !may_be_gone(error)) {
         ++entry.result<Left>().entries;
@@ -196,6 +200,7 @@ void HostRemover::finish_directory(const walk::Finished& directory) {
     if (directory.directory() == -1 && setup_.options.resume) return;
     limit_.take();
     if (::unlinkat(directory.directory(), directory.name(), AT_REMOVEDIR) == 0) {
+        tally_.add(directories_count);
         if (choices_.verbose) print_line({"removed directory ", quote(directory.path())});
         return;
     }
@@ -211,11 +216,17 @@ void HostRemover::finish_directory(const walk::Finished& directory) {
     fail(path, error);
 }
 
-bool HostRemover::finish() {
+bool HostRemover::conclude(u64 others) {
+    const bool is_good = failures_.finish();
+    if (choices_.sums_up) tally_.print(failures_.count() + others);
+    return is_good;
+}
+
+bool HostRemover::finish(u64 others) {
     share_over_ranks({});
     if (was_interrupted_) return true;  // told by who goes on from it
     end_checkpoints(setup_, was_done_before_);
-    return failures_.finish();
+    return conclude(others);
 }
 
 }  // namespace warren::cli

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "apps/warren/host_checkpoint.hpp"
+#include "apps/warren/tally.hpp"
 
 namespace warren::cli {
 
@@ -20,6 +21,7 @@ struct RemovalChoices {
     bool force = false;
     bool ask = false;
     bool verbose = false;
+    bool sums_up = false;
 };
 
 class HostRemover {
@@ -32,14 +34,22 @@ class HostRemover {
     }
     bool was_interrupted() const { return was_interrupted_; }
     void remove(const std::string& operand);
-    /// Tells what failed; whether nothing did.
-    bool finish();
+    /// Tells what failed; whether nothing did. `others`: operands elsewhere that failed.
+    bool finish(u64 others);
+    /// Counts what was removed elsewhere.
+    void count(u64 files, u64 directories) {
+        tally_.add(files_count, files);
+        tally_.add(directories_count, directories);
+    }
     /// Whether one process is to do it: a person is asked.
     static bool asks(const RemovalChoices& choices);
     /// For the ranks but the first: helps with each tree that rank 0 removes, until its finish().
     bool follow();
 
  private:
+    enum : size_t { files_count, directories_count };
+
+    bool conclude(u64 others);
     void remove_tree(const std::string& operand);
     void walk_tree(const std::string& operand);
     walk::Next visit(const walk::Entry& entry);
@@ -56,6 +66,7 @@ class HostRemover {
     bool was_done_before_ = false;
     FailureList failures_;
     ChangeLimit limit_;
+    Tally tally_{"files", "directories"};
     std::mutex mutex_;                     // unopened_
     std::map<std::string, i32> unopened_;  // directories and why
 };

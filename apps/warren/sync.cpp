@@ -23,6 +23,8 @@ constexpr int verify_option = 257;
 
 constexpr Option options[] = {
     {'c', "checksum", nullptr, "compare the bytes of files, not their size and time"},
+    {json_option, "json", nullptr,
+     "at the end an object: how much was copied, made, removed; with -n,\nwould be"},
     {delete_option, "delete", nullptr, "remove from TARGET what SOURCE does not have"},
     {'L', "copy-links", nullptr, "copy what symbolic links name"},
     {'n', "dry-run", nullptr, "change nothing, print what would be"},
@@ -56,7 +58,7 @@ constexpr Page page = {
 /// Whether the operands ask for a mirror: two of which not both lie in volumes, or its options.
 bool is_mirror(const Arguments& parsed) {
     for (const int id : {int{'c'}, delete_option, int{'L'}, int{'n'}, int{'u'}, int{'v'},
-                         verify_option, int{'x'}}) {
+                         verify_option, int{'x'}, json_option}) {
         if (parsed.has(id)) return true;
     }
     if (parsed.operands.size() != 2) return false;
@@ -82,7 +84,8 @@ int mirror(const Arguments& parsed) {
     rules.delete_others = parsed.has(delete_option);
     rules.dry_run = parsed.has('n');
     rules.update = parsed.has('u');
-    rules.verbose = parsed.has('v') || rules.dry_run;
+    rules.sums_up = parsed.has(json_option);
+    rules.verbose = parsed.has('v') || (rules.dry_run && !rules.sums_up);
     rules.verify = parsed.has(verify_option);
     raise_descriptor_limit();
     catch_interrupts();
