@@ -4,11 +4,11 @@
 #include "apps/warren/copy.hpp"
 
 #include <algorithm>
-#include <thread>
 
 #include "apps/warren/interrupt.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
+#include "base/workers.hpp"
 
 namespace warren::cli {
 
@@ -49,13 +49,7 @@ void Copier::add(const CopyOperand& operand) {
 
 bool Copier::run() {
     std::reverse(tasks_.begin(), tasks_.end());  // the first operand is taken first
-    std::vector<std::thread> others;
-    for (u32 index = 1; index < options_.threads; ++index) {
-        others.emplace_back([this] { work(); });
-    }
-    work();
-    for (std::thread& other : others)
-        other.join();
+    Workers(options_.threads).run_last([this](u32) { work(); });
     return !failed_.load(std::memory_order_relaxed) && !interrupted();
 }
 

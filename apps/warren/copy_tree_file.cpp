@@ -11,11 +11,11 @@
 #include <cstdio>
 #include <cstring>
 #include <set>
-#include <thread>
 
 #include "apps/warren/copy_tree.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
+#include "base/workers.hpp"
 #include "warren/hash.hpp"
 
 namespace warren::cli {
@@ -325,7 +325,7 @@ Fault TreeCopy::copy_one_part(const Place& from, const Place& to, u64 begin, u64
 bool TreeCopy::copy_with_threads(const Job& job) {
     std::atomic<u64> next{0};
     std::atomic<bool> failed{false};
-    const auto work = [&] {
+    const auto work = [&](u32) {
         while (!failed.load(std::memory_order_relaxed) && !run_.is_cut()) {
             const u64 begin = next.fetch_add(part_bytes, std::memory_order_relaxed);
             if (begin >= job.size) return;
@@ -334,12 +334,7 @@ bool TreeCopy::copy_with_threads(const Job& job) {
             if (fault && !failed.exchange(true, std::memory_order_relaxed)) fail(fault, job.below);
         }
     };
-    {
-        std::vector<std::jthread> others;
-        for (u32 i = 1; i < walk_threads(run_.setup.options); ++i)
-            others.emplace_back(work);
-        work();
-    }
+    Workers(walk_threads(run_.setup.options)).run_last(work);
     return !failed.load(std::memory_order_relaxed) && !run_.is_cut();
 }
 

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <mutex>
 #include <new>
-#include <thread>
 
 #include "apps/warren/host_walk.hpp"
 #include "apps/warren/interrupt.hpp"
@@ -15,6 +14,7 @@
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "base/processors.hpp"
+#include "base/workers.hpp"
 #include "walk/rate_limit.hpp"
 #include "warren/walk.hpp"
 
@@ -92,11 +92,7 @@ class Hasher {
         if (is_for_gpu_) workers = std::min(workers, readers_for_gpu);
         // Threads that have no file of their own help with the others'.
         threads_per_file_ = workers == 0 ? 1 : static_cast<u32>(threads_ / workers);
-        std::vector<std::jthread> others;
-        for (u64 i = 1; i < workers; ++i)
-            others.emplace_back([this] { work(); });
-        work();
-        others.clear();
+        Workers(static_cast<u32>(std::max<u64>(workers, 1))).run_last([this](u32) { work(); });
         work_done = gpu_work_;
         const Errc of_results = order_.finish();
         return jobs_.error() != Errc::ok ? jobs_.error() : of_results;

@@ -266,6 +266,42 @@ class ResumeTest(ResumeCase):
         self.assertTrue(found and 0 < int(found[1]) < 199, done.stderr)
         self.assertEqual(os.listdir(self.place / "kept"), [])
 
+    def test_what_has_just_changed_is_not_kept(self):
+        """A file that may change again within one step of the clock of files' times."""
+        small = self.place / "small"
+        small.mkdir()
+        for number in range(30):
+            (small / f"{number:02}").write_bytes(b"x")
+        time.sleep(0.1)
+        for attempt in range(20):
+            if self.keeps_what_changes(small, self.place / f"kept{attempt}"):
+                return
+        self.skipTest("this machine let no file change every 30 ms")
+
+    def keeps_what_changes(self, small, kept):
+        """Hashes slowly, one file for 100 ms and more, while the first changes all the time.
+
+        Whether it did change all the time; only then it was looked at.
+        """
+        job = self.start(0, ["hash", "-t", "1", "--checkpoint", kept, "--max-ops", "20", "small"])
+        longest = 0
+        mode = 0o600
+        told = b""
+        last = time.monotonic()
+        while b"small/01" not in told:
+            mode ^= 0o100
+            (small / "00").chmod(mode)
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
+            time.sleep(0.002)
+            told = b"".join(list_.read_bytes() for list_ in kept.glob("digests-*"))
+            self.assertIsNone(job.poll())
+        job.terminate()
+        job.communicate()
+        if longest < 0.03:
+            self.assertNotIn(b"small/00", told)
+        return longest < 0.03
+
     def test_what_failed_before_is_still_in_the_file(self):
         loops = self.place / "loops"
         for number in range(100):

@@ -8,6 +8,8 @@ import json
 import os
 import random
 import re
+import resource
+import shutil
 import subprocess
 import time
 import unittest
@@ -62,6 +64,21 @@ LINES_OF_DIRECTORIES = ("-a", "-c", "-d", "-S", "-ab", "-ah", "--exclude")
 TIMES = ["2024-01-31", "2024-02-29 23:59", "2024-07-01T12:34:56.7", "2024-07-01 12:34:56 +0200",
          "2024-07-01 12:34 -01:30", "1969-12-31 23:00Z", "@1700000000", "yesterday", "3 days ago",
          "-2 hours", "1 month ago", "2 weeks", "10:20", "90 minutes ago"]
+
+
+# Makes every statx(2) take as long as on a network, so that a walk would ask for some ahead.
+SLOW_STATX = b"""
+#define _GNU_SOURCE
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int statx(int directory, const char* path, int flags, unsigned mask, struct statx* status) {
+    const struct timespec pause = {0, 60000};
+    nanosleep(&pause, 0);
+    return (int)syscall(SYS_statx, directory, path, flags, mask, status);
+}
+"""
 
 
 def make_tree(root, choose, entries):
@@ -153,6 +170,26 @@ class FindTest(WalkCase):
         self.assertEqual(left[0], left[1])
         self.warren("find", self.tree, "-delete")
         self.assertFalse(self.tree.exists())
+
+    def test_removals_are_seen_by_the_next_test(self):
+        # One of two names stays, however slow a status is: the other's is not from before.
+        if not shutil.which("cc"):
+            self.skipTest("there is no C compiler")
+        self.write("slow.c", SLOW_STATX)
+        self.run_program("cc", "-shared", "-fPIC", "-o", "slow.so", "slow.c")
+        twin = self.folder / "twin"
+        for place in (self.tree, twin):
+            (place / "all").mkdir(parents=True)
+            for number in range(400):
+                (place / "all" / f"{number}").touch()
+                os.link(place / "all" / f"{number}", place / "all" / f"{number}-")
+        expression = ["-type", "f", "-links", "+1", "-delete"]
+        self.run_program("find", twin, *expression)
+        self.run_program("env", f"LD_PRELOAD={self.folder}/slow.so", WARREN, "find", self.tree,
+                         "--threads", "1", *expression)
+        for place in (twin, self.tree):
+            left = sorted(name.strip("-") for name in os.listdir(place / "all"))
+            self.assertEqual(left, sorted(str(number) for number in range(400)))
 
     def test_quit_and_order(self):
         self.fill(100)
@@ -364,6 +401,33 @@ class FailureTest(WalkCase):
         (self.tree / "closed").chmod(0)
         self.as_user("rm", "-rf", "tree", code=0)  # closed, but empty
         self.assertFalse(self.tree.exists())
+
+
+class ThreadsTest(WalkCase):
+    def test_fewer_threads_than_asked_for(self):
+        """Stacks of 1 GiB in 2.5 GiB of addresses: the system gives two more threads, not 15."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_STACK, (1 << 30, 1 << 30))
+            resource.setrlimit(resource.RLIMIT_AS, (5 << 29, 5 << 29))
+
+        self.fill(300)
+        with open(self.tree / "large", "wb") as file:
+            file.truncate(100 << 20)
+        for words in (["find", "--threads", "16", "tree"], ["hash", "-t", "16", "tree"],
+                      ["cp", "-j", "16", "tree/large", "copy"],
+                      ["cp", "-a", "-j", "16", "tree", "copies"]):
+            done = subprocess.run([WARREN, *words], cwd=self.folder, preexec_fn=limit,
+                                  capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), words)
+            if words[0] != "cp":
+                words[2] = "1"
+                self.assertEqual(sorted(done.stdout.splitlines()),
+                                 sorted(self.warren(*words).stdout.splitlines()))
+        self.assertEqual((self.folder / "copy").read_bytes(), (self.tree / "large").read_bytes())
+        listed = [self.run_program("find", ".", "-printf", r"%P\0%y %m %n %l %b %t\0",
+                                   folder=self.folder / place).stdout
+                  for place in ("tree", "copies")]
+        self.assertEqual(sorted(listed[0].split(b"\0")), sorted(listed[1].split(b"\0")))
 
 
 class RmTest(WalkCase):
