@@ -15,6 +15,7 @@ constexpr u64 gear_window = 64;
 constexpr u64 least_segment_bytes = 256 * kib;
 constexpr u64 most_segment_bytes = 2 * mib;
 constexpr u64 segments_for_item = 2 * chain_lanes;
+constexpr u64 items_for_thread = 2;                       // those that begin late take one
 constexpr u64 segments_in_round = 4 * segments_for_item;  // for each thread
 
 /// The bits that every match has clear.
@@ -178,7 +179,7 @@ u64 Chains::run(Workers& workers, const Stretch& stretch, u64 start, u64 known,
 /// Makes chains in segments from `start` on, to `known` or as far as one round goes.
 void Chains::run_round(Workers& workers, const u8* bytes, u64 start, u64 known) {
     const u64 threads = workers.threads();
-    const u64 share = (known - start) / (threads * segments_for_item);
+    const u64 share = (known - start) / (threads * items_for_thread * segments_for_item);
     u64 length = std::clamp(share, least_segment_bytes, most_segment_bytes);
     length = std::max(8 * rule_.maximum_bytes, (length + rule_.maximum_bytes - 1) /
                                                    rule_.maximum_bytes * rule_.maximum_bytes);
@@ -190,7 +191,8 @@ void Chains::run_round(Workers& workers, const u8* bytes, u64 start, u64 known) 
         segment.guess = index == 0 ? start : segment.begin - rule_.maximum_bytes;
         segment.end = std::min(segment.begin + length, known);
     }
-    const u64 in_item = threads == 1 ? count : segments_for_item;
+    const u64 in_item =
+        threads == 1 ? count : std::clamp<u64>(count / threads, chain_lanes, segments_for_item);
     workers.run_ranges(count, in_item, [&](u64 first, u64 last, u32) {
         Walk(rule_, bytes, known).run(std::span(segments_).subspan(first, last - first));
     });

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/processors.hpp"
 #include "dedup/cutting_rates.hpp"
 #include "warren/chunk_gpu.hpp"
 #include "warren/dedup.hpp"
@@ -21,7 +22,9 @@ namespace warren::dedup {
 
 namespace {
 
-constexpr u64 buffer_bytes = 16 * mib;
+constexpr u64 buffer_bytes_for_thread = 4 * mib;
+constexpr u64 least_buffer_bytes = 16 * mib;
+constexpr u64 most_buffer_bytes = 64 * mib;
 constexpr u64 buffer_bytes_for_gpu = 128 * mib;
 constexpr u64 least_feed_for_gpu = 1 * mib;
 constexpr u64 least_file_for_model = 256 * mib;
@@ -83,6 +86,10 @@ class ChunkReader::Implementation {
  public:
     explicit Implementation(const Splitter& splitter)
         : splitter_(splitter),
+          buffer_bytes_(
+              std::clamp(buffer_bytes_for_thread *
+                             (splitter.threads != 0 ? splitter.threads : usable_processors()),
+                         least_buffer_bytes, most_buffer_bytes)),
           digests_by_gpu_(mean_chunk_bytes(splitter) <= longest_mean_for_gpu),
           blocks_(splitter.block_bytes) {}
 
@@ -144,9 +151,11 @@ class ChunkReader::Implementation {
     void take_buffer() {
         const auto begin = std::chrono::steady_clock::now();
         if (uses_gpu_) open_gpu();
-        const u64 usual =
-            std::min(uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes, left_ + filled_);
-        if (buffer_.size() < usual || buffer_.empty()) resize(std::max<u64>(usual, 1));
+        u64 wanted = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes_;
+        // What is not known to be long begins with little; the last byte finds the end.
+        wanted = std::min(wanted, ahead_ != 0 ? filled_ + ahead_ + 1 : least_buffer_bytes);
+        wanted = std::min(wanted, filled_ + left_);
+        if (buffer_.size() < wanted || buffer_.empty()) resize(std::max<u64>(wanted, 1));
         if (uses_gpu_) work_.gpu_seconds += seconds_since(begin);
     }
 
@@ -287,6 +296,7 @@ class ChunkReader::Implementation {
     }
 
     Splitter splitter_;
+    u64 buffer_bytes_;  // for the CPU
     bool digests_by_gpu_;
     BlockCutter blocks_;
     chunk::Chunker chunker_;
