@@ -10,8 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "fs/core/allocator.hpp"
-#include "fs/format/directory.hpp"
+#include "fs/core/held_frames.hpp"
 
 namespace warren {
 
@@ -28,13 +27,13 @@ class OrphanRoom {
     /// For how many names there is room.
     u64 names() {
         const std::lock_guard lock(mutex_);
-        return blocks_ < spare_blocks ? 0 : (blocks_ - spare_blocks) * names_per_block;
+        return core::orphan_names_in(blocks_, 1);
     }
     /// Keeps blocks back until there is room for `names`. Errc::need_space or retry if it is for
     /// fewer: what was found so far stays.
     Errc hold(u64 names) {
         const std::lock_guard lock(mutex_);
-        const u64 wanted = (names + names_per_block - 1) / names_per_block + spare_blocks;
+        const u64 wanted = core::blocks_for_orphans(names, 1);
         while (blocks_ < wanted) {
             if (runs_.size() == runs_max) return Errc::need_space;
             const u64 missing = std::min<u64>(wanted - blocks_, format::blocks_per_frame);
@@ -60,9 +59,6 @@ class OrphanRoom {
     }
 
  private:
-    // A leaf that was split is half full at least, and a node above has many leaves.
-    static constexpr u64 names_per_block = format::leaf_entries_max / 2 - 2;
-    static constexpr u64 spare_blocks = 8;  // a split of a leaf may split all above it
     static constexpr u64 runs_max = 512;
 
     const core::Store& store_;

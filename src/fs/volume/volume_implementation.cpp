@@ -153,6 +153,9 @@ Errc VolumeImplementation::start_engine() {
         options.volume.remove_leftovers = [this](u64 directory, u64& files) {
             return remove_leftovers(directory, files);
         };
+        options.volume.remove_by_names = [this](u64 directory, Removal& removal) {
+            return remove_by_commands(directory, removal);
+        };
         engine_ = make_cuda_engine(memory_.store(), engine_failure_, options);
 #else
         engine_failure_ = "this program was built without it";

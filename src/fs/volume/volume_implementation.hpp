@@ -193,6 +193,8 @@ class VolumeImplementation {
     /// As remove_detached(), name by name, which is slow and needs no space but for files that are
     /// open.
     Errc remove_by_names(u64 directory, Removal& removal);
+    /// remove_by_names() that counts the blocks, too.
+    Errc remove_by_commands(u64 directory, Removal& removal);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root);
 

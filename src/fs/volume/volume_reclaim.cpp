@@ -60,10 +60,14 @@ Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
     if (works_on_host() && store().heads == nullptr) {
         return TreeRemover(*this).remove(root.inode, removal);
     }
+    return remove_by_commands(root.inode, removal);
+}
+
+Errc VolumeImplementation::remove_by_commands(u64 directory, Removal& removal) {
     const u64& used = store().state->blocks_used;
     WARREN_TRY(engine_->refresh_counters());
     const u64 before = relaxed_load(used);
-    WARREN_TRY(remove_by_names(root.inode, removal));
+    WARREN_TRY(or_no_memory([&] { return remove_by_names(directory, removal); }));
     WARREN_TRY(engine_->refresh_counters());
     const u64 after = relaxed_load(used);
     removal.blocks += before > after ? before - after : 0;

@@ -32,6 +32,8 @@ struct Conditions {
     RemovalShape shape = {};
     bool is_warm = true;             // all metadata are in memory
     bool keeps_journal_room = true;  // else there is no limit
+    bool has_free_blocks = true;     // in frames of metadata
+    u64 free_frames = ~u64{0};       // at most
 };
 
 /// A volume in device memory whose tree "doomed" hangs on the orphan directory.
@@ -56,6 +58,8 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
             EXPECT_EQ(volume_->run([&](CpuOperation& op) { return ops::open_file(op, file); }),
                       Errc::ok);
         detach();
+        if (!conditions.has_free_blocks) reserve_blocks();
+        hide_frames(conditions.free_frames);
         EXPECT_EQ(device_.open(volume_->store()), Errc::ok);
         EXPECT_EQ(removal_.open(conditions.shape), Errc::ok);
     }
@@ -74,6 +78,11 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
         return device_.upload_tables();
     }
     Errc remove_leftovers(u64 /*directory*/, u64& /*files*/) override { return Errc::canceled; }
+
+    Errc remove_by_names(u64 /*directory*/, Removal& /*removal*/) override {
+        ++left_to_commands_;
+        return Errc::canceled;
+    }
 
     /// Removes the tree on the device; then the host has the volume again, which must be sound.
     void run() {
@@ -102,6 +111,7 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
 
     u32 steps() const { return removal_.steps(); }
     u64 brought() const { return brought_; }
+    u32 left_to_commands() const { return left_to_commands_; }
 
  private:
     void load_all() {
@@ -112,6 +122,27 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
             for (u64 block = 0; block < format::blocks_per_frame; ++block) {
                 const u64 place = frame * format::frame_size + block * format::block_size;
                 EXPECT_EQ(volume_->loader().load(place), Errc::ok);
+            }
+        }
+    }
+
+    /// Lets all free blocks of metadata frames look promised to somebody.
+    void reserve_blocks() {
+        const core::Store& store = volume_->store();
+        for (u64 frame = 0; frame < store.frame_count; ++frame) {
+            if (core::kind_of(store, frame) != format::FrameKind::metadata) continue;
+            std::fill_n(store.overlays[frame].reserved, 8, ~u64{0});
+        }
+    }
+    /// Lets all free frames but the first `count` look taken.
+    void hide_frames(u64 count) {
+        const core::Store& store = volume_->store();
+        for (u64 frame = 0; frame < store.frame_count; ++frame) {
+            if (!core::test_bit(store.frames_free, frame)) continue;
+            if (count > 0) {
+                --count;
+            } else if (core::clear_bit(store.frames_free, frame)) {
+                --store.state->free_frames;
             }
         }
     }
@@ -134,6 +165,7 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
     DoomedTree tree_;
     u64 root_ = 0;
     u64 brought_ = 0;
+    u32 left_to_commands_ = 0;
 };
 
 void remove_all(const std::vector<TreeRecipe>& recipes, const Conditions& conditions) {
@@ -182,6 +214,24 @@ TEST_F(TreeRemovalTest, SmallQueueSpills) {
         conditions);
     removal.run();
     EXPECT_GT(removal.steps(), 1u);
+}
+
+TEST_F(TreeRemovalTest, WhatIsLeftFindsRoomInAFrameThatWasHeld) {
+    const TreeRecipe recipe{"parents", 64 * mib,
+                            [](Volume& volume) { return build_flat(volume, 2000, 1, false); }};
+    DeviceRemoval removal(recipe,
+                          {.shape = {.blocks = 2, .warps_per_block = 1, .queue_capacity = 128},
+                           .has_free_blocks = false,
+                           .free_frames = 1});
+    removal.run();
+    EXPECT_GT(removal.steps(), 1u);
+    EXPECT_EQ(removal.left_to_commands(), 1u);  // then there is no other frame
+}
+
+TEST_F(TreeRemovalTest, BeginsNothingWithoutRoomForWhatMayBeLeft) {
+    DeviceRemoval removal(small_trees().back(), {.has_free_blocks = false, .free_frames = 0});
+    removal.run();
+    EXPECT_EQ(removal.left_to_commands(), 1u);
 }
 
 TEST_F(TreeRemovalTest, RandomTrees) {

@@ -243,8 +243,7 @@ Errc CudaEngine::serve(const ops::Command& command, ops::Reply& reply) {
 
 void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
     // A ring has no room for what a walk remembers until its next block is there.
-    const bool remembers = command.walk != nullptr && options_.meta_buffer_blocks != 0;
-    if (!remembers) {
+    if (command.walk == nullptr || options_.meta_buffer_blocks == 0) {
         const std::shared_lock lock(commands_);
         Errc code = Errc::io;
         if (!is_lost_.load(std::memory_order_relaxed)) code = serve(command, reply);
@@ -376,10 +375,12 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
     Errc remove_leftovers(u64 directory, u64& files) override {
         return let_go([&] { return engine_.options_.volume.remove_leftovers(directory, files); });
     }
+    Errc remove_by_names(u64 directory, Removal& removal) override {
+        return let_go([&] { return engine_.options_.volume.remove_by_names(directory, removal); });
+    }
     Errc add_frames() override { return engine_.add_frames(); }
     void rest() override {
-        lock_.unlock();
-        lock_.lock();
+        static_cast<void>(let_go([] { return Errc::ok; }));
     }
     Errc run_apart(const std::function<Errc()>& call) { return let_go(call); }
 

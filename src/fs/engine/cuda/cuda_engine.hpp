@@ -43,6 +43,8 @@ struct VolumeCalls {
     /// Unlinks the names of a dying directory that a bulk step cannot free.
     /// Adds how many to `files`.
     std::function<Errc(u64 directory, u64& files)> remove_leftovers;
+    /// Frees a directory that hangs on the orphan directory, and all below it, by commands.
+    std::function<Errc(u64 directory, Removal& removal)> remove_by_names;
 };
 
 struct CudaEngineOptions {

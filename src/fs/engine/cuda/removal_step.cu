@@ -53,6 +53,29 @@ __device__ void leave_gate(const core::Store& store, u64 share) {
     device_atomic<u64>(store.state->gate[0].inside).fetch_sub(1, hd::memory_order_release);
 }
 
+/// Holds frames for the names of what the step may leave, and sets its limits by them. A step that
+/// gets fewer than all warps could ask for counts each directory before it loses its name. One
+/// lane.
+__device__ Errc hold_room(const core::Store& store, const RemovalRef& ref) {
+    RemovalState& state = *ref.state;
+    // What is loose at the end costs leaves of the orphan directory, at least half full.
+    const u64 by_journal = state.share / 8 * (format::leaf_entries_max / 2) + 1;
+    constexpr u64 by_list = removal_list_entries - list_margin;
+    const u64 limit = by_journal < by_list ? by_journal : by_list;
+    const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // between two looks
+    const u64 blocks = core::blocks_for_orphans(limit + ahead, ender_warps);
+    const u64 plenty = (blocks + format::blocks_per_frame - 1) / format::blocks_per_frame;
+    const u64 half = relaxed_load(store.state->free_frames) / 2;
+    const u64 wanted = plenty <= half ? plenty : half > 0 ? half : 1;
+    const Result<u32> held = core::hold_frames(store, state.held, static_cast<u32>(wanted));
+    if (!held) return held.code();
+    state.room_names = core::orphan_names_in(*held * u64{format::blocks_per_frame}, ender_warps);
+    const bool has_plenty = state.room_names >= limit + ahead;
+    state.loose_max = has_plenty ? loose_unbounded : state.room_names;
+    state.limits[0] = limit < state.room_names ? limit : state.room_names;
+    return Errc::ok;
+}
+
 /// Gets the step's words ready and passes the gate. One lane; nobody has a task yet.
 __device__ void open_step(const core::Store& store, const RemovalRef& ref) {
     RemovalState& state = *ref.state;
@@ -72,19 +95,21 @@ __device__ void open_step(const core::Store& store, const RemovalRef& ref) {
     state.holds_moves = 0;
     state.has_root = 0;
     state.hangs_nowhere = 0;
+    state.lacks_room = 0;
     state.removed = {};
     state.files = 0;
     state.directories = 0;
     state.inodes = 0;
     state.blocks = 0;
-    const Errc code = enter_gate(store, state.share);
+    Errc code = enter_gate(store, state.share);
+    if (code == Errc::ok) {
+        code = hold_room(store, ref);
+        if (code != Errc::ok) leave_gate(store, state.share);
+        state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
+    }
     state.error = static_cast<u32>(code);
     state.is_open = code == Errc::ok ? 1 : 0;
     const u64 dirty = relaxed_load(store.state->dirty_blocks);
-    // What is loose at the end costs leaves of the orphan directory, at least half full.
-    const u64 loose_limit = state.share / 8 * (format::leaf_entries_max / 2) + 1;
-    constexpr u64 loose_max = removal_list_entries - list_margin;
-    state.limits[0] = loose_limit < loose_max ? loose_limit : loose_max;
     state.limits[1] = dirty + state.share / 2;
     state.limits[2] = 1;
     state.must_stop = 0;
@@ -132,22 +157,27 @@ __device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& g
     return ended.code();
 }
 
-/// Hangs a directory on the orphan directory.
-__device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& given, u64 number,
-                                   i64 now, Wish& wish) {
+/// Hangs a directory on the orphan directory. What is held becomes room for names there when no
+/// other is left.
+__device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& given,
+                                   core::HeldFrames& held, u64 number, i64 now, Wish& wish) {
     const core::Store& store = in_shared_memory(given);
-    for (;;) {
-        const Errc code = run_in_step(team, store, wish, [&](WarpOperation& op) {
+    for (bool has_used_all = false;;) {
+        Errc code = run_in_step(team, store, wish, [&](WarpOperation& op) {
             return ops::adopt_orphan(op, number, now);
         });
-        if (code != Errc::need_split) return code;
-        const u64 inode = wish.inode;
-        const u64 key = wish.key;
-        const Errc split = run_in_step(team, store, wish, [&](WarpOperation& op) {
-            op.may_use_reserve = true;
-            return ops::change_structure(op, Errc::need_split, inode, key);
-        });
-        if (split != Errc::ok) return split;
+        if (code == Errc::need_split) {
+            const u64 inode = wish.inode;
+            const u64 key = wish.key;
+            code = run_in_step(team, store, wish, [&](WarpOperation& op) {
+                op.may_use_reserve = true;
+                return ops::change_structure(op, Errc::need_split, inode, key);
+            });
+            if (code == Errc::ok) continue;
+        }
+        const bool lacks_block = code == Errc::need_space || code == Errc::need_frame;
+        if (!lacks_block || has_used_all) return code;
+        has_used_all = once(team, [&] { return !core::use_held_frame(store, held); });
     }
 }
 
@@ -245,7 +275,7 @@ __device__ void work(const WarpTeam& team, const core::Store& store, const Remov
     if (!ref.queue.pop(team, task)) return;
     // What the beginning wrote into the state comes with the first task.
     RemovalState& state = *ref.state;
-    DeviceStep step{store, ref, {ref.now, state.dirty_max}};
+    DeviceStep step{store, ref, {ref.now, state.dirty_max}, state.loose_max};
     if (state.holds_moves != 0) {
         step.rules.held_stripe = core::stripe_of(core::move_lock_place);
         step.rules.held_word = &state.move_word;
@@ -297,7 +327,7 @@ __device__ void adopt_some(const WarpTeam& team, const core::Store& store, const
     for (u32 i = first; i < count; i += step) {
         const u64 number = ops::TreeTask{ref.unfinished[i], 0}.number();
         Wish wish;
-        const Errc code = adopt(team, store, number, ref.now, wish);
+        const Errc code = adopt(team, store, ref.state->held, number, ref.now, wish);
         const bool may_come = code == Errc::need_block || code == Errc::need_frame;
         once(team, [&] {
             if (code != Errc::ok && !may_come) relaxed_store(ref.state->hangs_nowhere, 1);
@@ -317,6 +347,7 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
             .fetch_sub(state.blocks, hd::memory_order_relaxed);
         device_atomic<u64>(store.state->inodes_used)
             .fetch_sub(state.inodes, hd::memory_order_relaxed);
+        core::let_go_frames(store, state.held);
         leave_gate(store, state.share);
         state.is_open = 0;
     }
@@ -329,6 +360,7 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
     report.wanted_count = state.wanted_count;
     report.wants_frames = state.wants_frames;
     report.hangs_nowhere = state.hangs_nowhere;
+    report.lacks_room = state.lacks_room;
     report.files = state.files;
     report.directories = state.directories;
     report.blocks = state.blocks;

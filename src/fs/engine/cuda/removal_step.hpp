@@ -25,6 +25,7 @@ struct DeviceStep {
     const core::Store& store;
     const RemovalRef& ref;
     ops::LaneRules rules;
+    u64 loose_max = loose_unbounded;
 
     /// Each lane looks at one reason, so that all looks take the time of one.
     WARREN_HD bool is_full(const WarpTeam& team) const {
@@ -43,16 +44,11 @@ struct DeviceStep {
     WARREN_HD bool push(const WarpTeam& team, bool mine, const ops::TreeTask& task) const {
         const bool is_directory = task.kind() == ops::TreeTask::directory_kind;
         const u32 votes = team.ballot(mine && is_directory);
+        if (votes != 0 && !loosen(team, static_cast<u64>(hd::popcount(votes)))) return false;
         if (!ref.queue.push(team, mine, task)) {
             if (votes == 0) return false;
             // A full queue spills: the next step begins with these.
             if (mine) set_aside(task, false);
-        }
-        if (votes != 0) {
-            once(team, [&] {
-                device_atomic<u64>(ref.state->loose)
-                    .fetch_add(static_cast<u64>(hd::popcount(votes)), hd::memory_order_relaxed);
-            });
         }
         return true;
     }
@@ -104,6 +100,21 @@ struct DeviceStep {
 
  private:
     static constexpr u32 looks_for_time = 16;  // the time costs more than the rest
+
+    /// Counts directories that lose their names. False if what they may leave would find no room
+    /// among the orphans.
+    WARREN_HD bool loosen(const WarpTeam& team, u64 count) const {
+        device_atomic<u64> loose(ref.state->loose);
+        if (loose_max == loose_unbounded) {
+            once(team, [&] { loose.fetch_add(count, hd::memory_order_relaxed); });
+            return true;
+        }
+        return once(team, [&] {
+            if (loose.fetch_add(count, hd::memory_order_relaxed) + count <= loose_max) return true;
+            loose.fetch_sub(count, hd::memory_order_relaxed);
+            return false;
+        });
+    }
 
     /// The index of an inode among those listed, or rank_none.
     WARREN_HD u32 index_of(u64 number) const {

@@ -180,7 +180,7 @@ __global__ void jump_up(RemovalRef ref) {
 }
 
 /// Decides whether the step can end all that was found: each may leave an inode and a leaf to the
-/// journal.
+/// journal, and its name to the orphans.
 __global__ void admit_listing(Store store, RemovalRef ref) {
     RemovalState& state = *ref.state;
     core::StoreState& all = *store.state;
@@ -188,9 +188,11 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
     const u64 ahead =
         device_atomic<u64>(all.promised_blocks).fetch_add(extra, hd::memory_order_relaxed);
     const bool has_room = relaxed_load(all.dirty_blocks) + ahead + extra <= all.journal_room &&
-                          state.reached_count + state.seed_count < ref.queue.capacity / 2;
+                          state.reached_count + state.seed_count < ref.queue.capacity / 2 &&
+                          state.loose + state.reached_count <= state.room_names;
     if (has_room) {
         state.share += extra;
+        state.loose_max = state.room_names;  // full or not, what was found goes on
     } else {
         device_atomic<u64>(all.promised_blocks).fetch_sub(extra, hd::memory_order_relaxed);
     }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/host_device.hpp"
 #include "gpu/failure.hpp"
@@ -177,10 +178,28 @@ Errc TreeRemoval::prepare_next_step(RemovalHost& host, Removal& removal) {
     return Errc::ok;
 }
 
+/// What is left goes without steps.
+Errc TreeRemoval::remove_by_names(RemovalHost& host, Removal& removal) {
+    for (u32 i = 0; i < root_count_; ++i)
+        WARREN_TRY(host.remove_by_names(roots_.data()[i], removal));
+    root_count_ = 0;
+    return Errc::ok;
+}
+
+/// Gives a step that found none room for what it may leave. Errc::no_space if there is none.
+Errc TreeRemoval::find_room(Errc lack, bool& has_committed, RemovalHost& host) {
+    if (lack == Errc::need_frame) {
+        const Errc added = host.add_frames();
+        if (added != Errc::need_space && added != Errc::no_memory) return added;
+    }
+    return std::exchange(has_committed, true) ? Errc::no_space : host.commit();
+}
+
 Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, RemovalHost& host,
                             Removal& removal, ops::Removed& removed) {
     WARREN_TRY(ranks_.reserve(store.frame_count));
     u32 idle_steps = 0;
+    bool has_committed = false;  // for want of room, and nothing was done since
     for (u32 damaged = 0;;) {
         Removal step;
         const Errc code = run_step(store, begin, host, step);
@@ -191,6 +210,14 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
         removal.files += step.files;
         removal.directories += step.directories;
         removal.blocks += step.blocks;
+        if (report_.data()->lacks_room != 0) {
+            const Errc found = find_room(code, has_committed, host);
+            if (found == Errc::ok) continue;
+            if (found != Errc::no_space) return found;
+            const bool is_named = begin.kind == RemovalBegin::Kind::name;
+            return is_named ? Errc::not_supported : remove_by_names(host, removal);
+        }
+        has_committed = false;
         if (code == Errc::need_commit) {
             WARREN_TRY(host.commit());
         } else if (code == Errc::need_block) {

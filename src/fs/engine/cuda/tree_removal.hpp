@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fs/core/held_frames.hpp"
 #include "fs/core/permission.hpp"
 #include "fs/core/store.hpp"
 #include "fs/engine/cuda/bulk_queue.hpp"
@@ -35,6 +36,7 @@ struct RemovalState {
     alignas(128) u64 loose;      // directories taken out of their parents and not freed yet
     alignas(128) u64 must_stop;  // 1: an error, too much time, too narrow a tree
     u64 limits[3];  // of loose, of dirty blocks, of must_stop: from there on it is full
+    u64 loose_max;  // what loose may never be more than; loose_unbounded: the limit sees to that
     u64 dirty_max;
     u64 deadline;
     u64 share;
@@ -48,6 +50,7 @@ struct RemovalState {
     u32 has_root;       // it was taken out of its parent
     u32 is_open;        // the gate is held
     u32 hangs_nowhere;  // a directory that is left could not come among the orphans
+    u32 lacks_room;     // no frame could be held, so nothing has begun
     // Listing of directories.
     u32 may_list;
     u32 lonely_count;  // directories that were all that was left to do
@@ -59,7 +62,9 @@ struct RemovalState {
     u32 directory_count;
     u32 reached_count;
     u64 move_version;
-    u64 move_word;  // stands for the stripe of the move lock among the step's lanes
+    u64 move_word;   // stands for the stripe of the move lock among the step's lanes
+    u64 room_names;  // among the orphans: so many have room in what is held
+    core::HeldFrames held;
     RemovalTimes times;
     ops::Removed removed;          // what taking the root left to do
     alignas(128) u32 workers_out;  // warps that found the queue empty for good
@@ -95,6 +100,7 @@ struct RemovalReport {
     u32 wanted_count;
     u32 wants_frames;   // no frame with memory is left for metadata
     u32 hangs_nowhere;  // no commit may show the step
+    u32 lacks_room;     // it has not begun: `code` says what would give it room
     u64 files;
     u64 directories;
     u64 blocks;
@@ -144,6 +150,7 @@ struct RemovalShape {
 
 inline constexpr u32 removal_list_entries = 1u << 20;
 inline constexpr u32 ender_warps = 32;
+inline constexpr u64 loose_unbounded = ~u64{0};
 
 /// Queues the kernel of a step.
 Errc launch_step(const core::Store& store, const RemovalRef& ref, const RemovalBegin& begin,
@@ -165,6 +172,9 @@ class RemovalHost {
     virtual Errc add_frames() { return Errc::no_space; }
     /// Unlinks the names of a dying directory that a step cannot free; adds how many to `files`.
     virtual Errc remove_leftovers(u64 directory, u64& files) = 0;
+    /// Frees a directory that hangs on the orphan directory, and all below it, without bulk steps:
+    /// there is no room for what they may leave.
+    virtual Errc remove_by_names(u64 /*directory*/, Removal& /*removal*/) { return Errc::no_space; }
     /// Called between two steps: who waits for the engine may have it.
     virtual void rest() {}
 };
@@ -178,7 +188,7 @@ class TreeRemoval {
     Errc remove(const core::Store& store, u64 root, RemovalHost& host, Removal& removal);
     /// As above for the directory (directory, name), which `caller` must be allowed to take away;
     /// its groups are not looked at. `removed` is what is left to do behind it. Errc::not_directory
-    /// for anything else.
+    /// for anything else; Errc::not_supported, and nothing has changed, if the volume is too full.
     Errc remove_name(const core::Store& store, const core::Credentials& caller, Handle directory,
                      std::string_view name, RemovalHost& host, Removal& removal,
                      ops::Removed& removed);
@@ -206,6 +216,8 @@ class TreeRemoval {
     Errc wait_for_report();
     Errc bring_wanted(RemovalHost& host);
     Errc prepare_next_step(RemovalHost& host, Removal& removal);
+    Errc remove_by_names(RemovalHost& host, Removal& removal);
+    static Errc find_room(Errc lack, bool& has_committed, RemovalHost& host);
     RemovalRef ref();
 
     RemovalShape shape_;

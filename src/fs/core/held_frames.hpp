@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Room for names among the orphans, kept back before a bulk step takes directories out of their
+// parents: what it leaves must hang there when it ends, and within it nobody can commit to find
+// space. An engine whose step is short takes whole frames, by one change of a word.
+//
+// Invariant: a frame that is held is of no kind and not among the free ones: nobody else finds it
+// until use_held_frame() makes it one of metadata or let_go_frames() a free one again.
+#pragma once
+
+#include "fs/core/allocator.hpp"
+#include "fs/format/directory.hpp"
+
+namespace warren::core {
+
+// A leaf that was split is half full at least, and a node above has many leaves.
+inline constexpr u64 orphan_names_per_block = format::leaf_entries_max / 2 - 2;
+inline constexpr u64 orphan_spare_blocks = 8;  // a split of a leaf may split all above it
+
+/// For how many names among the orphans so many blocks are enough, which `teams` at once hang
+/// there.
+WARREN_HD constexpr u64 orphan_names_in(u64 blocks, u64 teams) {
+    const u64 spare = teams * orphan_spare_blocks;
+    return blocks < spare ? 0 : (blocks - spare) * orphan_names_per_block;
+}
+WARREN_HD constexpr u64 blocks_for_orphans(u64 names, u64 teams) {
+    return (names + orphan_names_per_block - 1) / orphan_names_per_block +
+           teams * orphan_spare_blocks;
+}
+
+/// Frames that are held, as bits from frame `first` on. A plain value in shared memory.
+struct HeldFrames {
+    static constexpr u32 words = 4;
+
+    u64 first;
+    u64 bits[words];
+};
+
+/// The lowest `count` of the bits that are set, or all of them.
+WARREN_HD inline u64 lowest_bits(u64 bits, u32 count) {
+    u64 rest = bits;
+    for (; count > 0; --count)
+        rest &= rest - 1;
+    return bits & ~rest;
+}
+
+/// Holds up to `wanted` free frames that have memory, those behind the metadata first; how many.
+/// Errc::need_frame if none that is free has memory, Errc::need_space if none is free. One lane;
+/// `held` holds nothing before.
+WARREN_HD inline Result<u32> hold_frames(const Store& store, HeldFrames& held, u32 wanted) {
+    const u64 memory_end = relaxed_load(store.state->frames_with_memory);
+    const u64 mark = relaxed_load(store.state->metadata_frames_end);
+    const u64 end =
+        memory_end == 0 || memory_end > store.frame_count ? store.frame_count : memory_end;
+    u64 frame = find_bit_up(store.frames_free, mark, end);
+    if (frame >= end) frame = find_bit_up(store.frames_free, 0, end);
+    if (frame >= end) {
+        const bool is_full =
+            find_bit_up(store.frames_free, end, store.frame_count) == store.frame_count;
+        return is_full ? Errc::need_space : Errc::need_frame;
+    }
+    held.first = frame / 64 * 64;
+    u32 count = 0;
+    for (u32 w = 0; w < HeldFrames::words; ++w) {
+        held.bits[w] = 0;
+        const u64 begin = held.first + w * 64;
+        if (count == wanted || begin >= end) continue;
+        u64& word = store.frames_free[begin / 64];
+        u64 free = relaxed_load(word);
+        if (end - begin < 64) free &= (u64{1} << (end - begin)) - 1;
+        const u64 asked = lowest_bits(free, wanted - count);
+        held.bits[w] = asked & device_atomic<u64>(word).fetch_and(~asked, hd::memory_order_relaxed);
+        count += static_cast<u32>(hd::popcount(held.bits[w]));
+    }
+    if (count == 0) return Errc::retry;  // others were faster
+    device_atomic<u64>(store.state->free_frames).fetch_sub(count, hd::memory_order_relaxed);
+    return count;
+}
+
+/// Makes a held frame one of metadata. False if all are: then what others have made so is in sight.
+/// One lane, beside any number of others: two may publish the same frame, to the same effect.
+WARREN_HD inline bool use_held_frame(const Store& store, HeldFrames& held) {
+    for (u32 w = 0; w < HeldFrames::words; ++w) {
+        device_atomic<u64> word(held.bits[w]);
+        // Acquire: pairs with the release below.
+        const u64 bits = word.load(hd::memory_order_acquire);
+        if (bits == 0) continue;
+        const u32 bit = static_cast<u32>(hd::countr_zero(bits));
+        publish_frame(store, held.first + w * 64 + bit, FrameKind::metadata);
+        // Release: who finds the bit clear finds the frame published.
+        word.fetch_and(~(u64{1} << bit), hd::memory_order_release);
+        return true;
+    }
+    return false;
+}
+
+/// Gives back those that nobody has used. The last one at work.
+WARREN_HD inline void let_go_frames(const Store& store, HeldFrames& held) {
+    for (u32 w = 0; w < HeldFrames::words; ++w) {
+        const u64 bits = relaxed_load(held.bits[w]);
+        if (bits == 0) continue;
+        const u64 count = static_cast<u64>(hd::popcount(bits));
+        device_atomic<u64>(store.state->free_frames).fetch_add(count, hd::memory_order_relaxed);
+        device_atomic<u64>(store.frames_free[held.first / 64 + w])
+            .fetch_or(bits, hd::memory_order_relaxed);
+        relaxed_store(held.bits[w], u64{0});
+    }
+}
+
+}  // namespace warren::core

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames that a bulk step holds: against a model over random volumes, and beside threads that claim
+// frames for themselves, where each frame must have one owner.
+#include "fs/core/held_frames.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "fs/engine/cpu/store_memory.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/thread_crowd.hpp"
+
+namespace warren {
+namespace {
+
+using format::FrameKind;
+
+constexpr u64 frame_count = 400;
+
+/// A store whose frames are free as `is_free` says.
+class Frames {
+ public:
+    explicit Frames(const std::vector<bool>& is_free) {
+        constexpr u64 table_blocks = frame_count / format::frames_per_table_block + 1;
+        StoreShape shape{frame_count * format::frame_size, 4 * format::block_size, table_blocks, 0};
+        EXPECT_EQ(memory_.open(shape), Errc::ok);
+        for (u64 frame = 0; frame < frame_count; ++frame) {
+            if (!is_free[frame]) continue;
+            core::set_bit(store().frames_free, frame);
+            ++store().state->free_frames;
+        }
+    }
+    const core::Store& store() { return memory_.store(); }
+
+ private:
+    StoreMemory memory_;
+};
+
+std::vector<u64> frames_of(const core::HeldFrames& held) {
+    std::vector<u64> frames;
+    for (u64 i = 0; i < u64{64} * core::HeldFrames::words; ++i) {
+        if ((held.bits[i / 64] >> i % 64 & 1) != 0) frames.push_back(held.first + i);
+    }
+    return frames;
+}
+
+std::vector<u64> free_frames(const core::Store& store) {
+    std::vector<u64> frames;
+    for (u64 frame = 0; frame < frame_count; ++frame) {
+        if (core::test_bit(store.frames_free, frame)) frames.push_back(frame);
+    }
+    return frames;
+}
+
+TEST(HeldFrames, areFreeOnesWithMemoryAndComeBack) {
+    const Seed seed;
+    Random random(seed.value());
+    u64 held_some = 0;
+    for (u32 round = 0; round < 300 && !testing::Test::HasFailure(); ++round) {
+        std::vector<bool> is_free(frame_count);
+        const u64 rare = 1 + random.below(200);
+        for (u64 frame = 1; frame < frame_count; ++frame)
+            is_free[frame] = random.below(rare) == 0;
+        Frames frames(is_free);
+        const core::Store& store = frames.store();
+        const std::vector<u64> before = free_frames(store);
+        store.state->metadata_frames_end = random.below(frame_count);
+        store.state->frames_with_memory = random.one_in(3) ? 0 : 1 + random.below(frame_count);
+        const u64 memory_end =
+            store.state->frames_with_memory == 0 ? frame_count : store.state->frames_with_memory;
+        const auto wanted = static_cast<u32>(1 + random.below(70));
+        core::HeldFrames held{};
+        const Result<u32> count = core::hold_frames(store, held, wanted);
+        const auto with_memory = std::count_if(before.begin(), before.end(),
+                                               [&](u64 frame) { return frame < memory_end; });
+        if (with_memory == 0) {
+            EXPECT_EQ(count.code(), before.empty() ? Errc::need_space : Errc::need_frame);
+            EXPECT_EQ(free_frames(store), before);
+            continue;
+        }
+        ASSERT_TRUE(count);
+        ++held_some;
+        const std::vector<u64> taken = frames_of(held);
+        EXPECT_EQ(taken.size(), *count);
+        EXPECT_LE(*count, wanted);
+        EXPECT_GT(*count, 0u);
+        for (const u64 frame : taken) {
+            EXPECT_TRUE(is_free[frame]) << frame;
+            EXPECT_LT(frame, memory_end);
+            EXPECT_FALSE(core::test_bit(store.frames_free, frame));
+        }
+        EXPECT_EQ(store.state->free_frames, before.size() - taken.size());
+        // Some are used, the rest comes back.
+        const u64 used = random.below(taken.size() + 2);
+        for (u64 i = 0; i < used; ++i)
+            EXPECT_EQ(core::use_held_frame(store, held), i < taken.size());
+        core::let_go_frames(store, held);
+        for (u64 i = 0; i < taken.size(); ++i) {
+            const FrameKind wanted_kind = i < used ? FrameKind::metadata : FrameKind::free;
+            EXPECT_EQ(core::kind_of(store, taken[i]), wanted_kind) << taken[i];
+        }
+        EXPECT_EQ(free_frames(store).size(), before.size() - std::min<u64>(used, taken.size()));
+        EXPECT_EQ(store.state->free_frames, free_frames(store).size());
+    }
+    EXPECT_GT(held_some, 50u);
+}
+
+TEST(HeldFrames, haveOneOwnerBesideThoseWhoClaim) {
+    const Seed seed;
+    Frames frames(std::vector<bool>(frame_count, true));
+    const core::Store& store = frames.store();
+    std::vector<std::atomic<u32>> owners(frame_count);
+    const auto own = [&](u64 frame) { EXPECT_EQ(owners[frame].fetch_add(1), 0u) << frame; };
+    const auto hold = [&](Random& random) {
+        for (u32 i = 0; i < 2000; ++i) {
+            core::HeldFrames held{};
+            if (!core::hold_frames(store, held, static_cast<u32>(1 + random.below(60)))) continue;
+            const std::vector<u64> taken = frames_of(held);
+            for (const u64 frame : taken)
+                own(frame);
+            for (const u64 frame : taken)
+                owners[frame] = 0;
+            core::let_go_frames(store, held);
+        }
+    };
+    const auto claim = [&](Random& random) {
+        for (u32 i = 0; i < 4000; ++i) {
+            const FrameKind kind = random.one_in(2) ? FrameKind::metadata : FrameKind::data;
+            const Result<u64> frame = core::claim_frame(store, kind);
+            if (!frame) continue;
+            own(*frame);
+            owners[*frame] = 0;
+            core::unclaim_frame(store, *frame);
+        }
+    };
+    run_crowd(seed.value(), {hold, hold, claim, claim});
+    EXPECT_EQ(free_frames(store).size(), frame_count);
+    EXPECT_EQ(store.state->free_frames, frame_count);
+}
+
+/// Each team that finds no block asks for a held frame; one that finds none left looks once more.
+TEST(HeldFrames, giveEveryTeamABlock) {
+    const Seed seed;
+    for (u32 round = 0; round < 20; ++round) {
+        Frames frames(std::vector<bool>(frame_count, true));
+        const core::Store& store = frames.store();
+        core::HeldFrames held{};
+        ASSERT_TRUE(core::hold_frames(store, held, 2));
+        std::fill_n(store.frames_free, frame_count / 64 + 1, u64{0});  // others took them
+        std::atomic<u64> reserved = 0;
+        const auto take = [&](Random&) {
+            for (u32 i = 0; i < 2 * format::blocks_per_frame / 4; ++i) {
+                for (bool has_used_all = false;;) {
+                    const Result<core::Run> run =
+                        core::reserve_run(store, 0, FrameKind::metadata, 0, 1);
+                    if (run) {
+                        ++reserved;
+                        break;
+                    }
+                    if (run.code() == Errc::retry) continue;
+                    ASSERT_FALSE(has_used_all);
+                    has_used_all = !core::use_held_frame(store, held);
+                }
+            }
+        };
+        run_crowd(seed.value() + round, {take, take, take, take});
+        EXPECT_EQ(reserved, 2 * format::blocks_per_frame);
+    }
+}
+
+}  // namespace
+}  // namespace warren
