@@ -25,6 +25,7 @@ Stream::~Stream() {
 }
 
 Errc Stream::open(bool is_urgent) {
+    if (stream_ != nullptr) return Errc::ok;
     int least = 0;
     int greatest = 0;
     has_streams.store(true, std::memory_order_relaxed);
@@ -58,6 +59,7 @@ Event::~Event() {
 }
 
 Errc Event::open() {
+    if (event_ != nullptr) return Errc::ok;
     return check(cudaEventCreate(&event_), "cudaEventCreate");
 }
 

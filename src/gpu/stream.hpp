@@ -19,7 +19,8 @@ class Stream {
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
-    /// `is_urgent`: its work goes before that of other streams where both wait.
+    /// `is_urgent`: its work goes before that of other streams where both wait. Nothing to do if it
+    /// is open already.
     Errc open(bool is_urgent = false);
     /// Waits until all that was queued is done; the first error of any of it.
     Errc wait() const;
@@ -43,6 +44,7 @@ class Event {
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
 
+    /// Nothing to do if it is open already.
     Errc open();
     /// Puts the event behind what is queued in `stream` now.
     Errc record(const Stream& stream) const;

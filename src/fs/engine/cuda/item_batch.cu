@@ -124,11 +124,11 @@ void ItemBatch::take_prepared() {
 }
 
 Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
-    if (stream_.get() == nullptr) {
-        WARREN_TRY(stream_.open());
-        WARREN_TRY(begin_.open());
-        WARREN_TRY(end_.open());
-        WARREN_TRY(state_.allocate(2));
+    WARREN_TRY(stream_.open());
+    WARREN_TRY(begin_.open());
+    WARREN_TRY(end_.open());
+    WARREN_TRY(state_.reserve(2));
+    if (ended_.data() == nullptr) {
         WARREN_TRY(ended_.allocate(1));
         *ended_.data() = 0;
     }

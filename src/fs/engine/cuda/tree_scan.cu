@@ -243,11 +243,10 @@ Errc TreeScan::fetch_output(ScanHost& host) {
 Errc TreeScan::send_output(u64 words) {
     WARREN_TRY(host_output_.reserve(words));
     const u64 pieces = (words + piece_words - 1) / piece_words;
-    while (arrived_.size() < pieces) {
+    while (arrived_.size() < pieces)
         arrived_.emplace_back();
-        WARREN_TRY(arrived_.back().open());
-    }
     for (u64 i = 0; i < pieces; ++i) {
+        WARREN_TRY(arrived_[i].open());
         const u64 begin = i * piece_words;
         const u64 count = std::min(piece_words, words - begin);
         WARREN_TRY(stream_.copy(host_output_.data() + begin, room_.output.data() + begin,
