@@ -21,7 +21,9 @@ WARREN_HD Errc change_structure(Operation<Team>& op, Errc what, u64 number, u64 
         return what == Errc::need_split ? make_room(op, *inode, DirectoryLeafType{}, key)
                                         : prune(op, *inode, DirectoryLeafType{}, key);
     }
-    // A file's trees lose their leaves with the blocks, so they only ask for room.
+    // A file's trees lose their leaves with the blocks, so they only ask for room: the directory
+    // has gone, and its number is a file's now.
+    if (what != Errc::need_split) return Errc::ok;
     const Errc made = make_extent_room(op, number, key);
     return made == Errc::retry ? Errc::ok : made;
 }

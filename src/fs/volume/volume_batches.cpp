@@ -5,9 +5,11 @@
 // empty depends on the items before it.
 #include "fs/volume/volume_batches.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
 #include "fs/volume/item_waves.hpp"
 
@@ -88,13 +90,18 @@ struct Request {
     std::span<const Item> items;
     std::span<Answer> answers;
     ByCommands by_commands;
+    u64& answered;  // of the whole request, in order
 
     Request part(u64 begin, u64 count) const {
-        return {volume, caller, items.subspan(begin, count), answers.subspan(begin, count),
-                by_commands};
+        return {volume,      caller,  items.subspan(begin, count), answers.subspan(begin, count),
+                by_commands, answered};
     }
     /// Does all items by commands.
-    void give() const { by_commands(volume, caller, items, answers); }
+    void give() const {
+        std::ranges::fill(answers, Answer(Errc::no_memory));  // for they may be too many
+        answered += items.size();
+        by_commands(volume, caller, items, answers);
+    }
 };
 
 /// Gives the items that a window left over as commands and puts the answers where they belong.
@@ -108,8 +115,11 @@ void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64
         items.push_back(request.items[i]);
     }
     if (left.empty()) return;
-    std::vector<Answer> answers(items.size(), Answer(Errc::io));
-    request.by_commands(request.volume, request.caller, items, answers);
+    std::vector<Answer> answers(items.size(), Answer(Errc::no_memory));
+    static_cast<void>(or_no_memory([&] {
+        request.by_commands(request.volume, request.caller, items, answers);
+        return Errc::ok;
+    }));
     for (std::size_t i = 0; i < left.size(); ++i)
         request.answers[left[i]] = answers[i];
 }
@@ -127,13 +137,16 @@ Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
     return run_windows(request.volume, header, shape.items, [&](u64 begin, u64 end) {
         packer.for_each_chunk([&](u64, u64 first, u64 last) {
             for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
-                if (memory.codes[i] == Errc::ok) {
+                const Errc code = memory.codes[i];
+                if (code == Errc::ok) {
                     request.answers[i] = answer(memory, i);
                 } else {
-                    request.answers[i] = memory.codes[i];
+                    // What is left over may find no memory.
+                    request.answers[i] = code == Errc::retry ? Errc::no_memory : code;
                 }
             }
         });
+        request.answered += end - begin;
         give_left_over(request, memory.codes, begin, end);
     });
 }
@@ -274,22 +287,23 @@ Progress look_up_batch(const Lookups& request) {
 }  // namespace
 
 void create_in_batches(VolumeImplementation& volume, const Caller& caller,
-                       std::span<const Creation> creations, std::span<Result<Attributes>> results) {
-    const Creations all{volume, caller, creations, results, create_by_commands};
+                       std::span<const Creation> creations, std::span<Result<Attributes>> results,
+                       u64& answered) {
+    const Creations all{volume, caller, creations, results, create_by_commands, answered};
     if (volume.is_read_only()) return all.give();
     in_parts(all, create_batch);
 }
 
 void move_in_batches(VolumeImplementation& volume, const Caller& caller,
-                     std::span<const Move> moves, std::span<Errc> results) {
-    const Moves all{volume, caller, moves, results, move_by_commands};
+                     std::span<const Move> moves, std::span<Errc> results, u64& answered) {
+    const Moves all{volume, caller, moves, results, move_by_commands, answered};
     if (volume.is_read_only()) return all.give();
     in_parts(all, move_batch);
 }
 
 void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
-                       std::span<const Unlink> names, std::span<Errc> results) {
-    const Unlinks all{volume, caller, names, results, remove_by_commands};
+                       std::span<const Unlink> names, std::span<Errc> results, u64& answered) {
+    const Unlinks all{volume, caller, names, results, remove_by_commands, answered};
     if (volume.is_read_only()) return all.give();
     for_each_kind(names, [&](u64 begin, u64 count) {
         const Unlinks alike = all.part(begin, count);
@@ -299,8 +313,10 @@ void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
 }
 
 void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
-                        std::span<const Lookup> lookups, std::span<Result<Attributes>> results) {
-    in_parts(Lookups{volume, caller, lookups, results, look_up_by_commands}, look_up_batch);
+                        std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
+                        u64& answered) {
+    in_parts(Lookups{volume, caller, lookups, results, look_up_by_commands, answered},
+             look_up_batch);
 }
 
 }  // namespace warren

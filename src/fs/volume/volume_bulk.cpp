@@ -27,7 +27,7 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
         if (!caller.check || caller.user == 0) {
             ops::Removed removed;
             const Errc gone = volume.engine().remove_named_tree(detach, removal, removed);
-            if (gone == Errc::ok) return volume.settle(removed);
+            if (gone == Errc::ok) return volume.settle_soon(removed);
             if (gone != Errc::not_supported && gone != Errc::not_directory) return gone;
         }
         const Result<Attributes> target = lookup(caller, directory, name);
@@ -53,15 +53,23 @@ constexpr u64 shared_items_min = 1024;
 /// A wave's blocks stay in the processors' caches between looking at its items and doing them.
 constexpr u64 wave_items_max = 2048;
 
-/// Calls `body`, which fills `results`. Where it ends for want of memory, those that have none yet
-/// keep Errc::no_memory.
+/// Calls `body(answered)`, which fills `results` and counts those that are filled from the first
+/// one on. Where it ends for want of memory, all others get Errc::no_memory.
 template <class Answer, class Body>
 void each_or_no_memory(std::span<Answer> results, const Body& body) {
-    std::ranges::fill(results, Answer(Errc::no_memory));
-    static_cast<void>(or_no_memory([&] {
-        body();
+    u64 answered = 0;
+    const Errc code = or_no_memory([&] {
+        body(answered);
         return Errc::ok;
-    }));
+    });
+    if (code != Errc::ok) std::ranges::fill(results.subspan(answered), Answer(code));
+}
+
+/// Before results are filled in any order: until then each is Errc::no_memory.
+template <class Answer>
+void fill_ahead(std::span<Answer> results, u64& answered) {
+    std::ranges::fill(results, Answer(Errc::no_memory));
+    answered = results.size();
 }
 
 /// The moves of one wave. Where others lead may depend on the move of a directory, so that runs
@@ -92,13 +100,16 @@ void run_moves(Crew& crew, std::span<const Move> moves, const std::vector<u64>& 
 }  // namespace
 
 void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results) {
-    each_or_no_memory(results, [&] {
+    each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
         const auto move = [&](u64 i) {
             results[i] =
                 rename(caller, moves[i].from, moves[i].name, moves[i].to, moves[i].new_name);
         };
-        if (!volume.works_on_host()) return move_in_batches(volume, caller, moves, results);
+        if (!volume.works_on_host()) {
+            return move_in_batches(volume, caller, moves, results, answered);
+        }
+        fill_ahead(results, answered);
         if (moves.size() < shared_items_min) {
             for (u64 i = 0; i < moves.size(); ++i)
                 move(i);
@@ -123,13 +134,16 @@ void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::s
 
 void Volume::create_many(const Caller& caller, std::span<const Creation> creations,
                          std::span<Result<Attributes>> results) {
-    each_or_no_memory(results, [&] {
+    each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
         const auto make = [&](u64 i) {
             const Creation& one = creations[i];
             results[i] = create(caller, one.directory, one.name, one.options);
         };
-        if (!volume.works_on_host()) return create_in_batches(volume, caller, creations, results);
+        if (!volume.works_on_host()) {
+            return create_in_batches(volume, caller, creations, results, answered);
+        }
+        fill_ahead(results, answered);
         if (creations.size() < shared_items_min) {
             for (u64 i = 0; i < creations.size(); ++i)
                 make(i);
@@ -144,14 +158,17 @@ void Volume::create_many(const Caller& caller, std::span<const Creation> creatio
 
 void Volume::remove_many(const Caller& caller, std::span<const Unlink> names,
                          std::span<Errc> results) {
-    each_or_no_memory(results, [&] {
+    each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
         const auto remove = [&](u64 i) {
             const Unlink& one = names[i];
             results[i] = one.is_directory ? remove_directory(caller, one.directory, one.name)
                                           : unlink(caller, one.directory, one.name);
         };
-        if (!volume.works_on_host()) return remove_in_batches(volume, caller, names, results);
+        if (!volume.works_on_host()) {
+            return remove_in_batches(volume, caller, names, results, answered);
+        }
+        fill_ahead(results, answered);
         for_each_kind(names, [&](u64 begin, u64 count) {
             // Whether a directory is empty depends on the items before it.
             if (count < shared_items_min || names[begin].is_directory) {
@@ -170,12 +187,15 @@ void Volume::remove_many(const Caller& caller, std::span<const Unlink> names,
 
 void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
                          std::span<Result<Attributes>> results) {
-    each_or_no_memory(results, [&] {
+    each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
         const auto look_up = [&](u64 i) {
             results[i] = lookup(caller, lookups[i].directory, lookups[i].name);
         };
-        if (!volume.works_on_host()) return look_up_in_batches(volume, caller, lookups, results);
+        if (!volume.works_on_host()) {
+            return look_up_in_batches(volume, caller, lookups, results, answered);
+        }
+        fill_ahead(results, answered);
         if (lookups.size() < shared_items_min) {
             for (u64 i = 0; i < lookups.size(); ++i)
                 look_up(i);

@@ -384,7 +384,9 @@ void VolumeImplementation::hide_piece(const ops::Command& command, const ops::Pi
 }
 
 Errc VolumeImplementation::commit() {
-    return options_.read_only ? Errc::ok : committer_->commit();
+    if (options_.read_only) return Errc::ok;
+    prune_pending();
+    return committer_->commit();
 }
 
 Errc VolumeImplementation::close() {
@@ -392,7 +394,7 @@ Errc VolumeImplementation::close() {
     closed_ = true;
     mapped_files_.leave();
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
-    WARREN_TRY(committer_->commit());
+    WARREN_TRY(commit());
     superblock_.clean = 1;
     return write_superblock(*disk_, superblock_, committer_->transaction() + 1, Copies::both);
 }

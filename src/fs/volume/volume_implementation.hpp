@@ -27,6 +27,7 @@
 #include "fs/ops/execute.hpp"
 #include "fs/volume/committer.hpp"
 #include "fs/volume/mapped_files.hpp"
+#include "fs/volume/pending_prunes.hpp"
 #include "fs/volume/removal_turns.hpp"
 #include "warren/volume.hpp"
 
@@ -180,6 +181,9 @@ class VolumeImplementation {
     Errc remove_directory(const Caller& caller, Handle directory, std::string_view name);
     /// Does what a removal left to do: prunes an empty leaf, frees an orphan step by step.
     Errc settle(const ops::Removed& removed);
+    /// As settle(), but an empty leaf may wait for the next commit: its block is of use to nobody
+    /// before, and an engine at rest need not be woken for it.
+    Errc settle_soon(const ops::Removed& removed);
     /// Frees an inode without names, whatever hangs on it.
     Errc reclaim(Handle handle);
     /// As reclaim(), for what is no directory with names; with `although_open` not even those who
@@ -311,6 +315,7 @@ class VolumeImplementation {
     Errc serve(const Wish& wish, Attempts& attempts);
     Errc serve_block(u64 place, Attempts& attempts);
     Errc serve_structure(const Wish& wish);
+    void prune_pending();
     Errc add_inode_frame();
     Errc remove_in_turn(Handle root, Removal& removal);
     Errc start_on(u64 host_meta_buffer_blocks);
@@ -341,6 +346,7 @@ class VolumeImplementation {
     FairLock pieces_;  // shared while bytes follow their piece; a cut has it alone
     std::unique_ptr<std::shared_mutex[]> data_locks_;
     bool closed_ = false;
+    PendingPrunes pending_prunes_;
     Crew crew_;
     MappedFiles mapped_files_;
 };

@@ -23,6 +23,22 @@ Errc VolumeImplementation::settle(const ops::Removed& removed) {
     return removed.reclaim.inode != 0 ? reclaim(removed.reclaim) : Errc::ok;
 }
 
+Errc VolumeImplementation::settle_soon(const ops::Removed& removed) {
+    ops::Removed rest = removed;
+    if (rest.prune_inode != 0 && pending_prunes_.add({rest.prune_inode, rest.prune_key})) {
+        rest.prune_inode = 0;
+    }
+    return settle(rest);
+}
+
+void VolumeImplementation::prune_pending() {
+    PendingPrunes::List list;
+    const u64 count = pending_prunes_.take(list);
+    for (u64 i = 0; i < count; ++i)
+        static_cast<void>(
+            settle({.reclaim = {}, .prune_inode = list[i].inode, .prune_key = list[i].key}));
+}
+
 Errc VolumeImplementation::reclaim(Handle handle) {
     const Result<Attributes> found = ask<Verb::get_attributes>(command_on(handle));
     if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "fs/volume/pending_prunes.hpp"
 #include "gpu/device.hpp"
 #include "tests/fs/engine/removal_trees.hpp"
 #include "tests/fs/engine/scan_answers.hpp"
@@ -50,6 +51,32 @@ Answers ask(Volume& volume) {
     Sights ignored;
     answers.by_stranger = volume.scan({.user = 9, .group = 9}, volume.root(), std::ref(ignored));
     return answers;
+}
+
+TEST_F(BulkCommands, ADirectoryWhoseTreesHaveGoneHasNoBlockAfterTheNextCommit) {
+    const auto disk = make_memory_disk(64 * mib);
+    const auto volume = open_on(*disk, on_cuda);
+    ASSERT_TRUE(volume);
+    // More directories than may wait for a commit.
+    constexpr u64 count = PendingPrunes::most + 8;
+    std::vector<Handle> parents;
+    for (u64 i = 0; i < count; ++i) {
+        parents.push_back(make_directory(*volume, volume->root(), "parent" + std::to_string(i)));
+        make_file(*volume, make_directory(*volume, parents.back(), "tree"), "inside");
+    }
+    for (const Handle parent : parents) {
+        Removal removal;
+        ASSERT_EQ(volume->remove_tree(anybody, parent, "tree", removal), Errc::ok);
+        EXPECT_EQ(removal.files, 1u);
+    }
+    // One whose directory has gone, and whose number may be a file's.
+    ASSERT_EQ(volume->remove_directory(anybody, volume->root(), "parent0"), Errc::ok);
+    make_file(*volume, volume->root(), "file");
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    for (u64 i = 1; i < count; ++i)
+        EXPECT_EQ(volume->attributes(parents[i])->blocks, 0u) << i;
+    EXPECT_EQ(volume->close(), Errc::ok);
+    ASSERT_TRUE(expect_clean(*disk));
 }
 
 TEST_F(BulkCommands, AnswerAsTheCpuEngine) {
