@@ -4,10 +4,6 @@
 // than they need in all, daemon included, beside ext4 under the same limit. Images lie in /var/tmp,
 // on the machine's disk, past its page cache (ext4: a loop device with direct I/O).
 //
-// The third part is the seed's figure 5.2: the requests that reach the daemon over time, its
-// buffers warm and the kernel's caches empty, where the kernel asks for 2 blocks at a time and
-// where it asks for more as long as a reader goes on. It writes trace_requests.csv.
-//
 //   trace_bench [--runs N] [--part P] [--trace NAME]
 //       N runs (5); P: 1 limits against resident, 2 against ext4 with the same memory, 3 requests,
 //       0 all (the default); NAME: one trace alone
@@ -23,6 +19,7 @@
 #include <thread>
 
 #include "apps/fuse/control.hpp"
+#include "bench/support/daemon_counts.hpp"
 #include "bench/support/memory_limit.hpp"
 #include "bench/support/mounts.hpp"
 #include "bench/support/places.hpp"
@@ -36,6 +33,7 @@ namespace {
 
 constexpr const char* disk_folder = "/var/tmp";
 constexpr u64 volume_bytes = 2 * gib;
+constexpr size_t warm_repeats = 3;  // in each run
 
 const std::string cold = "cold";
 const std::string warm_buffers = "warm, not in the kernel";
@@ -48,10 +46,66 @@ struct Subject {
     std::string name;
     std::string path;
     std::function<void()> restart;  // throws away what is in memory
+    bool has_daemon = true;
     const MemoryLimit* limit = nullptr;
 };
 
-void add(Report& report, const Subject& subject, const Trace& trace, const std::string& state) {
+/// What was measured of a trace in a state on a subject, run by run.
+struct Measured {
+    std::string row;
+    std::string subject;
+    std::vector<Took> took;
+    std::vector<DaemonCounts> counts;  // none where there is no daemon
+};
+
+template <class Entry, class Number>
+double median_of(const std::vector<Entry>& entries, const Number& number) {
+    Sample sample;
+    for (const Entry& entry : entries)
+        sample.add(static_cast<double>(number(entry)));
+    return sample.median();
+}
+
+/// Keeps what was measured until the parts in the kernel of all runs are known.
+///
+/// A trace takes a tenth of a second, in which two mounts that do the same differ by a third. So
+/// what each daemon did is counted too, which differs only where work does, in trace_counts.csv.
+///
+/// What the program computes by itself is left out. The system knows exactly how long it had a
+/// core, but only to a tick of 4 ms how much of that was spent in the kernel: so this part is the
+/// mean of all runs of a trace in a state, on both mounts, for which the kernel does the same.
+class Ledger {
+ public:
+    explicit Ledger(Report& report) : report_(report), csv_(results_folder() / "trace_counts.csv") {
+        csv_ << "scenario,subject,runs,requests,read_bytes,written_bytes,page_faults,switches,"
+                "daemon_cpu_seconds,program_cpu_seconds\n";
+    }
+
+    void add(const Subject& subject, const Trace& trace, const std::string& state, bool is_first);
+    /// Adds the times without the programs' own to the report, and what the daemons did.
+    void finish();
+
+ private:
+    Measured& entry_of(const Subject& subject, const Trace& trace, const std::string& state);
+    double system_seconds(const Measured& like) const;
+    void write_counts(const Measured& one);
+
+    Report& report_;
+    std::ofstream csv_;
+    std::vector<Measured> all_;
+};
+
+Measured& Ledger::entry_of(const Subject& subject, const Trace& trace, const std::string& state) {
+    const std::string row = trace.name + (subject.limit == nullptr ? "" : small) + ", " + state;
+    for (Measured& one : all_) {
+        if (one.row == row && one.subject == subject.name) return one;
+    }
+    return all_.emplace_back(Measured{row, subject.name, {}, {}});
+}
+
+/// Runs a trace; `is_first`: this subject has done something else before.
+void Ledger::add(const Subject& subject, const Trace& trace, const std::string& state,
+                 bool is_first) {
     remove_output(trace);
     if (state != warm) {
         drop_caches(3);
@@ -64,16 +118,56 @@ void add(Report& report, const Subject& subject, const Trace& trace, const std::
     if (state == warm) {
         // Twice more, because the kernel forgets everybody's caches at once, and asks again for the
         // attributes of a directory that it has just listed.
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; is_first && i < 2; ++i) {
             run_or_die(words);
             remove_output(trace);
         }
         ::sync();
     }
+    Measured& entry = entry_of(subject, trace, state);
+    const DaemonCounts before = subject.has_daemon ? daemon_counts(subject.path) : DaemonCounts{};
     const Took took = time_program(words);
-    const std::string row = trace.name + (subject.limit == nullptr ? "" : small) + ", " + state;
-    report.add(row, subject.name, took.seconds, 1);
-    report.add(row + net, subject.name, std::max(took.seconds - took.own_seconds, 1e-6), 1);
+    if (subject.has_daemon) {
+        entry.counts.push_back(counted_since(before, daemon_counts(subject.path)));
+    }
+    entry.took.push_back(took);
+    report_.add(entry.row, subject.name, took.seconds, 1);
+}
+
+double Ledger::system_seconds(const Measured& like) const {
+    double sum = 0;
+    double runs = 0;
+    for (const Measured& one : all_) {
+        const bool is_like = one.row == like.row && one.counts.empty() == like.counts.empty();
+        for (size_t i = 0; is_like && i < one.took.size(); ++i, ++runs)
+            sum += one.took[i].system_seconds;
+    }
+    return sum / runs;
+}
+
+void Ledger::write_counts(const Measured& one) {
+    csv_ << '"' << one.row << "\",\"" << one.subject << "\"," << one.counts.size();
+    for (const auto number :
+         {&DaemonCounts::requests, &DaemonCounts::read_bytes, &DaemonCounts::written_bytes,
+          &DaemonCounts::page_faults, &DaemonCounts::switches}) {
+        csv_ << ','
+             << median_of(one.counts, [&](const DaemonCounts& counts) { return counts.*number; });
+    }
+    const auto daemon = [](const DaemonCounts& counts) { return counts.cpu_seconds; };
+    const auto program = [](const Took& took) { return took.cpu_seconds; };
+    csv_ << ',' << median_of(one.counts, daemon) << ',' << median_of(one.took, program) << '\n';
+}
+
+void Ledger::finish() {
+    for (const Measured& one : all_) {
+        const double system = system_seconds(one);
+        for (const Took& took : one.took) {
+            const double left = took.seconds - took.cpu_seconds + system;
+            report_.add(one.row + net, one.subject, std::max(left, 1e-6), 1);
+        }
+        if (!one.counts.empty()) write_counts(one);
+    }
+    all_.clear();
 }
 
 /// What runs: all traces or one, and how often.
@@ -92,30 +186,37 @@ struct Plan {
 
 /// Each trace in each state on each subject, one subject right behind the other; who begins changes
 /// with the state, the trace and the run.
-void measure(Report& report, const std::vector<Subject>& subjects, const Plan& plan,
+void measure(Report& report, Ledger& ledger, const std::vector<Subject>& subjects, const Plan& plan,
              const std::vector<std::string>& states) {
     std::string absent;
     for (const Subject& subject : subjects)
         make_trace_inputs(subject.path);
     const size_t count = plan.traces("", absent).size();
     if (!absent.empty()) report.note("left out, because something is not here:" + absent);
+    // Each subject once in a state, or again; `turn` says who begins.
+    const auto round = [&](size_t trace, const std::string& state, size_t turn, bool is_first) {
+        for (size_t i = 0; i < subjects.size(); ++i) {
+            const Subject& subject = subjects[(turn + i) % subjects.size()];
+            ledger.add(subject, plan.traces(subject.path, absent)[trace], state, is_first);
+        }
+    };
     for (u64 run = 0; run < plan.runs; ++run) {
         for (size_t i = 0; i < count; ++i) {
             for (const Subject& subject : subjects)
                 subject.restart();
             for (size_t state = 0; state < states.size(); ++state) {
-                for (size_t turn = 0; turn < subjects.size(); ++turn) {
-                    const Subject& subject = subjects[(run + i + state + turn) % subjects.size()];
-                    add(report, subject, plan.traces(subject.path, absent)[i], states[state]);
-                }
+                const size_t repeats = states[state] == cold ? 1 : warm_repeats;
+                for (size_t repeat = 0; repeat < repeats; ++repeat)
+                    round(i, states[state], run + i + state + repeat, repeat == 0);
             }
             for (const Subject& subject : subjects)
                 remove_output(plan.traces(subject.path, absent)[i]);
         }
     }
+    ledger.finish();
 }
 
-void measure_limits(Report& report, const Plan& plan) {
+void measure_limits(Report& report, Ledger& ledger, const Plan& plan) {
     const Scratch scratch(disk_folder);
     const Scratch resident_scratch(disk_folder);
     WarrenMount limited(scratch.path(), volume_bytes);
@@ -128,7 +229,7 @@ void measure_limits(Report& report, const Plan& plan) {
         mount.unmount();
         mount.mount_with(options);
     };
-    measure(report,
+    measure(report, ledger,
             {{"resident", resident.path(), [&] { again(resident, resident_options); }},
              {"limited", limited.path(), [&] { again(limited, limited_options); }}},
             plan, {cold, warm_buffers, warm});
@@ -145,7 +246,7 @@ void measure_limits(Report& report, const Plan& plan) {
     }
 }
 
-void measure_memory(Report& report, const Plan& plan) {
+void measure_memory(Report& report, Ledger& ledger, const Plan& plan) {
     if (const std::string why = MemoryLimit::why_not(); !why.empty()) {
         report.note("no comparison with ext4 under a memory limit: " + why);
         return;
@@ -163,14 +264,14 @@ void measure_memory(Report& report, const Plan& plan) {
         ext4.mount(true);
     };
     restart_ext4();
-    measure(report,
+    measure(report, ledger,
             {{"Warren", limited.path(),
               [&] {
                   limited.unmount();
                   limited.mount_with(options, ours.words());
               },
-              &ours},
-             {"ext4", ext4.path(), restart_ext4, &theirs}},
+              true, &ours},
+             {"ext4", ext4.path(), restart_ext4, false, &theirs}},
             plan, {cold, warm});
     std::string absent;
     for (const Trace& trace : plan.traces("", absent)) {
@@ -228,6 +329,9 @@ void set_read_ahead(const std::string& path, u64 kibibytes) {
     require(file.good(), "cannot set the read-ahead of " + path);
 }
 
+/// The seed's figure 5.2: the requests that reach the daemon over time, its buffers warm and the
+/// kernel's caches empty, where the kernel asks for 2 blocks at a time and where it asks for more
+/// as long as a reader goes on. Writes trace_requests.csv.
 void measure_requests(Report& report, const Plan& plan) {
     const Scratch scratch(disk_folder);
     WarrenMount mount(scratch.path(), volume_bytes);
@@ -275,8 +379,9 @@ int main(int argument_count, char** arguments) {
     require(!plan.traces("", absent).empty(), "no trace '" + plan.only + "'; absent:" + absent);
     const u64 part = option(argument_count, arguments, "part", 0);
     Report report("trace_bench", argument_count, arguments);
-    if (part == 0 || part == 1) measure_limits(report, plan);
-    if (part == 0 || part == 2) measure_memory(report, plan);
+    Ledger ledger(report);
+    if (part == 0 || part == 1) measure_limits(report, ledger, plan);
+    if (part == 0 || part == 2) measure_memory(report, ledger, plan);
     if (part == 0 || part == 3) measure_requests(report, plan);
     return report.finish();
 }

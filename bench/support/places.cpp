@@ -74,6 +74,10 @@ namespace {
     die("failed: " + line);
 }
 
+double seconds_of(const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
 }  // namespace
 
 void run_or_die(const std::vector<std::string>& words) {
@@ -89,8 +93,8 @@ Took time_program(const std::vector<std::string>& words) {
     ::wait4(child, &status, 0, &used);
     Took took;
     took.seconds = now_seconds() - start;
-    took.own_seconds = static_cast<double>(used.ru_utime.tv_sec) +
-                       static_cast<double>(used.ru_utime.tv_usec) * 1e-6;
+    took.cpu_seconds = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
+    took.system_seconds = seconds_of(used.ru_stime);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) tell_of_failure(words);
     return took;
 }

@@ -17,10 +17,11 @@ namespace warren::bench {
 int run_program(const std::vector<std::string>& words);
 /// Runs a program to its end; the program ends if it fails.
 void run_or_die(const std::vector<std::string>& words);
-/// How long a program took, and for how much of that it computed by itself.
+/// How long a program took, and how long it had a core.
 struct Took {
     double seconds = 0;
-    double own_seconds = 0;
+    double cpu_seconds = 0;     // exactly
+    double system_seconds = 0;  // of that in the kernel; to a tick, 4 ms on most systems
 };
 /// Runs a program to its end with its output thrown away; the program ends if it fails.
 Took time_program(const std::vector<std::string>& words);
