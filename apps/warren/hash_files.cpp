@@ -29,6 +29,7 @@ constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that ha
 constexpr u64 batch_files_for_gpu = 65536;
 constexpr auto longest_batch = std::chrono::seconds(1);  // where digests are kept
 constexpr u64 readers_for_gpu = 8;
+constexpr u32 most_readers = 4;     // of one file: beyond, a disk seeks more than memory gains
 constexpr size_t path_most = 4000;  // bytes in one call, below PATH_MAX
 
 /// Where the file is: a path that is longer than a system call takes is gone down in steps.
@@ -70,6 +71,27 @@ Result<u64> read_fully(OpenFile& file, u64 offset, std::span<std::byte> target) 
         if (*got == 0) break;
         filled += *got;
     }
+    return filled;
+}
+
+/// The same by several threads, each of which reads ranges of its own. What the first place that
+/// came short met is what counts.
+Result<u64> read_by_threads(Workers& workers, OpenFile& file, u64 offset,
+                            std::span<std::byte> target) {
+    std::mutex mutex;  // of both
+    u64 filled = target.size();
+    Errc code = Errc::ok;
+    workers.run_ranges(target.size(), mib, [&](u64 first, u64 last, u32) {
+        const Result<u64> got =
+            read_fully(file, offset + first, target.subspan(first, last - first));
+        const u64 here = first + (got ? *got : 0);
+        if (here == last) return;
+        const std::lock_guard lock(mutex);
+        if (here >= filled) return;
+        filled = here;
+        code = got ? Errc::ok : got.code();
+    });
+    if (code != Errc::ok) return code;
     return filled;
 }
 
@@ -193,8 +215,7 @@ class Hasher {
         const u64 bytes = before.attributes.size;
         if (is_for_gpu_ && taken.job.algorithm == hash::Algorithm::blake3 &&
             bytes >= least_tree_bytes && bytes <= most_tree_bytes) {
-            file.reset();
-            return hash_tree(taken);
+            return hash_tree(taken, *file, before);
         }
         const u64 start = batch.contents.size();
         const u64 room = is_for_gpu_ ? std::min(bytes + 1, small_bytes_for_gpu) : small_bytes;
@@ -207,23 +228,33 @@ class Hasher {
                                               batch.contents.end());
             batch.contents.resize(start);
             if (!got) return report(taken, {got.code(), {}});
-            return hash_large(taken, *file, before.attributes, stamp, head);
+            return hash_large(taken, *file, before, stamp, head);
         }
         batch.contents.resize(start + *got);
         if (batch.files.empty()) batch.begun = Clock::now();
         batch.files.push_back({std::move(taken), stamp, start + *got});
     }
 
-    void hash_large(Taken& taken, OpenFile& file, const Attributes& before, const FileStamp& stamp,
+    /// How many threads may read one file at once: where each has a place of its own, and nobody
+    /// counts the calls.
+    u32 readers_of(const HashJob& job, const Facts& facts) const {
+        if (job.location.in_image() || !facts.is_regular()) return 1;
+        if (options_.operations_per_second != 0) return 1;
+        return std::min(std::max(threads_per_file_, 1u), most_readers);
+    }
+
+    void hash_large(Taken& taken, OpenFile& file, const Facts& before, const FileStamp& stamp,
                     std::span<const std::byte> head) {
         const hash::Algorithm algorithm = taken.job.algorithm;
+        if (is_for_gpu_) note({.note = "long files were hashed on the CPU, each as one stream"}, 0);
+        Workers readers(readers_of(taken.job, before));
         hash::Stream stream(algorithm, threads_per_file_);
         stream.update(head);
         std::vector<std::byte> part(part_bytes * std::min(threads_per_file_, 16u));
         for (u64 offset = head.size();;) {
             if (is_cut()) return;
             limit_.take();
-            const Result<u64> got = read_fully(file, offset, part);
+            const Result<u64> got = read_by_threads(readers, file, offset, part);
             if (!got) return report(taken, {got.code(), {}});
             if (*got == 0) break;
             stream.update(std::span(part).first(*got));
@@ -232,7 +263,7 @@ class Hasher {
         }
         HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(algorithm))};
         stream.finish(result.digest);
-        result.has_changed = has_changed(taken.job, before);
+        result.has_changed = has_changed(taken.job, before.attributes);
         report(taken, std::move(result), stamp);
     }
 
@@ -254,18 +285,23 @@ class Hasher {
     }
 
     /// One long message of BLAKE3 by its tree, on the GPU.
-    void hash_tree(Taken& taken) {
-        std::vector<std::byte> contents;
+    void hash_tree(Taken& taken, OpenFile& file, const Facts& facts) {
+        const u64 bytes = facts.attributes.size;
         const FileStamp before = stamp_now(taken.job);
-        HashResult result{read_whole(taken.job, contents), {}};
-        if (result.code == Errc::ok) {
-            hash::Stages stages;
-            result.digest.resize(hash::digest_bytes(hash::Algorithm::blake3));
-            result.code = hash::hash_one(hash::Algorithm::blake3, contents, result.digest,
-                                         {threads_per_file_, options_.processor}, &stages);
-            note(stages, contents.size());
-        }
-        progress_.add(1, contents.size());
+        // A byte more, to meet the end.
+        const auto contents = std::make_unique_for_overwrite<std::byte[]>(bytes + 1);
+        Workers readers(readers_of(taken.job, facts));
+        limit_.take();
+        const Result<u64> got = read_by_threads(readers, file, 0, {contents.get(), bytes + 1});
+        if (!got) return report(taken, {got.code(), {}});
+        if (*got > bytes) return hash_large(taken, file, facts, before, {});
+        HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(taken.job.algorithm))};
+        hash::Stages stages;
+        result.code = hash::hash_one(taken.job.algorithm, {contents.get(), *got}, result.digest,
+                                     {threads_per_file_, options_.processor}, &stages);
+        note(stages, *got);
+        result.has_changed = has_changed(taken.job, facts.attributes);
+        progress_.add(1, *got);
         report(taken, std::move(result), before);
     }
 

@@ -78,6 +78,21 @@ class HashCommandTest(CommandCase):
         zero = self.warren("hash", "-a", "sha256", "-z", "--", *names).stdout
         self.assertEqual(zero.split(b"\0")[0][66:], b"new\nline")
 
+    def test_files_read_by_several_threads(self):
+        content = random.Random(5).randbytes(17 << 20)
+        # Around the head, the parts of one thread and of two, and a thread's range.
+        for size in (8 << 20, 8 << 20 | 256 << 10, 16 << 20 | 256 << 10):
+            for more in (-1, 0, 1):
+                self.write("large", content[:size + more])
+                expected = hashlib.sha256(content[:size + more]).hexdigest()
+                self.assertEqual(self.output("hash", "-a", "sha256", "large"),
+                                 f"{expected}  large\n", size + more)
+        piped = self.warren("hash", stdin=content).stdout.decode()
+        self.write("large", content)
+        for threads in ("1", "2", "7"):
+            line = self.output("hash", "--threads", threads, "large")
+            self.assertEqual(line.split()[0], piped.split()[0])
+
     def test_trees_in_sorted_order(self):
         for name in ("t/b", "t/a/z", "t/a/y", "t/a.x", "t/c/d/e", "t/B"):
             self.write(name, name.encode())
