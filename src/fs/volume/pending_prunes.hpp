@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Empty leaves that removals have left and that wait for the next commit, which is when their blocks
-// become free. Whoever finds no room here prunes at once.
+// Empty leaves that removals have left and that wait for the next commit, when their blocks become
+// free. Whoever finds no room here prunes at once.
 //
 // Invariant: what was added is taken out once. The directory may be gone by then, and its number
 // another's: a prune looks at what it finds.
