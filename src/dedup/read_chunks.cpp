@@ -151,10 +151,11 @@ class ChunkReader::Implementation {
     void take_buffer() {
         const auto begin = std::chrono::steady_clock::now();
         if (uses_gpu_) open_gpu();
-        u64 wanted = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes_;
-        // What is not known to be long begins with little; the last byte finds the end.
-        wanted = std::min(wanted, ahead_ != 0 ? filled_ + ahead_ + 1 : least_buffer_bytes);
-        wanted = std::min(wanted, filled_ + left_);
+        const u64 most = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes_;
+        // A byte more than there is finds the end; a CPU begins with little if nobody knows it.
+        const u64 unknown = uses_gpu_ ? most : least_buffer_bytes;
+        const u64 expected = ahead_ != 0 ? filled_ + ahead_ + 1 : unknown;
+        const u64 wanted = std::min({most, expected, filled_ + left_});
         if (buffer_.size() < wanted || buffer_.empty()) resize(std::max<u64>(wanted, 1));
         if (uses_gpu_) work_.gpu_seconds += seconds_since(begin);
     }
