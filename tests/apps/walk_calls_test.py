@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the walk asks of the kernel, as strace(1) sees it, and what it shows on a terminal."""
+
+import collections
+import os
+import pathlib
+import pty
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
+
+CALL = re.compile(
+    r'(openat|statx|newfstatat|getdents64)\((AT_FDCWD|\d+), ?(?:"([^"]*)")?')
+
+
+class CallsTest(CommandCase):
+    files = 40 * 10 + 600
+    directories = 42
+
+    @classmethod
+    def setUpClass(cls):
+        cls.place = pathlib.Path(tempfile.mkdtemp(prefix="warren-calls-"))
+        cls.addClassCleanup(shutil.rmtree, cls.place)
+        for name in ("empty", "tree/large", *(f"tree/d{number}" for number in range(40))):
+            (cls.place / name).mkdir(parents=True)
+            for file in range(10 if name.startswith("tree/d") else 0):
+                (cls.place / name / f"f{file}").touch()
+        for file in range(600):  # more than 128 KiB of names
+            (cls.place / "tree/large" / f"a_file_with_a_{'long_' * 40}name_{file}").touch()
+
+    def setUp(self):
+        super().setUp()
+        if not shutil.which("strace"):
+            self.skipTest("there is no strace")
+        if subprocess.run(["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=statx", "true"],
+                          capture_output=True, check=False).returncode != 0:
+            self.skipTest("nothing can be traced here")
+
+    def calls(self, *words):
+        """The calls of a run of one thread that waits for each, as (name, directory, path)."""
+        log = self.folder / "log"
+        self.run_program("strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=openat,statx,newfstatat,getdents64",
+                         "-o", log, WARREN, words[0], "--threads", "1", "--ask-ahead", "never",
+                         *words[1:], folder=self.place)
+        return [found.groups() for found in map(CALL.search, log.read_text().splitlines()) if found]
+
+    def more_calls(self, *words):
+        """How many more of each than for an empty directory, and those of the tree."""
+        calls = self.calls(words[0], "tree", *words[1:])
+        of_empty = self.calls(words[0], "empty", *words[1:])
+        counts = collections.Counter(name for name, _, _ in calls)
+        counts.subtract(name for name, _, _ in of_empty)
+        return counts, calls
+
+    def test_names_cost_the_reading_of_directories(self):
+        below = self.directories - 1
+        for words in (["walk"], ["find", "-type", "f", "-name", "f*"]):
+            counts, _ = self.more_calls(*words)
+            self.assertEqual(counts["statx"], 0)
+            # Of standard output, when something is printed at all.
+            self.assertLessEqual(counts["newfstatat"], 1)
+            self.assertEqual(counts["openat"], below)
+            # Two for each, and one more for the second 128 KiB of names; some file systems give
+            # less at once.
+            self.assertIn(counts["getdents64"], range(2 * below, 2 * below + 20))
+
+    def test_a_status_is_asked_for_once_by_name(self):
+        counts, calls = self.more_calls("walk", "--stat")
+        self.assertEqual(counts["statx"], self.files + self.directories - 1)
+        for name, directory, path in calls:
+            if path is None or directory == "AT_FDCWD":
+                self.assertTrue(path is None or not path.startswith("tree/"), (name, path))
+            else:
+                self.assertNotIn("/", path, name)
+        counts, _ = self.more_calls("find", "-name", "f*", "-size", "+1")
+        self.assertEqual(counts["statx"], 40 * 10)
+
+    def test_one_process_loads_no_mpi(self):
+        paths = [path or "" for _, _, path in self.calls("walk", "tree")]
+        self.assertFalse([path for path in paths if "mpi" in path])
+
+
+class TerminalTest(CommandCase):
+    def test_rate_queue_and_time_are_shown(self):
+        for number in range(150):
+            (self.folder / f"tree/d{number}/d").mkdir(parents=True)
+        terminal, other = pty.openpty()
+        job = subprocess.Popen([WARREN, "walk", "--stat", "--max-ops", "900", self.folder / "tree"],
+                               stdout=subprocess.DEVNULL, stderr=other)
+        os.close(other)
+        shown = b""
+        try:
+            while part := os.read(terminal, 4096):
+                shown += part
+        except OSError:
+            pass  # the other side is closed
+        os.close(terminal)
+        self.assertEqual(job.wait(TIMEOUT_SECONDS), 0)
+        self.assertRegex(shown, rb"walking '[^']*/tree'")
+        self.assertRegex(shown, rb": [\d,]+ entries, [\d,]+/s, \d+ director(ies|y) waits?, \d+ s")
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), shown[-80:])  # nothing is left of it
+
+
+if __name__ == "__main__":
+    unittest.main()
