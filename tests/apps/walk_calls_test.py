@@ -44,8 +44,9 @@ class CallsTest(CommandCase):
         """The calls of a run of one thread that waits for each, as (name, directory, path)."""
         log = self.folder / "log"
         self.run_program("strace", "-f", "--seccomp-bpf", "-qq", "-e",
-                         "trace=openat,statx,newfstatat,getdents64", "-o", log, WARREN, words[0], "--threads", "1", "--ask-ahead", "never",
-                         *words[1:], folder=self.place)
+                         "trace=openat,statx,newfstatat,getdents64", "-o", log, WARREN,
+                         words[0], "--threads", "1", "--ask-ahead", "never", *words[1:],
+                         folder=self.place)
         return [found.groups() for found in map(CALL.search, log.read_text().splitlines()) if found]
 
     def more_calls(self, *words):
