@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/fuse/descriptor.hpp"
@@ -54,6 +55,11 @@ class Encoder {
         return *this;
     }
     void append(const Encoder& other) { bytes_ += other.bytes_; }
+    /// Up to `size_bytes` nothing asks for memory any more.
+    void reserve(size_t size_bytes) { bytes_.reserve(size_bytes); }
+    /// Writes over the number that came first.
+    void set_first(u64 value) { std::memcpy(bytes_.data(), &value, sizeof(value)); }
+    std::string take() { return std::move(bytes_); }
     const std::string& bytes() const { return bytes_; }
     void clear() { bytes_.clear(); }
     size_t size() const { return bytes_.size(); }

@@ -89,6 +89,10 @@ ControlServer::~ControlServer() {
     stop();
 }
 
+void ControlServer::start_unheard(u32 device_major, u32 device_minor) {
+    verbs_ = std::make_unique<ControlVerbs>(mount_, invalidator_, device_major, device_minor);
+}
+
 bool ControlServer::start(u32 device_major, u32 device_minor, std::string& error) {
     const std::string directory = socket_directory(error);
     if (directory.empty()) return false;
@@ -112,7 +116,7 @@ bool ControlServer::start(u32 device_major, u32 device_minor, std::string& error
         return false;
     }
     path_ = path;
-    verbs_ = std::make_unique<ControlVerbs>(mount_, invalidator_, device_major, device_minor);
+    start_unheard(device_major, device_minor);
     thread_ = std::thread([this] { listen(); });
     return true;
 }
@@ -159,7 +163,7 @@ void ControlServer::admit(Descriptor socket) {
     const Errc begun = or_no_memory([&] {
         std::thread([leave, server = shared_from_this(), held = std::move(socket),
                      who = std::move(peer)]() mutable {
-            // A frame for which there is no memory ends the conversation.
+            // What finds no memory between two frames ends the conversation.
             static_cast<void>(or_no_memory([&] {
                 server->converse(held.get(), who);
                 return Errc::ok;
@@ -221,7 +225,8 @@ std::string ControlServer::answer(int socket, const Peer& peer, const Frame& fra
         text = answer_or_throw(socket, peer, frame, ring);
         return Errc::ok;
     });
-    return memory == Errc::ok ? text : lone_answer(memory);
+    if (memory != Errc::ok) text = lone_answer(memory);
+    return text;  // moved: a copy would ask for memory
 }
 
 std::string ControlServer::answer_or_throw(int socket, const Peer& peer, const Frame& frame,
@@ -239,18 +244,38 @@ std::string ControlServer::answer_or_throw(int socket, const Peer& peer, const F
     }
 }
 
+/// A verb that runs, until this goes: stop() waits for it.
+class ControlServer::RunningVerb {
+ public:
+    explicit RunningVerb(ControlServer& server) : server_(server) {}
+    ~RunningVerb() { server_.end_verb(); }
+    RunningVerb(const RunningVerb&) = delete;
+    RunningVerb& operator=(const RunningVerb&) = delete;
+
+ private:
+    ControlServer& server_;
+};
+
 void ControlServer::converse(int socket, const Peer& peer) {
     Frame frame;
     std::unique_ptr<RingServer> ring;
     while (true) {
         // Who has a ring may be silent for as long as it likes.
         if (ring != nullptr) wait_for_input(socket);
-        if (receive_frame(socket, frame) != Errc::ok) return;
+        const Errc received = or_no_memory([&] { return receive_frame(socket, frame); });
+        if (received == Errc::no_memory) {
+            // What follows on the socket is no frame: this is the last answer.
+            static_cast<void>(send_frame(socket, Verb::answer, lone_answer(received)));
+        }
+        if (received != Errc::ok) return;
         if (frame.verb == Verb::close) return serve_close(socket);
         if (!begin_verb()) return;
         const bool had_ring = ring != nullptr;
-        const std::string payload = answer(socket, peer, frame, ring);
-        end_verb();
+        std::string payload;
+        {
+            const RunningVerb running(*this);
+            payload = answer(socket, peer, frame, ring);
+        }
         frame.descriptors.clear();  // before the peer goes on: they keep the mount busy
         if (send_frame(socket, Verb::answer, payload) != Errc::ok) return;
         if (!had_ring && ring != nullptr && ring->hand_over(socket) != Errc::ok) return;

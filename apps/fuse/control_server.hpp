@@ -30,6 +30,10 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     /// Makes the socket for the mount with this device number and starts to listen. False, with
     /// `error`, if there is no place for it; the mount then works without bulk commands.
     bool start(u32 device_major, u32 device_minor, std::string& error);
+    /// Gets ready for admit() alone, without a socket.
+    void start_unheard(u32 device_major, u32 device_minor);
+    /// Serves a connection in a thread of its own, if its peer may have one.
+    void admit(Descriptor socket);
     /// Ends listening and waits for the verbs under way. Those who wait for the close hear that
     /// the kernel has let go.
     void stop();
@@ -38,9 +42,9 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
 
  private:
     enum class Stage : u8 { serving, stopping, closed };
+    class RunningVerb;
 
     void listen();
-    void admit(Descriptor socket);
     void converse(int socket, const Peer& peer);
     std::string answer(int socket, const Peer& peer, const Frame& frame,
                        std::unique_ptr<RingServer>& ring);

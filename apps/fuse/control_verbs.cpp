@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t longest_name_bytes = 255;
 constexpr size_t part_size_bytes = 256 * kib;
+constexpr size_t counts_bytes_max = 64;  // of an answer that is a few counts
 
 /// Errc::ok if `name` can name an entry of a directory.
 Errc check_name(std::string_view name) {
@@ -89,24 +90,26 @@ class ScanStream {
 }  // namespace
 
 std::string ControlVerbs::serve(const Peer& peer, const Frame& frame, const SendPart& send_part) {
-    Encoder body;
+    Encoder answer;
+    answer.reserve(counts_bytes_max);  // what was done must not end as if it were not
+    answer.number(0);                  // the code's place
     Errc code = Errc::invalid;
     switch (frame.verb) {
         case Verb::info:
-            describe(body);
+            describe(answer);
             code = Errc::ok;
             break;
         case Verb::sync:
             code = sync();
             break;
         case Verb::remove_tree:
-            code = remove_tree(peer, frame, body);
+            code = remove_tree(peer, frame, answer);
             break;
         case Verb::move:
-            code = move(peer, frame, body);
+            code = move(peer, frame, answer);
             break;
         case Verb::rebuild:
-            code = rebuild(peer, frame, body);
+            code = rebuild(peer, frame, answer);
             break;
         case Verb::scan:
             code = scan(peer, frame, send_part);
@@ -121,10 +124,8 @@ std::string ControlVerbs::serve(const Peer& peer, const Frame& frame, const Send
             break;
     }
     if (!is_final(code)) code = Errc::io;
-    Encoder answer;
-    answer.number(static_cast<u64>(code));
-    answer.append(body);
-    return answer.bytes();
+    answer.set_first(static_cast<u64>(code));
+    return answer.take();
 }
 
 std::string ControlVerbs::attach(const Frame& frame, RingGrants& grants) {
@@ -245,6 +246,7 @@ Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
         stale.push_back({node(move.from), 0, std::string(move.name), {}});
         stale.push_back({node(move.to), 0, std::string(move.new_name), {}});
     }
+    answer.reserve((1 + results.size()) * sizeof(u64));
     mount_.note_change();
     mount_.volume.access()->move_many(peer.caller(), moves, codes);
     for (size_t i = 0; i < moves.size(); ++i)
