@@ -60,6 +60,7 @@ bool check_once(Report& report, const std::string& path, const std::string& scen
     report.add(scenario, subject, seconds, count);
     if (way.looks_closer) return true;
     report.add(scenario, subject + ", net of the disk", seconds - result.disk_seconds, count);
+    report.add(scenario, subject + ", of it the disk", result.disk_seconds, count);
     report.add(scenario, subject + ", of it ready", result.start_seconds, count);
     report.add(scenario, subject + ", of it disk to device", result.load_seconds, count);
     report.add(scenario, subject + ", of it examined", result.examine_seconds, count);

@@ -3,6 +3,8 @@
 // memory for the line, a later request writes it.
 #include "apps/fuse/damage_log.hpp"
 
+#include <cstring>
+
 #include "apps/fuse/log.hpp"
 #include "base/out_of_memory.hpp"
 
@@ -39,6 +41,24 @@ void DamageLog::note(u64 inode, std::string_view name) {
         if (told_.size() == lines_max) {
             log_line(image_ + ": no more of its damage is told here; warren fsck names all");
         }
+        return Errc::ok;
+    }));
+}
+
+void DamageLog::note_commit(Errc code, bool is_final) {
+    // Most calls only read.
+    if (last_commit_.load(std::memory_order_relaxed) == code) return;
+    last_commit_.store(code, std::memory_order_relaxed);
+    if (code == Errc::ok) return;
+    static_cast<void>(or_no_memory([&] {
+        std::string line = image_ + ": changes could not be made durable: " +
+                           std::strerror(static_cast<int>(code));
+        if (is_final && code != Errc::no_memory) {
+            line +=
+                "; the volume is read-only from now on: unmount it, mend its disk, and mount it "
+                "again after a warren fsck";
+        }
+        log_line(line);
         return Errc::ok;
     }));
 }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells whoever keeps the machine which objects of a volume are damaged. Programs hear EIO, which
-// says neither what is wrong nor what to do about it.
+// Tells whoever keeps the machine which objects of a volume are damaged, and that its disk takes
+// nothing more. Programs hear EIO, which says neither what is wrong nor what to do about it.
 //
 // Invariant: one line for each object, however often it is asked for, and at most lines_max in all:
-// damage of a volume's half does not fill the system's log.
+// damage of a volume's half does not fill the system's log; nor do commits that fail one after the
+// other for the same reason, which are told once.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "warren/result.hpp"
 #include "warren/types.hpp"
 
 namespace warren::fuse {
@@ -26,9 +29,12 @@ class DamageLog {
     /// Notes that a request about `inode`, or about `name` in this directory, met metadata that
     /// cannot be right. An empty name: about the inode itself.
     void note(u64 inode, std::string_view name);
+    /// Notes how a commit has ended. `is_final`: after one that fails the volume takes no more.
+    void note_commit(Errc code, bool is_final);
 
  private:
     std::string image_;
+    std::atomic<Errc> last_commit_{Errc::ok};
     std::mutex mutex_;  // guards what follows
     std::set<std::pair<u64, std::string>> told_;
 };

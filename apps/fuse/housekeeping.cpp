@@ -11,12 +11,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
 #include "apps/fuse/unmount.hpp"
-#include "base/out_of_memory.hpp"
 
 namespace warren::fuse {
 
@@ -59,13 +57,7 @@ void Committer::run(u32 seconds) {
         if (mount_.read_only.load(std::memory_order_relaxed)) continue;
         if (!mount_.changed.exchange(false, std::memory_order_relaxed)) continue;
         lock.unlock();
-        if (const Errc code = mount_.sync(); code != Errc::ok) {
-            static_cast<void>(or_no_memory([&] {
-                log_line(mount_.image + ": changes could not be made durable: " +
-                         std::strerror(static_cast<int>(code)));
-                return Errc::ok;
-            }));
-        }
+        static_cast<void>(mount_.sync());  // the log is told if it fails
         lock.lock();
     }
 }

@@ -57,9 +57,17 @@ struct MountState {
             changed.store(true, std::memory_order_relaxed);
         }
     }
+    /// What `commit()` answers; the log is told if it fails.
+    template <class Commit>
+    Errc make_durable(const Commit& commit) {
+        const Errc code = unsaved.commit(commit);
+        // With an engine that may be lost the volume may go on without it.
+        damage.note_commit(code, !unsaved.may_have_losses());
+        return code;
+    }
     /// Makes all changes durable.
     Errc sync() {
-        return unsaved.commit([&] { return volume.access()->sync(); });
+        return make_durable([&] { return volume.access()->sync(); });
     }
 };
 

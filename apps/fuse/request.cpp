@@ -145,7 +145,7 @@ void Request::keep_times(Handle handle, AttributeChange& change) const {
 }
 
 Errc Request::sync(Handle handle) const {
-    return mount.unsaved.commit([&] { return volume->sync_file(handle); });
+    return mount.make_durable([&] { return volume->sync_file(handle); });
 }
 
 void Request::note_access(Handle handle, fuse_ino_t node, bool in_cache) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bulk removal logs bitmaps: what it writes to the journal is a fraction of the inodes that go,
-// which are not written at all. bench/journal_bench states the figure for a million files.
+// What goes to the journal, and when. A bulk removal logs bitmaps: that is a fraction of the inodes
+// that go, which are not written at all; bench/journal_bench states the figure for a million files.
+// A journal that is full commits by itself.
 #include <gtest/gtest.h>
 
 #include "fs/volume/superblock_io.hpp"
@@ -48,6 +49,37 @@ TEST(RemovalLog, holdsBitmapsAndNotInodes) {
     RecordProperty("bytes_logged", static_cast<int>(logged));
     EXPECT_GT(logged, 0u) << "the removal was not recorded";
     EXPECT_LT(logged, removal.files * format::inode_size / 4);
+    volume.close_and_check();
+}
+
+class FullJournal : public testing::TestWithParam<u64> {};
+
+INSTANTIATE_TEST_SUITE_P(BlockMaps, FullJournal, testing::ValuesIn(block_maps));
+
+TEST_P(FullJournal, commitsThoughNobodyAsks) {
+    constexpr u64 files_max = 200'000;
+    constexpr u64 commits = 3;
+    MemoryVolume volume(256 * mib, {.meta_buffer_bytes = GetParam()});
+    volume.disk().start_recording();
+    u64 made = 0;
+    u64 before = 0;
+    for (u64 commit = 0; commit < commits; ++commit) {
+        const u64 events = volume.disk().event_count();
+        before = made;
+        for (; volume.disk().event_count() == events && made < files_max; ++made)
+            make_file(*volume, volume->root(), "f" + std::to_string(made));
+    }
+    volume.disk().stop_recording();
+    ASSERT_LT(made, files_max) << "nothing was written";
+    EXPECT_GT(journal_bytes(volume.disk()), 0u);
+    // What is on the disk now, of a volume that nobody has synced or closed.
+    const auto image = volume.disk().image_after(volume.disk().event_count());
+    EXPECT_TRUE(expect_clean(*image));
+    const auto opened = open_on(*image);
+    ASSERT_NE(opened, nullptr);
+    for (u64 file = 0; file < before; ++file)
+        ASSERT_TRUE(opened->lookup(anybody, opened->root(), "f" + std::to_string(file))) << file;
+    EXPECT_EQ(opened->close(), Errc::ok);
     volume.close_and_check();
 }
 
