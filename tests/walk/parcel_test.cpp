@@ -175,4 +175,29 @@ TEST(Parcel, ReadAgainIsWhatWasWritten) {
     }
 }
 
+// However many items there are: what does not fit goes with the next parcel.
+TEST(Parcel, HasAtMostAMebibyte) {
+    const Seed seed;
+    Random random(seed.value());
+    Node* const root = Node::make(nullptr, "/root", 8);
+    Node* const directory = Node::make(root, std::string(200, 'd'), 8);
+    Node* const item = Node::make(directory, std::string(250, 'i'), 8);
+    for (u32 round = 0; round < 4; ++round) {
+        const std::string payload(random.below(round % 2 == 0 ? 100 : 200 * kib), 'p');
+        Parcel parcel;
+        u64 items = 0;
+        for (; parcel.begin_item(*item, payload.size()); ++items)
+            parcel.add_item(*item, {Work::task, {}, {{}, item->identity}, {}, payload});
+        const std::string bytes = parcel.take();
+        EXPECT_LE(bytes.size(), 1u << 20);
+        EXPECT_GT(bytes.size() + payload.size() + 1000, 1u << 20);
+        EXPECT_EQ(arrivals_of(bytes).size(), items);
+        Parcel next;
+        EXPECT_TRUE(next.begin_item(*item, payload.size()));
+    }
+    Node::destroy(item);
+    Node::destroy(directory);
+    Node::destroy(root);
+}
+
 }  // namespace warren::walk

@@ -255,6 +255,30 @@ TEST(Walk, StopsWhenTold) {
     EXPECT_LE(visited.load(), 201u + 4u);
 }
 
+// No barrier by level: one branch is finished before the other, of the same depth, has been read.
+TEST(Walk, ABranchIsFinishedBeforeTheNextIsRead) {
+    const Folder folder;
+    for (const char* name : {"a", "b"}) {
+        const std::string branch = name;
+        folder.make_directory(branch);
+        folder.make_directory(branch + "/below");
+        folder.make_file(branch + "/below/file");
+    }
+    std::vector<std::string> events;
+    Callbacks callbacks;
+    callbacks.visit = [&](const Entry& entry) {
+        if (entry.type() == Type::regular) events.emplace_back("read");
+        return Next::go_on;
+    };
+    callbacks.finish = [&](const Finished& directory) {
+        if (directory.depth() == 1) events.emplace_back("finished");
+    };
+    Options options;
+    options.threads = 1;
+    walk(std::span(&folder.path(), 1), options, callbacks);
+    EXPECT_EQ(events, (std::vector<std::string>{"read", "finished", "read", "finished"}));
+}
+
 TEST(Walk, AddedWorkKeepsItsDirectoryUnfinished) {
     const Folder folder;
     folder.make_directory("d");
