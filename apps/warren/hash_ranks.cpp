@@ -30,7 +30,7 @@ u64 bytes_of_part() {
     return std::min(round_bytes_most, round_bytes / rank_count());
 }
 
-/// Begins each rank's part of a round, and says when there are no more.
+/// What this rank gives to a round; nothing when it has no more.
 template <class Next>
 std::string part_of(Next&& next) {
     walk::ByteWriter writer;

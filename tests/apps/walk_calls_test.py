@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the walk asks of the kernel, as strace(1) sees it, and what it shows on a terminal."""
+"""What the walk asks of the kernel, as strace(1) sees it, what it does with fewer threads than it
+asks for, and what it shows on a terminal.
+"""
 
 import collections
 import os
 import pathlib
 import pty
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
 import unittest
 
 from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
+from walk_tools_test import WalkCase
 
 CALL = re.compile(
     r'(openat|statx|newfstatat|getdents64)\((AT_FDCWD|\d+), ?(?:"([^"]*)")?')
@@ -104,6 +108,37 @@ class TerminalTest(CommandCase):
         self.assertRegex(shown, rb"walking '[^']*/tree'")
         self.assertRegex(shown, rb": [\d,]+ entries, [\d,]+/s, \d+ director(ies|y) waits?, \d+ s")
         self.assertTrue(shown.endswith(b"\r\x1b[K"), shown[-80:])  # nothing is left of it
+
+
+class ThreadsTest(WalkCase):
+    def test_fewer_threads_than_asked_for(self):
+        """Stacks of 1 GiB in 2.5 GiB of addresses: the system gives two more threads, not 15."""
+        limits = {resource.RLIMIT_STACK: 1 << 30, resource.RLIMIT_AS: 5 << 29}
+        if any(-1 < resource.getrlimit(which)[1] < size for which, size in limits.items()):
+            self.skipTest("there are lower limits")
+
+        def limit():
+            for which, size in limits.items():
+                resource.setrlimit(which, (size, size))
+
+        self.fill(300)
+        with open(self.tree / "large", "wb") as file:
+            file.truncate(100 << 20)
+        for words in (["find", "--threads", "16", "tree"], ["hash", "-t", "16", "tree"],
+                      ["cp", "-j", "16", "tree/large", "copy"],
+                      ["cp", "-a", "-j", "16", "tree", "copies"]):
+            done = subprocess.run([WARREN, *words], cwd=self.folder, preexec_fn=limit,
+                                  capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), words)
+            if words[0] != "cp":
+                words[2] = "1"
+                self.assertEqual(sorted(done.stdout.splitlines()),
+                                 sorted(self.warren(*words).stdout.splitlines()))
+        self.assertEqual((self.folder / "copy").read_bytes(), (self.tree / "large").read_bytes())
+        listed = [self.run_program("find", ".", "-printf", r"%P\0%y %m %n %l %b %t\0",
+                                   folder=self.folder / place).stdout
+                  for place in ("tree", "copies")]
+        self.assertEqual(sorted(listed[0].split(b"\0")), sorted(listed[1].split(b"\0")))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import subprocess
 import time
@@ -401,33 +400,6 @@ class FailureTest(WalkCase):
         (self.tree / "closed").chmod(0)
         self.as_user("rm", "-rf", "tree", code=0)  # closed, but empty
         self.assertFalse(self.tree.exists())
-
-
-class ThreadsTest(WalkCase):
-    def test_fewer_threads_than_asked_for(self):
-        """Stacks of 1 GiB in 2.5 GiB of addresses: the system gives two more threads, not 15."""
-        def limit():
-            resource.setrlimit(resource.RLIMIT_STACK, (1 << 30, 1 << 30))
-            resource.setrlimit(resource.RLIMIT_AS, (5 << 29, 5 << 29))
-
-        self.fill(300)
-        with open(self.tree / "large", "wb") as file:
-            file.truncate(100 << 20)
-        for words in (["find", "--threads", "16", "tree"], ["hash", "-t", "16", "tree"],
-                      ["cp", "-j", "16", "tree/large", "copy"],
-                      ["cp", "-a", "-j", "16", "tree", "copies"]):
-            done = subprocess.run([WARREN, *words], cwd=self.folder, preexec_fn=limit,
-                                  capture_output=True, check=False)
-            self.assertEqual((done.returncode, done.stderr), (0, b""), words)
-            if words[0] != "cp":
-                words[2] = "1"
-                self.assertEqual(sorted(done.stdout.splitlines()),
-                                 sorted(self.warren(*words).stdout.splitlines()))
-        self.assertEqual((self.folder / "copy").read_bytes(), (self.tree / "large").read_bytes())
-        listed = [self.run_program("find", ".", "-printf", r"%P\0%y %m %n %l %b %t\0",
-                                   folder=self.folder / place).stdout
-                  for place in ("tree", "copies")]
-        self.assertEqual(sorted(listed[0].split(b"\0")), sorted(listed[1].split(b"\0")))
 
 
 class RmTest(WalkCase):
