@@ -114,7 +114,7 @@ class HarvestedVolume {
     explicit HarvestedVolume(const TreeRecipe& recipe)
         : disk_(make_memory_disk(recipe.size_bytes)) {
         {
-            const auto volume = open_on(*disk_);
+            const auto volume = open_on(*disk_, {.engine = EngineChoice::cpu});
             before_ = volume->statistics().inodes_used;
             tree_ = recipe.build(*volume);
             built_ = volume->statistics().inodes_used;

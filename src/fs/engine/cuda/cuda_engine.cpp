@@ -363,11 +363,13 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
         : engine_(engine), lock_(lock) {}
 
     Errc bring(const std::vector<u64>& places) override {
+        Errc first = Errc::ok;
         for (const u64 place : places) {
-            WARREN_TRY(engine_.options_.volume.load_block(place));
-            WARREN_TRY(engine_.show_block(place));
+            Errc code = engine_.options_.volume.load_block(place);
+            if (code == Errc::ok) code = engine_.show_block(place);
+            if (first == Errc::ok) first = code;
         }
-        return Errc::ok;
+        return first;
     }
     Errc commit() override {
         return let_go([&] { return engine_.options_.volume.commit(); });

@@ -122,7 +122,7 @@ Errc TreeRemoval::bring_wanted(RemovalHost& host) {
 /// What a step could not end in its first kernel: a listing, blocks, many directories.
 Errc TreeRemoval::finish_step(const core::Store& store, RemovalHost& host) {
     const RemovalReport& report = *report_.data();
-    while (report.is_open != 0) {
+    for (u32 damaged = 0; report.is_open != 0;) {
         const RemovalRef next = ref();
         if (report.is_narrow != 0) {
             WARREN_TRY(list_trees(store, next, stream_));
@@ -130,7 +130,10 @@ Errc TreeRemoval::finish_step(const core::Store& store, RemovalHost& host) {
             listed.kind = RemovalBegin::Kind::nothing;
             WARREN_TRY(launch_step(store, next, listed, shape_, stream_));
         } else {
-            WARREN_TRY(bring_wanted(host));
+            // What cannot be had may be the tree's own, and stays with it then. The end asks again for
+            // what it needs itself.
+            const Errc brought = bring_wanted(host);
+            if (brought != Errc::ok && ++damaged == damaged_max) return brought;
             if (report.wants_frames != 0) WARREN_TRY(host.add_frames());
             WARREN_TRY(launch_end(store, next, stream_));
         }

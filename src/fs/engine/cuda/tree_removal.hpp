@@ -165,7 +165,7 @@ Errc list_trees(const core::Store& store, const RemovalRef& ref, const gpu::Stre
 class RemovalHost {
  public:
     virtual ~RemovalHost() = default;
-    /// Brings blocks into the device's memory.
+    /// Brings blocks into the device's memory; the first error, and the others are brought.
     virtual Errc bring(const std::vector<u64>& places) = 0;
     virtual Errc commit() = 0;
     /// Gives memory to more frames.
