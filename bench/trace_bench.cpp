@@ -76,10 +76,7 @@ double median_of(const std::vector<Entry>& entries, const Number& number) {
 /// mean of all runs of a trace in a state, on both mounts, for which the kernel does the same.
 class Ledger {
  public:
-    explicit Ledger(Report& report) : report_(report), csv_(results_folder() / "trace_counts.csv") {
-        csv_ << "scenario,subject,runs,requests,read_bytes,written_bytes,page_faults,switches,"
-                "daemon_cpu_seconds,program_cpu_seconds\n";
-    }
+    explicit Ledger(Report& report) : report_(report) {}
 
     void add(const Subject& subject, const Trace& trace, const std::string& state, bool is_first);
     /// Adds the times without the programs' own to the report, and what the daemons did.
@@ -146,6 +143,11 @@ double Ledger::system_seconds(const Measured& like) const {
 }
 
 void Ledger::write_counts(const Measured& one) {
+    if (!csv_.is_open()) {
+        csv_.open(results_folder() / "trace_counts.csv");
+        csv_ << "scenario,subject,runs,requests,read_bytes,written_bytes,page_faults,switches,"
+                "daemon_cpu_seconds,program_cpu_seconds\n";
+    }
     csv_ << '"' << one.row << "\",\"" << one.subject << "\"," << one.counts.size();
     for (const auto number :
          {&DaemonCounts::requests, &DaemonCounts::read_bytes, &DaemonCounts::written_bytes,
@@ -380,6 +382,7 @@ int main(int argument_count, char** arguments) {
     const u64 part = option(argument_count, arguments, "part", 0);
     Report report("trace_bench", argument_count, arguments);
     Ledger ledger(report);
+    if (part != 0 || !plan.only.empty()) report.keep_others();
     if (part == 0 || part == 1) measure_limits(report, ledger, plan);
     if (part == 0 || part == 2) measure_memory(report, ledger, plan);
     if (part == 0 || part == 3) measure_requests(report, plan);
