@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
@@ -82,8 +81,7 @@ class CudaEngine final : public Engine {
     template <class Body>
     Errc run_bulk(const Body& body);
 
-    /// Whether it carries out bulk commands: they want all metadata in memory, and the volume's
-    /// help.
+    /// Whether bulk commands can run: they want all metadata in memory, and the volume's help.
     bool has_bulk() const { return options_.volume.commit && options_.meta_buffer_blocks == 0; }
     /// Lets the calling thread use the device, unless that is lost.
     Errc enter_device() const {

@@ -130,8 +130,8 @@ Errc TreeRemoval::finish_step(const core::Store& store, RemovalHost& host) {
             listed.kind = RemovalBegin::Kind::nothing;
             WARREN_TRY(launch_step(store, next, listed, shape_, stream_));
         } else {
-            // What cannot be had may be the tree's own, and stays with it then. The end asks again for
-            // what it needs itself.
+            // What cannot be had may be the tree's own, and stays with it then. The end asks
+            // again for what it needs itself.
             const Errc brought = bring_wanted(host);
             if (brought != Errc::ok && ++damaged == damaged_max) return brought;
             if (report.wants_frames != 0) WARREN_TRY(host.add_frames());
