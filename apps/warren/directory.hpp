@@ -50,6 +50,18 @@ class OpenFile {
     virtual Errc close() = 0;
 };
 
+/// Reads until `target` is full or the file ends; answers how much.
+inline Result<u64> read_fully(OpenFile& file, u64 offset, std::span<std::byte> target) {
+    u64 filled = 0;
+    while (filled < target.size()) {
+        const Result<u64> got = file.read(offset + filled, target.subspan(filled));
+        if (!got) return got;
+        if (*got == 0) break;
+        filled += *got;
+    }
+    return filled;
+}
+
 class Directory {
  public:
     virtual ~Directory() = default;

@@ -78,7 +78,7 @@ class ListCheck {
         char end = '\0';
         u64 number = 0;
         for (u64 offset = 0;;) {
-            const Result<u64> got = file.read(offset, part);
+            const Result<u64> got = read_fully(file, offset, part);
             if (!got) return got.code();
             size_t from = text.size();  // no line ends before
             text.append(reinterpret_cast<const char*>(part.data()), *got);
@@ -90,7 +90,7 @@ class ListCheck {
                 begin = stop + 1;
             }
             text.erase(0, begin);
-            if (*got != 0) continue;
+            if (*got == part.size()) continue;
             if (!text.empty()) take_line(text, end, ++number);
             return Errc::ok;
         }

@@ -62,22 +62,12 @@ bool has_changed(const HashJob& job, const Attributes& before) {
            (facts->attributes.size != before.size || facts->attributes.modified != before.modified);
 }
 
-/// Reads until `target` is full or the file ends; answers how much.
-Result<u64> read_fully(OpenFile& file, u64 offset, std::span<std::byte> target) {
-    u64 filled = 0;
-    while (filled < target.size()) {
-        const Result<u64> got = file.read(offset + filled, target.subspan(filled));
-        if (!got) return got;
-        if (*got == 0) break;
-        filled += *got;
-    }
-    return filled;
-}
-
-/// The same by several threads, each of which reads ranges of its own. What the first place that
-/// came short met is what counts.
+/// As read_fully(), by several threads, each of which reads ranges of its own. What the first place
+/// that came short met is what counts.
 Result<u64> read_by_threads(Workers& workers, OpenFile& file, u64 offset,
                             std::span<std::byte> target) {
+    // The end of a stream is met once.
+    if (workers.threads() == 1) return read_fully(file, offset, target);
     std::mutex mutex;  // of both
     u64 filled = target.size();
     Errc code = Errc::ok;
@@ -231,6 +221,10 @@ class Hasher {
             return hash_large(taken, *file, before, stamp, head);
         }
         batch.contents.resize(start + *got);
+        // Without memory `taken` still says whose it was.
+        if (batch.files.size() == batch.files.capacity()) {
+            batch.files.reserve(2 * batch.files.size() + 16);
+        }
         if (batch.files.empty()) batch.begun = Clock::now();
         batch.files.push_back({std::move(taken), stamp, start + *got});
     }
@@ -256,10 +250,10 @@ class Hasher {
             limit_.take();
             const Result<u64> got = read_by_threads(readers, file, offset, part);
             if (!got) return report(taken, {got.code(), {}});
-            if (*got == 0) break;
             stream.update(std::span(part).first(*got));
             progress_.add(0, *got);
             offset += *got;
+            if (*got < part.size()) break;
         }
         HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(algorithm))};
         stream.finish(result.digest);

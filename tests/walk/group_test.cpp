@@ -196,7 +196,9 @@ TEST(Group, AHugeDirectoryIsSharedByAllRanks) {
         options.scheduler = name.scheduler;
         options.split = name.split;
         options.threads = 1;
-        const std::string root = folder / (has_central_queue(name.scheduler) ? "large" : "huge");
+        const bool sends_files =
+            name.scheduler == Scheduler::cp || name.scheduler == Scheduler::cp_keep_one;
+        const std::string root = folder / (sends_files ? "large" : "huge");
         ThreadNetwork network({0, 0, 1}, 1, 50);
         Seen seen;
         walk_with_ranks(root, options, network, seen);

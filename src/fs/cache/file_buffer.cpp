@@ -331,9 +331,11 @@ FileBuffer::Extent* FileBuffer::find_victim(bool& is_in_use) {
             --later;
             continue;
         }
-        is_in_use |= extent->is_used();
-        const bool may_go = extent->is_idle() && (extent->dirty_count == 0 || shape_.writes_itself);
-        if (!may_go) continue;
+        // One look: a reader who enters meanwhile must not be missed by both.
+        const bool is_used = extent->is_used();
+        is_in_use |= is_used;
+        const bool is_clean = extent->dirty_count == 0 || shape_.writes_itself;
+        if (is_used || extent->is_kept() || !is_clean) continue;
         if (best == nullptr || extent->cost() * best->blocks < best->cost() * extent->blocks) {
             best = extent;
         }

@@ -72,7 +72,9 @@ struct alignas(64) FileBuffer::Extent {
         // Partner: FileBuffer::leave().
         return (users.load(std::memory_order_seq_cst) & ~closed) != 0;
     }
-    bool is_idle() const { return !is_used() && !is_locked() && logged_count == 0; }
+    /// Whether it must stay, used or not.
+    bool is_kept() const { return is_locked() || logged_count != 0; }
+    bool is_idle() const { return !is_used() && !is_kept(); }
     /// Counts a user who has not locked the table. False, and nobody is counted: it is closed.
     bool enter() {
         // Partner: open().

@@ -312,7 +312,7 @@ TEST(FileBuffer, concurrentReadersSeeNothingOlderThanWhatWasWritten) {
     const Seed seed;
     MemoryDisk disk(disk_bytes);
     FileBuffer buffer(disk, smallest());
-    constexpr u64 blocks = 96;  // half as many again as the buffer takes
+    constexpr u64 blocks = 160;  // more than the buffer takes
     constexpr u64 readers_count = 4;
     // All five callers may exceed the limit by an extent.
     constexpr u64 most_blocks = FileBuffer::size_bytes_min / block + (readers_count + 1) * 8;
@@ -333,8 +333,10 @@ TEST(FileBuffer, concurrentReadersSeeNothingOlderThanWhatWasWritten) {
                 ASSERT_TRUE(std::ranges::all_of(words, [&](u64 one) { return one == words[0]; }));
                 ASSERT_GE(words[0], before) << "block " << at;
                 ASSERT_LE(words[0], written[at].load() + 1) << "block " << at;
-                ASSERT_LE(buffer.figures().blocks, most_blocks);
-                reads.fetch_add(1);
+                // Not each time: it takes the lock that a hit must do without.
+                if (reads.fetch_add(1) % 64 == 0) {
+                    ASSERT_LE(buffer.figures().blocks, most_blocks);
+                }
             }
         });
     }

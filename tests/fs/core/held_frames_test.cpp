@@ -150,6 +150,7 @@ TEST(HeldFrames, giveEveryTeamABlock) {
         core::HeldFrames held{};
         ASSERT_TRUE(core::hold_frames(store, held, 2));
         std::fill_n(store.frames_free, frame_count / 64 + 1, u64{0});  // others took them
+        std::vector<std::atomic<u32>> owners(frame_count * format::blocks_per_frame);
         std::atomic<u64> reserved = 0;
         const auto take = [&](Random&) {
             for (u32 i = 0; i < 2 * format::blocks_per_frame / 4; ++i) {
@@ -157,6 +158,7 @@ TEST(HeldFrames, giveEveryTeamABlock) {
                     const Result<core::Run> run =
                         core::reserve_run(store, 0, FrameKind::metadata, 0, 1);
                     if (run) {
+                        EXPECT_EQ(owners[run->place / format::block_size].fetch_add(1), 0u);
                         ++reserved;
                         break;
                     }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/host_device.hpp"
+#include "base/out_of_memory.hpp"
 #include "gpu/failure.hpp"
 
 namespace warren::cuda_engine {
@@ -132,7 +133,7 @@ Errc TreeRemoval::finish_step(const core::Store& store, RemovalHost& host) {
         } else {
             // What cannot be had may be the tree's own, and stays with it then. The end asks
             // again for what it needs itself.
-            const Errc brought = bring_wanted(host);
+            const Errc brought = or_no_memory([&] { return bring_wanted(host); });
             if (brought != Errc::ok && ++damaged == damaged_max) return brought;
             if (report.wants_frames != 0) WARREN_TRY(host.add_frames());
             WARREN_TRY(launch_end(store, next, stream_));
