@@ -14,9 +14,9 @@ namespace {
 constexpr u64 gear_window = 64;
 constexpr u64 least_segment_bytes = 256 * kib;
 constexpr u64 most_segment_bytes = 2 * mib;
-constexpr u64 segments_for_item = 2 * chain_lanes;
+constexpr u64 segments_for_item = chain_lanes;
 constexpr u64 items_for_thread = 2;                       // those that begin late take one
-constexpr u64 segments_in_round = 4 * segments_for_item;  // for each thread
+constexpr u64 segments_in_round = 8 * segments_for_item;  // for each thread
 
 /// The bits that every match has clear.
 u64 common_mask(const Rule& rule) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads take ranges of pieces: large enough to fill the lanes, small enough that no thread is
-// left with much to do when the others are done.
+// Threads take ranges of pieces: large enough to fill the lanes, and smaller towards the end, so
+// that no thread is left with much to do when the others are done. In a range the longest pieces
+// come first, so that the same holds for lanes.
 #include "hash/pieces.hpp"
 
+#include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/workers.hpp"
@@ -18,12 +21,13 @@ constexpr u64 least_bytes_per_thread = 256 * kib;
 constexpr u64 least_share_bytes = 256 * kib;
 constexpr u64 most_share_bytes = 8 * mib;
 
-/// Hands out ranges of pieces by their bytes.
+/// Hands out ranges of pieces by their bytes: to each thread half of its part of what is left.
 class Shares {
  public:
     Shares(const Pieces& pieces, u32 threads, u32 lanes)
         : pieces_(pieces),
-          bytes_(std::clamp(pieces.bytes() / threads / 4, least_share_bytes, most_share_bytes)),
+          threads_(threads),
+          left_bytes_(pieces.bytes()),
           pieces_at_least_(pieces.count() / threads >= lanes ? lanes : 1) {}
 
     /// Fills `share` with the next pieces; false if there are none left.
@@ -32,17 +36,22 @@ class Shares {
         const std::lock_guard lock(mutex_);
         share.clear();
         first = next_;
-        for (u64 bytes = 0; next_ < pieces_.count() && share.size() < most_pieces; ++next_) {
-            if (bytes >= bytes_ && share.size() >= pieces_at_least_) break;
+        const u64 part_bytes = threads_ == 1 ? left_bytes_ : left_bytes_ / threads_ / 2;
+        const u64 share_bytes = std::clamp(part_bytes, least_share_bytes, most_share_bytes);
+        u64 bytes = 0;
+        for (; next_ < pieces_.count() && share.size() < most_pieces; ++next_) {
+            if (bytes >= share_bytes && share.size() >= pieces_at_least_) break;
             share.push_back(pieces_[next_]);
             bytes += share.back().size();
         }
+        left_bytes_ -= bytes;
         return !share.empty();
     }
 
  private:
     const Pieces& pieces_;
-    u64 bytes_;
+    u32 threads_;
+    u64 left_bytes_;
     u64 pieces_at_least_;
     std::mutex mutex_;
     u64 next_ = 0;
@@ -52,6 +61,41 @@ void hash_each_alone(Algorithm algorithm, std::span<const Bytes> share, u8* dige
     for (const Bytes& piece : share) {
         hash_alone(algorithm, piece, digests);
         digests += digest_bytes(algorithm);
+    }
+}
+
+/// Whether lengths differ, and sorting takes little of the time that hashing does.
+bool is_worth_sorting(std::span<const Bytes> share) {
+    constexpr u64 least_piece_bytes = 4 * kib;
+    if (share.size() <= 1) return false;
+    u64 bytes = 0;
+    bool is_equal = true;
+    for (const Bytes& piece : share) {
+        bytes += piece.size();
+        is_equal = is_equal && piece.size() == share[0].size();
+    }
+    return !is_equal && bytes / share.size() >= least_piece_bytes;
+}
+
+/// Calls hash(pieces, digests) with the longest pieces first: lanes then take up pieces of about
+/// the same length together, and end together. The digests go in the order of the share.
+template <class Hash>
+void hash_longest_first(u64 digest_bytes, std::span<const Bytes> share, u8* digests,
+                        const Hash& hash) {
+    std::vector<std::pair<u64, u32>> order(share.size());  // length, index
+    for (u32 index = 0; index < order.size(); ++index)
+        order[index] = {share[index].size(), index};
+    std::sort(order.begin(), order.end(), std::greater<>());
+    std::vector<Bytes> pieces;
+    pieces.reserve(order.size());
+    for (const auto& [length, index] : order)
+        pieces.push_back(share[index]);
+    std::vector<u8> sorted(order.size() * digest_bytes);
+    hash(pieces, sorted.data());
+    const u8* digest = sorted.data();
+    for (const auto& [length, index] : order) {
+        std::copy_n(digest, digest_bytes, digests + index * digest_bytes);
+        digest += digest_bytes;
     }
 }
 
@@ -65,8 +109,12 @@ void hash_share(Algorithm algorithm, std::span<const Bytes> share, const Beginni
     if (alone >= lanes.lanes && beginning.bytes == 0) {
         return hash_each_alone(algorithm, share, digests);
     }
-    lanes.many[static_cast<u32>(algorithm)](share, digests, beginning, finish_alone(algorithm),
-                                            alone);
+    const auto hash = [&](std::span<const Bytes> pieces, u8* to) {
+        lanes.many[static_cast<u32>(algorithm)](pieces, to, beginning, finish_alone(algorithm),
+                                                alone);
+    };
+    if (!is_worth_sorting(share)) return hash(share, digests);
+    hash_longest_first(digest_bytes(algorithm), share, digests, hash);
 }
 
 /// Few long messages of BLAKE3 keep all threads busy one after the other.
