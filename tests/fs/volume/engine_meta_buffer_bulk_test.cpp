@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/memory_volume.hpp"
+#include "tests/support/engine_meta_buffer.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 #include "tests/support/thread_crowd.hpp"
@@ -20,26 +20,11 @@ constexpr u64 buffer_blocks = small_meta_buffer / format::block_size;
 const Caller anybody{.check = false};
 
 /// A tree of directories with files, made by bulk commands.
-class EngineMetaBufferBulk : public testing::Test {
+class EngineMetaBufferBulk : public EngineMetaBufferTest {
  protected:
-    void SetUp() override {
-        // On a machine with a GPU WARREN_TEST_ENGINE=cuda makes it that one's.
-        const std::string name = test_engine_name("commands");
-        Failure failure;
-        volume_ =
-            open_on_engine(std::make_unique<FaultDisk>(*disk_), name == "cuda" ? name : "commands",
-                           {.workers = 2, .meta_buffer_bytes = small_meta_buffer}, failure);
-        ASSERT_NE(volume_, nullptr) << failure.message;
-    }
-    void close_and_check() {
-        ASSERT_EQ(volume_->close(), Errc::ok);
-        volume_ = nullptr;
-        EXPECT_TRUE(expect_clean(*disk_));
-    }
+    void SetUp() override { open(); }
     Handle make_directory(Handle directory, const std::string& name) {
-        const auto made = volume_->create(anybody, directory, name, {.mode = 040755});
-        EXPECT_TRUE(made) << name;
-        return made ? made->handle : Handle{};
+        return make(directory, name, 040755);
     }
     static constexpr u64 directories = 40;
     static constexpr u64 files = 150;  // of each; their inodes take more than the buffer
@@ -85,8 +70,6 @@ class EngineMetaBufferBulk : public testing::Test {
         return count - 1;
     }
 
-    std::unique_ptr<MemoryDisk> disk_ = make_memory_disk(512 * mib);
-    std::unique_ptr<Volume> volume_;
     Handle tree_;
     std::vector<Handle> parents_;
 };

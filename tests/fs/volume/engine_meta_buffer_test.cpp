@@ -17,6 +17,7 @@
 #include "fs/ops/commit_cut.hpp"
 #include "fs/volume/superblock_io.hpp"
 #include "tests/support/by_team.hpp"
+#include "tests/support/engine_meta_buffer.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
@@ -31,12 +32,6 @@ using format::Block;
 constexpr u64 buffer_blocks = small_meta_buffer / format::block_size;
 constexpr u64 place_count = 3 * buffer_blocks;
 const Caller anybody{.check = false};
-
-/// On a machine with a GPU WARREN_TEST_ENGINE=cuda makes it that one's.
-std::string engine_of_its_own() {
-    const std::string name = test_engine_name("commands");
-    return name == "cuda" ? name : "commands";
-}
 
 /// The block that lies at a place: every word says where, but for the first.
 Block block_of(u64 place, u64 first) {
@@ -264,29 +259,7 @@ TEST(PlaceBlock, whatIsUsedStaysWhileOthersCome) {
     run_crowd(seed.value(), {bring, look, look});
 }
 
-/// A volume whose metadata are in the memory of an engine, a megabyte of them.
-class EngineMetaBuffer : public testing::Test {
- protected:
-    void open() {
-        Failure failure;
-        volume_ = open_on_engine(std::make_unique<FaultDisk>(*disk_), engine_of_its_own(),
-                                 {.workers = 2, .meta_buffer_bytes = small_meta_buffer}, failure);
-        ASSERT_NE(volume_, nullptr) << failure.message;
-    }
-    void close_and_check() {
-        ASSERT_EQ(volume_->close(), Errc::ok);
-        volume_ = nullptr;
-        EXPECT_TRUE(expect_clean(*disk_));
-    }
-    Handle make(Handle directory, const std::string& name, u32 mode = 0100644) {
-        const auto made = volume_->create(anybody, directory, name, {.mode = mode});
-        EXPECT_TRUE(made) << name;
-        return made ? made->handle : Handle{};
-    }
-
-    std::unique_ptr<MemoryDisk> disk_ = make_memory_disk(512 * mib);
-    std::unique_ptr<Volume> volume_;
-};
+class EngineMetaBuffer : public EngineMetaBufferTest {};
 
 TEST_F(EngineMetaBuffer, agreesWithTheModel) {
     const Seed seed;

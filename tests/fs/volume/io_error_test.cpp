@@ -152,7 +152,7 @@ void fail_each(FaultPlan plan, u64 meta_buffer_bytes, AfterError then) {
         if (faults.failed_count() == 0) {
             EXPECT_FALSE(outcome.was_told);
             EXPECT_EQ(outcome.steps_done, setup.work.steps().size());
-            EXPECT_GT(plan.nth, test_engine_name("cpu") == "cuda" ? 10u : 20u);  // it reads less
+            EXPECT_GT(plan.nth, 20u);
             break;
         }
         EXPECT_TRUE(outcome.was_told || !must_tell);
