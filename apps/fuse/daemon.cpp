@@ -110,15 +110,18 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
     how.engine = options.engine;
     how.disk = options.disk;
     how.data = options.data;
+    how.errors = options.errors;
     how.meta_buffer_bytes = options.meta_buffer_bytes;
     how.file_buffer_bytes = options.file_buffer_bytes;
     how.report = [&](const std::string& line) { recovery.note_loss(options.image + ": " + line); };
+    DamageLog damage(options.image);
+    how.refused = [&](const DiskRefusal& refusal) { damage.note_refusal(refusal); };
     auto volume = open_image(options, how, warning, failure);
     if (!volume) {
         report(exit_mount_failed, failure.message);
         return exit_mount_failed;
     }
-    MountState mount(std::move(volume), options, how);
+    MountState mount(std::move(volume), options, how, damage);
     mount.mountpoint = options.mountpoint;
     mount.allow_other = options.allow_other;
     if (options.access_times != AccessTimes::unchanged) {

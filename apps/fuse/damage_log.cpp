@@ -12,6 +12,10 @@ namespace warren::fuse {
 
 namespace {
 
+constexpr const char* read_only_from_now_on =
+    "; the volume is read-only from now on: unmount it, mend its disk, and mount it again after a "
+    "warren fsck";
+
 /// The name as a part of one line, whatever its bytes.
 std::string printable(std::string_view name) {
     std::string text(name);
@@ -53,14 +57,15 @@ void DamageLog::note_commit(Errc code, bool is_final) {
     static_cast<void>(or_no_memory([&] {
         std::string line = image_ + ": changes could not be made durable: " +
                            std::strerror(static_cast<int>(code));
-        if (is_final && code != Errc::no_memory) {
-            line +=
-                "; the volume is read-only from now on: unmount it, mend its disk, and mount it "
-                "again after a warren fsck";
-        }
+        if (is_final && code != Errc::no_memory) line += read_only_from_now_on;
         log_line(line);
         return Errc::ok;
     }));
+}
+
+void DamageLog::note_refusal(const DiskRefusal& refusal) {
+    last_commit_.store(refusal.code, std::memory_order_relaxed);
+    log_line(image_ + ": " + refusal.text() + read_only_from_now_on);
 }
 
 }  // namespace warren::fuse

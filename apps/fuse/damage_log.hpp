@@ -14,8 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "warren/result.hpp"
-#include "warren/types.hpp"
+#include "warren/volume.hpp"
 
 namespace warren::fuse {
 
@@ -31,6 +30,9 @@ class DamageLog {
     void note(u64 inode, std::string_view name);
     /// Notes how a commit has ended. `is_final`: after one that fails the volume takes no more.
     void note_commit(Errc code, bool is_final);
+    /// Notes the write after which the volume takes no more. Commits that fail for the same reason
+    /// are not told of any more.
+    void note_refusal(const DiskRefusal& refusal);
 
  private:
     std::string image_;

@@ -32,6 +32,7 @@ struct MountOptions {
     EngineChoice engine = EngineChoice::automatic;  // a remount leaves it as it is
     DiskAccess disk = DiskAccess::automatic;
     DataMode data = DataMode::ordered;
+    ErrorMode errors = ErrorMode::remount_ro;
     u64 meta_buffer_bytes = 0;  // 0: all metadata in memory
     u64 file_buffer_bytes = 0;  // 0: the kernel's page cache is all that there is
     VolumeOpener open = Volume::open;

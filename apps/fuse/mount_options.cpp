@@ -165,6 +165,9 @@ bool take_choice(std::string_view option, MountOptions& options, bool& is_known,
     } else if (name == "data") {
         if (find_data_mode(value, options.data)) return true;
         what = "mode: it is ordered, journal or writeback";
+    } else if (name == "errors") {
+        if (find_error_mode(value, options.errors)) return true;
+        what = "way to go on: it is remount-ro or continue";
     } else {
         is_known = false;
         return false;

@@ -20,19 +20,20 @@ namespace warren::fuse {
 class LateSeeker;
 
 struct MountState {
-    /// `how`: the options that the volume was opened with.
-    MountState(std::unique_ptr<Volume> opened, const MountOptions& options, const OpenOptions& how)
+    /// `how`: the options that the volume was opened with. `damage_log` outlives this.
+    MountState(std::unique_ptr<Volume> opened, const MountOptions& options, const OpenOptions& how,
+               DamageLog& damage_log)
         : volume(std::move(opened), options.image, how, options.open),
           nodes(volume.access()->root()),
           unsaved(volume.access()->engine() != name_of(EngineChoice::cpu)),
-          damage(options.image),
+          damage(damage_log),
           image(options.image),
           read_only(options.read_only) {}
 
     LiveVolume volume;
     NodeTable nodes;
     UnsavedWrites unsaved;
-    DamageLog damage;
+    DamageLog& damage;
     std::string image;       // absolute
     std::string mountpoint;  // absolute
     fuse_session* session = nullptr;

@@ -95,6 +95,10 @@ Volume* Session::open(const std::string& image, Access access) {
     OpenOptions options;
     options.read_only = access == Access::read;
     options.engine = engine_for_command();
+    options.refused = [image](const DiskRefusal& refusal) {
+        complain({quote(image), ": ", refusal.text(),
+                  "; nothing more is written to it: mend its disk, then run warren fsck"});
+    };
     Failure failure;
     opened.image = image;
     opened.volume = Volume::open(image, options, failure);

@@ -23,7 +23,8 @@ constexpr std::array<Option, 9> options{{
      "relatime, strictatime, nodev, nosuid, noexec, sync, dirsync,\n"
      "allow_other, commit=SECONDS, threads=NUMBER,\n"
      "engine=auto|cpu|cuda, disk=auto|plain|ring|direct,\n"
-     "data=ordered|journal|writeback, meta_buffer=SIZE, file_buffer=SIZE,\n"
+     "data=ordered|journal|writeback, errors=remount-ro|continue,\n"
+     "meta_buffer=SIZE, file_buffer=SIZE,\n"
      "and those that only mount(8) reads"},
     {'r', "read-only", nullptr, "the same as -o ro"},
     {'w', "rw", nullptr, "the same as -o rw"},
@@ -52,7 +53,10 @@ constexpr Page page{
         "(0: all), with engine=cuda in the GPU's memory. SIZE is in bytes or has K, M or G behind "
         "it.\n"
         "What is damaged answers EIO, and all else goes on: the system's log names the inode,\n"
-        "`warren fsck` the path.",
+        "`warren fsck` the path. A write that the disk refuses is told to who wrote, by write(2),\n"
+        "fsync(2) or close(2), and to the system's log; from then on nothing changes any more\n"
+        "(EROFS) and reads go on. With errors=continue that is so after a commit that fails;\n"
+        "contents that are refused are told to who wrote, and all else goes on.",
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"

@@ -265,6 +265,36 @@ constexpr bool find_data_mode(std::string_view name, DataMode& mode) {
     return false;
 }
 
+/// What becomes of a volume whose disk has refused a write. `remount_ro`: nothing changes any more,
+/// reads go on. `go_on`: contents that are refused are told to their writer, and that is all; but
+/// after a commit that fails nothing changes any more either.
+enum class ErrorMode : u8 { remount_ro, go_on };
+
+/// The names that people write for it; ext4 has the same.
+inline constexpr std::string_view error_mode_names[] = {"remount-ro", "continue"};
+constexpr std::string_view name_of(ErrorMode mode) {
+    return error_mode_names[static_cast<u8>(mode)];
+}
+/// Finds the mode of a name. False if there is none.
+constexpr bool find_error_mode(std::string_view name, ErrorMode& mode) {
+    for (const ErrorMode one : {ErrorMode::remount_ro, ErrorMode::go_on}) {
+        if (name != name_of(one)) continue;
+        mode = one;
+        return true;
+    }
+    return false;
+}
+
+/// A write that the disk of a volume refused, or a flush of it.
+struct DiskRefusal {
+    Errc code;
+    u64 offset;
+    u64 bytes;  // 0: a flush
+
+    /// What was refused and why, for people.
+    std::string text() const;
+};
+
 struct OpenOptions {
     bool read_only = false;
     u32 workers = 0;            // threads of bulk operations; 0: all cores
@@ -273,11 +303,16 @@ struct OpenOptions {
     /// DataMode::journal keeps some in any case.
     u64 file_buffer_bytes = 0;
     DataMode data = DataMode::ordered;
+    ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
     DiskAccess disk = DiskAccess::plain;
     /// Told, in one line, of what ends the engine while the volume is open; else it goes to the
     /// standard error stream.
     std::function<void(const std::string&)> report = {};
+    /// Told, once at most, of the write after which nothing changes any more, with
+    /// ErrorMode::remount_ro. From whichever thread it failed in; it must not use the volume, and
+    /// may throw std::bad_alloc.
+    std::function<void(const DiskRefusal&)> refused = {};
 };
 
 struct FormatOptions {

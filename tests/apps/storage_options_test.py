@@ -119,6 +119,7 @@ class StorageOptions(unittest.TestCase):
 
     def test_options_that_make_no_sense_are_refused(self):
         for option, reason in (("data=full", "there is no such mode"),
+                               ("errors=panic", "there is no such way to go on"),
                                ("file_buffer=much", "a size must follow"),
                                ("file_buffer=4K", "at least 256K"),
                                ("meta_buffer=12Q", "a size must follow"),

@@ -170,11 +170,11 @@ u64 FileBuffer::load_length(u64 block, u64 wanted, u64 end, u64& limit) {
 /// Brings `block` and some behind it into memory and counts the caller as a user of `loaded`: else
 /// many who load would evict from each other what nobody has used yet. Null if somebody else has
 /// brought it meanwhile.
-Errc FileBuffer::load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loaded) {
+Errc FileBuffer::load(Lock& lock, RoomFor what, u64 block, u64 wanted, u64 end, Extent*& loaded) {
     loaded = nullptr;
     u64 limit = 0;
     const u64 room = load_length(block, wanted, end, limit);
-    WARREN_TRY(make_room(lock, room));
+    WARREN_TRY(make_room(lock, what, room));
     if (find(block) != nullptr) return Errc::ok;
     // What was behind it may have gone to make room, or may have come meanwhile.
     const u64 blocks = std::min(room, load_length(block, wanted, end, limit));
@@ -229,7 +229,7 @@ Errc FileBuffer::read_found(u64 place, std::span<std::byte> target, u64 run_end,
         Extent* loaded = nullptr;
         if (extent == nullptr) {
             const u64 wanted = (place + target.size() + block_size - 1) / block_size - block;
-            WARREN_TRY(load(lock, block, wanted, run_end / block_size, loaded));
+            WARREN_TRY(load(lock, RoomFor::read, block, wanted, run_end / block_size, loaded));
             extent = loaded;
         } else if (extent->is_loading) {
             changed_.wait(lock);
@@ -264,7 +264,7 @@ Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
 Errc FileBuffer::fill_new(Lock& lock, u64 block, std::span<const std::byte> source, u64& done) {
     done = 0;
     u64 blocks = std::min(source.size() / block_size, extent_blocks_max_);
-    WARREN_TRY(make_room(lock, blocks));
+    WARREN_TRY(make_room(lock, RoomFor::write, blocks));
     if (find(block) != nullptr) return Errc::ok;
     blocks = std::min(blocks, next_begin(block) - block);
     Extent* extent = insert(block, blocks, shape_.first_load_blocks);
@@ -287,7 +287,7 @@ Errc FileBuffer::write(u64 place, std::span<const std::byte> source) {
         Extent* extent = find(block);
         Extent* loaded = nullptr;
         if (extent == nullptr && !is_whole) {
-            WARREN_TRY(load(lock, block, 1, block + 1, loaded));
+            WARREN_TRY(load(lock, RoomFor::write, block, 1, block + 1, loaded));
             extent = loaded;
             if (extent == nullptr) continue;
         }
@@ -316,7 +316,8 @@ Errc FileBuffer::write(u64 place, std::span<const std::byte> source) {
 
 /// Of the extents that were used least recently and may go, the one that is cheapest to lose for
 /// the room it gives. Null if there is none; then `is_in_use` says whether one may become idle.
-FileBuffer::Extent* FileBuffer::find_victim(bool& is_in_use) {
+/// `writes_dirty`: one that is dirty may go, too.
+FileBuffer::Extent* FileBuffer::find_victim(bool writes_dirty, bool& is_in_use) {
     is_in_use = busy_ > 0;
     Extent* best = nullptr;
     u32 candidates = 0;
@@ -334,8 +335,8 @@ FileBuffer::Extent* FileBuffer::find_victim(bool& is_in_use) {
         // One look: a reader who enters meanwhile must not be missed by both.
         const bool is_used = extent->is_used();
         is_in_use |= is_used;
-        const bool is_clean = extent->dirty_count == 0 || shape_.writes_itself;
-        if (is_used || extent->is_kept() || !is_clean) continue;
+        const bool may_go = extent->dirty_count == 0 || writes_dirty;
+        if (is_used || extent->is_kept() || !may_go) continue;
         if (best == nullptr || extent->cost() * best->blocks < best->cost() * extent->blocks) {
             best = extent;
         }
@@ -345,22 +346,25 @@ FileBuffer::Extent* FileBuffer::find_victim(bool& is_in_use) {
 }
 
 /// Evicts until so many blocks fit. What only a commit can write stays, beyond the limit if need
-/// be.
-Errc FileBuffer::make_room(Lock& lock, u64 blocks) {
+/// be; and so does what the disk refuses, for those who only read: it is not theirs to be told of.
+Errc FileBuffer::make_room(Lock& lock, RoomFor what, u64 blocks) {
+    bool writes_dirty = shape_.writes_itself;
     u32 waits = 0;
     while (used_blocks_ + blocks > capacity_blocks_) {
         bool is_in_use = false;
-        Extent* victim = find_victim(is_in_use);
+        Extent* victim = find_victim(writes_dirty, is_in_use);
         if (victim == nullptr) {
             // Partner: leave(). Who left before this is seen to have left, and the others wake us.
             room_seekers_.fetch_add(1, std::memory_order_seq_cst);
-            victim = find_victim(is_in_use);
+            victim = find_victim(writes_dirty, is_in_use);
             const bool is_over = victim == nullptr && (!is_in_use || ++waits > waits_max);
             if (victim == nullptr && !is_over) changed_.wait(lock);
             room_seekers_.fetch_sub(1, std::memory_order_relaxed);
             if (is_over) return Errc::ok;
         } else if (static_cast<void>(drop_unwanted(*victim)); victim->dirty_count > 0) {
-            WARREN_TRY(write_some(lock, std::span(&victim, 1)));
+            const Errc written = write_some(lock, std::span(&victim, 1));
+            if (written != Errc::ok && what == RoomFor::write) return written;
+            writes_dirty = written == Errc::ok;
         } else if (erase_idle(victim)) {
             ++figures_.evictions;
         }

@@ -63,7 +63,8 @@ class FileBuffer {
     FileBuffer(Disk& disk, const FileBufferShape& shape);
     ~FileBuffer();
 
-    /// Fills `target` from `place`. What is loaded ends at `run_end` at the latest.
+    /// Fills `target` from `place`. What is loaded ends at `run_end` at the latest. Where the disk
+    /// takes nothing, dirty extents stay, beyond the limit if need be.
     Errc read(u64 place, std::span<std::byte> target, u64 run_end);
     /// Keeps the bytes until they are written back. Errc::io and others: room could not be made by
     /// writing something else, nothing is lost.
@@ -92,6 +93,7 @@ class FileBuffer {
 
  private:
     struct Extent;
+    enum class RoomFor : u8 { read, write };
     using Lock = std::unique_lock<std::mutex>;
     using Map = std::map<u64, Extent*>;
 
@@ -102,10 +104,10 @@ class FileBuffer {
     Extent* find(u64 block);
     u64 next_begin(u64 block) const;
     u64 load_length(u64 block, u64 wanted, u64 end, u64& limit);
-    Errc load(Lock& lock, u64 block, u64 wanted, u64 end, Extent*& loaded);
+    Errc load(Lock& lock, RoomFor what, u64 block, u64 wanted, u64 end, Extent*& loaded);
     Errc fill_new(Lock& lock, u64 block, std::span<const std::byte> source, u64& done);
-    Errc make_room(Lock& lock, u64 blocks);
-    Extent* find_victim(bool& is_in_use);
+    Errc make_room(Lock& lock, RoomFor what, u64 blocks);
+    Extent* find_victim(bool writes_dirty, bool& is_in_use);
     Extent* insert(u64 block, u64 blocks, u64 limit);
     bool erase_idle(Extent* extent);
     void erase(Extent* extent);

@@ -109,9 +109,7 @@ void Committer::forbid(Errc error) {
 
 /// Notes the error; operations apply nothing any more.
 Errc Committer::fail(Errc error) {
-    forbid(error);
-    relaxed_store(store_.state->read_only, 1);
-    if (engine_ != nullptr) static_cast<void>(engine_->forbid());
+    end_changes_(error);
     return this->error();
 }
 

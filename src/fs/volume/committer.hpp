@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/fair_lock.hpp"
@@ -43,6 +44,11 @@ class Committer {
     /// Requires: all outlive this. `superblock` is the one that the volume was opened with.
     Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
               format::Superblock& superblock);
+
+    /// What ends all changes after an error, forbid() among it. Before the first commit.
+    void on_failure(std::function<void(Errc error)> end_changes) {
+        end_changes_ = std::move(end_changes);
+    }
 
     /// Calls an action while no bytes are on their way to a piece of a file that is shown already.
     using WithoutPieces = std::function<Errc(const std::function<Errc()>& action)>;
@@ -115,6 +121,7 @@ class Committer {
     FairLock steps_;
     Engine* engine_ = nullptr;  // null: it works on the host's Store
     WithoutPieces without_pieces_;
+    std::function<void(Errc error)> end_changes_;
     ReservedRange area_;  // of copies: as many as a transaction holds
     u64 area_blocks_ = 0;
     Gatherers gatherers_;

@@ -92,6 +92,7 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
                                      : std::strerror(static_cast<int>(started)))};
         return nullptr;
     }
+    implementation->watch_disk();
     return std::make_unique<Volume>(std::move(implementation));
 }
 
@@ -177,6 +178,13 @@ std::string_view Volume::engine() const {
 
 std::string Volume::engine_note() const {
     return implementation_->engine_note();
+}
+
+std::string DiskRefusal::text() const {
+    const std::string what = bytes == 0 ? std::string("a flush")
+                                        : "a write of " + std::to_string(bytes) +
+                                              " bytes at offset " + std::to_string(offset);
+    return "the disk refused " + what + ": " + std::strerror(static_cast<int>(code));
 }
 
 std::string Volume::disk_note() const {

@@ -178,12 +178,14 @@ Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offse
 }  // namespace
 
 Errc VolumeImplementation::read_data(u64 place, std::span<std::byte> target, u64 run_end) {
-    return file_buffer_ == nullptr ? disk_->read(place, target)
+    return file_buffer_ == nullptr ? disk_.read(place, target)
                                    : file_buffer_->read(place, target, run_end);
 }
 
 Errc VolumeImplementation::write_data(u64 place, std::span<const std::byte> source) {
-    return file_buffer_ == nullptr ? disk_->write(place, source)
+    // Bytes in place of others change nothing that an operation would be kept from.
+    if (relaxed_load(store().state->read_only) != 0) return Errc::read_only;
+    return file_buffer_ == nullptr ? disk_.write(place, source)
                                    : file_buffer_->write(place, source);
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/out_of_memory.hpp"
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/volume/superblock_io.hpp"
@@ -67,6 +68,18 @@ Errc VolumeImplementation::start() {
     return start_on(has_own_memory ? 0 : options_.meta_buffer_bytes / format::block_size);
 }
 
+void VolumeImplementation::watch_disk() {
+    if (options_.read_only || options_.errors == ErrorMode::go_on) return;
+    disk_.watch([this](const DiskRefusal& refusal) {
+        end_changes(refusal.code);
+        if (!options_.refused) return;
+        static_cast<void>(or_no_memory([&] {
+            options_.refused(refusal);
+            return Errc::ok;
+        }));
+    });
+}
+
 /// As start(), with a meta buffer of so many blocks in the host's memory, 0 for none.
 Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     StoreShape shape;
@@ -91,7 +104,7 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     state.read_only = options_.read_only ? 1 : 0;
     u64 volume;
     std::memcpy(&volume, superblock_.uuid, sizeof volume);
-    loader_ = std::make_unique<MetaLoader>(*disk_, store, volume);
+    loader_ = std::make_unique<MetaLoader>(disk_, store, volume);
     WARREN_TRY(load_frame_table());
     if (options_.read_only) {
         make_file_buffer();
@@ -99,8 +112,9 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     }
     superblock_.clean = 0;
     WARREN_TRY(
-        write_superblock(*disk_, superblock_, superblock_.header.transaction + 1, Copies::both));
-    committer_ = std::make_unique<Committer>(*disk_, store, *loader_, superblock_);
+        write_superblock(disk_, superblock_, superblock_.header.transaction + 1, Copies::both));
+    committer_ = std::make_unique<Committer>(disk_, store, *loader_, superblock_);
+    committer_->on_failure([this](Errc error) { end_changes(error); });
     make_file_buffer();
     committer_->keep_data(file_buffer_.get(), options_.data);
     committer_->copy_with(crew_.width());
@@ -125,7 +139,7 @@ void VolumeImplementation::make_file_buffer() {
             std::min(committer_->data_capacity_blocks(), shape.size_bytes / 2 / format::block_size);
         data_step_bytes_ = std::max<u64>(1, shape.room_blocks / 4) * format::block_size;
     }
-    file_buffer_ = std::make_unique<FileBuffer>(*disk_, shape);
+    file_buffer_ = std::make_unique<FileBuffer>(disk_, shape);
 }
 
 /// Brings all metadata into the host's Store, frame by frame. What fails is loaded when it is
@@ -202,7 +216,7 @@ Errc VolumeImplementation::load_frame_table() {
         auto& table = store.frame_table[index];
         auto& block = reinterpret_cast<format::Block&>(table);
         const u64 place = superblock_.frame_table_offset + index * format::block_size;
-        WARREN_TRY(disk_->read(place, std::as_writable_bytes(std::span(&block, 1))));
+        WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block, 1))));
         static const format::Block untouched{};
         if (std::memcmp(&block, &untouched, sizeof block) == 0) continue;
         WARREN_TRY(format::check_block(block, format::BlockKind::frame_table, volume, place));
@@ -351,8 +365,42 @@ Errc VolumeImplementation::execute(const ops::Command& command, ops::Reply& repl
     return drive(reply, [&] { engine_->attempt(command, reply); });
 }
 
+/// While one lives, the engine applies what hides a piece.
+class VolumeImplementation::PieceUnderWay {
+ public:
+    explicit PieceUnderWay(VolumeImplementation& volume) : volume_(volume) {
+        // Partner: end_changes(), here and in what follows. One of the two sees the other.
+        volume_.pieces_under_way_.fetch_add(1, std::memory_order_seq_cst);
+    }
+    ~PieceUnderWay() {
+        const u64 before = volume_.pieces_under_way_.fetch_sub(1, std::memory_order_seq_cst);
+        if (before == 1 && is_too_late()) static_cast<void>(volume_.engine_->forbid());
+    }
+    /// Whether the engine is to be forbidden. Else those that come one after the other would never
+    /// let it be.
+    bool is_too_late() const { return volume_.must_forbid_engine_.load(std::memory_order_seq_cst); }
+    PieceUnderWay(const PieceUnderWay&) = delete;
+    PieceUnderWay& operator=(const PieceUnderWay&) = delete;
+
+ private:
+    VolumeImplementation& volume_;
+};
+
+void VolumeImplementation::end_changes(Errc error) {
+    committer_->forbid(error);
+    relaxed_store(store().state->read_only, 1);
+    if (works_on_host_) return;
+    // Partner: PieceUnderWay.
+    must_forbid_engine_.store(true, std::memory_order_seq_cst);
+    if (pieces_under_way_.load(std::memory_order_seq_cst) == 0) {
+        static_cast<void>(engine_->forbid());
+    }
+}
+
 Errc VolumeImplementation::execute_contents(const ops::Command& command, ops::Reply& reply,
                                             const PieceWriter& writer) {
+    const PieceUnderWay under_way(*this);
+    if (under_way.is_too_late()) return reply.code = Errc::read_only;
     bool failed = false;
     const Errc answer = drive(reply, [&] {
         const std::shared_lock lock(pieces_);
@@ -363,13 +411,14 @@ Errc VolumeImplementation::execute_contents(const ops::Command& command, ops::Re
         // The blocks are the file's and hold what others left there: never may a commit show that.
         if (failed && committer_ != nullptr) committer_->forbid(reply.code);
     });
-    if (failed) hide_piece(command, reply.piece);
+    if (failed && committer_ != nullptr) hide_piece(command, reply.piece, answer);
     return answer;
 }
 
 /// After a piece could not be written: lets its blocks read as zeros, then nothing changes any
 /// more.
-void VolumeImplementation::hide_piece(const ops::Command& command, const ops::Piece& piece) {
+void VolumeImplementation::hide_piece(const ops::Command& command, const ops::Piece& piece,
+                                      Errc error) {
     if (!piece.keeps_rest) {
         ops::Command hide = command_on(command.handle);
         hide.verb = ops::Verb::allocate;
@@ -379,8 +428,7 @@ void VolumeImplementation::hide_piece(const ops::Command& command, const ops::Pi
         ops::Reply reply;
         static_cast<void>(execute(hide, reply));
     }
-    relaxed_store(store().state->read_only, 1);
-    static_cast<void>(engine_->forbid());
+    end_changes(error);
 }
 
 Errc VolumeImplementation::commit() {
@@ -396,7 +444,7 @@ Errc VolumeImplementation::close() {
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
     WARREN_TRY(commit());
     superblock_.clean = 1;
-    return write_superblock(*disk_, superblock_, committer_->transaction() + 1, Copies::both);
+    return write_superblock(disk_, superblock_, committer_->transaction() + 1, Copies::both);
 }
 
 }  // namespace warren

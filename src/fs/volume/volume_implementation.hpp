@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <concepts>
 #include <functional>
 #include <memory>
@@ -29,6 +30,7 @@
 #include "fs/volume/mapped_files.hpp"
 #include "fs/volume/pending_prunes.hpp"
 #include "fs/volume/removal_turns.hpp"
+#include "fs/volume/volume_disk.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -109,6 +111,8 @@ class VolumeImplementation {
     /// Takes another engine than start() made, one that does not work on the host's Store.
     /// Requires: no operation has run.
     void use_engine(std::unique_ptr<Engine> engine);
+    /// From now on ErrorMode::remount_ro holds, if it was asked for. Requires: no operation runs.
+    void watch_disk();
     /// Frees what was removed but still open when the volume was last in use.
     Errc reclaim_orphans();
     Errc close();
@@ -228,7 +232,7 @@ class VolumeImplementation {
     /// bitmaps of inodes as of the last commit, and what was loaded.
     const core::Store& store() { return memory_.store(); }
     Engine& engine() { return *engine_; }
-    Disk& disk() { return *disk_; }
+    Disk& disk() { return disk_; }
     /// Null if contents are not kept in memory.
     FileBuffer* file_buffer() { return file_buffer_.get(); }
     /// Reads contents. `run_end`: the place where the run of the file's blocks ends.
@@ -247,6 +251,8 @@ class VolumeImplementation {
     const format::Superblock& superblock() const { return superblock_; }
     bool is_read_only() const { return options_.read_only; }
     Errc commit();
+    /// Nothing changes any more, and no commit begins; `error` is why.
+    void end_changes(Errc error);
     /// See Committer::note_fresh_data().
     void note_fresh_data() {
         if (committer_ != nullptr) committer_->note_fresh_data();
@@ -311,6 +317,7 @@ class VolumeImplementation {
         }
     }
     class ManyWishes;
+    class PieceUnderWay;
     void wait_a_moment();
     Errc serve(const Wish& wish, Attempts& attempts);
     Errc serve_block(u64 place, Attempts& attempts);
@@ -321,14 +328,14 @@ class VolumeImplementation {
     Errc start_on(u64 host_meta_buffer_blocks);
     void load_metadata();
     Errc start_engine();
-    void hide_piece(const ops::Command& command, const ops::Piece& piece);
+    void hide_piece(const ops::Command& command, const ops::Piece& piece, Errc error);
     Errc fill_mapping(FileMapping& mapping, u64 length);
     Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);
     Errc load_frame_table();
     void make_file_buffer();
     void adopt_frame(u64 frame);
 
-    std::unique_ptr<Disk> disk_;
+    VolumeDisk disk_;
     format::Superblock superblock_;
     OpenOptions options_;
     const u64 hash_mask_;
@@ -344,6 +351,8 @@ class VolumeImplementation {
     std::string disk_note_;
     std::mutex inode_frame_mutex_;
     FairLock pieces_;  // shared while bytes follow their piece; a cut has it alone
+    std::atomic<u64> pieces_under_way_{0};  // commands whose piece may have to be hidden
+    std::atomic<bool> must_forbid_engine_{false};
     std::unique_ptr<std::shared_mutex[]> data_locks_;
     bool closed_ = false;
     PendingPrunes pending_prunes_;

@@ -206,6 +206,40 @@ TEST(FileBuffer, tellsWhoWritesThatNothingCanMakeRoom) {
     }
 }
 
+TEST(FileBuffer, readersGoOnAndNothingIsLostWhileTheDiskTakesNothing) {
+    MemoryDisk disk(disk_bytes);
+    const Bytes behind(4 * mib, std::byte{3});
+    ASSERT_EQ(disk.write(4 * mib, behind), Errc::ok);
+    FaultDisk faults(disk);
+    FileBuffer buffer(faults, smallest());
+    faults.set_plan({.reads = false, .nth = 1});
+    const Bytes source(block, std::byte{9});
+    u64 kept = 0;
+    while (kept < 200 && buffer.write(kept * 2 * block, source) == Errc::ok)
+        ++kept;
+    ASSERT_LT(kept, 200u);
+    Bytes found(4 * block);
+    u64 most_blocks = 0;
+    for (u64 at = 0; at < behind.size(); at += found.size()) {
+        ASSERT_EQ(buffer.read(4 * mib + at, found, disk_bytes), Errc::ok);
+        ASSERT_EQ(found, Bytes(found.size(), std::byte{3}));
+        most_blocks = std::max(most_blocks, buffer.figures().blocks);
+    }
+    // Beyond the limit there is what is dirty, and what a reader has in hand.
+    EXPECT_LE(most_blocks, 2 * FileBuffer::size_bytes_min / block);
+    found.resize(block);
+    for (u64 i = 0; i < kept; ++i) {
+        ASSERT_EQ(buffer.read(i * 2 * block, found, disk_bytes), Errc::ok);
+        EXPECT_EQ(found, source) << "block " << i;
+    }
+    faults.set_plan({});
+    ASSERT_EQ(buffer.write_back(), Errc::ok);
+    for (u64 i = 0; i < kept; ++i) {
+        ASSERT_EQ(disk.read(i * 2 * block, found), Errc::ok);
+        EXPECT_EQ(found, source) << "block " << i << " was dropped";
+    }
+}
+
 TEST(FileBuffer, givesAJournalWhatIsDirtyAndKeepsItUntilItIsOnTheDisk) {
     MemoryDisk disk(disk_bytes);
     FileBufferShape shape = smallest();

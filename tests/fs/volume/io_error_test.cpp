@@ -97,12 +97,37 @@ struct Outcome {
 
 enum class AfterError : u8 { stop, go_on };
 
-Outcome run_work(const Script& work, Disk& disk, u64 meta_buffer_bytes, AfterError then) {
+/// How the volume is opened.
+struct Way {
+    const char* name;
+    u64 meta_buffer_bytes = 0;
+    u64 file_buffer_bytes = 0;
+    ErrorMode errors = ErrorMode::remount_ro;
+    OpenOptions options() const {
+        OpenOptions options;
+        options.workers = 1;
+        options.meta_buffer_bytes = meta_buffer_bytes;
+        options.file_buffer_bytes = file_buffer_bytes;
+        options.errors = errors;
+        return options;
+    }
+};
+const Way ways[] = {
+    {.name = "Resident"},
+    {.name = "SmallBuffers",
+     .meta_buffer_bytes = small_meta_buffer,
+     .file_buffer_bytes = 256 * kib},
+    {.name = "ResidentContinue", .errors = ErrorMode::go_on},
+    {.name = "SmallMetaBufferContinue",
+     .meta_buffer_bytes = small_meta_buffer,
+     .errors = ErrorMode::go_on},
+};
+
+Outcome run_work(const Script& work, Disk& disk, const Way& way, AfterError then) {
     Outcome outcome;
     Failure failure;
     const auto volume =
-        open_on_test_engine(std::make_unique<FaultDisk>(disk),
-                            {.workers = 1, .meta_buffer_bytes = meta_buffer_bytes}, failure);
+        open_on_test_engine(std::make_unique<FaultDisk>(disk), way.options(), failure);
     outcome.was_told = volume == nullptr;
     if (volume == nullptr) {
         EXPECT_NE(failure.message, "");
@@ -140,7 +165,7 @@ void expect_sound(Setup& setup, MemoryDisk& disk, const Outcome& outcome, AfterE
 }
 
 /// Fails the n-th I/O for every n of the workload.
-void fail_each(FaultPlan plan, u64 meta_buffer_bytes, AfterError then) {
+void fail_each(FaultPlan plan, const Way& way, AfterError then) {
     Setup setup;
     const bool must_tell = !plan.reads;
     for (plan.nth = 1; !testing::Test::HasFailure(); ++plan.nth) {
@@ -148,7 +173,7 @@ void fail_each(FaultPlan plan, u64 meta_buffer_bytes, AfterError then) {
         const auto disk = setup.disk->copy();
         FaultDisk faults(*disk);
         faults.set_plan(plan);
-        const Outcome outcome = run_work(setup.work, faults, meta_buffer_bytes, then);
+        const Outcome outcome = run_work(setup.work, faults, way, then);
         if (faults.failed_count() == 0) {
             EXPECT_FALSE(outcome.was_told);
             EXPECT_EQ(outcome.steps_done, setup.work.steps().size());
@@ -160,8 +185,9 @@ void fail_each(FaultPlan plan, u64 meta_buffer_bytes, AfterError then) {
     }
 }
 
-class IoError : public testing::TestWithParam<u64> {};
-INSTANTIATE_TEST_SUITE_P(BlockMaps, IoError, testing::ValuesIn(block_maps));
+class IoError : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, IoError, testing::ValuesIn(ways),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 TEST_P(IoError, ofOneWriteIsToldAndLosesNothingSynced) {
     fail_each({.reads = false, .is_once = true}, GetParam(), AfterError::stop);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The disk of an open volume. Whoever writes there, a writer of contents, the file buffer or a
+// commit, is told by the answer that the disk refuses it; the volume as a whole is told here.
+//
+// Invariant: once the volume has been told of a refusal, nothing is written any more.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "fs/disk/disk.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+
+class VolumeDisk final : public Disk {
+ public:
+    using Told = std::function<void(const DiskRefusal&)>;
+
+    explicit VolumeDisk(std::unique_ptr<Disk> below) : below_(std::move(below)) {}
+
+    /// From now on `told` hears of the first write or flush that is refused, before its writer
+    /// does, and all that follow are refused with Errc::read_only. It must not write. Requires:
+    /// nobody else uses the disk meanwhile.
+    void watch(Told told) { told_ = std::move(told); }
+
+    u64 size_bytes() const override { return below_->size_bytes(); }
+    Errc read(u64 offset, std::span<std::byte> target) override {
+        return below_->read(offset, target);
+    }
+    Errc read_many(std::span<const DiskRead> reads) override { return below_->read_many(reads); }
+    Errc write(u64 offset, std::span<const std::byte> source) override {
+        if (is_over()) return Errc::read_only;
+        return note(below_->write(offset, source), offset, offset + source.size());
+    }
+    Errc write_many(std::span<const DiskWrite> writes) override {
+        if (writes.empty()) return Errc::ok;
+        if (is_over()) return Errc::read_only;
+        const Errc code = below_->write_many(writes);
+        if (code == Errc::ok) return code;
+        u64 begin = ~u64{0};
+        u64 end = 0;
+        for (const DiskWrite& one : writes) {
+            begin = std::min(begin, one.offset);
+            end = std::max(end, one.offset + one.source.size());
+        }
+        return note(code, begin, end);
+    }
+    Errc flush() override { return is_over() ? Errc::read_only : note(below_->flush(), 0, 0); }
+    Errc discard(u64 offset, u64 length_bytes) override {
+        return is_over() ? Errc::ok : below_->discard(offset, length_bytes);
+    }
+
+ private:
+    // Whoever begins to write as the volume is told may do so: a moment before, it was right.
+    bool is_over() const { return is_over_.load(std::memory_order_relaxed); }
+    Errc note(Errc code, u64 begin, u64 end) {
+        // Want of memory is not the disk's fault.
+        if (code == Errc::ok || code == Errc::no_memory || !told_) return code;
+        // Who comes second learns of his own failure when the volume knows the first.
+        const std::lock_guard lock(mutex_);
+        if (!is_over()) told_({code, begin, end - begin});
+        is_over_.store(true, std::memory_order_relaxed);
+        return code;
+    }
+
+    const std::unique_ptr<Disk> below_;
+    Told told_;
+    std::mutex mutex_;
+    std::atomic<bool> is_over_{false};
+};
+
+}  // namespace warren
