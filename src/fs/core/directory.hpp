@@ -130,6 +130,14 @@ WARREN_HD inline bool count_entry(const InodeRef& directory, i64 step) {
     return true;
 }
 
+/// Whether a directory takes no more names. One lane, with the leaves locked that are to change:
+/// who lets it die afterwards finds them locked, as with count_entry().
+WARREN_HD inline bool is_dying(const InodeRef& directory) {
+    const u64 entries =
+        device_atomic<u64>(directory.at->entries).fetch_add(0, hd::memory_order_relaxed);
+    return (entries & format::entries_dying) != 0;
+}
+
 /// Turns an empty, live directory into a dying one. Errc::not_empty if it has names. One lane.
 WARREN_HD inline Errc kill_empty(const InodeRef& directory) {
     u64 expected = 0;

@@ -171,6 +171,33 @@ WARREN_HD Removed apply_rename(Operation<Team>& op, const RenamePlan& plan, i64 
     return removed;
 }
 
+/// The writes of a rename that is one. Only within apply.
+template <class Team>
+WARREN_HD void apply_exchange(Operation<Team>& op, const RenamePlan& plan, i64 now) {
+    const Found& source = plan.source;
+    const Found& target = plan.target;
+    apply_retarget(op, source, target.entry, now);
+    apply_retarget(op, target, source.entry, now);
+    apply_arrival(op, source.inode, plan.source_is_directory, source.directory, target.directory,
+                  now);
+    apply_arrival(op, target.inode, plan.target_is_directory, target.directory, source.directory,
+                  now);
+}
+
+/// Does to directories what others decide by without a lock: counts the new name, ends the one that
+/// is replaced. Errc::no_entry if one is going, Errc::not_empty. One lane, within apply.
+WARREN_HD inline Errc claim_directories(Rename how, const RenamePlan& plan) {
+    if (how == Rename::exchange) {
+        // Whoever takes a directory apart has read what is a file there and what a directory.
+        const bool is_late = is_dying(plan.source.directory) || is_dying(plan.target.directory);
+        return is_late ? Errc::no_entry : Errc::ok;
+    }
+    if (!plan.target.entry.exists) {
+        return count_entry(plan.target.directory, 1) ? Errc::ok : Errc::no_entry;
+    }
+    return plan.target_is_directory ? kill_empty(plan.target.inode) : Errc::ok;
+}
+
 /// Renames (from, name) to (to, new_name). `walk` is the caller's memory over several attempts.
 template <class Team>
 WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller, Handle from,
@@ -201,26 +228,15 @@ WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller,
     }
 
     WARREN_TRY(op.begin_apply(7 + disposal_blocks_max));
-    if (how == Rename::exchange) {
-        apply_retarget(op, plan.source, plan.target.entry, now);
-        apply_retarget(op, plan.target, plan.source.entry, now);
-        apply_arrival(op, plan.source.inode, plan.source_is_directory, plan.source.directory,
-                      plan.target.directory, now);
-        apply_arrival(op, plan.target.inode, plan.target_is_directory, plan.target.directory,
-                      plan.source.directory, now);
-        op.end_apply();
-        return Removed{};
-    }
-    Errc refused = Errc::ok;
-    if (replaces && plan.target_is_directory) {
-        refused = once(op.team, [&] { return kill_empty(plan.target.inode); });
-    } else if (!replaces) {
-        const bool counted = once(op.team, [&] { return count_entry(plan.target.directory, 1); });
-        refused = counted ? Errc::ok : Errc::no_entry;
-    }
+    const Errc refused = once(op.team, [&] { return claim_directories(how, plan); });
     if (refused != Errc::ok) {
         op.cancel_apply();
         return refused;
+    }
+    if (how == Rename::exchange) {
+        apply_exchange(op, plan, now);
+        op.end_apply();
+        return Removed{};
     }
     const Removed removed = apply_rename(op, plan, now);
     op.end_apply();

@@ -182,7 +182,10 @@ Errc TreeUnlinker::take_apart(Handle parent, std::string_view name) {
         if (levels.back().from != core::key_end) {
             const Errc emptied = empty_level(levels);
             if (emptied == Errc::ok) continue;
-            if (emptied != Errc::stale) return emptied;
+            // Of the last two: a file and a directory have changed places since they were read.
+            const bool is_meddled = emptied == Errc::stale || emptied == Errc::is_directory ||
+                                    emptied == Errc::not_directory;
+            if (!is_meddled) return emptied;
         }
         const Level& lowest = levels.back();
         const Errc removed = volume_.remove_directory(nobody, lowest.parent, lowest.name);

@@ -306,6 +306,50 @@ TEST_P(Concurrency, removeTreeAgainstTheLastClose) {
     volume.close_and_check();
 }
 
+/// A file and a directory change places within a tree that goes, and across its edge: the removal
+/// does not mistake one for the other, and nobody is given a name of what is going.
+TEST_P(Concurrency, exchangeAgainstRemoveTree) {
+    constexpr u64 pairs = 40;
+    const Seed seed;
+    MemoryVolume volume(256 * mib, options());
+    const Handle safe = make_directory(*volume, volume->root(), "safe");
+    for (u64 i = 0; i < pairs; ++i)
+        ASSERT_TRUE(volume->create(anybody, safe, "s" + std::to_string(i), {}));
+    const u64 inodes_before = volume->statistics().inodes_used;
+    const Deadline deadline(some_time());
+    for (u64 round = 0; !deadline.is_over() && !HasFailure(); ++round) {
+        const Handle doomed = make_directory(*volume, volume->root(), "doomed");
+        for (u64 i = 0; i < pairs; ++i) {
+            ASSERT_TRUE(volume->create(anybody, doomed, "f" + std::to_string(i), {}));
+            make_directory(*volume, doomed, "d" + std::to_string(i));
+        }
+        std::atomic<bool> is_gone{false};
+        const auto exchange = [&](Random& random, Handle from, const char* letter) {
+            while (!is_gone) {
+                const std::string number = std::to_string(random.below(pairs));
+                const Errc code = volume->rename(anybody, from, letter + number, doomed,
+                                                 "d" + number, Rename::exchange);
+                EXPECT_TRUE(code == Errc::ok || code == Errc::no_entry || code == Errc::stale)
+                    << static_cast<int>(code);
+            }
+        };
+        Bodies bodies;
+        bodies.push_back([&](Random& random) { exchange(random, doomed, "f"); });
+        bodies.push_back([&](Random& random) { exchange(random, safe, "s"); });
+        bodies.push_back([&](Random&) {
+            Removal removal;
+            EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "doomed", removal), Errc::ok);
+            EXPECT_EQ(removal.files + removal.directories, 2 * pairs + 1);
+            is_gone = true;
+        });
+        run_crowd(seed.part(round), bodies);
+        EXPECT_EQ(volume->statistics().inodes_used, inodes_before);
+    }
+    EXPECT_EQ(list_names(*volume, safe).size(), pairs);
+    expect_counts_agree(*volume);
+    volume.close_and_check();
+}
+
 /// What could be moved out of a tree before its removal is whole; all else is gone.
 TEST_P(Concurrency, renameAgainstRemoveTree) {
     const Seed seed;

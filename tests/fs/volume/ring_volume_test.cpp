@@ -42,6 +42,12 @@ INSTANTIATE_TEST_SUITE_P(Ways, UringVolume, testing::Values(DiskAccess::ring, Di
 TEST_P(UringVolume, losesNothingSyncedWhenThePowerIsCut) {
     const Seed seed;
     std::string why;
+    {
+        Failure failure;
+        const auto probed = FileDisk::open(folder_ + "/probed", OpenMode::create, failure);
+        ASSERT_TRUE(probed) << failure.message;
+        if (probed->use(GetParam(), why) != Errc::ok) GTEST_SKIP() << why;
+    }
     const CutRecording recording =
         record_for_cuts(seed.value(), 250 * test_load(), 16 * mib, [&](MemoryDisk& log) {
             auto disk = RecordedFileDisk::make(image(), GetParam(), log, why);
