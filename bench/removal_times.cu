@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where does the time of Volume::remove_tree go on the GPU? The scenarios of the thesis (Deep,
-// Wide, Mix) and many files, as a caller waits for them: from the call with a name to the tree
-// gone, nothing done before. Beside it the parts of the kernel by the device's clock. Each volume
-// holds a tree for each run; the first run, which loads the kernels, is not counted.
+// Wide, Mix), Deep beside many other directories, and many files, as a caller waits for them: from
+// the call with a name to the tree gone, nothing done before. Beside it the parts of the last
+// step's kernel by the device's clock, and the host's. Each volume holds a tree for each run; the
+// first tree, which loads the kernels, is not counted. Writes removal_times.csv.
 //
-//   removal_times [--runs N] [--large N]    N runs (7); --large 1 with 1,000,000 files (default),
-//                                           2 with 10,000,000 as well
-#include <algorithm>
-#include <cstdio>
-#include <functional>
+//   removal_times [--runs N]     N runs (7) of everything
+//                 [--among N]    Deep among N other directories, in thousands (1,000,000); 0: not
+//                 [--large N]    --large 1 with 1,000,000 files (default), 2 with 10,000,000 as
+//                                well: each tree of these takes 3.2 GB in the disk in memory, in
+//                                the host's copy while it is made, and on the device
 #include <string>
 #include <vector>
 
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
+#include "bench/support/rows.hpp"
 #include "fs/engine/cuda/cuda_engine.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -22,6 +24,11 @@ using namespace warren;
 using namespace warren::bench;
 
 namespace {
+
+const std::string whole = "remove_tree";
+const std::string parts[] = {"last step: root taken", "last step: harvested", "last step: ended",
+                             "host: launch", "host: wait"};
+constexpr u32 others_each = 999;  // so that they are a thousand with the one that they lie in
 
 struct Shape {
     std::string label;
@@ -31,14 +38,16 @@ struct Shape {
     u32 parents;  // directories in the root, with
     u32 entries;  // entries of
     u32 mode;
-    u32 trees;
+    u32 others = 0;  // thousands of directories elsewhere in the volume
 };
 
 /// A volume in memory that the CPU engine has filled and that the CUDA engine has taken over.
 class DeviceVolume {
  public:
-    explicit DeviceVolume(const Shape& shape) : volume_(shape.size_bytes) {
-        for (u32 tree = 0; tree < shape.trees; ++tree) {
+    DeviceVolume(const Shape& shape, u64 trees) : volume_(shape.size_bytes) {
+        const Handle others = add_entry(*volume_, volume_->root(), "others", directory_mode);
+        build_flat(*volume_, others, shape.others, others_each, directory_mode);
+        for (u64 tree = 0; tree < trees; ++tree) {
             const std::string name = "tree" + std::to_string(tree);
             const Handle top = add_entry(*volume_, volume_->root(), name, directory_mode);
             const Handle root = build_deep(*volume_, top, shape.chain);
@@ -66,61 +75,57 @@ class DeviceVolume {
     MemoryVolume volume_;
 };
 
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values.empty() ? 0 : values[values.size() / 2];
-}
-
-void measure(const Shape& shape) {
-    DeviceVolume device(shape);
+/// `runs` removals behind the first one.
+void measure(const Shape& shape, u64 runs, Report& report) {
+    DeviceVolume device(shape, runs + 1);
     const Handle root = (*device).root();  // a command of its own
-    std::vector<double> wall;
-    std::vector<double> parts[5];
-    for (u32 tree = 0; tree < shape.trees; ++tree) {
+    const u64 wanted = shape.chain + shape.parents + u64{shape.parents} * shape.entries;
+    const double items = static_cast<double>(wanted);
+    for (u64 run = 0; run <= runs; ++run) {
         Removal removal;
         Errc code = Errc::ok;
-        const double seconds = time_of([&] {
-            code = (*device).remove_tree({}, root, "tree" + std::to_string(tree), removal);
-        });
+        const double seconds = time_of(
+            [&] { code = (*device).remove_tree({}, root, "tree" + std::to_string(run), removal); });
         require(code == Errc::ok, "remove_tree: " + std::to_string(static_cast<int>(code)));
-        const u64 wanted = shape.chain + shape.parents + u64{shape.parents} * shape.entries;
         require(removal.files + removal.directories == wanted,
                 "counted " + std::to_string(removal.files + removal.directories));
-        if (tree == 0 && shape.trees > 1) continue;
-        wall.push_back(seconds * 1e6);
-        for (u32 i = 0; i < 5; ++i)
-            parts[i].push_back(static_cast<double>(device.figures().removal_ns[i]) / 1e3);
+        if (run == 0) continue;
+        report.add(shape.label, whole, seconds, items);
+        const CudaEngineFigures figures = device.figures();
+        for (u32 i = 0; i < std::size(parts); ++i) {
+            const double part = static_cast<double>(figures.removal_ns[i]) * 1e-9;
+            report.add(shape.label, parts[i], part, items);
+        }
     }
-    const double fastest = *std::min_element(wall.begin(), wall.end());
-    const double slowest = *std::max_element(wall.begin(), wall.end());
-    std::printf(
-        "%-18s wall %9.1f us (%.1f to %.1f) must %8.0f %s | last step: root taken %7.1f, "
-        "harvested %9.1f, ended %6.1f; host: launch %5.1f, wait %9.1f us\n",
-        shape.label.c_str(), median(wall), fastest, slowest, shape.must_us,
-        median(wall) <= shape.must_us ? "met   " : "MISSED", median(parts[0]), median(parts[1]),
-        median(parts[2]), median(parts[3]), median(parts[4]));
-    std::fflush(stdout);
+    report.must(shape.label + ": must over remove_tree",
+                shape.must_us * 1e-6 / report.median(shape.label, whole), 1);
     require((*device).close() == Errc::ok, "cannot close");
 }
 
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-    const u32 runs = static_cast<u32>(option(argument_count, arguments, "runs", 7));
+    const u64 runs = option(argument_count, arguments, "runs", 7);
+    const u64 among = option(argument_count, arguments, "among", 1'000'000);
     const u64 large = option(argument_count, arguments, "large", 1);
     std::vector<Shape> shapes = {
-        {"one empty", 80, gib, 1, 0, 0, 0, runs + 1},
-        {"ten files", 80, gib, 1, 1, 10, file_mode, runs + 1},
-        {"Deep", 1500, gib, 1000, 0, 0, 0, runs + 1},
-        {"Wide", 80, gib, 1, 1000, 0, 0, runs + 1},
-        {"Mix", 120, gib, 1, 100, 100, directory_mode, runs + 1},
-        {"100,000 files", 1500, 2 * gib, 1, 100, 1000, file_mode, 4},
+        {"one empty", 80, gib, 1, 0, 0, 0},
+        {"ten files", 80, gib, 1, 1, 10, file_mode},
+        {"Deep", 1500, gib, 1000, 0, 0, 0},
+        {"Wide", 80, gib, 1, 1000, 0, 0},
+        {"Mix", 120, gib, 1, 100, 100, directory_mode},
+        {"100,000 files", 1500, 2 * gib, 1, 100, 1000, file_mode},
     };
-    if (large > 0)
-        shapes.push_back({"1,000,000 files", 1500, 32 * gib, 1, 1000, 1000, file_mode, 4});
-    if (large > 1)
-        shapes.push_back({"10,000,000 files", 15000, 32 * gib, 1, 10'000, 1000, file_mode, 3});
+    if (among > 0) {
+        const std::string label = "Deep among " + with_commas(among) + " other directories";
+        shapes.push_back({label, 1500, 4 * gib, 1000, 0, 0, 0, static_cast<u32>(among / 1000)});
+    }
+    if (large > 0) shapes.push_back({"1,000,000 files", 1500, 32 * gib, 1, 1000, 1000, file_mode});
+    if (large > 1) {
+        shapes.push_back({"10,000,000 files", 15000, 64 * gib, 1, 10'000, 1000, file_mode});
+    }
+    Report report("removal_times", argument_count, arguments);
     for (const Shape& shape : shapes)
-        measure(shape);
-    return 0;
+        measure(shape, runs, report);
+    return report.finish();
 }
