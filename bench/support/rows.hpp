@@ -62,7 +62,7 @@ inline std::string stat(const Scale& scale) {
     return "stat " + with_commas(scale.files()) + " files by name";
 }
 inline std::string rebuild(const Scale& scale) {
-    return "pack a directory of " + with_commas(scale.files()) + " names, half of them gone";
+    return "pack a directory of " + with_commas(scale.files()) + " names, as many gone";
 }
 
 }  // namespace rows
