@@ -27,6 +27,16 @@ bool refuse(const std::string& path, Errc code) {
 
 }  // namespace
 
+Errc DedupScan::open() {
+    const std::vector<dedup::Source>& sources = index_.sources();
+    for (size_t number = 0; number < sources.size(); ++number) {
+        struct stat status;
+        if (::lstat(sources[number].path.c_str(), &status) != 0) continue;
+        known_.insert({{status.st_dev, status.st_ino}, number});
+    }
+    return reader_.open(how_.splitter);
+}
+
 bool DedupScan::add_tree(const std::string& path) {
     struct stat status;
     if (::lstat(path.c_str(), &status) != 0) return refuse(path, static_cast<Errc>(errno));
@@ -54,15 +64,24 @@ bool DedupScan::add_file(const std::string& path) {
     struct stat status;
     bool good = ::fstat(file, &status) == 0;
     if (!good) refuse(path, static_cast<Errc>(errno));
-    if (good && status.st_nlink > 1 && !seen_.insert({status.st_dev, status.st_ino}).second) {
+    const FileName name{status.st_dev, status.st_ino};
+    if (good && !seen_.insert(name).second) {
         ++totals_.other_names;
     } else if (good) {
         const ChangeWatch watch(file);
+        forget(name);
         good = read_file(path, file, static_cast<u64>(status.st_size));
         if (watch.complains(path)) good = false;
     }
     ::close(file);
     return good;
+}
+
+/// What earlier runs noted of the file gives way to what it is now.
+void DedupScan::forget(const FileName& file) {
+    const auto [first, last] = known_.equal_range(file);
+    for (auto known = first; known != last; ++known)
+        index_.forget_source(known->second);
 }
 
 bool DedupScan::read_file(const std::string& path, int descriptor, u64 size) {

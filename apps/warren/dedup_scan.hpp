@@ -2,7 +2,8 @@
 // What `warren dedup` finds out: files read in the order of their names, each chunk looked up, and
 // for every chunk that is there twice where its original lies.
 //
-// Invariant: a byte counts as a saving only if it takes space of its own on disk now.
+// Invariant: a byte counts as a saving only if it takes space of its own on disk now: not for what
+// an earlier run has noted of the same file.
 #pragma once
 
 #include <map>
@@ -48,7 +49,7 @@ class DedupScan {
     DedupScan(const DedupOptions& how, dedup::Index& index) : how_(how), index_(index) {}
 
     /// Gets ready to read. Errc::no_device if a GPU was asked for and there is none.
-    Errc open() { return reader_.open(how_.splitter); }
+    Errc open();
     const dedup::ReadWork& work() const { return reader_.work(); }
 
     /// Adds a file or all files below a directory. False, with a complaint, if one was not read.
@@ -61,6 +62,9 @@ class DedupScan {
     std::vector<const DedupFile*> files_by_savings() const;
 
  private:
+    /// Device and inode: one file, whatever its path.
+    using FileName = std::pair<u64, u64>;
+
     /// A run of bytes that are those of an original, both without a gap.
     struct Run {
         size_t file;
@@ -73,6 +77,7 @@ class DedupScan {
     bool add_file(const std::string& path);
     bool read_file(const std::string& path, int descriptor, u64 size);
     bool read_data(int descriptor, u64 begin, u64 end);
+    void forget(const FileName& file);
     Errc look_up(std::span<const dedup::FileChunk> chunks, u64 begin);
     void note_equal(const dedup::FileChunk& chunk, u64 offset, const dedup::Entry& entry);
     bool is_shared(u64 offset, const dedup::Source& source, u64 original_offset, u64 length) const;
@@ -82,7 +87,8 @@ class DedupScan {
     dedup::Index& index_;
     dedup::ChunkReader reader_;
     DedupTotals totals_;
-    std::set<std::pair<u64, u64>> seen_;  // device and inode
+    std::set<FileName> seen_;
+    std::multimap<FileName, size_t> known_;  // the index's sources of earlier runs
     std::vector<DedupFile> files_;
     std::map<std::string, u64> likeness_;             // of the file at hand, by path of originals
     std::map<u64, std::vector<DiskExtent>> extents_;  // by base of the source

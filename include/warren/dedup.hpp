@@ -46,6 +46,7 @@ struct Source {
     u64 base = 0;
     u64 size = 0;
     std::string path;
+    bool is_forgotten = false;  // see Index::forget_source()
     bool operator==(const Source&) const = default;
 };
 
@@ -93,7 +94,10 @@ class Index {
     u64 next_place() const;
     /// Notes an input of `size` bytes and answers its base.
     u64 add_source(std::string path, u64 size);
-    /// The input that a place lies in; null if it is in none.
+    /// Forgets sources()[number], as before it is read again: the chunks that were first seen there
+    /// are unknown from now on, and neither they nor the source are saved.
+    void forget_source(size_t number);
+    /// The input that a place lies in; null if it is in none, or in a forgotten one.
     const Source* source_of(u64 place) const;
 
  private:

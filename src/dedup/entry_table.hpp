@@ -39,6 +39,8 @@ class EntryTable {
     Errc add(const Chunk& chunk, Entry& found);
     /// Takes over an entry whose key is not there.
     Errc insert(const Entry& entry);
+    /// Takes over an entry in the place of that of its key. Requires: there is one.
+    void replace(const Entry& entry) { const_cast<Entry&>(*find(entry.key)) = entry; }
     const Entry* find(const Key& key) const;
 
     u64 entries() const { return used_ + spilled_; }

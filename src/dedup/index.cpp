@@ -36,13 +36,34 @@ std::vector<u8> hash_of_secret(const std::string& purpose, const std::string& se
 
 class Index::State {
  public:
+    /// The input that a place lies in, forgotten or not.
+    const Source* source_at(u64 place) const;
+    bool is_forgotten(u64 place) const {
+        if (!has_forgotten) return false;
+        const Source* source = source_at(place);
+        return source != nullptr && source->is_forgotten;
+    }
+
     Options options;
     std::vector<u8> key_prefix;  // empty: keys are digests cut off
     SecretMark mark{};
     EntryTable table;
     std::vector<Source> sources;
     u64 next_place = 0;
+    bool has_forgotten = false;
 };
+
+const Source* Index::State::source_at(u64 place) const {
+    auto behind = std::upper_bound(sources.begin(), sources.end(), place,
+                                   [](u64 at, const Source& source) { return at < source.base; });
+    // Empty inputs share their base with the next one.
+    while (behind != sources.begin()) {
+        --behind;
+        if (place - behind->base < behind->size) return &*behind;
+        if (behind->size != 0) return nullptr;
+    }
+    return nullptr;
+}
 
 Index::Index() = default;
 Index::~Index() = default;
@@ -83,7 +104,8 @@ Errc Index::save(const std::string& path) const {
     contents.mark = state_->mark;
     contents.next_place = state_->next_place;
     contents.sources = state_->sources;
-    contents.entries = state_->table.sorted();
+    std::erase_if(contents.sources, [](const Source& source) { return source.is_forgotten; });
+    contents.entries = sorted();
     return write_index_file(path, contents);
 }
 
@@ -99,14 +121,22 @@ Key Index::key_of(std::span<const u8> digest) const {
 }
 
 Errc Index::add(std::span<const Chunk> chunks, std::span<Entry> found) {
-    for (size_t index = 0; index < chunks.size(); ++index)
-        WARREN_TRY(state_->table.add(chunks[index], found[index]));
+    for (size_t index = 0; index < chunks.size(); ++index) {
+        const Chunk& chunk = chunks[index];
+        const Entry* known = state_->has_forgotten ? state_->table.find(chunk.key) : nullptr;
+        if (known != nullptr && state_->is_forgotten(known->place)) {
+            found[index] = {chunk.key, chunk.place, chunk.length, 1};
+            state_->table.replace(found[index]);
+        } else {
+            WARREN_TRY(state_->table.add(chunk, found[index]));
+        }
+    }
     return Errc::ok;
 }
 
 std::optional<Entry> Index::find(const Key& key) const {
     const Entry* entry = state_->table.find(key);
-    if (entry == nullptr) return std::nullopt;
+    if (entry == nullptr || state_->is_forgotten(entry->place)) return std::nullopt;
     return *entry;
 }
 
@@ -123,7 +153,9 @@ u64 Index::spilled_entries() const {
 }
 
 std::vector<Entry> Index::sorted() const {
-    return state_->table.sorted();
+    std::vector<Entry> all = state_->table.sorted();
+    std::erase_if(all, [&](const Entry& entry) { return state_->is_forgotten(entry.place); });
+    return all;
 }
 
 const std::vector<Source>& Index::sources() const {
@@ -141,17 +173,14 @@ u64 Index::add_source(std::string path, u64 size) {
     return base;
 }
 
+void Index::forget_source(size_t number) {
+    state_->sources[number].is_forgotten = true;
+    state_->has_forgotten = true;
+}
+
 const Source* Index::source_of(u64 place) const {
-    const auto& sources = state_->sources;
-    auto behind = std::upper_bound(sources.begin(), sources.end(), place,
-                                   [](u64 at, const Source& source) { return at < source.base; });
-    // Empty inputs share their base with the next one.
-    while (behind != sources.begin()) {
-        --behind;
-        if (place - behind->base < behind->size) return &*behind;
-        if (behind->size != 0) return nullptr;
-    }
-    return nullptr;
+    const Source* source = state_->source_at(place);
+    return source == nullptr || source->is_forgotten ? nullptr : source;
 }
 
 }  // namespace warren::dedup

@@ -224,6 +224,43 @@ class DedupTest(CommandCase):
         self.assertIn("the index is damaged", self.error(*words, other))
         self.assertEqual(index.read_bytes(), damaged)
 
+    def test_index_knows_a_file_that_is_read_again(self):
+        folder = self.folder / "tree"
+        folder.mkdir()
+        old, new = random.Random(7).randbytes(40_000), random.Random(8).randbytes(50_000)
+        (folder / "a").write_bytes(old)
+        (folder / "b").write_bytes(old)
+        index = self.folder / "index"
+        words = ("dedup", "--json", "--index", index)
+        first = json.loads(self.output(*words, folder))
+        self.assertEqual(first["savings_bytes"], 40_000)
+        size = index.stat().st_size
+        for name in (folder, f"{folder}/../tree", folder):
+            again = json.loads(self.output(*words, name))
+            for place in again["equal"]:
+                place.update({key: place[key].replace("../tree/", "") for key in
+                              ("file", "original")})
+            self.assertEqual(again, first)
+        self.assertEqual(index.stat().st_size, size)
+        os.link(folder / "a", folder / "c")
+        one_name = json.loads(self.output(*words, folder / "c"))
+        self.assertEqual((one_name["savings_bytes"], one_name["other_names"]), (0, 0))
+        # What was first seen in a changed file is not there any more.
+        (folder / "a").write_bytes(new)
+        self.assertEqual(json.loads(self.output(*words, folder / "a"))["savings_bytes"], 0)
+        self.assertEqual(json.loads(self.output(*words, folder / "b"))["savings_bytes"], 0)
+        other = self.folder / "other"
+        other.write_bytes(old)
+        found = json.loads(self.output(*words, other))
+        self.assertEqual((found["savings_bytes"], found["equal"][0]["original"]),
+                         (40_000, str(folder / "b")))
+
+    def test_file_named_twice_is_read_once(self):
+        (self.folder / "a").write_bytes(random.Random(9).randbytes(40_000))
+        report = json.loads(self.output("dedup", "--json", self.folder, self.folder / "a"))
+        self.assertEqual((report["files"], report["other_names"], report["savings_bytes"]),
+                         (1, 1, 0))
+
     def test_errors(self):
         self.assertIn("No such file", self.error("dedup", "absent"))
         self.assertIn("exclude each other",

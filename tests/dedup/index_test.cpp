@@ -179,5 +179,49 @@ TEST(IndexFile, DamageIsFound) {
     EXPECT_EQ(load(good + "x"), Errc::corrupt);
 }
 
+/// Inputs are added and forgotten at random; a map is told the same.
+TEST(Index, ForgottenSourcesAreUnknown) {
+    const Seed seed;
+    for (const u64 memory_bytes : {u64{0}, u64{1 * mib}}) {
+        Random random(seed.part(memory_bytes));
+        Folder folder;
+        Index index;
+        ASSERT_EQ(index.open({.memory_bytes = memory_bytes, .spill_folder = folder.file("")}),
+                  Errc::ok);
+        std::map<Key, Entry> model;
+        for (u64 round = 0; round < 30; ++round) {
+            const u64 base = index.add_source(std::to_string(round), random.below(6000) * 10);
+            std::vector<Chunk> chunks((index.next_place() - base) / 10);
+            std::vector<Entry> found(chunks.size());
+            for (u64 i = 0; i < chunks.size(); ++i) {
+                chunks[i] = {random_key(random, 60'000), base + 10 * i, 10};
+                model.try_emplace(chunks[i].key, Entry{chunks[i].key, base + 10 * i, 10, 0})
+                    .first->second.count++;
+            }
+            ASSERT_EQ(index.add(chunks, found), Errc::ok);
+            for (u64 i = 0; i < chunks.size(); ++i)
+                ASSERT_EQ(found[i].place, model[chunks[i].key].place);
+            if (!random.one_in(3)) continue;
+            const size_t gone = random.below(index.sources().size());
+            const Source source = index.sources()[gone];
+            index.forget_source(gone);
+            std::erase_if(model, [&](const auto& known) {
+                return known.second.place - source.base < source.size;
+            });
+            EXPECT_EQ(index.source_of(source.base + 1), nullptr);
+        }
+        std::vector<Entry> expected;
+        for (const auto& [key, entry] : model)
+            expected.push_back(entry);
+        EXPECT_EQ(index.sorted(), expected);
+        ASSERT_EQ(index.save(folder.file("index")), Errc::ok);
+        Index again;
+        ASSERT_EQ(again.load(folder.file("index"), {}), Errc::ok);
+        EXPECT_EQ(again.sorted(), expected);
+        for (const Source& source : again.sources())
+            EXPECT_FALSE(source.is_forgotten);
+    }
+}
+
 }  // namespace
 }  // namespace warren::dedup
