@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "bench/support/trees.hpp"
 
@@ -33,82 +34,78 @@ void for_each_name(const std::vector<Handle>& directories, u64 each, const Take&
     }
 }
 
-/// Files to be made, and room for what becomes of them.
-class CreateList {
+/// The items of one call, and room for what becomes of them.
+template <class Item, class Answer>
+class ItemList {
  public:
-    CreateList(const std::vector<Handle>& directories, u64 each, u64 first = 0) {
-        items_.reserve(directories.size() * each);
+    void call(Volume& volume) {
+        if constexpr (std::is_same_v<Item, Creation>) {
+            volume.create_many(anybody, items_, answers_);
+        } else if constexpr (std::is_same_v<Item, Lookup>) {
+            volume.lookup_many(anybody, items_, answers_);
+        } else if constexpr (std::is_same_v<Item, Move>) {
+            volume.move_many(anybody, items_, answers_);
+        } else {
+            volume.remove_many(anybody, items_, answers_);
+        }
+    }
+    void check() const {
+        for (const Answer& answer : answers_)
+            require(is_good(answer), "an item of many failed");
+    }
+    void run(Volume& volume) {
+        call(volume);
+        check();
+    }
+
+ protected:
+    void add(const Item& item) {
+        items_.push_back(item);
+        answers_.emplace_back(Errc::io);
+    }
+    void reserve(u64 count) {
+        items_.reserve(count);
+        answers_.reserve(count);
+    }
+
+ private:
+    static bool is_good(Errc code) { return code == Errc::ok; }
+    static bool is_good(const Result<Attributes>& result) { return bool(result); }
+
+    std::vector<Item> items_;
+    std::vector<Answer> answers_;
+};
+
+/// Files to be made, looked up or removed; of each directory the names from number `first` on.
+template <class Item, class Answer>
+class NameList : public ItemList<Item, Answer> {
+ public:
+    NameList(const std::vector<Handle>& directories, u64 each, u64 first = 0) {
+        this->reserve(directories.size() * each);
         const auto add = [&](Handle directory, const std::string& name) {
-            items_.push_back({directory, name, {}});
+            Item item;
+            item.directory = directory;
+            item.name = name;
+            this->add(item);
         };
         for_each_name(directories, each, add, first);
-        results_.assign(items_.size(), Errc::io);
     }
-    void call(Volume& volume) { volume.create_many(anybody, items_, results_); }
-    void check() const {
-        for (const Result<Attributes>& result : results_)
-            require(bool(result), "cannot make a file");
-    }
-    void run(Volume& volume) {
-        call(volume);
-        check();
-    }
-
- private:
-    std::vector<Creation> items_;
-    std::vector<Result<Attributes>> results_;
 };
-
-/// Files to be looked up.
-class LookupList {
- public:
-    LookupList(const std::vector<Handle>& directories, u64 each) {
-        items_.reserve(directories.size() * each);
-        for_each_name(directories, each, [&](Handle directory, const std::string& name) {
-            items_.push_back({directory, name});
-        });
-        results_.assign(items_.size(), Errc::io);
-    }
-    void call(Volume& volume) { volume.lookup_many(anybody, items_, results_); }
-    void check() const {
-        for (const Result<Attributes>& result : results_)
-            require(bool(result), "cannot look a file up");
-    }
-    void run(Volume& volume) {
-        call(volume);
-        check();
-    }
-
- private:
-    std::vector<Lookup> items_;
-    std::vector<Result<Attributes>> results_;
-};
+using CreateList = NameList<Creation, Result<Attributes>>;
+using LookupList = NameList<Lookup, Result<Attributes>>;
+using UnlinkList = NameList<Unlink, Errc>;
 
 /// Files to be moved, of each directory to the one of the same number.
-class MoveList {
+class MoveList : public ItemList<Move, Errc> {
  public:
     MoveList(const std::vector<Handle>& from, const std::vector<Handle>& to, u64 each) {
-        items_.reserve(from.size() * each);
+        reserve(from.size() * each);
         for (std::size_t d = 0; d < from.size(); ++d) {
             for_each_name({from[d]}, each, [&](Handle directory, const std::string& name) {
-                items_.push_back({directory, name, to[d], name});
+                add({directory, name, to[d], name});
             });
         }
-        results_.assign(items_.size(), Errc::io);
     }
-    void call(Volume& volume) { volume.move_many(anybody, items_, results_); }
-    void check() const {
-        for (const Errc result : results_)
-            require(result == Errc::ok, "cannot move a file");
-    }
-    void run(Volume& volume) {
-        call(volume);
-        check();
-    }
-
- private:
-    std::vector<Move> items_;
-    std::vector<Errc> results_;
 };
 
 /// Counts without threads meeting.
@@ -203,16 +200,6 @@ void EngineRows::make_files(const std::vector<Handle>& directories, u64 each) {
     CreateList(directories, each).run(*volume_);
 }
 
-void EngineRows::remove_names(Handle directory, u64 count, u64 first) {
-    std::vector<Unlink> names;
-    const auto add = [&](Handle in, const std::string& name) { names.push_back({in, name}); };
-    for_each_name({directory}, count, add, first);
-    std::vector<Errc> results(names.size(), Errc::io);
-    volume_->remove_many(anybody, names, results);
-    for (const Errc result : results)
-        require(result == Errc::ok, "cannot remove a file");
-}
-
 void EngineRows::remove_tree(const std::string& name) {
     Removal removal;
     require(volume_->remove_tree(anybody, root_, name, removal) == Errc::ok,
@@ -291,15 +278,9 @@ void EngineRows::measure_single_round(Handle top, u64 run) {
     });
     make_files({other}, batch_items);
     sync();
-    std::vector<Unlink> names;
-    for_each_name({other}, batch_items, [&](Handle directory, const std::string& name) {
-        names.push_back({directory, name});
-    });
-    std::vector<Errc> results(names.size(), Errc::io);
-    add_both(rows::unlink_many, batch_items, run,
-             [&] { volume_->remove_many(anybody, names, results); });
-    for (const Errc result : results)
-        require(result == Errc::ok, "cannot remove a file");
+    UnlinkList names({other}, batch_items);
+    add_both(rows::unlink_many, batch_items, run, [&] { names.call(*volume_); });
+    names.check();
 }
 
 void EngineRows::measure_single_calls() {
@@ -436,7 +417,7 @@ void EngineRows::measure_rebuild() {
             sync();
         }
         for (u64 first = 0; first < count; first += a_call)
-            remove_names(packed, std::min(a_call, count - first), first);
+            UnlinkList({packed}, std::min(a_call, count - first), first).run(*volume_);
         sync();
         Rebuilt rebuilt;
         add_both(rows::rebuild(scale_), static_cast<double>(count), run, [&] {

@@ -53,7 +53,6 @@ class EngineRows {
     Handle make_directory(Handle in, const std::string& name);
     std::vector<Handle> make_directories(Handle in, u64 count);
     void make_files(const std::vector<Handle>& directories, u64 each);
-    void remove_names(Handle directory, u64 count, u64 first);
     void remove_tree(const std::string& name);
     void find_all(Handle top, u64 entries, u64 run);
     void measure_walks(Handle top, const std::vector<Handle>& directories, u64 run);
