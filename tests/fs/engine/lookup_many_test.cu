@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Look-ups of names that are on the device: each is answered as Volume::lookup answers it, or left.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fs/engine/cuda/device_store.hpp"
+#include "fs/engine/cuda/lookup_many.hpp"
+#include "tests/fs/engine/device_volume.cuh"
+#include "tests/fs/engine/scan_answers.hpp"
+#include "tests/support/model_file_system.hpp"
+
+namespace warren {
+namespace {
+
+using cuda_engine::LookupKey;
+using cuda_engine::LookupShape;
+
+struct Asked {
+    Handle directory;
+    std::string name;
+    bool is_plain;  // an entry of a directory that everybody may pass
+};
+
+/// Every name of the tree and names that are not there; in files, and by handles that are stale.
+std::vector<Asked> questions_about(Volume& volume) {
+    std::vector<Asked> all;
+    std::vector<Handle> directories = {volume.root()};
+    while (!directories.empty()) {
+        const Handle in = directories.back();
+        directories.pop_back();
+        for (const auto& [name, inode] : list_names(volume, in)) {
+            const Result<Attributes> found = volume.lookup(anybody, in, name);
+            EXPECT_TRUE(found) << name;
+            all.push_back({in, name, true});
+            all.push_back({in, name + "x", name.size() < 255});
+            all.push_back({in, name.substr(1), false});
+            all.push_back({{in.inode, in.generation + 1}, name, false});
+            all.push_back({found->handle, name, false});
+            if (is_mode_of(found->mode, directory_mode)) directories.push_back(found->handle);
+        }
+    }
+    return all;
+}
+
+struct LookupAnswers {
+    std::vector<Errc> codes;
+    std::vector<Attributes> attributes;
+};
+
+LookupAnswers look_up(const core::Store& store, const core::Credentials& caller,
+                      const std::vector<Asked>& asked, const LookupShape& shape) {
+    std::string bytes;
+    for (const Asked& one : asked)
+        bytes += one.name;
+    bytes.resize(bytes.size() / 8 * 8 + 8);  // a team reads names in words
+    const DeviceArray<char> names(std::vector<char>(bytes.begin(), bytes.end()));
+    std::vector<LookupKey> keys;
+    const char* name = names.data();
+    for (const Asked& one : asked) {
+        keys.push_back({one.directory, name, static_cast<u32>(one.name.size())});
+        name += one.name.size();
+    }
+    const DeviceArray<LookupKey> device_keys(keys);
+    const DeviceArray<Attributes> attributes(asked.size());
+    const DeviceArray<Errc> codes(std::vector<Errc>(asked.size(), Errc::io));
+    EXPECT_EQ(cuda_engine::launch_lookups(store, caller, device_keys.data(),
+                                          static_cast<u32>(keys.size()), attributes.data(),
+                                          codes.data(), shape, nullptr),
+              Errc::ok);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    return {codes.read(), attributes.read()};
+}
+
+std::vector<u64> words_of(const Attributes& at) {
+    const auto number = [](i64 time) { return static_cast<u64>(time); };
+    return {at.handle.inode,
+            at.handle.generation,
+            at.mode,
+            at.links,
+            at.user,
+            at.group,
+            at.device,
+            at.size,
+            at.blocks,
+            at.parent,
+            number(at.accessed),
+            number(at.modified),
+            number(at.changed),
+            number(at.born)};
+}
+
+/// Compares with the CPU engine; how many of the plain questions are left to it.
+u64 expect_answers(Volume& volume, const Caller& caller, const std::vector<Asked>& asked,
+                   const LookupAnswers& answers) {
+    u64 left = 0;
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        SCOPED_TRACE(asked[i].name + " in " + std::to_string(asked[i].directory.inode));
+        if (answers.codes[i] == Errc::retry) {
+            left += asked[i].is_plain ? 1 : 0;
+            continue;
+        }
+        const Result<Attributes> expected =
+            volume.lookup(caller, asked[i].directory, asked[i].name);
+        EXPECT_EQ(answers.codes[i], expected.code());
+        if (expected && answers.codes[i] == Errc::ok) {
+            EXPECT_EQ(words_of(answers.attributes[i]), words_of(*expected));
+        }
+    }
+    return left;
+}
+
+void expect_lookups(const TreeRecipe& recipe) {
+    SCOPED_TRACE(recipe.label);
+    const auto disk = make_memory_disk(recipe.size_bytes);
+    {
+        const auto volume = open_on(*disk, {.engine = EngineChoice::cpu});
+        recipe.build(*volume);
+        ASSERT_EQ(volume->close(), Errc::ok);
+    }
+    InsideVolume volume(*disk);
+    // This brings all blocks that the device is to have.
+    const std::vector<Asked> asked = questions_about(*volume);
+    cuda_engine::DeviceStore device;
+    ASSERT_EQ(device.open(volume.inside().store()), Errc::ok);
+    const DeviceArray<u32> groups(std::vector<u32>{7, 1000});
+    const std::vector<u32> host_groups = {7, 1000};
+    for (const u32 lanes : {4u, 8u, 16u, 32u}) {
+        SCOPED_TRACE(lanes);
+        const LookupShape shape{lanes, 4, 2};
+        const LookupAnswers all = look_up(device.store(), {.check = false}, asked, shape);
+        const u64 left = expect_answers(*volume, anybody, asked, all);
+        EXPECT_LE(left, asked.size() / 20);
+        const core::Credentials stranger{1000, 1000, groups.data(), 2, 022, true};
+        expect_answers(*volume, {1000, 1000, host_groups, 022, true}, asked,
+                       look_up(device.store(), stranger, asked, shape));
+        if (testing::Test::HasFailure()) break;
+    }
+    EXPECT_EQ(volume->close(), Errc::ok);
+}
+
+class LookupManyTest : public testing::Test {
+ protected:
+    void SetUp() override {
+        if (!has_device()) GTEST_SKIP() << "there is no GPU";
+    }
+};
+
+TEST_F(LookupManyTest, AnswersAsTheCpuEngineOrLeavesTheName) {
+    std::vector<TreeRecipe> recipes = small_trees();
+    recipes.push_back(
+        {"one", 256 * mib, [](Volume& volume) { return build_flat(volume, 1, 20'000, false); }});
+    for (u64 seed = 1; seed <= 6; ++seed) {
+        recipes.push_back({"random " + std::to_string(seed), 64 * mib,
+                           [seed](Volume& volume) { return build_random(volume, seed, 1500); }});
+    }
+    for (const TreeRecipe& recipe : recipes) {
+        expect_lookups(recipe);
+        if (HasFailure()) return;
+    }
+}
+
+TEST_F(LookupManyTest, RefusesAShapeThatThereIsNot) {
+    const core::Store store{};
+    for (const LookupShape& shape :
+         {LookupShape{3, 8, 4}, LookupShape{8, 0, 4}, LookupShape{8, 9, 4}}) {
+        EXPECT_EQ(
+            cuda_engine::launch_lookups(store, {}, nullptr, 0, nullptr, nullptr, shape, nullptr),
+            Errc::invalid);
+    }
+}
+
+}  // namespace
+}  // namespace warren
