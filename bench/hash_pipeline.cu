@@ -69,12 +69,12 @@ class HashPipeline {
         std::snprintf(text, sizeof text,
                       "rates, %s: GB/s of staging %.1f, gathering %.1f, copy in %.1f, beside them "
                       "%.1f, kernel %.0f, copy out %.1f, finish %.1f, CPU %.1f; ms of start %.0f, "
-                      "turn %.3f, waking %.3f",
+                      "turn %.3f, waking %.3f, of the CPU's threads %.3f",
                       std::string(name(algorithm)).c_str(), rates.staging / 1e9,
                       rates.gathering / 1e9, rates.copy_in / 1e9, rates.copy_in_beside / 1e9,
                       rates.kernel / 1e9, rates.copy_out / 1e9, rates.finish / 1e9, rates.cpu / 1e9,
                       rates.startup_seconds * 1e3, rates.turn_seconds * 1e3,
-                      rates.waking_seconds * 1e3);
+                      rates.waking_seconds * 1e3, rates.cpu_waking_seconds * 1e3);
         report_.note(text);
     }
 
@@ -96,6 +96,28 @@ class HashPipeline {
                                            std::span(digests_).first(load.output_bytes), on_gpu,
                                            &stages);
                     });
+    }
+
+    /// The other side of the choice: all threads of the CPU.
+    void by_cpu(Algorithm algorithm, u64 bytes) {
+        const Load load = {.input_bytes = bytes, .work_bytes = bytes};
+        const std::string scenario = "4 KiB, by the CPU, " + std::to_string(bytes / mib) + " MiB";
+        const std::string subject(name(algorithm));
+        const auto output =
+            std::span(digests_).first(bytes / piece_bytes * digest_bytes(algorithm));
+        for (int run = 0; run <= runs; ++run) {
+            const double seconds = bench::time_of([&] {
+                need(hash_pieces(algorithm, pageable().first(bytes), piece_bytes, output,
+                                 {.processor = Processor::cpu}));
+            });
+            if (run > 0) report_.add(scenario, subject, seconds, static_cast<double>(bytes));
+        }
+        const double seconds = report_.median(scenario, subject);
+        char text[200];
+        std::snprintf(text, sizeof text, "%s, %s: %.1f GB/s; measured %.2f, predicted %.2f ms",
+                      scenario.c_str(), subject.c_str(), static_cast<double>(bytes) / seconds / 1e9,
+                      seconds * 1e3, predict_cpu(rates_of(algorithm), load) * 1e3);
+        report_.note(text);
     }
 
     double windows(const std::string& scenario, const Windows& windows, u32 kept_bytes) {
@@ -196,6 +218,8 @@ int main(int count, char** words) {
         const double rate = bench.pieces("4 KiB, pinned", algorithm, bench.pinned(), true);
         report.must("GB/s of " + std::string(name(algorithm)) + " from pinned memory", rate, 48);
         bench.pieces("4 KiB, pageable", algorithm, bench.pageable(), true);
+        for (const u64 size_mib : {16, 128, 2048})
+            bench.by_cpu(algorithm, std::min<u64>(size_mib * mib, bench.pageable().size()));
         bench.tell_rates(algorithm);
     }
     for (const u64 size_mib : {64, 256, 1024}) {

@@ -3,8 +3,10 @@
 // that cannot be measured leaves the work with the CPU.
 #include "hash/choice.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 #include <mutex>
 #include <vector>
 
@@ -17,28 +19,45 @@ constexpr u64 least_device_bytes = 16 * mib;  // of what the digest takes in
 constexpr u64 least_tree_bytes = gib;         // of one BLAKE3 message
 constexpr u64 assumed_slot_bytes = 32 * mib;
 
-double measure_cpu(Algorithm algorithm) {
-    constexpr u64 bytes = 16 * mib;
+/// Seconds that all threads take for pieces of 4 KiB, `bytes` in all; the best of some rounds.
+double measure_cpu(Algorithm algorithm, u64 bytes, int rounds) {
     constexpr u64 piece_bytes = 4096;
     const std::vector<std::byte> data(bytes, std::byte{1});
     std::vector<u8> digests(bytes / piece_bytes * digest_bytes(algorithm));
-    double best = 0;
-    for (int round = 0; round < 2; ++round) {
+    double best = std::numeric_limits<double>::infinity();
+    for (int round = 0; round < rounds; ++round) {
         const auto start = std::chrono::steady_clock::now();
         hash_on_cpu(algorithm, Pieces(data, piece_bytes), {}, digests.data(), {});
         const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-        best = std::max(best, static_cast<double>(bytes) / passed.count());
+        best = std::min(best, passed.count());
     }
     return best;
 }
 
-/// All threads' rate, measured at the first call.
-double cpu_rate_of(Algorithm algorithm) {
+/// All threads' rate with their start in it, measured at the first call: soon known, and too low
+/// where there are many threads.
+double rough_cpu_rate_of(Algorithm algorithm) {
+    constexpr u64 bytes = 16 * mib;
     static std::array<double, std::size(all_algorithms)> rates;
     static std::array<std::once_flag, std::size(all_algorithms)> once;
     const auto index = static_cast<u32>(algorithm);
-    std::call_once(once[index], [&] { rates[index] = measure_cpu(algorithm); });
+    std::call_once(once[index], [&] {
+        rates[index] = static_cast<double>(bytes) / measure_cpu(algorithm, bytes, 2);
+    });
     return rates[index];
+}
+
+/// Tells the threads' start from their work by two sizes.
+void fit_cpu(Algorithm algorithm, Rates& rates) {
+    constexpr u64 few_bytes = 16 * mib;
+    constexpr u64 many_bytes = 128 * mib;
+    const double few = measure_cpu(algorithm, few_bytes, 3);
+    const double many = measure_cpu(algorithm, many_bytes, 3);
+    rates.cpu = static_cast<double>(many_bytes) / many;
+    // Where the start seems to take more than half of so much work it was chance.
+    if (many < 2 * few) return;
+    rates.cpu = static_cast<double>(many_bytes - few_bytes) / (many - few);
+    rates.cpu_waking_seconds = std::max(0.0, few - static_cast<double>(few_bytes) / rates.cpu);
 }
 
 Choice choose_by(Algorithm algorithm, const Load& load) {
@@ -72,7 +91,7 @@ const Rates& rates_of(Algorithm algorithm) {
         Rates measured;
         if (measure_device(algorithm, measured) != Errc::ok) return;
         measured.startup_seconds += loading.count();
-        measured.cpu = cpu_rate_of(algorithm);
+        fit_cpu(algorithm, measured);
         rates[index] = measured;
     });
     return rates[index];
@@ -99,7 +118,7 @@ Prediction predict(Algorithm algorithm, u64 bytes, u64 calls, bool is_list) {
 }
 
 double predict_on_cpu(Algorithm algorithm, u64 bytes) {
-    return static_cast<double>(bytes) / cpu_rate_of(algorithm);
+    return static_cast<double>(bytes) / rough_cpu_rate_of(algorithm);
 }
 
 double gpu_startup_seconds() {

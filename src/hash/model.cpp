@@ -79,7 +79,7 @@ Rates fit_rates(const Calibration& calibration) {
 }
 
 double predict_cpu(const Rates& rates, const Load& load) {
-    return time_of(load.work_bytes, rates.cpu);
+    return rates.cpu_waking_seconds + time_of(load.work_bytes, rates.cpu);
 }
 
 }  // namespace warren::hash

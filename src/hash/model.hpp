@@ -22,8 +22,9 @@ struct Rates {
     double kernel = 0;
     double windows = 0;  // the kernel's for sliding windows, which keep a GPU busier
     double copy_out = 0;
-    double finish = 0;  // of output, into the caller's memory
-    double cpu = 0;     // all threads
+    double finish = 0;              // of output, into the caller's memory
+    double cpu = 0;                 // all threads
+    double cpu_waking_seconds = 0;  // until those threads are at it, once a call
 };
 
 struct Load {
@@ -55,7 +56,7 @@ struct Calibration {
     Sample outputs;  // windows with digests: as much output as input
 };
 
-/// The rates that explain what was measured; those of `windows` and `cpu` are not among them.
+/// The rates that explain what was measured; those of `windows` and of the CPU are not among them.
 Rates fit_rates(const Calibration& calibration);
 
 /// Seconds on the GPU.
