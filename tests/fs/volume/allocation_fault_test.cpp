@@ -6,14 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <functional>
-#include <map>
 
 #include "base/random.hpp"
 #include "fs/volume/open_volume.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/failing_allocations.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/operation_cases.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 #include "tests/support/uncounted_disk.hpp"
@@ -24,254 +22,6 @@ namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
 constexpr u64 never = u64{1} << 62;
-
-/// What an operation works on.
-struct Place {
-    Volume& volume;
-    Handle root;
-    Handle directory;
-    Handle file;   // open, in blocks
-    Handle small;  // open, in the inode
-};
-
-struct Operation {
-    const char* name;
-    std::function<Errc(Place&)> run;
-    /// Whether it is one transaction: done or not.
-    bool is_whole = true;
-    bool is_many = false;  // asks for memory thousands of times
-};
-
-const std::vector<std::byte> block_bytes(9000, std::byte{'w'});
-const std::vector<std::byte> large_bytes(300'000, std::byte{'l'});
-const std::string long_name(200, 'n');
-const std::string long_target(1000, 't');
-
-void make_base(Volume& volume) {
-    const Handle directory = make_directory(volume, volume.root(), "directory");
-    for (int i = 0; i < 130; ++i)
-        make_file(volume, directory, "file" + std::to_string(i));
-    const Handle tree = make_directory(volume, volume.root(), "tree");
-    for (int i = 0; i < 6; ++i) {
-        const Handle below = make_directory(volume, tree, "d" + std::to_string(i));
-        for (int k = 0; k < 30; ++k)
-            make_file(volume, below, "f" + std::to_string(k));
-    }
-    for (const char* const name : {"file", "small"}) {
-        const Handle file = make_file(volume, volume.root(), name);
-        ASSERT_EQ(volume.open_file(file), Errc::ok);
-        const bool is_small = std::string_view(name) == "small";
-        const std::span<const std::byte> bytes =
-            is_small ? std::span(block_bytes).first(60) : std::span(large_bytes);
-        ASSERT_TRUE(volume.write(file, 0, bytes));
-        ASSERT_EQ(volume.release(file), Errc::ok);
-    }
-    ASSERT_EQ(
-        volume.create(anybody, volume.root(), "link", {.mode = 0120777, .target = long_target})
-            .code(),
-        Errc::ok);
-}
-
-Errc resize(Place& at, Handle file, u64 size) {
-    AttributeChange change;
-    change.which = AttributeChange::size;
-    change.new_size = size;
-    return at.volume.set_attributes(anybody, file, change).code();
-}
-
-std::vector<Operation> name_operations() {
-    return {{"lookup", [](Place& at) { return at.volume.lookup(anybody, at.root, "file").code(); }},
-            {"create",
-             [](Place& at) { return at.volume.create(anybody, at.directory, "new", {}).code(); }},
-            {"symlink",
-             [](Place& at) {
-                 return at.volume
-                     .create(anybody, at.root, "new", {.mode = 0120777, .target = long_target})
-                     .code();
-             }},
-            {"link",
-             [](Place& at) {
-                 return at.volume.link(anybody, at.file, at.directory, long_name).code();
-             }},
-            {"unlink", [](Place& at) { return at.volume.unlink(anybody, at.root, "link"); }},
-            {"unlink open", [](Place& at) { return at.volume.unlink(anybody, at.root, "file"); }},
-            {"rename",
-             [](Place& at) {
-                 return at.volume.rename(anybody, at.directory, "file7", at.root, "small");
-             }},
-            {"unnamed",
-             [](Place& at) { return at.volume.create_unnamed(anybody, at.root, {}).code(); }},
-            {"read_link",
-             [](Place& at) {
-                 const auto link = at.volume.lookup(anybody, at.root, "link");
-                 return link ? at.volume.read_link(link->handle).code() : link.code();
-             }},
-            {"resolve", [](Place& at) { return at.volume.resolve(anybody, "/tree/d3/f7").code(); }},
-            {"read_directory", [](Place& at) {
-                 return at.volume.read_directory(at.directory, 0,
-                                                 [](const DirectoryEntry&) { return true; });
-             }}};
-}
-
-std::vector<Operation> content_operations() {
-    return {
-        {"write", [](Place& at) { return at.volume.write(at.file, 0, block_bytes).code(); }, false},
-        {"write new",
-         [](Place& at) { return at.volume.write(at.file, 400'001, block_bytes).code(); }},
-        {"write much",
-         [](Place& at) { return at.volume.write(at.file, 400'001, large_bytes).code(); }, false},
-        {"outgrow", [](Place& at) { return at.volume.write(at.small, 60, block_bytes).code(); },
-         false},
-        {"read",
-         [](Place& at) {
-             static std::vector<std::byte> bytes(300'000);
-             const Result<u64> got = at.volume.read(at.file, 0, bytes);
-             EXPECT_TRUE(!got || bytes == large_bytes) << "other bytes than the file's";
-             return got.code();
-         }},
-        {"shrink", [](Place& at) { return resize(at, at.file, 1000); }},
-        {"grow", [](Place& at) { return resize(at, at.file, 500'000); }},
-        {"reserve",
-         [](Place& at) { return at.volume.allocate(at.file, Allocate::reserve, 0, 600'000); },
-         false},
-        {"punch",
-         [](Place& at) { return at.volume.allocate(at.file, Allocate::punch_hole, 1000, 50'000); },
-         false},
-        {"attribute",
-         [](Place& at) {
-             return at.volume.set_attribute(anybody, at.file, "user.note",
-                                            std::span(block_bytes).first(2000));
-         }},
-        {"map",
-         [](Place& at) {
-             std::unique_ptr<MappedFile> mapped;
-             return at.volume.map_file(at.file, {}, mapped);
-         }},
-        {"sync_file", [](Place& at) { return at.volume.sync_file(at.file); }},
-        {"write, sync",
-         [](Place& at) {
-             const Result<u64> written = at.volume.write(at.small, 0, block_bytes);
-             const Errc synced = at.volume.sync();
-             return written ? synced : written.code();
-         },
-         false},
-        {"shrink, sync",
-         [](Place& at) {
-             const Errc shrunk = resize(at, at.file, 1000);
-             const Errc synced = at.volume.sync();
-             return shrunk == Errc::ok ? synced : shrunk;
-         },
-         false}};
-}
-
-/// As many names as bulk commands share among workers, and what is asked about them.
-struct Many {
-    static constexpr u64 count = 1200;
-    std::vector<std::string> names;
-    std::vector<Creation> creations;
-    std::vector<Move> moves;
-    std::vector<Lookup> lookups;
-    std::vector<Unlink> unlinks;
-    std::vector<Result<Attributes>> found{count, Errc::io};
-    std::vector<Errc> codes{std::vector<Errc>(count, Errc::io)};
-
-    void prepare(Handle root, Handle directory) {
-        const UncountedAllocations uncounted;
-        names.clear();
-        creations.clear();
-        moves.clear();
-        lookups.clear();
-        unlinks.clear();
-        for (u64 i = 0; i < count; ++i)
-            names.push_back("many" + std::to_string(i));
-        for (const std::string& name : names) {
-            creations.push_back({directory, name, {}});
-            moves.push_back({directory, name, root, name});
-            lookups.push_back({directory, name});
-            unlinks.push_back({root, name});
-        }
-    }
-};
-
-/// What the answers to the items of a command come to: those that found nothing follow from others.
-template <class Answers>
-void take_codes(const Answers& answers, Errc& code) {
-    for (const auto& answer : answers) {
-        const Errc one = code_of(answer);
-        if (one != Errc::ok && one != Errc::no_entry) code = one;
-    }
-}
-
-/// One bulk command after another, each on what the one before it has made.
-Errc work_on_many(Place& at) {
-    static Many many;
-    many.prepare(at.root, at.directory);
-    Errc code = Errc::ok;
-    at.volume.create_many(anybody, many.creations, many.found);
-    take_codes(many.found, code);
-    at.volume.lookup_many(anybody, many.lookups, many.found);
-    take_codes(many.found, code);
-    at.volume.move_many(anybody, many.moves, many.codes);
-    take_codes(many.codes, code);
-    at.volume.remove_many(anybody, many.unlinks, many.codes);
-    take_codes(many.codes, code);
-    return code;
-}
-
-std::vector<Operation> bulk_operations() {
-    return {{"remove_tree",
-             [](Place& at) {
-                 Removal removal;
-                 return at.volume.remove_tree(anybody, at.root, "tree", removal);
-             }},
-            {"rebuild",
-             [](Place& at) {
-                 Rebuilt rebuilt;
-                 return at.volume.rebuild(anybody, at.directory, rebuilt);
-             }},
-            {"scan",
-             [](Place& at) {
-                 return at.volume.scan(anybody, at.root, [](const Scanned&) { return true; });
-             }},
-            {"usage",
-             [](Place& at) {
-                 std::vector<DirectoryUsage> answer;
-                 return at.volume.usage(anybody, at.root, {.depth_max = 2}, answer);
-             }},
-            {"many", work_on_many, false, true}};
-}
-
-/// All that a volume shows, as a text.
-std::string shown_by(Volume& volume) {
-    std::string text;
-    std::vector<std::pair<std::string, Handle>> left = {{"", volume.root()}};
-    while (!left.empty()) {
-        const auto [path, handle] = left.back();
-        left.pop_back();
-        const Result<Attributes> inode = volume.attributes(handle);
-        if (!inode) return text + path + " is not there";
-        text += path + " " + std::to_string(inode->mode) + " " + std::to_string(inode->links);
-        if ((inode->mode & 0170000) == 0100000) {
-            std::vector<char> bytes(inode->size);
-            EXPECT_EQ(volume.open_file(handle), Errc::ok);
-            EXPECT_TRUE(volume.read(handle, 0, std::as_writable_bytes(std::span(bytes))));
-            EXPECT_EQ(volume.release(handle), Errc::ok);
-            const std::string_view all(bytes.data(), bytes.size());
-            text += " " + std::to_string(all.size()) + ":" +
-                    std::to_string(std::hash<std::string_view>()(all));
-            text += " " + std::to_string(volume.get_attribute(handle, "user.note", {}).code() ==
-                                         Errc::ok);
-        }
-        text += "\n";
-        if ((inode->mode & 0170000) != 0040000) continue;
-        for (const auto& [name, number] : list_names(volume, handle)) {
-            const Result<Handle> child = volume.handle_of(number);
-            if (!child) return text + path + "/" + name + " leads to nothing";
-            left.push_back({path + "/" + name, *child});
-        }
-    }
-    return text;
-}
 
 struct Way {
     const char* name;
@@ -291,13 +41,13 @@ class Faults {
  public:
     explicit Faults(const Way& way) : way_(way) {
         const auto volume = open(*base_);
-        make_base(*volume);
+        make_operation_base(*volume);
         EXPECT_EQ(volume->close(), Errc::ok);
         before_ = shown(*base_);
     }
 
     /// Lets one in `odds` of the operation's allocations fail, the first two in any case.
-    void fail_each(const Operation& operation, u64 odds, Random& random) {
+    void fail_each(const OperationCase& operation, u64 odds, Random& random) {
         SCOPED_TRACE(operation.name);
         const Outcome whole = run(operation, never);
         EXPECT_EQ(whole.code, Errc::ok);
@@ -342,24 +92,18 @@ class Faults {
         return text;
     }
 
-    Outcome run(const Operation& operation, u64 nth) {
+    Outcome run(const OperationCase& operation, u64 nth) {
         const auto disk = base_->copy();
         Outcome outcome;
         auto volume = open(*disk);
-        Place at{*volume, volume->root(), {}, {}, {}};
-        at.directory = volume->lookup(anybody, at.root, "directory")->handle;
-        at.file = volume->lookup(anybody, at.root, "file")->handle;
-        at.small = volume->lookup(anybody, at.root, "small")->handle;
-        EXPECT_EQ(volume->open_file(at.file), Errc::ok);
-        EXPECT_EQ(volume->open_file(at.small), Errc::ok);
+        OperationPlace at = open_operation_place(*volume);
         {
             const FailingAllocation failing(nth);
             outcome.code = operation.run(at);
             outcome.allocations = failing.count();
             outcome.has_failed = failing.has_failed();
         }
-        EXPECT_EQ(volume->release(at.file), Errc::ok);
-        EXPECT_EQ(volume->release(at.small), Errc::ok);
+        release_operation_place(at);
         // The memory is there again: so is the volume.
         const auto later = volume->create(anybody, at.root, "later", {});
         EXPECT_EQ(later.code(), Errc::ok);
@@ -385,10 +129,8 @@ void fail_operations(const Way& way, u64 odds) {
     const Seed seed;
     Random random(seed.value());
     Faults faults(way);
-    for (const auto& operations : {name_operations(), content_operations(), bulk_operations()}) {
-        for (const Operation& operation : operations)
-            faults.fail_each(operation, operation.is_many ? odds * 20 : odds, random);
-    }
+    for (const OperationCase& operation : operation_cases())
+        faults.fail_each(operation, operation.is_many ? odds * 20 : odds, random);
     EXPECT_GT(faults.runs(), 20u);
     std::printf("%s: %llu allocations failed\n", way.name,
                 static_cast<unsigned long long>(faults.runs()));
@@ -411,7 +153,7 @@ std::unique_ptr<MemoryDisk> make_cut_volume() {
     const auto disk = make_memory_disk(volume_bytes);
     disk->start_recording();
     const auto volume = open_on(*disk, {.workers = 1});
-    make_base(*volume);
+    make_operation_base(*volume);
     const Result<Attributes> file = volume->lookup(anybody, volume->root(), "file");
     EXPECT_EQ(volume->open_file(file->handle), Errc::ok);
     EXPECT_EQ(volume->unlink(anybody, volume->root(), "file"), Errc::ok);

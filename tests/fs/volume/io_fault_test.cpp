@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each request to the disk within an operation, or within the commit that follows it, fails once.
+// The caller is told, nothing crashes and nothing hangs; after a read the volume goes on, after a
+// write or flush it does or does not as `errors` says. What the disk has then is as it was before
+// the operation or after it.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/operation_cases.hpp"
+#include "tests/support/test_engine.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 volume_bytes = 16 * mib;
+
+struct Way {
+    const char* name;
+    const char* engine;
+    OpenOptions options;
+};
+const Way ways[] = {
+    {"Resident", "cpu", {.workers = 2}},
+    {"SmallBuffers",
+     "cpu",
+     {.workers = 2, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib}},
+    {"SmallBuffersContinue",
+     "cpu",
+     {.workers = 2,
+      .meta_buffer_bytes = small_meta_buffer,
+      .file_buffer_bytes = 256 * kib,
+      .errors = ErrorMode::go_on}},
+    {"JournalData", "cpu", {.workers = 2, .data = DataMode::journal}},
+    {"Commands", "commands", {.workers = 2}}};
+
+constexpr FaultPlan reads{.writes = false, .flushes = false, .is_once = true};
+constexpr FaultPlan writes{.reads = false, .is_once = true};
+
+/// Runs operations with failing requests on copies of one volume.
+class Faults {
+ public:
+    explicit Faults(const Way& way) : way_(way) {
+        const auto volume = open(*base_);
+        make_operation_base(*volume);
+        EXPECT_EQ(volume->close(), Errc::ok);
+        before_ = shown(*base_);
+    }
+
+    /// Lets each of the operation's requests of the plan's sorts fail.
+    void fail_each(const OperationCase& operation, FaultPlan plan) {
+        SCOPED_TRACE(operation.name);
+        const Outcome whole = run(operation, plan);
+        EXPECT_EQ(whole.code, Errc::ok);
+        EXPECT_EQ(whole.synced, Errc::ok);
+        for (plan.nth = 1; plan.nth <= whole.requests && !testing::Test::HasFailure(); ++plan.nth) {
+            SCOPED_TRACE(testing::Message()
+                         << (plan.reads ? "read " : "write or flush ") << plan.nth << " fails");
+            const Outcome outcome = run(operation, plan);
+            // Workers share the work as it comes: not every run asks the disk as often.
+            if (!outcome.has_failed) continue;
+            ++runs_;
+            const bool is_told = outcome.code != Errc::ok || outcome.synced != Errc::ok;
+            const bool must_tell = plan.writes && way_.options.errors == ErrorMode::remount_ro;
+            EXPECT_TRUE(is_told || !must_tell);
+            if (!operation.is_whole) continue;
+            EXPECT_TRUE(outcome.shown == before_ || outcome.shown == whole.shown)
+                << "neither as before nor as after, but:\n"
+                << outcome.shown.substr(0, 300);
+            EXPECT_TRUE(is_told || outcome.shown == whole.shown);
+        }
+    }
+    u64 runs() const { return runs_; }
+
+ private:
+    struct Outcome {
+        Errc code = Errc::ok;
+        Errc synced = Errc::ok;
+        bool has_failed = false;
+        u64 requests = 0;
+        std::string shown;
+    };
+
+    std::unique_ptr<Volume> open(Disk& disk) {
+        Failure failure;
+        auto volume =
+            open_on_engine(std::make_unique<FaultDisk>(disk), way_.engine, way_.options, failure);
+        EXPECT_TRUE(volume) << failure.message;
+        return volume;
+    }
+    std::string shown(Disk& disk) {
+        const auto volume = open(disk);
+        std::string text = shown_by(*volume);
+        EXPECT_EQ(volume->close(), Errc::ok);
+        return text;
+    }
+
+    Outcome run(const OperationCase& operation, const FaultPlan& plan) {
+        const auto disk = base_->copy();
+        FaultDisk faults(*disk);
+        Outcome outcome;
+        auto volume = open(faults);
+        OperationPlace at = open_operation_place(*volume);
+        faults.set_plan(plan);
+        outcome.code = operation.run(at);
+        outcome.synced = volume->sync();
+        outcome.requests = faults.count();
+        outcome.has_failed = faults.failed_count() > 0;
+        faults.set_plan({});
+        const bool has_ended = outcome.synced != Errc::ok;
+        EXPECT_TRUE(!has_ended || plan.writes) << "a read that failed ended the volume";
+        if (!has_ended) release_operation_place(at);
+        const auto later = volume->create(anybody, at.root, "later", {});
+        EXPECT_EQ(later.code(), has_ended ? Errc::read_only : Errc::ok);
+        const Errc gone = volume->unlink(anybody, at.root, "later");
+        EXPECT_TRUE(has_ended || gone == Errc::ok);
+        EXPECT_EQ(volume->close() != Errc::ok, has_ended);
+        volume.reset();
+        outcome.shown = shown(*disk);
+        EXPECT_TRUE(expect_clean(*disk));
+        return outcome;
+    }
+
+    const Way& way_;
+    std::unique_ptr<MemoryDisk> base_ = make_memory_disk(volume_bytes);
+    std::string before_;
+    u64 runs_ = 0;
+};
+
+class IoFault : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, IoFault, testing::ValuesIn(ways),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+TEST_P(IoFault, ofAnOperationIsToldAndDoesNoHarm) {
+    Faults faults(GetParam());
+    for (const OperationCase& operation : operation_cases()) {
+        for (const FaultPlan& plan : {reads, writes})
+            faults.fail_each(operation, plan);
+    }
+    EXPECT_GT(faults.runs(), 200u);
+    std::printf("%s: %llu requests failed\n", GetParam().name,
+                static_cast<unsigned long long>(faults.runs()));
+}
+
+}  // namespace
+}  // namespace warren
