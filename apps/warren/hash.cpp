@@ -206,6 +206,10 @@ Errc print_digests(const Settings& settings, hash::Bytes contents) {
     return Errc::ok;
 }
 
+void complain_of_change(const HashJob& job) {
+    complain({job.location.text, ": changed while it was read; run again"});
+}
+
 /// The exit code of the command.
 int print_windows(Session& session, const std::vector<std::string>& operands, Settings settings) {
     constexpr u64 least_bytes_for_gpu = 64 * mib;  // worth getting one ready
@@ -218,13 +222,18 @@ int print_windows(Session& session, const std::vector<std::string>& operands, Se
     }
     for (HashJob job; jobs.next(job);) {
         std::vector<std::byte> contents;
-        Errc code = read_whole(job, contents);
+        bool changed = false;
+        Errc code = read_whole(job, contents, changed);
         const bool is_small = contents.size() < least_bytes_for_gpu;
         if (asked == hash::Processor::automatic)
             settings.files.processor = is_small ? hash::Processor::cpu : asked;
         if (code == Errc::ok) {
             code = settings.zero_bits != 0 ? print_matches(settings, contents)
                                            : print_digests(settings, contents);
+        }
+        if (code == Errc::ok && changed) {
+            complain_of_change(job);
+            good = false;
         }
         if (code == Errc::ok) continue;
         complain({job.location.text, ": ", reason(code), missing_hint(job.location)});
@@ -310,7 +319,7 @@ void DigestList::print(const HashJob& job, const HashResult& result) {
         print_bytes(checksum_line(job.algorithm, result.digest, name, is_tagged, end_));
     }
     if (!result.has_changed) return;
-    complain({name, ": changed while it was read; run again"});
+    complain_of_change(job);
     is_good_ = false;
 }
 

@@ -55,11 +55,12 @@ Result<Facts> stat_job(const HashJob& job) {
     return start->stat(path, Follow::yes);
 }
 
-/// Whether the file was written to since `before`.
-bool has_changed(const HashJob& job, const Attributes& before) {
+/// Whether the file was written to since `before`. What is no file has no contents that stay.
+bool has_changed(const HashJob& job, const Facts& before) {
+    if (!before.is_regular()) return false;
     const Result<Facts> facts = stat_job(job);
-    return facts &&
-           (facts->attributes.size != before.size || facts->attributes.modified != before.modified);
+    return facts && (facts->attributes.size != before.attributes.size ||
+                     facts->attributes.modified != before.attributes.modified);
 }
 
 /// As read_fully(), by several threads, each of which reads ranges of its own. What the first place
@@ -121,6 +122,7 @@ class Hasher {
         Taken taken;
         FileStamp stamp;
         u64 end;
+        bool has_changed;
     };
     /// Files of one turn.
     struct Batch {
@@ -226,7 +228,9 @@ class Hasher {
             batch.files.reserve(2 * batch.files.size() + 16);
         }
         if (batch.files.empty()) batch.begun = Clock::now();
-        batch.files.push_back({std::move(taken), stamp, start + *got});
+        limit_.take();
+        const bool changed = has_changed(taken.job, before);
+        batch.files.push_back({std::move(taken), stamp, start + *got, changed});
     }
 
     /// How many threads may read one file at once: where each has a place of its own, and nobody
@@ -257,7 +261,8 @@ class Hasher {
         }
         HashResult result{Errc::ok, std::vector<u8>(hash::digest_bytes(algorithm))};
         stream.finish(result.digest);
-        result.has_changed = has_changed(taken.job, before.attributes);
+        limit_.take();
+        result.has_changed = has_changed(taken.job, before);
         report(taken, std::move(result), stamp);
     }
 
@@ -266,7 +271,8 @@ class Hasher {
         const hash::Algorithm algorithm = taken.job.algorithm;
         const FileStamp before = stamp_now(taken.job);
         limit_.take();
-        HashResult result{read_whole(taken.job, contents), {}};
+        HashResult result;
+        result.code = read_whole(taken.job, contents, result.has_changed);
         if (result.code == Errc::ok) {
             hash::Stages stages;
             result.digest.resize(hash::digest_bytes(algorithm));
@@ -294,7 +300,8 @@ class Hasher {
         result.code = hash::hash_one(taken.job.algorithm, {contents.get(), *got}, result.digest,
                                      {threads_per_file_, options_.processor}, &stages);
         note(stages, *got);
-        result.has_changed = has_changed(taken.job, facts.attributes);
+        limit_.take();
+        result.has_changed = has_changed(taken.job, facts);
         progress_.add(1, *got);
         report(taken, std::move(result), before);
     }
@@ -339,7 +346,8 @@ class Hasher {
             for (size_t i = 0; i < places.size(); ++i) {
                 const u8* digest = digests.data() + i * size;
                 Whole& file = batch.files[places[i]];
-                report(file.taken, {code, std::vector<u8>(digest, digest + size)}, file.stamp);
+                report(file.taken, {code, std::vector<u8>(digest, digest + size), file.has_changed},
+                       file.stamp);
             }
         }
         progress_.add(batch.files.size(), batch.contents.size());
@@ -462,7 +470,7 @@ Errc hash_files(HashJobs& jobs, const HashOptions& options, const HashDone& done
     return Hasher(jobs, options, done).run(work);
 }
 
-Errc read_whole(const HashJob& job, std::vector<std::byte>& contents) {
+Errc read_whole(const HashJob& job, std::vector<std::byte>& contents, bool& changed) {
     std::unique_ptr<OpenFile> file;
     Facts facts;
     if (const Errc code = open_job(job, file, facts); code != Errc::ok) return code;
@@ -474,6 +482,7 @@ Errc read_whole(const HashJob& job, std::vector<std::byte>& contents) {
         filled += *got;
         if (filled == contents.size()) continue;
         contents.resize(filled);
+        changed = has_changed(job, facts);
         return Errc::ok;
     }
 }

@@ -48,7 +48,7 @@ Errc hash_files(HashJobs& jobs, const HashOptions& options, const HashDone& done
 /// Opens the file; Errc::is_directory if it is none. `before`: what it is.
 Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, Facts& before);
 
-/// Reads the whole file, of any size.
-Errc read_whole(const HashJob& job, std::vector<std::byte>& contents);
+/// Reads the whole file, of any size. `changed`: whether it was written to meanwhile.
+Errc read_whole(const HashJob& job, std::vector<std::byte>& contents, bool& changed);
 
 }  // namespace warren::cli

@@ -42,7 +42,7 @@ struct HashJob {
 struct HashResult {
     Errc code = Errc::ok;
     std::vector<u8> digest;
-    bool has_changed = false;  // while it was read part by part: the digest is of no one state
+    bool has_changed = false;  // while it was read: the digest may be of no one state
 };
 
 using HashDone = std::function<void(const HashJob&, const HashResult&)>;

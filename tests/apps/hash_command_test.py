@@ -9,7 +9,7 @@ import shutil
 import struct
 import unittest
 
-from command_line import CommandCase
+from command_line import WARREN, CommandCase
 
 
 def direct_hash(algorithm, data, piece_bytes=4096):
@@ -29,6 +29,32 @@ def direct_hash(algorithm, data, piece_bytes=4096):
         part_bytes = max(2, piece_bytes // size) * size
         if len(text) == size:
             return hashlib.new(algorithm, begin(0xffffffff, level, len(data)) + text).hexdigest()
+
+
+# Gives a file of that name another time of change whenever it was read, as a writer would.
+WRITTEN_AFTER_EACH_READ = b"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+ssize_t pread(int file, void* target, size_t size, off_t offset) {
+    struct stat status;
+    char link[64], path[4096] = "";
+    const ssize_t got = syscall(SYS_pread64, file, target, size, offset);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    if (got > 0 && readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/unsteady")) {
+        fstat(file, &status);
+        const struct timespec times[2] = {{0, UTIME_OMIT}, {status.st_mtime + 1, 0}};
+        futimens(file, times);
+    }
+    return got;
+}
+ssize_t pread64(int file, void* target, size_t size, off_t offset) {
+    return pread(file, target, size, offset);
+}
+"""
 
 
 class HashCommandTest(CommandCase):
@@ -118,6 +144,23 @@ class HashCommandTest(CommandCase):
         failed = json.loads((self.folder / "failed").read_text())
         self.assertEqual((failed["path"], failed["action"], failed["errno"]), ("away", "hash", 2))
         self.assertIn("invalid number", self.error("hash", "--max-ops", "0", "there"))
+
+    def test_files_written_to_while_they_are_read_are_told(self):
+        if not shutil.which("cc"):
+            self.skipTest("there is no C compiler")
+        self.write("written.c", WRITTEN_AFTER_EACH_READ)
+        self.run_program("cc", "-shared", "-fPIC", "-o", "written.so", "written.c")
+        for size in (5000, 262_143, 262_144, 5_000_000):
+            self.write("t/unsteady", self.content(size))
+            self.write("t/steady", b"x")
+            for words in ((), ("--direct", "4096", "-a", "sha1"),
+                          ("--windows", "5000/5000", "-a", "md5")):
+                steady = self.lines("hash", *words, "t")
+                done = self.run_program("env", f"LD_PRELOAD={self.folder}/written.so", WARREN,
+                                        "hash", *words, "t", code=1)
+                self.assertEqual(done.stderr.decode(), "warren hash: t/unsteady: changed while it "
+                                                       "was read; run again\n")
+                self.assertEqual(done.stdout.decode().splitlines(), steady)
 
     def test_in_a_volume(self):
         self.make_volume()
