@@ -61,6 +61,7 @@ constexpr Option options[] = {
     {inode_order_option, "inode-order", nullptr, "for cold disks with a seek"},
     {scheduler_option, "scheduler", "NAME", "under mpirun: pa-drqs (default), drqs, h-drqs, ..."},
     {split_option, "split", "HOW", "what is given to an idle rank: half (default) or random"},
+    WARREN_MEMORY_OPTION,
     {progress_option, "progress", nullptr, "tell how far it is also where stderr is no terminal"},
     WARREN_CHECKPOINT_OPTIONS,
 };

@@ -24,7 +24,6 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "an array of objects in place of paths"},
     {'H', nullptr, nullptr, "follow symbolic links among the starts"},
     {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
-    WARREN_MEMORY_OPTION,
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };

@@ -55,6 +55,15 @@ std::string sentence(const walk::Failure& failure) {
     if (action == "copy onto itself") {
         return quote(failure.path) + " and its target are the same file";
     }
+    if (action == "keep the queue of rank 0 in") {
+        return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why +
+               "; nothing is lost, but memory has what is beyond --memory: let TMPDIR name a "
+               "folder with room";
+    }
+    if (action == "read again the queue of rank 0 in") {
+        return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why +
+               "; a part of the tree is missing: let TMPDIR name another folder";
+    }
     if (action == "verify") return quote(failure.path) + " is not what was written";
     return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why;
 }
@@ -76,7 +85,7 @@ bool WalkSetup::take(int option, const std::string& value) {
             complain({"invalid memory ", quote(value), ": name 4K or more"});
             return false;
         }
-        list_bytes = *size;
+        list_bytes = options.queue_bytes = *size;
     } else if (option == progress_option) {
         Progress::show_always();
     } else if (option == checkpoint_option) {

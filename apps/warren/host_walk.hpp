@@ -40,6 +40,14 @@ constexpr bool is_walk_option(int id) {
     return id >= threads_option && id <= memory_option;
 }
 
+/// A row for the table of options of a command that keeps a list, or may keep a queue.
+#define WARREN_MEMORY_OPTION                                                  \
+    {                                                                         \
+        ::warren::cli::memory_option, "memory", "SIZE",                       \
+            "most memory for a list to sort, or a queue of cp under mpirun\n" \
+            "(default: 64M); the rest goes to $TMPDIR"                        \
+    }
+
 /// Rows for the table of options of a command that walks the host's files.
 #define WARREN_WALK_OPTIONS                                                                \
     {::warren::cli::threads_option, "threads", "N", "threads (default: one a processor)"}, \
@@ -55,17 +63,9 @@ constexpr bool is_walk_option(int id) {
          "tell how far the walk is also where stderr is no terminal,\nas under mpirun"},   \
         {::warren::cli::scheduler_option, "scheduler", "NAME",                             \
          "under mpirun: pa-drqs (default), drqs, deqs, h-drqs, cp, ..."},                  \
-    {                                                                                      \
-        ::warren::cli::split_option, "split", "HOW",                                       \
-            "what is given to an idle rank: half (default) or random"                      \
-    }
-
-/// A row for the table of options of a command that keeps a list.
-#define WARREN_MEMORY_OPTION                                                   \
-    {                                                                          \
-        ::warren::cli::memory_option, "memory", "SIZE",                        \
-            "most memory for a list (default: 64M); the rest goes to\n$TMPDIR" \
-    }
+        {::warren::cli::split_option, "split", "HOW",                                      \
+         "what is given to an idle rank: half (default) or random"},                       \
+        WARREN_MEMORY_OPTION
 
 /// How a walk of the host's files is done, from the command line.
 struct WalkSetup {

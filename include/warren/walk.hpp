@@ -54,8 +54,10 @@ constexpr bool has_central_queue(Scheduler scheduler) {
 /// What could not be done. The walk goes on without it.
 struct Failure {
     std::string path;
-    const char* action;  // "open", "read", "stat", or "loop": a link to a directory above it
-    i32 error;           // errno
+    /// "open", "read", "stat", "loop": a link to a directory above it; and what is there to do
+    /// with the folder of temporary files.
+    const char* action;
+    i32 error;  // errno
 };
 
 struct Node;
@@ -175,6 +177,9 @@ struct Options {
     /// The processes that walk together; all call walk(). Null: this one alone.
     Group* group = nullptr;
     Scheduler scheduler = Scheduler::pa_drqs;
+    /// Of memory for what waits at rank 0 where it keeps the queue; the rest goes to a temporary
+    /// file in $TMPDIR.
+    u64 queue_bytes = 64 * mib;
     /// A folder, the same for all ranks, into which the state of the walk is written now and then,
     /// and when `interrupt` says so, which ends the walk. Gone when the walk is done. Empty: none.
     std::string checkpoint;

@@ -14,7 +14,7 @@
 namespace warren::walk {
 
 struct Manifest {
-    static constexpr u64 expected_magic = 0x324b4c41574e5257;  // "WRNWALK2"
+    static constexpr u64 expected_magic = 0x334b4c41574e5257;  // "WRNWALK3"
 
     u64 magic = expected_magic;
     u64 epoch = 0;  // part of the names of the ranks' files

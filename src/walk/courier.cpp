@@ -37,6 +37,7 @@ Courier::Courier(Engine& engine, Group& group)
       random_(group.rank() * 0x9e3779b97f4a7c15u + static_cast<u64>(now_seconds() * 1e9)),
       rank_(engine.options_.scheduler, engine.options_.split, Termination::dijkstra, group.rank(),
             std::make_shared<const Nodes>(group.nodes())),
+      central_(engine.options_.queue_bytes),
       meters_(group.rank() == 0 ? 3 * size_t{group.ranks()} : 0),
       returning_(group.ranks()),
       asking_(group.ranks()) {
@@ -46,7 +47,7 @@ Courier::Courier(Engine& engine, Group& group)
 }
 
 bool Courier::is_central() const {
-    return group_.ranks() > 1 && has_central_queue(engine_.options_.scheduler);
+    return engine_.is_central_;
 }
 
 bool Courier::in_batches() const {
@@ -119,7 +120,7 @@ bool Courier::pause() {
 }
 
 bool Courier::has_queued() const {
-    return engine_.pool_.queued() > 0;
+    return engine_.pool_.queued() > 0 || !central_.is_empty();
 }
 
 bool Courier::is_working() const {
@@ -129,7 +130,7 @@ bool Courier::is_working() const {
 }
 
 bool Courier::is_idle() const {
-    return engine_.pool_.unfinished() == 0;
+    return engine_.pool_.unfinished() == 0 && central_.is_empty();
 }
 
 bool Courier::owes() const {
@@ -146,6 +147,13 @@ u64 Courier::items_done() const {
 
 void Courier::drop() {
     engine_.stopped_.store(true, std::memory_order_relaxed);
+    // A parcel at each call: what it ends is sent before the next is looked at.
+    if (!central_.is_empty()) {
+        std::string parcel;
+        std::vector<CentralQueue::Due> lost;
+        if (central_.pop(parcel, lost) == Errc::ok) decline(parcel);
+        end_without(lost);
+    }
     // The workers empty the queues: what is begun after a stop is done at once.
     if (is_central() || in_batches()) engine_.pool_.grant(i64{1} << 40);
 }
@@ -373,7 +381,7 @@ void Courier::send_meter() {
     if (is_first) return;
     const u64 own[3] = {engine_.entries_.load(std::memory_order_relaxed),
                         engine_.directories_.load(std::memory_order_relaxed),
-                        engine_.pool_.queued()};
+                        engine_.pool_.queued() + central_.items()};
     if (group_.rank() != 0) {
         ByteWriter writer;
         writer.put(Kind::meter);

@@ -13,6 +13,7 @@
 
 #include "base/random.hpp"
 #include "walk/bytes.hpp"
+#include "walk/central_queue.hpp"
 #include "walk/checkpoint.hpp"
 #include "walk/engine.hpp"
 #include "walk/loans.hpp"
@@ -92,6 +93,7 @@ class Courier : private Surroundings {
 
     bool is_central() const;
     bool in_batches() const;
+    bool keeps_queue() const { return is_central() && group_.rank() == 0; }
     bool pause();
     void step();
     void let_work();
@@ -112,7 +114,12 @@ class Courier : private Surroundings {
     void pack_part(const Item& item, Parcel& parcel);
     void pack_item(const Item& item, Parcel& parcel);
     void forget(Node& node);
+    void unpack(std::string_view work);
+    void unpack_youngest();
     void take_over(Node* under, const Parcel::Content& content);
+    void end_without(const Home& home, std::string_view result);
+    void end_without(const std::vector<CentralQueue::Due>& lost);
+    Home home_now(const Home& home) const;
     void make_way(const ParcelReader& reader, std::vector<Node*>& ghosts);
     void leave_way(std::vector<Node*>& ghosts, u64 kept);
 
@@ -126,7 +133,7 @@ class Courier : private Surroundings {
     void note_saved(Errc code);
     void end_pause();
     void go_on(bool ends);
-    std::string state();
+    Errc state(std::string& bytes);
     void put_node(ByteWriter& writer, Node& node, u32 above);
     Node* get_node(ByteReader& reader, const std::vector<Node*>& nodes);
     void load(std::string_view state, bool takes);
@@ -138,6 +145,8 @@ class Courier : private Surroundings {
     Random random_;
     Rank rank_;
     Loans<Node*> loans_;  // null: a root
+    CentralQueue central_;
+    bool has_reported_no_room_ = false;
     std::unordered_map<u64, std::unique_ptr<Asked>> asked_;
     u64 asked_made_ = 0;
     std::vector<std::byte> buffer_;
@@ -160,6 +169,7 @@ class Courier : private Surroundings {
     u32 saved_ = 0;  // rank 0: by so many ranks
     Errc save_error_ = Errc::ok;
     std::vector<Item> loaded_;
+    std::vector<std::string> loaded_parcels_;
 
     mutable std::mutex mutex_;          // what follows
     std::vector<Returning> returning_;  // to each rank

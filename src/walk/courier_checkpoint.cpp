@@ -86,7 +86,9 @@ void Courier::step_checkpoint() {
 
 void Courier::save() {
     const CheckpointFolder folder(engine_.options_.checkpoint);
-    const Errc code = folder.write_rank(manifest_.epoch, group_.rank(), state());
+    std::string bytes;
+    Errc code = state(bytes);
+    if (code == Errc::ok) code = folder.write_rank(manifest_.epoch, group_.rank(), bytes);
     if (group_.rank() == 0) return note_saved(code);
     ByteWriter writer;
     writer.put(Kind::saved);

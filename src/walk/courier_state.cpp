@@ -52,7 +52,7 @@ class Numbers {
 
 }  // namespace
 
-std::string Courier::state() {
+Errc Courier::state(std::string& bytes) {
     Numbers numbers;
     const std::vector<Item> items = engine_.pool_.all_items();
     for (const Item& item : items) {
@@ -61,8 +61,8 @@ std::string Courier::state() {
         learn_identity(*item.node);
         item.node->position = ::lseek(item.node->descriptor, 0, SEEK_CUR);
     }
-    for (const auto& [loan, node] : loans_.out())
-        static_cast<void>(numbers.of(node));
+    for (const auto& [number, loan] : loans_.out())
+        static_cast<void>(numbers.of(loan.place));
     ByteWriter writer;
     writer.put(Counts{loans_.made(), engine_.entries_.load(std::memory_order_relaxed),
                       engine_.directories_.load(std::memory_order_relaxed),
@@ -83,16 +83,20 @@ std::string Courier::state() {
             {reinterpret_cast<const char*>(item.payload->bytes()), item.payload->size});
     }
     writer.put(static_cast<u32>(loans_.out().size()));
-    for (const auto& [loan, node] : loans_.out()) {
-        writer.put(loan);
-        writer.put(numbers.of(node));
+    for (const auto& [number, loan] : loans_.out()) {
+        writer.put(number);
+        writer.put(numbers.of(loan.place));
+        writer.put(loan.due);
     }
+    writer.put(central_.parcels());
+    WARREN_TRY(central_.visit([&](std::string_view parcel) { writer.put_bytes(parcel); }));
     engine_.links().visit([&](u64 device, u64 inode, u32 names_left) {
         writer.put(device);
         writer.put(inode);
         writer.put(names_left);
     });
-    return writer.take();
+    bytes = writer.take();
+    return Errc::ok;
 }
 
 void Courier::put_node(ByteWriter& writer, Node& node, u32 above) {
@@ -125,7 +129,7 @@ Node* Courier::get_node(ByteReader& reader, const std::vector<Node*>& nodes) {
     node->identity = record.identity;
     node->complete = record.complete;
     node->position = record.position;
-    node->home = {record.home.rank % group_.ranks(), record.home.loan};
+    node->home = home_now(record.home);
     node->children.store(record.children, std::memory_order_relaxed);
     if (!is_owed(node->kind, above != nullptr)) return node;
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
@@ -169,11 +173,11 @@ void Courier::load_work(ByteReader& reader, bool takes) {
         }
     }
     // Each is counted by what waits in it, what was lent of it and what lies in it.
-    const auto hold = [&](Node* node) {
+    const auto hold = [&](Node* node, u32 times) {
         if (node == nullptr) {
-            engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
+            engine_.roots_left_.fetch_add(times, std::memory_order_relaxed);
         } else {
-            node->pending.fetch_add(1, std::memory_order_relaxed);
+            node->pending.fetch_add(times, std::memory_order_relaxed);
         }
     };
     for (u32 left = reader.get<u32>(); left > 0; --left) {
@@ -185,15 +189,20 @@ void Courier::load_work(ByteReader& reader, bool takes) {
         if (!takes) continue;
         item.node = nodes.at(number);
         if (has_payload) item.payload = Payload::make(std::as_bytes(std::span(payload)));
-        hold(item.node);
+        hold(item.node, 1);
         loaded_.push_back(item);
     }
     for (u32 left = reader.get<u32>(); left > 0; --left) {
         const u64 loan = reader.get<u64>();
         const u32 number = reader.get<u32>();
+        const u64 due = reader.get<u64>();
         if (!takes) continue;
-        loans_.set(loan, nodes.at(number));
-        hold(nodes.at(number));
+        loans_.set(loan, {nodes.at(number), due});
+        hold(nodes.at(number), static_cast<u32>(due));
+    }
+    for (u64 left = reader.get<u64>(); left > 0; --left) {
+        const std::string_view parcel = reader.get_bytes();
+        if (takes) loaded_parcels_.emplace_back(parcel);
     }
     // Its first count was that of whoever makes a directory.
     for (size_t at = 1; at < nodes.size(); ++at)
@@ -243,6 +252,8 @@ void Courier::queue_loaded() {
         }
     }
     loaded_.clear();
+    for (const std::string& parcel : std::exchange(loaded_parcels_, {}))
+        accept(parcel);
 }
 
 }  // namespace warren::walk

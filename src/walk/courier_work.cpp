@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/temporary_file.hpp"
 #include "walk/courier.hpp"
 #include "walk/names.hpp"
 #include "walk/parcel.hpp"
@@ -31,6 +32,8 @@ std::string Courier::give(Split split) {
 }
 
 std::string Courier::give_one() {
+    while (engine_.pool_.queued() == 0 && !central_.is_empty())
+        unpack_youngest();
     return pack(engine_.pool_.take_part(Split::half, random_, 1, 0));
 }
 
@@ -140,7 +143,26 @@ void Courier::leave_way(std::vector<Node*>& ghosts, u64 kept) {
         engine_.release(ghosts.back());
 }
 
+/// Rank 0 with a central queue looks into a parcel when it comes to it.
 void Courier::accept(const std::string& work) {
+    if (!keeps_queue()) return unpack(work);
+    const Errc code = central_.push(work);
+    if (code == Errc::ok || has_reported_no_room_) return;
+    has_reported_no_room_ = true;
+    engine_.report(temporary_folder(), "keep the queue of rank 0 in", static_cast<i32>(code));
+}
+
+/// Into the pool. What cannot be read again is missing in the walk, and nobody waits for it.
+void Courier::unpack_youngest() {
+    std::string parcel;
+    std::vector<CentralQueue::Due> lost;
+    const Errc code = central_.pop(parcel, lost);
+    if (code == Errc::ok) return unpack(parcel);
+    engine_.report(temporary_folder(), "read again the queue of rank 0 in", static_cast<i32>(code));
+    end_without(lost);
+}
+
+void Courier::unpack(std::string_view work) {
     std::vector<Node*> ghosts;
     Parcel::Content content{};
     for (ParcelReader reader(work); reader.begin_group();) {
@@ -154,7 +176,7 @@ void Courier::accept(const std::string& work) {
 void Courier::take_over(Node* under, const Parcel::Content& content) {
     Node* node = Node::make(under, content.place.name, engine_.options_.result_bytes);
     node->kind = content.work == Work::directory ? NodeKind::adopted : NodeKind::part;
-    node->home = content.home;
+    node->home = home_now(content.home);
     node->has_identity = content.place.identity.has_value();
     if (content.place.identity) node->identity = *content.place.identity;
     content.result.copy(static_cast<char*>(node->result()), content.result.size());
@@ -173,11 +195,27 @@ void Courier::take_over(Node* under, const Parcel::Content& content) {
 void Courier::decline(const std::string& work) {
     Parcel::Content content{};
     for (ParcelReader reader(work); reader.begin_group();) {
-        while (reader.next_item(content)) {
-            engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
-            return_result(content.home, content.result.data(), content.result.size());
-        }
+        while (reader.next_item(content))
+            end_without(content.home, content.result);
     }
+}
+
+/// Lets come home what will not be done here, with the result that it had.
+void Courier::end_without(const Home& home, std::string_view result) {
+    engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
+    return_result(home_now(home), result.data(), result.size());
+}
+
+void Courier::end_without(const std::vector<CentralQueue::Due>& lost) {
+    for (const CentralQueue::Due& due : lost) {
+        for (u64 result = 0; result < due.results; ++result)
+            end_without(due.home, {});
+    }
+}
+
+/// The rank that has taken over the loans, also in a walk that goes on with fewer.
+Home Courier::home_now(const Home& home) const {
+    return {home.rank % group_.ranks(), home.loan};
 }
 
 }  // namespace warren::walk

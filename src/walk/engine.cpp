@@ -42,6 +42,11 @@ u32 thread_count(const Options& options) {
     return options.threads != 0 ? options.threads : std::min(own, threads_most);
 }
 
+bool is_central(const Options& options) {
+    return options.group != nullptr && options.group->ranks() > 1 &&
+           has_central_queue(options.scheduler);
+}
+
 /// And what the file server allows.
 u64 own_rate(const Options& options) {
     const u64 rate = options.operations_per_second;
@@ -88,14 +93,13 @@ Engine::Engine(const Options& options, const Callbacks& callbacks, void* result)
       result_(result),
       pool_(thread_count(options), options.split),
       descriptors_(open_limit(options), options.follow != Follow::none,
-                   options.follow == Follow::all),
+                   options.follow == Follow::all, is_central(options)),
       limit_(own_rate(options)),
       status_flags_(AT_NO_AUTOMOUNT | (options.follow == Follow::all ? 0 : AT_SYMLINK_NOFOLLOW) |
                     (options.do_not_sync ? AT_STATX_DONT_SYNC : 0)),
       needs_identity_(options.follow == Follow::all || options.one_file_system),
-      gives_files_(
-          options.group != nullptr && options.group->ranks() > 1 &&
-          (options.scheduler == Scheduler::cp || options.scheduler == Scheduler::cp_keep_one)) {}
+      is_central_(is_central(options)),
+      gives_files_(is_central_ && options.scheduler != Scheduler::cp_directories) {}
 
 Totals Engine::run(std::span<const std::string> roots) {
     // A walk with checkpoints has one who makes them.
@@ -255,7 +259,9 @@ void Engine::read(Worker& worker, Node& node) {
         const auto part = std::span(worker.buffer).first(static_cast<size_t>(size));
         const bool is_full = part.size() > worker.buffer.size() / 2;
         const bool is_large = node.children.load(std::memory_order_relaxed) >= children_at_once;
-        const bool hands_on = is_large || (is_full && options_.share_directories);
+        // Names that are given away would else all be queued first.
+        const bool may_share = options_.share_directories || gives_files_;
+        const bool hands_on = is_large || (is_full && may_share);
         if (hands_on) {
             // Relaxed: this worker holds a count. The part is one more; the reader's own goes with
             // the item, and so does the use of the descriptor, of which the part needs its own.

@@ -97,7 +97,8 @@ class Engine {
     RateLimit limit_;
     int status_flags_;
     bool needs_identity_;
-    bool gives_files_;  // what is no directory is an item of its own
+    bool is_central_;   // all that is found goes to rank 0
+    bool gives_files_;  // and what is no directory is an item of its own
     std::atomic<u64> roots_left_{1};
     std::atomic<u64> entries_{0};
     std::atomic<u64> directories_{0};

@@ -142,8 +142,11 @@ int Descriptors::use(Node& node) {
 }
 
 void Descriptors::done(Node& node) {
-    std::lock_guard lock(node.mutex);
-    --node.users;
+    {
+        std::lock_guard lock(node.mutex);
+        if (--node.users != 0 || !work_goes_away_) return;
+    }
+    if (open_.load(std::memory_order_relaxed) > limit_) close_idle(node);
 }
 
 /// Makes `descriptor` that of the node, if it is the directory that the node was.
@@ -240,15 +243,20 @@ void Descriptors::make_room(const Node& node) {
     u32 looked_at = 0;
     for (Node* at = node.above->above; at != nullptr && looked_at < rooms_looked_at;
          at = at->above, ++looked_at) {
-        std::lock_guard lock(at->mutex);
-        if (at->descriptor < 0 || at->users != 0) continue;
-        if (!at->has_identity) at->has_identity = identify(at->descriptor, at->identity);
-        if (!at->has_identity) continue;
-        ::close(at->descriptor);
-        at->descriptor = -1;
-        open_.fetch_sub(1, std::memory_order_relaxed);
-        return;
+        if (close_idle(*at)) return;
     }
+}
+
+/// Closes what can be opened again and is not in use; whether it was.
+bool Descriptors::close_idle(Node& node) {
+    std::lock_guard lock(node.mutex);
+    if (node.descriptor < 0 || node.users != 0) return false;
+    if (!node.has_identity) node.has_identity = identify(node.descriptor, node.identity);
+    if (!node.has_identity) return false;
+    ::close(node.descriptor);
+    node.descriptor = -1;
+    open_.fetch_sub(1, std::memory_order_relaxed);
+    return true;
 }
 
 }  // namespace warren::walk

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ inline constexpr u32 loan_rank_shift = 40;
 struct Home {
     u32 rank = 0;
     u64 loan = 0;
+    auto operator<=>(const Home&) const = default;
 };
 
 struct Node {
@@ -81,8 +83,13 @@ bool is_loop(const Node* node, const Identity& identity);
 /// Opens and closes the descriptors of nodes, no more than `limit` at once as far as possible.
 class Descriptors {
  public:
-    Descriptors(u32 limit, bool follow_roots, bool follow_all)
-        : limit_(limit), follow_roots_(follow_roots), follow_all_(follow_all) {}
+    /// `work_goes_away`: a directory that nobody uses any more is not needed soon, for other ranks
+    /// go on with what lies in it; beyond the limit it is closed at once.
+    Descriptors(u32 limit, bool follow_roots, bool follow_all, bool work_goes_away)
+        : limit_(limit),
+          follow_roots_(follow_roots),
+          follow_all_(follow_all),
+          work_goes_away_(work_goes_away) {}
 
     /// Opens the directory for reading, for the first time; 0 or errno, ESTALE if it is known to be
     /// another one. It is in use then.
@@ -103,11 +110,13 @@ class Descriptors {
     int reopen_from_below(Node& above, Node& below);
     int take(Node& node, int descriptor);
     void make_room(const Node& node);
+    bool close_idle(Node& node);
 
     std::atomic<u32> open_{0};
     u32 limit_;
     bool follow_roots_;
     bool follow_all_;
+    bool work_goes_away_;
 };
 
 /// The identity of what is open; false with errno if there is none.

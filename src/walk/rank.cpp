@@ -16,6 +16,14 @@ namespace warren::walk {
 
 using Kind = Message::Kind;
 
+namespace {
+
+/// cp: whoever reads a huge directory hands back so many pieces of it before rank 0 has to say that
+/// it has them. Else they would lie in its memory where rank 0, or the way there, is slower.
+constexpr u32 handed_back_most = 2;
+
+}  // namespace
+
 const std::vector<SchedulerName>& scheduler_names() {
     static const std::vector<SchedulerName> names = {
         {"cp", Scheduler::cp, Split::half},
@@ -103,6 +111,7 @@ void Rank::receive(u32 from, const Message& message, Surroundings& around) {
             return;
         case Kind::acknowledge:
             --unacknowledged_;
+            handed_back_ = 0;
             return;
         case Kind::token:
             has_token_ = true;
@@ -163,8 +172,12 @@ void Rank::take_work(u32 from, const Message& message, Surroundings& around) {
         around.accept(message.work);
     }
     if (is_central()) {
-        if (rank_ == 0) return serve_waiting(around);
+        if (rank_ == 0) {
+            if (message.black) around.send(from, {Kind::acknowledge, false, false, 0, {}});
+            return serve_waiting(around);
+        }
         request_out_ = false;
+        handed_back_ = 0;
         holds_item_ = true;
         done_before_ = done_before;
         return;
@@ -207,14 +220,19 @@ void Rank::step_worker(Surroundings& around) {
         if (around.is_idle() && waiting_.size() == ranks() - 1) begin_end(false, around);
         return;
     }
-    if (request_out_ || around.is_working()) return;
+    if (request_out_ || unacknowledged_ != 0 || around.is_working()) return;
     // Without an item: what a checkpoint has left here.
     if (holds_item_ || around.has_queued()) {
         if (holds_item_ && around.items_done() == done_before_) return;
         const u32 kept = scheduler_ == Scheduler::cp_keep_one ? 1 : 0;
         std::string found = around.give_all_but(kept);
-        if (!found.empty()) around.send(0, {Kind::work, false, false, 0, std::move(found)});
         holds_item_ = around.has_queued();
+        if (!found.empty()) {
+            // Whoever asks for an item next hears of rank 0 by that.
+            const bool wants_receipt = ++handed_back_ >= handed_back_most && holds_item_;
+            unacknowledged_ = wants_receipt ? 1 : 0;
+            around.send(0, {Kind::work, wants_receipt, false, 0, std::move(found)});
+        }
         done_before_ = around.items_done();
         if (holds_item_) return;
     }
@@ -304,8 +322,9 @@ std::string Rank::fingerprint() const {
     const u64 turn = scheduler_ == Scheduler::pa_drqs        ? fruitless_ % 2
                      : scheduler_ == Scheduler::pa_drqs_list ? fruitless_ % (ranks() - 1)
                                                              : 0;
-    for (const u64 number : {u64{unacknowledged_}, turn, done_before_, u64{ended_},
-                             static_cast<u64>(token_balance_), static_cast<u64>(balance_)})
+    for (const u64 number :
+         {u64{unacknowledged_}, turn, done_before_, u64{handed_back_}, u64{ended_},
+          static_cast<u64>(token_balance_), static_cast<u64>(balance_)})
         add(number);
     for (const u32 rank : waiting_)
         add(rank);

@@ -39,7 +39,7 @@ struct Message {
         request,
         work,         // an answer to a request; in cp also what a worker hands back
         nothing,      // the other answer
-        acknowledge,  // of work
+        acknowledge,  // of work; in cp only where it is asked for
         token,
         abort,  // to rank 0: end the walk
         end,    // from rank 0: the walk is over
@@ -47,7 +47,7 @@ struct Message {
         leave,  // from rank 0: nobody has anything under way
     };
     Kind kind = Kind::request;
-    bool black = false;   // of a token
+    bool black = false;   // of a token; of work that is handed back: a receipt is asked for
     bool aborts = false;  // of an end
     i64 balance = 0;      // of a token: work sent less work received
     std::string work;
@@ -170,6 +170,7 @@ class Rank {
     u32 fruitless_ = 0;
     u64 done_before_ = 0;  // cp: items done when the one at hand came
     bool holds_item_ = false;
+    u32 handed_back_ = 0;      // cp: pieces since rank 0 was last heard of
     std::deque<u32> waiting_;  // cp, rank 0: whom it owes an answer
 
     bool black_ = false;

@@ -3,11 +3,7 @@
 // value. A record that is larger than a run's buffer makes it grow.
 #include "walk/spill_sort.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "walk/bytes.hpp"
 
@@ -20,44 +16,7 @@ constexpr u64 least_buffer_bytes = 4 * kib;
 constexpr u64 most_buffer_bytes = 256 * kib;
 constexpr size_t sizes_bytes_most = 10;  // two numbers of 32 bits
 
-class TemporaryStore : public SpillStore {
- public:
-    Errc write(u64 offset, std::string_view bytes) override {
-        if (file_.descriptor() < 0) {
-            WARREN_TRY(file_.make(temporary_folder()));
-            file_.forget_name();
-        }
-        while (!bytes.empty()) {
-            const ssize_t written = ::pwrite(file_.descriptor(), bytes.data(), bytes.size(),
-                                             static_cast<off_t>(offset));
-            if (written < 0 && errno == EINTR) continue;
-            if (written <= 0) return written < 0 ? static_cast<Errc>(errno) : Errc::io;
-            offset += static_cast<u64>(written);
-            bytes.remove_prefix(static_cast<size_t>(written));
-        }
-        return Errc::ok;
-    }
-    Errc read(u64 offset, std::span<char> target) override {
-        while (!target.empty()) {
-            const ssize_t got = ::pread(file_.descriptor(), target.data(), target.size(),
-                                        static_cast<off_t>(offset));
-            if (got < 0 && errno == EINTR) continue;
-            if (got <= 0) return got < 0 ? static_cast<Errc>(errno) : Errc::io;
-            offset += static_cast<u64>(got);
-            target = target.subspan(static_cast<size_t>(got));
-        }
-        return Errc::ok;
-    }
-
- private:
-    TemporaryFile file_;
-};
-
 }  // namespace
-
-std::unique_ptr<SpillStore> temporary_store() {
-    return std::make_unique<TemporaryStore>();
-}
 
 /// One sorted run, and while it is read the record it has come to.
 class SpillSort::Run {
@@ -179,8 +138,8 @@ Errc SpillSort::begin_reading() {
         return Errc::ok;
     }
     if (!places_.empty()) WARREN_TRY(spill());
-    bytes_ = {};
-    places_ = {};
+    std::string().swap(bytes_);
+    std::vector<Place>().swap(places_);
     const u64 share = memory_bytes_ / runs_.size();
     for (size_t run = 0; run < runs_.size(); ++run) {
         runs_[run].take_buffer(std::clamp(share, least_buffer_bytes, most_buffer_bytes));

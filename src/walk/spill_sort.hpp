@@ -9,28 +9,15 @@
 #include <memory>
 #include <mutex>
 #include <queue>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/temporary_file.hpp"
+#include "walk/spill_store.hpp"
 #include "warren/result.hpp"
 #include "warren/types.hpp"
 
 namespace warren::walk {
-
-/// Where runs are written, as bytes by their place: a temporary file, or a test's double of it.
-class SpillStore {
- public:
-    virtual ~SpillStore() = default;
-    /// All of it, or an error.
-    virtual Errc write(u64 offset, std::string_view bytes) = 0;
-    virtual Errc read(u64 offset, std::span<char> target) = 0;
-};
-
-/// A file without a name in temporary_folder(), made when the first byte is written.
-std::unique_ptr<SpillStore> temporary_store();
 
 class SpillSort {
  public:

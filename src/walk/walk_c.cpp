@@ -54,6 +54,7 @@ Options options_of(const warren_walk_options& given) {
         options.checkpoint_milliseconds = given.checkpoint_milliseconds;
     }
     options.resume = given.resume != 0;
+    if (given.queue_bytes != 0) options.queue_bytes = given.queue_bytes;
     return options;
 }
 

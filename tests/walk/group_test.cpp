@@ -16,144 +16,11 @@
 #include <set>
 
 #include "support/seed.hpp"
-#include "walk/folder.hpp"
+#include "walk/noted_walk.hpp"
 #include "walk/rank.hpp"
 #include "walk/removing.hpp"
-#include "walk/thread_group.hpp"
-#include "warren/walk.hpp"
 
 namespace warren::walk {
-
-namespace {
-
-struct Sum {
-    u64 entries;
-    u64 linked;  // bytes, each file once
-};
-
-void add_sum(void* into, const void* from) {
-    static_cast<Sum*>(into)->entries += static_cast<const Sum*>(from)->entries;
-    static_cast<Sum*>(into)->linked += static_cast<const Sum*>(from)->linked;
-}
-
-/// What all ranks of a walk have seen.
-struct Seen {
-    std::mutex mutex;
-    std::vector<std::string> entries;
-    std::map<std::string, u64> finished;  // entries at and below, without the directory itself
-    std::vector<Failure> failures;
-    std::vector<u64> entries_of;  // each rank
-    Totals totals;
-    Sum sum{};
-    std::string fault;
-};
-
-Callbacks noting(Seen& seen) {
-    Callbacks callbacks;
-    callbacks.visit = [&seen](const Entry& entry) {
-        ++entry.result<Sum>().entries;
-        const struct statx* status = entry.status(STATX_SIZE | STATX_NLINK | STATX_INO);
-        if (status != nullptr && entry.type() == Type::regular) {
-            const Sum amount{0, status->stx_size};
-            entry.add_once(device_of(*status), status->stx_ino, status->stx_nlink, &amount);
-        }
-        std::lock_guard lock(seen.mutex);
-        seen.entries.emplace_back(entry.path());
-        return Next::go_on;
-    };
-    callbacks.finish = [&seen](const Finished& directory) {
-        struct stat status {};
-        const bool is_there =
-            fstatat(directory.directory(), directory.name(), &status, AT_SYMLINK_NOFOLLOW) == 0;
-        std::lock_guard lock(seen.mutex);
-        const std::string path = directory.path();
-        if (!is_there) seen.fault = path + " is not where its descriptor says";
-        if (!directory.complete()) seen.fault = path + " was not read to its end";
-        // What lies in it came before.
-        const size_t slash = path.rfind('/');
-        if (seen.finished.contains(path.substr(0, slash))) seen.fault = path + " came late";
-        if (!seen.finished.emplace(path, directory.result<Sum>().entries).second) {
-            seen.fault = path + " was finished twice";
-        }
-    };
-    callbacks.merge = add_sum;
-    callbacks.fail = [&seen](const Failure& failure) {
-        std::lock_guard lock(seen.mutex);
-        seen.failures.push_back(failure);
-    };
-    return callbacks;
-}
-
-void walk_with_ranks(const std::string& root, const Options& options, ThreadNetwork& network,
-                     Seen& seen) {
-    const Callbacks callbacks = noting(seen);
-    network.run([&](Group& group) {
-        Options own = options;
-        own.group = &group;
-        own.result_bytes = sizeof(Sum);
-        Sum sum{};
-        // The others take the roots from rank 0.
-        const std::vector<std::string> roots(group.rank() == 0 ? 1 : 0, root);
-        const Totals totals = walk(roots, own, callbacks, &sum);
-        std::lock_guard lock(seen.mutex);
-        seen.entries_of.push_back(totals.own_entries);
-        if (group.rank() != 0) return;
-        seen.totals = totals;
-        seen.sum = sum;
-    });
-}
-
-/// The entries below each directory, itself not counted, and the bytes of all files once.
-struct Expected {
-    std::vector<std::string> entries;
-    std::map<std::string, u64> below;
-    u64 linked = 0;
-};
-
-Expected expect_of(const std::string& root) {
-    Expected expected;
-    std::set<std::pair<u64, u64>> files;
-    for (const Listed& listed : list_tree(root)) {
-        expected.entries.push_back(listed.path);
-        if (listed.type == 'd') expected.below.emplace(listed.path, 0);
-        struct stat status {};
-        if (listed.type == 'f' && lstat(listed.path.c_str(), &status) == 0 &&
-            files.emplace(status.st_dev, status.st_ino).second) {
-            expected.linked += listed.size;
-        }
-    }
-    for (const std::string& path : expected.entries) {
-        std::string above = path;
-        while (above.size() > root.size()) {
-            above.resize(above.rfind('/'));
-            ++expected.below[above];
-        }
-    }
-    return expected;
-}
-
-void expect_same(Seen& seen, const Expected& expected) {
-    std::sort(seen.entries.begin(), seen.entries.end());
-    EXPECT_EQ(seen.entries, expected.entries);
-    EXPECT_EQ(seen.finished, expected.below);
-    EXPECT_TRUE(seen.failures.empty());
-    EXPECT_EQ(seen.fault, "");
-    EXPECT_EQ(seen.totals.entries, expected.entries.size());
-    EXPECT_EQ(seen.totals.directories, expected.below.size());
-    EXPECT_EQ(seen.sum.entries, expected.entries.size());
-    EXPECT_EQ(seen.sum.linked, expected.linked);
-    EXPECT_FALSE(seen.totals.stopped);
-}
-
-std::vector<u32> random_nodes(Random& random) {
-    std::vector<u32> nodes(1 + random.below(6));
-    const u64 count = 1 + random.below(3);
-    for (u32& node : nodes)
-        node = static_cast<u32>(random.below(count));
-    return nodes;
-}
-
-}  // namespace
 
 TEST(Group, AllSchedulersFindWhatAPlainListingFinds) {
     const Seed seed;
@@ -170,6 +37,7 @@ TEST(Group, AllSchedulersFindWhatAPlainListingFinds) {
             options.inode_order = random.one_in(3);
             options.share_directories = random.one_in(2);
             if (random.one_in(3)) options.open_limit = 1;
+            if (random.one_in(2)) options.queue_bytes = random.below(16 * kib);
             ThreadNetwork network(random_nodes(random), random.next(), random.below(300));
             Seen seen;
             walk_with_ranks(folder.path(), options, network, seen);
@@ -296,6 +164,7 @@ TEST(Group, AStopEndsItEverywhere) {
             options.group = &group;
             options.scheduler = name.scheduler;
             options.threads = 2;
+            options.queue_bytes = round % 2 == 0 ? 2 * kib : 64 * mib;
             const std::string root = folder.path();
             if (walk(std::span(&root, 1), options, callbacks).stopped) ++stopped;
         });

@@ -43,6 +43,25 @@ void run_schedules(u64 count) {
 
 }  // namespace
 
+TEST(Loan, ADirectoryHasOneHoweverMuchOfItIsElsewhere) {
+    Loans<u32> loans;
+    const Home first = loans.lend(3, 7);
+    for (u32 piece = 1; piece < 1000; ++piece)
+        EXPECT_EQ(loans.lend(3, 7), first);
+    const Home other = loans.lend(3, 8);
+    EXPECT_NE(other, first);
+    EXPECT_EQ(loans.out().size(), 2u);
+    for (u32 piece = 0; piece < 1000; ++piece)
+        EXPECT_EQ(loans.take_back(first.loan), 7u);
+    EXPECT_EQ(loans.out().size(), 1u);
+    EXPECT_NE(loans.lend(3, 7), first) << "that number is a thing of the past";
+    // One of a walk that goes on stands beside a new one of the same directory.
+    loans.set(first.loan, {7, 1});
+    EXPECT_EQ(loans.take_back(first.loan), 7u);
+    EXPECT_EQ(loans.take_back(other.loan), 8u);
+    EXPECT_EQ(loans.out().size(), 1u);
+}
+
 TEST(Loan, AllInterleavingsOfTwo) {
     for (const char* name : {"drqs", "cp", "cp-keep-one"}) {
         for (const bool aborts : {false, true}) {

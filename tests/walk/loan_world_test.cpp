@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 namespace warren::walk {
 
@@ -334,10 +335,9 @@ void LoanWorld::describe(const Place& place, std::string& text) const {
             add({static_cast<u8>(item.work), item.directory, item.parts, item.result});
         text += '|';
     }
-    std::vector<std::pair<u64, u32>> loans(place.loans.out().begin(), place.loans.out().end());
-    std::sort(loans.begin(), loans.end());
-    for (const auto& [loan, directory] : loans)
-        add({directory});
+    std::map<u64, Loans<u32>::Loan> loans(place.loans.out().begin(), place.loans.out().end());
+    for (const auto& [number, loan] : loans)
+        add({loan.place, loan.due});
     for (const Returned& returned : place.returning)
         text += name_of(returned.home) + "=" + std::to_string(returned.result);
     add({place.owed, place.done, place.stopped, place.reads});

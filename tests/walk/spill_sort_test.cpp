@@ -11,7 +11,9 @@
 #include <thread>
 
 #include "base/random.hpp"
+#include "base/temporary_file.hpp"
 #include "support/seed.hpp"
+#include "walk/failing_store.hpp"
 #include "walk/folder.hpp"
 
 namespace warren::walk {
@@ -19,29 +21,6 @@ namespace warren::walk {
 namespace {
 
 using Record = std::pair<std::string, std::string>;
-
-/// Runs in memory, of which one call fails.
-class FailingStore : public SpillStore {
- public:
-    FailingStore(u64& calls, u64 failing) : calls_(calls), failing_(failing) {}
-    Errc write(u64 offset, std::string_view bytes) override {
-        if (++calls_ == failing_) return Errc::no_space;
-        bytes_.resize(std::max(bytes_.size(), offset + bytes.size()));
-        bytes_.replace(offset, bytes.size(), bytes);
-        return Errc::ok;
-    }
-    Errc read(u64 offset, std::span<char> target) override {
-        if (++calls_ == failing_) return Errc::io;
-        if (offset + target.size() > bytes_.size()) return Errc::io;
-        bytes_.copy(target.data(), target.size(), offset);
-        return Errc::ok;
-    }
-
- private:
-    u64& calls_;
-    u64 failing_;
-    std::string bytes_;
-};
 
 /// Any bytes; few keys, so that some are equal, and now and then one larger than any buffer.
 std::vector<Record> random_records(Random& random, u64 count) {
