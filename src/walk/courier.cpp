@@ -54,6 +54,10 @@ bool Courier::in_batches() const {
     return engine_.options_.scheduler == Scheduler::batches;
 }
 
+i64 Courier::batch_items() const {
+    return batch_items_each * engine_.pool_.workers();
+}
+
 void Courier::run() {
     group_.enter_walk();
     queue_loaded();
@@ -102,7 +106,7 @@ void Courier::let_work() {
     Pool& pool = engine_.pool_;
     const bool is_one = is_central() && rank_.holds_item();
     if ((!is_one && !in_batches()) || is_working() || pool.queued() == 0) return;
-    if (in_batches()) return pool.grant(batch_items_each * pool.workers());
+    if (in_batches()) return pool.grant(batch_items());
     // What came of it is for rank 0.
     if (pool.items_done() == rank_.done_before_item()) pool.grant(1);
 }

@@ -93,6 +93,7 @@ class Courier : private Surroundings {
 
     bool is_central() const;
     bool in_batches() const;
+    i64 batch_items() const;
     bool keeps_queue() const { return is_central() && group_.rank() == 0; }
     bool pause();
     void step();
@@ -111,7 +112,7 @@ class Courier : private Surroundings {
     void post(u32 to, std::string message);
 
     std::string pack(const std::vector<Item>& items);
-    void pack_part(const Item& item, Parcel& parcel);
+    bool pack_part(const Item& item, Parcel& parcel);
     void pack_item(const Item& item, Parcel& parcel);
     void forget(Node& node);
     void unpack(std::string_view work);

@@ -28,7 +28,16 @@ bool is_being_read(const Item& item) {
 std::string Courier::give(Split split) {
     // One that does nothing keeps an item for itself.
     const u64 kept = engine_.pool_.in_hand() == 0 ? 1 : 0;
-    return pack(engine_.pool_.take_part(split, random_, items_most, kept));
+    std::vector<Item> items = engine_.pool_.take_part(split, random_, items_most, kept);
+    if (items.empty() && in_batches()) {
+        // That item stays too when the next names of it are given.
+        items = engine_.pool_.take_part(split, random_, 1, 0);
+        if (!std::all_of(items.begin(), items.end(), is_being_read)) {
+            engine_.pool_.put_back(items);
+            return {};
+        }
+    }
+    return pack(items);
 }
 
 std::string Courier::give_one() {
@@ -49,7 +58,10 @@ std::string Courier::pack(const std::vector<Item>& items) {
     const bool gives_names = std::all_of(items.begin(), items.end(), is_being_read);
     for (const Item& item : items) {
         if (is_being_read(item)) {
-            if (gives_names) pack_part(item, parcel);
+            // As many parts as are read here in a batch, or what a parcel holds of them.
+            const i64 parts = !gives_names ? 0 : in_batches() ? batch_items() : 1;
+            for (i64 part = 0; part < parts && pack_part(item, parcel); ++part) {
+            }
             kept.push_back(item);
         } else if (parcel.begin_item(*item.node,
                                      item.payload == nullptr ? 0 : item.payload->size)) {
@@ -62,25 +74,26 @@ std::string Courier::pack(const std::vector<Item>& items) {
     return parcel.take();
 }
 
-/// The next names of a directory whose reader waits in the queue.
-void Courier::pack_part(const Item& item, Parcel& parcel) {
+/// The next names of a directory whose reader waits in the queue, if there are any.
+bool Courier::pack_part(const Item& item, Parcel& parcel) {
     Node& node = *item.node;
-    if (!node.opened) return;  // not yet, since the walk was taken up again
+    if (!node.opened) return false;  // not yet, since the walk was taken up again
     // Where files are items of their own its reader goes on. And with one worker rank 0 would only
     // keep the names for the one who has read them.
-    if (engine_.gives_files_ || (is_central() && group_.ranks() == 2)) return;
+    if (engine_.gives_files_ || (is_central() && group_.ranks() == 2)) return false;
     buffer_.resize(names_bytes);
     learn_identity(node);
-    if (!node.has_identity || !parcel.begin_item(node, buffer_.size())) return;
+    if (!node.has_identity || !parcel.begin_item(node, buffer_.size())) return false;
     engine_.limit().take();
     const long size = ::syscall(SYS_getdents64, node.descriptor, buffer_.data(), buffer_.size());
-    if (size <= 0) return;  // the reader sees the same
+    if (size <= 0) return false;  // the reader sees the same
     // Relaxed: the item holds a count.
     node.pending.fetch_add(1, std::memory_order_relaxed);
     const std::string names =
         pack_names({reinterpret_cast<const char*>(buffer_.data()), static_cast<size_t>(size)});
     const Home home = loans_.lend(group_.rank(), &node);
     parcel.add_item(node, {Work::names, home, {{}, node.identity}, {}, names});
+    return true;
 }
 
 /// A directory that waits, or bytes that belong to one. What was taken over goes on to whoever has

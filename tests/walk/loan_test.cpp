@@ -74,7 +74,7 @@ TEST(Loan, AllInterleavingsOfTwo) {
 }
 
 TEST(Loan, AllInterleavingsOfThree) {
-    for (const char* name : {"drqs", "cp"}) {
+    for (const char* name : {"drqs", "cp", "h-drqs-batches"}) {
         LoanRules rules = rules_named(name);
         rules.parts = 2;
         EXPECT_EQ(explore(LoanWorld(rules), false).fault, "") << name;

@@ -29,6 +29,9 @@ class LoanWorld::View : public Surroundings {
     u64 items_done() const override { return place_.done; }
     std::string give(Split split) override {
         const size_t kept = place_.in_hand.empty() ? 1 : 0;
+        const bool has_names = world_.rules_.scheduler == Scheduler::batches &&
+                               place_.queue.size() == 1 && is_read(place_.queue[0]);
+        if (has_names && kept == 1) return give_oldest(1);
         if (place_.queue.size() <= kept) return {};
         const u32 most = static_cast<u32>(place_.queue.size() - kept);
         return give_oldest(split == Split::half ? (most + 1) / 2 : 1 + choose(most));
@@ -64,14 +67,15 @@ class LoanWorld::View : public Surroundings {
         work.copy(reinterpret_cast<char*>(all.data()), work.size());
         return all;
     }
+    bool is_read(const Item& item) const {
+        return item.work == Work::directory && place_.directories[item.directory].is_open;
+    }
     /// Directories that are being read stay; their next names go if there is nothing else.
     std::string give_oldest(u32 count) {
         std::vector<Item> items(place_.queue.begin(), place_.queue.begin() + count);
         place_.queue.erase(place_.queue.begin(), place_.queue.begin() + count);
-        const auto is_read = [&](const Item& item) {
-            return item.work == Work::directory && place_.directories[item.directory].is_open;
-        };
-        const bool gives_names = std::all_of(items.begin(), items.end(), is_read);
+        const bool gives_names = std::all_of(items.begin(), items.end(),
+                                             [&](const Item& item) { return is_read(item); });
         std::vector<Item> kept;
         std::string work;
         for (const Item& item : items) {
