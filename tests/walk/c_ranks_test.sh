@@ -51,6 +51,7 @@ int main(int count, char **words) {
     options.group = warren_walk_mpi_group(problem, sizeof problem);
     options.scheduler = (uint32_t)atoi(words[1]);
     options.result_bytes = sizeof blocks;
+    options.queue_bytes = 1;
     callbacks.visit = visit;
     callbacks.merge = merge;
     if (options.group == NULL && problem[0] != '\0') return fprintf(stderr, "%s\n", problem), 3;

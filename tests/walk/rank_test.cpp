@@ -218,4 +218,43 @@ TEST(Rank, AnItemThatIsDoneAtOnceIsFollowedByTheNext) {
     }
 }
 
+// Who reads a huge directory goes on only when rank 0 has what was handed back.
+class Reader : public Swift {
+ public:
+    std::vector<Message> pieces;
+    u64 parts = 0;
+    void send(u32 /*to*/, Message message) override { pieces.push_back(std::move(message)); }
+    bool has_queued() const override { return true; }
+    u64 items_done() const override { return parts; }
+    std::string give_all_but(u32 /*kept*/) override { return "names"; }
+};
+
+TEST(Rank, AHugeDirectoryIsHandedBackAsFastAsItIsTaken) {
+    const std::vector<u32> node_of = {0, 0};
+    const auto nodes = std::make_shared<const Nodes>(node_of);
+    Rank reader(Scheduler::cp, Split::half, Termination::dijkstra, 1, nodes);
+    Rank first(Scheduler::cp, Split::half, Termination::dijkstra, 0, nodes);
+    Reader around;
+    Swift of_first;
+    Message work;
+    work.kind = Message::Kind::work;
+    reader.receive(0, work, around);
+    u64 handed_back = 0;
+    for (u32 round = 0; round < 3; ++round) {
+        for (u32 step = 0; step < 10; ++step) {
+            ++around.parts;
+            reader.step(around, true);
+        }
+        EXPECT_LE(around.pieces.size(), 2u);
+        for (const Message& piece : std::exchange(around.pieces, {})) {
+            ASSERT_EQ(piece.kind, Message::Kind::work);
+            ++handed_back;
+            first.receive(1, piece, of_first);
+        }
+        ASSERT_EQ(of_first.sent, std::vector(round + 1, Message::Kind::acknowledge));
+        reader.receive(0, {Message::Kind::acknowledge, false, false, 0, {}}, around);
+    }
+    EXPECT_EQ(handed_back, 6u);
+}
+
 }  // namespace warren::walk
