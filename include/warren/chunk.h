@@ -15,6 +15,10 @@ extern "C" {
 
 typedef struct rabinpoly rabinpoly_t;
 
+/* What a call that takes data answers if memory is short (rabin_segment_next: -1). The stream has
+ * lost its place then, and all of them answer so until rabin_reset(). */
+#define RABIN_NO_MEMORY ((size_t)-1)
+
 /* A chunker by LBFS's polynomial and value. The window is in bytes, sizes of segments are in KB;
  * the average is a power of two. Null if a size makes no sense or memory is short. */
 rabinpoly_t* rabin_init(unsigned int window_bytes, unsigned int average_segment_kb,
@@ -37,6 +41,7 @@ size_t compute_rabin_segments_serial(rabinpoly_t* rabin, const void* buffer, siz
 size_t compute_rabin_segments_cpu(rabinpoly_t* rabin, const void* buffer, size_t bytes,
                                   size_t* markers);
 
+/* GPUs have a kernel for windows of 48 and 64 bytes; with others it does as the second too. */
 size_t compute_rabin_segments_gpu(rabinpoly_t* rabin, const void* buffer, size_t bytes,
                                   size_t* markers);
 

@@ -8,10 +8,13 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/processors.hpp"
@@ -51,7 +54,8 @@ class Workers {
 
     /// Calls work(0) here and work(worker), a number below threads(), in those threads that are
     /// awake before it returns: one that comes too late does not count, so the work must be shared
-    /// out as it goes. A machine that gives no more threads does it with those there are.
+    /// out as it goes. A machine that gives no more threads does it with those there are. What one
+    /// of them throws is thrown from here once all have come back.
     void run(const Work& work) { run(work, true); }
 
     /// Shares out [0, count) in ranges of `step`; one range alone wakes nobody.
@@ -77,15 +81,27 @@ class Workers {
         {
             const std::lock_guard lock(mutex_);
             work_ = &work;
+            failure_ = nullptr;
             ++round_;
             ends_ = !keeps_threads;
         }
         if (!others_.empty()) wake_.notify_all();
         start_threads();
-        work(0);
+        call(work, 0);
         std::unique_lock lock(mutex_);
         work_ = nullptr;
         done_.wait(lock, [this] { return busy_ == 0; });
+        if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+    }
+
+    /// Keeps the first of what is thrown.
+    void call(const Work& work, u32 worker) {
+        try {
+            work(worker);
+        } catch (...) {
+            const std::lock_guard lock(mutex_);
+            if (failure_ == nullptr) failure_ = std::current_exception();
+        }
     }
 
     void start_threads() {
@@ -96,6 +112,8 @@ class Workers {
             }
         } catch (const std::system_error&) {
             // The threads that did start share the work.
+        } catch (const std::bad_alloc&) {
+            // They do then, too.
         }
     }
 
@@ -110,7 +128,7 @@ class Workers {
             seen = round_;
             ++busy_;
             lock.unlock();
-            work(worker);
+            call(work, worker);
             lock.lock();
             if (--busy_ == 0) done_.notify_one();
         }
@@ -132,6 +150,7 @@ class Workers {
     std::condition_variable wake_;
     std::condition_variable done_;
     const Work* work_ = nullptr;  // null: what comes is too late
+    std::exception_ptr failure_;
     u64 round_ = 0;
     u32 busy_ = 0;
     bool ends_ = false;

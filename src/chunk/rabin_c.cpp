@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface. The three ways of computing segments share one chunker, so its state is that of
 // the stream whoever took the last bytes.
+//
+// Invariant: no exception (there is one kind: no memory) leaves; a stream that met one stays lost
+// until it is reset.
 #include <bit>
+#include <memory>
 #include <new>
 
 #include "warren/chunk.h"
@@ -17,6 +21,7 @@ struct rabinpoly {
     warren::chunk::GpuChunker gpu;
     bool has_gpu = false;
     bool asked_for_gpu = false;
+    bool is_lost = false;
 };
 
 namespace {
@@ -31,31 +36,70 @@ size_t write_markers(const std::vector<u64>& ends, u64 begin, size_t* markers) {
     return ends.size();
 }
 
+/// What `work` answers, or RABIN_NO_MEMORY.
+template <class Work>
+size_t guarded(rabinpoly_t* rabin, const Work& work) {
+    if (rabin->is_lost) return RABIN_NO_MEMORY;
+    try {
+        return work();
+    } catch (const std::bad_alloc&) {
+        rabin->is_lost = true;
+        return RABIN_NO_MEMORY;
+    }
+}
+
+size_t cut_on_cpu(rabinpoly_t* rabin, std::span<const std::byte> bytes, size_t* markers) {
+    const u64 begin = rabin->chunker.position();
+    rabin->ends.clear();
+    rabin->chunker.feed(bytes, rabin->ends);
+    return write_markers(rabin->ends, begin, markers);
+}
+
+size_t cut_on_gpu(rabinpoly_t* rabin, std::span<const std::byte> bytes, size_t* markers) {
+    if (!rabin->asked_for_gpu) {
+        rabin->asked_for_gpu = true;
+        rabin->has_gpu = rabin->gpu.open(rabin->rule) == warren::Errc::ok;
+    }
+    if (!rabin->has_gpu) return cut_on_cpu(rabin, bytes, markers);
+    const u64 begin = rabin->chunker.position();
+    rabin->ends.clear();
+    // What a GPU cannot do the CPU has done; from then on it does all.
+    rabin->has_gpu = false;
+    rabin->has_gpu = rabin->chunker.feed_by_gpu(rabin->gpu, bytes, rabin->ends) == warren::Errc::ok;
+    return write_markers(rabin->ends, begin, markers);
+}
+
+std::unique_ptr<rabinpoly> make_rabin(const warren::chunk::Rule& rule) {
+    try {
+        auto rabin = std::make_unique<rabinpoly>();
+        rabin->rule = rule;
+        if (rabin->chunker.open(rule) == warren::Errc::ok) return rabin;
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+    return nullptr;
+}
+
 }  // namespace
 
 rabinpoly_t* rabin_init(unsigned int window_bytes, unsigned int average_segment_kb,
                         unsigned int minimum_segment_kb, unsigned int maximum_segment_kb) {
-    auto* rabin = new (std::nothrow) rabinpoly;
-    if (rabin == nullptr) return nullptr;
-    rabin->rule = *warren::chunk::preset("lbfs");
-    rabin->rule.window_bytes = window_bytes;
-    rabin->rule.mask = average_segment_kb * warren::kib - 1;
-    rabin->rule.minimum_bytes = minimum_segment_kb * warren::kib;
-    rabin->rule.maximum_bytes = maximum_segment_kb * warren::kib;
-    if (!std::has_single_bit(average_segment_kb) ||
-        rabin->chunker.open(rabin->rule) != warren::Errc::ok) {
-        delete rabin;
-        return nullptr;
-    }
-    return rabin;
+    if (!std::has_single_bit(average_segment_kb)) return nullptr;
+    warren::chunk::Rule rule = *warren::chunk::preset("lbfs");
+    rule.window_bytes = window_bytes;
+    rule.mask = average_segment_kb * warren::kib - 1;
+    rule.minimum_bytes = minimum_segment_kb * warren::kib;
+    rule.maximum_bytes = maximum_segment_kb * warren::kib;
+    return make_rabin(rule).release();
 }
 
 int rabin_segment_next(rabinpoly_t* rabin, const char* buffer, unsigned int bytes,
                        int* is_new_segment) {
     bool is_end = false;
-    const size_t taken = rabin->chunker.feed_to_end(as_bytes(buffer, bytes), is_end);
+    const size_t taken =
+        guarded(rabin, [&] { return rabin->chunker.feed_to_end(as_bytes(buffer, bytes), is_end); });
     *is_new_segment = is_end ? 1 : 0;
-    return static_cast<int>(taken);
+    return taken == RABIN_NO_MEMORY ? -1 : static_cast<int>(taken);
 }
 
 size_t rabin_marker_limit(const rabinpoly_t* rabin, size_t bytes) {
@@ -64,41 +108,31 @@ size_t rabin_marker_limit(const rabinpoly_t* rabin, size_t bytes) {
 
 size_t compute_rabin_segments_serial(rabinpoly_t* rabin, const void* buffer, size_t bytes,
                                      size_t* markers) {
-    size_t count = 0;
-    size_t done = 0;
-    while (done < bytes) {
-        bool is_end = false;
-        done += rabin->chunker.feed_to_end(as_bytes(buffer, bytes).subspan(done), is_end);
-        if (is_end) markers[count++] = done;
-    }
-    return count;
+    return guarded(rabin, [&] {
+        size_t count = 0;
+        size_t done = 0;
+        while (done < bytes) {
+            bool is_end = false;
+            done += rabin->chunker.feed_to_end(as_bytes(buffer, bytes).subspan(done), is_end);
+            if (is_end) markers[count++] = done;
+        }
+        return count;
+    });
 }
 
 size_t compute_rabin_segments_cpu(rabinpoly_t* rabin, const void* buffer, size_t bytes,
                                   size_t* markers) {
-    const u64 begin = rabin->chunker.position();
-    rabin->ends.clear();
-    rabin->chunker.feed(as_bytes(buffer, bytes), rabin->ends);
-    return write_markers(rabin->ends, begin, markers);
+    return guarded(rabin, [&] { return cut_on_cpu(rabin, as_bytes(buffer, bytes), markers); });
 }
 
 size_t compute_rabin_segments_gpu(rabinpoly_t* rabin, const void* buffer, size_t bytes,
                                   size_t* markers) {
-    if (!rabin->asked_for_gpu) {
-        rabin->has_gpu = rabin->gpu.open(rabin->rule) == warren::Errc::ok;
-        rabin->asked_for_gpu = true;
-    }
-    if (!rabin->has_gpu) return compute_rabin_segments_cpu(rabin, buffer, bytes, markers);
-    const u64 begin = rabin->chunker.position();
-    rabin->ends.clear();
-    // What a GPU cannot do the CPU has done; from then on it does all.
-    rabin->has_gpu = rabin->chunker.feed_by_gpu(rabin->gpu, as_bytes(buffer, bytes), rabin->ends) ==
-                     warren::Errc::ok;
-    return write_markers(rabin->ends, begin, markers);
+    return guarded(rabin, [&] { return cut_on_gpu(rabin, as_bytes(buffer, bytes), markers); });
 }
 
 void rabin_reset(rabinpoly_t* rabin) {
     rabin->chunker.reset();
+    rabin->is_lost = false;
 }
 
 void rabin_free(rabinpoly_t* rabin) {

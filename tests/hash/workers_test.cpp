@@ -63,6 +63,34 @@ TEST(Workers, ThreadsWorkAtTheSameTime) {
     }
 }
 
+TEST(Workers, WhatOneThrowsComesOutWhenAllAreBack) {
+    for (const bool keeps : {false, true}) {
+        for (u32 thrower = 0; thrower < 3; ++thrower) {
+            std::atomic<u32> inside{0};
+            // All wait for each other, so that the thrower is among those that are awake.
+            std::atomic<u32> here{0};
+            const auto meet_and_throw = [&](u32 worker) {
+                inside.fetch_add(1);
+                here.fetch_add(1);
+                while (here.load() < 3)
+                    std::this_thread::yield();
+                inside.fetch_sub(1);
+                if (worker == thrower) throw std::bad_alloc();
+            };
+            Workers workers(3);
+            if (keeps) {
+                EXPECT_THROW(workers.run(meet_and_throw), std::bad_alloc);
+            } else {
+                EXPECT_THROW(run_once(3, meet_and_throw), std::bad_alloc);
+            }
+            EXPECT_EQ(inside.load(), 0u);
+            std::atomic<u32> items{0};
+            workers.run_ranges(10, 1, [&](u64, u64, u32) { items.fetch_add(1); });
+            EXPECT_EQ(items.load(), 10u) << "the next call is as if nothing had been";
+        }
+    }
+}
+
 TEST(Workers, NoProcessorsNamedMeansAllUsable) {
     EXPECT_EQ(Workers(0).threads(), usable_processors());
 }
