@@ -48,7 +48,9 @@ struct LaneRules {
     }
 };
 
-/// Locks what lies at `place`, whatever its version is. False if somebody holds it.
+/// Locks what lies at `place`, whatever its version is. False if somebody holds it. Asking again
+/// comes to an end: a holder is running, and while he holds it he waits for nobody, or for a
+/// bounded time (a rebuild).
 WARREN_HD inline bool lock_by_lane(const Store& store, const LaneRules& rules, u64 place,
                                    u64& version) {
     device_atomic<u64> word(rules.word_of(store, place));

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -186,23 +187,53 @@ TEST_F(Server, CallsOfTheHostProgramGetThrough) {
 }
 
 /// A Store in which looking for free space takes a warp very long, and then finds none.
+class SlowStore {
+ public:
+    explicit SlowStore(const core::Store& like) : store_(like) {
+        EXPECT_EQ(no_room_.allocate(1 * mib), Errc::ok);
+        EXPECT_EQ(cudaMemset(no_room_.data(), 0, no_room_.bytes()), cudaSuccess);
+        store_.frame_count = no_room_.count() * 64;
+        store_.frames_free = no_room_.data();
+        for (u64*& room : store_.frames_with_room)
+            room = no_room_.data();
+    }
+    const core::Store& store() const { return store_; }
+
+ private:
+    gpu::DeviceBuffer<u64> no_room_;
+    core::Store store_;
+};
+
+/// What a server tells.
+class Told {
+ public:
+    auto listener() {
+        return [this](const std::string& line) {
+            const std::lock_guard lock(mutex_);
+            text_ += line + "\n";
+        };
+    }
+    std::string text() {
+        const std::lock_guard lock(mutex_);
+        return text_;
+    }
+    bool tells_of(u64 ticket) {
+        const std::string line =
+            "command " + std::to_string(ticket) + " of ring 0 has been running";
+        return text().find(line) != std::string::npos;
+    }
+
+ private:
+    std::mutex mutex_;
+    std::string text_;
+};
+
 TEST_F(Server, TellsOfACommandThatTakesTooLong) {
-    std::mutex mutex;
-    std::string told;
-    open({.watchdog_ms = 10, .report = [&](const std::string& line) {
-              const std::lock_guard lock(mutex);
-              told += line + "\n";
-          }});
-    gpu::DeviceBuffer<u64> no_room;
-    ASSERT_EQ(no_room.allocate(1 * mib), Errc::ok);
-    ASSERT_EQ(cudaMemset(no_room.data(), 0, no_room.bytes()), cudaSuccess);
-    core::Store slow = volume.device_store();
-    slow.frame_count = no_room.count() * 64;
-    slow.frames_free = no_room.data();
-    for (u64*& room : slow.frames_with_room)
-        room = no_room.data();
+    Told told;
+    open({.watchdog_ms = 10, .report = told.listener()});
+    const SlowStore slow(volume.device_store());
     ASSERT_EQ(volume.server().pause(), Errc::ok);
-    ASSERT_EQ(volume.server().resume(slow), Errc::ok);
+    ASSERT_EQ(volume.server().resume(slow.store()), Errc::ok);
     const Result<u64> ticket = volume.client().submit(name_command(Verb::create, root, "late"));
     ASSERT_TRUE(ticket);
     ASSERT_EQ(volume.client().wait(*ticket, reply, ServedVolume::patience_ms), Errc::ok)
@@ -210,9 +241,39 @@ TEST_F(Server, TellsOfACommandThatTakesTooLong) {
     EXPECT_FALSE(is_final(reply.code));
     ASSERT_EQ(volume.server().pause(), Errc::ok);
     EXPECT_EQ(volume.server().statistics().late, 1u);
-    EXPECT_NE(told.find("command " + std::to_string(*ticket) + " of ring 0 has been running"),
-              std::string::npos)
-        << told;
+    EXPECT_TRUE(told.tells_of(*ticket)) << told.text();
+    ASSERT_EQ(volume.server().resume(volume.device_store()), Errc::ok);
+    EXPECT_EQ(run(Verb::create, "in time"), Errc::ok);
+    close();
+}
+
+/// Some commands have no worker while all are at work: who waits for one tells of those all the
+/// same, and takes the others in a later epoch.
+TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
+    Told told;
+    open({.blocks = 1, .watchdog_ms = 10, .report = told.listener()});
+    const SlowStore slow(volume.device_store());
+    ASSERT_EQ(volume.server().pause(), Errc::ok);
+    constexpr u32 workers = cuda_engine::warps_per_block - 1;
+    std::vector<std::string> names;
+    for (u32 i = 0; i < 2 * workers; ++i)
+        names.push_back("late" + std::to_string(i));
+    std::vector<u64> tickets;
+    for (const std::string& name : names) {
+        const Result<u64> ticket = volume.client().submit(name_command(Verb::create, root, name));
+        ASSERT_TRUE(ticket);
+        tickets.push_back(*ticket);
+    }
+    ASSERT_EQ(volume.server().resume(slow.store()), Errc::ok);
+    for (const u64 ticket : tickets) {
+        ASSERT_EQ(volume.client().wait(ticket, reply, ServedVolume::patience_ms), Errc::ok)
+            << volume.server().statistics().loss;
+        EXPECT_FALSE(is_final(reply.code));
+    }
+    ASSERT_EQ(volume.server().pause(), Errc::ok);
+    EXPECT_TRUE(std::any_of(tickets.begin(), tickets.begin() + workers, [&](u64 ticket) {
+        return told.tells_of(ticket);
+    })) << told.text();
     ASSERT_EQ(volume.server().resume(volume.device_store()), Errc::ok);
     EXPECT_EQ(run(Verb::create, "in time"), Errc::ok);
     close();

@@ -111,6 +111,8 @@ struct BulkQueue {
     WARREN_HD void write(u64 ticket, const ops::TreeTask& task) const {
         BulkSlot& slot = slots[ticket & (capacity - 1)];
         device_atomic<u64> subject(slot.subject);
+        // Comes to an end: there was room, so a reader has the ticket of what is still there, and
+        // takes it as soon as it is whole.
         // Acquire: pairs with the release in wait_for_task(): its reader has taken what was there.
         while (subject.load(hd::memory_order_acquire) != 0)
             pause_briefly();
@@ -119,6 +121,7 @@ struct BulkQueue {
         subject.store(task.subject, hd::memory_order_release);
     }
 
+    /// Comes to an end: who has a task waits for none, and the last one to finish sets is_done.
     WARREN_HD ops::TreeTask wait_for_task() const {
         const u64 ticket = device_atomic<u64>(state->taken).fetch_add(1, hd::memory_order_relaxed);
         BulkSlot& slot = slots[ticket & (capacity - 1)];

@@ -31,7 +31,8 @@ class RebuildParty {
             action(i);
     }
 
-    /// Waits until all workers have come here.
+    /// Waits until all workers have come here. They do: all run at once (the launch is
+    /// cooperative), and each comes to every meeting, whatever has failed.
     WARREN_HD void meet() const {
         team_.sync();
         once(team_, [&] {

@@ -172,11 +172,17 @@ __device__ void publish(Poller& at, Posted& posted) {
 }
 
 /// Puts the first `count` of the cells that lie in `piece` over the lanes into letter boxes, as
-/// load `load` of `posted`. Waits for idle workers if need be.
-__device__ void post(Poller& at, const Piece& piece, u32 count, u32 load, Posted& posted) {
-    while (__reduce_add_sync(~0u, static_cast<u32>(__popc(at.free))) < count) {
+/// load `load` of `posted`. Waits for idle workers if need be, until the epoch has lasted its time:
+/// then it takes none of them and says false; they stay in the ring.
+__device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted& posted) {
+    for (u32 look = 1; __reduce_add_sync(~0u, static_cast<u32>(__popc(at.free))) < count; ++look) {
         publish(at, posted);
         refresh(at, true);
+        if (look % turns_per_clock != 0) continue;
+        at.now = shuffle(device_clock(), 0);
+        if (at.now - at.start <= at.arguments.epoch_ns) continue;
+        at.end = EpochEnd::time;
+        return false;
     }
     const u32 mine = at.lane / pieces_per_cell;
     const u64 ticket = shuffle(at.next, at.hot) + mine;
@@ -204,6 +210,7 @@ __device__ void post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
     if (at.lane == at.hot) at.next += count;
     at.commands += count;
     at.last_work = at.now;  // as of the last look at the clock: it is slow
+    return true;
 }
 
 /// Whether cell `cell` of those in `piece` has arrived whole. `right`: the lanes whose piece has
@@ -235,7 +242,7 @@ __device__ void post_one(Poller& at, const Piece& piece, u64 ticket) {
     }
     if (free == 0) {
         Posted posted;
-        post(at, piece, 1, 0, posted);
+        static_cast<void>(post(at, piece, 1, 0, posted));
         publish(at, posted);
         return;
     }
@@ -349,7 +356,7 @@ __device__ bool burst_turn(Poller& at) {
     for (u32 i = 0; i < loads_in_burst; ++i) {
         const bool is_right = pieces[i].phase() == ring::phase_of(ticket_of(i), memory.cells);
         const u32 count = count_complete(pieces[i], is_right);
-        if (is_full && count != 0) post(at, pieces[i], count, i, posted);
+        if (is_full && count != 0) is_full = post(at, pieces[i], count, i, posted);
         is_full = is_full && count == cells_per_load;
     }
     publish(at, posted);
@@ -419,7 +426,8 @@ __device__ void consult_clock(Poller& at) {
     }
 }
 
-/// Lets the workers finish, sends them home and writes down where everything stands.
+/// Lets the workers finish, sends them home and writes down where everything stands. What is
+/// running ends by itself, or the host hears by the beats what does not.
 __device__ void close_epoch(Poller& at) {
     for (refresh(at, true); !all_are_idle(at); refresh(at, true)) {
         at.now = shuffle(device_clock(), 0);
@@ -434,7 +442,7 @@ __device__ void close_epoch(Poller& at) {
     ServerMemory& memory = *at.arguments.memory;
     ServerReport& report = *at.arguments.report;
     memory.next[at.lane] = at.next;
-    memory.seen[at.lane] = at.seen;
+    memory.seen[at.lane] = at.lane == at.hot ? visit_again : at.seen;
     system_atomic<u64>(report.next[at.lane]).store(at.next, hd::memory_order_relaxed);
     if (at.lane == 0) {
         memory.polls += at.polls;

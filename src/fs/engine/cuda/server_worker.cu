@@ -251,8 +251,9 @@ __device__ void serve_one(const Service& at, const core::Store& store, Known& kn
     serve_fully(at, store, head);
 }
 
-/// Waits until the box is not idle any more. All lanes look: the words lie in shared memory, or the
-/// worker is far and its turn comes rarely.
+/// Waits until the box is not idle any more: at the latest when the epoch has lasted its time and
+/// all others are idle too. All lanes look: the words lie in shared memory, or the worker is far
+/// and its turn comes rarely.
 __device__ u32 wait_for_mail(const WarpTeam& team, u32& state, bool is_near) {
     if (!is_near) {
         return once(team, [&] {
