@@ -20,6 +20,7 @@ struct DoomedTree {
     u64 files = 0;                // names below "doomed"
     u64 directories = 0;          // "doomed" among them
     std::vector<Handle> to_open;  // files that are open while the tree goes
+    u64 others = 0;               // directories in "others" of the root, which stay
 };
 
 struct TreeRecipe {
@@ -79,6 +80,24 @@ inline DoomedTree build_deep(Volume& volume, u32 levels) {
     for (u32 i = 1; i < levels; ++i)
         at = builder.add_directory(at, "down");
     return builder.made;
+}
+
+/// A chain, and directories beside it that are not the tree's.
+inline DoomedTree build_deep_among(Volume& volume, u32 levels, u32 others) {
+    const Handle beside = make_directory(volume, volume.root(), "others");
+    std::vector<std::string> names;
+    for (u32 i = 0; i < others; ++i)
+        names.push_back("other" + std::to_string(i));
+    std::vector<Creation> creations;
+    for (const std::string& name : names)
+        creations.push_back({beside, name, {.mode = 040755}});
+    std::vector<Result<Attributes>> results(creations.size(), Errc::io);
+    volume.create_many(anybody, creations, results);
+    for (const Result<Attributes>& result : results)
+        EXPECT_TRUE(result);
+    DoomedTree made = build_deep(volume, levels);
+    made.others = others;
+    return made;
 }
 
 inline DoomedTree build_flat(Volume& volume, u32 parents, u32 entries, bool directories) {

@@ -105,6 +105,11 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
         const auto again = open_on(*disk_, {.engine = EngineChoice::cpu});
         expect_counts_agree(*again);
         EXPECT_EQ(list_names(*again, again->root()).count("doomed"), 0u);
+        if (tree_.others != 0) {
+            const Result<Attributes> others = again->lookup(anybody, again->root(), "others");
+            EXPECT_TRUE(others);
+            EXPECT_EQ(list_names(*again, others->handle).size(), tree_.others);
+        }
         EXPECT_EQ(again->close(), Errc::ok);
         expect_clean(*disk_);
     }
@@ -203,6 +208,13 @@ TEST_F(TreeRemovalTest, LargeTrees) {
     };
     remove_all(recipes, {.keeps_journal_room = false});
     remove_all(recipes, {});
+}
+
+/// Pointer jumping looks at all directories of the volume, and takes none but the tree's.
+TEST_F(TreeRemovalTest, DeepAmongOthers) {
+    remove_all({{"deep among others", 512 * mib,
+                 [](Volume& volume) { return build_deep_among(volume, 1000, 100'000); }}},
+               {});
 }
 
 TEST_F(TreeRemovalTest, SmallQueueSpills) {
