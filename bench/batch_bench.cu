@@ -4,14 +4,19 @@
 // unlink(2) on tmpfs; and of the largest what the bus and the kernels took. Every run makes and
 // moves names of its own; what it changed is made durable between runs, outside of the time.
 //
-//   batch_bench [--runs N] [--items N] [--engine N]    N runs (5); items of the large scenarios
-//                                                      (1,000,000); engine 1 for the CPU's
+//   batch_bench [--runs N] [--items N] [--engine N] [--pause N] [--largest N]
+//
+// N runs (5); items of the large scenarios (1,000,000; 0 for none); engine 1 for the CPU's;
+// milliseconds of rest before each of the small moves (0); of the small scenarios those of as many
+// items at most (10,000)
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/support/places.hpp"
@@ -236,8 +241,8 @@ void make_on_tmpfs(const std::string& folder, u64 directories, u64 files_each) {
     }
 }
 
-void measure_moves(Report& report, MemoryVolume& volume, u64 directories, u64 files_each,
-                   u64 runs) {
+void measure_moves(Report& report, MemoryVolume& volume, u64 directories, u64 files_each, u64 runs,
+                   std::chrono::milliseconds pause) {
     const u64 items = directories * files_each;
     const std::string label = "move " + std::to_string(items) +
                               (directories == 1 ? ", one shared directory" : ", each its own");
@@ -252,6 +257,7 @@ void measure_moves(Report& report, MemoryVolume& volume, u64 directories, u64 fi
     make_on_tmpfs(tmpfs.path(), directories, files_each);
     for (u64 run = 0; run < 2 * runs; ++run) {
         const bool back = run % 2 != 0;
+        if (pause.count() > 0) std::this_thread::sleep_for(pause);
         report.add(label, "move_many", move_all(*volume, files, back), count);
         if (run == 1) volume.print_figures(label);
         report.add(label, "tmpfs rename(2)",
@@ -302,18 +308,24 @@ int main(int argument_count, char** arguments) {
     const u64 runs = option(argument_count, arguments, "runs", 5);
     const u64 items = option(argument_count, arguments, "items", 1'000'000);
     const bool on_cpu = option(argument_count, arguments, "engine", 0) == 1;
+    const std::chrono::milliseconds pause(option(argument_count, arguments, "pause", 0));
+    const u64 largest = option(argument_count, arguments, "largest", 10'000);
     Report report("batch_bench", argument_count, arguments);
     MemoryVolume volume(on_cpu ? EngineChoice::cpu : EngineChoice::cuda);
     for (const u64 count : {32u, 100u, 1000u, 10'000u}) {
-        measure_moves(report, volume, 1, count, runs);
-        measure_moves(report, volume, count, 1, runs);
+        if (count > largest) continue;
+        measure_moves(report, volume, 1, count, runs, pause);
+        measure_moves(report, volume, count, 1, runs, pause);
     }
     for (const u64 count : {32u, 100u, 1000u}) {
+        if (count > largest) continue;
         measure_removals(report, volume, count, count, runs);
         measure_removals(report, volume, count, 20 * count, runs);
     }
-    measure_large(report, volume, items / 1000, items, runs);
-    measure_large(report, volume, 1, items, runs);
+    if (items > 0) {
+        measure_large(report, volume, items / 1000, items, runs);
+        measure_large(report, volume, 1, items, runs);
+    }
     volume.open(on_cpu ? EngineChoice::cpu : EngineChoice::cuda);
     volume.print_figures("opened again");
     return report.finish();

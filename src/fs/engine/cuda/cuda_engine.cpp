@@ -404,6 +404,7 @@ Errc CudaEngine::run_removal(const Remove& remove) {
     const std::lock_guard turn(removal_mutex_);
     std::shared_lock lock(steps_);
     WARREN_TRY(enter_device());
+    item_batch_.make_way();
     if (removal_ == nullptr) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
         WARREN_TRY(answer(made->open()));
@@ -435,6 +436,7 @@ Errc CudaEngine::run_bulk(const Body& body) {
     if (!has_bulk()) return Errc::not_supported;
     std::shared_lock lock(steps_);
     WARREN_TRY(enter_device());
+    item_batch_.make_way();  // some kernels want all multiprocessors at once
     BulkCalls calls(*this, lock);
     const cuda_engine::EngineLoan loan{
         store_.store(), [&](const std::vector<u64>& places) { return calls.bring(places); },

@@ -4,12 +4,10 @@
 #include "fs/engine/cuda/item_batch.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "fs/engine/cuda/grid_crowd.cuh"
-#include "fs/engine/cuda/small_batch.hpp"
 #include "fs/ops/batch_frames.hpp"
 #include "fs/ops/batch_run.hpp"
 #include "gpu/device.hpp"
@@ -128,10 +126,6 @@ Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
     WARREN_TRY(begin_.open());
     WARREN_TRY(end_.open());
     WARREN_TRY(state_.reserve(2));
-    if (ended_.data() == nullptr) {
-        WARREN_TRY(ended_.allocate(1));
-        *ended_.data() = 0;
-    }
     WARREN_TRY(room_.host_in.reserve(in_bytes));
     WARREN_TRY(room_.in.reserve(in_bytes));
     WARREN_TRY(room_.host_out.reserve(out_bytes));
@@ -239,46 +233,28 @@ Errc ItemBatch::begin_run(const ops::BatchWindow& window) {
     return stream_.copy(batch_.state, &state, sizeof state);
 }
 
-/// Waits for the small batch that was launched last. To look at a word in the host's own memory
-/// takes less time than to ask the driver.
-Errc ItemBatch::wait_for_small() {
-    using Clock = std::chrono::steady_clock;
-    const system_atomic<u64> ended(*ended_.data());
-    const auto patience = Clock::now() + std::chrono::milliseconds(2);
-    for (u32 look = 1; look % 64 != 0 || Clock::now() < patience; ++look) {
-        // Acquire: pairs with the release in run_small().
-        if (ended.load(hd::memory_order_acquire) == sequence_) return Errc::ok;
-    }
-    return stream_.wait();
-}
-
-/// One launch. Errc::overflow in the state: the batch is not small enough.
+/// One block does it all. Errc::overflow in the state: the batch is not small enough.
 Errc ItemBatch::run_small(const core::Store& store, const ops::BatchWindow& window,
                           ops::BatchState& state) {
-    SmallBatch call{};
     batch_.begin = window.begin;
     batch_.end = window.end;
     batch_.is_small = true;
     batch_.may_edit =
         batch_.shape.kind == ops::BatchKind::move || batch_.shape.kind == ops::BatchKind::remove;
-    call.batch = batch_;
-    call.host_in = reinterpret_cast<const uint4*>(room_.host_in.data());
-    call.device_in = reinterpret_cast<uint4*>(room_.in.data());
-    call.in_bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
-    call.host_codes = memory_.codes;
-    call.host_made = memory_.made;
-    call.host_attributes = memory_.attributes;
-    call.host_state = state_.data() + 1;
-    call.host_sequence = ended_.data();
-    call.sequence = ++sequence_;
-    WARREN_TRY(launch_small_batch(store, call, stream_.get()));
-    WARREN_TRY(wait_for_small());
+    const u64 bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
+    const SmallItems items{reinterpret_cast<const uint4*>(room_.host_in.data()),
+                           reinterpret_cast<uint4*>(room_.in.data()),
+                           (bytes + sizeof(uint4) - 1) / sizeof(uint4)};
+    WARREN_TRY(small_.run(
+        {store, batch_, memory_.codes, memory_.made, memory_.attributes, state_.data() + 1},
+        items));
     state = state_.data()[1];
     return Errc::ok;
 }
 
 Errc ItemBatch::run_large(const core::Store& store, const AddFrames& add_frames,
                           const ops::BatchWindow& window, ops::BatchState& state) {
+    small_.make_way();
     WARREN_TRY(copy_in());
     batch_.begin = window.begin;
     batch_.end = window.end;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "fs/core/store.hpp"
+#include "fs/engine/cuda/small_batch.hpp"
 #include "fs/ops/batch.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
@@ -46,6 +47,10 @@ class ItemBatch {
     Errc run(const core::Store& store, const ops::BatchHeader& header, const AddFrames& add_frames,
              ops::BatchWindow& window, Errc& status);
 
+    /// Lets go of what of the device a small batch may still hold. By any thread, but not beside
+    /// run().
+    void make_way() { small_.make_way(); }
+
     const BatchFigures& figures() const { return figures_; }
 
  private:
@@ -69,7 +74,6 @@ class ItemBatch {
                    const ops::BatchWindow& window, ops::BatchState& state);
     Errc add_inode_frames(const core::Store& store, const AddFrames& add_frames, u64 inodes,
                           Errc& status);
-    Errc wait_for_small();
     Errc read_needed(ops::BatchWindow& window);
     void set_header(const ops::BatchHeader& header);
     Errc copy_in();
@@ -93,8 +97,7 @@ class ItemBatch {
     std::atomic<bool> must_stop_{false};
     gpu::PinnedBuffer<u64> needed_;
     gpu::PinnedBuffer<ops::BatchState> state_;  // to write, and to read
-    gpu::PinnedBuffer<u64> ended_;              // the small batch that ended last
-    u64 sequence_ = 0;
+    SmallBatches small_;                        // goes before what a block works on
     gpu::DeviceBuffer<std::byte> sort_memory_;
     BatchFigures figures_;
 };

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything is copied to device memory before the first phase: a phase that read the host's would
-// wait for the bus at each step.
+// Everything is copied to shared or device memory before the first phase: a phase that read the
+// host's would wait for the bus at each step.
 #include "fs/engine/cuda/small_batch.hpp"
 
+#include <chrono>
+
 #include "fs/engine/cuda/block_crowd.cuh"
+#include "fs/engine/cuda/removal_step.hpp"
 #include "fs/ops/batch_run.hpp"
 #include "gpu/failure.hpp"
 
@@ -11,6 +14,42 @@ namespace warren::cuda_engine {
 namespace {
 
 static_assert(small_records_max <= block_records);
+
+/// So long a block waits for the next batch.
+constexpr u64 linger_ns = 500'000;
+/// A block that is older than this does not wait for another one.
+constexpr u64 life_ns = 5'000'000;
+
+// SmallExchange::asked.
+constexpr u64 must_leave = 1;
+constexpr u32 count_shift = 1;
+constexpr u32 count_bits = 24;
+constexpr u32 number_shift = count_shift + count_bits;
+
+__device__ u64 count_in(u64 asked) {
+    return asked >> count_shift & ((u64{1} << count_bits) - 1);
+}
+
+struct SmallArguments {
+    SmallExchange* exchange;
+    SmallItems items;
+    u64 asked;  // the first batch
+    u64 block;  // the block's number
+};
+
+/// Fetches the batch and its items. Different threads do each, so that one does not wait for the
+/// other.
+__device__ void fetch(const SmallArguments& arguments, u64 count, uint4* batch) {
+    constexpr u32 pieces = sizeof(SmallBatch) / sizeof(uint4);
+    static_assert(pieces <= block_threads && sizeof(SmallBatch) % sizeof(uint4) == 0);
+    const u32 from_last = block_threads - 1 - threadIdx.x;
+    if (from_last < pieces) {
+        batch[from_last] = reinterpret_cast<const uint4*>(&arguments.exchange->batch)[from_last];
+    }
+    for (u64 i = threadIdx.x; i < count; i += block_threads)
+        arguments.items.device[i] = arguments.items.host[i];
+    __syncthreads();
+}
 
 /// Copies what answers there are of the items [begin, end).
 template <class T>
@@ -23,51 +62,141 @@ __device__ void give(T* to, const T* from, u64 begin, u64 end) {
         target[i] = source[i];
 }
 
-/// What all phases read, in shared memory: nearer than a kernel's parameters.
-struct Values {
-    ops::Batch batch;
-    core::Store store;
-};
-
-__global__ void __launch_bounds__(block_threads, 1)
-    run_small(const __grid_constant__ core::Store store, const __grid_constant__ SmallBatch call) {
-    __shared__ BlockCrowd::Shared shared;
-    __shared__ alignas(16) std::byte memory[sizeof(Values)];
-    auto& values = *reinterpret_cast<Values*>(memory);
+/// All phases, and the answers.
+__device__ void run_batch(BlockCrowd& crowd, SmallBatch& call) {
+    ops::Batch& batch = call.batch;
     if (threadIdx.x == 0) {
-        values.batch = call.batch;
-        values.store = store;
-    }
-    for (u64 i = threadIdx.x; i * sizeof(uint4) < call.in_bytes; i += blockDim.x)
-        call.device_in[i] = call.host_in[i];
-    if (threadIdx.x == 0) {
-        *call.batch.state = ops::BatchState{};
-        call.batch.state->limit = call.batch.end;
+        *batch.state = ops::BatchState{};
+        batch.state->limit = batch.end;
     }
     __syncthreads();
-    BlockCrowd crowd(shared);
-    ops::Batch& batch = values.batch;
-    const ops::BatchState state = ops::batch::run(crowd, batch, values.store);
+    const ops::BatchState state = ops::batch::run(crowd, batch, call.store);
     if (state.status == Errc::ok) {
         give(call.host_codes, batch.codes, batch.begin, state.limit);
         give(call.host_made, batch.made, batch.begin, state.limit);
         give(call.host_attributes, batch.attributes, batch.begin, state.limit);
     }
+    if (threadIdx.x == 0) *call.host_state = state;
     __syncthreads();
+}
+
+/// What is asked for behind `asked`; 0: the block has to leave. One thread.
+__device__ u64 wait_for_next(const SmallExchange& exchange, u64 asked, u64 born) {
+    const system_atomic<u64> word(const_cast<u64&>(exchange.asked));
+    const u64 now = device_nanoseconds();
+    const u64 until = now < born + life_ns ? now + linger_ns : 0;
+    for (;;) {
+        // Acquire, for what the host has written and for what others did to the store meanwhile:
+        // pairs with the release in SmallBatches::run().
+        const u64 next = word.load(hd::memory_order_acquire);
+        if (next >> number_shift != asked >> number_shift) return next;
+        if ((next & must_leave) != 0 || device_nanoseconds() >= until) return 0;
+    }
+}
+
+__global__ void __launch_bounds__(block_threads, 1)
+    run_small(const __grid_constant__ SmallArguments arguments) {
+    __shared__ BlockCrowd::Shared shared;
+    __shared__ alignas(16) std::byte memory[sizeof(SmallBatch)];
+    __shared__ u64 shared_asked;
+    // What all phases read, in shared memory: nearer than a kernel's parameters.
+    auto& call = *reinterpret_cast<SmallBatch*>(memory);
+    BlockCrowd crowd(shared);
+    SmallExchange& exchange = *arguments.exchange;
+    const u64 born = device_nanoseconds();
+    for (u64 asked = arguments.asked; asked != 0;) {
+        fetch(arguments, count_in(asked), reinterpret_cast<uint4*>(memory));
+        run_batch(crowd, call);
+        if (threadIdx.x == 0) {
+            // Release, for what all threads gave: pairs with the acquire in SmallBatches::wait().
+            system_atomic<u64>(exchange.answered)
+                .store(asked >> number_shift, hd::memory_order_release);
+            shared_asked = wait_for_next(exchange, asked, born);
+        }
+        __syncthreads();
+        asked = shared_asked;
+    }
+    // Release: pairs with the acquire in SmallBatches::lingers().
     if (threadIdx.x == 0) {
-        *call.host_state = state;
-        // Release, for what all threads gave: pairs with the acquire in
-        // ItemBatch::wait_for_small().
-        __threadfence_system();
-        system_atomic<u64>(*call.host_sequence).store(call.sequence, hd::memory_order_release);
+        system_atomic<u64>(exchange.left).store(arguments.block, hd::memory_order_release);
     }
 }
 
 }  // namespace
 
-Errc launch_small_batch(const core::Store& store, const SmallBatch& call, cudaStream_t stream) {
-    run_small<<<1, block_threads, 0, stream>>>(store, call);
+SmallBatches::~SmallBatches() {
+    if (exchange_.data() == nullptr) return;
+    make_way();
+    static_cast<void>(stream_.wait());
+}
+
+/// Nothing to do if it is open already.
+Errc SmallBatches::open() {
+    if (exchange_.data() != nullptr) return Errc::ok;
+    WARREN_TRY(stream_.open());
+    WARREN_TRY(exchange_.allocate(1));
+    *exchange_.data() = SmallExchange{};
+    return Errc::ok;
+}
+
+bool SmallBatches::lingers() const {
+    // Acquire: pairs with the release in run_small(): who sees it sees the last answer too.
+    return system_atomic<u64>(exchange_.data()->left).load(hd::memory_order_acquire) != blocks_;
+}
+
+void SmallBatches::make_way() {
+    if (exchange_.data() == nullptr) return;
+    const system_atomic<u64> asked(exchange_.data()->asked);
+    asked.store(asked.load(hd::memory_order_relaxed) | must_leave, hd::memory_order_relaxed);
+}
+
+Errc SmallBatches::launch(u64 asked) {
+    run_small<<<1, block_threads, 0, stream_.get()>>>(
+        SmallArguments{exchange_.data(), items_, asked, ++blocks_});
     return gpu::check(cudaGetLastError(), "a small batch");
+}
+
+/// Waits until the batch given last is answered, or the block has left without it. To look at words
+/// in the host's own memory takes less time than to ask the driver.
+Errc SmallBatches::wait(bool& is_answered) {
+    using Clock = std::chrono::steady_clock;
+    const system_atomic<u64> answered(exchange_.data()->answered);
+    const auto look = [&] {
+        const bool may_come = lingers();
+        // Acquire: pairs with the release in run_small().
+        is_answered = answered.load(hd::memory_order_acquire) == batches_;
+        return is_answered || !may_come;
+    };
+    const auto patience = Clock::now() + std::chrono::milliseconds(2);
+    for (u32 looks = 1; looks % 64 != 0 || Clock::now() < patience; ++looks) {
+        if (look()) return Errc::ok;
+    }
+    // It takes long, or the device is lost: the driver knows.
+    make_way();
+    WARREN_TRY(stream_.wait());
+    look();
+    return Errc::ok;
+}
+
+Errc SmallBatches::run(const SmallBatch& batch, const SmallItems& items) {
+    WARREN_TRY(open());
+    SmallExchange& exchange = *exchange_.data();
+    const bool is_elsewhere = items.host != items_.host || items.device != items_.device;
+    if (is_elsewhere) {
+        make_way();
+        WARREN_TRY(stream_.wait());
+        items_ = items;
+    }
+    exchange.batch = batch;
+    const u64 asked = ++batches_ << number_shift | items.count << count_shift;
+    // Release: pairs with the acquire in wait_for_next().
+    system_atomic<u64>(exchange.asked).store(asked, hd::memory_order_release);
+    bool is_answered = false;
+    if (lingers()) WARREN_TRY(wait(is_answered));
+    if (is_answered) return Errc::ok;
+    WARREN_TRY(launch(asked));
+    WARREN_TRY(wait(is_answered));
+    return is_answered ? Errc::ok : Errc::io;
 }
 
 }  // namespace warren::cuda_engine

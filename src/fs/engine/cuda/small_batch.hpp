@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small batch as one launch of one block: it fetches what it needs from the host's memory, works
-// through all phases and puts the answers there.
+// A small batch is the work of one block of threads: it fetches what it needs from the host's
+// memory, works through all phases and puts the answers there. Then it lingers for a moment: a next
+// batch that comes meanwhile needs no launch and finds the instructions of all phases near. A call
+// of the host program that waits for all kernels waits for the end of a block's life at most.
 //
-// Invariant: nothing else works on the store meanwhile.
+// Invariant: each batch is run once. A block that has said that it left takes none, and until then
+// none is launched. While a block lingers it does not touch the store; nothing else works on the
+// store while a batch runs.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include "fs/core/store.hpp"
 #include "fs/ops/batch.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/stream.hpp"
 
 namespace warren::cuda_engine {
 
@@ -17,22 +23,59 @@ inline constexpr u64 small_items_max = 1024;
 /// What the arrays of a small batch hold.
 inline constexpr u64 small_records_max = 4096;
 
-/// Where a small batch gets its items and puts its answers. Host pointers are pinned memory.
-struct SmallBatch {
+/// What is to be done, and where the answers go. Host pointers are pinned memory.
+struct alignas(16) SmallBatch {
+    core::Store store;
     ops::Batch batch;
-    const uint4* host_in;
-    uint4* device_in;
-    u64 in_bytes;
     Errc* host_codes;
     ops::BatchMade* host_made;
     Attributes* host_attributes;
     ops::BatchState* host_state;
-    u64* host_sequence;  // becomes `sequence` when all the rest is there
-    u64 sequence;
 };
 
-/// Starts a run over the window of `call.batch` in `stream`. What its state is at the end shows in
-/// *call.host_state once *call.host_sequence says so: with Errc::overflow it is too large.
-Errc launch_small_batch(const core::Store& store, const SmallBatch& call, cudaStream_t stream);
+/// The items of a small batch on their way: pinned memory, and device memory for as much.
+struct SmallItems {
+    const uint4* host;
+    uint4* device;
+    u64 count;  // of uint4
+};
+
+/// What host and block tell each other, in pinned memory. Each word is written by one side only.
+struct SmallExchange {
+    /// What the host asks for: the batch's number, how many pieces its items are (24 bits), and
+    /// whether the block must not linger (1 bit).
+    alignas(64) u64 asked;
+    alignas(64) u64 answered;  // the number of the batch that ended last
+    u64 left;                  // the number of the block that left last
+    alignas(64) SmallBatch batch;
+};
+
+/// Runs small batches, one at a time.
+class SmallBatches {
+ public:
+    SmallBatches() = default;
+    ~SmallBatches();  // waits until no block is there
+    SmallBatches(const SmallBatches&) = delete;
+    SmallBatches& operator=(const SmallBatches&) = delete;
+
+    /// Runs the window of `batch.batch`. Its state at the end is in *batch.host_state: with
+    /// Errc::overflow it is too large.
+    Errc run(const SmallBatch& batch, const SmallItems& items);
+    /// Tells a block that lingers to make way, and does not wait for that. By any thread, but not
+    /// beside run().
+    void make_way();
+
+ private:
+    Errc open();
+    bool lingers() const;
+    Errc launch(u64 asked);
+    Errc wait(bool& is_answered);
+
+    gpu::Stream stream_;
+    gpu::PinnedBuffer<SmallExchange> exchange_;
+    SmallItems items_{};  // as the block that was launched last knows them
+    u64 batches_ = 0;
+    u64 blocks_ = 0;
+};
 
 }  // namespace warren::cuda_engine
