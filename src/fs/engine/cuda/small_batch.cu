@@ -3,6 +3,7 @@
 // host's would wait for the bus at each step.
 #include "fs/engine/cuda/small_batch.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "fs/engine/cuda/block_crowd.cuh"
@@ -25,6 +26,9 @@ constexpr u64 must_leave = 1;
 constexpr u32 count_shift = 1;
 constexpr u32 count_bits = 24;
 constexpr u32 number_shift = count_shift + count_bits;
+
+// SmallExchange::answered.
+constexpr u64 all_done = 1;
 
 __device__ u64 count_in(u64 asked) {
     return asked >> count_shift & ((u64{1} << count_bits) - 1);
@@ -62,8 +66,17 @@ __device__ void give(T* to, const T* from, u64 begin, u64 end) {
         target[i] = source[i];
 }
 
-/// All phases, and the answers.
-__device__ void run_batch(BlockCrowd& crowd, SmallBatch& call) {
+/// Whether each of the items [begin, end) was done. Collective.
+__device__ bool are_done(const Errc* codes, u64 begin, u64 end) {
+    bool mine = true;
+    for (u64 i = begin + threadIdx.x; i < end; i += block_threads)
+        mine = mine && codes[i] == Errc::ok;
+    return __syncthreads_and(mine ? 1 : 0) != 0;
+}
+
+/// All phases, and the answers, unless all items were done and that is all there is to say. Whether
+/// it is. Collective.
+__device__ bool run_batch(BlockCrowd& crowd, SmallBatch& call) {
     ops::Batch& batch = call.batch;
     if (threadIdx.x == 0) {
         *batch.state = ops::BatchState{};
@@ -71,6 +84,9 @@ __device__ void run_batch(BlockCrowd& crowd, SmallBatch& call) {
     }
     __syncthreads();
     const ops::BatchState state = ops::batch::run(crowd, batch, call.store);
+    const bool is_whole = state.status == Errc::ok && state.limit == batch.end;
+    const bool has_more = call.host_made != nullptr || call.host_attributes != nullptr;
+    if (is_whole && !has_more && are_done(batch.codes, batch.begin, batch.end)) return true;
     if (state.status == Errc::ok) {
         give(call.host_codes, batch.codes, batch.begin, state.limit);
         give(call.host_made, batch.made, batch.begin, state.limit);
@@ -78,6 +94,7 @@ __device__ void run_batch(BlockCrowd& crowd, SmallBatch& call) {
     }
     if (threadIdx.x == 0) *call.host_state = state;
     __syncthreads();
+    return false;
 }
 
 /// What is asked for behind `asked`; 0: the block has to leave. One thread.
@@ -106,11 +123,11 @@ __global__ void __launch_bounds__(block_threads, 1)
     const u64 born = device_nanoseconds();
     for (u64 asked = arguments.asked; asked != 0;) {
         fetch(arguments, count_in(asked), reinterpret_cast<uint4*>(memory));
-        run_batch(crowd, call);
+        const bool is_done = run_batch(crowd, call);
         if (threadIdx.x == 0) {
+            const u64 answer = asked >> number_shift << 1 | (is_done ? all_done : 0);
             // Release, for what all threads gave: pairs with the acquire in SmallBatches::wait().
-            system_atomic<u64>(exchange.answered)
-                .store(asked >> number_shift, hd::memory_order_release);
+            system_atomic<u64>(exchange.answered).store(answer, hd::memory_order_release);
             shared_asked = wait_for_next(exchange, asked, born);
         }
         __syncthreads();
@@ -164,7 +181,7 @@ Errc SmallBatches::wait(bool& is_answered) {
     const auto look = [&] {
         const bool may_come = lingers();
         // Acquire: pairs with the release in run_small().
-        is_answered = answered.load(hd::memory_order_acquire) == batches_;
+        is_answered = answered.load(hd::memory_order_acquire) >> 1 == batches_;
         return is_answered || !may_come;
     };
     const auto patience = Clock::now() + std::chrono::milliseconds(2);
@@ -176,6 +193,14 @@ Errc SmallBatches::wait(bool& is_answered) {
     WARREN_TRY(stream_.wait());
     look();
     return Errc::ok;
+}
+
+/// Writes what the block has not.
+void SmallBatches::take_answer(const SmallBatch& batch) const {
+    if ((relaxed_load(exchange_.data()->answered) & all_done) == 0) return;
+    std::fill(batch.host_codes + batch.batch.begin, batch.host_codes + batch.batch.end, Errc::ok);
+    *batch.host_state = ops::BatchState{};
+    batch.host_state->limit = batch.batch.end;
 }
 
 Errc SmallBatches::run(const SmallBatch& batch, const SmallItems& items) {
@@ -193,10 +218,13 @@ Errc SmallBatches::run(const SmallBatch& batch, const SmallItems& items) {
     system_atomic<u64>(exchange.asked).store(asked, hd::memory_order_release);
     bool is_answered = false;
     if (lingers()) WARREN_TRY(wait(is_answered));
-    if (is_answered) return Errc::ok;
-    WARREN_TRY(launch(asked));
-    WARREN_TRY(wait(is_answered));
-    return is_answered ? Errc::ok : Errc::io;
+    if (!is_answered) {
+        WARREN_TRY(launch(asked));
+        WARREN_TRY(wait(is_answered));
+    }
+    if (!is_answered) return Errc::io;
+    take_answer(batch);
+    return Errc::ok;
 }
 
 }  // namespace warren::cuda_engine

@@ -45,8 +45,10 @@ struct SmallExchange {
     /// What the host asks for: the batch's number, how many pieces its items are (24 bits), and
     /// whether the block must not linger (1 bit).
     alignas(64) u64 asked;
-    alignas(64) u64 answered;  // the number of the batch that ended last
-    u64 left;                  // the number of the block that left last
+    /// The number of the batch that ended last, and whether all its items were done (1 bit): then
+    /// nothing else is written, for the answer would wait until it has crossed the bus.
+    alignas(64) u64 answered;
+    u64 left;  // the number of the block that left last
     alignas(64) SmallBatch batch;
 };
 
@@ -70,6 +72,7 @@ class SmallBatches {
     bool lingers() const;
     Errc launch(u64 asked);
     Errc wait(bool& is_answered);
+    void take_answer(const SmallBatch& batch) const;
 
     gpu::Stream stream_;
     gpu::PinnedBuffer<SmallExchange> exchange_;
