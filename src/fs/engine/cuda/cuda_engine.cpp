@@ -57,7 +57,7 @@ class CudaEngine final : public Engine {
                  std::span<const u64> empty_inode_frames) override;
     Errc forbid() override { return answer(area_.forbid(store_.store())); }
     Errc show_block(u64 place) override;
-    Errc add_frames() override;
+    Errc add_frames() override { return add_frames(1); }
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
     Errc refresh_counters() override;
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
@@ -88,6 +88,7 @@ class CudaEngine final : public Engine {
         return is_lost_.load(std::memory_order_relaxed) ? Errc::io : gpu::use_device(info_.index);
     }
     void load_metadata();
+    Errc add_frames(u64 count);
     Errc open_server();
     Errc serve(const ops::Command& command, ops::Reply& reply);
     Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
@@ -297,9 +298,9 @@ Errc CudaEngine::read_block(u64 place, format::Block& block) {
     return answer(store_.meta_buffer().read_block(store_.store(), place, block));
 }
 
-Errc CudaEngine::add_frames() {
+Errc CudaEngine::add_frames(u64 count) {
     if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
-    const Errc added = answer(store_.add_frames());
+    const Errc added = answer(store_.add_frames(count));
     // All frames have memory, so it is frames that are short.
     return added == Errc::no_space ? Errc::need_space : added;
 }
@@ -342,12 +343,9 @@ Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& win
     const std::lock_guard alone(commands_);
     WARREN_TRY(enter_device());
     Errc status = Errc::ok;
-    const auto add_frames = [this](u64 frames) {
-        const Errc added = answer(store_.add_frames(frames));
-        return added == Errc::no_space ? Errc::need_space : added;
-    };
+    const auto add_more = [this](u64 frames) { return add_frames(frames); };
     const Errc code = server_.while_at_rest(store_.store(), [&] {
-        return item_batch_.run(store_.store(), header, add_frames, window, status);
+        return item_batch_.run(store_.store(), header, add_more, window, status);
     });
     if (code == Errc::ok) return status;
     return code == Errc::no_memory ? Errc::not_supported : answer(code);
@@ -357,8 +355,9 @@ Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& win
 /// it: for a commit, for commands.
 class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
  public:
-    BulkCalls(CudaEngine& engine, std::shared_lock<FairLock>& lock)
-        : engine_(engine), lock_(lock) {}
+    BulkCalls(CudaEngine& engine, std::shared_lock<FairLock>& lock) : engine_(engine), lock_(lock) {
+        engine.item_batch_.make_way();  // some kernels want all multiprocessors at once
+    }
 
     Errc bring(const std::vector<u64>& places) override {
         Errc first = Errc::ok;
@@ -404,7 +403,6 @@ Errc CudaEngine::run_removal(const Remove& remove) {
     const std::lock_guard turn(removal_mutex_);
     std::shared_lock lock(steps_);
     WARREN_TRY(enter_device());
-    item_batch_.make_way();
     if (removal_ == nullptr) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
         WARREN_TRY(answer(made->open()));
@@ -436,7 +434,6 @@ Errc CudaEngine::run_bulk(const Body& body) {
     if (!has_bulk()) return Errc::not_supported;
     std::shared_lock lock(steps_);
     WARREN_TRY(enter_device());
-    item_batch_.make_way();  // some kernels want all multiprocessors at once
     BulkCalls calls(*this, lock);
     const cuda_engine::EngineLoan loan{
         store_.store(), [&](const std::vector<u64>& places) { return calls.bring(places); },
