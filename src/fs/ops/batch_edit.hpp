@@ -67,8 +67,8 @@ struct PlanEdits : EditPhase {
 
     /// Looks at the ends of the leaf of `e` that stand before p, from the nearest on, or at those
     /// from p on: four at a time, so that their loads are under way together. If the `nearest` is
-    /// enough, the farthest is any one, or p. A call, and masks in place of branches: what is
-    /// fetched for the first time takes longer than what is done with it.
+    /// enough, the farthest is any one, or p. A call, so that its instructions are there once, and
+    /// masks in place of branches, so that the threads of a warp go one way.
     WARREN_HD WARREN_NOINLINE Neighbours look_beside(u32 p, u32 e, bool is_back,
                                                      bool nearest) const {
         constexpr u32 together = 4;

@@ -44,7 +44,7 @@ struct Phase {
 };
 
 /// As find_inode() where nobody else is at work, so that its version need not be confirmed. A call:
-/// many phases ask, and a small batch pays for each instruction that is fetched for the first time.
+/// many phases ask, and its instructions are there once.
 WARREN_HD WARREN_NOINLINE inline Result<InodeRef> inode_of(LaneOperation& op, u64 number) {
     if (!is_inode_slot(op, number)) return Errc::stale;
     InodeRef inode;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The crowd of fs/ops/batch_run.hpp within one block of threads: a small batch is one launch, and
-// between its phases lies a barrier.
+// The crowd of fs/ops/batch_run.hpp within one block of threads, for small batches: between the
+// phases lies a barrier.
 //
 // Invariant: all threads of the block make the same calls.
 #pragma once
@@ -36,8 +36,8 @@ class BlockCrowd {
         __syncthreads();
     }
 
-    /// `batch` is one that all threads share. A call, as is sum(): what is fetched for the first
-    /// time takes longer than what is done with it.
+    /// `batch` is one that all threads share. A call, as is sum(): many phases want it, and its
+    /// instructions are there once.
     __device__ __noinline__ void sort(ops::Batch& batch, u64 count, u32 bits) {
         const u64 mask = bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
         const auto keys = static_cast<u32>(count);

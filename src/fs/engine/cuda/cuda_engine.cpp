@@ -389,6 +389,7 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
         lock_.unlock();
         const Errc code = call();
         lock_.lock();
+        engine_.item_batch_.make_way();  // a small batch may have run meanwhile
         return code == Errc::ok && engine_.is_lost_ ? Errc::io : code;
     }
 

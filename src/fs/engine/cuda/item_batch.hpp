@@ -47,8 +47,8 @@ class ItemBatch {
     Errc run(const core::Store& store, const ops::BatchHeader& header, const AddFrames& add_frames,
              ops::BatchWindow& window, Errc& status);
 
-    /// Lets go of what of the device a small batch may still hold. By any thread, but not beside
-    /// run().
+    /// Lets go of the multiprocessor that a small batch may still hold. By any thread, but not
+    /// beside run().
     void make_way() { small_.make_way(); }
 
     const BatchFigures& figures() const { return figures_; }
@@ -97,9 +97,9 @@ class ItemBatch {
     std::atomic<bool> must_stop_{false};
     gpu::PinnedBuffer<u64> needed_;
     gpu::PinnedBuffer<ops::BatchState> state_;  // to write, and to read
-    SmallBatches small_;                        // goes before what a block works on
     gpu::DeviceBuffer<std::byte> sort_memory_;
     BatchFigures figures_;
+    SmallBatches small_;  // goes before what a block works on
 };
 
 }  // namespace warren::cuda_engine

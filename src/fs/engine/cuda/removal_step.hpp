@@ -5,6 +5,7 @@
 // that outlive the step, in that of emptied roots, or freed.
 #pragma once
 
+#include "fs/engine/cuda/device_clock.hpp"
 #include "fs/engine/cuda/shared_memory.cuh"
 #include "fs/engine/cuda/tree_removal.hpp"
 #include "fs/ops/harvest_tree.hpp"
@@ -13,12 +14,6 @@
 #if defined(__CUDACC__)
 
 namespace warren::cuda_engine {
-
-__device__ inline u64 device_nanoseconds() {
-    u64 now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    return now;
-}
 
 /// What Harvester asks of the step, on the device.
 struct DeviceStep {

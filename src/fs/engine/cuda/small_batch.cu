@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "fs/engine/cuda/block_crowd.cuh"
-#include "fs/engine/cuda/removal_step.hpp"
+#include "fs/engine/cuda/device_clock.hpp"
 #include "fs/ops/batch_run.hpp"
 #include "gpu/failure.hpp"
 
@@ -18,7 +18,8 @@ static_assert(small_records_max <= block_records);
 
 /// So long a block waits for the next batch.
 constexpr u64 linger_ns = 500'000;
-/// A block that is older than this does not wait for another one.
+/// A block that is older than this waits for none: who wants the device gets it, however many
+/// batches come.
 constexpr u64 life_ns = 5'000'000;
 
 // SmallExchange::asked.
@@ -98,8 +99,8 @@ __device__ bool run_batch(BlockCrowd& crowd, SmallBatch& call) {
 }
 
 /// What is asked for behind `asked`; 0: the block has to leave. One thread.
-__device__ u64 wait_for_next(const SmallExchange& exchange, u64 asked, u64 born) {
-    const system_atomic<u64> word(const_cast<u64&>(exchange.asked));
+__device__ u64 wait_for_next(SmallExchange& exchange, u64 asked, u64 born) {
+    const system_atomic<u64> word(exchange.asked);
     const u64 now = device_nanoseconds();
     const u64 until = now < born + life_ns ? now + linger_ns : 0;
     for (;;) {
@@ -169,8 +170,10 @@ void SmallBatches::make_way() {
 
 Errc SmallBatches::launch(u64 asked) {
     run_small<<<1, block_threads, 0, stream_.get()>>>(
-        SmallArguments{exchange_.data(), items_, asked, ++blocks_});
-    return gpu::check(cudaGetLastError(), "a small batch");
+        SmallArguments{exchange_.data(), items_, asked, blocks_ + 1});
+    WARREN_TRY(gpu::check(cudaGetLastError(), "a small batch"));
+    ++blocks_;
+    return Errc::ok;
 }
 
 /// Waits until the batch given last is answered, or the block has left without it. To look at words
@@ -188,14 +191,15 @@ Errc SmallBatches::wait(bool& is_answered) {
     for (u32 looks = 1; looks % 64 != 0 || Clock::now() < patience; ++looks) {
         if (look()) return Errc::ok;
     }
-    // It takes long, or the device is lost: the driver knows.
+    // It takes long, or the device is lost: the driver knows. A block that runs the batch ends
+    // behind it, one that had not seen it has left.
     make_way();
     WARREN_TRY(stream_.wait());
     look();
     return Errc::ok;
 }
 
-/// Writes what the block has not.
+/// Writes what the block has left out.
 void SmallBatches::take_answer(const SmallBatch& batch) const {
     if ((relaxed_load(exchange_.data()->answered) & all_done) == 0) return;
     std::fill(batch.host_codes + batch.batch.begin, batch.host_codes + batch.batch.end, Errc::ok);
@@ -208,6 +212,7 @@ Errc SmallBatches::run(const SmallBatch& batch, const SmallItems& items) {
     SmallExchange& exchange = *exchange_.data();
     const bool is_elsewhere = items.host != items_.host || items.device != items_.device;
     if (is_elsewhere) {
+        // A block that lingers knows the old places only.
         make_way();
         WARREN_TRY(stream_.wait());
         items_ = items;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small batch is the work of one block of threads: it fetches what it needs from the host's
-// memory, works through all phases and puts the answers there. Then it lingers for a moment: a next
-// batch that comes meanwhile needs no launch and finds the instructions of all phases near. A call
-// of the host program that waits for all kernels waits for the end of a block's life at most.
+// memory, works through all phases and puts the answers there. Then it lingers for a moment, for a
+// batch that comes meanwhile needs no launch; who waits for all kernels waits for its life's end.
 //
-// Invariant: each batch is run once. A block that has said that it left takes none, and until then
-// none is launched. While a block lingers it does not touch the store; nothing else works on the
+// The host writes a batch and then its number. A block that sees another number than its last one
+// runs that batch and writes the number back. When none has come in time, or it has lived long
+// enough or was told to, it looks no more, and its last word is that it has left: a batch that is
+// not answered by then was taken by nobody, and the host launches a block for it.
+//
+// Invariant: each batch is run once. A block is launched only when the one before has left. While a
+// block lingers it touches neither the store nor what a batch points to; nothing else works on the
 // store while a batch runs.
 #pragma once
 
@@ -63,7 +67,7 @@ class SmallBatches {
     /// Runs the window of `batch.batch`. Its state at the end is in *batch.host_state: with
     /// Errc::overflow it is too large.
     Errc run(const SmallBatch& batch, const SmallItems& items);
-    /// Tells a block that lingers to make way, and does not wait for that. By any thread, but not
+    /// Tells a block that lingers to leave, and does not wait for that. By any thread, but not
     /// beside run().
     void make_way();
 
