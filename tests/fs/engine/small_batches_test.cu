@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -212,6 +213,33 @@ TEST_F(SmallBatches, AreDoneBesideAllElseOnTheDevice) {
             ASSERT_NO_FATAL_FAILURE(travellers.travel());
         }
     }
+    close_and_check(std::move(volume), *disk);
+}
+
+TEST_F(SmallBatches, AreDoneWhileBulkCommandsRun) {
+    const auto disk = make_memory_disk(volume_bytes);
+    auto volume = open_on(*disk, on_cuda);
+    ASSERT_TRUE(volume);
+    const Handle packed = make_directory(*volume, volume->root(), "packed");
+    for (u32 i = 0; i < 300; ++i)
+        make_file(*volume, packed, "stays" + std::to_string(i));
+    Travellers travellers(*volume, "", 32);
+    std::atomic<bool> is_over{false};
+    std::thread bulk([&] {
+        Rebuilt rebuilt;
+        std::vector<DirectoryUsage> usages;
+        for (u32 round = 0; round < 10; ++round) {
+            remove_tree(*volume);
+            EXPECT_EQ(volume->rebuild(anybody, packed, rebuilt), Errc::ok);
+            EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usages), Errc::ok);
+        }
+        is_over.store(true, std::memory_order_relaxed);
+    });
+    do {
+        travellers.travel();
+    } while (!is_over.load(std::memory_order_relaxed));
+    bulk.join();
+    ASSERT_NO_FATAL_FAILURE(travellers.expect_here());
     close_and_check(std::move(volume), *disk);
 }
 

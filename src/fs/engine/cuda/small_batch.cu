@@ -102,13 +102,13 @@ __device__ bool run_batch(BlockCrowd& crowd, SmallBatch& call) {
 __device__ u64 wait_for_next(SmallExchange& exchange, u64 asked, u64 born) {
     const system_atomic<u64> word(exchange.asked);
     const u64 now = device_nanoseconds();
-    const u64 until = now < born + life_ns ? now + linger_ns : 0;
+    if (now >= born + life_ns) return 0;
     for (;;) {
         // Acquire, for what the host has written and for what others did to the store meanwhile:
         // pairs with the release in SmallBatches::run().
         const u64 next = word.load(hd::memory_order_acquire);
         if (next >> number_shift != asked >> number_shift) return next;
-        if ((next & must_leave) != 0 || device_nanoseconds() >= until) return 0;
+        if ((next & must_leave) != 0 || device_nanoseconds() >= now + linger_ns) return 0;
     }
 }
 
