@@ -100,23 +100,25 @@ int warren_walk(const char* const* roots, size_t root_count, const warren_walk_o
 /// The open directory for *at calls with the name.
 int warren_walk_directory(const warren_walk_entry* entry);
 const char* warren_walk_name(const warren_walk_entry* entry);
+/// Null if memory is short.
 const char* warren_walk_path(const warren_walk_entry* entry);
 /// DT_REG, DT_DIR, ... of <dirent.h>.
 unsigned char warren_walk_type(const warren_walk_entry* entry);
 uint32_t warren_walk_depth(const warren_walk_entry* entry);
 uint32_t warren_walk_worker(const warren_walk_entry* entry);
-/// At least the fields of `mask`; null if they cannot be had, which `fail` is told.
+/// At least the fields of `mask`; null if they cannot be had, which `fail` is told, or if memory is
+/// short.
 const struct statx* warren_walk_status(const warren_walk_entry* entry, unsigned mask);
 /// The part of the directory's result that is this thread's.
 void* warren_walk_result(const warren_walk_entry* entry);
 /// For a directory: what its own result begins with. Joins the one above if it is not entered.
 void* warren_walk_own_result(const warren_walk_entry* entry);
 /// Adds `amount`, a result, to that of the directory if this is the first of the file's `links`
-/// names to come, on any rank.
-void warren_walk_add_once(const warren_walk_entry* entry, const struct statx* status,
-                          const void* amount);
-/// Queues work that belongs to the entry's directory.
-void warren_walk_add(const warren_walk_entry* entry, const void* payload, size_t size);
+/// names to come, on any rank. 0, or ENOMEM: then it may not have been added.
+int warren_walk_add_once(const warren_walk_entry* entry, const struct statx* status,
+                         const void* amount);
+/// Queues work that belongs to the entry's directory. 0, or ENOMEM: nothing was queued.
+int warren_walk_add(const warren_walk_entry* entry, const void* payload, size_t size);
 
 /// The open directory that holds the finished one; -1 if it cannot be reached any more.
 int warren_walk_finished_directory(const warren_walk_finished* directory);

@@ -418,18 +418,6 @@ void Engine::keep_own_result(Worker& worker, Node* above) {
     visit.has_own_result = false;
 }
 
-void Engine::add_task(Visit& visit, std::span<const std::byte> payload) {
-    // Work of a root that is in no directory is done at once.
-    if (visit.node == nullptr) {
-        visit.has_result = true;
-        if (callbacks_.work) callbacks_.work({AT_FDCWD, "", payload, visit.result.data()});
-        return;
-    }
-    // Relaxed: the caller holds a count of the directory.
-    visit.node->pending.fetch_add(1, std::memory_order_relaxed);
-    pool_.push(visit.worker, {visit.node, Payload::make(payload), Work::task});
-}
-
 /// Gives what the worker has gathered to the directory (null: to the whole walk).
 void Engine::settle(Worker& worker, Node* node) {
     Visit& visit = worker.visit;

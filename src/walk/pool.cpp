@@ -4,6 +4,7 @@
 #include "walk/pool.hpp"
 
 #include <algorithm>
+#include <new>
 #include <span>
 #include <system_error>
 
@@ -29,7 +30,13 @@ void Pool::push(u32 worker, Item item) {
     // Relaxed: who pushes has an item in hand, or is the one who asks for these numbers.
     unfinished_.fetch_add(1, std::memory_order_relaxed);
     queued_.fetch_add(1, std::memory_order_relaxed);
-    insert(queues_[worker], item);
+    try {
+        insert(queues_[worker], item);
+    } catch (const std::bad_alloc&) {
+        queued_.fetch_sub(1, std::memory_order_relaxed);
+        unfinished_.fetch_sub(1, std::memory_order_relaxed);
+        throw;
+    }
     if (!wake_one() && started_.load(std::memory_order_relaxed) < queues_.size()) {
         start_thread();
     }
@@ -71,10 +78,13 @@ void Pool::start_thread() {
     // Acquire: the partner is close().
     if (number == queues_.size() || closed_.load(std::memory_order_acquire)) return;
     started_.store(number + 1, std::memory_order_relaxed);
+    // Where the system gives no more threads, or no memory for them, those that run do the work.
     try {
         threads_.emplace_back([this, number] { work_(number); });
     } catch (const std::system_error&) {
-        // The system gives no more threads: those that run do the work.
+        started_.store(number, std::memory_order_relaxed);
+        if (number == 0) throw;
+    } catch (const std::bad_alloc&) {
         started_.store(number, std::memory_order_relaxed);
         if (number == 0) throw;
     }

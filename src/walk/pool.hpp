@@ -46,7 +46,8 @@ class Pool {
     Pool(u32 workers, Split split);
 
     u32 workers() const { return static_cast<u32>(queues_.size()); }
-    /// Requires: `worker` is the caller's own number, or the caller is no worker.
+    /// Requires: `worker` is the caller's own number, or the caller is no worker. Without memory it
+    /// throws, and nothing is queued.
     void push(u32 worker, Item item);
     /// Queues what must be done in this process, and before all else.
     void push_here(Item item);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <new>
 
 #include "walk/engine.hpp"
 
@@ -128,6 +129,25 @@ void* Entry::result_memory() const {
 void* Entry::own_result_memory() const {
     visit_->has_own_result = true;
     return visit_->own_result.data();
+}
+
+void Engine::add_task(Visit& visit, std::span<const std::byte> payload) {
+    // Work of a root that is in no directory is done at once.
+    if (visit.node == nullptr) {
+        visit.has_result = true;
+        if (callbacks_.work) callbacks_.work({AT_FDCWD, "", payload, visit.result.data()});
+        return;
+    }
+    Payload* const copy = Payload::make(payload);
+    // Relaxed, as below: the caller holds a count of the directory.
+    visit.node->pending.fetch_add(1, std::memory_order_relaxed);
+    try {
+        pool_.push(visit.worker, {visit.node, copy, Work::task});
+    } catch (const std::bad_alloc&) {
+        visit.node->pending.fetch_sub(1, std::memory_order_relaxed);
+        Payload::destroy(copy);
+        throw;
+    }
 }
 
 void Entry::add(std::span<const std::byte> payload) const {

@@ -118,6 +118,17 @@ int run(std::span<const char* const> given, const warren_walk_options& options,
     return 0;
 }
 
+/// 0, or ENOMEM: no exception is thrown through a callback.
+template <class Call>
+int or_no_memory(const Call& call) {
+    try {
+        call();
+        return 0;
+    } catch (const std::bad_alloc&) {
+        return ENOMEM;
+    }
+}
+
 }  // namespace
 
 }  // namespace warren::walk
@@ -125,6 +136,7 @@ int run(std::span<const char* const> given, const warren_walk_options& options,
 using warren::walk::entry_of;
 using warren::walk::finished_of;
 using warren::walk::group_of;
+using warren::walk::or_no_memory;
 
 extern "C" {
 
@@ -151,9 +163,11 @@ int warren_walk(const char* const* roots, size_t root_count, const warren_walk_o
 }
 
 warren_walk_group* warren_walk_mpi_group(char* problem, size_t problem_size) {
+    warren::walk::Group* group = nullptr;
     std::string reason;
-    warren::walk::Group* group = warren::walk::mpi_group(reason);
-    if (problem != nullptr) std::snprintf(problem, problem_size, "%s", reason.c_str());
+    const char* told = "out of memory";
+    if (or_no_memory([&] { group = warren::walk::mpi_group(reason); }) == 0) told = reason.c_str();
+    if (problem != nullptr) std::snprintf(problem, problem_size, "%s", told);
     return reinterpret_cast<warren_walk_group*>(group);
 }
 
@@ -174,7 +188,9 @@ const char* warren_walk_name(const warren_walk_entry* entry) {
 }
 
 const char* warren_walk_path(const warren_walk_entry* entry) {
-    return entry_of(entry).path().data();
+    const char* path = nullptr;
+    or_no_memory([&] { path = entry_of(entry).path().data(); });
+    return path;
 }
 
 unsigned char warren_walk_type(const warren_walk_entry* entry) {
@@ -192,7 +208,9 @@ uint32_t warren_walk_worker(const warren_walk_entry* entry) {
 }
 
 const struct statx* warren_walk_status(const warren_walk_entry* entry, unsigned mask) {
-    return entry_of(entry).status(mask);
+    const struct statx* status = nullptr;
+    or_no_memory([&] { status = entry_of(entry).status(mask); });
+    return status;
 }
 
 void* warren_walk_result(const warren_walk_entry* entry) {
@@ -203,14 +221,18 @@ void* warren_walk_own_result(const warren_walk_entry* entry) {
     return entry_of(entry).own_result_memory();
 }
 
-void warren_walk_add_once(const warren_walk_entry* entry, const struct statx* status,
-                          const void* amount) {
-    entry_of(entry).add_once(warren::walk::device_of(*status), status->stx_ino, status->stx_nlink,
-                             amount);
+int warren_walk_add_once(const warren_walk_entry* entry, const struct statx* status,
+                         const void* amount) {
+    return or_no_memory([&] {
+        entry_of(entry).add_once(warren::walk::device_of(*status), status->stx_ino,
+                                 status->stx_nlink, amount);
+    });
 }
 
-void warren_walk_add(const warren_walk_entry* entry, const void* payload, size_t size) {
-    entry_of(entry).add({static_cast<const std::byte*>(payload), size});
+int warren_walk_add(const warren_walk_entry* entry, const void* payload, size_t size) {
+    return or_no_memory([&] {
+        entry_of(entry).add({static_cast<const std::byte*>(payload), size});
+    });
 }
 
 int warren_walk_finished_directory(const warren_walk_finished* directory) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/support/failing_allocations.hpp"
 #include "walk/folder.hpp"
 
 namespace warren::walk {
@@ -129,6 +130,71 @@ TEST(WalkC, RefusesWrongArguments) {
     options = {};
     options.resume = 1;
     EXPECT_TRUE(is_refused());
+}
+
+/// A walk whose callbacks run out of memory, allocation by allocation.
+struct Starved {
+    u64 nth = 0;
+    int files = 0;
+    int refused = 0;
+    int tasks = 0;
+    bool has_failed = false;
+};
+
+int visit_starved(const warren_walk_entry* entry, void* context) {
+    auto* seen = static_cast<Starved*>(context);
+    if (warren_walk_type(entry) != DT_REG) return WARREN_WALK_GO_ON;
+    ++seen->files;
+    const FailingAllocation failing(seen->nth);
+    const char* path = warren_walk_path(entry);
+    if (path == nullptr) {
+        EXPECT_TRUE(failing.has_failed());
+    } else {
+        EXPECT_EQ(std::strcmp(path + std::strlen(path) - 1, warren_walk_name(entry)), 0);
+    }
+    const struct statx* status = warren_walk_status(entry, STATX_INO | STATX_NLINK | STATX_SIZE);
+    if (status != nullptr && warren_walk_add_once(entry, status, &status->stx_size) != 0) {
+        EXPECT_TRUE(failing.has_failed());
+    }
+    char payload[1000] = {};
+    if (warren_walk_add(entry, payload, sizeof payload) != 0) {
+        EXPECT_TRUE(failing.has_failed());
+        ++seen->refused;
+    }
+    seen->has_failed = seen->has_failed || failing.has_failed();
+    return WARREN_WALK_GO_ON;
+}
+
+void count_task(int /*directory*/, const void* /*payload*/, size_t size, void* /*result*/,
+                void* context) {
+    if (size == 1000) ++static_cast<Starved*>(context)->tasks;
+}
+
+TEST(WalkC, CallbacksAreToldThatMemoryIsShort) {
+    const Folder folder;
+    folder.make_file("a", 5);
+    folder.make_file("b", 7);
+    const std::string link = folder.path() + "/c";
+    ASSERT_EQ(::link((folder.path() + "/a").c_str(), link.c_str()), 0);
+    const char* roots[] = {folder.path().c_str()};
+    warren_walk_options options{};
+    options.result_bytes = sizeof(u64);
+    options.threads = 1;
+    warren_walk_callbacks callbacks{};
+    callbacks.visit = visit_starved;
+    callbacks.merge = merge;
+    callbacks.work = count_task;
+    Starved seen;
+    int refused = 0;
+    do {
+        seen = {.nth = seen.nth + 1};
+        u64 sum = 0;
+        ASSERT_EQ(warren_walk(roots, 1, &options, &callbacks, &seen, &sum, nullptr), 0);
+        EXPECT_EQ(seen.files, 3);
+        EXPECT_EQ(seen.tasks, seen.files - seen.refused) << "allocation " << seen.nth;
+        refused += seen.refused;
+    } while (seen.has_failed);
+    EXPECT_GT(refused, 0);
 }
 
 /// What a walk in two parts counts: outside of results, so a checkpoint has to ask for it.
