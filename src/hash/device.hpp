@@ -26,8 +26,9 @@ bool has_device();
 /// Whether the GPU copies from there at full speed.
 bool is_pinned(const void* at);
 
-/// As hash_on_cpu(), on the GPU. Pieces too long for a slot of the pipeline are the CPU's work, as
-/// is everything of one stream but BLAKE3's. Errc::no_memory if the device has too little.
+/// As hash_on_cpu(), on the GPU. Pieces too long for a slot of the pipeline are the CPU's work, and
+/// so is one piece alone, but for BLAKE3's tree over more than a slot; `stages` has a note of it.
+/// Errc::no_memory if the device has too little.
 Errc hash_on_device(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning,
                     u8* digests, const Options& options, Stages& stages);
 

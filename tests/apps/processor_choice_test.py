@@ -71,7 +71,10 @@ class ProcessorChoiceTest(CommandCase):
         self.assertIn("--engine=ENGINE", self.output("similar", "--help"))
         if self.has_gpu:
             done = self.warren("hash", "--engine=cuda", "--verbose", "t/small")
-            self.assertIn("warren hash: the GPU hashed 68.4 KiB: initialise ", done.stderr.decode())
+            self.assertIn("warren hash: one stream was hashed on the CPU", done.stderr.decode())
+            done = self.warren("hash", "--engine=cuda", "--verbose", "--threads", "1", "t/many")
+            self.assertIn("warren hash: the GPU hashed 358.9 KiB: initialise ",
+                          done.stderr.decode())
             done = self.warren("chunk", "--engine=cuda", "--verbose", "-s", "t/large")
             self.assertIn("warren chunk: the GPU took ", done.stderr.decode())
 

@@ -80,6 +80,27 @@ TEST_F(HashDevice, TakesListsOfPieces) {
     }
 }
 
+TEST_F(HashDevice, LeavesOneStreamToTheCpuAndSaysSo) {
+    const std::vector<std::byte> data = pattern_message(9 * mib);
+    for (const Algorithm algorithm : all_algorithms) {
+        std::vector<u8> expected(digest_bytes(algorithm));
+        std::vector<u8> digest(expected.size());
+        for (const u64 bytes : {u64{0}, u64{1}, 3 * mib, 8 * mib, 9 * mib}) {
+            const Bytes message = Bytes(data).first(bytes);
+            ASSERT_EQ(hash_one(algorithm, message, expected, on_cpu), Errc::ok);
+            Stages stages;
+            ASSERT_EQ(hash_one(algorithm, message, digest, on_gpu, &stages), Errc::ok);
+            EXPECT_EQ(digest, expected) << name(algorithm) << " of " << bytes;
+            EXPECT_EQ(stages.processor, Processor::cpu) << name(algorithm) << " of " << bytes;
+            ASSERT_NE(stages.note, nullptr) << name(algorithm) << " of " << bytes;
+            if (bytes == 0) continue;
+            ASSERT_EQ(hash_pieces(algorithm, message, bytes, digest, on_gpu, &stages), Errc::ok);
+            EXPECT_EQ(digest, expected) << name(algorithm) << " of " << bytes;
+            EXPECT_NE(stages.note, nullptr) << "one piece of a buffer is a stream too";
+        }
+    }
+}
+
 TEST_F(HashDevice, TakesOneLongTreeAndADirectHash) {
     const Seed seed;
     Random random(seed.value());

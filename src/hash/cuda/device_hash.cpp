@@ -420,6 +420,14 @@ Errc hash_on_device(Algorithm algorithm, const Pieces& pieces, const Beginning& 
     SharedPipeline& shared = SharedPipeline::get();
     const std::lock_guard lock(shared.mutex());
     stages = {};
+    const bool is_tree =
+        algorithm == Algorithm::blake3 && pieces.bytes() > shared.settings().slot_bytes;
+    if (pieces.count() == 1 && !is_tree) {
+        hash_on_cpu(algorithm, pieces, beginning, digests, options);
+        stages.note = "one stream was hashed on the CPU: it keeps one thread of a GPU busy";
+        stages.kernel = stages.total = seconds_since(start);
+        return Errc::ok;
+    }
     WARREN_TRY(shared.open(stages.initialise));
     stages.note = shared.note();
     gpu::Pipeline& pipeline = shared.pipeline();
