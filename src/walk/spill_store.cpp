@@ -42,7 +42,7 @@ class TemporaryStore : public SpillStore {
     }
     void cut(u64 bytes) override {
         // What stays behind is written over later.
-        static_cast<void>(::ftruncate(file_.descriptor(), static_cast<off_t>(bytes)));
+        [[maybe_unused]] const int cut = ::ftruncate(file_.descriptor(), static_cast<off_t>(bytes));
     }
 
  private:
