@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/workers.hpp"
+#include "chunk/block_sizes.hpp"
 #include "chunk/chains.hpp"
 #include "chunk/scanner.hpp"
 #include "chunk/select.hpp"
@@ -19,9 +20,7 @@ namespace warren::chunk {
 
 namespace {
 
-constexpr u64 block_bytes = 256 * kib;      // its bitmap fits the first cache
-constexpr u64 least_for_threads = 1 * mib;  // below, waking them costs more than it gives
-constexpr u64 blocks_in_round = 16;         // for each thread
+constexpr u64 blocks_in_round = 16;  // for each thread
 
 /// What one worker scans into.
 struct Workspace {
@@ -44,7 +43,7 @@ class Chunker::Implementation {
           workers_(threads),
           spaces_(workers_.threads()),
           history_(scanner_.history_bytes()),
-          has_chains_(Chains::has_way(rule)),
+          has_chains_(sizes_.has_chains && Chains::has_way(rule)),
           chains_(rule) {}
 
     void feed(std::span<const u8> bytes, std::vector<u64>& ends) {
@@ -61,8 +60,9 @@ class Chunker::Implementation {
             done += skippable(position_ + done, bytes.size() - done);
             const u64 size = size_of_round(bytes.size() - done);
             scan_round(bytes.data() + done, position_ + done, size);
-            for (u64 block = 0; block * block_bytes < size; ++block) {
-                const u64 known = position_ + done + std::min((block + 1) * block_bytes, size);
+            for (u64 block = 0; block * sizes_.block_bytes < size; ++block) {
+                const u64 known =
+                    position_ + done + std::min((block + 1) * sizes_.block_bytes, size);
                 choose(known, stretch, blocks_[block], ends);
             }
             done += size;
@@ -158,10 +158,11 @@ class Chunker::Implementation {
     }
 
     u64 size_of_round(u64 left) const {
-        const bool is_large = left >= least_for_threads && workers_.threads() > 1;
+        const bool is_large = left >= sizes_.least_for_threads && workers_.threads() > 1;
         // Until chains can begin, a block at a time.
-        if (!is_large || (has_chains_ && chains_.is_worth_it())) return std::min(left, block_bytes);
-        return std::min(left, blocks_in_round * workers_.threads() * block_bytes);
+        if (!is_large || (has_chains_ && chains_.is_worth_it()))
+            return std::min(left, sizes_.block_bytes);
+        return std::min(left, blocks_in_round * workers_.threads() * sizes_.block_bytes);
     }
 
     /// The windows that end near the beginning of a call reach into what came before.
@@ -174,12 +175,12 @@ class Chunker::Implementation {
     }
 
     void scan_round(const u8* bytes, u64 base, u64 size) {
-        const u64 count = (size + block_bytes - 1) / block_bytes;
+        const u64 count = (size + sizes_.block_bytes - 1) / sizes_.block_bytes;
         if (blocks_.size() < count) blocks_.resize(count);
         workers_.run_ranges(count, 1, [&](u64 block, u64, u32 worker) {
-            const u64 from = block * block_bytes;
-            scan(bytes + from, base + from, std::min(block_bytes, size - from), blocks_[block],
-                 spaces_[worker]);
+            const u64 from = block * sizes_.block_bytes;
+            scan(bytes + from, base + from, std::min(sizes_.block_bytes, size - from),
+                 blocks_[block], spaces_[worker]);
         });
     }
 
@@ -210,6 +211,7 @@ class Chunker::Implementation {
         }
     }
 
+    const BlockSizes sizes_ = block_sizes();
     Scanner scanner_;
     Selector selector_;
     Workers workers_;

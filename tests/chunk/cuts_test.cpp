@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every way to the cuts is held to the serial rule: on a million small random cases with forced
-// cuts, skipped minima and seams between calls, and on larger ones that reach the vector code, the
-// bitmaps and the threads.
+// cuts, skipped minima and seams between calls, by 1, 2, 3 and 8 threads in blocks of 64 bytes, and
+// on larger ones that reach the vector code, the bitmaps and the blocks of real sizes.
 #include <gtest/gtest.h>
 
+#include "chunk/block_sizes.hpp"
 #include "chunk/scanner.hpp"
 #include "chunk/select.hpp"
 #include "tests/chunk/random_cases.hpp"
@@ -12,6 +13,15 @@
 
 namespace warren::chunk {
 namespace {
+
+/// While it lives, calls are divided into blocks of 64 bytes, and two blocks wake the threads.
+class SmallBlocks {
+ public:
+    SmallBlocks() {
+        block_sizes() = {.block_bytes = 64, .least_for_threads = 128, .has_chains = false};
+    }
+    ~SmallBlocks() { block_sizes() = {}; }
+};
 
 bool differs(const Case& test) {
     return cut_in_calls(test) != cut_serial(test.rule, test.bytes);
@@ -52,18 +62,56 @@ void note(const Case& test, const std::vector<u64>& ends, Seen& seen) {
 
 TEST(Cuts, MillionRandomCasesEqualTheSerialRule) {
     const Seed seed;
+    const SmallBlocks blocks;
     const u64 cases = 1'000'000 * test_load();
     Seen seen;
     for (u64 index = 0; index < cases; ++index) {
         const Case test = random_case(seed.part(index), 400);
         const std::vector<u64> expected = cut_serial(test.rule, test.bytes);
-        if (cut_in_calls(test) != expected) {
-            FAIL() << "case " << index << ", shrunk:\n" << describe(shrink(test, differs));
+        constexpr u32 some_threads[] = {1, 2, 3, 8};
+        const u32 threads = some_threads[index % 4];
+        if (cut_in_calls(test, threads) != expected) {
+            const auto fails = [&](const Case& one) {
+                return cut_in_calls(one, threads) != cut_serial(one.rule, one.bytes);
+            };
+            FAIL() << "case " << index << ", " << threads << " threads, shrunk:\n"
+                   << describe(shrink(test, fails));
         }
         if (index % 16 == 0) note(test, expected, seen);
     }
     EXPECT_GT(seen.all * 3, seen.cases)
         << seen.forced << " forced, " << seen.skipped << " skipped, " << seen.seams << " seams";
+}
+
+/// Gigabytes in which no window matches, in calls of 8 MiB: nothing may grow with them, nor any
+/// number be too small for a chunk of so many bytes.
+TEST(CutsLong, GigabytesWithoutACandidate) {
+    const std::vector<std::byte> zeros(8 * mib);
+    constexpr u64 calls = 5 * gib / (8 * mib);
+    for (const u64 maximum_bytes : {unlimited_bytes, u64{64} * kib}) {
+        for (std::string_view name : {"lbfs", "gear", "fastcdc", "borg", "storegpu-sha1"}) {
+            Rule rule = *preset(name);
+            rule.maximum_bytes = maximum_bytes;
+            rule.average_bytes = std::min(rule.average_bytes, maximum_bytes);
+            rule.minimum_bytes = std::min(rule.minimum_bytes, maximum_bytes);
+            if (name == "borg") rule.maximum_bytes = std::max<u64>(maximum_bytes, 64 * mib);
+            const u64 maximum = rule.maximum_bytes;
+            ASSERT_EQ(describe_problem(rule), "") << name;
+            ASSERT_EQ(cut(rule, zeros).size(), (zeros.size() + maximum - 1) / maximum)
+                << name << ": zeros match";
+            const u64 bytes = rule.method == Method::sha1 ? 4 * gib + 8 * mib : calls * 8 * mib;
+            Chunker chunker;
+            ASSERT_EQ(chunker.open(rule), Errc::ok);
+            std::vector<u64> ends;
+            for (u64 done = 0; done < bytes; done += zeros.size())
+                chunker.feed(zeros, ends);
+            EXPECT_EQ(chunker.position(), bytes) << name;
+            chunker.finish(ends);
+            ASSERT_EQ(ends.size(), (bytes + maximum - 1) / maximum) << name;
+            for (u64 index = 0; index < ends.size(); ++index)
+                ASSERT_EQ(ends[index], std::min((index + 1) * maximum, bytes)) << name;
+        }
+    }
 }
 
 TEST(Cuts, FailuresShrinkToWhatTheyNeed) {

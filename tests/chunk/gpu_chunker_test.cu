@@ -44,9 +44,9 @@ class GpuCuts : public testing::Test {
     gpu::DeviceBuffer<u8> device;
 };
 
-Rule random_device_rule(Random& random) {
-    while (true) {
-        Rule rule = random_rule(random);
+/// A random rule as a GPU has kernels for.
+Rule random_device_rule(Random& random, Rule rule) {
+    for (;; rule = random_rule(random)) {
         if (rule.method == Method::rabin) {
             rule.window_bytes = random.one_in(2) ? 48 : 64;
             if (random.one_in(3)) rule.polynomial = 0x3da3358b4dc173;
@@ -70,6 +70,10 @@ Rule random_device_rule(Random& random) {
     }
 }
 
+Rule random_device_rule(Random& random) {
+    return random_device_rule(random, random_rule(random));
+}
+
 Rule preset_for_test(std::string_view name) {
     Rule rule = *preset(name);
     if (name == "restic") rule.polynomial = 0x3da3358b4dc173;
@@ -88,6 +92,88 @@ TEST_F(GpuCuts, RandomCasesEqualTheSerialRule) {
             const std::vector<std::byte> bytes = random_bytes(random, random.below(most));
             expect_serial(chunker, rule, bytes, random.one_in(3) ? random.below(40) : 0);
             if (HasFatalFailure()) FAIL() << "rule " << index << " round " << round;
+        }
+    }
+}
+
+/// The cuts of a case by a stream that a GPU scans, in the case's calls.
+std::vector<u64> cut_by_gpu(GpuChunker& gpu, const Case& test) {
+    std::vector<u64> ends;
+    Chunker chunker;
+    EXPECT_EQ(chunker.open(test.rule, 1), Errc::ok);
+    std::span<const std::byte> rest = test.bytes;
+    const auto feed = [&](size_t size) {
+        EXPECT_EQ(chunker.feed_by_gpu(gpu, rest.first(size), ends), Errc::ok)
+            << gpu::last_failure().message;
+        rest = rest.subspan(size);
+    };
+    for (size_t call : test.calls)
+        feed(std::min(call, rest.size()));
+    feed(rest.size());
+    chunker.finish(ends);
+    return ends;
+}
+
+/// The CPU's random cases, whole and in their calls: 25 of them have one rule, since opening takes
+/// longer than cutting. WARREN_OPERATIONS sets how many there are.
+TEST_F(GpuCuts, CasesOfTheCpuLong) {
+    const Seed seed;
+    const u64 cases = test_operations(100'000);
+    constexpr u64 cases_of_rule = 25;
+    for (u64 index = 0; index < cases;) {
+        Case test = random_case(seed.part(index), 400);
+        Random random(seed.part(cases + index));
+        const Rule rule = random_device_rule(random, test.rule);
+        // One for each way of calling: its memory is of that way.
+        GpuChunker whole;
+        GpuChunker streaming;
+        ASSERT_EQ(whole.open(rule), Errc::ok) << gpu::last_failure().message;
+        ASSERT_EQ(streaming.open(rule), Errc::ok) << gpu::last_failure().message;
+        for (u64 turn = 0; turn < cases_of_rule && index < cases; ++turn, ++index) {
+            if (turn > 0) test = random_case(seed.part(index), random.one_in(50) ? 60'000 : 400);
+            test.rule = rule;
+            const std::vector<u64> expected = cut_serial(rule, test.bytes);
+            std::vector<u64> ends;
+            ASSERT_EQ(whole.cut(test.bytes, ends), Errc::ok) << gpu::last_failure().message;
+            const auto differs_whole = [&](const Case& one) {
+                std::vector<u64> found;
+                return whole.cut(one.bytes, found) != Errc::ok ||
+                       found != cut_serial(rule, one.bytes);
+            };
+            ASSERT_EQ(ends, expected) << "case " << index << ", shrunk:\n"
+                                      << describe(shrink(test, differs_whole));
+            const auto differs_in_calls = [&](const Case& one) {
+                return cut_by_gpu(streaming, one) != cut_serial(rule, one.bytes);
+            };
+            ASSERT_FALSE(differs_in_calls(test)) << "case " << index << " in calls, shrunk:\n"
+                                                 << describe(shrink(test, differs_in_calls));
+        }
+    }
+}
+
+/// As CutsLong of the CPU: gigabytes of zeros in which no window matches, in the device's memory
+/// and from the host's.
+TEST_F(GpuCuts, GigabytesWithoutACandidateLong) {
+    constexpr u64 bytes = 5 * gib + 4321;
+    ASSERT_EQ(device.reserve(bytes + 16), Errc::ok);
+    ASSERT_EQ(gpu::check(cudaMemset(device.data(), 0, bytes), "cudaMemset"), Errc::ok);
+    const std::vector<std::byte> zeros(bytes);
+    for (std::string_view name : {"lbfs", "gear", "fastcdc", "borg", "storegpu-sha1"}) {
+        for (const u64 maximum_bytes : {unlimited_bytes, 64 * mib}) {
+            Rule rule = *preset(name);
+            rule.maximum_bytes = maximum_bytes;
+            GpuChunker chunker;
+            ASSERT_EQ(chunker.open(rule), Errc::ok) << gpu::last_failure().message;
+            std::vector<u64> expected;
+            for (u64 end = 0; end < bytes;)
+                expected.push_back(end = std::min(bytes, end + maximum_bytes));
+            std::vector<u64> ends;
+            ASSERT_EQ(chunker.cut_device(device.data(), bytes, stream.get(), ends), Errc::ok)
+                << gpu::last_failure().message;
+            EXPECT_EQ(ends, expected) << name << " on the device";
+            ends.clear();
+            ASSERT_EQ(chunker.cut(zeros, ends), Errc::ok) << gpu::last_failure().message;
+            EXPECT_EQ(ends, expected) << name << " from the host";
         }
     }
 }
