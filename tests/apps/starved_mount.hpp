@@ -66,7 +66,10 @@ inline std::string shown_by(Volume& volume, Handle directory) {
 /// A mount with a kernel that knows some of it.
 struct Mount {
     Mount(Disk& disk, std::string_view engine)
-        : state(open(disk, engine), options(), {}), kernel(state), seeker(kernel.session()) {
+        : damage("image"),
+          state(open(disk, engine), options(), {}, damage),
+          kernel(state),
+          seeker(kernel.session()) {
         state.late_seeker = &seeker;
         directory = kernel.look_up(root, "directory");
         file = kernel.look_up(root, "file");
@@ -90,6 +93,7 @@ struct Mount {
     }
     Volume& volume() { return *state.volume.access(); }
 
+    DamageLog damage;
     MountState state;
     FakeKernel kernel;
     LateSeeker seeker;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -307,14 +308,19 @@ inline std::vector<Answer> DeviceVolume::run(const std::vector<Request>& request
         const u64 waited = waiting.size();
         waiting = run_some(requests, waiting, answers);
         if (waiting.empty()) break;
-        const Errc wish = answers[waiting[0]].code;
         idle_rounds = waiting.size() == waited ? idle_rounds + 1 : 0;
         EXPECT_LT(idle_rounds, idle_rounds_max)
-            << waiting.size() << " requests wait for " << static_cast<int>(wish) << ", one of "
+            << waiting.size() << " requests wait, the first for "
+            << static_cast<int>(answers[waiting[0]].code) << ", that of "
             << requests[waiting[0]].name;
         if (idle_rounds == idle_rounds_max) download();
         if (testing::Test::HasFailure()) break;
-        serve(wish);
+        // Each of them: who finds the last inodes may be the one who lacks room in the journal.
+        std::set<Errc> wishes;
+        for (const u32 index : waiting)
+            wishes.insert(answers[index].code);
+        for (const Errc wish : wishes)
+            serve(wish);
     }
     return answers;
 }
