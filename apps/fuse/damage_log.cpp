@@ -52,20 +52,29 @@ void DamageLog::note(u64 inode, std::string_view name) {
 void DamageLog::note_commit(Errc code, bool is_final) {
     // Most calls only read.
     if (last_commit_.load(std::memory_order_relaxed) == code) return;
-    last_commit_.store(code, std::memory_order_relaxed);
-    if (code == Errc::ok) return;
+    if (code == Errc::ok) return last_commit_.store(code, std::memory_order_relaxed);
     static_cast<void>(or_no_memory([&] {
-        std::string line = image_ + ": changes could not be made durable: " +
-                           std::strerror(static_cast<int>(code));
-        if (is_final && code != Errc::no_memory) line += read_only_from_now_on;
-        log_line(line);
+        const std::string line = image_ + ": changes could not be made durable: " +
+                                 std::strerror(static_cast<int>(code));
+        if (is_final && code != Errc::no_memory) {
+            tell_the_end(code, line);
+        } else {
+            last_commit_.store(code, std::memory_order_relaxed);
+            log_line(line);
+        }
         return Errc::ok;
     }));
 }
 
 void DamageLog::note_refusal(const DiskRefusal& refusal) {
-    last_commit_.store(refusal.code, std::memory_order_relaxed);
-    log_line(image_ + ": " + refusal.text() + read_only_from_now_on);
+    tell_the_end(refusal.code, image_ + ": " + refusal.text());
+}
+
+/// Tells what has made the volume read-only, once, whoever comes first.
+void DamageLog::tell_the_end(Errc code, const std::string& why) {
+    const std::string line = why + read_only_from_now_on;
+    last_commit_.store(code, std::memory_order_relaxed);
+    if (!has_ended_.exchange(true, std::memory_order_relaxed)) log_line(line);
 }
 
 }  // namespace warren::fuse

@@ -30,13 +30,16 @@ class DamageLog {
     void note(u64 inode, std::string_view name);
     /// Notes how a commit has ended. `is_final`: after one that fails the volume takes no more.
     void note_commit(Errc code, bool is_final);
-    /// Notes the write after which the volume takes no more. Commits that fail for the same reason
-    /// are not told of any more.
+    /// Notes the write after which the volume takes no more. Commits that fail after it are not
+    /// told of any more.
     void note_refusal(const DiskRefusal& refusal);
 
  private:
+    void tell_the_end(Errc code, const std::string& why);
+
     std::string image_;
     std::atomic<Errc> last_commit_{Errc::ok};
+    std::atomic<bool> has_ended_{false};
     std::mutex mutex_;  // guards what follows
     std::set<std::pair<u64, std::string>> told_;
 };

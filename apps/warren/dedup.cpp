@@ -106,6 +106,7 @@ bool parse_wishes(const Arguments& parsed, Wishes& wishes) {
     wishes.how.index.algorithm = splitter.algorithm;
     wishes.how.index.spill_folder = temporary_folder();
     if (const std::string* path = parsed.value(index_option)) wishes.index_path = *path;
+    wishes.how.keeps_index = !wishes.index_path.empty();
     const std::string* secret = parsed.value(secret_option);
     return secret == nullptr || read_secret(*secret, wishes.how.index.secret);
 }

@@ -87,7 +87,9 @@ void DedupScan::forget(const FileName& file) {
 bool DedupScan::read_file(const std::string& path, int descriptor, u64 size) {
     path_ = path;
     likeness_.clear();
-    base_ = index_.add_source(path, size);
+    std::error_code unknown;  // then the name stays as it was given
+    const std::string absolute = std::filesystem::absolute(path, unknown).lexically_normal();
+    base_ = index_.add_source(how_.keeps_index && !unknown ? absolute : path, size);
     std::vector<DiskExtent> shared = shared_extents(descriptor);
     if (!shared.empty()) extents_[base_] = std::move(shared);
     ++totals_.files;

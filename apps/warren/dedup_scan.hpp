@@ -19,6 +19,7 @@ namespace warren::cli {
 struct DedupOptions {
     dedup::Splitter splitter;
     dedup::Index::Options index;
+    bool keeps_index = false;  // for later runs, which may begin in another folder
 };
 
 struct DedupTotals {

@@ -223,7 +223,7 @@ bool HostSearch::run(const std::string& start) {
         };
     }
     callbacks.fail = [&](const walk::Failure& failure) {
-        if (!may_be_gone(failure.error)) failures_.add(failure);
+        if (walk::is_of_queue(failure) || !may_be_gone(failure.error)) failures_.add(failure);
     };
     callbacks.save = [&] { return save(); };
     callbacks.load = [&](std::string_view saved) { load(saved); };

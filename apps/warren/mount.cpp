@@ -56,7 +56,8 @@ constexpr Page page{
         "`warren fsck` the path. A write that the disk refuses is told to who wrote, by write(2),\n"
         "fsync(2) or close(2), and to the system's log; from then on nothing changes any more\n"
         "(EROFS) and reads go on. With errors=continue that is so after a commit that fails;\n"
-        "contents that are refused are told to who wrote, and all else goes on.",
+        "contents that are refused are told to who wrote, and all else goes on (not on a GPU,\n"
+        "which takes no more changes then).",
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"

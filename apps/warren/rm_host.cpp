@@ -150,6 +150,7 @@ void HostRemover::walk_tree(const std::string& operand) {
 
 /// A directory that cannot be read may still be empty: whether it fails is seen when it goes.
 void HostRemover::note_unopened(const walk::Failure& failure) {
+    if (walk::is_of_queue(failure)) return failures_.add(failure);
     if (std::string_view(failure.action) != "open") {
         if (!may_be_gone(failure.error)) fail(failure.path, failure.error);
         return;

@@ -267,7 +267,8 @@ constexpr bool find_data_mode(std::string_view name, DataMode& mode) {
 
 /// What becomes of a volume whose disk has refused a write. `remount_ro`: nothing changes any more,
 /// reads go on. `go_on`: contents that are refused are told to their writer, and that is all; but
-/// after a commit that fails nothing changes any more either.
+/// after a commit that fails nothing changes any more either, nor after any refusal on an engine
+/// with memory of its own.
 enum class ErrorMode : u8 { remount_ro, go_on };
 
 /// The names that people write for it; ext4 has the same.
@@ -287,9 +288,10 @@ constexpr bool find_error_mode(std::string_view name, ErrorMode& mode) {
 
 /// A write that the disk of a volume refused, or a flush of it.
 struct DiskRefusal {
-    Errc code;
-    u64 offset;
-    u64 bytes;  // 0: a flush
+    Errc code = Errc::ok;
+    u64 offset = 0;  // the lowest
+    u64 bytes = 0;   // in all; 0: a flush
+    u64 places = 1;  // that were written at once: one of them, or several, were refused
 
     /// What was refused and why, for people.
     std::string text() const;

@@ -53,7 +53,7 @@ typedef struct {
     warren_walk_group* group;          // the processes that walk together; null: this one alone
     const char* checkpoint;            // a folder for the state of the walk; null: none
     uint32_t checkpoint_milliseconds;  // 0: 30,000
-    uint32_t resume;                   // 1: goes on from the state in that folder
+    uint32_t resume;                   // 1: goes on from the state in that folder; not with cp
     uint64_t queue_bytes;  // of memory for rank 0's queue, where it keeps one; 0: 64 MiB
 } warren_walk_options;
 

@@ -59,6 +59,13 @@ struct Failure {
     const char* action;
     i32 error;  // errno
 };
+inline constexpr const char* action_keep_queue = "keep the queue of rank 0 in";
+inline constexpr const char* action_read_queue = "read again the queue of rank 0 in";
+/// Whether it is about the file of rank 0's queue, and not about the tree.
+inline bool is_of_queue(const Failure& failure) {
+    const std::string_view action = failure.action;
+    return action == action_keep_queue || action == action_read_queue;
+}
 
 struct Node;
 struct Visit;

@@ -34,6 +34,8 @@ class ByteWriter {
         bytes_.append(bytes);
     }
     const std::string& bytes() const { return bytes_; }
+    /// Leaves the first `size` bytes.
+    void cut(size_t size) { bytes_.resize(size); }
     std::string take() { return std::move(bytes_); }
 
  private:

@@ -50,7 +50,10 @@ Errc CentralQueue::push(std::string parcel) {
     used_bytes_ += youngest.memory();
     while (used_bytes_ > memory_bytes_ && spilled_ < waiting_.size()) {
         Waiting& oldest = waiting_[spilled_];
-        WARREN_TRY(store_->write(end_, oldest.bytes));
+        if (const Errc code = store_->write(end_, oldest.bytes); code != Errc::ok) {
+            store_->cut(end_);  // others may need the room that is left
+            return code;
+        }
         oldest.checksum = checksum_of(oldest.bytes);
         oldest.offset = end_;
         used_bytes_ -= oldest.memory();

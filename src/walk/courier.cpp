@@ -307,11 +307,20 @@ u32 Courier::owner_of(u64 device, u64 inode) const {
 void Courier::ask(u64 device, u64 inode, u32 links, Node* node, std::string_view amount) {
     std::lock_guard lock(mutex_);
     Asked& asked = asking_[owner_of(device, inode)];
-    asked.files.put(device);
-    asked.files.put(inode);
-    asked.files.put(links);
-    asked.nodes.push_back(node);
-    asked.amounts += amount;
+    const size_t files = asked.files.bytes().size();
+    const size_t nodes = asked.nodes.size();
+    try {
+        asked.files.put(device);
+        asked.files.put(inode);
+        asked.files.put(links);
+        asked.nodes.push_back(node);
+        asked.amounts += amount;
+    } catch (const std::bad_alloc&) {
+        // The three lists tell of the same files.
+        asked.files.cut(files);
+        asked.nodes.resize(nodes);
+        throw;
+    }
 }
 
 void Courier::send_asked() {

@@ -148,6 +148,7 @@ class Courier : private Surroundings {
     Loans<Node*> loans_;  // null: a root
     CentralQueue central_;
     bool has_reported_no_room_ = false;
+    bool has_reported_lost_ = false;
     std::unordered_map<u64, std::unique_ptr<Asked>> asked_;
     u64 asked_made_ = 0;
     std::vector<std::byte> buffer_;

@@ -162,7 +162,7 @@ void Courier::accept(const std::string& work) {
     const Errc code = central_.push(work);
     if (code == Errc::ok || has_reported_no_room_) return;
     has_reported_no_room_ = true;
-    engine_.report(temporary_folder(), "keep the queue of rank 0 in", static_cast<i32>(code));
+    engine_.report(temporary_folder(), action_keep_queue, static_cast<i32>(code));
 }
 
 /// Into the pool. What cannot be read again is missing in the walk, and nobody waits for it.
@@ -171,7 +171,10 @@ void Courier::unpack_youngest() {
     std::vector<CentralQueue::Due> lost;
     const Errc code = central_.pop(parcel, lost);
     if (code == Errc::ok) return unpack(parcel);
-    engine_.report(temporary_folder(), "read again the queue of rank 0 in", static_cast<i32>(code));
+    if (!has_reported_lost_) {
+        engine_.report(temporary_folder(), action_read_queue, static_cast<i32>(code));
+    }
+    has_reported_lost_ = true;
     end_without(lost);
 }
 

@@ -53,7 +53,10 @@ bool Engine::prepare_checkpoints(Courier& courier, const std::vector<std::string
     }
     courier.set_roots(hash);
     bool is_good = true;
-    if (options_.resume) {
+    if (options_.resume && has_central_queue(options_.scheduler)) {
+        is_good = false;
+        report(options_.checkpoint, "go on with this scheduler from", ENOTSUP);
+    } else if (options_.resume) {
         is_good = courier.resume();
     } else if (is_first_rank()) {
         const Errc code = CheckpointFolder(options_.checkpoint).prepare();
@@ -133,8 +136,18 @@ void Engine::count_once(Visit& visit, u64 device, u64 inode, u32 names, const vo
     } else {
         roots_left_.fetch_add(1, std::memory_order_relaxed);
     }
-    courier_->ask(device, inode, names, visit.node,
-                  {static_cast<const char*>(amount), options_.result_bytes});
+    try {
+        courier_->ask(device, inode, names, visit.node,
+                      {static_cast<const char*>(amount), options_.result_bytes});
+    } catch (const std::bad_alloc&) {
+        // Relaxed: the caller's own count is still there.
+        if (visit.node != nullptr) {
+            visit.node->pending.fetch_sub(1, std::memory_order_relaxed);
+        } else {
+            roots_left_.fetch_sub(1, std::memory_order_relaxed);
+        }
+        throw;
+    }
 }
 
 void Engine::take_verdicts(Item item) {

@@ -151,7 +151,9 @@ int warren_walk(const char* const* roots, size_t root_count, const warren_walk_o
                           options->split <= WARREN_WALK_SPLIT_RANDOM &&
                           options->scheduler <= WARREN_WALK_BATCHES;
     if (!has_roots || !has_callbacks || !is_known) return EINVAL;
-    if (options->resume != 0 && options->checkpoint == nullptr) return EINVAL;
+    const bool is_central =
+        warren::walk::has_central_queue(static_cast<warren::walk::Scheduler>(options->scheduler));
+    if (options->resume != 0 && (options->checkpoint == nullptr || is_central)) return EINVAL;
     try {
         return warren::walk::run({roots, root_count}, *options, *callbacks, context, result,
                                  totals);

@@ -10,6 +10,7 @@ import pathlib
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -79,6 +80,11 @@ class CentralQueueTest(CommandCase):
         self.assertEqual(self.warren("cmp", "--attributes", self.tree, copy).stdout, b"")
         self.ranks("rm", "-r", *words, copy)
         self.assertFalse(copy.exists())
+        # rm -f is silent about names that are gone, not about a folder that is.
+        self.ranks("cp", "-a", *words, self.tree, copy)
+        errors = self.ranks("rm", "-rf", *words, copy, temporary="/no/such", code=1).stderr
+        self.assertIn(b"cannot keep the queue of rank 0 in '/no/such'", errors)
+        self.assertFalse(copy.exists())
 
     def test_without_a_file_all_is_there_and_an_error(self):
         for scheduler in SCHEDULERS:
@@ -108,4 +114,7 @@ class CentralQueueTest(CommandCase):
 
 
 if __name__ == "__main__":
+    if shutil.which("mpirun") is None:
+        print("mpirun is not installed")
+        sys.exit(77)
     unittest.main()

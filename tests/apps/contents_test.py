@@ -255,6 +255,19 @@ class DedupTest(CommandCase):
         self.assertEqual((found["savings_bytes"], found["equal"][0]["original"]),
                          (40_000, str(folder / "b")))
 
+    def test_index_serves_runs_from_several_folders(self):
+        index = self.folder / "index"
+        for number, name in enumerate(("here", "there")):
+            (self.folder / name).mkdir()
+            (self.folder / name / "a").write_bytes(random.Random(number).randbytes(40_000))
+            report = json.loads(self.output("dedup", "--json", "--index", index, "a",
+                                            folder=self.folder / name))
+            self.assertEqual((report["files"], report["savings_bytes"]), (1, 0))
+        shutil.copy(self.folder / "here" / "a", self.folder / "copy")
+        found = json.loads(self.output("dedup", "--json", "--index", index, self.folder / "copy"))
+        self.assertEqual((found["savings_bytes"], found["equal"][0]["original"]),
+                         (40_000, str(self.folder / "here" / "a")))
+
     def test_file_named_twice_is_read_once(self):
         (self.folder / "a").write_bytes(random.Random(9).randbytes(40_000))
         report = json.loads(self.output("dedup", "--json", self.folder, self.folder / "a"))

@@ -130,6 +130,10 @@ TEST(WalkC, RefusesWrongArguments) {
     options = {};
     options.resume = 1;
     EXPECT_TRUE(is_refused());
+    // Rank 0 does not walk there, so nobody would go on with a directory that it had begun.
+    options.checkpoint = "/no/such";
+    options.scheduler = WARREN_WALK_CP;
+    EXPECT_TRUE(is_refused());
 }
 
 /// A walk whose callbacks run out of memory, allocation by allocation.

@@ -181,9 +181,12 @@ std::string Volume::engine_note() const {
 }
 
 std::string DiskRefusal::text() const {
-    const std::string what = bytes == 0 ? std::string("a flush")
-                                        : "a write of " + std::to_string(bytes) +
-                                              " bytes at offset " + std::to_string(offset);
+    std::string what = "a flush";
+    if (bytes > 0) {
+        what = "a write of " + std::to_string(bytes) + " bytes ";
+        if (places > 1) what += "in " + std::to_string(places) + " places, the first ";
+        what += "at offset " + std::to_string(offset);
+    }
     return "the disk refused " + what + ": " + std::strerror(static_cast<int>(code));
 }
 

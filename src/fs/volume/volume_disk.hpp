@@ -2,7 +2,7 @@
 // The disk of an open volume. Whoever writes there, a writer of contents, the file buffer or a
 // commit, is told by the answer that the disk refuses it; the volume as a whole is told here.
 //
-// Invariant: once the volume has been told of a refusal, nothing is written any more.
+// Invariant: once a refusal is known, no write begins any more.
 #pragma once
 
 #include <algorithm>
@@ -35,22 +35,22 @@ class VolumeDisk final : public Disk {
     Errc read_many(std::span<const DiskRead> reads) override { return below_->read_many(reads); }
     Errc write(u64 offset, std::span<const std::byte> source) override {
         if (is_over()) return Errc::read_only;
-        return note(below_->write(offset, source), offset, offset + source.size());
+        if (source.empty()) return Errc::ok;
+        return note(below_->write(offset, source), {.offset = offset, .bytes = source.size()});
     }
     Errc write_many(std::span<const DiskWrite> writes) override {
         if (writes.empty()) return Errc::ok;
         if (is_over()) return Errc::read_only;
         const Errc code = below_->write_many(writes);
         if (code == Errc::ok) return code;
-        u64 begin = ~u64{0};
-        u64 end = 0;
+        DiskRefusal refusal{.offset = writes[0].offset, .bytes = 0, .places = writes.size()};
         for (const DiskWrite& one : writes) {
-            begin = std::min(begin, one.offset);
-            end = std::max(end, one.offset + one.source.size());
+            refusal.offset = std::min(refusal.offset, one.offset);
+            refusal.bytes += one.source.size();
         }
-        return note(code, begin, end);
+        return note(code, refusal);
     }
-    Errc flush() override { return is_over() ? Errc::read_only : note(below_->flush(), 0, 0); }
+    Errc flush() override { return is_over() ? Errc::read_only : note(below_->flush(), {}); }
     Errc discard(u64 offset, u64 length_bytes) override {
         return is_over() ? Errc::ok : below_->discard(offset, length_bytes);
     }
@@ -58,13 +58,14 @@ class VolumeDisk final : public Disk {
  private:
     // Whoever begins to write as the volume is told may do so: a moment before, it was right.
     bool is_over() const { return is_over_.load(std::memory_order_relaxed); }
-    Errc note(Errc code, u64 begin, u64 end) {
+    Errc note(Errc code, DiskRefusal refusal) {
         // Want of memory is not the disk's fault.
         if (code == Errc::ok || code == Errc::no_memory || !told_) return code;
         // Who comes second learns of his own failure when the volume knows the first.
         const std::lock_guard lock(mutex_);
-        if (!is_over()) told_({code, begin, end - begin});
-        is_over_.store(true, std::memory_order_relaxed);
+        if (is_over_.exchange(true, std::memory_order_relaxed)) return code;
+        refusal.code = code;
+        told_(refusal);
         return code;
     }
 

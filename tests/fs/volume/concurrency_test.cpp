@@ -324,6 +324,7 @@ TEST_P(Concurrency, exchangeAgainstRemoveTree) {
             make_directory(*volume, doomed, "d" + std::to_string(i));
         }
         std::atomic<bool> is_gone{false};
+        std::atomic<u64> exchanged{0};
         const auto exchange = [&](Random& random, Handle from, const char* letter) {
             while (!is_gone) {
                 const std::string number = std::to_string(random.below(pairs));
@@ -331,12 +332,15 @@ TEST_P(Concurrency, exchangeAgainstRemoveTree) {
                                                  "d" + number, Rename::exchange);
                 EXPECT_TRUE(code == Errc::ok || code == Errc::no_entry || code == Errc::stale)
                     << static_cast<int>(code);
+                if (code == Errc::ok) ++exchanged;
             }
         };
         Bodies bodies;
         bodies.push_back([&](Random& random) { exchange(random, doomed, "f"); });
         bodies.push_back([&](Random& random) { exchange(random, safe, "s"); });
         bodies.push_back([&](Random&) {
+            while (exchanged == 0 && !HasFailure())
+                std::this_thread::yield();
             Removal removal;
             EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "doomed", removal), Errc::ok);
             EXPECT_EQ(removal.files + removal.directories, 2 * pairs + 1);

@@ -394,6 +394,9 @@ TEST(ErrorModes, haveTheNamesThatExt4HasForThem) {
     EXPECT_FALSE(find_error_mode("panic", mode));
     EXPECT_EQ((DiskRefusal{Errc::no_space, 8192, 4096}.text()),
               "the disk refused a write of 4096 bytes at offset 8192: No space left on device");
+    EXPECT_EQ((DiskRefusal{Errc::io, 8192, 12'288, 3}.text()),
+              "the disk refused a write of 12288 bytes in 3 places, the first at offset 8192: "
+              "Input/output error");
     EXPECT_EQ((DiskRefusal{Errc::io, 0, 0}.text()), "the disk refused a flush: Input/output error");
 }
 

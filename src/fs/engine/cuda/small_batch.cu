@@ -165,7 +165,9 @@ bool SmallBatches::lingers() const {
 void SmallBatches::make_way() {
     if (exchange_.data() == nullptr) return;
     const system_atomic<u64> asked(exchange_.data()->asked);
-    asked.store(asked.load(hd::memory_order_relaxed) | must_leave, hd::memory_order_relaxed);
+    // Release, for what run() has published by this word: pairs with the acquire in
+    // wait_for_next().
+    asked.store(asked.load(hd::memory_order_relaxed) | must_leave, hd::memory_order_release);
 }
 
 Errc SmallBatches::launch(u64 asked) {
