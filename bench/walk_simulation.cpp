@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How do the schedulers of a walk compare on more ranks than there is a machine for? Runs the real
 // scheduler over a simulated network and file system (walk/simulator.hpp): time,
-// messages, bytes, balance. CSV of its own form, for tools/plot_walk.py.
+// messages, bytes, balance. CSV of its own form, for tools/evaluate_walk.py.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>

@@ -29,7 +29,7 @@ import tempfile
 import time
 
 SCHEDULERS = "cp,cp-keep-one,cp-directories,drqs,deqs,pa-drqs,h-drqs"
-REAL_SCHEDULERS = ("cp", "cp-directories", "drqs", "deqs", "pa-drqs", "h-drqs")
+REAL_SCHEDULERS = ("cp", "cp-directories", "drqs", "deqs", "pa-drqs", "h-drqs", "h-drqs-batches")
 RMZ = "rmz", "3.2.1"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 NAME_SHARE = 0.25  # of an entry's time that is its name: measured, see docs/WALK.md

@@ -102,6 +102,18 @@ class RanksTest(CommandCase):
         self.assertFalse(copy.exists())
         self.assertEqual(outside.read_bytes(), b"stays")
 
+    @unittest.skipIf(os.geteuid() != 0, "owners are for root to change")
+    def test_changes_owners_as_chown_does(self):
+        shown = []
+        for name, change in (("ours", lambda *words: self.ranks(3, *words)),
+                             ("theirs", self.run_program)):
+            copy = self.place / name
+            self.run_program("cp", "-a", self.tree, copy)
+            change("chown", "-R", "17:18", copy)
+            shown.append(sorted(self.run_program(
+                "find", copy, "-printf", "%P %U %G %m\\0").stdout.split(b"\0")))
+        self.assertEqual(*shown)
+
     def test_digests_come_in_the_order_of_one_process(self):
         expected = self.warren("hash", "-a", "sha256", self.tree, "/etc/hostname").stdout
         done = self.ranks(3, "hash", "-a", "sha256", self.tree, "/etc/hostname")

@@ -137,7 +137,7 @@ TEST(Rank, LongAllInterleavingsOfThreeThatAbort) {
 }
 
 TEST(Rank, LongAllInterleavingsOfTwoNodesWithTwo) {
-    for (const char* name : {"pa-drqs", "drqs"}) {
+    for (const char* name : {"pa-drqs", "pa-drqs-list", "drqs"}) {
         WorldRules rules;
         rules.scheduler = scheduler_named(name)->scheduler;
         rules.split = Split::half;

@@ -205,6 +205,7 @@ TEST_F(CheckTest, RepairSurvivesACutAfterEveryWrite) {
     disk().start_recording();
     EXPECT_EQ(check(disk(), true).failure.code, Errc::ok);
     disk().stop_recording();
+    ASSERT_GT(disk().event_count(), 2u);
     for (u64 events = 0; events <= disk().event_count(); ++events) {
         const auto cut = disk().image_after(events, {true, true, true, events});
         const Outcome again = check(*cut, true);

@@ -47,12 +47,14 @@ TEST_P(PowerCut, withWritesTornDroppedAndReorderedLosesNothingSynced) {
 TEST_P(PowerCut, duringRecoveryChangesNothing) {
     const Seed seed;
     const CutRecording recording = record(seed.value(), 150 * test_load(), GetParam());
+    ASSERT_GT(recording.disk().event_count(), 100u);
     Random random(seed.part(2));
     for (int round = 0; round < 12 && !HasFailure(); ++round) {
         const u64 event = random.below(recording.disk().event_count() + 1);
         const auto image = recording.disk().image_after(event);
         image->start_recording();
         expect_state_after(*image, recording, event);
+        ASSERT_GT(image->event_count(), 0u) << "an opening writes";
         for (u64 second = 0; second <= image->event_count() && !HasFailure(); ++second) {
             const Cut cut{random.one_in(2), random.one_in(2), random.one_in(2), random.next()};
             SCOPED_TRACE(testing::Message() << "cut again after " << second);
@@ -105,6 +107,7 @@ TEST_P(PowerCut, neverShowsAFileLargerThanWhatWasWritten) {
     grow_files(*volume, random);
     volume.close();
     volume.disk().stop_recording();
+    ASSERT_GT(volume.disk().event_count(), u64{4} * grown_files);
     for (u64 event = 0; event <= volume.disk().event_count(); ++event) {
         for (int round = 0; round < 6 && !HasFailure(); ++round) {
             const Cut cut{true, random.one_in(2), random.one_in(2), random.next()};
