@@ -44,8 +44,8 @@ constexpr bool is_walk_option(int id) {
 #define WARREN_MEMORY_OPTION                                                  \
     {                                                                         \
         ::warren::cli::memory_option, "memory", "SIZE",                       \
-            "most memory for a list to sort, or a queue of cp under mpirun\n" \
-            "(default: 64M); the rest goes to $TMPDIR"                        \
+            "most memory for a list to sort (default: 64M), or a queue of\n"  \
+            "cp under mpirun (48M); the rest goes to $TMPDIR"                 \
     }
 
 /// Rows for the table of options of a command that walks the host's files.

@@ -54,7 +54,7 @@ typedef struct {
     const char* checkpoint;            // a folder for the state of the walk; null: none
     uint32_t checkpoint_milliseconds;  // 0: 30,000
     uint32_t resume;                   // 1: goes on from the state in that folder; not with cp
-    uint64_t queue_bytes;  // of memory for rank 0's queue, where it keeps one; 0: 64 MiB
+    uint64_t queue_bytes;  // of memory for rank 0's queue, where it keeps one; 0: 48 MiB
 } warren_walk_options;
 
 /// All but `visit` may be null. The last three are for checkpoints: whether to write one and stop;

@@ -186,7 +186,7 @@ struct Options {
     Scheduler scheduler = Scheduler::pa_drqs;
     /// Of memory for what waits at rank 0 where it keeps the queue; the rest goes to a temporary
     /// file in $TMPDIR.
-    u64 queue_bytes = 64 * mib;
+    u64 queue_bytes = 48 * mib;
     /// A folder, the same for all ranks, into which the state of the walk is written now and then,
     /// and when `interrupt` says so, which ends the walk. Gone when the walk is done. Empty: none.
     std::string checkpoint;
