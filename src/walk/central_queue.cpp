@@ -51,7 +51,7 @@ Errc CentralQueue::push(std::string parcel) {
     while (used_bytes_ > memory_bytes_ && spilled_ < waiting_.size()) {
         Waiting& oldest = waiting_[spilled_];
         if (const Errc code = store_->write(end_, oldest.bytes); code != Errc::ok) {
-            store_->cut(end_);  // others may need the room that is left
+            store_->cut(stored_ = end_);  // others may need the room that is left
             return code;
         }
         oldest.checksum = checksum_of(oldest.bytes);

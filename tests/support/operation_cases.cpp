@@ -10,6 +10,9 @@
 
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/failing_allocations.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/test_engine.hpp"
+#include "tests/support/uncounted_disk.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -270,6 +273,29 @@ std::string shown_by(Volume& volume) {
             left.push_back({path + "/" + name, *child});
         }
     }
+    return text;
+}
+
+OperationBase::OperationBase(const OperationWay& way)
+    : way_(way), disk_(make_memory_disk(16 * mib)) {
+    const auto volume = open(*disk_);
+    make_operation_base(*volume);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    before_ = shown(*disk_);
+}
+
+std::unique_ptr<Volume> OperationBase::open(Disk& disk) const {
+    Failure failure;
+    auto volume =
+        open_on_engine(std::make_unique<UncountedDisk>(disk), way_.engine, way_.options, failure);
+    EXPECT_TRUE(volume) << failure.message;
+    return volume;
+}
+
+std::string OperationBase::shown(Disk& disk) const {
+    const auto volume = open(disk);
+    std::string text = shown_by(*volume);
+    EXPECT_EQ(volume->close(), Errc::ok);
     return text;
 }
 

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "fs/disk/memory_disk.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -38,5 +40,32 @@ std::vector<OperationCase> operation_cases();
 
 /// All that a volume shows, as a text.
 std::string shown_by(Volume& volume);
+
+/// How the volume of a test is opened.
+struct OperationWay {
+    const char* name;
+    const char* engine;
+    OpenOptions options;
+};
+
+/// A disk with what the operations work on, for copies on which each is done.
+class OperationBase {
+ public:
+    /// `way` outlives this.
+    explicit OperationBase(const OperationWay& way);
+
+    std::unique_ptr<MemoryDisk> copy() const { return disk_->copy(); }
+    /// What the disk asks of memory is not counted.
+    std::unique_ptr<Volume> open(Disk& disk) const;
+    /// What the volume on `disk` shows.
+    std::string shown(Disk& disk) const;
+    /// What the base shows.
+    const std::string& before() const { return before_; }
+
+ private:
+    const OperationWay& way_;
+    std::unique_ptr<MemoryDisk> disk_;
+    std::string before_;
+};
 
 }  // namespace warren

@@ -23,12 +23,7 @@ namespace {
 constexpr u64 volume_bytes = 16 * mib;
 constexpr u64 never = u64{1} << 62;
 
-struct Way {
-    const char* name;
-    const char* engine;
-    OpenOptions options;
-};
-const Way ways[] = {
+const OperationWay ways[] = {
     {"Resident", "cpu", {.workers = 2}},
     {"SmallBuffers",
      "cpu",
@@ -39,12 +34,7 @@ const Way ways[] = {
 /// Runs operations with failing allocations on copies of one volume.
 class Faults {
  public:
-    explicit Faults(const Way& way) : way_(way) {
-        const auto volume = open(*base_);
-        make_operation_base(*volume);
-        EXPECT_EQ(volume->close(), Errc::ok);
-        before_ = shown(*base_);
-    }
+    explicit Faults(const OperationWay& way) : base_(way) {}
 
     /// Lets one in `odds` of the operation's allocations fail, the first two in any case.
     void fail_each(const OperationCase& operation, u64 odds, Random& random) {
@@ -62,7 +52,7 @@ class Faults {
             EXPECT_TRUE(outcome.code == Errc::ok || outcome.code == Errc::no_memory)
                 << static_cast<int>(outcome.code);
             if (!operation.is_whole) continue;
-            EXPECT_TRUE(outcome.shown == before_ || outcome.shown == whole.shown)
+            EXPECT_TRUE(outcome.shown == base_.before() || outcome.shown == whole.shown)
                 << "neither as before nor as after, but:\n"
                 << outcome.shown.substr(0, 300);
             EXPECT_TRUE(outcome.code != Errc::ok || outcome.shown == whole.shown);
@@ -78,24 +68,10 @@ class Faults {
         std::string shown;
     };
 
-    std::unique_ptr<Volume> open(Disk& disk) {
-        Failure failure;
-        auto volume = open_on_engine(std::make_unique<UncountedDisk>(disk), way_.engine,
-                                     way_.options, failure);
-        EXPECT_TRUE(volume) << failure.message;
-        return volume;
-    }
-    std::string shown(Disk& disk) {
-        const auto volume = open(disk);
-        std::string text = shown_by(*volume);
-        EXPECT_EQ(volume->close(), Errc::ok);
-        return text;
-    }
-
     Outcome run(const OperationCase& operation, u64 nth) {
-        const auto disk = base_->copy();
+        const auto disk = base_.copy();
         Outcome outcome;
-        auto volume = open(*disk);
+        auto volume = base_.open(*disk);
         OperationPlace at = open_operation_place(*volume);
         {
             const FailingAllocation failing(nth);
@@ -111,21 +87,19 @@ class Faults {
         EXPECT_EQ(volume->close(), Errc::ok);
         volume.reset();
         EXPECT_TRUE(expect_clean(*disk));
-        outcome.shown = shown(*disk);
+        outcome.shown = base_.shown(*disk);
         return outcome;
     }
 
-    const Way& way_;
-    std::unique_ptr<MemoryDisk> base_ = make_memory_disk(volume_bytes);
-    std::string before_;
+    const OperationBase base_;
     u64 runs_ = 0;
 };
 
-class AllocationFault : public testing::TestWithParam<Way> {};
+class AllocationFault : public testing::TestWithParam<OperationWay> {};
 INSTANTIATE_TEST_SUITE_P(Ways, AllocationFault, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
-void fail_operations(const Way& way, u64 odds) {
+void fail_operations(const OperationWay& way, u64 odds) {
     const Seed seed;
     Random random(seed.value());
     Faults faults(way);
@@ -140,7 +114,7 @@ TEST_P(AllocationFault, ofAnOperationIsToldAndDoesNoHarm) {
     fail_operations(GetParam(), 10);
 }
 
-class AllocationFaultLong : public testing::TestWithParam<Way> {};
+class AllocationFaultLong : public testing::TestWithParam<OperationWay> {};
 INSTANTIATE_TEST_SUITE_P(Ways, AllocationFaultLong, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 

@@ -15,14 +15,7 @@
 namespace warren {
 namespace {
 
-constexpr u64 volume_bytes = 16 * mib;
-
-struct Way {
-    const char* name;
-    const char* engine;
-    OpenOptions options;
-};
-const Way ways[] = {
+const OperationWay ways[] = {
     {"Resident", "cpu", {.workers = 2}},
     {"SmallBuffers",
      "cpu",
@@ -42,12 +35,7 @@ constexpr FaultPlan writes{.reads = false, .is_once = true};
 /// Runs operations with failing requests on copies of one volume.
 class Faults {
  public:
-    explicit Faults(const Way& way) : way_(way) {
-        const auto volume = open(*base_);
-        make_operation_base(*volume);
-        EXPECT_EQ(volume->close(), Errc::ok);
-        before_ = shown(*base_);
-    }
+    explicit Faults(const OperationWay& way) : way_(way), base_(way) {}
 
     /// Lets each of the operation's requests of the plan's sorts fail.
     void fail_each(const OperationCase& operation, FaultPlan plan) {
@@ -66,7 +54,7 @@ class Faults {
             const bool must_tell = plan.writes && way_.options.errors == ErrorMode::remount_ro;
             EXPECT_TRUE(is_told || !must_tell);
             if (!operation.is_whole) continue;
-            EXPECT_TRUE(outcome.shown == before_ || outcome.shown == whole.shown)
+            EXPECT_TRUE(outcome.shown == base_.before() || outcome.shown == whole.shown)
                 << "neither as before nor as after, but:\n"
                 << outcome.shown.substr(0, 300);
             EXPECT_TRUE(is_told || outcome.shown == whole.shown);
@@ -83,25 +71,11 @@ class Faults {
         std::string shown;
     };
 
-    std::unique_ptr<Volume> open(Disk& disk) {
-        Failure failure;
-        auto volume =
-            open_on_engine(std::make_unique<FaultDisk>(disk), way_.engine, way_.options, failure);
-        EXPECT_TRUE(volume) << failure.message;
-        return volume;
-    }
-    std::string shown(Disk& disk) {
-        const auto volume = open(disk);
-        std::string text = shown_by(*volume);
-        EXPECT_EQ(volume->close(), Errc::ok);
-        return text;
-    }
-
     Outcome run(const OperationCase& operation, const FaultPlan& plan) {
-        const auto disk = base_->copy();
+        const auto disk = base_.copy();
         FaultDisk faults(*disk);
         Outcome outcome;
-        auto volume = open(faults);
+        auto volume = base_.open(faults);
         OperationPlace at = open_operation_place(*volume);
         faults.set_plan(plan);
         outcome.code = operation.run(at);
@@ -118,18 +92,17 @@ class Faults {
         EXPECT_TRUE(has_ended || gone == Errc::ok);
         EXPECT_EQ(volume->close() != Errc::ok, has_ended);
         volume.reset();
-        outcome.shown = shown(*disk);
+        outcome.shown = base_.shown(*disk);
         EXPECT_TRUE(expect_clean(*disk));
         return outcome;
     }
 
-    const Way& way_;
-    std::unique_ptr<MemoryDisk> base_ = make_memory_disk(volume_bytes);
-    std::string before_;
+    const OperationWay& way_;
+    const OperationBase base_;
     u64 runs_ = 0;
 };
 
-class IoFault : public testing::TestWithParam<Way> {};
+class IoFault : public testing::TestWithParam<OperationWay> {};
 INSTANTIATE_TEST_SUITE_P(Ways, IoFault, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
