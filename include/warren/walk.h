@@ -59,7 +59,8 @@ typedef struct {
 
 /// All but `visit` may be null. The last three are for checkpoints: whether to write one and stop;
 /// what this rank has counted outside of results (valid until it is asked again), while no other
-/// callback runs; and the same before a walk that goes on, once for each rank there was.
+/// callback runs, rank 0's when it has heard all that the others told it; and the same before a
+/// walk that goes on, once for each rank there was.
 typedef struct {
     int (*visit)(const warren_walk_entry* entry, void* context);
     void (*finish)(const warren_walk_finished* directory, void* context);

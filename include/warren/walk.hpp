@@ -205,7 +205,8 @@ struct Callbacks {
     std::function<void(const Failure&)> fail;
     std::function<void(const Task&)> work;
     /// For checkpoints: what this rank's caller has counted outside of results, while no other
-    /// callback runs; and the same before a walk that goes on, once for each rank there was.
+    /// callback runs, rank 0's when it has heard all that the others told it; and the same before a
+    /// walk that goes on, once for each rank there was.
     std::function<std::string()> save;
     std::function<void(std::string_view)> load;
 };

@@ -130,6 +130,7 @@ class Courier : private Surroundings {
     void look_at_clock(double now);
     void begin_pause(u64 epoch);
     void step_checkpoint();
+    void ask_caller();
     void save();
     void note_saved(Errc code);
     void end_pause();

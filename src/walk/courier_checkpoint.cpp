@@ -2,7 +2,8 @@
 // How all ranks come to a moment at which a checkpoint can be written. Rank 0 asks for a pause: the
 // workers end what they have in hand, and nobody asks for work or gives any. A rank that waits for
 // no answer sends a mark to all others; behind the marks of all others nothing is under way to it.
-// Results that came meanwhile are a part of what is written.
+// Results that came meanwhile are a part of what is written. Rank 0's caller is asked for its state
+// only then: what the other ranks told it (lines, failures) belongs to what they say is done.
 #include <algorithm>
 
 #include "walk/courier.hpp"
@@ -57,6 +58,10 @@ void Courier::begin_pause(u64 epoch) {
     engine_.pool_.halt(Pool::Halt::queues);
 }
 
+void Courier::ask_caller() {
+    if (engine_.callbacks_.save) caller_state_ = engine_.callbacks_.save();
+}
+
 void Courier::step_checkpoint() {
     switch (pausing_) {
         case Pausing::no:
@@ -65,7 +70,7 @@ void Courier::step_checkpoint() {
             // save() may tell rank 0 something: there is room for it when nothing is under way.
             if (!is_quiet() || group_.has_under_way()) return;
             engine_.pool_.halt(Pool::Halt::all);
-            if (engine_.callbacks_.save) caller_state_ = engine_.callbacks_.save();
+            if (group_.rank() != 0) ask_caller();
             pausing_ = Pausing::telling;
             return;
         case Pausing::telling:
@@ -76,6 +81,7 @@ void Courier::step_checkpoint() {
         case Pausing::waiting:
             if (marks_ < group_.ranks() - 1) return;
             marks_ -= group_.ranks() - 1;
+            if (group_.rank() == 0) ask_caller();
             pausing_ = Pausing::saved;
             return save();
         case Pausing::saved:

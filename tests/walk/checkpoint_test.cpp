@@ -257,6 +257,50 @@ TEST(Checkpoint, AKilledWalkCountsNothingTwice) {
     EXPECT_GT(resumed, 0u);
 }
 
+// What the others told of entries that a checkpoint says are done would be lost with rank 0.
+TEST(Checkpoint, RankZeroSavesWhatAllHaveTold) {
+    const Seed seed;
+    Random random(seed.part(0));
+    const Folder folder;
+    fill(folder, random);
+    const std::string root = folder / "tree";
+    u32 saved = 0;
+    for (u32 round = 0; round < 4 * test_load(); ++round) {
+        Rules rules = random_rules(random, folder / ("told" + std::to_string(round)), false);
+        rules.nodes.push_back(0);  // two at least
+        std::atomic<u64> told{0};
+        std::atomic<u64> heard{0};
+        ThreadNetwork network(rules.nodes, rules.seed, rules.delay_us);
+        network.run([&](Group& group) {
+            const auto tell = [&] {
+                ++told;
+                if (group.rank() == 0) ++heard;
+                if (group.rank() != 0) group.tell(0, "seen");
+            };
+            group.set_hearer([&](u32, u8, std::string_view) { ++heard; });
+            Options options = rules.options;
+            options.group = &group;
+            Callbacks callbacks;
+            callbacks.visit = [&](const Entry& entry) {
+                tell();
+                if (entry.inode() % 4 == 0) ::usleep(20);
+                return Next::go_on;
+            };
+            callbacks.save = [&] {
+                tell();
+                if (group.rank() == 0) {
+                    EXPECT_EQ(heard.load(), told.load());
+                    ++saved;
+                }
+                return std::string();
+            };
+            EXPECT_EQ(walk(std::span(&root, 1), options, callbacks).failures, 0u);
+        });
+        if (HasFailure()) return;
+    }
+    EXPECT_GT(saved, 0u);
+}
+
 TEST(Checkpoint, WhatCannotBeResumedIsSaid) {
     const Folder folder;
     folder.make_directory("tree");
