@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/support/report.hpp"
@@ -26,7 +27,8 @@ using walk::SimulatedWorld;
 constexpr const char* usage =
     "usage: walk_simulation [--cores N[,N...]] [--files N[,N...]] [--schedulers NAME[,NAME...]]\n"
     "           [--per-node N] [--seed N] [--csv FILE] [--pairs FILE]\n"
-    "           [--name S] [--status S] [--callback S] [--directory S] [--far S]   seconds\n"
+    "           [--name S] [--status S] [--callback S] [--directory S] [--far S] [--near S]\n"
+    "           [--message S] [--byte S] [--wake S]   seconds\n"
     "       walk_simulation --make FOLDER [--files N] [--seed N]\n"
     "--make makes the tree of that seed on disk, for real walks of the same shape.\n"
     "h-drqs has one rank a node, with a thread for each core of it; the others a rank a core.\n";
@@ -53,6 +55,21 @@ struct Settings {
     std::string folder;
 };
 
+/// Null: it is no word for a cost.
+double* cost_named(SimulatedCosts& costs, const std::string& word) {
+    const std::pair<const char*, double*> words[] = {
+        {"--callback", &costs.callback}, {"--name", &costs.name},
+        {"--status", &costs.status},     {"--directory", &costs.directory},
+        {"--far", &costs.far_latency},   {"--near", &costs.near_latency},
+        {"--message", &costs.message},   {"--byte", &costs.byte},
+        {"--wake", &costs.wake},
+    };
+    for (const auto& [known, cost] : words) {
+        if (word == known) return cost;
+    }
+    return nullptr;
+}
+
 bool read_settings(int count, char** words, Settings& settings) {
     for (int at = 1; at < count; at += 2) {
         if (at + 1 >= count) return false;
@@ -70,16 +87,8 @@ bool read_settings(int count, char** words, Settings& settings) {
             settings.seed = std::strtoull(value.c_str(), nullptr, 10);
         } else if (name == "--make") {
             settings.folder = value;
-        } else if (name == "--callback") {
-            settings.costs.callback = std::strtod(value.c_str(), nullptr);
-        } else if (name == "--name") {
-            settings.costs.name = std::strtod(value.c_str(), nullptr);
-        } else if (name == "--status") {
-            settings.costs.status = std::strtod(value.c_str(), nullptr);
-        } else if (name == "--directory") {
-            settings.costs.directory = std::strtod(value.c_str(), nullptr);
-        } else if (name == "--far") {
-            settings.costs.far_latency = std::strtod(value.c_str(), nullptr);
+        } else if (double* const cost = cost_named(settings.costs, name)) {
+            *cost = std::strtod(value.c_str(), nullptr);
         } else if (name == "--csv") {
             settings.csv = value;
         } else if (name == "--pairs") {

@@ -9,10 +9,12 @@ command: CSV files, and PNG files if there is matplotlib.
                                                                  and find, du, bfs, fd, rm, rmz
 
 The figures are of bench/walk_simulation, which runs the real scheduler over a simulated network and
-file system; its costs are measured first, on a real walk of one rank over a tree that the simulator
-makes. The tree: every directory has 20 files or more with a long tail (20 / u^0.75 for u in (0, 1],
-at most a million) and up to 12 subdirectories, among which the rest is shared by the cubes of
-random numbers, so that a few branches hold most of it.
+file system. Its costs are measured first: those of files on a real walk of one rank over a tree
+that the simulator makes, those of messages between two ranks by bench/walk_message_costs. Only the
+way between nodes is not, for there is one machine: 20 us. The tree: every directory has 20 files or
+more with a long tail (20 / u^0.75 for u in (0, 1], at most a million) and up to 12 subdirectories,
+among which the rest is shared by the cubes of random numbers, so that a few branches hold most of
+it.
 
 Peers that are not there are left out. rmz is of crates.io: --peers FOLDER names a folder for it, in
 which cargo builds it once; it is no part of Warren.
@@ -156,13 +158,24 @@ class Evaluation:
         self.costs = ["--name", f"{entry * NAME_SHARE:.3e}", "--status",
                       f"{entry * (1 - NAME_SHARE):.3e}", "--directory", f"{7 * entry:.3e}"]
         print(f"an entry takes {entry * 1e6:.2f} us, a directory {7 * entry * 1e6:.1f} us")
+        if shutil.which("mpirun"):
+            self.costs += self.message_costs()
+        print(" ".join(self.costs))
+
+    def message_costs(self):
+        """Words for walk_simulation: the median of some runs, each cost by itself."""
+        words = [*MPIRUN, "-np", "2", self.program("bench/walk_message_costs")]
+        runs = [subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+                for _ in range(RUNS)]
+        return [sorted(values, key=float)[RUNS // 2] if at % 2 else values[0]
+                for at, values in enumerate(zip(*runs))]
 
     def simulated(self, scheduler, ranks):
         """Seconds of the same walk in the simulator, all ranks on one node."""
         done = subprocess.run([self.program("bench/walk_simulation"), "--cores", str(ranks),
                                "--per-node", "1" if scheduler == "h-drqs" else str(ranks),
                                "--files", str(self.arguments.real_files), "--schedulers",
-                               scheduler, "--far", "1e-6", *self.costs], check=True,
+                               scheduler, "--far", "0", *self.costs], check=True,
                               capture_output=True, text=True)
         return float(done.stdout.splitlines()[1].split(",")[3])
 

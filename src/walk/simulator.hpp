@@ -16,17 +16,19 @@
 
 namespace warren::walk {
 
-/// Seconds. What a rank does meanwhile: its threads walk, one more talks, as in walk/courier.hpp.
+/// Seconds, measured on two cores by bench/walk_message_costs and a real walk, but for the network
+/// and the pauses, which are those of the courier. While a rank's threads walk, one more talks, as
+/// in walk/courier.hpp.
 struct SimulatedCosts {
     double directory = 12e-6;       // to open, read and close one
     double name = 0.4e-6;           // to be told an entry's name
     double status = 1.22e-6;        // to ask for its status
     double callback = 0;            // what the caller does with an entry
-    double near_latency = 1e-6;     // between ranks of a node
-    double far_latency = 20e-6;     // between nodes
-    double byte = 1e-9;             // of a message, on the side that sends
-    double message = 0.7e-6;        // to send or to take one
-    double wake = 5e-6;             // until a thread that slept runs
+    double near_latency = 0;        // between ranks of a node: shared memory, `message` has it all
+    double far_latency = 20e-6;     // between nodes: of a network that is not there to be measured
+    double byte = 0.11e-9;          // of a message, on the side that sends
+    double message = 1.1e-6;        // to send or to take one
+    double wake = 27e-6;            // until a thread that slept runs
     double shortest_pause = 20e-6;  // between looks for messages from far, doubled up to the
     double longest_pause = 500e-6;
     double longest_refusal = 2e-3;  // after requests that brought nothing

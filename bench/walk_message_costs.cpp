@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// What does a message between two ranks of one machine cost? Two ranks play with the group that
+// walks use, and rank 0 prints the costs that the simulator of walks takes (walk/simulator.hpp), as
+// words for walk_simulation:
+//
+//   --message  to send or to take one: bursts, sent while nobody takes, taken when all are there
+//   --near     the way: what a round between two ranks that never sleep takes beside its messages
+//   --wake     what the same round takes more, for each end, if both sleep until they are rung for
+//   --byte     what large messages take more than small ones
+//
+//   mpirun -np 2 walk_message_costs
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bench/support/report.hpp"
+#include "warren/walk_group.hpp"
+
+namespace {
+
+using namespace warren;
+using bench::require;
+
+constexpr u32 rounds = 2000;
+constexpr u32 bursts = 200;
+constexpr u32 burst_messages = 32;   // fewer than MPI keeps without the other side
+constexpr size_t small_bytes = 120;  // a request for work, or a directory and its way
+constexpr size_t large_bytes = 256 * kib;
+constexpr u32 large_rounds = 200;
+constexpr u32 longest_wait_us = 5000;
+
+double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+double median(std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+}
+
+class Player {
+ public:
+    explicit Player(walk::Group& group) : group_(group), other_(1 - group.rank()) {}
+
+    /// Seconds from a message's sending to the answer's coming, on rank 0.
+    double round(size_t bytes, u32 times, bool sleeps) {
+        std::vector<double> taken;
+        for (u32 number = 0; number < times; ++number) {
+            const double begin = now();
+            if (group_.rank() == 0) group_.send(other_, std::string(bytes, 'x'));
+            take(sleeps);
+            if (group_.rank() != 0) group_.send(other_, std::string(bytes, 'x'));
+            taken.push_back(now() - begin);
+        }
+        return median(taken);
+    }
+
+    /// Seconds to send a message (rank 0), or to take one that is there (rank 1).
+    double message() {
+        std::vector<double> taken;
+        for (u32 burst = 0; burst < bursts; ++burst) {
+            double begin = now();
+            if (group_.rank() == 0) {
+                for (u32 number = 0; number < burst_messages; ++number)
+                    group_.send(other_, std::string(small_bytes, 'x'));
+                taken.push_back((now() - begin) / burst_messages);
+                take(true);
+                continue;
+            }
+            take(true);
+            ::usleep(200);  // the others come meanwhile
+            begin = now();
+            for (u32 number = 1; number < burst_messages; ++number)
+                take(false);
+            taken.push_back((now() - begin) / (burst_messages - 1));
+            group_.send(other_, std::string(small_bytes, 'x'));
+        }
+        return median(taken);
+    }
+
+ private:
+    void take(bool sleeps) {
+        u32 from = 0;
+        std::string message;
+        while (!group_.receive(from, message)) {
+            if (sleeps) group_.wait(longest_wait_us);
+        }
+    }
+
+    walk::Group& group_;
+    u32 other_;
+};
+
+}  // namespace
+
+int main() {
+    std::string problem;
+    walk::Group* const group = walk::mpi_group(problem);
+    require(group != nullptr && group->ranks() == 2, "start it by mpirun -np 2 " + problem);
+    group->begin_walk();
+    Player player(*group);
+    player.round(small_bytes, rounds, false);  // unmeasured
+    const double own = player.message();
+    const double awake = player.round(small_bytes, rounds, false);
+    const double asleep = player.round(small_bytes, rounds, true);
+    const double large = player.round(large_bytes, large_rounds, false);
+    group->end_walk();
+    const std::vector<std::string> all = group->gather(std::to_string(1e9 * own));
+    if (group->rank() != 0) return 0;
+    const double message = 1e-9 * (std::stod(all[0]) + std::stod(all[1])) / 2;
+    const double near = std::max(0.0, awake / 2 - 2 * message);
+    const double wake = std::max(0.0, (asleep - awake) / 2);
+    const double byte = std::max(0.0, (large - awake) / 2 / (large_bytes - small_bytes));
+    std::printf("--message %.3e --near %.3e --wake %.3e --byte %.3e\n", message, near, wake, byte);
+    return 0;
+}
