@@ -158,14 +158,30 @@ void clear_privileges(const Request& request, fuse_ino_t node, Handle file) {
     fuse_lowlevel_notify_inval_inode(request.mount.session, node, -1, 0);
 }
 
+/// As Volume::write(), but all of the bytes or an error. Pages that the kernel writes back count as
+/// stored whatever number it is told, so a part of them must not pass for a success.
+Result<u64> write_back(Volume& volume, Handle file, u64 offset, std::span<const std::byte> bytes) {
+    u64 done = 0;
+    while (done < bytes.size()) {
+        const Result<u64> put = volume.write(file, offset + done, bytes.subspan(done), Stamp::no);
+        if (!put) return put;
+        if (*put == 0) return Errc::no_space;
+        done += *put;
+    }
+    return done;
+}
+
 void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes, off_t offset,
            fuse_file_info* info) {
     const Request request(raw, node);
     const Handle file = handle_of(request, node, info);
     if (clears_privileges()) clear_privileges(request, node, file);
     request.mount.note_change();
-    const Result<u64> put = request.volume->write(
-        file, static_cast<u64>(offset), std::as_bytes(std::span(bytes, size_bytes)), Stamp::no);
+    const std::span<const std::byte> source = std::as_bytes(std::span(bytes, size_bytes));
+    const u64 at = static_cast<u64>(offset);
+    const Result<u64> put = info->writepage != 0
+                                ? write_back(*request.volume, file, at, source)
+                                : request.volume->write(file, at, source, Stamp::no);
     if (put) {
         request.mount.unsaved.note(node);
         fuse_reply_write(raw, *put);

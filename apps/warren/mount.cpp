@@ -52,6 +52,8 @@ constexpr Page page{
         "besides the kernel's page cache (0: nothing), meta_buffer= how much of the metadata\n"
         "(0: all), with engine=cuda in the GPU's memory. SIZE is in bytes or has K, M or G behind "
         "it.\n"
+        "A volume that is full says so (ENOSPC) when the kernel writes back what it has taken:\n"
+        "to fsync(2), or else to close(2); write(2) itself says it with -o sync or O_SYNC.\n"
         "What is damaged answers EIO, and all else goes on: the system's log names the inode,\n"
         "`warren fsck` the path. A write that the disk refuses is told to who wrote, by write(2),\n"
         "fsync(2) or close(2), and to the system's log; from then on nothing changes any more\n"

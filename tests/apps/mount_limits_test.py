@@ -6,6 +6,7 @@ for a name, a killed daemon, mount(8) as the caller. Nothing is lost, and the vo
 import errno
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import unittest
 
 import mounted
 from mounted import MountedTest, Volume, drop_caches, run
+
+SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
 TIB = 1 << 40
 DEPTH = 10_000
@@ -84,6 +87,73 @@ class FullTest(unittest.TestCase):
                 self.assertEqual(file.read(), kept)
         self.assertEqual(len(os.listdir(self.volume.root)), 2 + count // 2)
         self.volume.unmount()
+
+    def store(self, name, content, choose):
+        """Writes a file in pieces, synchronously, with fsync(2) or with close(2) alone, by which
+        the kernel writes back as well; whether no call said that there is no space."""
+        way = choose.choice(("O_SYNC", "fsync", "close"))
+        file = os.open(self.path(name),
+                       os.O_CREAT | os.O_WRONLY | (os.O_SYNC if way == "O_SYNC" else 0))
+        told = None
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(file, left[:choose.randrange(1, 1 << 20)]):]
+            if way == "fsync":
+                os.fsync(file)
+        except OSError as error:
+            told = error.errno
+        try:
+            os.close(file)
+        except OSError as error:
+            told = error.errno
+        self.assertIn(told, (None, errno.ENOSPC))
+        return told is None
+
+    def test_at_the_edge_all_is_kept_or_its_writer_is_told(self):
+        print(f"WARREN_SEED={SEED}", flush=True)
+        choose = random.Random(SEED)
+        kept = {}
+        for turn in range(12):
+            facts = os.statvfs(self.volume.root)
+            # The kernel sends up to 1 MiB at once: so much and parts of it meet the end.
+            filler = os.open(self.path("filler"), os.O_CREAT | os.O_WRONLY)
+            mounted.fallocate(filler, 0, 0, facts.f_bavail * facts.f_bsize - (5 << 20))
+            os.close(filler)
+            count = 0
+            refused = 0
+            while refused < 3:
+                name = f"{turn}-{count}"
+                content = choose.randbytes(choose.randrange(1, 2 << 20))
+                if self.store(name, content, choose):
+                    kept[name] = content
+                else:
+                    refused += 1
+                count += 1
+                self.assertLess(count, 10_000, "nobody is told that the volume is full")
+            self.expect(kept)
+            if turn == 5:
+                self.volume.unmount()
+                self.volume.check()
+                self.volume.mount()
+                self.expect(kept)
+            for name in os.listdir(self.volume.root):
+                if turn < 11 or name not in kept:
+                    os.unlink(self.path(name))
+            if turn < 11:
+                kept.clear()
+        self.volume.unmount()
+        self.volume.check()
+        self.volume.mount()
+        self.expect(kept)
+        self.volume.unmount()
+
+    def expect(self, contents):
+        """The files are there, and not only in the kernel's memory."""
+        for name, content in contents.items():
+            with open(self.path(name), "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                self.assertTrue(file.read() == content, name)
 
 
 class LimitsTest(MountedTest):
