@@ -86,27 +86,36 @@ Errc ReservedRange::reserve(u64 bytes) {
 
 Errc ReservedRange::map(u64 offset, u64 bytes) {
     WARREN_CHECK(offset % granularity == 0 && bytes % granularity == 0 && offset + bytes <= bytes_);
+    // Noted before it is there: once it is, nothing but the driver can fail.
+    pieces_.push_back({offset, bytes, 0});
+    const Errc mapped = map_piece(pieces_.back());
+    if (mapped == Errc::ok) {
+        mapped_bytes_ += bytes;
+    } else {
+        pieces_.pop_back();
+    }
+    return mapped;
+}
+
+/// Gives the piece memory that the device can write.
+Errc ReservedRange::map_piece(Piece& piece) {
     const Driver& call = *driver();
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location = location_of(device_);
     CUmemGenericAllocationHandle memory = 0;
-    WARREN_TRY(check_driver(call.create(&memory, bytes, &properties, 0), "cuMemCreate"));
-    Errc mapped = check_driver(call.map(address_ + offset, bytes, 0, memory, 0), "cuMemMap");
+    WARREN_TRY(check_driver(call.create(&memory, piece.bytes, &properties, 0), "cuMemCreate"));
+    const CUdeviceptr address = address_ + piece.offset;
+    Errc mapped = check_driver(call.map(address, piece.bytes, 0, memory, 0), "cuMemMap");
     if (mapped == Errc::ok) {
         CUmemAccessDesc access{};
         access.location = location_of(device_);
         access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        mapped =
-            check_driver(call.set_access(address_ + offset, bytes, &access, 1), "cuMemSetAccess");
-        if (mapped == Errc::ok) {
-            pieces_.push_back({offset, bytes, memory});
-            mapped_bytes_ += bytes;
-            return Errc::ok;
-        }
-        static_cast<void>(call.unmap(address_ + offset, bytes));
+        mapped = check_driver(call.set_access(address, piece.bytes, &access, 1), "cuMemSetAccess");
+        if (mapped != Errc::ok) static_cast<void>(call.unmap(address, piece.bytes));
     }
-    static_cast<void>(call.release(memory));
+    if (mapped != Errc::ok) static_cast<void>(call.release(memory));
+    piece.memory = memory;
     return mapped;
 }
 

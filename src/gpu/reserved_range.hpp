@@ -42,6 +42,8 @@ class ReservedRange {
         unsigned long long memory;
     };
 
+    Errc map_piece(Piece& piece);
+
     u64 address_ = 0;
     u64 bytes_ = 0;
     u64 mapped_bytes_ = 0;

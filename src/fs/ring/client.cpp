@@ -18,36 +18,41 @@
 
 namespace warren::ring {
 
+ArenaSpace::ArenaSpace(u64 bytes, u64 parts) {
+    free_.reserve(parts + 1);
+    free_.push_back({0, bytes});
+}
+
 Result<ArenaRange> ArenaSpace::take(u64 bytes) {
     const u64 wanted = (bytes + arena_granule - 1) / arena_granule * arena_granule;
     if (wanted == 0) return ArenaRange{};
     const auto found = std::find_if(free_.begin(), free_.end(),
-                                    [&](const auto& range) { return range.second >= wanted; });
+                                    [&](const ArenaRange& range) { return range.bytes >= wanted; });
     if (found == free_.end()) return Errc::no_space;
-    const ArenaRange range{found->first, wanted};
-    const u64 rest = found->second - wanted;
-    free_.erase(found);
-    if (rest != 0) free_[range.offset + wanted] = rest;
-    return range;
+    const ArenaRange taken{found->offset, wanted};
+    found->offset += wanted;
+    found->bytes -= wanted;
+    if (found->bytes == 0) free_.erase(found);
+    return taken;
 }
 
 void ArenaSpace::give_back(const ArenaRange& range) {
     if (range.bytes == 0) return;
-    u64 begin = range.offset;
-    u64 end = range.offset + range.bytes;
-    const auto next = free_.lower_bound(begin);
-    if (next != free_.begin()) {
-        const auto before = std::prev(next);
-        if (before->first + before->second == begin) {
-            begin = before->first;
-            free_.erase(before);
-        }
-    }
-    if (next != free_.end() && next->first == end) {
-        end += next->second;
+    const auto next =
+        std::lower_bound(free_.begin(), free_.end(), range.offset,
+                         [](const ArenaRange& one, u64 offset) { return one.offset < offset; });
+    const bool touches_next = next != free_.end() && range.offset + range.bytes == next->offset;
+    const auto before = next == free_.begin() ? free_.end() : std::prev(next);
+    if (before != free_.end() && before->offset + before->bytes == range.offset) {
+        before->bytes += range.bytes;
+        if (!touches_next) return;
+        before->bytes += next->bytes;
         free_.erase(next);
+    } else if (touches_next) {
+        *next = {range.offset, range.bytes + next->bytes};
+    } else {
+        free_.insert(next, range);
     }
-    free_[begin] = end - begin;
 }
 
 RingClient::RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status,
@@ -58,7 +63,7 @@ RingClient::RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerS
       index_(index),
       names_caller_(names_caller),
       pending_(ring.cells),
-      space_(ring.arena.bytes) {}
+      space_(ring.arena.bytes, 2 * u64{ring.cells}) {}
 
 /// Writes a command into the next cell.
 Result<u64> RingClient::place(const ops::Command& command) {

@@ -6,7 +6,6 @@
 // over the other; a full ring is an answer (Errc::busy), never a wait.
 #pragma once
 
-#include <map>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -16,17 +15,19 @@
 
 namespace warren::ring {
 
-/// Hands out parts of an arena.
+/// Hands out parts of an arena. It asks for memory when it is made and never again: a command that
+/// was carried out must not fail when its reply is taken.
 class ArenaSpace {
  public:
-    explicit ArenaSpace(u64 bytes) : free_{{0, bytes}} {}
+    /// At most `parts` of its `bytes` are handed out at once.
+    ArenaSpace(u64 bytes, u64 parts);
 
     /// Where `bytes` of it are, rounded up to arena_granule; Errc::no_space if there are none.
     Result<ArenaRange> take(u64 bytes);
     void give_back(const ArenaRange& range);
 
  private:
-    std::map<u64, u64> free_;  // offset to length; no two touch
+    std::vector<ArenaRange> free_;  // by offset; no two touch, so one more than are handed out
 };
 
 class RingClient {

@@ -14,6 +14,7 @@
 #include "fs/ring/pool.hpp"
 #include "fs/ring/reader.hpp"
 #include "tests/fs/ring/command_sample.hpp"
+#include "tests/support/failing_allocations.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren::ring {
@@ -330,9 +331,11 @@ TEST(RingProtocol, AFullRingSaysSoAndALostEngineToo) {
 TEST(ArenaSpace, GivesAndTakes) {
     const Seed seed;
     Random random(seed.value());
-    ArenaSpace space(64 * kib);
+    constexpr u64 parts = 1024;  // as many as fit
+    ArenaSpace space(64 * kib, parts);
     std::vector<ArenaRange> taken;
-    std::vector<bool> used(1024);
+    taken.reserve(parts);
+    std::vector<bool> used(parts);
     const auto mark = [&](const ArenaRange& range, bool value) {
         for (u64 i = range.offset / 64; i < (range.offset + range.bytes) / 64; ++i) {
             ASSERT_NE(used[i], value);
@@ -340,7 +343,9 @@ TEST(ArenaSpace, GivesAndTakes) {
         }
     };
     for (u32 i = 0; i < 20'000; ++i) {
-        const Result<ArenaRange> range = space.take(1 + random.below(8 * kib));
+        const FailingAllocation any(1);  // there is none
+        const u64 bytes_max = random.one_in(2) ? arena_granule : 8 * kib;
+        const Result<ArenaRange> range = space.take(1 + random.below(bytes_max));
         if (range) {
             mark(*range, true);
             taken.push_back(*range);
@@ -351,6 +356,7 @@ TEST(ArenaSpace, GivesAndTakes) {
             space.give_back(taken.back());
             taken.pop_back();
         }
+        ASSERT_EQ(any.count(), 0u);
         if (testing::Test::HasFailure()) return;
     }
     for (const ArenaRange& range : taken)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/fair_lock.hpp"
+#include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/command_batch.hpp"
 #include "fs/engine/cuda/commit_area.hpp"
 #include "fs/engine/cuda/device_file_memory.hpp"
@@ -56,7 +57,9 @@ class CudaEngine final : public Engine {
     Errc publish(std::span<ops::CommittedFrame> frames,
                  std::span<const u64> empty_inode_frames) override;
     Errc forbid() override { return answer(area_.forbid(store_.store())); }
-    Errc show_block(u64 place) override;
+    Errc show_block(u64 place) override {
+        return answer(unless_lost([&] { return store_.show_block(place); }));
+    }
     Errc add_frames() override { return add_frames(1); }
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
     Errc refresh_counters() override;
@@ -87,6 +90,12 @@ class CudaEngine final : public Engine {
     Errc enter_device() const {
         return is_lost_.load(std::memory_order_relaxed) ? Errc::io : gpu::use_device(info_.index);
     }
+    /// What `body()` answers; Errc::io once the device is lost, Errc::no_memory where the host's
+    /// memory runs out.
+    template <class Body>
+    Errc unless_lost(const Body& body) const {
+        return is_lost_.load(std::memory_order_relaxed) ? Errc::io : or_no_memory(body);
+    }
     void load_metadata();
     Errc add_frames(u64 count);
     Errc open_server();
@@ -107,6 +116,7 @@ class CudaEngine final : public Engine {
     std::atomic<bool> is_lost_{false};
     std::mutex batch_mutex_;
     std::vector<std::unique_ptr<CommandBatch>> batches_;  // that nobody uses now
+    std::size_t batches_made_ = 0;                        // for these there is room in batches_
     std::mutex item_batch_mutex_;                         // held while a batch of items is open
     cuda_engine::ItemBatch item_batch_;
     std::mutex removal_mutex_;  // one removal at a time
@@ -174,14 +184,9 @@ Errc CudaEngine::answer(Errc code) {
     if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
     if (!is_final(code)) return code;  // a wish
     if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
-    const cuda_engine::FaultRecord* fault = cuda_engine::fault_record();
-    std::string reason = server_.statistics().loss;
-    if (fault != nullptr) {
-        reason = std::string("broken invariant: ") + fault->what + " (" + fault->file + ":" +
-                 std::to_string(fault->line) + ")";
-    } else if (gpu::last_failure().code != Errc::ok) {
-        reason = gpu::last_failure().message;
-    }
+    std::string reason = cuda_engine::broken_invariant();
+    if (reason.empty()) reason = gpu::last_failure().message;
+    if (reason.empty()) reason = server_.statistics().loss;
     const std::string line = "the GPU engine has stopped (" + reason +
                              "); the volume is as its last commit left it: close it and open it "
                              "again";
@@ -201,6 +206,8 @@ std::unique_ptr<CommandBatch> CudaEngine::take_batch(Errc& code) {
             batches_.pop_back();
             return batch;
         }
+        // What has run must not fail for want of memory when its batch is given back.
+        batches_.reserve(++batches_made_);
     }
     auto batch = std::make_unique<CommandBatch>();
     code = gpu::use_device(info_.index);
@@ -244,8 +251,7 @@ void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
     // A ring has no room for what a walk remembers until its next block is there.
     if (command.walk == nullptr || options_.meta_buffer_blocks == 0) {
         const std::shared_lock lock(commands_);
-        Errc code = Errc::io;
-        if (!is_lost_.load(std::memory_order_relaxed)) code = serve(command, reply);
+        const Errc code = unless_lost([&] { return serve(command, reply); });
         if (code == Errc::ok) return;
         if (code != Errc::busy) {
             reply = ops::Reply();
@@ -261,10 +267,9 @@ void CudaEngine::attempt_many(std::span<const ops::Command> commands,
     const std::shared_lock lock(commands_);
     for (std::size_t begin = 0; begin < commands.size(); begin += CommandBatch::commands_max) {
         const std::size_t count = std::min(commands.size() - begin, CommandBatch::commands_max);
-        Errc code = Errc::io;
-        if (!is_lost_.load(std::memory_order_relaxed)) {
-            code = answer(run_some(commands.subspan(begin, count), replies.subspan(begin, count)));
-        }
+        const Errc code = answer(unless_lost([&] {
+            return run_some(commands.subspan(begin, count), replies.subspan(begin, count));
+        }));
         if (code == Errc::ok) continue;
         for (ops::Reply& reply : replies.subspan(begin, count)) {
             reply = ops::Reply();
@@ -284,10 +289,6 @@ Errc CudaEngine::publish(std::span<ops::CommittedFrame> frames,
     return answer(area_.publish(store_.store(), frames, empty_inode_frames));
 }
 
-Errc CudaEngine::show_block(u64 place) {
-    return is_lost_.load(std::memory_order_relaxed) ? Errc::io : answer(store_.show_block(place));
-}
-
 Errc CudaEngine::place_block(u64 place, const format::Block& block, ops::Evicted& evicted) {
     WARREN_TRY(enter_device());
     return answer(store_.meta_buffer().place_block(store_.store(), place, block, evicted));
@@ -299,8 +300,7 @@ Errc CudaEngine::read_block(u64 place, format::Block& block) {
 }
 
 Errc CudaEngine::add_frames(u64 count) {
-    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
-    const Errc added = answer(store_.add_frames(count));
+    const Errc added = answer(unless_lost([&] { return store_.add_frames(count); }));
     // All frames have memory, so it is frames that are short.
     return added == Errc::no_space ? Errc::need_space : added;
 }
@@ -315,9 +315,8 @@ Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory
 }
 
 Errc CudaEngine::refresh_counters() {
-    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
     core::StoreState now;
-    WARREN_TRY(answer(store_.read_counters(now)));
+    WARREN_TRY(answer(unless_lost([&] { return store_.read_counters(now); })));
     core::StoreState& state = *host_.state;
     relaxed_store(state.blocks_used, now.blocks_used);
     relaxed_store(state.inodes_used, now.inodes_used);
@@ -410,7 +409,7 @@ Errc CudaEngine::run_removal(const Remove& remove) {
         removal_ = std::move(made);
     }
     BulkCalls calls(*this, lock);
-    const Errc code = remove(*removal_, calls);
+    const Errc code = or_no_memory([&] { return remove(*removal_, calls); });
     return code == Errc::ok || removal_->is_sound() ? code : answer(Errc::io);
 }
 
@@ -440,7 +439,7 @@ Errc CudaEngine::run_bulk(const Body& body) {
         store_.store(), [&](const std::vector<u64>& places) { return calls.bring(places); },
         [&](const std::function<Errc()>& call) { return calls.run_apart(call); },
         options_.volume.commit};
-    const Errc code = body(loan);
+    const Errc code = or_no_memory([&] { return body(loan); });
     return reading_.is_sound() && packing_.is_sound() ? code : answer(Errc::io);
 }
 

@@ -63,9 +63,10 @@ Errc ResidentServer::start(const core::Store& store, ring::RingPool& pool,
 
 /// Tells the device of the open rings. Requires: no epoch runs.
 Errc ResidentServer::show_rings() {
-    std::vector<RingEntry> entries(ring::rings_max);
-    std::vector<u32> groups;
-    std::vector<u64> group_begins(ring::rings_max);
+    shown_.entries.assign(ring::rings_max, RingEntry{});
+    shown_.group_begins.assign(ring::rings_max, 0);
+    shown_.groups.clear();
+    auto& [entries, group_begins, groups] = shown_;
     for (u32 i = 0; i < pool_->rings(); ++i) {
         if (!pool_->is_open(i)) continue;
         if (generations_[i] != pool_->generation(i)) {
@@ -210,11 +211,8 @@ void ResidentServer::park() {
 }
 
 void ResidentServer::lose() {
-    const FaultRecord* fault = fault_record();
-    const std::string reason = fault == nullptr
-                                   ? std::string(cudaGetErrorString(cudaPeekAtLastError()))
-                                   : std::string("broken invariant: ") + fault->what + " (" +
-                                         fault->file + ":" + std::to_string(fault->line) + ")";
+    std::string reason = broken_invariant();
+    if (reason.empty()) reason = cudaGetErrorString(cudaPeekAtLastError());
     if (options_.tells_of_loss) tell("the GPU is lost: " + reason);
     const std::lock_guard lock(mutex_);
     statistics_.is_lost = true;

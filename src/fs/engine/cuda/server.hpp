@@ -114,6 +114,13 @@ class ResidentServer {
     gpu::PinnedRange doorbell_;
     std::vector<gpu::PinnedRange> rings_;
     std::vector<u32> generations_;  // of the pool's rings when they were shown
+    // What show_rings() copies to the device. Kept, so that resume() asks for no memory as long as
+    // the rings stay as they are.
+    struct {
+        std::vector<RingEntry> entries;
+        std::vector<u64> group_begins;
+        std::vector<u32> groups;
+    } shown_;
 
     u64 settles_ = 0;
     std::thread keeper_;

@@ -82,6 +82,13 @@ const FaultRecord* fault_record() {
     return is_set != 0 ? host_record : nullptr;
 }
 
+std::string broken_invariant() {
+    const FaultRecord* const fault = fault_record();
+    if (fault == nullptr) return "";
+    return std::string("broken invariant: ") + fault->what + " (" + fault->file + ":" +
+           std::to_string(fault->line) + ")";
+}
+
 Errc break_invariant() {
     fail_check<<<2, 64>>>(2);
     return cudaDeviceSynchronize() == cudaSuccess ? Errc::ok : Errc::io;

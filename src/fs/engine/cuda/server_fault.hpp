@@ -5,6 +5,8 @@
 // Invariant: the first fault of a process is kept; those that follow from it are not.
 #pragma once
 
+#include <string>
+
 #include "warren/result.hpp"
 
 namespace warren::cuda_engine {
@@ -22,6 +24,8 @@ Errc prepare_fault_record();
 
 /// What the device left; null if no invariant broke there.
 const FaultRecord* fault_record();
+/// The same as a text for people; empty if no invariant broke.
+std::string broken_invariant();
 
 /// Breaks an invariant on the device on purpose, for tests of what follows. The device is lost
 /// then.
