@@ -13,12 +13,6 @@
 
 namespace warren {
 
-/// On a machine with a GPU WARREN_TEST_ENGINE=cuda makes it that one's.
-inline std::string engine_of_its_own() {
-    const std::string name = test_engine_name("commands");
-    return name == "cuda" ? name : "commands";
-}
-
 class EngineMetaBufferTest : public testing::Test {
  protected:
     void open() {

@@ -44,7 +44,7 @@ std::string shown_by(Volume& volume);
 /// How the volume of a test is opened.
 struct OperationWay {
     const char* name;
-    const char* engine;
+    std::string engine;
     OpenOptions options;
 };
 

@@ -120,27 +120,44 @@ std::string test_engine_name(std::string_view otherwise) {
     return wanted == nullptr || wanted[0] == '\0' ? std::string(otherwise) : wanted;
 }
 
+std::string engine_of_its_own() {
+    const std::string name = test_engine_name("commands");
+    return name == "cuda" ? name : "commands";
+}
+
+std::unique_ptr<Volume> open_on_commands(
+    std::unique_ptr<Disk> disk, const OpenOptions& options, Failure& failure,
+    const std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)>& wrap, u64 hash_mask) {
+    OpenOptions chosen = options;
+    chosen.engine = EngineChoice::cpu;
+    // The buffer is the engine's, no smaller than a volume's may be.
+    const u64 buffer_bytes =
+        options.meta_buffer_bytes == 0 ? 0 : std::max(options.meta_buffer_bytes, mib);
+    chosen.meta_buffer_bytes = 0;
+    OpenChanges changes;
+    changes.hash_mask = hash_mask;
+    changes.adjust = [&](VolumeImplementation& volume) {
+        volume.use_engine(
+            wrap(make_command_engine(volume.store(), buffer_bytes / format::block_size)));
+    };
+    return open_volume(std::move(disk), "image", chosen, failure, changes);
+}
+
 std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_view engine,
                                        const OpenOptions& options, Failure& failure,
                                        u64 hash_mask) {
-    OpenOptions chosen = options;
-    OpenChanges changes;
-    changes.hash_mask = hash_mask;
     if (engine == "commands") {
-        chosen.engine = EngineChoice::cpu;
-        // The buffer is the engine's, no smaller than a volume's may be.
-        const u64 buffer_bytes =
-            options.meta_buffer_bytes == 0 ? 0 : std::max(options.meta_buffer_bytes, mib);
-        chosen.meta_buffer_bytes = 0;
-        changes.adjust = [buffer_bytes](VolumeImplementation& volume) {
-            volume.use_engine(
-                make_command_engine(volume.store(), buffer_bytes / format::block_size));
-        };
-    } else if (!find_engine(engine, chosen.engine)) {
+        const auto as_it_is = [](std::unique_ptr<Engine> made) { return made; };
+        return open_on_commands(std::move(disk), options, failure, as_it_is, hash_mask);
+    }
+    OpenOptions chosen = options;
+    if (!find_engine(engine, chosen.engine)) {
         std::fprintf(stderr, "WARREN_TEST_ENGINE=%s: must be auto, cpu, cuda or commands\n",
                      std::string(engine).c_str());
         std::exit(2);
     }
+    OpenChanges changes;
+    changes.hash_mask = hash_mask;
     return open_volume(std::move(disk), "image", chosen, failure, changes);
 }
 

@@ -5,6 +5,7 @@
 // without a GPU.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,9 +26,19 @@ std::unique_ptr<Volume> open_on_test_engine(std::unique_ptr<Disk> disk, const Op
 /// The name that WARREN_TEST_ENGINE gives; `otherwise` if it gives none.
 std::string test_engine_name(std::string_view otherwise);
 
+/// The engine for tests of those with a memory of their own: `commands`, or `cuda` if
+/// WARREN_TEST_ENGINE says so.
+std::string engine_of_its_own();
+
 /// Opens the volume on `disk` with the engine of this name: cpu, cuda or commands.
 std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_view engine,
                                        const OpenOptions& options, Failure& failure,
                                        u64 hash_mask = ~u64{0});
+
+/// Opens the volume on `disk` with the engine `commands` behind what `wrap` makes of it.
+std::unique_ptr<Volume> open_on_commands(
+    std::unique_ptr<Disk> disk, const OpenOptions& options, Failure& failure,
+    const std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)>& wrap,
+    u64 hash_mask = ~u64{0});
 
 }  // namespace warren

@@ -8,7 +8,6 @@
 #include <cstdio>
 
 #include "base/random.hpp"
-#include "fs/volume/open_volume.hpp"
 #include "tests/support/failing_allocations.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/operation_cases.hpp"
@@ -29,7 +28,10 @@ const OperationWay ways[] = {
      "cpu",
      {.workers = 2, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib}},
     {"JournalData", "cpu", {.workers = 2, .data = DataMode::journal}},
-    {"Commands", "commands", {.workers = 2}}};
+    {"OwnMemory", engine_of_its_own(), {.workers = 2}},
+    {"OwnSmallBuffer",
+     engine_of_its_own(),
+     {.workers = 2, .meta_buffer_bytes = small_meta_buffer}}};
 
 /// Runs operations with failing allocations on copies of one volume.
 class Faults {
@@ -99,19 +101,20 @@ class AllocationFault : public testing::TestWithParam<OperationWay> {};
 INSTANTIATE_TEST_SUITE_P(Ways, AllocationFault, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
-void fail_operations(const OperationWay& way, u64 odds) {
+/// `many_odds`: for operations that ask for memory thousands of times.
+void fail_operations(const OperationWay& way, u64 odds, u64 many_odds) {
     const Seed seed;
     Random random(seed.value());
     Faults faults(way);
     for (const OperationCase& operation : operation_cases())
-        faults.fail_each(operation, operation.is_many ? odds * 20 : odds, random);
+        faults.fail_each(operation, operation.is_many ? many_odds : odds, random);
     EXPECT_GT(faults.runs(), 20u);
     std::printf("%s: %llu allocations failed\n", way.name,
                 static_cast<unsigned long long>(faults.runs()));
 }
 
 TEST_P(AllocationFault, ofAnOperationIsToldAndDoesNoHarm) {
-    fail_operations(GetParam(), 10);
+    fail_operations(GetParam(), 10, 200);
 }
 
 class AllocationFaultLong : public testing::TestWithParam<OperationWay> {};
@@ -119,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, AllocationFaultLong, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
 TEST_P(AllocationFaultLong, ofAnOperationIsToldAndDoesNoHarm) {
-    fail_operations(GetParam(), 1);
+    fail_operations(GetParam(), 1, 1);
 }
 
 /// A volume whose journal is to be replayed and on which a tree is to be freed.
@@ -139,7 +142,6 @@ std::unique_ptr<MemoryDisk> make_cut_volume() {
 
 TEST_P(AllocationFault, ofAnOpeningIsToldAndTheNextOneSucceeds) {
     const auto cut = make_cut_volume();
-    const std::string path = "a volume in memory";
     bool has_failed = true;
     u64 nth = 0;
     while (has_failed && !HasFailure()) {
@@ -150,12 +152,13 @@ TEST_P(AllocationFault, ofAnOpeningIsToldAndTheNextOneSucceeds) {
         std::unique_ptr<Volume> volume;
         {
             const FailingAllocation failing(nth);
-            volume = open_volume(std::move(uncounted), path, GetParam().options, failure);
+            volume = open_on_engine(std::move(uncounted), GetParam().engine, GetParam().options,
+                                    failure);
             has_failed = failing.has_failed();
         }
         EXPECT_TRUE(volume || has_failed);
         EXPECT_EQ(failure.code, volume ? Errc::ok : Errc::no_memory);
-        EXPECT_EQ(failure.message.find(path), volume ? std::string::npos : 0);
+        EXPECT_EQ(failure.message.find("image"), volume ? std::string::npos : 0);
         if (volume == nullptr) volume = open_on(*disk, {.workers = 1});
         ASSERT_TRUE(volume);
         EXPECT_EQ(volume->close(), Errc::ok);

@@ -368,16 +368,10 @@ TEST_P(CommitMoment, holdsAStateBetweenTwoCommands) {
     EXPECT_TRUE(expect_clean(*disk));
 }
 
-/// On a machine with a GPU WARREN_TEST_ENGINE=cuda makes it that one's.
-std::string other_engine() {
-    const std::string name = test_engine_name("commands");
-    return name == "cuda" ? name : "commands";
-}
-
 INSTANTIATE_TEST_SUITE_P(Engines, CommitMoment,
                          testing::Values(Where{"cpu"}, Where{"cpu", small_meta_buffer},
-                                         Where{other_engine()},
-                                         Where{other_engine(), small_meta_buffer}),
+                                         Where{engine_of_its_own()},
+                                         Where{engine_of_its_own(), small_meta_buffer}),
                          [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace

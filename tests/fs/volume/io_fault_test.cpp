@@ -27,7 +27,10 @@ const OperationWay ways[] = {
       .file_buffer_bytes = 256 * kib,
       .errors = ErrorMode::go_on}},
     {"JournalData", "cpu", {.workers = 2, .data = DataMode::journal}},
-    {"Commands", "commands", {.workers = 2}}};
+    {"OwnMemory", engine_of_its_own(), {.workers = 2}},
+    {"OwnSmallBuffer",
+     engine_of_its_own(),
+     {.workers = 2, .meta_buffer_bytes = small_meta_buffer}}};
 
 constexpr FaultPlan reads{.writes = false, .flushes = false, .is_once = true};
 constexpr FaultPlan writes{.reads = false, .is_once = true};
