@@ -5,8 +5,7 @@
 #include <atomic>
 
 #include "fs/disk/file_disk.hpp"
-#include "fs/volume/open_volume.hpp"
-#include "fs/volume/volume_implementation.hpp"
+#include "fs/engine/engine.hpp"
 #include "tests/support/test_engine.hpp"
 
 namespace warren {
@@ -44,6 +43,13 @@ class LosableEngine final : public Engine {
     Errc refresh_counters() override {
         return notices_loss() ? Errc::io : below_->refresh_counters();
     }
+    u64 meta_buffer_blocks() const override { return below_->meta_buffer_blocks(); }
+    Errc place_block(u64 place, const format::Block& block, ops::Evicted& evicted) override {
+        return notices_loss() ? Errc::io : below_->place_block(place, block, evicted);
+    }
+    Errc read_block(u64 place, format::Block& block) override {
+        return notices_loss() ? Errc::io : below_->read_block(place, block);
+    }
     Errc show_block(u64 place) override {
         return notices_loss() ? Errc::io : below_->show_block(place);
     }
@@ -67,21 +73,23 @@ class LosableEngine final : public Engine {
 
 }  // namespace
 
+std::unique_ptr<Volume> open_on_losable_engine(std::unique_ptr<Disk> disk,
+                                               const OpenOptions& options, Failure& failure,
+                                               std::function<bool()> is_lost) {
+    return open_on_commands(std::move(disk), options, failure, [&](std::unique_ptr<Engine> below) {
+        return std::make_unique<LosableEngine>(std::move(below), is_lost, options.report);
+    });
+}
+
 std::unique_ptr<Volume> open_on_losable_engine(const std::string& path, const OpenOptions& options,
                                                Failure& failure, std::function<bool()> is_lost) {
     std::unique_ptr<Disk> disk = FileDisk::open(
         path, options.read_only ? OpenMode::read_only : OpenMode::read_write, failure);
     if (disk == nullptr) return nullptr;
-    OpenOptions on_host = options;
-    on_host.engine = EngineChoice::cpu;
-    OpenChanges changes;
-    if (options.engine != EngineChoice::cpu) {
-        changes.adjust = [&](VolumeImplementation& volume) {
-            volume.use_engine(std::make_unique<LosableEngine>(make_command_engine(volume.store()),
-                                                              is_lost, options.report));
-        };
+    if (options.engine == EngineChoice::cpu) {
+        return open_on_engine(std::move(disk), "cpu", options, failure);
     }
-    return open_volume(std::move(disk), path, on_host, failure, changes);
+    return open_on_losable_engine(std::move(disk), options, failure, std::move(is_lost));
 }
 
 }  // namespace warren

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each call of the CUDA runtime that a small workload makes fails once. The caller is told or does
-// not notice, nothing crashes or hangs, and on the CPU engine the volume is then clean and holds
-// what was synced.
+// Each call of the CUDA runtime that a small workload makes fails once, from opening to closing.
+// The caller is told or does not notice, nothing crashes or hangs, and on the CPU engine the volume
+// is then clean and holds what was synced. And each that an operation and the commit behind it
+// make, for every operation: see engine_faults.hpp.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "fs/volume/open_volume.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
+#include "tests/support/engine_faults.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
@@ -139,6 +141,40 @@ TEST(CudaFault, ofSomeCallsDoesNoHarm) {
 
 TEST(CudaFaultLong, ofEachCallDoesNoHarm) {
     fail_calls(1);
+}
+
+/// The calls of the CUDA runtime.
+class CudaCalls final : public FailingCalls {
+ public:
+    std::unique_ptr<Volume> open(Disk& disk, const OpenOptions& options) override {
+        OpenOptions on_cuda = options;
+        on_cuda.engine = EngineChoice::cuda;
+        return open_on(disk, on_cuda);
+    }
+    u64 fail(u64 nth) override { return gpu::fail_call(nth); }
+};
+
+/// With all metadata in the device's memory, and with a megabyte of them.
+class CudaFaultOfOperations : public testing::TestWithParam<u64> {
+ protected:
+    static void fail_operations(u64 odds) {
+        if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
+        CudaCalls calls;
+        EngineFaults faults(calls, {.workers = 2, .meta_buffer_bytes = GetParam()});
+        faults.fail_all(odds);
+    }
+};
+INSTANTIATE_TEST_SUITE_P(MetaBuffers, CudaFaultOfOperations, testing::ValuesIn(block_maps));
+
+TEST_P(CudaFaultOfOperations, ofSomeCallsIsToldAndDoesNoHarm) {
+    fail_operations(20);
+}
+
+class CudaFaultOfOperationsLong : public CudaFaultOfOperations {};
+INSTANTIATE_TEST_SUITE_P(MetaBuffers, CudaFaultOfOperationsLong, testing::ValuesIn(block_maps));
+
+TEST_P(CudaFaultOfOperationsLong, ofEachCallIsToldAndDoesNoHarm) {
+    fail_operations(1);
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each question to an engine with memory of its own is, once within each operation, the one at
+// which it is lost. What cuda_fault_test.cu does on a GPU, without one.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "fs/disk/fault_disk.hpp"
+#include "tests/support/engine_faults.hpp"
+#include "tests/support/losable_engine.hpp"
+#include "tests/support/memory_volume.hpp"
+
+namespace warren {
+namespace {
+
+/// The questions to an engine, which is lost at the one that fails.
+class Questions final : public FailingCalls {
+ public:
+    std::unique_ptr<Volume> open(Disk& disk, const OpenOptions& options) override {
+        Failure failure;
+        auto volume =
+            open_on_losable_engine(std::make_unique<FaultDisk>(disk), options, failure, [this] {
+                return asked_.fetch_add(1, std::memory_order_relaxed) + 1 ==
+                       failing_.load(std::memory_order_relaxed);
+            });
+        EXPECT_TRUE(volume) << failure.message;
+        return volume;
+    }
+    u64 fail(u64 nth) override {
+        failing_.store(nth, std::memory_order_relaxed);
+        return asked_.exchange(0, std::memory_order_relaxed);
+    }
+
+ private:
+    std::atomic<u64> asked_{0};
+    std::atomic<u64> failing_{0};
+};
+
+/// With all metadata in the engine's memory, and with a megabyte of them.
+class EngineFault : public testing::TestWithParam<u64> {};
+INSTANTIATE_TEST_SUITE_P(MetaBuffers, EngineFault, testing::ValuesIn(block_maps));
+
+TEST_P(EngineFault, ofEachQuestionIsToldAndDoesNoHarm) {
+    Questions questions;
+    EngineFaults faults(questions, {.workers = 2, .meta_buffer_bytes = GetParam()});
+    faults.fail_all(1);
+}
+
+}  // namespace
+}  // namespace warren
