@@ -13,8 +13,11 @@
 
 #include "base/random.hpp"
 #include "fs/cache/file_buffer.hpp"
+#include "fs/disk/file_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/test_engine.hpp"
+#include "tests/support/two_looks.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -190,13 +193,14 @@ class LargeVolume : public testing::TestWithParam<DataMode> {
 
     void open() {
         OpenOptions options;
-        options.engine = EngineChoice::cpu;
         options.workers = 1;
         options.data = GetParam();
         options.meta_buffer_bytes = small_meta_buffer;
         options.file_buffer_bytes = FileBuffer::size_bytes_min;
         Failure failure;
-        volume_ = Volume::open(image(), options, failure);
+        auto disk = FileDisk::open(image(), OpenMode::read_write, failure);
+        ASSERT_NE(disk, nullptr) << failure.message;
+        volume_ = open_on_test_engine(std::move(disk), options, failure);
         ASSERT_NE(volume_, nullptr) << failure.message;
     }
     void make_files(Random& random) {
@@ -293,6 +297,7 @@ class LargeVolume : public testing::TestWithParam<DataMode> {
     void expect_clean_image() {
         CheckResult result;
         CheckOptions options;
+        options.engine = test::looking_engine();
         options.report = [](const std::string& line) { ADD_FAILURE() << line; };
         ASSERT_EQ(check_volume(image(), options, result).code, Errc::ok);
         EXPECT_EQ(result.problems, 0u);
