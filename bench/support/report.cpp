@@ -110,7 +110,7 @@ double now_seconds() {
 }
 
 Report::Report(std::string question, int argument_count, char** arguments)
-    : question_(std::move(question)), command_("./dev bench " + question_) {
+    : question_(std::move(question)), file_(question_), command_("./dev bench " + question_) {
     for (int i = 1; i < argument_count; ++i)
         command_ += std::string(" ") + arguments[i];
 }
@@ -242,7 +242,7 @@ void Report::write_csv(const std::string& path) const {
 
 int Report::finish() const {
     print();
-    write_csv((results_folder() / (question_ + ".csv")).string());
+    write_csv((results_folder() / (file_ + ".csv")).string());
     return std::all_of(musts_.begin(), musts_.end(),
                        [](const Must& must) { return must.value >= must.bound; })
                ? 0

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "warren/types.hpp"
@@ -50,7 +51,7 @@ double time_of(const Work& work) {
 
 class Report {
  public:
-    /// `question` names the CSV file; `arguments` are the program's.
+    /// `question` names the CSV file unless name_file() does; `arguments` are the program's.
     Report(std::string question, int argument_count, char** arguments);
 
     /// One run of `subject` (who or how) in `scenario` over `items` things or bytes.
@@ -59,14 +60,16 @@ class Report {
     void set_reference(const std::string& scenario, const std::string& subject);
     /// Rows of the CSV file that this run does not measure stay in it, and who measured them.
     void keep_others() { keeps_others_ = true; }
+    /// The CSV file is <file>.csv: another machine's figures have one of their own.
+    void name_file(std::string file) { file_ = std::move(file); }
     /// A number that is no time, printed under the table.
     void note(const std::string& text);
     /// A bound of the goals: `value` must be at least `bound`.
     void must(const std::string& what, double value, double bound);
 
     double median(const std::string& scenario, const std::string& subject) const;
-    /// Prints all and writes <question>.csv into the folder WARREN_RESULTS names, bench/results if
-    /// it is unset. The exit code of the program: 0, or 1 if a must was missed.
+    /// Prints all and writes the CSV file into the folder WARREN_RESULTS names, bench/results if it
+    /// is unset. The exit code of the program: 0, or 1 if a must was missed.
     int finish() const;
 
  private:
@@ -90,6 +93,7 @@ class Report {
 
     bool keeps_others_ = false;
     std::string question_;
+    std::string file_;
     std::string command_;
     std::vector<Row> rows_;
     std::vector<Must> musts_;
