@@ -10,17 +10,13 @@ import pathlib
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
-import unittest
 
+import ranks
 from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
 from walk_tools_test import make_tree
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
-
-MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 SCHEDULERS = ("cp", "cp-keep-one", "cp-directories")
 
@@ -47,7 +43,7 @@ class CentralQueueTest(CommandCase):
         """Three ranks, with temporary files in that folder."""
         folder = ["env", f"TMPDIR={temporary or self.folder}"]
         done = subprocess.run([os.fspath(word) for word in
-                               [*MPIRUN, "-np", "3", *folder, WARREN, *words]],
+                               ranks.in_ranks(3, *folder, WARREN, *words)],
                               capture_output=True, timeout=TIMEOUT_SECONDS, cwd=self.folder,
                               check=False)
         self.assertEqual(done.returncode, code, done.stderr.decode(errors="replace"))
@@ -114,7 +110,4 @@ class CentralQueueTest(CommandCase):
 
 
 if __name__ == "__main__":
-    if shutil.which("mpirun") is None:
-        print("mpirun is not installed")
-        sys.exit(77)
-    unittest.main()
+    ranks.main()

@@ -14,6 +14,7 @@ import unittest
 
 from command_line import WARREN, CommandCase
 from host_trees import allocated, describe, make_hostile_tree
+from ranks import HAS_MPI, in_ranks
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
@@ -422,13 +423,12 @@ class ModesTest(TreesCase):
                       self.output("chown", "-c", "daemon:bin", "tree"))
 
 
-@unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")
+@unittest.skipUnless(HAS_MPI, "mpirun is not installed")
 class RanksTest(TreesCase):
     """The same tools under mpirun: what one process does is what several do together."""
 
     def ranks(self, *words, code=0):
-        return self.run_program("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to",
-                                "none", "-np", "3", WARREN, *words, code=code)
+        return self.run_program(*in_ranks(3, WARREN, *words), code=code)
 
     def test_together(self):
         self.fill()

@@ -6,12 +6,11 @@ import hashlib
 import json
 import os
 import random
-import shutil
 import stat
 import unittest
 
 from command_line import WARREN, CommandCase
-from spilled_lists_test import MPIRUN
+from ranks import HAS_MPI, in_ranks
 from walk_tools_test import make_tree
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
@@ -79,8 +78,8 @@ class JsonAnswersTest(CommandCase):
                          {**nothing, "files": 1,
                           "bytes": os.stat("/etc/hostname").st_size, "removed": 0, "failures": 1})
         (self.folder / "again/hostname").unlink()
-        if shutil.which("mpirun"):
-            done = self.run_program(*MPIRUN, "-np", "2", WARREN, "rm", "-r", "--json", "again")
+        if HAS_MPI:
+            done = self.run_program(*in_ranks(2, WARREN, "rm", "-r", "--json", "again"))
             self.assertEqual(json.loads(done.stdout), expected)
 
     def test_removals_in_a_volume_are_counted(self):

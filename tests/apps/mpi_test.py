@@ -10,18 +10,16 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-from command_line import WARREN, CommandCase
+import ranks
+from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
+from ranks import catches, in_ranks, rank_of
 from walk_tools_test import make_tree
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
-
-MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
 class RanksTest(CommandCase):
@@ -46,7 +44,7 @@ class RanksTest(CommandCase):
             os.link(linked, cls.tree / f"link{number % 20}" / str(number))
 
     def ranks(self, count, *words, **more):
-        return self.run_program(*MPIRUN, "-np", str(count), WARREN, *words, **more)
+        return self.run_program(*in_ranks(count, WARREN, *words), **more)
 
     def ranked_lines(self, count, *words, **more):
         done = self.ranks(count, *words, **more)
@@ -77,7 +75,7 @@ class RanksTest(CommandCase):
         for scheduler in ("cp", "cp-directories", "drqs", "pa-drqs-list", "h-drqs-batches"):
             words = ["env", "WARREN_WALK_RANKS_PER_NODE=2", WARREN, "du", "-s", "--scheduler",
                      scheduler, self.tree]
-            done = self.run_program(*MPIRUN, "-np", "4", *words)
+            done = self.run_program(*in_ranks(4, *words))
             self.assertEqual(done.stdout, expected, scheduler)
 
     def test_two_hosts_that_are_namespaces(self):
@@ -177,45 +175,21 @@ class RanksTest(CommandCase):
 
     def signal_rank_1(self, number, *words):
         """Sends the signal in the middle of the job; its exit code and what it says."""
-        job = subprocess.Popen([*MPIRUN, "-np", "3", WARREN, *words],
+        job = subprocess.Popen(in_ranks(3, WARREN, *words),
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         victim = None
-        for _ in range(500):
-            children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-            ready = [child for child in children if is_rank(child, 1)]
-            if ready:
-                victim = int(ready[0])
-                break
+        is_ready = False
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not is_ready and job.poll() is None and time.monotonic() < deadline:
+            victim = victim or rank_of(job, 1)
+            is_ready = victim and (number != signal.SIGTERM or catches(victim, number))
             time.sleep(0.02)
-        self.assertIsNotNone(victim)
-        if number == signal.SIGTERM:
-            wait_until_caught(victim, number)
+        self.assertTrue(is_ready)
         time.sleep(0.4)
         os.kill(victim, number)
         error = job.communicate(timeout=60)[1]
         return job.returncode, error
 
 
-def wait_until_caught(process, number):
-    """Until the process has a handler for the signal: the command has begun."""
-    for _ in range(500):
-        status = pathlib.Path(f"/proc/{process}/status").read_text()
-        caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
-        if int(caught.split()[1], 16) >> (number - 1) & 1:
-            return
-        time.sleep(0.02)
-
-
-def is_rank(process, rank):
-    try:
-        environment = pathlib.Path(f"/proc/{process}/environ").read_bytes()
-    except OSError:
-        return False
-    return f"OMPI_COMM_WORLD_RANK={rank}".encode() in environment.split(b"\0")
-
-
 if __name__ == "__main__":
-    if shutil.which("mpirun") is None:
-        print("mpirun is not installed")
-        sys.exit(77)
-    unittest.main()
+    ranks.main()

@@ -5,11 +5,10 @@ WARREN_REAL_TREES names the trees, with colons between (default: /usr/share and 
 """
 
 import os
-import shutil
 import unittest
 
 from command_line import WARREN, CommandCase
-from resume_test import MPIRUN
+from ranks import HAS_MPI, in_ranks
 from walk_tools_test import DU_OPTIONS, FIND_EXPRESSIONS, LINES_OF_DIRECTORIES
 
 TREES = os.environ.get("WARREN_REAL_TREES", "/usr/share:/usr/include").split(":")
@@ -36,14 +35,13 @@ MORE_EXPRESSIONS = [
 class RealTreesLongTest(CommandCase):
     def same(self, tool, words, ranks, end):
         peer = self.run_program(tool, *words, code=None)
-        mpi = [*MPIRUN, "-np", str(ranks)] if ranks else []
-        own = self.run_program(*mpi, WARREN, tool, *words, code=None)
+        own = self.run_program(*in_ranks(ranks, WARREN, tool, *words), code=None)
         with self.subTest(tool=tool, words=words, ranks=ranks):
             self.assertEqual(sorted(own.stdout.split(end)), sorted(peer.stdout.split(end)))
             self.assertEqual(own.returncode != 0, peer.returncode != 0, own.stderr[-500:])
 
     def each(self, rows, run):
-        for ranks in (0, 3) if shutil.which("mpirun") else (0,):
+        for ranks in (0, 3) if HAS_MPI else (0,):
             # Commands write where they please: beside those of another rank.
             for row in rows:
                 if not ranks or "-exec" not in row:

@@ -4,11 +4,9 @@ taken up again with another number of them; 0 is a process without mpirun.
 """
 
 import itertools
-import shutil
 import signal
-import sys
-import unittest
 
+import ranks
 from resume_test import ResumeCase
 
 
@@ -25,7 +23,4 @@ class ResumeLongTest(ResumeCase):
 
 
 if __name__ == "__main__":
-    if shutil.which("mpirun") is None:
-        print("mpirun is not installed")
-        sys.exit(77)
-    unittest.main(verbosity=2)
+    ranks.main(verbosity=2)

@@ -18,36 +18,9 @@ import unittest
 
 from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
 from host_trees import describe, make_hostile_tree
+from ranks import HAS_MPI, catches, in_ranks, rank_of
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
-
-MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-HAS_MPI = shutil.which("mpirun") is not None
-
-
-def rank_of(job, rank):
-    """The process of that rank; None if it is not there."""
-    try:
-        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-        for child in children:
-            environment = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in environment:
-                return int(child)
-    except OSError:
-        pass
-    return None
-
-
-def catches(process, number):
-    """Whether the process has a handler for the signal: its command has begun."""
-    try:
-        for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    except OSError:
-        pass
-    return False
 
 
 class ResumeCase(CommandCase):
@@ -67,9 +40,8 @@ class ResumeCase(CommandCase):
         make_hostile_tree(str(self.tree), self.choose, self.entries)
 
     def start(self, ranks, words):
-        mpi = [*MPIRUN, "-np", str(ranks)] if ranks else []
-        return subprocess.Popen([*mpi, WARREN, *map(os.fspath, words)], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, cwd=self.place,
+        return subprocess.Popen(in_ranks(ranks, WARREN, *map(os.fspath, words)),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.place,
                                 env={**os.environ, "LC_ALL": "C", "TZ": "UTC"})
 
     def cut(self, ranks, words, number, wait=0.0):

@@ -9,17 +9,14 @@ import json
 import os
 import random
 import resource
-import shutil
 import subprocess
 import unittest
 
 from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
+from ranks import HAS_MPI, in_ranks
 from walk_tools_test import make_tree
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
-
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-          "--mca", "mpi_yield_when_idle", "1"]
 
 LEAST = ["--memory", "4K"]
 
@@ -124,13 +121,13 @@ class SpilledListsTest(CommandCase):
         self.assertIn("4K or more", self.error("find", "-s", "--memory", "4095", "tree"))
         self.assertIn("4K or more", self.error("hash", "--memory", "much", "tree"))
 
-    @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")
+    @unittest.skipUnless(HAS_MPI, "mpirun is not installed")
     def test_ranks(self):
         expected = self.printed("hash", "-z", "tree")
         words = [WARREN, "hash", "-z", *LEAST, "tree"]
-        done = self.run_limited(*MPIRUN, "-np", "3", *words)
+        done = self.run_limited(*in_ranks(3, *words))
         self.assertEqual((done.returncode, done.stdout), (0, expected), done.stderr)
-        done = self.run_limited(*MPIRUN, "-np", "2", "env", "TMPDIR=/no/such", *words)
+        done = self.run_limited(*in_ranks(2, "env", "TMPDIR=/no/such", *words))
         self.assertEqual((done.returncode, done.stdout), (1, b""))
         self.assertIn(b"cannot keep the list of files in '/no/such'", done.stderr)
 

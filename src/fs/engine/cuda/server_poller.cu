@@ -7,6 +7,7 @@
 //
 // Invariant: a ring is left only when its next cell has not arrived, or is marked to be visited
 // again; so no stroke of the doorbell is forgotten.
+#include "fs/engine/cuda/device_clock.hpp"
 #include "fs/engine/cuda/server_warp.hpp"
 
 namespace warren::cuda_engine {
@@ -179,7 +180,7 @@ __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
         publish(at, posted);
         refresh(at, true);
         if (look % turns_per_clock != 0) continue;
-        at.now = shuffle(device_clock(), 0);
+        at.now = shuffle(device_nanoseconds(), 0);
         if (at.now - at.start <= at.arguments.epoch_ns) continue;
         at.end = EpochEnd::time;
         return false;
@@ -415,7 +416,7 @@ __device__ void answer_settle(Poller& at) {
 /// Looks at the clock: is it time to beat, or to end? And does the host ask for something?
 __device__ void consult_clock(Poller& at) {
     answer_settle(at);
-    at.now = shuffle(device_clock(), 0);
+    at.now = shuffle(device_nanoseconds(), 0);
     if (at.now - at.last_beat > beat_ns) beat(at);
     if (at.end != EpochEnd::none) return;
     if (at.now - at.start > at.arguments.epoch_ns) {
@@ -430,7 +431,7 @@ __device__ void consult_clock(Poller& at) {
 /// running ends by itself, or the host hears by the beats what does not.
 __device__ void close_epoch(Poller& at) {
     for (refresh(at, true); !all_are_idle(at); refresh(at, true)) {
-        at.now = shuffle(device_clock(), 0);
+        at.now = shuffle(device_nanoseconds(), 0);
         if (at.now - at.last_beat > beat_ns) beat(at);
     }
     const u32 workers = at.workers_of_lane();
@@ -467,7 +468,7 @@ __device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpa
     at.next = arguments.memory->next[at.lane];
     at.seen = arguments.memory->seen[at.lane];
     at.free = at.workers_of_lane();
-    at.start = at.now = at.last_work = at.last_beat = shuffle(device_clock(), 0);
+    at.start = at.now = at.last_work = at.last_beat = shuffle(device_nanoseconds(), 0);
     bool is_burst = false;
     for (u64 turn = 1; at.end == EpochEnd::none; ++turn) {
         if (is_burst && turn % turns_per_clock != 0) {

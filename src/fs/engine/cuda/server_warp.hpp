@@ -42,12 +42,6 @@ struct BlockSpace {
 template <class T>
 using block_atomic = cuda::atomic_ref<T, cuda::thread_scope_block>;
 
-__device__ inline u64 device_clock() {
-    u64 now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    return now;
-}
-
 /// The polling warp: takes commands from the rings until the epoch ends.
 __device__ void dispatch(const ServerArguments& arguments, BlockSpace& space);
 /// A worker: runs the commands that it is given until it is told to leave.
