@@ -28,7 +28,8 @@ constexpr const char* usage =
     "usage: walk_simulation [--cores N[,N...]] [--files N[,N...]] [--schedulers NAME[,NAME...]]\n"
     "           [--per-node N] [--seed N] [--csv FILE] [--pairs FILE]\n"
     "           [--name S] [--status S] [--callback S] [--directory S] [--far S] [--near S]\n"
-    "           [--message S] [--byte S] [--wake S]   seconds\n"
+    "           [--message S] [--byte S] [--wake S] [--open S]   seconds\n"
+    "           [--levels N]   directories on the way to what one rank hands to another\n"
     "       walk_simulation --make FOLDER [--files N] [--seed N]\n"
     "--make makes the tree of that seed on disk, for real walks of the same shape.\n"
     "h-drqs has one rank a node, with a thread for each core of it; the others a rank a core.\n";
@@ -62,7 +63,8 @@ double* cost_named(SimulatedCosts& costs, const std::string& word) {
         {"--status", &costs.status},     {"--directory", &costs.directory},
         {"--far", &costs.far_latency},   {"--near", &costs.near_latency},
         {"--message", &costs.message},   {"--byte", &costs.byte},
-        {"--wake", &costs.wake},
+        {"--wake", &costs.wake},         {"--open", &costs.open},
+        {"--levels", &costs.levels},
     };
     for (const auto& [known, cost] : words) {
         if (word == known) return cost;

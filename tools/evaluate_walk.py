@@ -10,7 +10,7 @@ command: CSV files, and PNG files if there is matplotlib.
 
 The figures are of bench/walk_simulation, which runs the real scheduler over a simulated network and
 file system. Its costs are measured first: those of files on a real walk of one rank over a tree
-that the simulator makes, those of messages between two ranks by bench/walk_message_costs. Only the
+that the simulator makes, those of messages between two ranks by bench/walk_costs. Only the
 way between nodes is not, for there is one machine: 20 us. The tree: every directory has 20 files or
 more with a long tail (20 / u^0.75 for u in (0, 1], at most a million) and up to 12 subdirectories,
 among which the rest is shared by the cubes of random numbers, so that a few branches hold most of
@@ -152,7 +152,8 @@ class Evaluation:
         return str(path) if path.exists() else None
 
     def set_costs(self, alone, tree, files):
-        directories = sum(1 for _ in os.walk(tree))
+        depths = [place.count("/") - tree.count("/") for place, _, _ in os.walk(tree)]
+        directories = len(depths)
         # A directory is opened and closed for about what seven entries take.
         entry = alone / (files + 7 * directories)
         self.costs = ["--name", f"{entry * NAME_SHARE:.3e}", "--status",
@@ -160,11 +161,12 @@ class Evaluation:
         print(f"an entry takes {entry * 1e6:.2f} us, a directory {7 * entry * 1e6:.1f} us")
         if shutil.which("mpirun"):
             self.costs += self.message_costs()
+            self.costs += ["--levels", f"{1 + sum(depths) / directories:.1f}"]
         print(" ".join(self.costs))
 
     def message_costs(self):
         """Words for walk_simulation: the median of some runs, each cost by itself."""
-        words = [*MPIRUN, "-np", "2", self.program("bench/walk_message_costs")]
+        words = [*MPIRUN, "-np", "2", self.program("bench/walk_costs")]
         runs = [subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
                 for _ in range(RUNS)]
         return [sorted(values, key=float)[RUNS // 2] if at % 2 else values[0]

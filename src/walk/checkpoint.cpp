@@ -8,10 +8,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "base/crc32c.hpp"
+#include "walk/parcel.hpp"
 
 namespace warren::walk {
 
@@ -28,6 +32,16 @@ bool write_all(int file, std::string_view bytes) {
         if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
     }
     return true;
+}
+
+/// Before each parcel of a queue, which may be looked into before the file's end has come.
+struct ParcelHead {
+    u32 size;
+    u32 checksum;
+};
+
+ParcelHead head_of(std::string_view parcel) {
+    return {static_cast<u32>(parcel.size()), crc32c(std::as_bytes(std::span(parcel)))};
 }
 
 }  // namespace
@@ -50,27 +64,56 @@ std::string CheckpointFolder::rank_name(u64 epoch, u32 rank) const {
     return path_ + "/rank-" + std::to_string(epoch) + "-" + std::to_string(rank);
 }
 
-Errc CheckpointFolder::write_whole(const std::string& name, std::string_view bytes) const {
-    const std::string temporary = name + ".new";
-    const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (file < 0) return last_error();
-    const u32 checksum = crc32c(std::as_bytes(std::span(bytes)));
-    const bool is_good =
-        write_all(file, bytes) &&
-        write_all(file, {reinterpret_cast<const char*>(&checksum), sizeof checksum}) &&
-        ::fsync(file) == 0;
-    Errc code = is_good ? Errc::ok : last_error();
-    if (::close(file) != 0 && code == Errc::ok) code = last_error();
-    if (code == Errc::ok && ::rename(temporary.c_str(), name.c_str()) != 0) code = last_error();
-    if (code != Errc::ok) {
+std::string CheckpointFolder::queue_name(u64 epoch, u32 rank) const {
+    return path_ + "/queue-" + std::to_string(epoch) + "-" + std::to_string(rank);
+}
+
+CheckpointFile::CheckpointFile(std::string folder, std::string name)
+    : folder_(std::move(folder)), name_(std::move(name)) {
+    const std::string temporary = name_ + ".new";
+    file_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file_ < 0) note_error();
+}
+
+CheckpointFile::~CheckpointFile() {
+    if (file_ < 0) return;
+    ::close(file_);
+    ::unlink((name_ + ".new").c_str());
+}
+
+void CheckpointFile::note_error() {
+    if (code_ == Errc::ok) code_ = last_error();
+}
+
+void CheckpointFile::put(std::string_view bytes) {
+    if (code_ != Errc::ok) return;
+    checksum_ = crc32c(std::as_bytes(std::span(bytes)), checksum_);
+    if (!write_all(file_, bytes)) note_error();
+}
+
+Errc CheckpointFile::finish() {
+    if (file_ < 0) return code_;
+    const u32 checksum = checksum_;
+    put({reinterpret_cast<const char*>(&checksum), sizeof checksum});
+    const std::string temporary = name_ + ".new";
+    if (code_ == Errc::ok && ::fsync(file_) != 0) note_error();
+    if (::close(std::exchange(file_, -1)) != 0) note_error();
+    if (code_ == Errc::ok && ::rename(temporary.c_str(), name_.c_str()) != 0) note_error();
+    if (code_ != Errc::ok) {
         ::unlink(temporary.c_str());
-        return code;
+        return code_;
     }
-    const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) return last_error();
-    if (::fsync(folder) != 0) code = last_error();
+    if (::fsync(folder) != 0) note_error();
     ::close(folder);
-    return code;
+    return code_;
+}
+
+Errc CheckpointFolder::write_whole(const std::string& name, std::string_view bytes) const {
+    CheckpointFile file(path_, name);
+    file.put(bytes);
+    return file.finish();
 }
 
 Errc CheckpointFolder::read_whole(const std::string& name, std::string& bytes) const {
@@ -98,6 +141,45 @@ Errc CheckpointFolder::write_rank(u64 epoch, u32 rank, std::string_view bytes) c
 
 Errc CheckpointFolder::read_rank(u64 epoch, u32 rank, std::string& bytes) const {
     return read_whole(rank_name(epoch, rank), bytes);
+}
+
+CheckpointFile CheckpointFolder::begin_queue(u64 epoch, u32 rank) const {
+    return {path_, queue_name(epoch, rank)};
+}
+
+void CheckpointFolder::write_parcel(CheckpointFile& queue, std::string_view parcel) {
+    const ParcelHead head = head_of(parcel);
+    queue.put({reinterpret_cast<const char*>(&head), sizeof head});
+    queue.put(parcel);
+}
+
+Errc CheckpointFolder::read_queue(u64 epoch, u32 rank, u64 parcels,
+                                  const std::function<void(std::string_view)>& visitor) const {
+    const std::unique_ptr<FILE, int (*)(FILE*)> file(
+        std::fopen(queue_name(epoch, rank).c_str(), "re"), std::fclose);
+    if (file == nullptr) return last_error();
+    u32 sum = 0;
+    std::string parcel;
+    const auto read = [&](void* bytes, size_t size) {
+        if (std::fread(bytes, 1, size, file.get()) != size) {
+            return std::ferror(file.get()) != 0 ? last_error() : Errc::corrupt;
+        }
+        sum = crc32c({static_cast<const std::byte*>(bytes), size}, sum);
+        return Errc::ok;
+    };
+    for (; parcels > 0; --parcels) {
+        ParcelHead head{};
+        WARREN_TRY(read(&head, sizeof head));
+        if (head.size > Parcel::most) return Errc::corrupt;
+        parcel.resize(head.size);
+        WARREN_TRY(read(parcel.data(), head.size));
+        if (head_of(parcel).checksum != head.checksum) return Errc::corrupt;
+        visitor(parcel);
+    }
+    const u32 expected = sum;
+    u32 checksum = 0;
+    WARREN_TRY(read(&checksum, sizeof checksum));
+    return checksum == expected && std::fgetc(file.get()) == EOF ? Errc::ok : Errc::corrupt;
 }
 
 Errc CheckpointFolder::write_manifest(const Manifest& manifest) const {
@@ -128,8 +210,10 @@ void CheckpointFolder::remove_command() const {
 }
 
 void CheckpointFolder::remove_ranks(u64 epoch, u32 ranks) const {
-    for (u32 rank = 0; rank < ranks; ++rank)
+    for (u32 rank = 0; rank < ranks; ++rank) {
         ::unlink(rank_name(epoch, rank).c_str());
+        ::unlink(queue_name(epoch, rank).c_str());
+    }
 }
 
 }  // namespace warren::walk

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a checkpoint: one of each rank and a manifest that names them, all in one folder.
+// The files of a checkpoint: one of each rank, one more of a rank that keeps a central queue, and a
+// manifest that names them, all in one folder. A queue may be larger than memory: its parcels are
+// written and read one by one.
 //
 // Invariant: the manifest is written when all that it names is on the disk, and replaces the one
 // before in one step; so whenever the power goes, it names a whole checkpoint.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,13 +17,37 @@
 namespace warren::walk {
 
 struct Manifest {
-    static constexpr u64 expected_magic = 0x334b4c41574e5257;  // "WRNWALK3"
+    static constexpr u64 expected_magic = 0x344b4c41574e5257;  // "WRNWALK4"
 
     u64 magic = expected_magic;
     u64 epoch = 0;  // part of the names of the ranks' files
     u32 ranks = 0;
     u32 result_bytes = 0;
     u64 roots_hash = 0;  // of what the walk was begun with
+};
+
+/// A file that is written bit by bit and is there whole, with a checksum, or not at all.
+class CheckpointFile {
+ public:
+    /// `name` is in `folder`.
+    CheckpointFile(std::string folder, std::string name);
+    ~CheckpointFile();
+    CheckpointFile(const CheckpointFile&) = delete;
+    CheckpointFile& operator=(const CheckpointFile&) = delete;
+
+    /// What fails is told by finish().
+    void put(std::string_view bytes);
+    /// When it is on the disk under its name.
+    Errc finish();
+
+ private:
+    void note_error();
+
+    std::string folder_;
+    std::string name_;
+    int file_;
+    u32 checksum_ = 0;
+    Errc code_ = Errc::ok;
 };
 
 class CheckpointFolder {
@@ -41,11 +68,19 @@ class CheckpointFolder {
     Errc read_command(std::string& bytes) const;
     void remove_command() const;
     Errc read_rank(u64 epoch, u32 rank, std::string& bytes) const;
+    /// The file of a rank's queue, for write_parcel().
+    CheckpointFile begin_queue(u64 epoch, u32 rank) const;
+    static void write_parcel(CheckpointFile& queue, std::string_view parcel);
+    /// Shows the parcels in the order in which they were written, as they were written. corrupt:
+    /// one is not, or they are not all; those before have been shown.
+    Errc read_queue(u64 epoch, u32 rank, u64 parcels,
+                    const std::function<void(std::string_view)>& visitor) const;
     /// Removes what only an older checkpoint needed. What fails here is tried again by the next.
     void remove_ranks(u64 epoch, u32 ranks) const;
 
  private:
     std::string rank_name(u64 epoch, u32 rank) const;
+    std::string queue_name(u64 epoch, u32 rank) const;
     Errc write_whole(const std::string& name, std::string_view bytes) const;
     Errc read_whole(const std::string& name, std::string& bytes) const;
 

@@ -96,6 +96,8 @@ void Courier::step() {
         const double wait = 1e-6 * (shortest_pause_us << std::min(fruitless_, 8u));
         next_request_ = now + (fruitless_ == 0 ? 0 : std::min(wait, longest_refusal_seconds));
     }
+    // A queue that a walk by cp has left; rank 0 of such a walk does no work itself.
+    if (!keeps_queue()) refill();
     rank_.step(*this, now >= next_request_);
     let_work();
     look_at_clock(now);
@@ -155,7 +157,7 @@ void Courier::drop() {
     if (!central_.is_empty()) {
         std::string parcel;
         std::vector<CentralQueue::Due> lost;
-        if (central_.pop(parcel, lost) == Errc::ok) decline(parcel);
+        if (central_.pop(parcel, lost) == Errc::ok) end_all(parcel, walks_since_);
         end_without(lost);
     }
     // The workers empty the queues: what is begun after a stop is done at once.

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -97,6 +98,7 @@ class Courier : private Surroundings {
     bool keeps_queue() const { return is_central() && group_.rank() == 0; }
     bool pause();
     void step();
+    void refill();
     void let_work();
     bool receive_all();
     void receive(u32 from, std::string_view message);
@@ -115,12 +117,13 @@ class Courier : private Surroundings {
     bool pack_part(const Item& item, Parcel& parcel);
     void pack_item(const Item& item, Parcel& parcel);
     void forget(Node& node);
-    void unpack(std::string_view work);
+    void unpack(std::string_view work, std::span<const u32> walks = {});
+    void keep(std::string parcel);
     void unpack_youngest();
-    void take_over(Node* under, const Parcel::Content& content);
+    void take_over(Node* under, const Parcel::Content& content, const Home& home);
+    void end_all(std::string_view work, std::span<const u32> walks);
     void end_without(const Home& home, std::string_view result);
     void end_without(const std::vector<CentralQueue::Due>& lost);
-    Home home_now(const Home& home) const;
     void make_way(const ParcelReader& reader, std::vector<Node*>& ghosts);
     void leave_way(std::vector<Node*>& ghosts, u64 kept);
 
@@ -136,10 +139,13 @@ class Courier : private Surroundings {
     void end_pause();
     void go_on(bool ends);
     Errc state(std::string& bytes);
+    Errc save_queue();
     void put_node(ByteWriter& writer, Node& node, u32 above);
     Node* get_node(ByteReader& reader, const std::vector<Node*>& nodes);
     void load(std::string_view state, bool takes);
     void load_work(ByteReader& reader, bool takes);
+    bool takes(u32 rank) const;
+    Errc load_queue(u32 rank, std::string_view state);
     void queue_loaded();
 
     Engine& engine_;
@@ -148,6 +154,8 @@ class Courier : private Surroundings {
     Rank rank_;
     Loans<Node*> loans_;  // null: a root
     CentralQueue central_;
+    // Of the walks that have gone on since its parcels were packed, how many ranks each had.
+    std::vector<u32> walks_since_;
     bool has_reported_no_room_ = false;
     bool has_reported_lost_ = false;
     std::unordered_map<u64, std::unique_ptr<Asked>> asked_;
@@ -172,7 +180,6 @@ class Courier : private Surroundings {
     u32 saved_ = 0;  // rank 0: by so many ranks
     Errc save_error_ = Errc::ok;
     std::vector<Item> loaded_;
-    std::vector<std::string> loaded_parcels_;
 
     mutable std::mutex mutex_;          // what follows
     std::vector<Returning> returning_;  // to each rank

@@ -44,7 +44,6 @@ void Courier::look_at_clock(double now) {
     const double interval = 1e-3 * options.checkpoint_milliseconds;
     if (next_checkpoint_ == 0) next_checkpoint_ = now + interval;
     if (group_.rank() != 0 || (now < next_checkpoint_ && !was_interrupted_)) return;
-    next_checkpoint_ = now + interval;
     saved_ = 0;
     save_error_ = Errc::ok;
     tell_all(Kind::pause, manifest_.epoch + 1);
@@ -122,6 +121,8 @@ void Courier::end_pause() {
         engine_.report(engine_.options_.checkpoint, "write checkpoint",
                        static_cast<i32>(save_error_));
     }
+    // Counted from here: a checkpoint that takes longer than that leaves the walk its time.
+    next_checkpoint_ = 0;
     tell_all(Kind::go_on, was_interrupted_ ? 1 : 0);
     go_on(was_interrupted_);
 }

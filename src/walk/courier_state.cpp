@@ -29,6 +29,13 @@ struct Counts {
     u64 failures;
 };
 
+/// What is in the file of a rank's queue; no file if there is nothing. The numbers of ranks are of
+/// the walks that have gone on since.
+struct QueueRecord {
+    u64 parcels;
+    u64 walks_since;
+};
+
 /// Gives numbers to directories, those above first.
 class Numbers {
  public:
@@ -64,6 +71,9 @@ Errc Courier::state(std::string& bytes) {
     for (const auto& [number, loan] : loans_.out())
         static_cast<void>(numbers.of(loan.place));
     ByteWriter writer;
+    writer.put(QueueRecord{central_.parcels(), walks_since_.size()});
+    for (const u32 ranks : walks_since_)
+        writer.put(ranks);
     writer.put(Counts{loans_.made(), engine_.entries_.load(std::memory_order_relaxed),
                       engine_.directories_.load(std::memory_order_relaxed),
                       engine_.failures_.load(std::memory_order_relaxed)});
@@ -88,15 +98,23 @@ Errc Courier::state(std::string& bytes) {
         writer.put(numbers.of(loan.place));
         writer.put(loan.due);
     }
-    writer.put(central_.parcels());
-    WARREN_TRY(central_.visit([&](std::string_view parcel) { writer.put_bytes(parcel); }));
     engine_.links().visit([&](u64 device, u64 inode, u32 names_left) {
         writer.put(device);
         writer.put(inode);
         writer.put(names_left);
     });
     bytes = writer.take();
-    return Errc::ok;
+    return save_queue();
+}
+
+/// The parcels of a central queue, into their own file.
+Errc Courier::save_queue() {
+    if (central_.is_empty()) return Errc::ok;
+    const CheckpointFolder folder(engine_.options_.checkpoint);
+    CheckpointFile file = folder.begin_queue(manifest_.epoch, group_.rank());
+    WARREN_TRY(central_.visit(
+        [&](std::string_view parcel) { CheckpointFolder::write_parcel(file, parcel); }));
+    return file.finish();
 }
 
 void Courier::put_node(ByteWriter& writer, Node& node, u32 above) {
@@ -129,7 +147,8 @@ Node* Courier::get_node(ByteReader& reader, const std::vector<Node*>& nodes) {
     node->identity = record.identity;
     node->complete = record.complete;
     node->position = record.position;
-    node->home = home_now(record.home);
+    // Its loans have been taken over too.
+    node->home = {record.home.rank % group_.ranks(), record.home.loan};
     node->children.store(record.children, std::memory_order_relaxed);
     if (!is_owed(node->kind, above != nullptr)) return node;
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
@@ -140,6 +159,8 @@ Node* Courier::get_node(ByteReader& reader, const std::vector<Node*>& nodes) {
 /// that are this rank's now.
 void Courier::load(std::string_view state, bool takes) {
     ByteReader reader(state);
+    const auto queue = reader.get<QueueRecord>();
+    reader.take(queue.walks_since * sizeof(u32));
     const auto counts = reader.get<Counts>();
     loans_.go_on_from(counts.loans_made);
     const std::string result(reader.get_bytes());
@@ -200,10 +221,6 @@ void Courier::load_work(ByteReader& reader, bool takes) {
         loans_.set(loan, {nodes.at(number), due});
         hold(nodes.at(number), static_cast<u32>(due));
     }
-    for (u64 left = reader.get<u64>(); left > 0; --left) {
-        const std::string_view parcel = reader.get_bytes();
-        if (takes) loaded_parcels_.emplace_back(parcel);
-    }
     // Its first count was that of whoever makes a directory.
     for (size_t at = 1; at < nodes.size(); ++at)
         nodes[at]->pending.fetch_sub(1, std::memory_order_relaxed);
@@ -226,8 +243,10 @@ bool Courier::resume() {
     manifest_ = written_ = reader.get<Manifest>();
     // All files are read before any of it is used.
     std::vector<std::string> states(code == Errc::ok ? manifest_.ranks : 0);
-    for (u32 rank = 0; rank < states.size() && code == Errc::ok; ++rank)
+    for (u32 rank = 0; rank < states.size() && code == Errc::ok; ++rank) {
         code = folder.read_rank(manifest_.epoch, rank, states[rank]);
+        if (code == Errc::ok && takes(rank)) code = load_queue(rank, states[rank]);
+    }
     bool all_good = true;
     for (const std::string& of_rank : group_.gather(code == Errc::ok ? "good" : "bad"))
         all_good = all_good && of_rank == "good";
@@ -238,8 +257,28 @@ bool Courier::resume() {
         return false;
     }
     for (u32 rank = 0; rank < states.size(); ++rank)
-        load(states[rank], rank % group_.ranks() == group_.rank());
+        load(states[rank], takes(rank));
     return true;
+}
+
+/// Whether this rank goes on with what a rank of the walk before had.
+bool Courier::takes(u32 rank) const {
+    return rank % group_.ranks() == group_.rank();
+}
+
+/// The parcels of a rank's central queue go into this one's, whatever the scheduler: that of a
+/// rank which walks itself is looked into when there is nothing else to do. Only rank 0 ever has
+/// some, so they are of one walk.
+Errc Courier::load_queue(u32 rank, std::string_view state) {
+    ByteReader reader(state);
+    const auto queue = reader.get<QueueRecord>();
+    if (queue.parcels == 0) return Errc::ok;
+    for (u64 left = queue.walks_since; left > 0; --left)
+        walks_since_.push_back(reader.get<u32>());
+    walks_since_.push_back(group_.ranks());
+    const CheckpointFolder folder(engine_.options_.checkpoint);
+    return folder.read_queue(manifest_.epoch, rank, queue.parcels,
+                             [&](std::string_view parcel) { keep(std::string(parcel)); });
 }
 
 /// Queues what was loaded.
@@ -252,8 +291,6 @@ void Courier::queue_loaded() {
         }
     }
     loaded_.clear();
-    for (const std::string& parcel : std::exchange(loaded_parcels_, {}))
-        accept(parcel);
 }
 
 }  // namespace warren::walk

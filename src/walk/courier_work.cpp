@@ -19,6 +19,14 @@ namespace {
 constexpr size_t names_bytes = 128 * kib;  // of a directory given away at once
 constexpr u64 items_most = 16384;
 
+/// The rank that has taken over the loans in the last of `walks`, which may have had fewer ranks
+/// than the one before.
+Home home_after(Home home, std::span<const u32> walks) {
+    for (const u32 ranks : walks)
+        home.rank %= ranks;
+    return home;
+}
+
 bool is_being_read(const Item& item) {
     return item.work == Work::directory && (item.node->opened || item.node->position != 0);
 }
@@ -26,6 +34,7 @@ bool is_being_read(const Item& item) {
 }  // namespace
 
 std::string Courier::give(Split split) {
+    refill();
     // One that does nothing keeps an item for itself.
     const u64 kept = engine_.pool_.in_hand() == 0 ? 1 : 0;
     std::vector<Item> items = engine_.pool_.take_part(split, random_, items_most, kept);
@@ -41,8 +50,7 @@ std::string Courier::give(Split split) {
 }
 
 std::string Courier::give_one() {
-    while (engine_.pool_.queued() == 0 && !central_.is_empty())
-        unpack_youngest();
+    refill();
     return pack(engine_.pool_.take_part(Split::half, random_, 1, 0));
 }
 
@@ -159,10 +167,21 @@ void Courier::leave_way(std::vector<Node*>& ghosts, u64 kept) {
 /// Rank 0 with a central queue looks into a parcel when it comes to it.
 void Courier::accept(const std::string& work) {
     if (!keeps_queue()) return unpack(work);
-    const Errc code = central_.push(work);
+    keep(work);
+}
+
+/// Into the central queue.
+void Courier::keep(std::string parcel) {
+    const Errc code = central_.push(std::move(parcel));
     if (code == Errc::ok || has_reported_no_room_) return;
     has_reported_no_room_ = true;
     engine_.report(temporary_folder(), action_keep_queue, static_cast<i32>(code));
+}
+
+/// Gives the pool of what the central queue has, if nothing else is there.
+void Courier::refill() {
+    while (engine_.pool_.queued() == 0 && !central_.is_empty())
+        unpack_youngest();
 }
 
 /// Into the pool. What cannot be read again is missing in the walk, and nobody waits for it.
@@ -170,7 +189,7 @@ void Courier::unpack_youngest() {
     std::string parcel;
     std::vector<CentralQueue::Due> lost;
     const Errc code = central_.pop(parcel, lost);
-    if (code == Errc::ok) return unpack(parcel);
+    if (code == Errc::ok) return unpack(parcel, walks_since_);
     if (!has_reported_lost_) {
         engine_.report(temporary_folder(), action_read_queue, static_cast<i32>(code));
     }
@@ -178,21 +197,22 @@ void Courier::unpack_youngest() {
     end_without(lost);
 }
 
-void Courier::unpack(std::string_view work) {
+void Courier::unpack(std::string_view work, std::span<const u32> walks) {
     std::vector<Node*> ghosts;
     Parcel::Content content{};
     for (ParcelReader reader(work); reader.begin_group();) {
         make_way(reader, ghosts);
         while (reader.next_item(content))
-            take_over(ghosts.empty() ? nullptr : ghosts.back(), content);
+            take_over(ghosts.empty() ? nullptr : ghosts.back(), content,
+                      home_after(content.home, walks));
     }
     leave_way(ghosts, 0);
 }
 
-void Courier::take_over(Node* under, const Parcel::Content& content) {
+void Courier::take_over(Node* under, const Parcel::Content& content, const Home& home) {
     Node* node = Node::make(under, content.place.name, engine_.options_.result_bytes);
     node->kind = content.work == Work::directory ? NodeKind::adopted : NodeKind::part;
-    node->home = home_now(content.home);
+    node->home = home;
     node->has_identity = content.place.identity.has_value();
     if (content.place.identity) node->identity = *content.place.identity;
     content.result.copy(static_cast<char*>(node->result()), content.result.size());
@@ -209,29 +229,28 @@ void Courier::take_over(Node* under, const Parcel::Content& content) {
 }
 
 void Courier::decline(const std::string& work) {
+    end_all(work, {});
+}
+
+void Courier::end_all(std::string_view work, std::span<const u32> walks) {
     Parcel::Content content{};
     for (ParcelReader reader(work); reader.begin_group();) {
         while (reader.next_item(content))
-            end_without(content.home, content.result);
+            end_without(home_after(content.home, walks), content.result);
     }
 }
 
 /// Lets come home what will not be done here, with the result that it had.
 void Courier::end_without(const Home& home, std::string_view result) {
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
-    return_result(home_now(home), result.data(), result.size());
+    return_result(home, result.data(), result.size());
 }
 
 void Courier::end_without(const std::vector<CentralQueue::Due>& lost) {
     for (const CentralQueue::Due& due : lost) {
         for (u64 result = 0; result < due.results; ++result)
-            end_without(due.home, {});
+            end_without(home_after(due.home, walks_since_), {});
     }
-}
-
-/// The rank that has taken over the loans, also in a walk that goes on with fewer.
-Home Courier::home_now(const Home& home) const {
-    return {home.rank % group_.ranks(), home.loan};
 }
 
 }  // namespace warren::walk

@@ -171,6 +171,8 @@ class Simulator {
     };
 
     double visit_seconds() const { return costs_.status + costs_.callback; }
+    /// To come from the root to where something lies that another rank has handed over.
+    double way_seconds() const { return costs_.open * costs_.levels; }
     void wake(u32 number, double time);
     void look(u32 number, double now);
     void deliver(u32 to, u32 message, double now);
@@ -283,7 +285,9 @@ double Simulator::begin_item(Place& place, Item& item, u64& own) {
         own = batch_names;
     }
     const double of_name = costs_.name + (gives_files_ ? 0 : visit_seconds());
-    return (is_directory ? costs_.directory : 0) + of_name * static_cast<double>(own);
+    // What has come from rank 0 is not where its reader is.
+    const double to_reach = is_central_ ? way_seconds() : 0;
+    return (is_directory ? costs_.directory + to_reach : 0) + of_name * static_cast<double>(own);
 }
 
 /// Files that came together are asked for and brought one by one.
@@ -294,8 +298,7 @@ double Simulator::begin_files(Place& place, u64 files) {
     // To rank 0 and back; two talkers and a worker wake up each time.
     const double trip = 2 * way + 4 * costs_.message + 4 * costs_.wake;
     place.facts.talking += 2 * costs_.message * static_cast<double>(files - 1);
-    // Whoever has not read the directory of a file opens it.
-    return (costs_.directory + visit_seconds()) * static_cast<double>(files) +
+    return (way_seconds() + visit_seconds()) * static_cast<double>(files) +
            trip * static_cast<double>(files - 1);
 }
 

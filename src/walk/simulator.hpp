@@ -16,11 +16,13 @@
 
 namespace warren::walk {
 
-/// Seconds, measured on two cores by bench/walk_message_costs and a real walk, but for the network
+/// Seconds, measured on two cores by bench/walk_costs and a real walk, but for the network
 /// and the pauses, which are those of the courier. While a rank's threads walk, one more talks, as
 /// in walk/courier.hpp.
 struct SimulatedCosts {
     double directory = 12e-6;       // to open, read and close one
+    double open = 2e-6;             // to open and close one on the way to what is handed over
+    double levels = 10;             // directories on that way
     double name = 0.4e-6;           // to be told an entry's name
     double status = 1.22e-6;        // to ask for its status
     double callback = 0;            // what the caller does with an entry

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -267,7 +268,8 @@ TEST(Checkpoint, RankZeroSavesWhatAllHaveTold) {
     u32 saved = 0;
     for (u32 round = 0; round < 4 * test_load(); ++round) {
         Rules rules = random_rules(random, folder / ("told" + std::to_string(round)), false);
-        rules.nodes.push_back(0);  // two at least
+        rules.nodes.push_back(0);                     // two at least
+        rules.options.checkpoint_milliseconds += 10;  // a file goes to and fro in cp
         std::atomic<u64> told{0};
         std::atomic<u64> heard{0};
         ThreadNetwork network(rules.nodes, rules.seed, rules.delay_us);
@@ -355,6 +357,73 @@ TEST(Checkpoint, WhatCannotBeResumedIsSaid) {
     std::fstream manifest(folder / "some/manifest", std::ios::out | std::ios::trunc);
     manifest.close();
     EXPECT_EQ(failure_of(folder / "tree", options), static_cast<i32>(Errc::corrupt));
+}
+
+/// A walk by cp of two ranks that is interrupted while most of the tree waits at rank 0.
+Rules rules_of_cp(const std::string& checkpoint) {
+    Rules rules;
+    rules.nodes = {0, 0};
+    rules.seed = 1;
+    rules.options.scheduler = Scheduler::cp;
+    rules.options.split = Split::half;
+    rules.options.threads = 1;
+    rules.options.queue_bytes = 1;  // all but the youngest parcel in its file
+    rules.options.checkpoint = checkpoint;
+    rules.options.checkpoint_milliseconds = 3'600'000;
+    rules.interrupt_after = 100;
+    return rules;
+}
+
+TEST(Checkpoint, ADamagedQueueIsNotTakenUp) {
+    const Seed seed;
+    Random random(seed.part(0));
+    const Folder folder;
+    fill(folder, random);
+    const std::string root = folder / "tree";
+    Rules rules = rules_of_cp(folder / "kept");
+    Counted counted;
+    ASSERT_TRUE(walk_once(root, rules, counted).totals.interrupted);
+    rules.options.scheduler = Scheduler::drqs;
+    rules.options.resume = true;
+    rules.interrupt_after = -1;
+    const std::string name = folder / "kept/queue-1-0";
+    std::ifstream file(name, std::ios::binary);
+    const std::string whole{std::istreambuf_iterator<char>(file), {}};
+    ASSERT_GT(whole.size(), 10'000u);
+    const auto resume_from = [&](const std::string& bytes) {
+        std::ofstream(name, std::ios::binary | std::ios::trunc) << bytes;
+        return walk_once(root, rules, counted).totals;
+    };
+    for (u32 round = 0; round < 20 * test_load(); ++round) {
+        std::string damaged = whole;
+        const size_t at = random.below(round == 0 ? 1 : whole.size());
+        damaged[at] = static_cast<char>(damaged[at] ^ 1 << random.below(8));
+        EXPECT_TRUE(resume_from(damaged).stopped) << "byte " << at;
+        EXPECT_TRUE(resume_from(whole.substr(0, at)).stopped) << "cut at " << at;
+    }
+    EXPECT_TRUE(resume_from(whole + "x").stopped);
+    ASSERT_EQ(::unlink(name.c_str()), 0);
+    EXPECT_TRUE(walk_once(root, rules, counted).totals.stopped);
+    const Totals totals = resume_from(whole);
+    EXPECT_FALSE(totals.stopped);
+    EXPECT_EQ(totals.failures, 0u);
+    EXPECT_EQ(counted.visited.size(), expect_of(root).totals.entries);
+    EXPECT_EQ(counted.visits.load(), counted.visited.size()) << "something was seen twice";
+}
+
+TEST(Checkpoint, AQueueThatCannotBeWrittenIsAFailure) {
+    const Seed seed;
+    Random random(seed.part(0));
+    const Folder folder;
+    fill(folder, random);
+    folder.make_directory("kept");
+    folder.make_directory("kept/queue-1-0.new");
+    Rules rules = rules_of_cp(folder / "kept");
+    Counted counted;
+    const Totals totals = walk_once(folder / "tree", rules, counted).totals;
+    EXPECT_EQ(totals.failures, 1u);
+    EXPECT_TRUE(totals.interrupted);
+    EXPECT_NE(::access((folder / "kept/manifest").c_str(), F_OK), 0);
 }
 
 }  // namespace warren::walk

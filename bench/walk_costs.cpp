@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does a message between two ranks of one machine cost? Two ranks play with the group that
+// What does it cost that a walk has two ranks on one machine? They play with the group that
 // walks use, and rank 0 prints the costs that the simulator of walks takes (walk/simulator.hpp), as
 // words for walk_simulation:
 //
@@ -7,8 +7,12 @@
 //   --near     the way: what a round between two ranks that never sleep takes beside its messages
 //   --wake     what the same round takes more, for each end, if both sleep until they are rung for
 //   --byte     what large messages take more than small ones
+//   --open     to open and close a directory relative to another, as the way to what was handed
+//   over
+//              is gone, from the root
 //
-//   mpirun -np 2 walk_message_costs
+//   mpirun -np 2 walk_costs
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +36,7 @@ constexpr size_t small_bytes = 120;  // a request for work, or a directory and i
 constexpr size_t large_bytes = 256 * kib;
 constexpr u32 large_rounds = 200;
 constexpr u32 longest_wait_us = 5000;
+constexpr u32 idle_us = 200;  // until a core with nothing to do rests, as between items of cp
 
 double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -51,6 +56,7 @@ class Player {
     double round(size_t bytes, u32 times, bool sleeps) {
         std::vector<double> taken;
         for (u32 number = 0; number < times; ++number) {
+            if (sleeps && group_.rank() == 0) ::usleep(idle_us);
             const double begin = now();
             if (group_.rank() == 0) group_.send(other_, std::string(bytes, 'x'));
             take(sleeps);
@@ -96,6 +102,19 @@ class Player {
     u32 other_;
 };
 
+double open_seconds() {
+    const int folder = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    require(folder >= 0, "cannot open /");
+    const double begin = now();
+    for (u32 number = 0; number < rounds; ++number) {
+        const int next = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        require(next >= 0 && ::close(next) == 0, "cannot open a directory");
+    }
+    const double taken = now() - begin;
+    ::close(folder);
+    return taken / rounds;
+}
+
 }  // namespace
 
 int main() {
@@ -116,6 +135,7 @@ int main() {
     const double near = std::max(0.0, awake / 2 - 2 * message);
     const double wake = std::max(0.0, (asleep - awake) / 2);
     const double byte = std::max(0.0, (large - awake) / 2 / (large_bytes - small_bytes));
-    std::printf("--message %.3e --near %.3e --wake %.3e --byte %.3e\n", message, near, wake, byte);
+    std::printf("--message %.3e --near %.3e --wake %.3e --byte %.3e --open %.3e\n", message, near,
+                wake, byte, open_seconds());
     return 0;
 }
