@@ -31,8 +31,9 @@ class EngineFaults {
     EngineFaults(FailingCalls& calls, const OpenOptions& options)
         : calls_(calls), options_(options) {}
 
-    /// Lets one in `odds` of the calls of each operation fail.
-    void fail_all(u64 odds);
+    /// Lets one in `odds` of the calls of each operation fail; of those that do their work many
+    /// times one in `many_odds`.
+    void fail_all(u64 odds, u64 many_odds);
 
  private:
     struct Outcome {

@@ -161,7 +161,7 @@ class CudaFaultOfOperations : public testing::TestWithParam<u64> {
         if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
         CudaCalls calls;
         EngineFaults faults(calls, {.workers = 2, .meta_buffer_bytes = GetParam()});
-        faults.fail_all(odds);
+        faults.fail_all(odds, odds);
     }
 };
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, CudaFaultOfOperations, testing::ValuesIn(block_maps));

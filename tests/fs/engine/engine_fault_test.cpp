@@ -37,13 +37,25 @@ class Questions final : public FailingCalls {
 };
 
 /// With all metadata in the engine's memory, and with a megabyte of them.
-class EngineFault : public testing::TestWithParam<u64> {};
+class EngineFault : public testing::TestWithParam<u64> {
+ protected:
+    static void fail_operations(u64 many_odds) {
+        Questions questions;
+        EngineFaults faults(questions, {.workers = 2, .meta_buffer_bytes = GetParam()});
+        faults.fail_all(1, many_odds);
+    }
+};
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, EngineFault, testing::ValuesIn(block_maps));
 
-TEST_P(EngineFault, ofEachQuestionIsToldAndDoesNoHarm) {
-    Questions questions;
-    EngineFaults faults(questions, {.workers = 2, .meta_buffer_bytes = GetParam()});
-    faults.fail_all(1);
+TEST_P(EngineFault, ofAQuestionIsToldAndDoesNoHarm) {
+    fail_operations(10);
+}
+
+class EngineFaultLong : public EngineFault {};
+INSTANTIATE_TEST_SUITE_P(MetaBuffers, EngineFaultLong, testing::ValuesIn(block_maps));
+
+TEST_P(EngineFaultLong, ofEachQuestionIsToldAndDoesNoHarm) {
+    fail_operations(1);
 }
 
 }  // namespace
