@@ -3,8 +3,9 @@
 // does the choosing of cuts cost; and how fast is the index there? Floors and rates are those of
 // the goals: they stand on one GPU, without a peer.
 //
-// Arguments choose parts: candidates, selection, whole, index; without any, all. `once` times each
-// once, for a profiler.
+// Arguments choose parts: candidates, selection, stages, whole, index; without any, all. `once`
+// times each once, for a profiler. "stages" are those of the report on CloudFS, one after the
+// other: its figure 3.6.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -163,6 +164,62 @@ void measure_selection(Bench& bench, const char* name, const chunk::Rule& rule) 
                       0.5e-3 / bench.report.median(scenario, "on the device"), 1);
 }
 
+/// What GpuChunker overlaps, each alone: bytes of the host go to the device, are scanned, the
+/// candidates come back, the host chooses the cuts and digests the chunks.
+void measure_stages(Bench& bench, const chunk::Rule& rule) {
+    const std::string scenario = "stages of 512 MiB from the host, rabin (lbfs) + md5";
+    chunk::cuda::DeviceRule device;
+    chunk::cuda::ScanResult result;
+    need(device.open(rule, bench.stream), "rule");
+    need(result.allocate(selected_bytes, true), "results");
+    bench.device_rows(scenario, "copy in", selected_bytes, [&] {
+        need(bench.stream.copy(bench.data.data(), bench.host.data(), selected_bytes), "copy in");
+    });
+    bench.device_rows(scenario, "kernel", selected_bytes, [&] {
+        need(chunk::cuda::queue_scan(device, {bench.data.data(), selected_bytes, 0}, result,
+                                     bench.stream),
+             "scan");
+    });
+    const u64 found = result.count.data()[0];
+    require(found <= result.device_list.count(), "the list holds all candidates");
+    gpu::PinnedBuffer<u32> list;
+    need(list.allocate(found), "results");
+    bench.device_rows(scenario, "copy out", selected_bytes, [&] {
+        need(bench.stream.copy(list.data(), result.device_list.data(), found * sizeof(u32)),
+             "copy out");
+    });
+    chunk::CandidateList candidates;
+    chunk::CandidateList none;
+    std::vector<u64> ends;
+    bench.host_rows(scenario, "selection", selected_bytes, [&] {
+        ends.clear();
+        candidates.assign_list({list.data(), found}, 0, 0);
+        chunk::Selector selector(rule);
+        selector.run(candidates, none, selected_bytes, {nullptr, 0}, ends);
+        selector.finish(selected_bytes, ends);
+    });
+    const auto* at = reinterpret_cast<const std::byte*>(bench.host.data());
+    std::vector<hash::Bytes> pieces;
+    for (u64 start = 0; const u64 end : ends) {
+        pieces.emplace_back(at + start, end - start);
+        start = end;
+    }
+    std::vector<u8> digests(ends.size() * hash::digest_bytes(hash::Algorithm::md5));
+    bench.host_rows(scenario, "md5 by the CPU", selected_bytes, [&] {
+        need(hash::hash_many(hash::Algorithm::md5, pieces, digests,
+                             {.processor = hash::Processor::cpu}),
+             "digests");
+    });
+    chunk::GpuChunker chunker;
+    need(chunker.open(rule), "chunker");
+    std::vector<u64> overlapped;
+    bench.host_rows(scenario, "all but md5, overlapped", selected_bytes, [&] {
+        overlapped.clear();
+        need(chunker.cut({at, selected_bytes}, overlapped), "cut");
+    });
+    require(overlapped == ends, "stages alone and overlapped find the same cuts");
+}
+
 void measure_whole(Bench& bench, const char* name, const chunk::Rule& rule,
                    hash::Algorithm algorithm, double must_tb, double must_gb) {
     chunk::GpuChunker chunker;
@@ -279,7 +336,7 @@ int main(int argument_count, char** arguments) {
         return std::find(words.begin(), words.end(), word) != words.end();
     };
     const bool wants_all =
-        !has("candidates") && !has("selection") && !has("whole") && !has("index");
+        !has("candidates") && !has("selection") && !has("stages") && !has("whole") && !has("index");
     auto wants = [&](const char* part) { return wants_all || has(part); };
     if (has("once")) runs = 1;
     Bench bench(report);
@@ -302,6 +359,7 @@ int main(int argument_count, char** arguments) {
         measure_selection(bench, "gear", gear);
         measure_selection(bench, "fastcdc 8 KiB", fastcdc);
     }
+    if (wants("stages")) measure_stages(bench, lbfs);
     if (wants("whole")) {
         measure_whole(bench, "rabin (lbfs)", lbfs, hash::Algorithm::md5, 0.35, 45);
         measure_whole(bench, "gear", gear, hash::Algorithm::sha1, 0.35, 45);

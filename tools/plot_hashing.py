@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the figures 4 to 17 of StoreGPU from hash_sweep.csv, its tables 3 and 4 as bars from
 similarity_bench.csv, and the figures 3.1 to 3.6 of the report on CloudFS from chunk_bench.csv,
-hash_sweep.csv and chunk_gpu_bench.csv, each as a PNG file.
+dedup_bench.csv and chunk_gpu_bench.csv, each as a PNG file.
 
-Files that are not in the folder are passed over. Needs matplotlib.
+Files, and rows of the last one, that are not in the folder are passed over, with a line that says
+so. Needs matplotlib.
 """
 
 import argparse
@@ -104,7 +105,7 @@ def plot_shares(pyplot, notes, times, folder):
 
 
 def plot_threads(pyplot, notes, times, folder):
-    """Figure 3.1: time by threads; 3.2 to 3.4: time by the size of a write."""
+    """Figure 3.1: time by threads; 3.2: time by the size of a write."""
     figure, axis = pyplot.subplots(figsize=(6, 4))
     for work in ("rabin (lbfs) + md5", "gear + sha1"):
         points = sorted((int(match[1]), seconds) for (scenario, subject), seconds in times.items()
@@ -130,31 +131,48 @@ def plot_threads(pyplot, notes, times, folder):
         axis.grid(alpha=0.3)
         axis.legend()
     finish(pyplot, figure, notes, folder / "cloudfs_figure_3_2.png")
+
+
+def plot_module(pyplot, notes, times, folder):
+    """Figures 3.3 and 3.4: Rabin alone and the whole module; 3.5: what its steps take."""
+    workers = ("serial", "cuts by all threads", "all by all threads")
     for number, size in ((3, 256), (4, 512)):
-        figure, axis = pyplot.subplots(figsize=(5, 4))
-        for offset, kind in enumerate(("uniform", "random")):
-            values = [times.get((f"writes of {size} KiB, {kind}", subject), 0) * 1e3
-                      for subject in ("serial", "all threads")]
-            axis.bar([place + offset * 0.4 for place in (0, 1)], values, 0.4, label=kind)
-        axis.set(title=f"16 MiB in writes of {size} KiB", ylabel="milliseconds",
-                 xticks=[0.2, 1.2], xticklabels=["serial", "all threads"])
-        axis.legend()
+        figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True)
+        for axis, kind in zip(axes, ("uniform", "random")):
+            for place, worker in enumerate(workers):
+                values = [times[f"writes of {size} KiB, {kind}, {worker}", step] * 1e3
+                          for step in ("rabin", "module")]
+                axis.bar([at + place * 0.27 for at in (0, 1)], values, 0.27, label=worker)
+            axis.set(title=f"64 MiB in {kind} writes of {size} KiB", ylabel="milliseconds",
+                     xticks=[0.27, 1.27], xticklabels=["Rabin", "deduplication module"])
+            axis.legend(fontsize=7)
         finish(pyplot, figure, notes, folder / f"cloudfs_figure_3_{number}.png")
+    figure, axes = pyplot.subplots(1, 3, figsize=(13, 4), sharey=True)
+    pattern = re.compile(r"writes of (\d+) KiB, random, serial")
+    sizes = sorted({int(match[1]) for scenario, _ in times if (match := pattern.match(scenario))})
+    for axis, worker in zip(axes, workers):
+        steps = [[times[f"writes of {size} KiB, random, {worker}", step] * 1e3 for size in sizes]
+                 for step in ("read", "rabin", "md5")]
+        stack(axis, [str(size) for size in sizes], steps, ("read", "Rabin", "MD5"))
+        axis.set(title=f"64 MiB in random writes, {worker}", xlabel="KiB of a write",
+                 ylabel="milliseconds")
+        axis.legend(fontsize=7)
+    finish(pyplot, figure, notes, folder / "cloudfs_figure_3_5.png")
 
 
-def plot_breakdown(pyplot, notes, times, folder, name, scenarios):
-    """Figures 3.5 and 3.6: what the parts of the work take."""
-    figure, axis = pyplot.subplots(figsize=(7, 4))
-    chosen = [(scenario, subject) for scenario, subject in times
-              if any(re.match(pattern, scenario) for pattern in scenarios)]
-    if not chosen:
-        pyplot.close(figure)
+def plot_gpu_stages(pyplot, notes, times, folder):
+    """Figure 3.6: what the stages of the GPU's chunker take."""
+    stages = [(subject, seconds) for (scenario, subject), seconds in times.items()
+              if scenario.startswith("stages of ")]
+    if not stages:
+        print(f"{notes['path']} has no stages: figure 3.6 is left out; chunk_gpu_bench on a GPU "
+              "measures them", file=sys.stderr)
         return
-    axis.barh([f"{scenario}: {subject}" for scenario, subject in chosen],
-              [times[key] * 1e3 for key in chosen])
-    axis.set(xlabel="milliseconds", xscale="log")
-    axis.tick_params(axis="y", labelsize=6)
-    finish(pyplot, figure, notes, folder / name)
+    figure, axis = pyplot.subplots(figsize=(7, 4))
+    axis.bar([subject for subject, _ in stages], [seconds * 1e3 for _, seconds in stages])
+    axis.set(title="512 MiB from the host, Rabin and MD5", ylabel="milliseconds")
+    axis.tick_params(axis="x", labelsize=7, rotation=20)
+    finish(pyplot, figure, notes, folder / "cloudfs_figure_3_6.png")
 
 
 def plot_similarity(pyplot, notes, times, folder):
@@ -197,6 +215,8 @@ def main():
     figures = {
         "hash_sweep.csv": (plot_speed_ups, plot_stages, plot_shares),
         "chunk_bench.csv": (plot_threads,),
+        "dedup_bench.csv": (plot_module,),
+        "chunk_gpu_bench.csv": (plot_gpu_stages,),
         "similarity_bench.csv": (plot_similarity,),
         "similarity_gpu.csv": (plot_similarity,),
     }
@@ -208,15 +228,6 @@ def main():
         notes, times = load(path)
         for plot in plots:
             plot(pyplot, notes | {"path": path}, times, folder)
-    breakdowns = {
-        "chunk_bench.csv": ("cloudfs_figure_3_5.png", (r"rabin", r"gear \+", r"selection")),
-        "chunk_gpu_bench.csv": ("cloudfs_figure_3_6.png", (r".*",)),
-    }
-    for name, (picture, scenarios) in breakdowns.items():
-        path = arguments.results / name
-        if path.exists():
-            notes, times = load(path)
-            plot_breakdown(pyplot, notes, times, folder, picture, scenarios)
 
 
 if __name__ == "__main__":
