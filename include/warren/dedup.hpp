@@ -55,7 +55,7 @@ class Index {
     struct Options {
         hash::Algorithm algorithm = hash::Algorithm::blake3;
         std::string secret = {};            // keys the index; empty: keys are digests cut off
-        u64 memory_bytes = 0;               // what entries may take in memory; 0: no limit
+        u64 memory_bytes = 0;               // for entries, at any time; 0: no limit
         std::string spill_folder = "/tmp";  // where the rest goes
     };
 

@@ -75,9 +75,38 @@ Entry* SortedRun::find(const Key& key) const {
 void EntryTable::open(u64 memory_bytes, std::string folder) {
     *this = EntryTable();
     folder_ = std::move(folder);
+    // While it grows the smaller table is there too; what visit_sorted() needs is less.
     most_slots_ = memory_bytes == 0 ? std::numeric_limits<u64>::max()
-                                    : std::bit_floor(memory_bytes / sizeof(Entry));
+                                    : std::bit_floor(memory_bytes / 3 * 2 / sizeof(Entry));
     slots_.resize(std::min(first_slots, most_slots_));
+}
+
+Errc EntryTable::load(u64 count, u64 group, const std::function<Errc(std::span<Entry>)>& read) {
+    const bool has_room = count <= most_slots_ / 4 * 3;
+    SortedRun run;
+    std::vector<Entry> memory;
+    if (has_room) {
+        slots_.resize(std::max<u64>(slots_.size(), std::bit_ceil((count * 4 + 2) / 3)));
+        memory.resize(std::min(count, group));
+    } else {
+        WARREN_TRY(run.create(folder_, count));
+    }
+    for (u64 done = 0; done < count; done += std::min(group, count - done)) {
+        const u64 size = std::min(group, count - done);
+        const std::span<Entry> into =
+            has_room ? std::span(memory).first(size) : run.entries().subspan(done, size);
+        WARREN_TRY(read(into));
+        if (!has_room) continue;
+        for (const Entry& entry : into)
+            *find_slot(entry.key) = entry;
+    }
+    if (has_room) {
+        used_ = count;
+    } else {
+        spilled_ = count;
+        runs_.push_back(std::move(run));
+    }
+    return Errc::ok;
 }
 
 Entry* EntryTable::find_slot(const Key& key) const {
@@ -157,15 +186,50 @@ Errc EntryTable::merge_runs() {
     return Errc::ok;
 }
 
-std::vector<Entry> EntryTable::sorted() const {
-    std::vector<Entry> all;
-    all.reserve(entries());
-    std::copy_if(slots_.begin(), slots_.end(), std::back_inserter(all),
-                 [](const Entry& entry) { return entry.count != 0; });
+Errc EntryTable::visit_sorted(const std::function<Errc(const Entry&)>& visit) const {
+    struct Place {
+        u64 low;  // of the key
+        u64 slot;
+    };
+    std::vector<Place> order;
+    order.reserve(used_);
+    for (u64 slot = 0; slot < slots_.size(); ++slot) {
+        if (slots_[slot].count != 0) order.push_back({slots_[slot].key.low, slot});
+    }
+    std::sort(order.begin(), order.end(), [&](const Place& left, const Place& right) {
+        if (left.low != right.low) return left.low < right.low;
+        return is_before(slots_[left.slot], slots_[right.slot]);
+    });
+    std::vector<std::span<const Entry>> left;
     for (const SortedRun& run : runs_)
-        all.insert(all.end(), run.entries().begin(), run.entries().end());
-    std::sort(all.begin(), all.end(), is_before);
-    return all;
+        left.emplace_back(run.entries());
+    for (auto next = order.begin();;) {
+        const Entry* first = next == order.end() ? nullptr : &slots_[next->slot];
+        std::span<const Entry>* of_run = nullptr;
+        for (std::span<const Entry>& run : left) {
+            if (run.empty() || (first != nullptr && is_before(*first, run.front()))) continue;
+            first = &run.front();
+            of_run = &run;
+        }
+        if (first == nullptr) return Errc::ok;
+        if (of_run != nullptr) {
+            *of_run = of_run->subspan(1);
+        } else {
+            ++next;
+        }
+        WARREN_TRY(visit(*first));
+    }
+}
+
+u64 EntryTable::count_if(const std::function<bool(const Entry&)>& is_so) const {
+    u64 count = 0;
+    for (const Entry& entry : slots_)
+        count += entry.count != 0 && is_so(entry) ? 1 : 0;
+    for (const SortedRun& run : runs_) {
+        for (const Entry& entry : run.entries())
+            count += is_so(entry) ? 1 : 0;
+    }
+    return count;
 }
 
 }  // namespace warren::dedup

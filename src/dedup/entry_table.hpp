@@ -5,6 +5,7 @@
 // Invariant: a key is in the table or in one run, never in two.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,13 +33,14 @@ class SortedRun {
 
 class EntryTable {
  public:
-    /// Takes at most `memory_bytes` (0: no limit) and spills to `folder`.
+    /// Takes at most `memory_bytes` (0: no limit), also while it grows, and spills to `folder`.
     void open(u64 memory_bytes, std::string folder);
+    /// Fills an empty table with `count` entries by rising key, which `read` gives in groups of
+    /// `group` and a rest.
+    Errc load(u64 count, u64 group, const std::function<Errc(std::span<Entry>)>& read);
 
     /// The entry of the chunk's key, counted once more; a new one if there is none.
     Errc add(const Chunk& chunk, Entry& found);
-    /// Takes over an entry whose key is not there.
-    Errc insert(const Entry& entry);
     /// Takes over an entry in the place of that of its key. Requires: there is one.
     void replace(const Entry& entry) { const_cast<Entry&>(*find(entry.key)) = entry; }
     const Entry* find(const Key& key) const;
@@ -46,10 +48,15 @@ class EntryTable {
     u64 entries() const { return used_ + spilled_; }
     u64 spilled_entries() const { return spilled_; }
     u64 memory_bytes() const { return slots_.size() * sizeof(Entry); }
-    std::vector<Entry> sorted() const;
+    /// All entries by rising key, until `visit` does not answer Errc::ok; the answer is its last
+    /// one. Needs half as much memory as the entries in memory take.
+    Errc visit_sorted(const std::function<Errc(const Entry&)>& visit) const;
+    /// How many of the entries are so.
+    u64 count_if(const std::function<bool(const Entry&)>& is_so) const;
 
  private:
     Entry* find_slot(const Key& key) const;
+    Errc insert(const Entry& entry);
     Errc make_room();
     void grow();
     Errc spill();

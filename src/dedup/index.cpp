@@ -2,6 +2,7 @@
 // The index as its users see it: keys from digests, entries, the inputs that places refer to.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 #include "dedup/entry_table.hpp"
@@ -44,6 +45,16 @@ class Index::State {
         return source != nullptr && source->is_forgotten;
     }
 
+    /// What Index::load() and Index::save() do, of entries a group at a time.
+    Errc load(const std::string& path);
+    Errc save(const std::string& path) const;
+    /// The entries that are not forgotten, by rising key.
+    Errc visit_sorted(const std::function<Errc(const Entry&)>& visit) const {
+        return table.visit_sorted([&](const Entry& entry) {
+            return is_forgotten(entry.place) ? Errc::ok : visit(entry);
+        });
+    }
+
     Options options;
     std::vector<u8> key_prefix;  // empty: keys are digests cut off
     SecretMark mark{};
@@ -63,6 +74,31 @@ const Source* Index::State::source_at(u64 place) const {
         if (behind->size != 0) return nullptr;
     }
     return nullptr;
+}
+
+Errc Index::State::load(const std::string& path) {
+    IndexReader reader;
+    WARREN_TRY(reader.open(path));
+    if (reader.head().algorithm != options.algorithm) return Errc::invalid;
+    if (reader.head().mark != mark) return Errc::access;
+    WARREN_TRY(table.load(reader.head().entries, entries_in_group,
+                          [&](std::span<Entry> group) { return reader.read(group); }));
+    sources = std::move(reader.head().sources);
+    next_place = reader.head().next_place;
+    return Errc::ok;
+}
+
+Errc Index::State::save(const std::string& path) const {
+    IndexHead head{options.algorithm, mark, next_place, table.entries(), sources};
+    std::erase_if(head.sources, [](const Source& source) { return source.is_forgotten; });
+    if (has_forgotten) {
+        head.entries =
+            table.count_if([&](const Entry& entry) { return !is_forgotten(entry.place); });
+    }
+    IndexWriter writer;
+    WARREN_TRY(writer.open(path, head));
+    WARREN_TRY(visit_sorted([&](const Entry& entry) { return writer.add(entry); }));
+    return writer.finish();
 }
 
 Index::Index() = default;
@@ -87,26 +123,13 @@ Errc Index::open(const Options& options) {
 
 Errc Index::load(const std::string& path, const Options& options) {
     WARREN_TRY(open(options));
-    IndexContents contents;
-    WARREN_TRY(read_index_file(path, contents));
-    if (contents.algorithm != options.algorithm) return Errc::invalid;
-    if (contents.mark != state_->mark) return Errc::access;
-    for (const Entry& entry : contents.entries)
-        WARREN_TRY(state_->table.insert(entry));
-    state_->sources = std::move(contents.sources);
-    state_->next_place = contents.next_place;
-    return Errc::ok;
+    const Errc code = state_->load(path);
+    if (code != Errc::ok) WARREN_TRY(open(options));  // nothing stays of a file that is not whole
+    return code;
 }
 
 Errc Index::save(const std::string& path) const {
-    IndexContents contents;
-    contents.algorithm = state_->options.algorithm;
-    contents.mark = state_->mark;
-    contents.next_place = state_->next_place;
-    contents.sources = state_->sources;
-    std::erase_if(contents.sources, [](const Source& source) { return source.is_forgotten; });
-    contents.entries = sorted();
-    return write_index_file(path, contents);
+    return state_->save(path);
 }
 
 Key Index::key_of(std::span<const u8> digest) const {
@@ -153,8 +176,11 @@ u64 Index::spilled_entries() const {
 }
 
 std::vector<Entry> Index::sorted() const {
-    std::vector<Entry> all = state_->table.sorted();
-    std::erase_if(all, [&](const Entry& entry) { return state_->is_forgotten(entry.place); });
+    std::vector<Entry> all;
+    static_cast<void>(state_->visit_sorted([&](const Entry& entry) {
+        all.push_back(entry);
+        return Errc::ok;
+    }));
     return all;
 }
 

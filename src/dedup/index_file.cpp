@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Header, inputs, entries, checksums of the entries: each part knows its length from the header, so
-// a file that was cut off or grew is found before anything else is looked at.
+// Header, inputs, entries, checksums of the entries: each part knows its place from the header, so
+// a file that was cut off or grew is found before anything else is looked at. Entries pass in
+// groups, each with its checksum, so an index of any size needs the memory of one.
 #include "dedup/index_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/crc32c.hpp"
 
@@ -19,7 +22,6 @@ namespace {
 
 constexpr char magic[8] = {'W', 'A', 'R', 'R', 'E', 'N', 'I', 'X'};
 constexpr u32 version = 1;
-constexpr u64 entries_in_group = 4096;  // that have a checksum together
 
 struct Header {
     char magic[8];
@@ -54,55 +56,32 @@ u64 group_count(u64 entries) {
     return (entries + entries_in_group - 1) / entries_in_group;
 }
 
-std::vector<u32> group_checksums(const std::vector<Entry>& entries) {
-    std::vector<u32> sums;
-    for (u64 at = 0; at < entries.size(); at += entries_in_group) {
-        const u64 count = std::min<u64>(entries_in_group, entries.size() - at);
-        sums.push_back(checksum_of(&entries[at], count * sizeof(Entry)));
+Errc read_at(int file, u64 place, void* at, u64 bytes) {
+    auto* to = static_cast<char*>(at);
+    while (bytes > 0) {
+        const ssize_t count = ::pread(file, to, bytes, static_cast<off_t>(place));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return static_cast<Errc>(errno);
+        if (count == 0) return Errc::corrupt;
+        to += count;
+        place += static_cast<u64>(count);
+        bytes -= static_cast<u64>(count);
     }
-    return sums;
+    return Errc::ok;
 }
 
-class Descriptor {
- public:
-    explicit Descriptor(int number) : number_(number) {}
-    ~Descriptor() { close(); }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-
-    int number() const { return number_; }
-    int close() {
-        const int result = number_ >= 0 ? ::close(number_) : 0;
-        number_ = -1;
-        return result;
+Errc write_at(int file, u64 place, const void* at, u64 bytes) {
+    const auto* from = static_cast<const char*>(at);
+    while (bytes > 0) {
+        const ssize_t count = ::pwrite(file, from, bytes, static_cast<off_t>(place));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return static_cast<Errc>(errno);
+        from += count;
+        place += static_cast<u64>(count);
+        bytes -= static_cast<u64>(count);
     }
-    Errc read(void* at, u64 bytes) const {
-        auto* to = static_cast<char*>(at);
-        while (bytes > 0) {
-            const ssize_t count = ::read(number_, to, bytes);
-            if (count < 0 && errno == EINTR) continue;
-            if (count < 0) return static_cast<Errc>(errno);
-            if (count == 0) return Errc::corrupt;
-            to += count;
-            bytes -= static_cast<u64>(count);
-        }
-        return Errc::ok;
-    }
-    Errc write(const void* at, u64 bytes) const {
-        const auto* from = static_cast<const char*>(at);
-        while (bytes > 0) {
-            const ssize_t count = ::write(number_, from, bytes);
-            if (count < 0 && errno == EINTR) continue;
-            if (count < 0) return static_cast<Errc>(errno);
-            from += count;
-            bytes -= static_cast<u64>(count);
-        }
-        return Errc::ok;
-    }
-
- private:
-    int number_;
-};
+    return Errc::ok;
+}
 
 Errc parse_sources(const std::string& text, u64 count, std::vector<Source>& sources) {
     u64 at = 0;
@@ -138,84 +117,110 @@ bool is_plausible(const Header& header, u64 file_bytes) {
                              group_count(header.entries) * sizeof(u32);
 }
 
-bool is_sound(const std::vector<Entry>& entries, u64 next_place) {
-    for (size_t index = 0; index < entries.size(); ++index) {
-        const Entry& entry = entries[index];
-        if (entry.count == 0 || entry.place >= next_place) return false;
-        if (index > 0 && !(entries[index - 1].key < entry.key)) return false;
-    }
-    return true;
-}
-
-Errc write_all(const Descriptor& file, const IndexContents& contents) {
-    const std::string sources = format_sources(contents.sources);
-    Header header{};
-    std::memcpy(header.magic, magic, sizeof magic);
-    header.version = version;
-    header.algorithm = static_cast<u32>(contents.algorithm);
-    header.entries = contents.entries.size();
-    header.sources = contents.sources.size();
-    header.sources_bytes = sources.size();
-    header.next_place = contents.next_place;
-    header.mark = contents.mark;
-    header.sources_checksum = checksum_of(sources.data(), sources.size());
-    header.checksum = checksum_of(header);
-    const std::vector<u32> sums = group_checksums(contents.entries);
-    WARREN_TRY(file.write(&header, sizeof header));
-    WARREN_TRY(file.write(sources.data(), sources.size()));
-    WARREN_TRY(file.write(contents.entries.data(), contents.entries.size() * sizeof(Entry)));
-    return file.write(sums.data(), sums.size() * sizeof(u32));
-}
-
 }  // namespace
 
-Errc read_index_file(const std::string& path, IndexContents& contents) {
-    Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.number() < 0) return static_cast<Errc>(errno);
+IndexReader::~IndexReader() {
+    if (file_ >= 0) ::close(file_);
+}
+
+Errc IndexReader::open(const std::string& path) {
+    file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file_ < 0) return static_cast<Errc>(errno);
     struct stat status;
-    if (::fstat(file.number(), &status) != 0) return static_cast<Errc>(errno);
+    if (::fstat(file_, &status) != 0) return static_cast<Errc>(errno);
     Header header;
-    WARREN_TRY(file.read(&header, sizeof header));
+    WARREN_TRY(read_at(file_, 0, &header, sizeof header));
     if (!is_plausible(header, static_cast<u64>(status.st_size))) return Errc::corrupt;
     std::string sources(header.sources_bytes, '\0');
-    WARREN_TRY(file.read(sources.data(), sources.size()));
+    WARREN_TRY(read_at(file_, sizeof header, sources.data(), sources.size()));
     if (checksum_of(sources.data(), sources.size()) != header.sources_checksum) {
         return Errc::corrupt;
     }
-    WARREN_TRY(parse_sources(sources, header.sources, contents.sources));
-    contents.entries.resize(header.entries);
-    WARREN_TRY(file.read(contents.entries.data(), header.entries * sizeof(Entry)));
-    std::vector<u32> sums(group_count(header.entries));
-    WARREN_TRY(file.read(sums.data(), sums.size() * sizeof(u32)));
-    if (sums != group_checksums(contents.entries) ||
-        !is_sound(contents.entries, header.next_place)) {
-        return Errc::corrupt;
-    }
-    contents.algorithm = static_cast<hash::Algorithm>(header.algorithm);
-    contents.mark = header.mark;
-    contents.next_place = header.next_place;
+    WARREN_TRY(parse_sources(sources, header.sources, head_.sources));
+    head_.algorithm = static_cast<hash::Algorithm>(header.algorithm);
+    head_.mark = header.mark;
+    head_.next_place = header.next_place;
+    head_.entries = header.entries;
+    entries_at_ = sizeof header + sources.size();
     return Errc::ok;
 }
 
-Errc write_index_file(const std::string& path, const IndexContents& contents) {
-    std::string name = path + ".XXXXXX";
-    Descriptor file(::mkstemp(name.data()));
-    if (file.number() < 0) return static_cast<Errc>(errno);
-    Errc code = write_all(file, contents);
-    if (code == Errc::ok && ::fsync(file.number()) != 0) code = static_cast<Errc>(errno);
-    if (file.close() != 0 && code == Errc::ok) code = static_cast<Errc>(errno);
-    if (code == Errc::ok && ::rename(name.c_str(), path.c_str()) != 0)
-        code = static_cast<Errc>(errno);
-    if (code != Errc::ok) {
-        ::unlink(name.c_str());
-        return code;
+Errc IndexReader::read(std::span<Entry> group) {
+    const u64 checksums_at =
+        entries_at_ + head_.entries * sizeof(Entry) + done_ / entries_in_group * sizeof(u32);
+    WARREN_TRY(
+        read_at(file_, entries_at_ + done_ * sizeof(Entry), group.data(), group.size_bytes()));
+    u32 checksum = 0;
+    WARREN_TRY(read_at(file_, checksums_at, &checksum, sizeof checksum));
+    if (checksum != checksum_of(group.data(), group.size_bytes())) return Errc::corrupt;
+    for (const Entry& entry : group) {
+        if (entry.count == 0 || entry.place >= head_.next_place) return Errc::corrupt;
+        if (done_ > 0 && !(last_ < entry.key)) return Errc::corrupt;
+        last_ = entry.key;
+        ++done_;
     }
-    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-    const Descriptor directory(
-        ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (directory.number() >= 0 && ::fsync(directory.number()) != 0)
-        return static_cast<Errc>(errno);
     return Errc::ok;
+}
+
+IndexWriter::~IndexWriter() {
+    if (file_ < 0) return;
+    ::close(file_);
+    ::unlink(name_.c_str());
+}
+
+Errc IndexWriter::open(const std::string& path, const IndexHead& head) {
+    path_ = path;
+    name_ = path + ".XXXXXX";
+    file_ = ::mkstemp(name_.data());
+    if (file_ < 0) return static_cast<Errc>(errno);
+    const std::string sources = format_sources(head.sources);
+    Header header{};
+    std::memcpy(header.magic, magic, sizeof magic);
+    header.version = version;
+    header.algorithm = static_cast<u32>(head.algorithm);
+    header.entries = head.entries;
+    header.sources = head.sources.size();
+    header.sources_bytes = sources.size();
+    header.next_place = head.next_place;
+    header.mark = head.mark;
+    header.sources_checksum = checksum_of(sources.data(), sources.size());
+    header.checksum = checksum_of(header);
+    entries_at_ = sizeof header + sources.size();
+    checksums_at_ = entries_at_ + head.entries * sizeof(Entry);
+    group_.reserve(std::min(head.entries, entries_in_group));
+    WARREN_TRY(write_at(file_, 0, &header, sizeof header));
+    return write_at(file_, sizeof header, sources.data(), sources.size());
+}
+
+Errc IndexWriter::add(const Entry& entry) {
+    group_.push_back(entry);
+    return group_.size() == entries_in_group ? write_group() : Errc::ok;
+}
+
+Errc IndexWriter::write_group() {
+    const u64 bytes = group_.size() * sizeof(Entry);
+    const u32 checksum = checksum_of(group_.data(), bytes);
+    WARREN_TRY(write_at(file_, entries_at_, group_.data(), bytes));
+    WARREN_TRY(write_at(file_, checksums_at_, &checksum, sizeof checksum));
+    entries_at_ += bytes;
+    checksums_at_ += sizeof checksum;
+    group_.clear();
+    return Errc::ok;
+}
+
+Errc IndexWriter::finish() {
+    if (!group_.empty()) WARREN_TRY(write_group());
+    if (::fsync(file_) != 0) return static_cast<Errc>(errno);
+    if (::rename(name_.c_str(), path_.c_str()) != 0) return static_cast<Errc>(errno);
+    const int written = std::exchange(file_, -1);
+    if (::close(written) != 0) return static_cast<Errc>(errno);
+    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+    const int directory =
+        ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) return Errc::ok;
+    const Errc code = ::fsync(directory) == 0 ? Errc::ok : static_cast<Errc>(errno);
+    ::close(directory);
+    return code;
 }
 
 }  // namespace warren::dedup

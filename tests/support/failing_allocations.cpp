@@ -3,6 +3,8 @@
 // what they always see.
 #include "tests/support/failing_allocations.hpp"
 
+#include <malloc.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -14,6 +16,9 @@ std::atomic<bool> is_armed{false};
 std::atomic<warren::u64> counted{0};
 std::atomic<warren::u64> failing{0};
 thread_local bool is_uncounted = false;
+std::atomic<bool> is_measured{false};
+std::atomic<warren::i64> held{0};
+std::atomic<warren::i64> most_held{0};
 
 bool fails_now() {
     if (!is_armed.load(std::memory_order_relaxed) || is_uncounted) return false;
@@ -21,12 +26,30 @@ bool fails_now() {
            failing.load(std::memory_order_relaxed);
 }
 
+void* measured(void* memory) {
+    if (memory == nullptr || !is_measured.load(std::memory_order_relaxed)) return memory;
+    const auto size = static_cast<warren::i64>(::malloc_usable_size(memory));
+    const warren::i64 now = held.fetch_add(size, std::memory_order_relaxed) + size;
+    warren::i64 most = most_held.load(std::memory_order_relaxed);
+    while (most < now && !most_held.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+    }
+    return memory;
+}
+
 void* allocate(std::size_t bytes) {
-    return fails_now() ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+    return fails_now() ? nullptr : measured(std::malloc(bytes == 0 ? 1 : bytes));
 }
 void* allocate(std::size_t bytes, std::align_val_t alignment) {
     const auto unit = static_cast<std::size_t>(alignment);
-    return fails_now() ? nullptr : std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
+    if (fails_now()) return nullptr;
+    return measured(std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit));
+}
+void release(void* memory) {
+    if (memory != nullptr && is_measured.load(std::memory_order_relaxed)) {
+        held.fetch_sub(static_cast<warren::i64>(::malloc_usable_size(memory)),
+                       std::memory_order_relaxed);
+    }
+    std::free(memory);
 }
 void* checked(void* memory) {
     if (memory == nullptr) throw std::bad_alloc();
@@ -64,28 +87,28 @@ void* checked(void* memory) {
     return allocate(bytes, alignment);
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
-    std::free(memory);
+    release(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept {
-    std::free(memory);
+    release(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
+    release(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept {
-    std::free(memory);
+    release(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
+    release(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept {
-    std::free(memory);
+    release(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
+    release(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
+    release(memory);
 }
 
 namespace warren {
@@ -100,6 +123,18 @@ FailingAllocation::~FailingAllocation() {
 }
 u64 FailingAllocation::count() const {
     return counted;
+}
+
+PeakMemory::PeakMemory() {
+    held = 0;
+    most_held = 0;
+    is_measured = true;
+}
+PeakMemory::~PeakMemory() {
+    is_measured = false;
+}
+u64 PeakMemory::bytes() const {
+    return static_cast<u64>(most_held.load());
 }
 
 UncountedAllocations::UncountedAllocations() : before_(std::exchange(is_uncounted, true)) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets one allocation of memory fail, wherever in the program it comes from: all of operator new
-// passes here. One FailingAllocation at a time.
+// Lets one allocation of memory fail, wherever in the program it comes from, or measures them: all
+// of operator new passes here. One FailingAllocation and one PeakMemory at a time.
 //
 // Invariant: what is allocated while none lives, or by a thread with UncountedAllocations, is not
 // counted and does not fail.
@@ -23,6 +23,18 @@ class FailingAllocation {
 
  private:
     const u64 nth_;
+};
+
+/// While it lives, what all threads hold of memory is measured.
+class PeakMemory {
+ public:
+    PeakMemory();
+    ~PeakMemory();
+    PeakMemory(const PeakMemory&) = delete;
+    PeakMemory& operator=(const PeakMemory&) = delete;
+
+    /// The most bytes held at once, beyond what was held at the begin.
+    u64 bytes() const;
 };
 
 /// While it lives, what this thread allocates is not counted.
