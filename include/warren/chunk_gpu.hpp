@@ -53,6 +53,12 @@ class GpuChunker {
     Errc cut_device(const void* bytes, u64 count, void* stream, std::vector<u64>& ends,
                     const OnEnds& on_ends = {});
 
+    /// The same with the ends, which the host chooses or sees in any case, copied to device memory
+    /// that has room for `most_ends`; `found` of them are there when the call returns.
+    /// Errc::no_space if they are more: then nothing was copied.
+    Errc cut_device(const void* bytes, u64 count, void* stream, u64* device_ends, u64 most_ends,
+                    u64& found);
+
     /// For Chunker::feed_by_gpu(): hands on the candidates of bytes at `position` in their stream.
     /// As many bytes as windows reach back, at least 128, end at `history`; they are not read at
     /// position 0.

@@ -33,6 +33,11 @@ Errc GpuChunker::cut_device(const void* /*bytes*/, u64 /*count*/, void* /*stream
     return Errc::no_device;
 }
 
+Errc GpuChunker::cut_device(const void* /*bytes*/, u64 /*count*/, void* /*stream*/,
+                            u64* /*device_ends*/, u64 /*most_ends*/, u64& /*found*/) {
+    return Errc::no_device;
+}
+
 Errc GpuChunker::scan(std::span<const u8> /*bytes*/, u64 /*position*/, const u8* /*history*/,
                       const OnKnown& /*on_known*/) {
     return Errc::no_device;

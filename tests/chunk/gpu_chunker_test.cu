@@ -44,6 +44,43 @@ class GpuCuts : public testing::Test {
     gpu::DeviceBuffer<u8> device;
 };
 
+/// The ends are left in device memory, and what lies behind them is not touched.
+TEST_F(GpuCuts, EndsInDeviceMemoryEqualThoseOfTheHost) {
+    const Seed seed;
+    Random random(seed.value());
+    const std::vector<std::byte> bytes = random_bytes(random, 5 * mib + 3);
+    ASSERT_EQ(device.allocate(bytes.size()), Errc::ok);
+    ASSERT_EQ(stream.copy(device.data(), bytes.data(), bytes.size()), Errc::ok);
+    for (std::string_view name : {"lbfs", "fastcdc", "borg"}) {
+        const Rule rule = *preset(name);
+        const std::vector<u64> expected = cut_serial(rule, bytes);
+        GpuChunker chunker;
+        ASSERT_EQ(chunker.open(rule), Errc::ok) << gpu::last_failure().message;
+        gpu::DeviceBuffer<u64> ends;
+        ASSERT_EQ(ends.allocate(expected.size() + 1), Errc::ok);
+        ASSERT_EQ(stream.fill(ends.data(), 0xff, ends.count() * sizeof(u64)), Errc::ok);
+        u64 found = 0;
+        const auto cut_into = [&](u64 room) {
+            return chunker.cut_device(device.data(), bytes.size(), stream.get(), ends.data(), room,
+                                      found);
+        };
+        const auto on_the_host = [&] {
+            std::vector<u64> copy(ends.count());
+            EXPECT_EQ(stream.copy(copy.data(), ends.data(), copy.size() * sizeof(u64)), Errc::ok);
+            EXPECT_EQ(stream.wait(), Errc::ok);
+            return copy;
+        };
+        EXPECT_EQ(cut_into(expected.size() - 1), Errc::no_space);
+        EXPECT_EQ(found, expected.size());
+        EXPECT_EQ(on_the_host(), std::vector<u64>(ends.count(), ~u64{0})) << name;
+        ASSERT_EQ(cut_into(expected.size()), Errc::ok) << gpu::last_failure().message;
+        EXPECT_EQ(found, expected.size());
+        std::vector<u64> untouched = expected;
+        untouched.push_back(~u64{0});
+        EXPECT_EQ(on_the_host(), untouched) << name;
+    }
+}
+
 /// A random rule as a GPU has kernels for.
 Rule random_device_rule(Random& random, Rule rule) {
     for (;; rule = random_rule(random)) {

@@ -355,6 +355,19 @@ Errc GpuChunker::cut_device(const void* bytes, u64 count, void* stream, std::vec
     return cut_stream(*implementation_, job, implementation_->rule(), ends, on_ends);
 }
 
+Errc GpuChunker::cut_device(const void* bytes, u64 count, void* stream, u64* device_ends,
+                            u64 most_ends, u64& found) {
+    std::vector<u64> ends;
+    WARREN_TRY(cut_device(bytes, count, stream, ends));
+    found = ends.size();
+    if (found > most_ends) return Errc::no_space;
+    const auto queue = static_cast<cudaStream_t>(stream);
+    WARREN_TRY(gpu::check(cudaMemcpyAsync(device_ends, ends.data(), found * sizeof(u64),
+                                          cudaMemcpyHostToDevice, queue),
+                          "cudaMemcpyAsync"));
+    return gpu::check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");
+}
+
 Errc GpuChunker::scan(std::span<const u8> bytes, u64 position, const u8* history,
                       const OnKnown& on_known) {
     Job job;
