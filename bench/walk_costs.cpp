@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does it cost that a walk has two ranks on one machine? They play with the group that
-// walks use, and rank 0 prints the costs that the simulator of walks takes (walk/simulator.hpp), as
-// words for walk_simulation:
+// What does it cost that a walk has two ranks on one machine? Rank 0 prints the costs that the
+// simulator of walks takes (walk/simulator.hpp), as words for walk_simulation:
 //
 //   --message  to send or to take one: bursts, sent while nobody takes, taken when all are there
 //   --near     the way: what a round between two ranks that never sleep takes beside its messages
 //   --wake     what the same round takes more, for each end, if both sleep until they are rung for
 //   --byte     what large messages take more than small ones
-//   --open     to open and close a directory relative to another, as the way to what was handed
-//   over
-//              is gone, from the root
+//   --open     to open and close a directory on the way, from the root, to what was handed over
 //
 //   mpirun -np 2 walk_costs
 #include <fcntl.h>

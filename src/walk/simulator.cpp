@@ -171,8 +171,7 @@ class Simulator {
     };
 
     double visit_seconds() const { return costs_.status + costs_.callback; }
-    /// To come from the root to where something lies that another rank has handed over.
-    double way_seconds() const { return costs_.open * costs_.levels; }
+    double way_seconds() const { return is_central_ ? costs_.open * costs_.levels : 0; }
     void wake(u32 number, double time);
     void look(u32 number, double now);
     void deliver(u32 to, u32 message, double now);
@@ -285,9 +284,8 @@ double Simulator::begin_item(Place& place, Item& item, u64& own) {
         own = batch_names;
     }
     const double of_name = costs_.name + (gives_files_ ? 0 : visit_seconds());
-    // What has come from rank 0 is not where its reader is.
-    const double to_reach = is_central_ ? way_seconds() : 0;
-    return (is_directory ? costs_.directory + to_reach : 0) + of_name * static_cast<double>(own);
+    if (!is_directory) return of_name * static_cast<double>(own);
+    return costs_.directory + way_seconds() + of_name * static_cast<double>(own);
 }
 
 /// Files that came together are asked for and brought one by one.
@@ -485,10 +483,8 @@ u64 SimulatedWalk::bytes() const {
 }
 
 double SimulatedWalk::imbalance() const {
-    double most = 0;
-    for (const SimulatedRank& rank : ranks)
-        most = std::max(most, rank.working);
-    return most * static_cast<double>(ranks.size()) / sum(ranks, &SimulatedRank::working);
+    const auto most = std::ranges::max_element(ranks, {}, &SimulatedRank::working);
+    return most->working * static_cast<double>(ranks.size()) / sum(ranks, &SimulatedRank::working);
 }
 
 double SimulatedWalk::efficiency(u32 threads) const {
