@@ -30,7 +30,7 @@ struct SimulatedCosts {
     double far_latency = 20e-6;     // between nodes: of a network that is not there to be measured
     double byte = 0.11e-9;          // of a message, on the side that sends
     double message = 1.1e-6;        // to send or to take one
-    double wake = 27e-6;            // until a thread that slept runs
+    double wake = 5e-6;             // until a thread that slept runs
     double shortest_pause = 20e-6;  // between looks for messages from far, doubled up to the
     double longest_pause = 500e-6;
     double longest_refusal = 2e-3;  // after requests that brought nothing
