@@ -91,9 +91,11 @@ uint32_t warren_walk_rank(const warren_walk_group* group);
 uint32_t warren_walk_ranks(const warren_walk_group* group);
 
 /// Walks the trees at `roots`; `options` and `result` may be null. Returns 0, or EINVAL for wrong
-/// arguments, ENOMEM or EAGAIN if the system gives no memory or threads. What could not be done
-/// with single files is told to `fail` and counted. With a group all ranks call it; the roots are
-/// those of rank 0, which alone has the result.
+/// arguments, ENOMEM or EAGAIN if the system gives no memory or threads: then all threads have
+/// ended, and what `result` holds is nothing whole. What could not be done with single files is
+/// told to `fail` and counted. With a group all ranks call it; the roots are those of rank 0, which
+/// alone has the result; if a thread that walks finds no memory on any rank, all return ENOMEM. If
+/// the thread that called finds none while it talks to the others, the process ends.
 int warren_walk(const char* const* roots, size_t root_count, const warren_walk_options* options,
                 const warren_walk_callbacks* callbacks, void* context, void* result,
                 warren_walk_totals* totals);

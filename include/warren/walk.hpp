@@ -225,7 +225,9 @@ struct Totals {
 
 /// Walks the trees at `roots`. The results of all roots are merged into `result` if that is given.
 /// With a group the roots are those that rank 0 names, as each rank finds them in its own current
-/// directory, and only rank 0 has the result.
+/// directory, and only rank 0 has the result. Where memory runs out, callbacks included, the walk
+/// stops and ends with std::bad_alloc, on all ranks; but not where it does so on the thread that
+/// talks to other ranks.
 Totals walk(std::span<const std::string> roots, const Options& options, const Callbacks& callbacks,
             void* result = nullptr);
 

@@ -21,7 +21,8 @@ constexpr u32 longest_sleep_us = 5000;            // where every message is hear
 constexpr double longest_refusal_seconds = 2e-3;  // between requests that bring nothing
 constexpr double meter_seconds = 0.25;
 constexpr i64 batch_items_each = 8;  // of a worker, in batches
-constexpr u32 batch_pauses = 100;    // after so many a batch is not waited for
+constexpr i64 all_items = i64{1} << 40;
+constexpr u32 batch_pauses = 100;  // after so many a batch is not waited for
 
 double now_seconds() {
     timespec time{};
@@ -77,6 +78,16 @@ void Courier::run() {
     if (group_.rank() == 0 && written_.epoch != 0 && !rank_.was_aborted()) {
         CheckpointFolder(engine_.options_.checkpoint).remove(written_);
     }
+}
+
+void Courier::end_alone() {
+    Pool& pool = engine_.pool_;
+    pool.halt(Pool::Halt::none);
+    if (in_batches()) pool.grant(all_items);
+    while (pool.unfinished() != 0)
+        group_.wait(longest_pause_us);
+    group_.leave_walk();
+    pool.close();
 }
 
 void Courier::set_roots(u64 hash) {
@@ -161,7 +172,7 @@ void Courier::drop() {
         end_without(lost);
     }
     // The workers empty the queues: what is begun after a stop is done at once.
-    if (is_central() || in_batches()) engine_.pool_.grant(i64{1} << 40);
+    if (is_central() || in_batches()) engine_.pool_.grant(all_items);
 }
 
 void Courier::post(u32 to, std::string message) {
@@ -260,8 +271,14 @@ void Courier::return_result(const Home& home, const void* bytes, size_t size) {
     const bool is_zero = std::all_of(result.begin(), result.end(), [](char at) { return at == 0; });
     std::lock_guard lock(mutex_);
     Returning& returning = returning_[home.rank];
-    put_loan(returning.bytes, home.loan);
-    returning.bytes.put_bytes(is_zero ? std::string_view() : result);
+    const size_t before = returning.bytes.bytes().size();
+    try {
+        put_loan(returning.bytes, home.loan);
+        returning.bytes.put_bytes(is_zero ? std::string_view() : result);
+    } catch (const std::bad_alloc&) {
+        returning.bytes.cut(before);
+        throw;
+    }
     ++returning.count;
     ++results_waiting_;
 }

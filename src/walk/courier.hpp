@@ -42,8 +42,12 @@ class Courier : private Surroundings {
     bool resume();
     /// Talks until the walk is over everywhere. Call on the thread that called walk().
     void run();
+    /// After run() has thrown in a walk that was stopped: waits until the workers are done. For one
+    /// rank without others.
+    void end_alone();
 
-    /// From any thread: sends the result of an adopted directory home.
+    /// From any thread: sends the result of an adopted directory home. Without memory it throws,
+    /// and nothing is sent.
     void return_result(const Home& home, const void* bytes, size_t size);
     /// From any thread: asks the owner of a file whether this name is the first. The caller keeps a
     /// count of the node for it.

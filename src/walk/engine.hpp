@@ -5,11 +5,13 @@
 // Invariant: a directory's `pending` counts its reader, every worker that has a part of it in hand,
 // its unfinished children and tasks, and what other ranks have of it; whoever takes it to zero
 // finishes it and goes on with the one above. The walk is over when the last root is finished.
+// Where memory runs out no count is lost: the walk stops, and ends as one that was stopped does.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +31,12 @@ struct Payload {
     static Payload* make(std::span<const std::byte> bytes);
     static void destroy(Payload* payload);
 };
+
+/// A payload that ends with the scope.
+struct PayloadEnd {
+    void operator()(Payload* payload) const { Payload::destroy(payload); }
+};
+using OwnPayload = std::unique_ptr<Payload, PayloadEnd>;
 
 class Courier;
 
@@ -51,6 +59,7 @@ class Engine {
  private:
     friend class Courier;
     struct Worker;
+    class Hold;
 
     bool shows_roots() const { return is_first_rank() && !options_.resume; }
     bool seek(Node& node);
@@ -62,7 +71,20 @@ class Engine {
     Totals totals_of_all_ranks() const;
     bool is_first_rank() const;
 
+    /// Runs `body`; where memory runs out in it the walk is given up.
+    template <class Body>
+    void or_give_up(const Body& body) {
+        try {
+            body();
+        } catch (const std::bad_alloc&) {
+            give_up();
+        }
+    }
+    void give_up();
+    void lead(Courier& courier);
+
     void work(u32 number, std::span<const std::string> roots);
+    void prepare(Worker& worker);
     void show_roots(Worker& worker, std::span<const std::string> roots);
     void show_root(Worker& worker, const std::string& root);
     void process(Worker& worker, Item item);
@@ -70,9 +92,11 @@ class Engine {
     void show_names(Worker& worker, Item item);
     void take_result(Item item);
     void take_verdicts(Item item);
-    void begin(Worker& worker, Node& node);
+    void read_directory(Worker& worker, Node& node);
+    bool begin(Node& node, Hold& hold);
     bool admit(Node& node);
     void read(Worker& worker, Node& node);
+    void share_reading(Worker& worker, Node& node);
     void show_part(Worker& worker, Node& node, std::span<const std::byte> part);
     u64 show_in_order(Worker& worker, Node& node);
     u64 show_name(Worker& worker, Node& node, const Name& name);
@@ -85,6 +109,8 @@ class Engine {
     void settle(Worker& worker, Node* node);
     void release(Node* node);
     void finish(Node& node);
+    void tell_finished(Node& node);
+    void send_home(Node& node);
     void merge_into(Node* node, const void* from);
     void root_done();
 
@@ -104,6 +130,7 @@ class Engine {
     std::atomic<u64> directories_{0};
     std::atomic<u64> failures_{0};
     std::atomic<bool> stopped_{false};
+    std::atomic<bool> given_up_{false};  // for want of memory; then it is stopped too
     LinkSet own_links_;
     bool interrupted_ = false;
     Courier* courier_ = nullptr;  // in a walk with other ranks

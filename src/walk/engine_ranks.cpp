@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "walk/courier.hpp"
 #include "walk/engine.hpp"
+#include "walk/worker.hpp"
 
 namespace warren::walk {
 
@@ -38,10 +41,21 @@ void Engine::run_with_ranks(std::vector<std::string> roots) {
     if (!options_.checkpoint.empty() && !prepare_checkpoints(courier, roots)) return;
     group.begin_walk();
     courier_ = &courier;
-    pool_.run([&](u32 number) { work(number, roots); }, [&] { courier.run(); });
+    pool_.run([&](u32 number) { work(number, roots); }, [&] { lead(courier); });
     messages_ = courier.messages();
     message_bytes_ = courier.message_bytes();
     group.end_walk();
+}
+
+void Engine::lead(Courier& courier) {
+    try {
+        courier.run();
+    } catch (const std::bad_alloc&) {
+        // Among others there is no way on: they would wait for what this rank can no longer say.
+        if (options_.group->ranks() > 1) throw;
+        give_up();
+        courier.end_alone();
+    }
 }
 
 /// False, with a report and nothing walked, if what is asked for cannot be done.
@@ -77,7 +91,6 @@ bool Engine::seek(Node& node) {
     const i64 position = std::exchange(node.position, 0);
     if (::lseek(node.descriptor, position, SEEK_SET) >= 0) return true;
     report(path_of(node), "read", errno);
-    descriptors_.done(node);
     return false;
 }
 
@@ -85,32 +98,48 @@ Totals Engine::totals_of_all_ranks() const {
     const Totals own = totals();
     ByteWriter writer;
     writer.put(own);
+    bool is_given_up = given_up_.load(std::memory_order_relaxed);
+    writer.put(is_given_up);
     Totals sum = own;
     sum.entries = sum.directories = sum.failures = 0;
     for (const std::string& bytes : options_.group->gather(writer.bytes())) {
-        const Totals one = ByteReader(bytes).get<Totals>();
+        ByteReader reader(bytes);
+        const Totals one = reader.get<Totals>();
+        is_given_up = reader.get<bool>() || is_given_up;
         sum.entries += one.entries;
         sum.directories += one.directories;
         sum.failures += one.failures;
         sum.stopped = sum.stopped || one.stopped;
         sum.interrupted = sum.interrupted || one.interrupted;
     }
+    if (is_given_up) throw std::bad_alloc();
     return sum;
+}
+
+/// Tells another rank that its directory is done. It waits for that: if there is no memory for
+/// these few bytes, they wait for some.
+void Engine::send_home(Node& node) {
+    for (bool is_told = false; !is_told;) {
+        or_give_up([&] {
+            courier_->return_result(node.home, node.result(), options_.result_bytes);
+            is_told = true;
+        });
+        if (!is_told) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 /// Shows names that another rank has read.
 void Engine::show_names(Worker& worker, Item item) {
     Node& node = *item.node;
-    if (!stopped_.load(std::memory_order_relaxed)) {
-        if (descriptors_.use(node) >= 0) {
-            show_part(worker, node, {item.payload->bytes(), item.payload->size});
-            descriptors_.done(node);
-        } else {
-            report(path_of(node), "open", errno);
-        }
+    Hold hold(*this, node, false);
+    const OwnPayload payload(item.payload);
+    if (stopped_.load(std::memory_order_relaxed)) return;
+    if (descriptors_.use(node) >= 0) {
+        hold.use();
+        show_part(worker, node, {payload->bytes(), payload->size});
+    } else {
+        report(path_of(node), "open", errno);
     }
-    Payload::destroy(item.payload);
-    release(&node);
 }
 
 /// What was given away is done.
@@ -156,10 +185,11 @@ void Engine::take_verdicts(Item item) {
     Payload::destroy(item.payload);
     const std::unique_ptr<Asked> asked(pointer);
     // Results are aligned in memory, not in what travelled.
-    std::vector<u64> amount((options_.result_bytes + 7) / 8);
+    std::vector<u64> amount;
+    or_give_up([&] { amount.resize((options_.result_bytes + 7) / 8); });
     for (size_t at = 0; at < asked->nodes.size(); ++at) {
         Node* const node = asked->nodes[at];
-        if (asked->firsts[at] == '1') {
+        if (asked->firsts[at] == '1' && !amount.empty()) {
             std::memcpy(amount.data(), asked->amounts.data() + at * options_.result_bytes,
                         options_.result_bytes);
             merge_into(node, amount.data());

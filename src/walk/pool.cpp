@@ -44,7 +44,12 @@ void Pool::push(u32 worker, Item item) {
 
 void Pool::push_here(Item item) {
     unfinished_.fetch_add(1, std::memory_order_relaxed);
-    insert(here_, item);
+    try {
+        insert(here_, item);
+    } catch (const std::bad_alloc&) {
+        unfinished_.fetch_sub(1, std::memory_order_relaxed);
+        throw;
+    }
     wake_one();
 }
 
@@ -183,29 +188,31 @@ bool Pool::steal(u32 worker, Random& random, Item& item) {
         const u32 victim = (first + offset) % count;
         Queue& queue = queues_[victim];
         if (victim == worker || queue.size.load(std::memory_order_relaxed) == 0) continue;
-        std::vector<Item> loot;
-        {
-            std::lock_guard lock(queue.mutex);
-            const u64 there = queue.items.size();
-            if (there == 0) continue;
-            u64 part = split_ == Split::half ? (there + 1) / 2 : 1 + random.below(there);
-            part = std::min<u64>(part, steal_most);
-            loot.assign(queue.items.begin(), queue.items.begin() + static_cast<i64>(part));
-            queue.items.erase(queue.items.begin(), queue.items.begin() + static_cast<i64>(part));
-            queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_relaxed);
-        }
-        item = loot.front();
-        if (loot.size() == 1) return true;
-        Queue& own = queues_[worker];
-        {
-            std::lock_guard lock(own.mutex);
-            own.items.insert(own.items.begin(), loot.begin() + 1, loot.end());
-            own.size.store(static_cast<u32>(own.items.size()), std::memory_order_seq_cst);
-        }
-        wake_one();
-        return true;
+        const u64 taken = take_from(queue, queues_[worker], random, item);
+        if (taken > 1) wake_one();
+        if (taken > 0) return true;
     }
     return false;
+}
+
+/// Takes the oldest of another queue, the first into `item`, the others into `own`; so many.
+u64 Pool::take_from(Queue& queue, Queue& own, Random& random, Item& item) {
+    std::scoped_lock lock(queue.mutex, own.mutex);
+    const u64 there = queue.items.size();
+    if (there == 0) return 0;
+    u64 part = split_ == Split::half ? (there + 1) / 2 : 1 + random.below(there);
+    part = std::min<u64>(part, steal_most);
+    const auto begin = queue.items.begin();
+    try {
+        own.items.insert(own.items.begin(), begin + 1, begin + static_cast<i64>(part));
+    } catch (const std::bad_alloc&) {
+        part = 1;  // for which there is room in `item`
+    }
+    item = queue.items.front();
+    queue.items.erase(begin, begin + static_cast<i64>(part));
+    queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_relaxed);
+    own.size.store(static_cast<u32>(own.items.size()), std::memory_order_seq_cst);
+    return part;
 }
 
 bool Pool::anything_queued() const {

@@ -49,7 +49,7 @@ class Pool {
     /// Requires: `worker` is the caller's own number, or the caller is no worker. Without memory it
     /// throws, and nothing is queued.
     void push(u32 worker, Item item);
-    /// Queues what must be done in this process, and before all else.
+    /// Queues what must be done in this process, and before all else. Without memory as push().
     void push_here(Item item);
     /// The next item for the worker, waiting for one if need be; false when the pool is closed.
     bool take(u32 worker, Item& item);
@@ -114,6 +114,7 @@ class Pool {
     bool take_grant();
     bool take_own(Queue& queue, Item& item);
     bool steal(u32 worker, Random& random, Item& item);
+    u64 take_from(Queue& queue, Queue& own, Random& random, Item& item);
     bool anything_queued() const;
     bool wake_one();
     void start_thread();
