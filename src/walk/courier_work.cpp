@@ -124,9 +124,10 @@ void Courier::pack_item(const Item& item, Parcel& parcel) {
     if (item.work == Work::names) content.payload = names = pack_names(content.payload);
     learn_identity(node);
     if (node.has_identity) content.place.identity = node.identity;
-    // Relaxed: nobody else has it if this item's is the only count.
+    // Nobody else has it if this item's is the only count. Acquire: the partner is release(), by
+    // whoever had another until now, for it may be destroyed here.
     const bool is_whole =
-        passes_on(node.kind, item.work, node.pending.load(std::memory_order_relaxed));
+        passes_on(node.kind, item.work, node.pending.load(std::memory_order_acquire));
     content.home = is_whole ? node.home : loans_.lend(group_.rank(), &node);
     parcel.add_item(node, content);
     Payload::destroy(item.payload);
