@@ -177,7 +177,7 @@ class Evaluation:
         done = subprocess.run([self.program("bench/walk_simulation"), "--cores", str(ranks),
                                "--per-node", "1" if scheduler == "h-drqs" else str(ranks),
                                "--files", str(self.arguments.real_files), "--schedulers",
-                               scheduler, "--far", "0", *self.costs], check=True,
+                               scheduler, "--far", "1e-6", *self.costs], check=True,
                               capture_output=True, text=True)
         return float(done.stdout.splitlines()[1].split(",")[3])
 
