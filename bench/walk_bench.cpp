@@ -29,10 +29,6 @@ std::string warren_program() {
     return given == nullptr ? "build/bin/warren" : given;
 }
 
-bool is_installed(const std::string& program) {
-    return std::system(("command -v " + program + " > /dev/null").c_str()) == 0;
-}
-
 struct Subject {
     std::string label;
     Words words;

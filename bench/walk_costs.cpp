@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -24,7 +23,9 @@
 namespace {
 
 using namespace warren;
+using bench::now_seconds;
 using bench::require;
+using bench::Sample;
 
 constexpr u32 rounds = 2000;
 constexpr u32 bursts = 200;
@@ -35,55 +36,45 @@ constexpr u32 large_rounds = 200;
 constexpr u32 longest_wait_us = 5000;
 constexpr u32 idle_us = 200;  // until a core with nothing to do rests, as between items of cp
 
-double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
-
-double median(std::vector<double> times) {
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-}
-
 class Player {
  public:
     explicit Player(walk::Group& group) : group_(group), other_(1 - group.rank()) {}
 
     /// Seconds from a message's sending to the answer's coming, on rank 0.
     double round(size_t bytes, u32 times, bool sleeps) {
-        std::vector<double> taken;
+        Sample taken;
         for (u32 number = 0; number < times; ++number) {
             if (sleeps && group_.rank() == 0) ::usleep(idle_us);
-            const double begin = now();
+            const double begin = now_seconds();
             if (group_.rank() == 0) group_.send(other_, std::string(bytes, 'x'));
             take(sleeps);
             if (group_.rank() != 0) group_.send(other_, std::string(bytes, 'x'));
-            taken.push_back(now() - begin);
+            taken.add(now_seconds() - begin);
         }
-        return median(taken);
+        return taken.median();
     }
 
     /// Seconds to send a message (rank 0), or to take one that is there (rank 1).
     double message() {
-        std::vector<double> taken;
+        Sample taken;
         for (u32 burst = 0; burst < bursts; ++burst) {
-            double begin = now();
+            double begin = now_seconds();
             if (group_.rank() == 0) {
                 for (u32 number = 0; number < burst_messages; ++number)
                     group_.send(other_, std::string(small_bytes, 'x'));
-                taken.push_back((now() - begin) / burst_messages);
+                taken.add((now_seconds() - begin) / burst_messages);
                 take(true);
                 continue;
             }
             take(true);
-            ::usleep(200);  // the others come meanwhile
-            begin = now();
+            ::usleep(idle_us);  // the others come meanwhile
+            begin = now_seconds();
             for (u32 number = 1; number < burst_messages; ++number)
                 take(false);
-            taken.push_back((now() - begin) / (burst_messages - 1));
+            taken.add((now_seconds() - begin) / (burst_messages - 1));
             group_.send(other_, std::string(small_bytes, 'x'));
         }
-        return median(taken);
+        return taken.median();
     }
 
  private:
@@ -102,12 +93,12 @@ class Player {
 double open_seconds() {
     const int folder = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     require(folder >= 0, "cannot open /");
-    const double begin = now();
+    const double begin = now_seconds();
     for (u32 number = 0; number < rounds; ++number) {
         const int next = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         require(next >= 0 && ::close(next) == 0, "cannot open a directory");
     }
-    const double taken = now() - begin;
+    const double taken = now_seconds() - begin;
     ::close(folder);
     return taken / rounds;
 }

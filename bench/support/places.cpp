@@ -52,6 +52,10 @@ int run_program(const std::vector<std::string>& words) {
     return exit_code_of(start_program(words, ::open("/dev/null", O_WRONLY | O_CLOEXEC)));
 }
 
+bool is_installed(const std::string& program) {
+    return run_program({"sh", "-c", "command -v " + program}) == 0;
+}
+
 std::string output_of(const std::vector<std::string>& words) {
     std::array<int, 2> ends{};
     require(::pipe2(ends.data(), O_CLOEXEC) == 0, "cannot make a pipe");

@@ -15,6 +15,8 @@ namespace warren::bench {
 
 /// Runs a program to its end with its output thrown away; its exit code.
 int run_program(const std::vector<std::string>& words);
+/// Whether a program of that name is found in $PATH.
+bool is_installed(const std::string& program);
 /// Runs a program to its end; the program ends if it fails.
 void run_or_die(const std::vector<std::string>& words);
 /// How long a program took, and how long it had a core.

@@ -82,10 +82,6 @@ void make_packed(const std::string& folder, Random& random) {
     run_or_die({"tar", "-cf", folder + "/in.tar", "-C", folder, "tree"});
 }
 
-bool is_installed(const std::string& program) {
-    return run_program({"sh", "-c", "command -v " + program}) == 0;
-}
-
 }  // namespace
 
 std::vector<Trace> traces_in(const std::string& folder, std::string& absent) {
