@@ -127,7 +127,8 @@ std::string engine_of_its_own() {
 
 std::unique_ptr<Volume> open_on_commands(
     std::unique_ptr<Disk> disk, const OpenOptions& options, Failure& failure,
-    const std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)>& wrap, u64 hash_mask) {
+    const std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)>& wrap, u64 hash_mask,
+    const AdjustVolume& adjust) {
     OpenOptions chosen = options;
     chosen.engine = EngineChoice::cpu;
     // The buffer is the engine's, no smaller than a volume's may be.
@@ -136,19 +137,21 @@ std::unique_ptr<Volume> open_on_commands(
     chosen.meta_buffer_bytes = 0;
     OpenChanges changes;
     changes.hash_mask = hash_mask;
-    changes.adjust = [&](VolumeImplementation& volume) {
+    const auto use_commands = [&](VolumeImplementation& volume) {
         volume.use_engine(
             wrap(make_command_engine(volume.store(), buffer_bytes / format::block_size)));
+        if (adjust) adjust(volume);
     };
+    changes.adjust = std::cref(use_commands);  // allocates nothing, for tests let that fail
     return open_volume(std::move(disk), "image", chosen, failure, changes);
 }
 
 std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_view engine,
-                                       const OpenOptions& options, Failure& failure,
-                                       u64 hash_mask) {
+                                       const OpenOptions& options, Failure& failure, u64 hash_mask,
+                                       const AdjustVolume& adjust) {
     if (engine == "commands") {
         const auto as_it_is = [](std::unique_ptr<Engine> made) { return made; };
-        return open_on_commands(std::move(disk), options, failure, as_it_is, hash_mask);
+        return open_on_commands(std::move(disk), options, failure, as_it_is, hash_mask, adjust);
     }
     OpenOptions chosen = options;
     if (!find_engine(engine, chosen.engine)) {
@@ -158,6 +161,7 @@ std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_v
     }
     OpenChanges changes;
     changes.hash_mask = hash_mask;
+    changes.adjust = adjust;
     return open_volume(std::move(disk), "image", chosen, failure, changes);
 }
 

@@ -30,15 +30,18 @@ std::string test_engine_name(std::string_view otherwise);
 /// WARREN_TEST_ENGINE says so.
 std::string engine_of_its_own();
 
+/// What a test does with a volume that has its engine, before the first operation.
+using AdjustVolume = std::function<void(VolumeImplementation&)>;
+
 /// Opens the volume on `disk` with the engine of this name: cpu, cuda or commands.
 std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_view engine,
                                        const OpenOptions& options, Failure& failure,
-                                       u64 hash_mask = ~u64{0});
+                                       u64 hash_mask = ~u64{0}, const AdjustVolume& adjust = {});
 
 /// Opens the volume on `disk` with the engine `commands` behind what `wrap` makes of it.
 std::unique_ptr<Volume> open_on_commands(
     std::unique_ptr<Disk> disk, const OpenOptions& options, Failure& failure,
     const std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)>& wrap,
-    u64 hash_mask = ~u64{0});
+    u64 hash_mask = ~u64{0}, const AdjustVolume& adjust = {});
 
 }  // namespace warren

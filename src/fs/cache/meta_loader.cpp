@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
 
 #include "base/out_of_memory.hpp"
 #include "fs/core/frame_bits.hpp"
@@ -47,110 +46,235 @@ void copy_in(const core::Store& store, u64 place, const Block& block) {
         .fetch_or(u64{1} << number % 64, hd::memory_order_release);
 }
 
+u64 frame_place_of(u64 place) {
+    return place / format::frame_size * format::frame_size;
+}
+
 }  // namespace
 
-Errc MetaLoader::load(u64 place) {
-    if (store_.heads == nullptr) {
-        std::lock_guard lock(mutex_);
-        const u64 block = place / format::block_size;
-        if (core::test_bit(store_.resident, block)) return Errc::ok;
-        // The inodes of a frame are checked against its bitmap, which must be there first.
-        const u64 frame_place = place / format::frame_size * format::frame_size;
-        if (core::kind_of(store_, place / format::frame_size) == FrameKind::inodes &&
-            place != frame_place &&
-            !core::test_bit(store_.resident, frame_place / format::block_size)) {
-            WARREN_TRY(fill(frame_place, *reinterpret_cast<Block*>(store_.base + frame_place)));
-            // Release: pairs with the acquire in Operation::pin().
-            device_atomic<u64>(store_.resident[frame_place / format::block_size / 64])
-                .fetch_or(u64{1} << frame_place / format::block_size % 64,
-                          hd::memory_order_release);
+MetaLoader::MetaLoader(Disk& disk, const core::Store& store, u64 volume)
+    : disk_(disk),
+      store_(store),
+      volume_(volume),
+      blocks_(std::make_unique_for_overwrite<Block[]>(reads_max)) {
+    for (u64 i = 0; i < reads_max; ++i)
+        reads_[i].block = &blocks_[i];
+}
+
+Errc MetaLoader::load(u64 place, Engine* engine) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        if (Read* const other = find_read(place, engine)) {
+            ++other->askers;
+            changed_.wait(lock, [&] { return other->is_over; });
+            return leave(*other);
         }
-        WARREN_TRY(fill(place, *reinterpret_cast<Block*>(store_.base + place)));
-        // Release: pairs with the acquire in Operation::pin().
-        device_atomic<u64>(store_.resident[block / 64])
-            .fetch_or(u64{1} << block % 64, hd::memory_order_release);
-        return Errc::ok;
-    }
-    if (pin(place) != nullptr) {
-        unpin(place);
-        return Errc::ok;
-    }
-    const u64 frame_place = place / format::frame_size * format::frame_size;
-    const bool needs_bitmap =
-        core::kind_of(store_, place / format::frame_size) == FrameKind::inodes &&
-        place != frame_place;
-    if (needs_bitmap) {
-        for (;;) {
-            WARREN_TRY(load(frame_place));
-            if (pin(frame_place) != nullptr) break;
+        const Result<Read*> started = start(place, engine);
+        if (started && *started == nullptr) return Errc::ok;
+        if (started) {
+            lock.unlock();
+            read_in({&*started, 1});
+            lock.lock();
+            return finish(**started);
         }
-    }
-    Errc result = Errc::ok;
-    {
-        std::lock_guard lock(mutex_);
-        const u32 found = core::link_head(*store_.heads, place);
-        if (found != core::head_none) {
-            core::unlink_head(*store_.heads, found);
-        } else if (const Result<u32> head = find_victim(); !head) {
-            result = head.code();
+        if (started.code() == Errc::need_block) {
+            lock.unlock();
+            WARREN_TRY(load(frame_place_of(place)));
+            lock.lock();
+        } else if (started.code() == Errc::busy) {
+            changed_.wait(lock);
         } else {
-            result = fill(place, store_.heads->blocks[*head]);
-            if (result == Errc::ok) {
-                core::insert_head(*store_.heads, *head, place);
-                core::unlink_head(*store_.heads, *head);
+            return started.code();
+        }
+    }
+}
+
+void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers, Engine* engine) {
+    std::array<Errc, batch_max> ignored;
+    std::array<u64, batch_max> bitmaps;
+    while (!places.empty()) {
+        const u64 count = std::min<u64>(places.size(), batch_max);
+        u64 bitmap_count = 0;
+        for (const u64 place : places.first(count)) {
+            const u64 bitmap = frame_place_of(place);
+            const bool is_noted = bitmap_count != 0 && bitmaps[bitmap_count - 1] == bitmap;
+            if (holds_inodes(place) && !is_noted && !is_resident(bitmap)) {
+                bitmaps[bitmap_count++] = bitmap;
             }
         }
+        // What fails here fails again, and is told then, when it is found missing.
+        load_some(std::span(bitmaps).first(bitmap_count), ignored, nullptr);
+        load_some(places.first(count), answers, engine);
+        places = places.subspan(count);
+        answers = answers.subspan(count);
     }
-    if (needs_bitmap) unpin(frame_place);
+}
+
+/// load_many() of at most batch_max places.
+void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers, Engine* engine) {
+    std::array<Read*, batch_max> mine;
+    std::array<u64, batch_max> items;
+    u64 count = 0;
+    std::array<bool, batch_max> is_left{};
+    {
+        // Nobody may wait who has begun reads that are not under way: so what cannot begin is left.
+        const std::lock_guard lock(mutex_);
+        for (u64 i = 0; i < places.size(); ++i) {
+            const Result<Read*> started = start(places[i], engine);
+            is_left[i] = !started;
+            answers[i] = Errc::ok;
+            if (!started || *started == nullptr) continue;
+            mine[count] = *started;
+            items[count++] = i;
+        }
+    }
+    read_in(std::span(mine).first(count));
+    {
+        const std::lock_guard lock(mutex_);
+        for (u64 i = 0; i < count; ++i)
+            answers[items[i]] = finish(*mine[i]);
+    }
+    for (u64 i = 0; i < places.size(); ++i) {
+        if (is_left[i]) answers[i] = load(places[i], engine);
+    }
+}
+
+u64 MetaLoader::waiters() {
+    const std::lock_guard lock(mutex_);
+    u64 count = 0;
+    for (const Read& read : reads_)
+        count += read.askers != 0 && !read.is_over ? read.askers - 1 : 0;
+    return count;
+}
+
+/// The read of `place` that is under way, or null. Under the lock.
+MetaLoader::Read* MetaLoader::find_read(u64 place, const Engine* engine) {
+    for (Read& read : reads_) {
+        if (read.askers == 0 || read.is_over) continue;
+        if (read.place == place && read.engine == engine) return &read;
+    }
+    return nullptr;
+}
+
+/// Begins a read for the caller, who must read_in() and finish() it; null if the block is resident.
+/// Errc::busy if somebody reads it, or too many reads are under way; Errc::need_block if the bitmap
+/// of its inodes is not in memory. Under the lock.
+Result<MetaLoader::Read*> MetaLoader::start(u64 place, Engine* engine) {
+    if (engine == nullptr && is_resident(place)) return nullptr;
+    if (find_read(place, engine) != nullptr) return Errc::busy;
+    const auto unused = std::find_if(reads_.begin(), reads_.end(),
+                                     [](const Read& read) { return read.askers == 0; });
+    if (unused == reads_.end()) return Errc::busy;
+    if (engine != nullptr && holds_inodes(place)) {
+        WARREN_TRY(take_bitmap(*engine, frame_place_of(place)));
+    }
+    const Result<Expected> expected = expect(place);
+    if (!expected) return expected.code();
+    ++loads_;
+    unused->place = place;
+    unused->engine = engine;
+    unused->expected = *expected;
+    unused->askers = 1;
+    unused->is_over = false;
+    unused->is_void = false;
+    return &*unused;
+}
+
+/// Brings the host's copy of a bitmap of inodes up to date with the engine's. If the engine has
+/// none, the last commit had the newest: the host's is that, or the disk's.
+Errc MetaLoader::take_bitmap(Engine& engine, u64 place) {
+    Block bitmap;
+    const Errc read = or_no_memory([&] { return engine.read_block(place, bitmap); });
+    if (read == Errc::ok) copy_in(store_, place, bitmap);
+    return read == Errc::need_block ? Errc::ok : read;
+}
+
+/// Fills the blocks of reads with what the disk has, or with nothing, and notes what became of
+/// each. Without the lock.
+void MetaLoader::read_in(std::span<Read* const> reads) {
+    std::array<DiskRead, batch_max> requests;
+    u64 count = 0;
+    for (const Read* read : reads) {
+        if (read->expected.is_written) requests[count++] = request_of(*read);
+    }
+    Errc all = Errc::ok;
+    if (count != 0) {
+        all = or_no_memory([&] { return disk_.read_many(std::span(requests).first(count)); });
+    }
+    for (Read* read : reads) {
+        read->result = all;
+        if (!read->expected.is_written) {
+            std::memset(read->block, 0, sizeof *read->block);
+            read->result = Errc::ok;
+        } else if (all != Errc::ok && count != 1) {
+            // The answer is for all of them: who fails is told only by one at a time.
+            const DiskRead request = request_of(*read);
+            read->result = or_no_memory([&] { return disk_.read(request.offset, request.target); });
+        }
+        if (read->expected.is_written && read->result == Errc::ok) {
+            read->result = accept(read->place, read->expected, *read->block);
+        }
+    }
+}
+
+DiskRead MetaLoader::request_of(const Read& read) {
+    return {read.place, std::as_writable_bytes(std::span(read.block, 1))};
+}
+
+/// Puts what was read to where it is wanted and tells all who asked. Under the lock.
+Errc MetaLoader::finish(Read& read) {
+    if (read.result == Errc::ok) {
+        read.result = or_no_memory([&] { return put(read); });
+    }
+    read.is_over = true;
+    changed_.notify_all();
+    return leave(read);
+}
+
+/// Ends an asker's part in a read; the answer. Under the lock.
+Errc MetaLoader::leave(Read& read) {
+    const Errc result = read.result;
+    if (--read.askers == 0) changed_.notify_all();
     return result;
 }
 
-Errc MetaLoader::load_into(Engine& engine, u64 place) {
-    std::lock_guard lock(mutex_);
-    const u64 frame_place = place / format::frame_size * format::frame_size;
-    const bool needs_bitmap =
-        core::kind_of(store_, place / format::frame_size) == FrameKind::inodes &&
-        place != frame_place;
-    // While an inode's block is not in memory nobody changes the inode's bit.
-    if (needs_bitmap) WARREN_TRY(bring_bitmap(engine, frame_place));
-    Block block;
-    WARREN_TRY(fill(place, block));
-    ops::Evicted evicted;
-    const Errc placed = engine.place_block(place, block, evicted);
-    if (placed != Errc::ok) {
-        keep_references(place, block);
-        return placed;
+/// Makes resident what was read. Not if that may not be the newest: who asked looks again then.
+/// Errc::corrupt if the place is for other things by now. Under the lock.
+Errc MetaLoader::put(Read& read) {
+    if (read.is_void) return Errc::ok;
+    const FrameKind kind = core::kind_of(store_, read.place / format::frame_size);
+    if (kind != read.expected.kind) return Errc::corrupt;
+    if (read.engine != nullptr) return put_into(*read.engine, read);
+    if (is_resident(read.place)) return Errc::ok;  // adopt() was first
+    if (store_.heads == nullptr) {
+        copy_in(store_, read.place, *read.block);
+        return Errc::ok;
     }
-    if (evicted.place != core::place_none) keep_references(evicted.place, evicted.block);
+    const Result<u32> head = find_victim();
+    if (!head) return head.code();
+    restore_references(read.place, *read.block);
+    store_.heads->blocks[*head] = *read.block;
+    core::insert_head(*store_.heads, *head, read.place);
+    core::unlink_head(*store_.heads, *head);
+    forget_references(read.place);
     return Errc::ok;
 }
 
-/// Brings the host's copy of a bitmap of inodes up to date: with the engine's if it has one, else
-/// with the disk's, which then is the newest.
-Errc MetaLoader::bring_bitmap(Engine& engine, u64 place) {
-    Block bitmap;
-    const Errc read = engine.read_block(place, bitmap);
-    if (read == Errc::ok) copy_in(store_, place, bitmap);
-    if (read != Errc::need_block) return read;
-    if (pin(place) != nullptr) return Errc::ok;
-    WARREN_TRY(read_in(place, bitmap));
-    copy_in(store_, place, bitmap);
+Errc MetaLoader::put_into(Engine& engine, Read& read) {
+    restore_references(read.place, *read.block);
+    ops::Evicted evicted;
+    WARREN_TRY(engine.place_block(read.place, *read.block, evicted));
+    forget_references(read.place);
+    if (evicted.place == core::place_none) return Errc::ok;
+    // It was resident when somebody began to read it, and may have been changed since.
+    if (Read* const other = find_read(evicted.place, &engine)) other->is_void = true;
+    keep_references(evicted.place, evicted.block);
     return Errc::ok;
-}
-
-Errc MetaLoader::fill(u64 place, Block& block) {
-    ++loads_;
-    const Errc code = read_in(place, block);
-    if (code == Errc::ok) restore_references(place, block);
-    return code;
 }
 
 /// Notes what only memory knows of a block that was evicted.
 void MetaLoader::keep_references(u64 place, const Block& block) {
-    const bool holds_inodes =
-        core::kind_of(store_, place / format::frame_size) == FrameKind::inodes &&
-        place % format::frame_size != 0;
-    if (!holds_inodes) return;
+    if (!holds_inodes(place)) return;
     const auto* inodes = reinterpret_cast<const format::Inode*>(&block);
     std::vector<Kept> kept;
     for (u32 slot = 0; slot < format::inodes_per_block; ++slot) {
@@ -164,71 +288,81 @@ void MetaLoader::keep_references(u64 place, const Block& block) {
     if (!kept.empty()) kept_[place] = std::move(kept);
 }
 
-/// Puts back what keep_references() has noted.
-void MetaLoader::restore_references(u64 place, Block& block) {
+/// Puts what keep_references() has noted into `block`.
+void MetaLoader::restore_references(u64 place, Block& block) const {
     const auto found = kept_.find(place);
     if (found == kept_.end()) return;
     auto* inodes = reinterpret_cast<format::Inode*>(&block);
     for (const Kept& kept : found->second) {
         format::Inode& inode = inodes[kept.slot];
-        if (kept.generation == 0) {
-            const auto removed = removed_.find(place / format::inode_size + kept.slot);
-            inode = removed->second;
-            removed_.erase(removed);
-        }
+        if (kept.generation == 0) inode = removed_.at(place / format::inode_size + kept.slot);
         inode.references = kept.references;
     }
+}
+
+/// They are in memory again.
+void MetaLoader::forget_references(u64 place) {
+    const auto found = kept_.find(place);
+    if (found == kept_.end()) return;
+    for (const Kept& kept : found->second)
+        removed_.erase(place / format::inode_size + kept.slot);
     kept_.erase(found);
 }
 
-/// Fills `block` with what the disk has at `place`, or with nothing.
-Errc MetaLoader::read_in(u64 place, Block& block) {
-    const Result<bool> is_written = holds_something(place);
-    if (!is_written) return is_written.code();
-    if (!*is_written) {
-        std::memset(&block, 0, sizeof block);
-        return Errc::ok;
-    }
-    WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block, 1))));
-    return accept(place, block);
+bool MetaLoader::holds_inodes(u64 place) const {
+    return place % format::frame_size != 0 &&
+           core::kind_of(store_, place / format::frame_size) == FrameKind::inodes;
 }
 
-/// The bits of the inodes in the block at `place` that are in use. Errc::need_commit if the bitmap
+bool MetaLoader::is_resident(u64 place) {
+    if (pin(place) == nullptr) return false;
+    unpin(place);
+    return true;
+}
+
+/// The bits of the inodes in the block at `place` that are in use. Errc::need_block if the bitmap
 /// is not in memory.
 Result<u64> MetaLoader::inodes_in_use(u64 place) {
     const u32 slot = static_cast<u32>(place / format::inode_size % format::inodes_per_frame);
-    const u64 bitmap_place = place / format::frame_size * format::frame_size;
-    Block* block = pin(bitmap_place);
-    if (block == nullptr) return Errc::need_commit;
+    Block* block = pin(frame_place_of(place));
+    if (block == nullptr) return Errc::need_block;
     const auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(block);
     const u64 used = relaxed_load(bitmap.used[slot / 64]) >> slot % 64 & 0xffff;
-    unpin(bitmap_place);
+    unpin(frame_place_of(place));
     return used;
 }
 
-/// Whether the disk has something at `place`. If not, an operation is about to fill the block, or
-/// has looked at a stale pointer.
-Result<bool> MetaLoader::holds_something(u64 place) {
+/// What the disk has at `place`. If nothing, an operation is about to fill the block, or has looked
+/// at a stale pointer. Errc::need_block as from inodes_in_use().
+Result<MetaLoader::Expected> MetaLoader::expect(u64 place) {
     const u64 frame = place / format::frame_size;
-    const FrameKind kind = core::kind_of(store_, frame);
     const u64 bit = place / format::block_size % format::blocks_per_frame;
-    if (kind == FrameKind::inodes) {
-        if (bit == 0) return true;
+    Expected expected{core::kind_of(store_, frame), true, 0};
+    if (expected.kind == FrameKind::inodes) {
+        if (bit == 0) return expected;
         const Result<u64> used = inodes_in_use(place);
         if (!used) return used.code();
-        return *used != 0;
+        expected.used = *used;
+        expected.is_written = *used != 0;
+        return expected;
     }
-    if (kind == FrameKind::free) return false;
-    if (kind != FrameKind::metadata) return Errc::corrupt;
-    return (relaxed_load(store_.frame(frame).used[bit / 64]) >> bit % 64 & 1) != 0;
+    if (expected.kind == FrameKind::free) {
+        expected.is_written = false;
+        return expected;
+    }
+    if (expected.kind != FrameKind::metadata) return Errc::corrupt;
+    expected.is_written = (relaxed_load(store_.frame(frame).used[bit / 64]) >> bit % 64 & 1) != 0;
+    return expected;
 }
 
 /// Checks what the disk had at `place`, and takes out what is not an inode.
-Errc MetaLoader::accept(u64 place, Block& block) {
-    const u64 bit = place / format::block_size % format::blocks_per_frame;
-    if (core::kind_of(store_, place / format::frame_size) == FrameKind::inodes) {
-        if (bit != 0) return accept_inodes(place, block);
-        return format::check_block(block, BlockKind::inode_bitmap, volume_, place);
+Errc MetaLoader::accept(u64 place, const Expected& expected, Block& block) const {
+    if (expected.kind == FrameKind::inodes) {
+        if (place % format::frame_size == 0) {
+            return format::check_block(block, BlockKind::inode_bitmap, volume_, place);
+        }
+        accept_inodes(place, expected.used, block);
+        return Errc::ok;
     }
     const u16 found = reinterpret_cast<format::BlockHeader&>(block).kind;
     if (!is_tree_kind(found)) return Errc::corrupt;
@@ -238,19 +372,16 @@ Errc MetaLoader::accept(u64 place, Block& block) {
     return is_sound ? Errc::ok : Errc::corrupt;
 }
 
-Errc MetaLoader::accept_inodes(u64 place, Block& block) {
+void MetaLoader::accept_inodes(u64 place, u64 used, Block& block) const {
     const u64 first = place / format::inode_size;
-    const Result<u64> used = inodes_in_use(place);
-    if (!used) return used.code();
     auto* inodes = reinterpret_cast<format::Inode*>(&block);
     for (u32 i = 0; i < format::inodes_per_block; ++i) {
-        const bool lives = (*used >> i & 1) != 0 && inodes[i].generation != 0 &&
+        const bool lives = (used >> i & 1) != 0 && inodes[i].generation != 0 &&
                            format::inode_is_sound(inodes[i], volume_, first + i) &&
                            format::area_is_sound(inodes[i], store_.size_bytes);
         if (!lives) inodes[i].generation = 0;
         inodes[i].references = 0;
     }
-    return Errc::ok;
 }
 
 void MetaLoader::load_frame(u64 frame) {
@@ -272,8 +403,8 @@ void MetaLoader::load_frame(u64 frame) {
         begin = 1;
     }
     const auto is_written = [&](u32 block) {
-        const Result<bool> found = holds_something(first_place + block * format::block_size);
-        return found && *found;
+        const Result<Expected> found = expect(first_place + block * format::block_size);
+        return found && found->is_written;
     };
     u32 end = blocks;
     while (end > begin && !is_written(end - 1))
@@ -285,10 +416,11 @@ void MetaLoader::load_frame(u64 frame) {
     }
     for (u32 block = begin; block < blocks; ++block) {
         const bool was_read = block < end;
-        if (is_written(block)) {
+        const u64 place = first_place + block * format::block_size;
+        const Result<Expected> expected = expect(place);
+        if (expected && expected->is_written) {
             // What cannot be right is looked at again by whoever wants it.
-            const u64 place = first_place + block * format::block_size;
-            if (accept(place, memory[block]) == Errc::ok) show(block);
+            if (accept(place, *expected, memory[block]) == Errc::ok) show(block);
             continue;
         }
         if (was_read) std::memset(&memory[block], 0, sizeof memory[block]);
@@ -297,7 +429,7 @@ void MetaLoader::load_frame(u64 frame) {
 }
 
 void MetaLoader::adopt(u64 place, const Block& block) {
-    // Not while somebody loads by what an engine says, which may be newer.
+    // Not between what an engine says, which may be newer, and what is made of it.
     const std::lock_guard lock(mutex_);
     copy_in(store_, place, block);
 }

@@ -5,9 +5,19 @@
 // Invariant: a block is published as resident only after it passed its checks; an inode that does
 // not exist has generation zero in memory. References to inodes, which no disk knows, outlive the
 // eviction of their block: they are kept beside the buffer, 16 bytes for an inode.
+//
+// The disk is waited for without the lock, so many reads are under way at once, of one place one
+// for all who ask. What is being read is not resident: nobody changes it meanwhile, no commit
+// writes it, and the bits of its inodes stay as they were. In an engine's buffer it may be: then it
+// is found there when it is to be put there, or it was evicted meanwhile, and what was read is
+// dropped.
 #pragma once
 
+#include <array>
+#include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -21,17 +31,24 @@ namespace warren {
 
 class MetaLoader {
  public:
+    /// So many reads of blocks may be under way; who wants one more waits.
+    static constexpr u64 reads_max = 64;
+    /// So many of them are one caller's of load_many().
+    static constexpr u64 batch_max = 32;
+
     /// Requires: both outlive this; `volume` is the first 8 bytes of the UUID.
-    MetaLoader(Disk& disk, const core::Store& store, u64 volume)
-        : disk_(disk), store_(store), volume_(volume) {}
+    MetaLoader(Disk& disk, const core::Store& store, u64 volume);
 
-    /// Makes the block at `place` resident. Errc::corrupt if its bytes cannot be right, Errc::io if
-    /// they cannot be read, Errc::need_commit if every block of the meta buffer is in use or dirty.
-    Errc load(u64 place);
+    /// Makes the block at `place` resident; it may be gone again if all of a meta buffer is in much
+    /// use. With an `engine`, in the meta buffer of that, which has memory of its own; the host's
+    /// Store has the identity map then, and of blocks the bitmaps of inodes alone. Errc::corrupt if
+    /// its bytes cannot be right, Errc::io if they cannot be read, Errc::need_commit if every block
+    /// of the meta buffer is in use or dirty.
+    Errc load(u64 place, Engine* engine = nullptr);
 
-    /// As load(), into the meta buffer of an engine that has memory of its own. The host's Store
-    /// has the identity map, and of blocks the bitmaps of inodes alone.
-    Errc load_into(Engine& engine, u64 place);
+    /// As load() of each place, side by side where the disk can. A place that comes twice may be
+    /// read twice. Requires: as many answers.
+    void load_many(std::span<const u64> places, std::span<Errc> answers, Engine* engine = nullptr);
 
     /// Makes all of a frame's blocks resident that hold something, and those of free inodes, by one
     /// read of all of them. What cannot be read or right is left to load(). Requires: the identity
@@ -47,6 +64,8 @@ class MetaLoader {
     void adopt(u64 place, const format::Block& block);
 
     u64 loads() const { return loads_; }
+    /// How many callers wait for a read that somebody else has begun.
+    u64 waiters();
 
  private:
     /// The references to one inode of a block that was evicted.
@@ -56,22 +75,54 @@ class MetaLoader {
         u64 references;
     };
 
-    Errc bring_bitmap(Engine& engine, u64 place);
-    Errc fill(u64 place, format::Block& block);
-    Errc read_in(u64 place, format::Block& block);
+    /// What the disk has at a place that is not resident.
+    struct Expected {
+        format::FrameKind kind;
+        bool is_written;  // else nothing yet: zeros in memory
+        u64 used;         // of a block of inodes: the bits of those that exist
+    };
+
+    /// A block that is being read, or what became of it as long as somebody asks.
+    struct Read {
+        format::Block* block = nullptr;  // its own
+        u64 place = 0;
+        Engine* engine = nullptr;  // that wants it; null: the host's Store
+        Expected expected{};
+        u32 askers = 0;        // who wait for it, the reader among them; 0: may be begun anew
+        bool is_over = false;  // `result` tells
+        bool is_void = false;  // the block was evicted since it was begun
+        Errc result = Errc::ok;
+    };
+
+    void load_some(std::span<const u64> places, std::span<Errc> answers, Engine* engine);
+    Read* find_read(u64 place, const Engine* engine);
+    Result<Read*> start(u64 place, Engine* engine);
+    Errc take_bitmap(Engine& engine, u64 place);
+    void read_in(std::span<Read* const> reads);
+    static DiskRead request_of(const Read& read);
+    Errc finish(Read& read);
+    Errc leave(Read& read);
+    Errc put(Read& read);
+    Errc put_into(Engine& engine, Read& read);
     void keep_references(u64 place, const format::Block& block);
-    void restore_references(u64 place, format::Block& block);
+    void restore_references(u64 place, format::Block& block) const;
+    void forget_references(u64 place);
+    bool holds_inodes(u64 place) const;
+    bool is_resident(u64 place);
     Result<u64> inodes_in_use(u64 place);
-    Result<bool> holds_something(u64 place);
-    Errc accept(u64 place, format::Block& block);
-    Errc accept_inodes(u64 place, format::Block& block);
+    Result<Expected> expect(u64 place);
+    Errc accept(u64 place, const Expected& expected, format::Block& block) const;
+    void accept_inodes(u64 place, u64 used, format::Block& block) const;
     Result<u32> find_victim();
 
     Disk& disk_;
     const core::Store& store_;
     const u64 volume_;
-    std::mutex mutex_;  // one load at a time; hits never take it
-    u32 hand_ = 0;      // second-chance order: the head looked at next
+    const std::unique_ptr<format::Block[]> blocks_;  // one a read
+    std::mutex mutex_;                               // for all below; hits never take it
+    std::condition_variable changed_;                // a read is over, or may be begun anew
+    std::array<Read, reads_max> reads_;
+    u32 hand_ = 0;  // second-chance order: the head looked at next
     u64 loads_ = 0;
     std::unordered_map<u64, std::vector<Kept>> kept_;  // by place of the block
     std::unordered_map<u64, format::Inode> removed_;   // by number of the inode

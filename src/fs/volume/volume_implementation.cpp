@@ -319,10 +319,19 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
     }
 }
 
+void VolumeImplementation::load_blocks(std::span<const u64> places, std::span<Errc> answers) {
+    loader_->load_many(places, answers, engine_with_buffer());
+}
+
 Errc VolumeImplementation::serve_block(u64 place, Attempts& attempts) {
-    const bool has_buffer = engine_->meta_buffer_blocks() != 0;
-    const Errc loaded = has_buffer ? loader_->load_into(*engine_, place) : loader_->load(place);
-    if (loaded == Errc::ok) return has_buffer ? Errc::ok : engine_->show_block(place);
+    return settle_block(loader_->load(place, engine_with_buffer()), place, attempts);
+}
+
+/// What becomes of a wish for the block at `place`, by the loader's answer.
+Errc VolumeImplementation::settle_block(Errc loaded, u64 place, Attempts& attempts) {
+    if (loaded == Errc::ok) {
+        return engine_with_buffer() != nullptr ? Errc::ok : engine_->show_block(place);
+    }
     // If a commit does not help either, all of the meta buffer is held by open files and by what
     // the kernel knows.
     if (loaded == Errc::need_commit) {

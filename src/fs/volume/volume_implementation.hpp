@@ -321,6 +321,12 @@ class VolumeImplementation {
     void wait_a_moment();
     Errc serve(const Wish& wish, Attempts& attempts);
     Errc serve_block(u64 place, Attempts& attempts);
+    Errc settle_block(Errc loaded, u64 place, Attempts& attempts);
+    void load_blocks(std::span<const u64> places, std::span<Errc> answers);
+    /// The engine, if it has a meta buffer in memory of its own; else null.
+    Engine* engine_with_buffer() const {
+        return engine_->meta_buffer_blocks() != 0 ? engine_.get() : nullptr;
+    }
     Errc serve_structure(const Wish& wish);
     void prune_pending();
     Errc add_inode_frame();

@@ -5,6 +5,8 @@
 //
 // Invariant: the first that is not done is in every round, and its wish was served before.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -35,6 +37,7 @@ class VolumeImplementation::ManyWishes {
         std::sort(left_.begin(), round_end, [&](const Left& one, const Left& other) {
             return wish_order(one) < wish_order(other);
         });
+        load_blocks();
         for (u64 begin = 0; begin < round_;) {
             u64 end = begin + 1;
             while (end < round_ && end - begin < shared_max(begin) && is_same(begin, end))
@@ -106,6 +109,20 @@ class VolumeImplementation::ManyWishes {
         return code != Errc::corrupt || ++attempts.damaged < damaged_max;
     }
 
+    /// Loads all blocks that are wished for at once.
+    void load_blocks() {
+        places_.clear();
+        for (u64 i = 0; i < round_; ++i) {
+            const ops::Reply& reply = replies_[left_[i].item];
+            const bool is_block = reply.code == Errc::need_block;
+            if (is_block && (places_.empty() || places_.back() != reply.needed_place)) {
+                places_.push_back(reply.needed_place);
+            }
+        }
+        loaded_.resize(places_.size());
+        volume_.load_blocks(places_, loaded_);
+    }
+
     /// Serves the wish that [begin, end) have in common.
     void serve_same(u64 begin, u64 end) {
         const ops::Reply& reply = replies_[left_[begin].item];
@@ -122,9 +139,7 @@ class VolumeImplementation::ManyWishes {
             }
         }
         if (waiting.empty()) return;
-        Attempts counted_above;
-        const bool is_counted = wish.code == Errc::need_space || wish.code == Errc::corrupt;
-        const Errc served = volume_.serve(wish, is_counted ? counted_above : left_[begin].attempts);
+        const Errc served = serve(wish, left_[begin].attempts);
         if (served == Errc::ok) return;
         for (u64 i = begin; i < end; ++i) {
             if (left_[i].is_done) continue;
@@ -132,14 +147,29 @@ class VolumeImplementation::ManyWishes {
             left_[i].is_done = true;
         }
     }
+    Errc serve(const Wish& wish, Attempts& attempts) {
+        if (wish.code == Errc::need_block) {
+            const auto found = std::lower_bound(places_.begin(), places_.end(), wish.place);
+            const Errc loaded = loaded_[static_cast<u64>(found - places_.begin())];
+            // Another wish may have led to a commit since.
+            if (loaded == Errc::need_commit) return volume_.serve_block(wish.place, attempts);
+            return volume_.settle_block(loaded, wish.place, attempts);
+        }
+        Attempts counted_above;
+        const bool is_counted = wish.code == Errc::need_space || wish.code == Errc::corrupt;
+        return volume_.serve(wish, is_counted ? counted_above : attempts);
+    }
+
     static constexpr u32 damaged_max = 4;
     static constexpr u64 width_min = 64;
 
     VolumeImplementation& volume_;
     std::span<ops::Reply> replies_;
-    std::vector<Left> left_;  // by item
-    u64 round_ = 0;           // so many of the first were in the last round
-    u64 width_ = 0;           // so many will be in the next
+    std::vector<Left> left_;    // by item
+    u64 round_ = 0;             // so many of the first were in the last round
+    u64 width_ = 0;             // so many will be in the next
+    std::vector<u64> places_;   // of the blocks wished for, in their order
+    std::vector<Errc> loaded_;  // what became of each
 };
 
 void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
@@ -173,6 +203,9 @@ Errc VolumeImplementation::run_batch(const ops::BatchHeader& header, ops::BatchW
             WARREN_TRY(serve({code, 0, 0, 0, false}, attempts));
             continue;
         }
+        // What fails here fails again, and is told then.
+        std::array<Errc, ops::needed_places_max> ignored;
+        load_blocks(std::span(window.needed_places).first(window.needed_count), ignored);
         for (u32 i = 0; i < window.needed_count; ++i)
             WARREN_TRY(serve({code, window.needed_places[i], 0, 0, false}, attempts));
     }

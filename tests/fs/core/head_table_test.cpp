@@ -85,7 +85,7 @@ TEST(HeadTable, concurrentUsersNeverSeeAnotherPlace) {
     constexpr u32 count = 8;
     constexpr u64 places = 32;
     Heads heads(count);
-    std::mutex loading;  // as in MetaLoader: one load at a time
+    std::mutex loading;  // as in MetaLoader: one block is put in at a time
     std::vector<std::thread> crowd;
     for (u64 t = 0; t < 4; ++t) {
         crowd.emplace_back([&, t] {

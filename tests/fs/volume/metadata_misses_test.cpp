@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metadata that are not in memory, asked for by several at once: on a disk that answers when it is
+// told to, and on one that fails. In each of the three ways in which blocks come into memory.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "fs/volume/volume_implementation.hpp"
+#include "tests/support/engine_meta_buffer.hpp"
+#include "tests/support/holding_disk.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/test_engine.hpp"
+#include "tests/support/thread_crowd.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 file_count = 6400;  // their inodes alone take more blocks than the smallest buffer
+
+/// Passes on what it gets as it is.
+class WholeDisk final : public PassingDisk {
+ public:
+    using PassingDisk::PassingDisk;
+    Errc read_many(std::span<const DiskRead> reads) override { return below().read_many(reads); }
+};
+
+/// Where metadata blocks go.
+struct Way {
+    const char* name;
+    bool is_engines;  // the memory of an engine that has its own
+    u64 buffer_bytes;
+};
+
+class MetadataMisses : public testing::TestWithParam<Way> {
+ protected:
+    void SetUp() override {
+        open();
+        for (u64 i = 0; i < file_count; ++i)
+            files_.push_back(make_file(*volume_, volume_->root(), name_of(i)));
+        for (const Handle& file : files_)
+            by_block_[block_of(file)].push_back(file);
+        // Full ones: no operation looks there for a free inode.
+        std::erase_if(by_block_, [](const auto& block) { return block.second.size() != 16; });
+        ASSERT_GT(by_block_.size(), 300u);
+        reopen();
+    }
+    void TearDown() override {
+        ASSERT_EQ(volume_->close(), Errc::ok);
+        volume_ = nullptr;
+        EXPECT_TRUE(expect_clean(*memory_));
+    }
+
+    void open() {
+        Failure failure;
+        volume_ = open_on_engine(
+            std::make_unique<WholeDisk>(disk_), GetParam().is_engines ? engine_of_its_own() : "cpu",
+            {.workers = 2, .meta_buffer_bytes = GetParam().buffer_bytes}, failure, ~u64{0},
+            [this](VolumeImplementation& volume) { implementation_ = &volume; });
+        ASSERT_NE(volume_, nullptr) << failure.message;
+    }
+    /// Nothing is in memory then but the block of one file's inode, `warm_`, and their bitmap.
+    void reopen() {
+        ASSERT_EQ(volume_->close(), Errc::ok);
+        volume_ = nullptr;
+        open();
+        warm_ = files_of(0)[0];
+        ASSERT_TRUE(volume_->attributes(warm_));
+    }
+
+    static std::string name_of(u64 number) { return "file" + std::to_string(number); }
+    static u64 block_of(Handle file) {
+        return file.inode * format::inode_size / format::block_size * format::block_size;
+    }
+    /// The files whose inodes are in the n-th of the full blocks.
+    const std::vector<Handle>& files_of(u64 n) const {
+        return std::next(by_block_.begin(), static_cast<std::ptrdiff_t>(n))->second;
+    }
+    std::future<Errc> ask(Handle file) {
+        return std::async(std::launch::async,
+                          [this, file] { return volume_->attributes(file).code(); });
+    }
+    void wait_for_waiters(u64 count) {
+        while (implementation_->loader().waiters() != count)
+            std::this_thread::yield();
+    }
+    void expect_all() {
+        for (const Handle& file : files_)
+            ASSERT_EQ(volume_->attributes(file).code(), Errc::ok);
+    }
+    /// Looks at many files, one by one and all at once; how many could not be read. The others are
+    /// what they must be.
+    u64 look() {
+        u64 failed = 0;
+        const auto judge = [&](const Result<Attributes>& found, Handle file) {
+            failed += found.code() == Errc::io;
+            if (found.code() == Errc::io) return;
+            ASSERT_TRUE(found) << static_cast<int>(found.code());
+            EXPECT_EQ(found->handle, file);
+        };
+        for (u64 n = 1; n < 40; n += 2)
+            judge(volume_->attributes(files_of(n)[3]), files_of(n)[3]);
+        std::vector<Lookup> lookups;
+        std::vector<std::string> names;
+        for (u64 i = 0; i < file_count; i += 64)
+            names.push_back(name_of(i));
+        for (const std::string& name : names)
+            lookups.push_back({volume_->root(), name});
+        std::vector<Result<Attributes>> found(names.size(), Errc::busy);
+        volume_->lookup_many(anybody, lookups, found);
+        for (u64 i = 0; i < names.size(); ++i)
+            judge(found[i], files_[i * 64]);
+        return failed;
+    }
+
+    std::unique_ptr<MemoryDisk> memory_ = make_memory_disk(128 * mib);
+    FaultDisk faults_{*memory_};
+    HoldingDisk disk_{faults_};
+    VolumeImplementation* implementation_ = nullptr;
+    std::unique_ptr<Volume> volume_;
+    std::vector<Handle> files_;
+    std::map<u64, std::vector<Handle>> by_block_;
+    Handle warm_;
+};
+
+TEST_P(MetadataMisses, AreReadAtOnceAndKeepNobodyElseWaiting) {
+    const Handle one = files_of(10)[0];
+    const Handle other = files_of(20)[0];
+    disk_.hold(block_of(one));
+    disk_.hold(block_of(other));
+    auto first = ask(one);
+    ASSERT_TRUE(disk_.wait_until_held(block_of(one)));
+    auto second = ask(other);
+    ASSERT_TRUE(disk_.wait_until_held(block_of(other)));
+    // Hits, misses of other blocks, changes and commits.
+    EXPECT_TRUE(volume_->attributes(warm_));
+    EXPECT_TRUE(volume_->attributes(files_of(30)[0]));
+    EXPECT_TRUE(volume_->lookup(anybody, volume_->root(), name_of(4)));
+    EXPECT_TRUE(volume_->create(anybody, volume_->root(), "new", {}));
+    EXPECT_EQ(volume_->unlink(anybody, volume_->root(), "new"), Errc::ok);
+    EXPECT_EQ(volume_->sync(), Errc::ok);
+    using std::chrono::seconds;
+    EXPECT_EQ(first.wait_for(seconds(0)), std::future_status::timeout);
+    EXPECT_EQ(second.wait_for(seconds(0)), std::future_status::timeout);
+    disk_.let_go(block_of(other));
+    EXPECT_EQ(second.get(), Errc::ok);
+    EXPECT_EQ(first.wait_for(seconds(0)), std::future_status::timeout);
+    disk_.let_go(block_of(one));
+    EXPECT_EQ(first.get(), Errc::ok);
+}
+
+TEST_P(MetadataMisses, OfOneBlockAreOneRead) {
+    const auto& files = files_of(10);
+    const u64 place = block_of(files[0]);
+    disk_.hold(place);
+    const u64 before = disk_.count(place);
+    std::vector<std::future<Errc>> asked;
+    for (u64 i = 0; i < 5; ++i)
+        asked.push_back(ask(files[i]));
+    wait_for_waiters(4);
+    disk_.let_go(place);
+    for (auto& one : asked)
+        EXPECT_EQ(one.get(), Errc::ok);
+    EXPECT_EQ(disk_.count(place), before + 1);
+}
+
+TEST_P(MetadataMisses, OfAnUnreadableBlockAreAllTold) {
+    const auto& files = files_of(10);
+    const u64 place = block_of(files[0]);
+    disk_.hold(place);
+    disk_.set_failing(place, true);
+    const u64 before = disk_.count(place);
+    std::vector<std::future<Errc>> asked;
+    for (u64 i = 0; i < 5; ++i)
+        asked.push_back(ask(files[i]));
+    wait_for_waiters(4);
+    disk_.let_go(place);
+    for (auto& one : asked)
+        EXPECT_EQ(one.get(), Errc::io);
+    EXPECT_EQ(disk_.count(place), before + 1);
+    EXPECT_TRUE(volume_->attributes(files_of(11)[0]));
+    EXPECT_EQ(volume_->attributes(files[0]).code(), Errc::io);
+    EXPECT_EQ(disk_.count(place), before + 2) << "it must be tried again";
+    disk_.set_failing(place, false);
+    EXPECT_EQ(volume_->attributes(files[0]).code(), Errc::ok);
+    EXPECT_EQ(volume_->attributes(files[1]).code(), Errc::ok);
+}
+
+TEST_P(MetadataMisses, MoreThanMayBeUnderWayComeInTurn) {
+    constexpr u64 count = MetaLoader::reads_max + 8;
+    std::vector<std::future<Errc>> asked;
+    for (u64 n = 1; n <= count; ++n)
+        disk_.hold(block_of(files_of(n)[0]));
+    for (u64 n = 1; n <= MetaLoader::reads_max; ++n) {
+        asked.push_back(ask(files_of(n)[0]));
+        ASSERT_TRUE(disk_.wait_until_held(block_of(files_of(n)[0])));
+    }
+    for (u64 n = MetaLoader::reads_max + 1; n <= count; ++n)
+        asked.push_back(ask(files_of(n)[0]));
+    EXPECT_TRUE(volume_->attributes(warm_));
+    for (u64 n = 1; n <= count; ++n) {
+        ASSERT_TRUE(disk_.wait_until_held(block_of(files_of(n)[0])));
+        disk_.let_go(block_of(files_of(n)[0]));
+        if (n > 8) continue;
+        EXPECT_EQ(asked[n - 1].get(), Errc::ok);
+    }
+    for (u64 n = 9; n <= count; ++n)
+        EXPECT_EQ(asked[n - 1].get(), Errc::ok);
+    EXPECT_EQ(disk_.most_held(), MetaLoader::reads_max);
+}
+
+TEST_P(MetadataMisses, FailAtEachRead) {
+    for (const bool is_once : {true, false}) {
+        u64 nth = 0;
+        u64 failed = 0;
+        do {
+            ++nth;
+            faults_.set_plan({});
+            reopen();
+            ASSERT_FALSE(HasFatalFailure());
+            faults_.set_plan({.writes = false, .flushes = false, .nth = nth, .is_once = is_once});
+            const u64 told = look();
+            failed = faults_.failed_count();
+            faults_.set_plan({});
+            EXPECT_TRUE(told == 0 || failed != 0) << nth;
+            // One that fails once in a batch is made good.
+            EXPECT_TRUE(told != 0 || failed == 0 || is_once) << nth;
+            EXPECT_EQ(look(), 0u) << "read " << nth;
+        } while (failed != 0 && !HasFailure());
+        EXPECT_GT(nth, 30u);
+    }
+    expect_all();
+}
+
+TEST_P(MetadataMisses, KeepReferencesWhateverIsEvicted) {
+    const Seed seed;
+    std::vector<std::function<void(Random&)>> bodies;
+    for (u64 t = 0; t < 4; ++t) {
+        bodies.push_back([this, t](Random& random) {
+            // Each has one in four of the inodes of a block.
+            std::map<u64, u64> holds;
+            std::set<u64> removed;
+            for (u64 i = 0; i < 4000 * test_load(); ++i) {
+                const u64 number = random.below(file_count / 4) * 4 + t;
+                const Handle file = files_[number];
+                const bool is_held = holds.contains(number);
+                const bool is_gone = removed.contains(number);
+                if (!is_gone && random.one_in(3)) {
+                    ASSERT_TRUE(volume_->attributes(file, Hold::yes));
+                    ++holds[number];
+                } else if (is_held && !is_gone && random.one_in(4)) {
+                    ASSERT_EQ(volume_->unlink(anybody, volume_->root(), name_of(number)), Errc::ok);
+                    removed.insert(number);
+                } else if (is_held && random.one_in(2)) {
+                    volume_->forget(file, holds[number]);
+                    holds.erase(number);
+                } else {
+                    ASSERT_EQ(volume_->attributes(file).code(), is_gone ? Errc::stale : Errc::ok);
+                }
+            }
+            for (const auto& [number, count] : holds)
+                volume_->forget(files_[number], count);
+        });
+    }
+    run_crowd(seed.value(), bodies);
+    expect_counts_agree(*volume_);
+}
+
+constexpr Way buffer_of_engine{"BufferOfAnEngine", true, small_meta_buffer};
+INSTANTIATE_TEST_SUITE_P(Ways, MetadataMisses,
+                         testing::Values(Way{"AllThatIsRead", false, 0},
+                                         Way{"Buffer", false, small_meta_buffer}, buffer_of_engine),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+using EngineMisses = MetadataMisses;
+
+TEST_P(EngineMisses, OfManyCommandsAreGivenToTheDiskAtOnce) {
+    const u64 before = disk_.largest();
+    EXPECT_LE(before, 1u);
+    EXPECT_EQ(look(), 0u);
+    EXPECT_GT(disk_.largest(), 8u);
+    EXPECT_LE(disk_.largest(), MetaLoader::batch_max);
+}
+
+TEST_P(EngineMisses, OfWhatWasThereAndIsGoneWhileItWasReadBringNothingOld) {
+    Engine& engine = implementation_->engine();
+    const Handle file = files_of(10)[0];
+    const u64 place = block_of(file);
+    ASSERT_TRUE(volume_->attributes(file));
+    // As by somebody who missed it before it came.
+    disk_.hold(place);
+    auto late = std::async(std::launch::async,
+                           [&] { return implementation_->loader().load(place, &engine); });
+    ASSERT_TRUE(disk_.wait_until_held(place));
+    AttributeChange change;
+    change.which = AttributeChange::mode;
+    change.new_mode = 0600;
+    ASSERT_TRUE(volume_->set_attributes(anybody, file, change));
+    ASSERT_EQ(volume_->sync(), Errc::ok);
+    format::Block block;
+    for (u64 round = 0; engine.read_block(place, block) == Errc::ok; ++round) {
+        ASSERT_LT(round, 10u) << "it is never evicted";
+        for (u64 n = 11; n < 300; ++n)
+            ASSERT_TRUE(volume_->attributes(files_of(n)[0]));
+    }
+    disk_.let_go(place);
+    EXPECT_EQ(late.get(), Errc::ok);
+    EXPECT_EQ(engine.read_block(place, block), Errc::need_block);
+    const auto found = volume_->attributes(file);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->mode, 0100600u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, EngineMisses, testing::Values(buffer_of_engine),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+}  // namespace
+}  // namespace warren
