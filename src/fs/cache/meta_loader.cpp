@@ -261,14 +261,26 @@ Errc MetaLoader::put(Read& read) {
 }
 
 Errc MetaLoader::put_into(Engine& engine, Read& read) {
+    WARREN_TRY(keep_evicted());
     restore_references(read.place, *read.block);
-    ops::Evicted evicted;
-    WARREN_TRY(engine.place_block(read.place, *read.block, evicted));
+    WARREN_TRY(engine.place_block(read.place, *read.block, evicted_));
     forget_references(read.place);
-    if (evicted.place == core::place_none) return Errc::ok;
+    if (evicted_.place == core::place_none) return Errc::ok;
     // It was resident when somebody began to read it, and may have been changed since.
-    if (Read* const other = find_read(evicted.place, &engine)) other->is_void = true;
-    keep_references(evicted.place, evicted.block);
+    if (Read* const other = find_read(evicted_.place, &engine)) other->is_void = true;
+    static_cast<void>(keep_evicted());  // or before the next one goes
+    return Errc::ok;
+}
+
+/// keep_references() of what went from an engine's buffer last. Errc::no_memory, and it is still to
+/// be done.
+Errc MetaLoader::keep_evicted() {
+    if (evicted_.place == core::place_none) return Errc::ok;
+    WARREN_TRY(or_no_memory([&] {
+        keep_references(evicted_.place, evicted_.block);
+        return Errc::ok;
+    }));
+    evicted_.place = core::place_none;
     return Errc::ok;
 }
 

@@ -26,6 +26,7 @@
 #include "fs/engine/engine.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/inode.hpp"
+#include "fs/ops/place_block.hpp"
 
 namespace warren {
 
@@ -104,6 +105,7 @@ class MetaLoader {
     Errc leave(Read& read);
     Errc put(Read& read);
     Errc put_into(Engine& engine, Read& read);
+    Errc keep_evicted();
     void keep_references(u64 place, const format::Block& block);
     void restore_references(u64 place, format::Block& block) const;
     void forget_references(u64 place);
@@ -122,7 +124,8 @@ class MetaLoader {
     std::mutex mutex_;                               // for all below; hits never take it
     std::condition_variable changed_;                // a read is over, or may be begun anew
     std::array<Read, reads_max> reads_;
-    u32 hand_ = 0;  // second-chance order: the head looked at next
+    u32 hand_ = 0;                                // second-chance order: the head looked at next
+    ops::Evicted evicted_{core::place_none, {}};  // from an engine's buffer, not kept yet
     u64 loads_ = 0;
     std::unordered_map<u64, std::vector<Kept>> kept_;  // by place of the block
     std::unordered_map<u64, format::Inode> removed_;   // by number of the inode

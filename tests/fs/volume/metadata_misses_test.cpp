@@ -8,6 +8,7 @@
 
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/engine_meta_buffer.hpp"
+#include "tests/support/failing_allocations.hpp"
 #include "tests/support/holding_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
@@ -44,7 +45,7 @@ class MetadataMisses : public testing::TestWithParam<Way> {
             by_block_[block_of(file)].push_back(file);
         // Full ones: no operation looks there for a free inode.
         std::erase_if(by_block_, [](const auto& block) { return block.second.size() != 16; });
-        ASSERT_GT(by_block_.size(), 300u);
+        ASSERT_GT(by_block_.size(), 380u);
         reopen();
     }
     void TearDown() override {
@@ -78,6 +79,11 @@ class MetadataMisses : public testing::TestWithParam<Way> {
     const std::vector<Handle>& files_of(u64 n) const {
         return std::next(by_block_.begin(), static_cast<std::ptrdiff_t>(n))->second;
     }
+    std::string name_of(Handle file) const {
+        return name_of(static_cast<u64>(std::ranges::find(files_, file) - files_.begin()));
+    }
+    /// Whose memory the loader is to fill.
+    Engine* engine() { return GetParam().is_engines ? &implementation_->engine() : nullptr; }
     std::future<Errc> ask(Handle file) {
         return std::async(std::launch::async,
                           [this, file] { return volume_->attributes(file).code(); });
@@ -266,6 +272,88 @@ TEST_P(MetadataMisses, KeepReferencesWhateverIsEvicted) {
     }
     run_crowd(seed.value(), bodies);
     expect_counts_agree(*volume_);
+}
+
+TEST_P(MetadataMisses, KeepReferencesWhereMemoryRunsOut) {
+    constexpr u64 open_count = 8;
+    u64 nth = 0;
+    for (bool has_failed = true; has_failed && !HasFailure();) {
+        reopen();
+        ASSERT_FALSE(HasFatalFailure());
+        // Others each time, for they are removed.
+        std::vector<Handle> opened;
+        for (u64 i = 0; i < open_count; ++i)
+            opened.push_back(files_of(1 + nth / 16 * open_count + i)[nth % 16]);
+        for (const Handle& file : opened)
+            ASSERT_EQ(volume_->open_file(file), Errc::ok);
+        ++nth;
+        {
+            const FailingAllocation failing(nth);
+            for (u64 i = 0; i < 560; ++i) {
+                const Errc code = volume_->attributes(files_of(100 + i % 280)[0]).code();
+                ASSERT_TRUE(code == Errc::ok || code == Errc::no_memory);
+            }
+            has_failed = failing.has_failed();
+        }
+        for (const Handle& file : opened) {
+            ASSERT_EQ(volume_->unlink(anybody, volume_->root(), name_of(file)), Errc::ok);
+            EXPECT_EQ(volume_->attributes(file).code(), Errc::ok) << "allocation " << nth;
+            EXPECT_EQ(volume_->release(file), Errc::ok) << "allocation " << nth;
+            EXPECT_EQ(volume_->attributes(file).code(), Errc::stale) << "allocation " << nth;
+        }
+    }
+    EXPECT_LT(nth, 12 * 16u) << "what is open must not be among what is asked for";
+    expect_counts_agree(*volume_);
+}
+
+TEST_P(MetadataMisses, OfManyPlacesHaveEachItsAnswer) {
+    std::vector<u64> places{block_of(warm_), 0};
+    for (u64 n = 80; n >= 1; --n)
+        places.push_back(block_of(files_of(n)[0]));
+    places.insert(places.end(), 3, block_of(files_of(81)[0]));
+    const u64 unreadable = block_of(files_of(40)[0]);
+    disk_.set_failing(unreadable, true);
+    // Somebody else reads one of them.
+    const u64 others = block_of(files_of(10)[0]);
+    disk_.hold(others);
+    auto other = ask(files_of(10)[0]);
+    ASSERT_TRUE(disk_.wait_until_held(others));
+    std::vector<Errc> answers(places.size(), Errc::busy);
+    auto many = std::async(std::launch::async,
+                           [&] { implementation_->loader().load_many(places, answers, engine()); });
+    wait_for_waiters(1);
+    disk_.let_go(others);
+    many.get();
+    EXPECT_EQ(other.get(), Errc::ok);
+    for (u64 i = 0; i < places.size(); ++i) {
+        const Errc expected = places[i] == 0            ? Errc::corrupt
+                              : places[i] == unreadable ? Errc::io
+                                                        : Errc::ok;
+        EXPECT_EQ(answers[i], expected) << i;
+    }
+    EXPECT_EQ(disk_.count(others), 1u);
+    disk_.set_failing(unreadable, false);
+    expect_all();
+}
+
+TEST_P(MetadataMisses, OfManyCallersOfManyPlacesKeepNoneForEver) {
+    const Seed seed;
+    // More callers than there may be reads of whole batches.
+    constexpr u64 callers = 2 * MetaLoader::reads_max / MetaLoader::batch_max;
+    const auto body = [this](Random& random) {
+        for (u64 round = 0; round < 20; ++round) {
+            std::vector<u64> places;
+            for (u64 i = 0; i < 100; ++i)
+                places.push_back(block_of(files_of(random.below(300))[0]));
+            std::vector<Errc> answers(places.size(), Errc::busy);
+            implementation_->loader().load_many(places, answers, engine());
+            for (const Errc answer : answers)
+                ASSERT_EQ(answer, Errc::ok);
+        }
+    };
+    run_crowd(seed.value(), std::vector<std::function<void(Random&)>>(callers, body));
+    EXPECT_EQ(implementation_->loader().waiters(), 0u);
+    expect_all();
 }
 
 constexpr Way buffer_of_engine{"BufferOfAnEngine", true, small_meta_buffer};
