@@ -119,7 +119,7 @@ enum class AttributeSet : u8 { any, create, replace };
 struct Statistics {
     u64 blocks = 0;  // 4 KiB blocks in the volume
     u64 blocks_free = 0;
-    u64 blocks_available = 0;  // free less the reserve that deletion needs
+    u64 blocks_available = 0;  // free less those that contents of files cannot have
     u64 inodes_used = 0;
     u64 inodes_free = 0;  // at most: inodes take their space from the free blocks
 };

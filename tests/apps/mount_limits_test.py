@@ -88,6 +88,56 @@ class FullTest(unittest.TestCase):
         self.assertEqual(len(os.listdir(self.volume.root)), 2 + count // 2)
         self.volume.unmount()
 
+    def space(self):
+        facts = os.statvfs(self.volume.root)
+        return facts.f_bfree, facts.f_bavail, facts.f_ffree
+
+    def wait_for_space(self, wanted):
+        """The kernel says a little later than close(2) that a file is closed."""
+        for _ in range(100):
+            if self.space()[0] == wanted[0]:
+                break
+            time.sleep(0.1)
+        run("sync", self.volume.root)
+        self.assertEqual(self.space(), wanted)
+
+    def write_until_full(self, name):
+        """How many blocks of a file could be written: pieces of 1 MiB, then blocks."""
+        file = os.open(self.path(name), os.O_CREAT | os.O_WRONLY | os.O_SYNC)
+        written = 0
+        for length in (1 << 20, 4096):
+            with self.assertRaises(OSError) as caught:
+                while True:
+                    written += os.write(file, bytes(length))
+            self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        os.close(file)
+        return written // 4096
+
+    def test_df_says_what_can_be_had(self):
+        run("sync", self.volume.root)
+        first = self.space()
+        for turn in range(3):
+            # The second time inodes have some of it before.
+            names = [self.path(f"s{i}") for i in range(20_000 if turn == 1 else 0)]
+            for name in names:
+                os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+            for name in names:
+                os.unlink(name)
+            self.wait_for_space(first)
+            # A few blocks are metadata of the file.
+            self.assertAlmostEqual(self.write_until_full("large"), first[1], delta=8)
+            self.assertEqual(self.space()[1], 0)
+            self.assertEqual(self.write_until_full("small"), 0)
+            os.unlink(self.path("large"))
+            os.unlink(self.path("small"))
+            self.wait_for_space(first)
+        self.volume.unmount()
+        self.volume.check()
+        self.volume.mount()
+        self.assertEqual(self.space(), first)
+        self.assertAlmostEqual(self.write_until_full("large"), first[1], delta=8)
+        self.volume.unmount()
+
     def store(self, name, content, choose):
         """Writes a file in pieces, synchronously, with fsync(2) or with close(2) alone, by which
         the kernel writes back as well; whether no call said that there is no space."""

@@ -91,6 +91,8 @@ void TwinStore::read_counters() {
     relaxed_store(host.inodes_used, relaxed_load(now.inodes_used));
     relaxed_store(host.inode_slots, relaxed_load(now.inode_slots));
     relaxed_store(host.free_frames, relaxed_load(now.free_frames));
+    relaxed_store(host.metadata_frames_end, relaxed_load(now.metadata_frames_end));
+    relaxed_store(host.data_frames_begin, relaxed_load(now.data_frames_begin));
 }
 
 void TwinStore::take_cut(CommitCut& cut) {

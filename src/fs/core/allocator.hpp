@@ -171,6 +171,17 @@ WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
     return frame;
 }
 
+/// Lets nobody look for blocks in a frame that has none left. One lane.
+WARREN_HD inline void drop_full_frame(const Store& store, u64 frame, FrameKind kind) {
+    clear_bit(room_of(store, kind), frame);
+    // Some may have come back just now, by unreserve(), which found the bit still set.
+    for (u32 w = 0; w < 8 && kind_of(store, frame) == kind; ++w) {
+        if (free_bits(store, frame, w) == 0) continue;
+        set_bit(room_of(store, kind), frame);
+        return;
+    }
+}
+
 struct Run {
     u64 place = 0;
     u32 blocks = 0;
@@ -206,7 +217,7 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
                 relaxed_store(hinted, frame);
                 return Run{frame * format::frame_size + first * format::block_size, count};
             }
-            clear_bit(room, frame);
+            drop_full_frame(store, frame, kind);
         }
         frame = find_bit_up(room, frame + 1 < store.frame_count ? frame + 1 : 0, store.frame_count);
         if (frame < store.frame_count) continue;

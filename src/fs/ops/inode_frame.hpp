@@ -67,6 +67,14 @@ WARREN_HD constexpr u64 inode_bits(u32 w) {
     return w == 0 ? ~((u64{1} << format::inodes_per_block) - 1) : ~u64{0};
 }
 
+/// Lets go of all slots of the first `words` words.
+WARREN_HD inline void let_go_slots(format::InodeBitmap& bitmap, u32 words) {
+    for (u32 w = 0; w < words; ++w) {
+        // Release: pairs with the acquire in hold_slot().
+        device_atomic<u64>(bitmap.held[w]).fetch_and(~inode_bits(w), hd::memory_order_release);
+    }
+}
+
 /// Holds every slot of a frame without inodes. False, and nothing held, if one is in use or held.
 WARREN_HD inline bool hold_all_slots(format::InodeBitmap& bitmap) {
     u32 held = 0;
@@ -83,15 +91,22 @@ WARREN_HD inline bool hold_all_slots(format::InodeBitmap& bitmap) {
     for (u32 w = 0; w < bitmap_words && is_empty; ++w) {
         is_empty = (relaxed_load(bitmap.used[w]) & inode_bits(w)) == 0;
     }
-    for (u32 w = 0; w < held && !is_empty; ++w) {
-        // Release: pairs with the acquire in hold_slot().
-        device_atomic<u64>(bitmap.held[w]).fetch_and(~inode_bits(w), hd::memory_order_release);
-    }
+    if (!is_empty) let_go_slots(bitmap, held);
     return is_empty;
 }
 
-/// Turns a frame whose inodes are all gone into a free one; Errc::not_empty if they are not. Its
-/// overlay says "committed" until the commit that holds this makes it free for others.
+/// Whether the next commit holds a block of the frame.
+WARREN_HD inline bool has_dirty_block(const Store& store, u64 frame) {
+    constexpr u64 words = format::blocks_per_frame / 64;
+    u64 dirty = 0;
+    for (u64 w = 0; w < words; ++w)
+        dirty |= relaxed_load(store.dirty[frame * words + w]);
+    return dirty != 0;
+}
+
+/// Turns a frame whose inodes are all gone into a free one; Errc::not_empty if they are not, or
+/// went so lately that the next commit holds a block of theirs: the same must not be freed by it.
+/// Its overlay says "committed" until the commit that holds this makes it free for others.
 template <class Team>
 WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
@@ -99,11 +114,16 @@ WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
     if (!block) return block.code();
     auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
     WARREN_TRY(op.begin_apply(1));
-    if (!once(op.team, [&] { return hold_all_slots(bitmap); })) {
+    const bool is_empty = once(op.team, [&] {
+        if (!hold_all_slots(bitmap)) return false;
+        if (!has_dirty_block(op.store, frame)) return true;
+        let_go_slots(bitmap, bitmap_words);
+        return false;
+    });
+    if (!is_empty) {
         op.cancel_apply();
         return Errc::not_empty;
     }
-    op.clear_dirty(place);
     once(op.team, [&] {
         StoreState& state = *op.store.state;
         clear_bit(room_of(op.store, FrameKind::inodes), frame);

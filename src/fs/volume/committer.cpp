@@ -16,6 +16,7 @@
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/ops/inode_frame.hpp"
+#include "fs/volume/empty_inode_frames.hpp"
 
 namespace warren {
 
@@ -114,7 +115,50 @@ Errc Committer::fail(Errc error) {
 }
 
 Errc Committer::commit() {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
+    return commit_once();
+}
+
+Errc Committer::commit_and_free(bool looks_on_disk) {
+    const std::lock_guard lock(mutex_);
+    WARREN_TRY(commit_once());
+    WARREN_TRY(or_no_memory([&] { return end_empty_inode_frames(looks_on_disk); }));
+    return publisher_.ended_frames() ? commit_once() : Errc::ok;
+}
+
+/// Ends frames that the commit which emptied them did not: the kernel still knew an inode of
+/// theirs, or that commit was the last before a crash.
+Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
+    const core::StoreState& state = *store_.state;
+    if (!may_have_empty_inode_frame(state)) return Errc::ok;
+    const u64 end = relaxed_load(state.metadata_frames_end);
+    const auto each_frame = [&](const auto& look) {
+        for (u64 frame = 0; frame < end; ++frame)
+            if (core::kind_of(store_, frame) == FrameKind::inodes) look(frame);
+    };
+    std::vector<u64> empty;
+    empty.reserve(end);
+    if (looks_on_disk && engine_ == nullptr) {
+        // What cannot be read is somebody else's to tell.
+        each_frame([&](u64 frame) { static_cast<void>(loader_.load(frame * format::frame_size)); });
+    }
+    {
+        // An operation that removes an inode marks the bitmap dirty after it has cleared the bit.
+        const std::lock_guard no_steps(steps_);
+        if (engine_ == nullptr) close_gate();
+        each_frame([&](u64 frame) {
+            if (!ops::has_dirty_block(store_, frame) && is_empty_inode_frame(loader_, frame))
+                empty.push_back(frame);
+        });
+        if (engine_ == nullptr) open_gate();
+    }
+    for (const u64 frame : empty)
+        WARREN_TRY(publisher_.end_inode_frame(frame));
+    return publisher_.publish_noted();
+}
+
+/// Requires: the lock.
+Errc Committer::commit_once() {
     if (error() != Errc::ok) return error();
     WARREN_TRY(take_memory());  // without it all stays as dirty as it is
     const KeptContents contents(file_buffer_);

@@ -67,6 +67,10 @@ class Committer {
 
     /// Makes everything applied so far durable, file data included.
     Errc commit();
+    /// As commit(), and gives out again all that was freed before: frames of inodes that hold none
+    /// come back with the commit after the one that emptied them. With `looks_on_disk` also those
+    /// of which nothing is in memory; an engine with memory of its own leaves them.
+    Errc commit_and_free(bool looks_on_disk);
     /// Notes, before they become visible, that file data were written that were not there before.
     void note_fresh_data() { has_fresh_data_.store(true, std::memory_order_relaxed); }
     /// Lets no commit begin any more that would hold what is applied from now on.
@@ -85,6 +89,8 @@ class Committer {
     void open_gate();
 
  private:
+    Errc commit_once();
+    Errc end_empty_inode_frames(bool looks_on_disk);
     Errc commit_dirty();
     Errc fail(Errc error);
     Errc take_copies();

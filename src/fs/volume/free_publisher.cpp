@@ -22,6 +22,7 @@ void FreePublisher::take_memory() {
 Errc FreePublisher::publish(std::span<const CommitCopy> copies) {
     frames_.clear();
     empty_inode_frames_.clear();
+    ended_frames_ = false;
     for (const CommitCopy& copy : copies) {
         if (ops::is_table_place(store_, copy.place)) WARREN_TRY(note_table(copy));
     }
@@ -51,13 +52,16 @@ Errc FreePublisher::note_frame(u64 frame, const format::FrameEntry& committed) {
     } else if (kind == FrameKind::data || kind == FrameKind::metadata) {
         u64 freed[8];
         bool freed_some = false;
+        bool is_empty = true;
         for (u32 w = 0; w < 8; ++w) {
             noted.used[w] = committed.used[w];
             freed[w] = relaxed_load(overlay.committed[w]) & ~committed.used[w];
             freed_some = freed_some || freed[w] != 0;
+            is_empty = is_empty && committed.used[w] == 0;
         }
-        if (!freed_some) return Errc::ok;
-        discard_runs(frame, freed);
+        // What came and went between two commits has emptied a frame that no commit saw full.
+        if (!freed_some && !is_empty) return Errc::ok;
+        if (freed_some) discard_runs(frame, freed);
     } else {
         return Errc::ok;
     }
@@ -73,8 +77,12 @@ Errc FreePublisher::note_bitmap(const CommitCopy& copy) {
     u64 used = 0;
     for (u32 w = 0; w < ops::bitmap_words; ++w)
         used |= bitmap.used[w] & ops::inode_bits(w);
-    if (used != 0) return Errc::ok;
-    empty_inode_frames_.push_back(copy.place / format::frame_size);
+    return used == 0 ? end_inode_frame(copy.place / format::frame_size) : Errc::ok;
+}
+
+Errc FreePublisher::end_inode_frame(u64 frame) {
+    ended_frames_ = true;
+    empty_inode_frames_.push_back(frame);
     return empty_inode_frames_.size() < publish_max ? Errc::ok : publish_noted();
 }
 

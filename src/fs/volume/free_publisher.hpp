@@ -38,12 +38,18 @@ class FreePublisher {
     /// Publishes what the copied tables and bitmaps have free and the commit before had not.
     /// Requires: take_memory(); the commit is durable; no other takes its copies meanwhile.
     Errc publish(std::span<const CommitCopy> copies);
+    /// Ends a frame of inodes as publish() ends those whose last inode went. Requires: as
+    /// publish().
+    Errc end_inode_frame(u64 frame);
+    /// To be called behind the last end_inode_frame().
+    Errc publish_noted();
+    /// Whether frames of inodes were ended since publish() began: the next commit makes them free.
+    bool ended_frames() const { return ended_frames_; }
 
  private:
     Errc note_table(const CommitCopy& copy);
     Errc note_frame(u64 frame, const format::FrameEntry& committed);
     Errc note_bitmap(const CommitCopy& copy);
-    Errc publish_noted();
     void publish_here();
     Errc publish_there();
     void discard_runs(u64 frame, const u64 (&freed)[8]);
@@ -55,6 +61,7 @@ class FreePublisher {
     // Noted and not yet published.
     std::vector<ops::CommittedFrame> frames_;
     std::vector<u64> empty_inode_frames_;
+    bool ended_frames_ = false;
 };
 
 }  // namespace warren

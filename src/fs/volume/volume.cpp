@@ -194,26 +194,6 @@ std::string Volume::disk_note() const {
     return implementation_->disk_note();
 }
 
-Statistics Volume::statistics() const {
-    // A device that is lost leaves the counters as they were.
-    static_cast<void>(implementation_->engine().refresh_counters());
-    const core::Store& store = implementation_->store();
-    const core::StoreState& state = *store.state;
-    Statistics statistics;
-    statistics.blocks = store.block_count();
-    const u64 used = relaxed_load(state.blocks_used);
-    statistics.blocks_free = statistics.blocks > used ? statistics.blocks - used : 0;
-    const u64 reserve = store.reserve_blocks + format::blocks_per_frame;
-    statistics.blocks_available =
-        statistics.blocks_free > reserve ? statistics.blocks_free - reserve : 0;
-    statistics.inodes_used = relaxed_load(state.inodes_used);
-    const u64 slots = relaxed_load(state.inode_slots);
-    statistics.inodes_free = (slots > statistics.inodes_used ? slots - statistics.inodes_used : 0) +
-                             statistics.blocks_available / format::blocks_per_frame *
-                                 (format::inodes_per_frame - format::inodes_per_block);
-    return statistics;
-}
-
 Errc Volume::sync() {
     return implementation_->commit();
 }

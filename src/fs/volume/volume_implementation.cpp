@@ -244,7 +244,15 @@ Errc VolumeImplementation::load_frame_table() {
 /// Takes a frame into the allocator's side tables.
 void VolumeImplementation::adopt_frame(u64 frame) {
     core::Store& store = memory_.store();
-    const FrameKind kind = core::kind_of(store, frame);
+    FrameKind kind = core::kind_of(store, frame);
+    if (kind == FrameKind::metadata || kind == FrameKind::data) {
+        u64 any = 0;
+        for (const u64& word : store.frame(frame).used)
+            any |= word;
+        // The commit that emptied it was the last: nothing said that it is free.
+        if (any == 0) kind = FrameKind::free;
+        relaxed_store(store.frame(frame).kind, static_cast<u64>(kind));
+    }
     switch (kind) {
         case FrameKind::free:
             core::set_bit(store.frames_free, frame);
@@ -294,7 +302,7 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
         case Errc::need_space:
             if (attempts.committed_for_space) return Errc::no_space;
             attempts.committed_for_space = true;
-            return commit();
+            return commit_and_free(true);
         case Errc::need_split:
         case Errc::need_prune:
             return serve_structure(wish);
@@ -448,12 +456,18 @@ Errc VolumeImplementation::commit() {
     return committer_->commit();
 }
 
+Errc VolumeImplementation::commit_and_free(bool looks_on_disk) {
+    if (options_.read_only) return Errc::ok;
+    prune_pending();
+    return committer_->commit_and_free(looks_on_disk);
+}
+
 Errc VolumeImplementation::close() {
     if (closed_) return Errc::ok;
     closed_ = true;
     mapped_files_.leave();
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
-    WARREN_TRY(commit());
+    WARREN_TRY(commit_and_free(false));
     superblock_.clean = 1;
     return write_superblock(disk_, superblock_, committer_->transaction() + 1, Copies::both);
 }

@@ -251,6 +251,8 @@ class VolumeImplementation {
     const format::Superblock& superblock() const { return superblock_; }
     bool is_read_only() const { return options_.read_only; }
     Errc commit();
+    /// See Committer::commit_and_free().
+    Errc commit_and_free(bool looks_on_disk);
     /// Nothing changes any more, and no commit begins; `error` is why.
     void end_changes(Errc error);
     /// See Committer::note_fresh_data().

@@ -317,11 +317,11 @@ Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory
 Errc CudaEngine::refresh_counters() {
     core::StoreState now;
     WARREN_TRY(answer(unless_lost([&] { return store_.read_counters(now); })));
-    core::StoreState& state = *host_.state;
-    relaxed_store(state.blocks_used, now.blocks_used);
-    relaxed_store(state.inodes_used, now.inodes_used);
-    relaxed_store(state.inode_slots, now.inode_slots);
-    relaxed_store(state.free_frames, now.free_frames);
+    using State = core::StoreState;
+    for (u64 State::*counter :
+         {&State::blocks_used, &State::inodes_used, &State::inode_slots, &State::free_frames,
+          &State::metadata_frames_end, &State::data_frames_begin})
+        relaxed_store(host_.state->*counter, now.*counter);
     return Errc::ok;
 }
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames of inodes that hold none count as free, for a commit can give them to others.
+#pragma once
+
+#include "fs/cache/meta_loader.hpp"
+#include "fs/ops/inode_frame.hpp"
+
+namespace warren {
+
+/// Whether the bitmap of `frame`, one of inodes, is in memory and has none in use.
+inline bool is_empty_inode_frame(MetaLoader& loader, u64 frame) {
+    const u64 place = frame * format::frame_size;
+    const format::Block* block = loader.pin(place);
+    if (block == nullptr) return false;
+    const auto& bitmap = *reinterpret_cast<const format::InodeBitmap*>(block);
+    u32 w = 0;
+    while (w < ops::bitmap_words && (relaxed_load(bitmap.used[w]) & ops::inode_bits(w)) == 0)
+        ++w;
+    loader.unpin(place);
+    return w == ops::bitmap_words;
+}
+
+/// Whether there are so few inodes that a frame may hold none.
+inline bool may_have_empty_inode_frame(const core::StoreState& state) {
+    return relaxed_load(state.inode_slots) >=
+           relaxed_load(state.inodes_used) + format::inodes_per_frame - format::inodes_per_block;
+}
+
+}  // namespace warren

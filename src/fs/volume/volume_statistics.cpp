@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What statfs(2) tells: what is free, and how much of that the next write of contents can get. What
+// the next commits give back counts as free, for whoever finds no space commits before he says so.
+//
+// Invariant: blocks that only metadata can have are not available: the rest of their frames, the
+// last free frame, and those by which a full volume can be emptied.
+#include <algorithm>
+
+#include "fs/volume/empty_inode_frames.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+namespace {
+
+using format::FrameKind;
+
+u64 blocks_used_in(const core::Store& store, u64 frame) {
+    u64 used = 0;
+    for (const u64& word : store.frame(frame).used)
+        used += static_cast<u64>(hd::popcount(relaxed_load(word)));
+    return used;
+}
+
+/// What a look at the frames of metadata and inodes has found.
+struct MetadataFrames {
+    u64 rest = 0;          // free blocks in frames of metadata that are in use
+    u64 empty = 0;         // frames in which nothing is left
+    u64 empty_inodes = 0;  // of these those of inodes, which the counters have as used
+};
+
+/// `is_live`: the host's Store is what the engine works on, not what it had at the last commit.
+MetadataFrames look_at_metadata(const core::Store& store, MetaLoader& loader, bool is_live) {
+    MetadataFrames found;
+    const bool looks_at_inodes = is_live && may_have_empty_inode_frame(*store.state);
+    const u64 end = relaxed_load(store.state->metadata_frames_end);
+    for (u64 frame = 0; frame < end; ++frame) {
+        const FrameKind kind = core::kind_of(store, frame);
+        if (kind == FrameKind::metadata) {
+            const u64 used = blocks_used_in(store, frame);
+            if (used != 0) found.rest += format::blocks_per_frame - used;
+            if (used == 0) ++found.empty;
+        } else if (kind == FrameKind::inodes && looks_at_inodes) {
+            if (is_empty_inode_frame(loader, frame)) ++found.empty_inodes;
+        } else if (kind == FrameKind::free && is_live &&
+                   !core::test_bit(store.frames_free, frame)) {
+            ++found.empty;  // it was ended; a commit has to follow
+        }
+    }
+    found.empty += found.empty_inodes;
+    return found;
+}
+
+/// Whether a frame of data has nothing in it any more.
+bool has_empty_data_frame(const core::Store& store) {
+    for (u64 frame = relaxed_load(store.state->data_frames_begin); frame < store.frame_count;
+         ++frame) {
+        const FrameKind kind = core::kind_of(store, frame);
+        if (kind != FrameKind::data) continue;
+        u32 w = 0;
+        while (w < 8 && relaxed_load(store.frame(frame).used[w]) == 0)
+            ++w;
+        if (w == 8) return true;
+    }
+    return false;
+}
+
+u64 less(u64 from, u64 blocks) {
+    return from > blocks ? from - blocks : 0;
+}
+
+}  // namespace
+
+Statistics Volume::statistics() const {
+    VolumeImplementation& volume = *implementation_;
+    // A device that is lost leaves the counters as they were.
+    static_cast<void>(volume.engine().refresh_counters());
+    const core::Store& store = volume.store();
+    const core::StoreState& state = *store.state;
+    const MetadataFrames found = look_at_metadata(store, volume.loader(), volume.works_on_host());
+    Statistics statistics;
+    statistics.blocks = store.block_count();
+    const u64 used =
+        less(relaxed_load(state.blocks_used), found.empty_inodes * format::blocks_per_frame);
+    statistics.blocks_free = less(statistics.blocks, used);
+
+    const u64 free_frames = relaxed_load(state.free_frames) + found.empty;
+    const bool has_free_frame = free_frames != 0 || has_empty_data_frame(store);
+    const u64 kept_frame = has_free_frame ? u64{format::blocks_per_frame} : 0;
+    // Metadata that have no room left take a whole frame next.
+    const bool take_frame = found.rest == 0 && free_frames > 1;
+    const u64 rest = take_frame ? u64{format::blocks_per_frame} : found.rest;
+    const u64 for_contents = less(statistics.blocks_free, rest + kept_frame);
+    statistics.blocks_available =
+        std::min(for_contents, less(statistics.blocks_free, store.reserve_blocks));
+
+    constexpr u64 slots_in_frame = format::inodes_per_frame - format::inodes_per_block;
+    statistics.inodes_used = relaxed_load(state.inodes_used);
+    statistics.inodes_free =
+        less(relaxed_load(state.inode_slots) - found.empty_inodes * slots_in_frame,
+             statistics.inodes_used) +
+        (statistics.blocks_available + kept_frame) / format::blocks_per_frame * slots_in_frame;
+    return statistics;
+}
+
+}  // namespace warren

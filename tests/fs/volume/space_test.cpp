@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What statistics() calls available is what the next write of contents gets: all of it, and nothing
+// of it when a write has been refused. What is removed comes back whole, for contents and for
+// inodes, whatever had it before.
+#include <gtest/gtest.h>
+
+#include "base/random.hpp"
+#include "fs/format/layout.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+// A file takes so many blocks besides its contents: leaves of its directory, its tree of extents.
+constexpr u64 metadata_blocks_max = 8;
+
+class Space : public testing::TestWithParam<u64> {
+ protected:
+    static constexpr u64 size_bytes = 32 * mib;
+
+    /// What is available after a commit: an engine with memory of its own tells it only then.
+    Statistics settled() {
+        EXPECT_EQ(volume_->sync(), Errc::ok);
+        EXPECT_EQ(volume_->sync(), Errc::ok);
+        return volume_->statistics();
+    }
+    /// Writes a file in pieces of `piece` bytes, then of a block, until there is no space. Answers
+    /// how many blocks of it were written.
+    u64 write_until_full(const std::string& name, u64 piece) {
+        const auto made = volume_->create(anybody, volume_->root(), name, {.open = true});
+        if (!made) return 0;
+        const std::vector<std::byte> bytes(piece, std::byte{0x5a});
+        u64 size = 0;
+        for (const u64 length : {piece, u64{4096}}) {
+            for (;;) {
+                const auto wrote =
+                    volume_->write(made->handle, size, std::span(bytes).first(length));
+                if (!wrote) {
+                    EXPECT_EQ(wrote.code(), Errc::no_space);
+                    break;
+                }
+                size += *wrote;
+            }
+        }
+        EXPECT_EQ(volume_->release(made->handle), Errc::ok);
+        return size / 4096;
+    }
+    /// Makes files of `length` bytes, or of up to so many if there is a Random, until one is
+    /// refused; how many.
+    u64 make_until_full(u64 length, Random* random = nullptr) {
+        const std::vector<std::byte> bytes(length, std::byte{0x5a});
+        for (u64 count = 0;; ++count) {
+            const auto made =
+                volume_->create(anybody, volume_->root(), std::to_string(count), {.open = true});
+            Errc code = made.code();
+            if (made) {
+                const u64 wanted = random == nullptr ? length : random->below(length + 1);
+                for (u64 done = 0; done < wanted && code == Errc::ok;) {
+                    const auto wrote = volume_->write(
+                        made->handle, done, std::span(bytes).subspan(done, wanted - done));
+                    code = wrote.code();
+                    if (wrote) done += *wrote;
+                }
+                EXPECT_EQ(volume_->release(made->handle), Errc::ok);
+            }
+            if (code == Errc::ok) continue;
+            EXPECT_EQ(code, Errc::no_space);
+            return count;
+        }
+    }
+    void remove_all() {
+        for (const auto& [name, inode] : list_names(*volume_, volume_->root()))
+            EXPECT_EQ(volume_->unlink(anybody, volume_->root(), name), Errc::ok) << name;
+    }
+    /// All that was there at first can be had again, by this volume and by the next to open it.
+    void expect_all_back(const Statistics& first) {
+        for (const bool is_open_again : {false, true}) {
+            if (is_open_again) volume_.close_and_check();
+            if (is_open_again) volume_.open();
+            const Statistics now = settled();
+            EXPECT_EQ(now.blocks_free, first.blocks_free) << "open again: " << is_open_again;
+            EXPECT_EQ(now.blocks_available, first.blocks_available);
+            EXPECT_EQ(now.inodes_used, first.inodes_used);
+            EXPECT_EQ(now.inodes_free, first.inodes_free);
+        }
+    }
+
+    MemoryVolume volume_{size_bytes, {.workers = 2, .meta_buffer_bytes = GetParam()}};
+};
+INSTANTIATE_TEST_SUITE_P(BlockMaps, Space, testing::ValuesIn(block_maps));
+
+TEST_P(Space, aLargeFileGetsAllThatIsAvailable) {
+    const Statistics first = settled();
+    u64 before = 0;
+    for (u32 round = 0; round < 3; ++round) {
+        SCOPED_TRACE(testing::Message() << "round " << round);
+        const u64 written = write_until_full("large", 128 * kib);
+        EXPECT_LE(written, first.blocks_available);
+        EXPECT_GE(written + metadata_blocks_max, first.blocks_available);
+        EXPECT_GE(written, before);
+        before = written;
+        EXPECT_EQ(settled().blocks_available, 0u);
+        remove_all();
+        expect_all_back(first);
+    }
+}
+
+TEST_P(Space, nothingIsAvailableWhenFilesOfAnySizeAreRefused) {
+    const Seed seed;
+    Random random(seed.value());
+    const Statistics first = settled();
+    for (const u64 length : {4096, 20'000, 300'000}) {
+        SCOPED_TRACE(testing::Message() << "files of up to " << length << " bytes");
+        make_until_full(length, &random);
+        write_until_full("rest", 4096);
+        EXPECT_LE(settled().blocks_available, metadata_blocks_max);
+        remove_all();
+        expect_all_back(first);
+    }
+}
+
+TEST_P(Space, whatInodesHadGoesToContents) {
+    const Statistics first = settled();
+    make_until_full(0);
+    EXPECT_LE(settled().blocks_available, metadata_blocks_max);
+    remove_all();
+    // No commit in between: who finds no space makes those that it takes.
+    const u64 written = write_until_full("large", 128 * kib);
+    EXPECT_GE(written + format::blocks_per_frame + metadata_blocks_max, first.blocks_available);
+    remove_all();
+    expect_all_back(first);
+}
+
+TEST_P(Space, whatContentsHadBetweenTwoCommitsGoesToInodes) {
+    const u64 inodes = make_until_full(0);
+    remove_all();
+    const Statistics first = settled();
+    write_until_full("large", 128 * kib);
+    remove_all();
+    const u64 again = make_until_full(0);
+    EXPECT_GE(again + again / 50, inodes);
+    remove_all();
+    expect_all_back(first);
+    // What a volume had for contents when it was closed is nobody's when it is opened.
+    write_until_full("large", 128 * kib);
+    EXPECT_EQ(volume_->sync(), Errc::ok);
+    remove_all();
+    volume_.close_and_check();
+    volume_.open();
+    const u64 opened = make_until_full(0);
+    EXPECT_GE(opened + opened / 50, inodes);
+}
+
+}  // namespace
+}  // namespace warren
