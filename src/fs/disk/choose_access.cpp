@@ -108,6 +108,14 @@ std::string AccessChoice::text() const {
     return text + ")";
 }
 
+DiskAccess fastest_of(const std::array<AccessMeasure, 3>& measures) {
+    const AccessMeasure* best = &measures[0];
+    for (const AccessMeasure& measure : measures) {
+        if (is_faster(measure, *best)) best = &measure;
+    }
+    return best->access;
+}
+
 AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 length_bytes) {
     AccessChoice choice;
     choice.measures[0].access = DiskAccess::plain;
@@ -130,12 +138,9 @@ AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 len
         }
     }
     choice.is_measured = true;
-    const AccessMeasure* best = &choice.measures[0];
-    for (const AccessMeasure& measure : choice.measures) {
-        if (is_faster(measure, *best)) best = &measure;
-    }
+    const DiskAccess best = fastest_of(choice.measures);
     std::string why;
-    choice.access = disk.use(best->access, why) == Errc::ok ? best->access : disk.access();
+    choice.access = disk.use(best, why) == Errc::ok ? best : disk.access();
     return choice;
 }
 

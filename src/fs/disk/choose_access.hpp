@@ -36,9 +36,12 @@ struct AccessChoice {
     std::string text() const;
 };
 
+/// The way that the figures speak for: the plain one unless another is faster by a tenth. Requires:
+/// the first is that of the plain way.
+DiskAccess fastest_of(const std::array<AccessMeasure, 3>& measures);
+
 /// Measures all ways with the blocks of the range, at least 64 of them, and lets `disk` go the
-/// fastest. Another than the plain one must be faster by a tenth. Requires: nobody
-/// else uses the disk.
+/// fastest. Requires: nobody else uses the disk.
 AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 length_bytes);
 
 }  // namespace warren

@@ -30,26 +30,46 @@ u64 journal_bytes(MemoryDisk& disk) {
     return bytes;
 }
 
-TEST(RemovalLog, holdsBitmapsAndNotInodes) {
-    MemoryVolume volume(512 * mib, {.workers = 2});
-    const Handle top = make_directory(*volume, volume->root(), "top");
-    for (u64 d = 0; d < directories; ++d) {
-        const Handle directory = make_directory(*volume, top, "d" + std::to_string(d));
-        for (u64 f = 0; f < files_each; ++f)
-            make_file(*volume, directory, "f" + std::to_string(f));
-    }
-    ASSERT_EQ(volume->sync(), Errc::ok);
-    volume.disk().start_recording();
+/// Removes what is in `top`, and `top`.
+using Remove = void (*)(Volume& volume, Handle top);
+
+void remove_as_a_tree(Volume& volume, Handle) {
     Removal removal;
-    ASSERT_EQ(volume->remove_tree(anybody, volume->root(), "top", removal), Errc::ok);
-    ASSERT_EQ(volume->sync(), Errc::ok);
-    volume.disk().stop_recording();
+    ASSERT_EQ(volume.remove_tree(anybody, volume.root(), "top", removal), Errc::ok);
     ASSERT_EQ(removal.files, directories * files_each);
-    const u64 logged = journal_bytes(volume.disk());
-    RecordProperty("bytes_logged", static_cast<int>(logged));
-    EXPECT_GT(logged, 0u) << "the removal was not recorded";
-    EXPECT_LT(logged, removal.files * format::inode_size / 4);
-    volume.close_and_check();
+}
+
+void remove_by_names(Volume& volume, Handle top) {
+    for (u64 d = 0; d < directories; ++d) {
+        const std::string name = "d" + std::to_string(d);
+        const Handle directory = volume.lookup(anybody, top, name)->handle;
+        for (u64 f = 0; f < files_each; ++f)
+            ASSERT_EQ(volume.unlink(anybody, directory, "f" + std::to_string(f)), Errc::ok);
+        ASSERT_EQ(volume.remove_directory(anybody, top, name), Errc::ok);
+    }
+    ASSERT_EQ(volume.remove_directory(anybody, volume.root(), "top"), Errc::ok);
+}
+
+TEST(RemovalLog, holdsBitmapsAndNotInodes) {
+    for (const Remove remove : {remove_as_a_tree, remove_by_names}) {
+        SCOPED_TRACE(remove == remove_as_a_tree ? "as a tree" : "by names");
+        MemoryVolume volume(512 * mib, {.workers = 2});
+        const Handle top = make_directory(*volume, volume->root(), "top");
+        for (u64 d = 0; d < directories; ++d) {
+            const Handle directory = make_directory(*volume, top, "d" + std::to_string(d));
+            for (u64 f = 0; f < files_each; ++f)
+                make_file(*volume, directory, "f" + std::to_string(f));
+        }
+        ASSERT_EQ(volume->sync(), Errc::ok);
+        volume.disk().start_recording();
+        remove(*volume, top);
+        ASSERT_EQ(volume->sync(), Errc::ok);
+        volume.disk().stop_recording();
+        const u64 logged = journal_bytes(volume.disk());
+        EXPECT_GT(logged, 0u) << "the removal was not recorded";
+        EXPECT_LT(logged, directories * files_each * format::inode_size / 4);
+        volume.close_and_check();
+    }
 }
 
 class FullJournal : public testing::TestWithParam<u64> {};
