@@ -68,6 +68,9 @@ class MemoryVolume {
             what.c_str(), figures.batch_in_ms, figures.batch_runs, figures.batch_run_ms,
             figures.batch_out_ms, figures.load_ms, figures.upload_ms, figures.cut_ms,
             static_cast<unsigned long long>(figures.blocks_cut));
+        const BatchTimes times = implementation_->batch_times();
+        std::printf("%s: host: measure %.2f ms, open %.2f, pack %.2f, run %.2f, answer %.2f\n",
+                    what.c_str(), times.measure, times.open, times.pack, times.run, times.answer);
         std::fflush(stdout);
     }
 

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fs/volume/volume_implementation.hpp"
@@ -18,9 +20,26 @@ namespace warren {
 /// Items that one worker packs at once.
 inline constexpr u64 packed_items = 4096;
 
+/// Takes the time of one phase after the other.
+class PhaseClock {
+ public:
+    /// Milliseconds since the last call, or since this was made.
+    float lap() {
+        const Clock::time_point now = Clock::now();
+        return std::chrono::duration<float, std::milli>(now - std::exchange(last_, now)).count();
+    }
+
+ private:
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point last_ = Clock::now();
+};
+
 class BatchPacker {
  public:
     BatchPacker(Crew& crew, u64 items) : crew_(crew), items_(items) {}
+
+    /// A clock that runs since this was made.
+    PhaseClock clock() const { return clock_; }
 
     /// Calls `body(chunk, begin, end)` for each chunk of items; alone if there is but one.
     template <class Body>
@@ -72,6 +91,7 @@ class BatchPacker {
     }
 
  private:
+    const PhaseClock clock_;
     Crew& crew_;
     const u64 items_;
     std::vector<u64> begins_;  // by chunk: its first word

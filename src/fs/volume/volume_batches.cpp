@@ -130,11 +130,17 @@ template <class Item, class Answer, class Pack, class AnswerOf>
 Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
                    const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
                    const AnswerOf& answer) {
+    BatchTimes times;
+    PhaseClock clock = packer.clock();
+    times.measure = clock.lap();
     OpenBatch batch(request.volume.engine(), shape);
     if (!batch.is_open()) return {0, shape.items};
     const ops::BatchMemory& memory = batch.memory();
+    times.open = clock.lap();
     packer.pack([&](u64 i, u64& word) { pack(memory, i, word); });
-    return run_windows(request.volume, header, shape.items, [&](u64 begin, u64 end) {
+    times.pack = clock.lap();
+    const auto finish = [&](u64 begin, u64 end) {
+        times.run += clock.lap();
         packer.for_each_chunk([&](u64, u64 first, u64 last) {
             for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
                 const Errc code = memory.codes[i];
@@ -148,7 +154,11 @@ Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
         });
         request.answered += end - begin;
         give_left_over(request, memory.codes, begin, end);
-    });
+        times.answer += clock.lap();
+    };
+    const Progress progress = run_windows(request.volume, header, shape.items, finish);
+    request.volume.note_times(times);
+    return progress;
 }
 
 /// Does all items: by batches, as large as they can be, and where these come to an end by commands.

@@ -93,6 +93,16 @@ inline void set_name(ops::Command& command, std::string_view name) {
     command.name_length = length_of(name);
 }
 
+/// Where the time of the last part of a bulk call went that was done by a batch of items, in
+/// milliseconds: by the caller's clock, all workers at work at once.
+struct BatchTimes {
+    float measure = 0;  // what the items are, and how long their names
+    float open = 0;     // until there is memory for them
+    float pack = 0;
+    float run = 0;  // of it on the device: see the engine's figures
+    float answer = 0;
+};
+
 class VolumeImplementation {
  public:
     /// Tests pass a `hash_mask`, with which names have only those bits of their hash.
@@ -246,6 +256,15 @@ class VolumeImplementation {
     /// The most bytes that one step of a command may write.
     u64 data_step_bytes() const { return data_step_bytes_; }
     Crew& crew() { return crew_; }
+    /// For measurements; by any thread.
+    void note_times(const BatchTimes& times) {
+        const std::lock_guard lock(times_mutex_);
+        batch_times_ = times;
+    }
+    BatchTimes batch_times() const {
+        const std::lock_guard lock(times_mutex_);
+        return batch_times_;
+    }
     Committer& committer() { return *committer_; }
     MetaLoader& loader() { return *loader_; }
     const format::Superblock& superblock() const { return superblock_; }
@@ -366,6 +385,8 @@ class VolumeImplementation {
     PendingPrunes pending_prunes_;
     Crew crew_;
     MappedFiles mapped_files_;
+    mutable std::mutex times_mutex_;
+    BatchTimes batch_times_;
 };
 
 inline void set_creation(ops::Command& command, const VolumeImplementation& volume,
