@@ -71,6 +71,15 @@ class MemoryVolume {
         const BatchTimes times = implementation_->batch_times();
         std::printf("%s: host: measure %.2f ms, open %.2f, pack %.2f, run %.2f, answer %.2f\n",
                     what.c_str(), times.measure, times.open, times.pack, times.run, times.answer);
+        const LookupTimes lookups = implementation_->lookup_times();
+        if (lookups.workers > 0) {
+            const float workers = static_cast<float>(lookups.workers);
+            std::printf(
+                "%s: last stream of look-ups: %.2f ms, %u pieces; each of %u workers: pack "
+                "%.2f ms, serve %.2f, answer %.2f, wait %.2f\n",
+                what.c_str(), lookups.all, lookups.pieces, lookups.workers, lookups.pack / workers,
+                lookups.serve / workers, lookups.answer / workers, lookups.wait / workers);
+        }
         std::fflush(stdout);
     }
 

@@ -14,6 +14,7 @@
 #include "fs/volume/open_volume.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/host_batch.hpp"
+#include "tests/support/host_lookups.hpp"
 #include "tests/support/twin_store.hpp"
 
 namespace warren {
@@ -94,6 +95,17 @@ class CommandEngine : public Engine {
         return batch_.run(twin_.store(), header, window);
     }
     void close_batch() override { batch_mutex_.unlock(); }
+    Result<LookupStream*> open_lookups(const core::Credentials& caller) override {
+        if (twin_.meta_buffer_blocks() != 0) return Errc::not_supported;
+        lookups_mutex_.lock();
+        running_.lock_shared();
+        lookups_.open(cpu_, caller);
+        return &lookups_;
+    }
+    void close_lookups() override {
+        running_.unlock_shared();
+        lookups_mutex_.unlock();
+    }
 
  private:
     mutable TwinStore twin_;
@@ -101,6 +113,8 @@ class CommandEngine : public Engine {
     FairLock running_;  // shared by commands
     std::mutex batch_mutex_;
     HostBatch batch_;
+    std::mutex lookups_mutex_;
+    HostLookups lookups_;
 };
 
 }  // namespace

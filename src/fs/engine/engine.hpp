@@ -16,6 +16,7 @@
 
 #include "fs/core/store.hpp"
 #include "fs/engine/file_memory.hpp"
+#include "fs/engine/lookup_stream.hpp"
 #include "fs/ops/batch.hpp"
 #include "fs/ops/command.hpp"
 #include "fs/ops/commit_cut.hpp"
@@ -123,6 +124,13 @@ class Engine {
         return Errc::not_supported;
     }
     virtual void close_batch() {}
+
+    /// A stream of look-ups on behalf of `caller`, until close_lookups() by the same thread. One at
+    /// a time: it waits for the one before. Errc::not_supported: the volume makes batches of them.
+    virtual Result<LookupStream*> open_lookups(const core::Credentials& /*caller*/) {
+        return Errc::not_supported;
+    }
+    virtual void close_lookups() {}
 
     // Bulk operations. Errc::not_supported: the volume does them with its own threads, by commands.
     /// Frees the directory `root`, which hangs on the orphan directory, and all below it.

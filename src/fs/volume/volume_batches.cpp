@@ -12,6 +12,7 @@
 #include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
 #include "fs/volume/item_waves.hpp"
+#include "fs/volume/lookup_pieces.hpp"
 
 namespace warren {
 namespace {
@@ -294,6 +295,82 @@ Progress look_up_batch(const Lookups& request) {
                      [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
 }
 
+/// A stream of fewer look-ups takes longer than a batch.
+constexpr u64 streamed_items_min = 1025;
+
+/// An engine's stream of look-ups for as long as it is open.
+class OpenLookups {
+ public:
+    OpenLookups(Engine& engine, const Caller& caller)
+        : engine_(engine), stream_(engine.open_lookups(credentials_of(caller))) {}
+    ~OpenLookups() {
+        if (stream_) engine_.close_lookups();
+    }
+    OpenLookups(const OpenLookups&) = delete;
+    OpenLookups& operator=(const OpenLookups&) = delete;
+
+    /// Null: there is none.
+    LookupStream* stream() const { return stream_ ? *stream_ : nullptr; }
+
+ private:
+    Engine& engine_;
+    const Result<LookupStream*> stream_;
+};
+
+/// Looks up through the engine's stream. False if there is none, and then nothing has happened;
+/// `has_left`: Errc::retry is among the answers.
+bool look_up_by_stream(const Lookups& request, bool& has_left) {
+    PhaseClock clock;
+    Crew& crew = request.volume.crew();
+    // First: who has the crew may wait for what an open stream holds.
+    const auto turn = crew.take_turn();
+    const OpenLookups lookups(request.volume.engine(), request.caller);
+    if (lookups.stream() == nullptr) return false;
+    LookupPieces pieces(*lookups.stream(), request.items, request.answers, crew.width());
+    crew.run_in_turn(std::vector<Task>(crew.width()),
+                     [&](Crew::Worker&, const Task&) { pieces.work(); });
+    has_left = pieces.has_left();
+    LookupTimes times = pieces.times();
+    times.all = clock.lap();
+    request.volume.note_times(times);
+    return true;
+}
+
+/// Looks up by batches what a stream has left, which is marked by Errc::retry.
+void look_up_left(const Lookups& request) {
+    std::vector<u64> left;
+    std::vector<Lookup> items;
+    for (std::size_t i = 0; i < request.items.size(); ++i) {
+        if (request.answers[i].code() != Errc::retry) continue;
+        left.push_back(i);
+        items.push_back(request.items[i]);
+    }
+    std::vector<Result<Attributes>> answers(items.size(), Errc::no_memory);
+    u64 answered = 0;  // the others are answered already
+    in_parts(Lookups{request.volume, request.caller, items, answers, request.by_commands, answered},
+             look_up_batch);
+    for (std::size_t i = 0; i < left.size(); ++i)
+        request.answers[left[i]] = answers[i];
+}
+
+/// Looks up through the engine's stream if there is one, else by batches.
+void look_up_part(const Lookups& request) {
+    bool has_left = false;
+    if (request.items.size() < streamed_items_min || !look_up_by_stream(request, has_left)) {
+        return in_parts(request, look_up_batch);
+    }
+    const auto finish = [&] {
+        look_up_left(request);
+        return Errc::ok;
+    };
+    if (has_left && or_no_memory(finish) != Errc::ok) {
+        for (Result<Attributes>& answer : request.answers) {
+            if (answer.code() == Errc::retry) answer = Errc::no_memory;
+        }
+    }
+    request.answered += request.items.size();
+}
+
 }  // namespace
 
 void create_in_batches(VolumeImplementation& volume, const Caller& caller,
@@ -325,8 +402,10 @@ void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
 void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
                         u64& answered) {
-    in_parts(Lookups{volume, caller, lookups, results, look_up_by_commands, answered},
-             look_up_batch);
+    const Lookups all{volume, caller, lookups, results, look_up_by_commands, answered};
+    // A part at a time: an open stream keeps commits waiting.
+    for (u64 begin = 0; begin < lookups.size(); begin += ops::batch_items_max)
+        look_up_part(all.part(begin, std::min<u64>(ops::batch_items_max, lookups.size() - begin)));
 }
 
 }  // namespace warren

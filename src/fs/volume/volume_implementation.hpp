@@ -103,6 +103,18 @@ struct BatchTimes {
     float answer = 0;
 };
 
+/// Where the time of the last part of look-ups went that were a stream of pieces, in milliseconds:
+/// the workers' times added up.
+struct LookupTimes {
+    float pack = 0;
+    float serve = 0;  // to start pieces and to take them back
+    float answer = 0;
+    float wait = 0;
+    float all = 0;  // by the caller's clock
+    u32 workers = 0;
+    u32 pieces = 0;
+};
+
 class VolumeImplementation {
  public:
     /// Tests pass a `hash_mask`, with which names have only those bits of their hash.
@@ -261,6 +273,14 @@ class VolumeImplementation {
         const std::lock_guard lock(times_mutex_);
         batch_times_ = times;
     }
+    void note_times(const LookupTimes& times) {
+        const std::lock_guard lock(times_mutex_);
+        lookup_times_ = times;
+    }
+    LookupTimes lookup_times() const {
+        const std::lock_guard lock(times_mutex_);
+        return lookup_times_;
+    }
     BatchTimes batch_times() const {
         const std::lock_guard lock(times_mutex_);
         return batch_times_;
@@ -387,6 +407,7 @@ class VolumeImplementation {
     MappedFiles mapped_files_;
     mutable std::mutex times_mutex_;
     BatchTimes batch_times_;
+    LookupTimes lookup_times_;
 };
 
 inline void set_creation(ops::Command& command, const VolumeImplementation& volume,

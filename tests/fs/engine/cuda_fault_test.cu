@@ -56,6 +56,12 @@ void work(Volume& volume) {
         std::vector<Errc> moved(names.size(), Errc::io);
         volume.create_many(anybody, creations, created);
         volume.move_many(anybody, moves, moved);
+        // So many are a stream.
+        std::vector<Lookup> lookups;
+        for (std::size_t i = 0; i < 1100; ++i)
+            lookups.push_back({volume.root(), names[i % names.size()]});
+        std::vector<Result<Attributes>> found(lookups.size(), Errc::io);
+        volume.lookup_many(anybody, lookups, found);
         Rebuilt rebuilt;
         static_cast<void>(volume.rebuild(anybody, volume.root(), rebuilt));
     }

@@ -19,7 +19,9 @@
 #include "fs/engine/cuda/device_file_memory.hpp"
 #include "fs/engine/cuda/device_store.hpp"
 #include "fs/engine/cuda/directory_packing.hpp"
+#include "fs/engine/cuda/engine_loss.hpp"
 #include "fs/engine/cuda/item_batch.hpp"
+#include "fs/engine/cuda/lookup_slots.hpp"
 #include "fs/engine/cuda/server.hpp"
 #include "fs/engine/cuda/server_fault.hpp"
 #include "fs/engine/cuda/tree_reading.hpp"
@@ -49,16 +51,16 @@ class CudaEngine final : public Engine {
     void hold_steps() override { steps_.lock(); }
     void release_steps() override { steps_.unlock(); }
     Errc cut(const std::function<void()>& at_rest, CommitCut& cut) override;
-    Errc fetch_cut(format::Block* blocks) override { return answer(area_.fetch(blocks)); }
-    Errc release_cut() override { return answer(area_.release(store_.store())); }
+    Errc fetch_cut(format::Block* blocks) override { return loss_.answer(area_.fetch(blocks)); }
+    Errc release_cut() override { return loss_.answer(area_.release(store_.store())); }
     u64 meta_buffer_blocks() const override { return options_.meta_buffer_blocks; }
     Errc place_block(u64 place, const format::Block& block, ops::Evicted& evicted) override;
     Errc read_block(u64 place, format::Block& block) override;
     Errc publish(std::span<ops::CommittedFrame> frames,
                  std::span<const u64> empty_inode_frames) override;
-    Errc forbid() override { return answer(area_.forbid(store_.store())); }
+    Errc forbid() override { return loss_.answer(area_.forbid(store_.store())); }
     Errc show_block(u64 place) override {
-        return answer(unless_lost([&] { return store_.show_block(place); }));
+        return loss_.answer(loss_.unless_lost([&] { return store_.show_block(place); }));
     }
     Errc add_frames() override { return add_frames(1); }
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
@@ -66,6 +68,8 @@ class CudaEngine final : public Engine {
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override;
     void close_batch() override { item_batch_mutex_.unlock(); }
+    Result<LookupStream*> open_lookups(const core::Credentials& caller) override;
+    void close_lookups() override;
     Errc remove_tree(u64 root, Removal& removal) override;
     Errc remove_named_tree(const ops::Command& detach, Removal& removal,
                            ops::Removed& removed) override;
@@ -86,22 +90,11 @@ class CudaEngine final : public Engine {
 
     /// Whether bulk commands can run: they want all metadata in memory, and the volume's help.
     bool has_bulk() const { return options_.volume.commit && options_.meta_buffer_blocks == 0; }
-    /// Lets the calling thread use the device, unless that is lost.
-    Errc enter_device() const {
-        return is_lost_.load(std::memory_order_relaxed) ? Errc::io : gpu::use_device(info_.index);
-    }
-    /// What `body()` answers; Errc::io once the device is lost, Errc::no_memory where the host's
-    /// memory runs out.
-    template <class Body>
-    Errc unless_lost(const Body& body) const {
-        return is_lost_.load(std::memory_order_relaxed) ? Errc::io : or_no_memory(body);
-    }
     void load_metadata();
     Errc add_frames(u64 count);
     Errc open_server();
     Errc serve(const ops::Command& command, ops::Reply& reply);
     Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
-    Errc answer(Errc code);
     std::unique_ptr<CommandBatch> take_batch(Errc& code);
     void give_batch(std::unique_ptr<CommandBatch> batch);
 
@@ -113,12 +106,14 @@ class CudaEngine final : public Engine {
     cuda_engine::CommitArea area_;
     FairLock steps_;     // shared by bulk steps; whoever wants both locks takes this one first
     FairLock commands_;  // shared by commands
-    std::atomic<bool> is_lost_{false};
+    cuda_engine::EngineLoss loss_{options_.report, [this] { return server_.statistics().loss; }};
     std::mutex batch_mutex_;
     std::vector<std::unique_ptr<CommandBatch>> batches_;  // that nobody uses now
     std::size_t batches_made_ = 0;                        // for these there is room in batches_
     std::mutex item_batch_mutex_;                         // held while a batch of items is open
     cuda_engine::ItemBatch item_batch_;
+    std::mutex lookups_mutex_;  // held while a stream of look-ups is open
+    cuda_engine::LookupSlots lookup_slots_{loss_};
     std::mutex removal_mutex_;  // one removal at a time
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
     cuda_engine::TreeReading reading_;
@@ -144,7 +139,7 @@ Errc CudaEngine::open_server() {
     const Result<u32> ring = pool_.open_ring(ring::Peer{}, true);
     if (!ring) return ring.code();
     cuda_engine::ServerOptions options;
-    options.tells_of_loss = false;  // answer() does
+    options.tells_of_loss = false;  // loss_.answer() does
     WARREN_TRY(server_.start(store_.store(), pool_, options));
     client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
                                                  pool_.status(), *ring, true);
@@ -166,6 +161,7 @@ Errc CudaEngine::open(std::string& failure) {
         failure = info_.name + " has no virtual memory management";
         return Errc::not_supported;
     }
+    loss_.set_device(info_.index);
     staging_ = std::make_shared<cuda_engine::StagingPool>(info_.index);
     opened = cuda_engine::prepare_fault_record();
     if (opened == Errc::ok) load_metadata();
@@ -175,27 +171,9 @@ Errc CudaEngine::open(std::string& failure) {
     if (opened == Errc::ok && options_.meta_buffer_blocks == 0) {
         // A volume for fewer files than this needs no more room for them.
         item_batch_.prepare(info_.index, std::min(ops::batch_items_max, host_.block_count()));
+        lookup_slots_.prepare(info_.index, host_.block_count());
     }
     return opened == Errc::ok ? Errc::ok : tell(opened);
-}
-
-/// Tells people once that the device is lost; the answer for this caller and for all later ones.
-Errc CudaEngine::answer(Errc code) {
-    if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
-    if (!is_final(code)) return code;  // a wish
-    if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
-    std::string reason = cuda_engine::broken_invariant();
-    if (reason.empty()) reason = gpu::last_failure().message;
-    if (reason.empty()) reason = server_.statistics().loss;
-    const std::string line = "the GPU engine has stopped (" + reason +
-                             "); the volume is as its last commit left it: close it and open it "
-                             "again";
-    if (options_.report) {
-        options_.report(line);
-    } else {
-        std::fprintf(stderr, "warren: %s\n", line.c_str());
-    }
-    return Errc::io;
 }
 
 std::unique_ptr<CommandBatch> CudaEngine::take_batch(Errc& code) {
@@ -251,11 +229,11 @@ void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
     // A ring has no room for what a walk remembers until its next block is there.
     if (command.walk == nullptr || options_.meta_buffer_blocks == 0) {
         const std::shared_lock lock(commands_);
-        const Errc code = unless_lost([&] { return serve(command, reply); });
+        const Errc code = loss_.unless_lost([&] { return serve(command, reply); });
         if (code == Errc::ok) return;
         if (code != Errc::busy) {
             reply = ops::Reply();
-            reply.code = answer(code);
+            reply.code = loss_.answer(code);
             return;
         }
     }
@@ -267,7 +245,7 @@ void CudaEngine::attempt_many(std::span<const ops::Command> commands,
     const std::shared_lock lock(commands_);
     for (std::size_t begin = 0; begin < commands.size(); begin += CommandBatch::commands_max) {
         const std::size_t count = std::min(commands.size() - begin, CommandBatch::commands_max);
-        const Errc code = answer(unless_lost([&] {
+        const Errc code = loss_.answer(loss_.unless_lost([&] {
             return run_some(commands.subspan(begin, count), replies.subspan(begin, count));
         }));
         if (code == Errc::ok) continue;
@@ -279,44 +257,44 @@ void CudaEngine::attempt_many(std::span<const ops::Command> commands,
 }
 
 Errc CudaEngine::cut(const std::function<void()>& at_rest, CommitCut& cut) {
-    WARREN_TRY(enter_device());
-    return answer(area_.cut(store_.store(), {commands_, server_}, at_rest, cut));
+    WARREN_TRY(loss_.enter_device());
+    return loss_.answer(area_.cut(store_.store(), {commands_, server_}, at_rest, cut));
 }
 
 Errc CudaEngine::publish(std::span<ops::CommittedFrame> frames,
                          std::span<const u64> empty_inode_frames) {
-    WARREN_TRY(enter_device());
-    return answer(area_.publish(store_.store(), frames, empty_inode_frames));
+    WARREN_TRY(loss_.enter_device());
+    return loss_.answer(area_.publish(store_.store(), frames, empty_inode_frames));
 }
 
 Errc CudaEngine::place_block(u64 place, const format::Block& block, ops::Evicted& evicted) {
-    WARREN_TRY(enter_device());
-    return answer(store_.meta_buffer().place_block(store_.store(), place, block, evicted));
+    WARREN_TRY(loss_.enter_device());
+    return loss_.answer(store_.meta_buffer().place_block(store_.store(), place, block, evicted));
 }
 
 Errc CudaEngine::read_block(u64 place, format::Block& block) {
-    WARREN_TRY(enter_device());
-    return answer(store_.meta_buffer().read_block(store_.store(), place, block));
+    WARREN_TRY(loss_.enter_device());
+    return loss_.answer(store_.meta_buffer().read_block(store_.store(), place, block));
 }
 
 Errc CudaEngine::add_frames(u64 count) {
-    const Errc added = answer(unless_lost([&] { return store_.add_frames(count); }));
+    const Errc added = loss_.answer(loss_.unless_lost([&] { return store_.add_frames(count); }));
     // All frames have memory, so it is frames that are short.
     return added == Errc::no_space ? Errc::need_space : added;
 }
 
 Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) {
-    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    if (loss_.is_lost()) return Errc::io;
     if (bytes > info_.memory_bytes) return Errc::no_memory;  // and no fault of the device
     auto made = std::make_unique<cuda_engine::DeviceFileMemory>(staging_);
-    WARREN_TRY(answer(made->open(bytes)));
+    WARREN_TRY(loss_.answer(made->open(bytes)));
     memory = std::move(made);
     return Errc::ok;
 }
 
 Errc CudaEngine::refresh_counters() {
     core::StoreState now;
-    WARREN_TRY(answer(unless_lost([&] { return store_.read_counters(now); })));
+    WARREN_TRY(loss_.answer(loss_.unless_lost([&] { return store_.read_counters(now); })));
     using State = core::StoreState;
     for (u64 State::*counter :
          {&State::blocks_used, &State::inodes_used, &State::inode_slots, &State::free_frames,
@@ -328,7 +306,7 @@ Errc CudaEngine::refresh_counters() {
 Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
     if (options_.meta_buffer_blocks != 0) return Errc::not_supported;
     std::unique_lock lock(item_batch_mutex_);
-    if (is_lost_.load(std::memory_order_relaxed)) return Errc::io;
+    if (loss_.is_lost()) return Errc::io;
     ops::BatchMemory memory;
     WARREN_TRY(gpu::use_device(info_.index));
     WARREN_TRY(item_batch_.open(shape, memory));
@@ -340,14 +318,32 @@ Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
 Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
     const std::lock_guard no_steps(steps_);
     const std::lock_guard alone(commands_);
-    WARREN_TRY(enter_device());
+    WARREN_TRY(loss_.enter_device());
     Errc status = Errc::ok;
     const auto add_more = [this](u64 frames) { return add_frames(frames); };
     const Errc code = server_.while_at_rest(store_.store(), [&] {
         return item_batch_.run(store_.store(), header, add_more, window, status);
     });
     if (code == Errc::ok) return status;
-    return code == Errc::no_memory ? Errc::not_supported : answer(code);
+    return code == Errc::no_memory ? Errc::not_supported : loss_.answer(code);
+}
+
+/// Look-ups are commands that change nothing: they share the engine with others.
+Result<LookupStream*> CudaEngine::open_lookups(const core::Credentials& caller) {
+    if (options_.meta_buffer_blocks != 0) return Errc::not_supported;
+    std::unique_lock turn(lookups_mutex_);
+    std::shared_lock lock(commands_);
+    WARREN_TRY(loss_.enter_device());
+    WARREN_TRY(loss_.answer(lookup_slots_.open(store_.store(), caller)));
+    // close_lookups() unlocks.
+    turn.release();
+    lock.release();
+    return &lookup_slots_;
+}
+
+void CudaEngine::close_lookups() {
+    commands_.unlock_shared();
+    lookups_mutex_.unlock();
 }
 
 /// What a bulk command asks for between its kernels. The engine is let go where the volume may want
@@ -389,7 +385,7 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
         const Errc code = call();
         lock_.lock();
         engine_.item_batch_.make_way();  // a small batch may have run meanwhile
-        return code == Errc::ok && engine_.is_lost_ ? Errc::io : code;
+        return code == Errc::ok && engine_.loss_.is_lost() ? Errc::io : code;
     }
 
     CudaEngine& engine_;
@@ -402,15 +398,15 @@ Errc CudaEngine::run_removal(const Remove& remove) {
     if (!has_bulk()) return Errc::not_supported;
     const std::lock_guard turn(removal_mutex_);
     std::shared_lock lock(steps_);
-    WARREN_TRY(enter_device());
+    WARREN_TRY(loss_.enter_device());
     if (removal_ == nullptr) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
-        WARREN_TRY(answer(made->open()));
+        WARREN_TRY(loss_.answer(made->open()));
         removal_ = std::move(made);
     }
     BulkCalls calls(*this, lock);
     const Errc code = or_no_memory([&] { return remove(*removal_, calls); });
-    return code == Errc::ok || removal_->is_sound() ? code : answer(Errc::io);
+    return code == Errc::ok || removal_->is_sound() ? code : loss_.answer(Errc::io);
 }
 
 Errc CudaEngine::remove_tree(u64 root, Removal& removal) {
@@ -433,14 +429,14 @@ template <class Body>
 Errc CudaEngine::run_bulk(const Body& body) {
     if (!has_bulk()) return Errc::not_supported;
     std::shared_lock lock(steps_);
-    WARREN_TRY(enter_device());
+    WARREN_TRY(loss_.enter_device());
     BulkCalls calls(*this, lock);
     const cuda_engine::EngineLoan loan{
         store_.store(), [&](const std::vector<u64>& places) { return calls.bring(places); },
         [&](const std::function<Errc()>& call) { return calls.run_apart(call); },
         options_.volume.commit};
     const Errc code = or_no_memory([&] { return body(loan); });
-    return reading_.is_sound() && packing_.is_sound() ? code : answer(Errc::io);
+    return reading_.is_sound() && packing_.is_sound() ? code : loss_.answer(Errc::io);
 }
 
 Errc CudaEngine::scan(const ScanCall& call) {

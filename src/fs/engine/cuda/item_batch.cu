@@ -83,16 +83,16 @@ void ItemBatch::prepare(int device, u64 items) {
     });
 }
 
-/// Room for so many items of any kind with names of 16 bytes: moves have most ends, look-ups the
-/// longest answers.
+/// Room for so many items of any kind that changes something, with names of 16 bytes: moves have
+/// most ends, creations the longest answers. Many look-ups go another way (lookup_slots.hpp).
 Errc ItemBatch::prepare_room(u64 items) {
     const ops::BatchShape moves{ops::BatchKind::move, items, 2 * items, false};
-    const ops::BatchShape look_ups{ops::BatchKind::look_up, items, 2 * items, false};
+    const ops::BatchShape creations{ops::BatchKind::create, items, 2 * items, false};
     Places in(nullptr);
     Places out(nullptr);
     Places arrays(nullptr);
     static_cast<void>(incoming(moves, in));
-    static_cast<void>(outgoing(look_ups, out));
+    static_cast<void>(outgoing(creations, out));
     ops::Batch batch;
     batch.shape = moves;
     ops::batch::lay_out(batch, ops::batch::records_for(moves),

@@ -5,8 +5,11 @@
 // Invariant: see fs/engine/cuda/lookup_many.hpp.
 #include "fs/engine/cuda/lookup_many.hpp"
 
+#include <algorithm>
+
 #include "fs/core/beeline.hpp"
 #include "fs/ring/reply_code.hpp"
+#include "gpu/failure.hpp"
 #include "team/warp_team.hpp"
 
 namespace warren::cuda_engine {
@@ -54,10 +57,23 @@ __device__ Errc look_up(const Team& team, const core::Store& store, const core::
     return core::stands(team, store, seen.inode.inode.seen) ? Errc::ok : Errc::retry;
 }
 
-template <class Team>
+/// The ends of a batch as an array of keys.
+struct EndKeys {
+    const ops::BatchEnd* ends;
+    const u64* names;
+
+    __device__ LookupKey operator[](u32 i) const {
+        const ops::BatchEnd end = ends[i];
+        return {{end.directory(), end.generation},
+                reinterpret_cast<const char*>(names + end.name),
+                end.length()};
+    }
+};
+
+template <class Team, class Keys>
 __global__ void __launch_bounds__(256, 4)
     look_up_keys(const __grid_constant__ core::Store store,
-                 const __grid_constant__ core::Credentials caller, const LookupKey* keys, u32 count,
+                 const __grid_constant__ core::Credentials caller, Keys keys, u32 count,
                  Attributes* attributes, Errc* codes) {
     const u32 number = (blockIdx.x * blockDim.x + threadIdx.x) / Team::width;
     const u32 teams = gridDim.x * blockDim.x / Team::width;
@@ -68,20 +84,23 @@ __global__ void __launch_bounds__(256, 4)
     }
 }
 
-template <class Team>
-Errc launch(const core::Store& store, const core::Credentials& caller, const LookupKey* keys,
-            u32 count, Attributes* attributes, Errc* codes, const LookupShape& shape,
-            cudaStream_t stream) {
+template <class Team, class Keys>
+Errc launch(const core::Store& store, const core::Credentials& caller, Keys keys, u32 count,
+            Attributes* attributes, Errc* codes, const LookupShape& shape, cudaStream_t stream) {
     int device = 0;
     int processors = 0;
     const bool known =
         cudaGetDevice(&device) == cudaSuccess &&
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
     if (!known) return Errc::io;
-    const u32 blocks = static_cast<u32>(processors) * shape.blocks_per_multiprocessor;
-    look_up_keys<Team><<<blocks, shape.warps_per_block * 32, 0, stream>>>(store, caller, keys,
-                                                                          count, attributes, codes);
-    return cudaGetLastError() == cudaSuccess ? Errc::ok : Errc::io;
+    const u32 threads = shape.warps_per_block * 32;
+    const u32 wanted = (count + threads / Team::width - 1) / (threads / Team::width);
+    const u32 blocks =
+        std::min(wanted, static_cast<u32>(processors) * shape.blocks_per_multiprocessor);
+    if (blocks == 0) return Errc::ok;
+    look_up_keys<Team>
+        <<<blocks, threads, 0, stream>>>(store, caller, keys, count, attributes, codes);
+    return gpu::check(cudaGetLastError(), "looking names up");
 }
 
 }  // namespace
@@ -95,16 +114,24 @@ Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
     if (shape.warps_per_block == 0 || shape.warps_per_block > 8) return Errc::invalid;
     switch (shape.lanes) {
         case 4:
-            return start(launch<TileTeam<4>>);
+            return start(launch<TileTeam<4>, const LookupKey*>);
         case 8:
-            return start(launch<TileTeam<8>>);
+            return start(launch<TileTeam<8>, const LookupKey*>);
         case 16:
-            return start(launch<TileTeam<16>>);
+            return start(launch<TileTeam<16>, const LookupKey*>);
         case 32:
-            return start(launch<WarpTeam>);
+            return start(launch<WarpTeam, const LookupKey*>);
         default:
             return Errc::invalid;
     }
+}
+
+Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
+                    const ops::BatchEnd* ends, const u64* names, u32 count, Attributes* attributes,
+                    Errc* codes, cudaStream_t stream) {
+    constexpr LookupShape shape;
+    return launch<TileTeam<shape.lanes>>(store, caller, EndKeys{ends, names}, count, attributes,
+                                         codes, shape, stream);
 }
 
 }  // namespace warren::cuda_engine

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups of many names that are on the device already, for programs that work there. They take
+// Look-ups of many names that are on the device already, put there by a program that works there or
+// by a stream of the host's (fs/engine/cuda/lookup_slots.hpp). They take
 // the beeline (fs/core/beeline.hpp); what does not go that way is said to be left, and is for
 // ops::Verb::lookup.
 //
@@ -10,6 +11,7 @@
 
 #include "fs/core/permission.hpp"
 #include "fs/core/store.hpp"
+#include "fs/ops/batch.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::cuda_engine {
@@ -35,5 +37,10 @@ struct LookupShape {
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
                     const LookupKey* keys, u32 count, Attributes* attributes, Errc* codes,
                     const LookupShape& shape, cudaStream_t stream);
+
+/// As above of names as a batch has them, in device memory.
+Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
+                    const ops::BatchEnd* ends, const u64* names, u32 count, Attributes* attributes,
+                    Errc* codes, cudaStream_t stream);
 
 }  // namespace warren::cuda_engine

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first reason that is known is told: a broken invariant says more than the failure behind it.
+#include "fs/engine/cuda/engine_loss.hpp"
+
+#include <cstdio>
+
+#include "fs/engine/cuda/server_fault.hpp"
+#include "gpu/failure.hpp"
+
+namespace warren::cuda_engine {
+
+Errc EngineLoss::answer(Errc code) {
+    if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
+    if (!is_final(code)) return code;  // a wish
+    if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
+    std::string reason = broken_invariant();
+    if (reason.empty()) reason = gpu::last_failure().message;
+    if (reason.empty()) reason = server_loss_();
+    const std::string line = "the GPU engine has stopped (" + reason +
+                             "); the volume is as its last commit left it: close it and open it "
+                             "again";
+    if (report_) {
+        report_(line);
+    } else {
+        std::fprintf(stderr, "warren: %s\n", line.c_str());
+    }
+    return Errc::io;
+}
+
+}  // namespace warren::cuda_engine

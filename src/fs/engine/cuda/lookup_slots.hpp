@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The slots of a stream of look-ups (fs/engine/lookup_stream.hpp) on a GPU: pinned memory and its
+// like on the device. A piece is a copy, a launch and a copy in one of several streams, so that the
+// pieces of the others keep the bus and the processors busy meanwhile. There are few slots and the
+// last one that got free is the next one taken: what the bus brings stays in the processor's cache.
+//
+// Invariant: nothing is under way in a slot that start() has not taken, or that poll() has given
+// back.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <thread>
+
+#include "fs/core/permission.hpp"
+#include "fs/core/store.hpp"
+#include "fs/engine/cuda/engine_loss.hpp"
+#include "fs/engine/lookup_stream.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/stream.hpp"
+
+namespace warren::cuda_engine {
+
+class LookupSlots final : public LookupStream {
+ public:
+    /// `loss` is told of what ends the engine, and outlives this.
+    explicit LookupSlots(EngineLoss& loss) : loss_(loss) {}
+    ~LookupSlots() override;
+    LookupSlots(const LookupSlots&) = delete;
+    LookupSlots& operator=(const LookupSlots&) = delete;
+
+    /// Takes memory ahead for a volume of so many files, in a thread of its own; not for few. Once,
+    /// before the first open().
+    void prepare(int device, u64 files);
+    /// Gets ready for look-ups on behalf of `caller` in `store`, which outlives their answers.
+    /// Errc::no_memory if there is no memory for them.
+    Errc open(const core::Store& store, const core::Credentials& caller);
+
+    LookupStreamShape shape() const override { return {slots, items_max, words_max}; }
+    ops::BatchMemory memory(u32 slot) override;
+    Errc start(u32 slot, u64 items, u64 words) override;
+    Errc poll(u32 slot) override;
+
+ private:
+    static constexpr u32 slots = 24;
+    static constexpr u64 items_max = 16'384;
+    static constexpr u64 words_max = 4 * items_max;
+    static constexpr u32 streams = 4;
+    // A slot's memory on its way in: ends, then names; and out: codes, then attributes.
+    static constexpr u64 ends_bytes = items_max * sizeof(ops::BatchEnd);
+    static constexpr u64 in_bytes = ends_bytes + words_max * sizeof(u64);
+    static constexpr u64 codes_bytes = items_max * sizeof(Errc);
+    static constexpr u64 out_bytes = codes_bytes + items_max * sizeof(Attributes);
+
+    Errc make_room();
+    Errc send(u32 slot, u64 items, u64 words);
+
+    EngineLoss& loss_;
+    gpu::PinnedBuffer<std::byte> host_in_;
+    gpu::PinnedBuffer<std::byte> host_out_;
+    gpu::DeviceBuffer<std::byte> in_;
+    gpu::DeviceBuffer<std::byte> out_;
+    gpu::DeviceBuffer<u32> groups_;
+    gpu::Stream streams_[streams];
+    gpu::Event ends_[slots];
+    u32 next_stream_ = 0;
+    const core::Store* store_ = nullptr;
+    core::Credentials caller_;
+    std::atomic<bool> must_stop_{false};
+    std::thread preparing_;  // the buffers are its own until it has ended
+};
+
+}  // namespace warren::cuda_engine

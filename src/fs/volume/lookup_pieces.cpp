@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// A piece has a fixed number of items unless their names need more words than a slot has: then what
+// is left of it is a piece again.
+#include "fs/volume/lookup_pieces.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/out_of_memory.hpp"
+#include "fs/volume/batch_packer.hpp"
+
+namespace warren {
+namespace {
+
+/// To send one costs as much as to look up some thousand names, but every worker should have some.
+constexpr u64 piece_items_min = 1024;
+constexpr u64 pieces_per_worker = 2;
+
+}  // namespace
+
+LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups,
+                           std::span<Result<Attributes>> answers, u32 workers)
+    : stream_(stream),
+      shape_(stream.shape()),
+      lookups_(lookups),
+      answers_(answers),
+      piece_items_(
+          std::min(std::max(lookups.size() / (workers * pieces_per_worker) + 1, piece_items_min),
+                   shape_.items_max)),
+      slots_(shape_.slots),
+      open_(lookups.size()) {
+    rests_.reserve(shape_.slots);
+    free_.reserve(shape_.slots);
+    packed_.reserve(shape_.slots);
+    done_.reserve(shape_.slots);
+    under_way_.reserve(shape_.slots);
+    for (u32 slot = shape_.slots; slot-- > 0;) {
+        slots_[slot].memory = stream.memory(slot);
+        free_.push_back(slot);
+    }
+    times_.workers = workers;
+}
+
+void LookupPieces::work() {
+    LookupTimes times;
+    PhaseClock clock;
+    // Relaxed: the end of the workers' run is what shows their answers.
+    while (open_.load(std::memory_order_relaxed) > 0) {
+        u32 slot = 0;
+        Range range{};
+        const Work work = take(slot, range);
+        if (work == Work::pack) {
+            pack(slot, range);
+            times.pack += clock.lap();
+        } else if (work == Work::answer) {
+            answer(slot);
+            ++times.pieces;
+            times.answer += clock.lap();
+        }
+        const bool has_served = serve();
+        if (!has_served && work == Work::nothing) std::this_thread::yield();
+        (has_served ? times.serve : times.wait) += clock.lap();
+    }
+    const std::lock_guard lock(mutex_);
+    times_.pack += times.pack;
+    times_.serve += times.serve;
+    times_.answer += times.answer;
+    times_.wait += times.wait;
+    times_.pieces += times.pieces;
+}
+
+/// What is to be done next, with the slot for it.
+LookupPieces::Work LookupPieces::take(u32& slot, Range& range) {
+    const std::lock_guard lock(mutex_);
+    if (!done_.empty()) {
+        slot = done_.back();
+        done_.pop_back();
+        return Work::answer;
+    }
+    if (free_.empty()) return Work::nothing;
+    if (!rests_.empty()) {
+        range = rests_.back();
+        rests_.pop_back();
+    } else if (next_ < lookups_.size()) {
+        range = {next_, std::min<u64>(next_ + piece_items_, lookups_.size())};
+        next_ = range.end;
+    } else {
+        return Work::nothing;
+    }
+    slot = free_.back();
+    free_.pop_back();
+    return Work::pack;
+}
+
+bool LookupPieces::take_packed(u32& slot) {
+    const std::lock_guard lock(mutex_);
+    if (packed_.empty()) return false;
+    slot = packed_.back();
+    packed_.pop_back();
+    return true;
+}
+
+void LookupPieces::put(std::vector<u32>& list, u32 slot) {
+    const std::lock_guard lock(mutex_);
+    list.push_back(slot);
+}
+
+void LookupPieces::pack(u32 slot, Range range) {
+    Slot& piece = slots_[slot];
+    u64 word = 0;
+    u64 i = range.begin;
+    for (; i < range.end && word + words_of(lookups_[i].name) <= shape_.words_max; ++i) {
+        piece.memory.ends[i - range.begin] =
+            pack_end(piece.memory.names, lookups_[i].directory, lookups_[i].name, word);
+    }
+    piece.begin = range.begin;
+    piece.items = i - range.begin;
+    piece.words = word;
+    const std::lock_guard lock(mutex_);
+    if (i < range.end) rests_.push_back({i, range.end});
+    packed_.push_back(slot);
+}
+
+void LookupPieces::answer(u32 slot) {
+    const Slot& piece = slots_[slot];
+    const ops::BatchMemory& memory = piece.memory;
+    bool has_left = false;
+    for (u64 i = 0; i < piece.items; ++i) {
+        const Errc code = piece.code == Errc::ok ? memory.codes[i] : Errc::retry;
+        if (code == Errc::ok) {
+            answers_[piece.begin + i] = memory.attributes[i];
+        } else {
+            answers_[piece.begin + i] = code;
+            has_left = has_left || code == Errc::retry;
+        }
+    }
+    if (has_left) has_left_.store(true, std::memory_order_relaxed);
+    open_.fetch_sub(piece.items, std::memory_order_relaxed);
+    put(free_, slot);  // from here on it is another's
+}
+
+/// Talks to the stream, unless somebody does. False if there was nothing to do.
+bool LookupPieces::serve() {
+    const std::unique_lock turn(stream_mutex_, std::try_to_lock);
+    if (!turn.owns_lock()) return false;
+    bool has_served = false;
+    while (serve_once())
+        has_served = true;
+    return has_served;
+}
+
+/// Sends what is packed and takes what is done. False if there was neither. Throws nothing: others
+/// would wait for the piece for ever.
+bool LookupPieces::serve_once() {
+    bool has_served = false;
+    for (u32 slot = 0; take_packed(slot); has_served = true) {
+        Slot& piece = slots_[slot];
+        piece.code = or_no_memory([&] { return stream_.start(slot, piece.items, piece.words); });
+        if (piece.code == Errc::ok) {
+            under_way_.push_back(slot);
+        } else {
+            put(done_, slot);
+        }
+    }
+    // They come in order, or nearly.
+    while (!under_way_.empty()) {
+        const u32 slot = under_way_.front();
+        const Errc code = or_no_memory([&] { return stream_.poll(slot); });
+        if (code == Errc::busy) break;
+        slots_[slot].code = code;
+        under_way_.erase(under_way_.begin());
+        put(done_, slot);
+        has_served = true;
+    }
+    return has_served;
+}
+
+}  // namespace warren

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Look-ups through an engine's stream (fs/engine/lookup_stream.hpp), by all workers at once: each
+// takes whatever is to be done next, answers that have come first. One worker at a time, the first
+// to find nobody there, talks to the stream, because calls of a driver wait for each other.
+//
+// Invariant: a slot is in one place: free, at a worker, packed, under way or done. Nothing is
+// allocated once work() has begun.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "fs/engine/lookup_stream.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+class LookupPieces {
+ public:
+    /// For `workers` that call work(). All that is given outlives this.
+    LookupPieces(LookupStream& stream, std::span<const Lookup> lookups,
+                 std::span<Result<Attributes>> answers, u32 workers);
+
+    /// Works until every item has its answer: Errc::retry for what has to be looked up in another
+    /// way. By any number of threads at once.
+    void work();
+
+    /// Whether there is Errc::retry among the answers. Requires: work() has returned.
+    bool has_left() const { return has_left_.load(std::memory_order_relaxed); }
+    /// Requires: as above.
+    const LookupTimes& times() const { return times_; }
+
+ private:
+    struct Range {
+        u64 begin;
+        u64 end;
+    };
+    struct Slot {
+        ops::BatchMemory memory;
+        u64 begin = 0;  // of its items
+        u64 items = 0;
+        u64 words = 0;
+        Errc code = Errc::ok;
+    };
+    enum class Work : u8 { nothing, pack, answer };
+
+    Work take(u32& slot, Range& range);
+    bool take_packed(u32& slot);
+    void pack(u32 slot, Range range);
+    void answer(u32 slot);
+    void put(std::vector<u32>& list, u32 slot);
+    bool serve();
+    bool serve_once();
+
+    LookupStream& stream_;
+    const LookupStreamShape shape_;
+    const std::span<const Lookup> lookups_;
+    const std::span<Result<Attributes>> answers_;
+    const u64 piece_items_;
+    std::vector<Slot> slots_;
+    std::mutex mutex_;          // of the lists below
+    u64 next_ = 0;              // items from here on have not been taken
+    std::vector<Range> rests_;  // of pieces whose names were too many
+    std::vector<u32> free_;     // the last one is taken first: its memory is in the caches
+    std::vector<u32> packed_;
+    std::vector<u32> done_;
+    std::mutex stream_mutex_;     // who has it talks to the stream
+    std::vector<u32> under_way_;  // in order
+    std::atomic<u64> open_;       // items without an answer
+    std::atomic<bool> has_left_{false};
+    LookupTimes times_;  // under mutex_
+};
+
+}  // namespace warren

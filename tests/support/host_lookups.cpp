@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answers are there when a piece is started; poll() only says so later.
+#include "tests/support/host_lookups.hpp"
+
+#include "fs/ops/execute.hpp"
+
+namespace warren {
+
+ops::BatchMemory HostLookups::memory(u32 slot) {
+    Slot& one = slots_[slot];
+    ops::BatchMemory memory;
+    memory.ends = one.ends.data();
+    memory.names = one.names.data();
+    memory.codes = one.codes.data();
+    memory.attributes = one.attributes.data();
+    return memory;
+}
+
+Errc HostLookups::start(u32 slot, u64 items, u64 /*words*/) {
+    Slot& one = slots_[slot];
+    for (u64 i = 0; i < items; ++i) {
+        const ops::BatchEnd& end = one.ends[i];
+        one.codes[i] = Errc::retry;
+        // A name that is too long has no bytes here, and some of the others are left, too.
+        if (end.length() > format::name_length_max || end.length() % 7 == 1) continue;
+        ops::Command command;
+        command.verb = ops::Verb::lookup;
+        command.caller = caller_;
+        command.handle = {end.directory(), end.generation};
+        command.name = reinterpret_cast<const char*>(one.names.data() + end.name);
+        command.name_length = end.length();
+        ops::Reply reply;
+        engine_->attempt(command, reply);
+        if (reply.code != Errc::ok && reply.code != Errc::no_entry) continue;
+        one.codes[i] = reply.code;
+        if (reply.code != Errc::ok) continue;
+        Result<Attributes> answer = Errc::io;
+        ops::get_answer(reply, answer);
+        one.attributes[i] = *answer;
+    }
+    one.polls_left = 3;
+    return Errc::ok;
+}
+
+Errc HostLookups::poll(u32 slot) {
+    Slot& one = slots_[slot];
+    if (one.polls_left == 0) return Errc::ok;
+    --one.polls_left;
+    return Errc::busy;
+}
+
+}  // namespace warren
