@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <string_view>
@@ -51,18 +50,6 @@ class BatchPacker {
         };
         if (chunks <= 1) return run(0);
         crew_.for_each(chunks, [&](const ThreadTeam&, u64 chunk) { run(chunk); });
-    }
-
-    /// Whether `holds(i)` for every item.
-    template <class Holds>
-    bool all(const Holds& holds) {
-        std::atomic<bool> each{true};
-        for_each_chunk([&](u64, u64 begin, u64 end) {
-            for (u64 i = begin; i < end; ++i) {
-                if (!holds(i)) return each.store(false, std::memory_order_relaxed);
-            }
-        });
-        return each.load(std::memory_order_relaxed);
     }
 
     /// Measures the names: `words(i)` says how many item i needs. The sum of all.

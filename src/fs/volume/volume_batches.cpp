@@ -6,6 +6,7 @@
 #include "fs/volume/volume_batches.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -229,11 +230,23 @@ Progress create_batch(const Creations& request) {
     const std::span<const Creation> creations = request.items;
     BatchPacker packer(request.volume.crew(), creations.size());
     const CreateOptions& options = creations[0].options;
-    if (!packer.all([&](u64 i) { return is_plain(creations[i].options, options); })) {
-        return {0, creations.size()};
-    }
-    ops::BatchShape shape = measure(ops::BatchKind::create, request, packer);
-    shape.has_modes = !packer.all([&](u64 i) { return creations[i].options.mode == options.mode; });
+    std::atomic<bool> has_others{false};  // than plain ones
+    std::atomic<bool> has_modes{false};
+    // Relaxed: the end of the workers' run is what shows it. Once is enough, for they share it.
+    const auto note = [](std::atomic<bool>& fact) {
+        if (!fact.load(std::memory_order_relaxed)) fact.store(true, std::memory_order_relaxed);
+    };
+    ops::BatchShape shape;
+    shape.kind = ops::BatchKind::create;
+    shape.items = creations.size();
+    shape.name_words = packer.measure([&](u64 i) {
+        const Creation& one = creations[i];
+        if (!is_plain(one.options, options)) note(has_others);
+        if (one.options.mode != options.mode) note(has_modes);
+        return words_of(one.name);
+    });
+    if (has_others.load(std::memory_order_relaxed)) return {0, creations.size()};
+    shape.has_modes = has_modes.load(std::memory_order_relaxed);
     ops::BatchHeader header = header_of(request.caller);
     header.mode = options.mode;
     header.device = options.device;
