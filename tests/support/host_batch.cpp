@@ -3,6 +3,8 @@
 #include "tests/support/host_batch.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
@@ -62,6 +64,7 @@ T* HostBatch::take(u64 count) {
 
 Result<ops::BatchMemory> HostBatch::open(const ops::BatchShape& shape) {
     arrays_.clear();
+    sent_.clear();
     batch_ = {};
     batch_.shape = shape;
     ops::batch::lay_out(batch_, ops::batch::records_for(shape),
@@ -82,8 +85,29 @@ Result<ops::BatchMemory> HostBatch::open(const ops::BatchShape& shape) {
     return memory_;
 }
 
+void HostBatch::send(const ops::BatchPart& part) {
+    const std::lock_guard lock(sent_mutex_);
+    sent_.push_back(part);
+}
+
+/// Ends the tests if items or words were left out, or sent twice.
+void HostBatch::expect_all_sent() {
+    std::ranges::sort(sent_, {}, &ops::BatchPart::begin);
+    ops::BatchPart all;
+    for (const ops::BatchPart& part : sent_) {
+        if (part.begin != all.end || part.words_begin != all.words_end) break;
+        all.end = part.end;
+        all.words_end = part.words_end;
+    }
+    if (all.end == batch_.shape.items && all.words_end == batch_.shape.name_words) return;
+    std::fprintf(stderr, "only the first %llu items of a batch were sent\n",
+                 static_cast<unsigned long long>(all.end));
+    std::abort();
+}
+
 Errc HostBatch::run(const core::Store& store, const ops::BatchHeader& header,
                     ops::BatchWindow& window) {
+    expect_all_sent();
     Loop loop;
     batch_.header = header;
     batch_.begin = window.begin;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "fs/engine/engine.hpp"
@@ -16,13 +17,19 @@ namespace warren {
 class HostBatch {
  public:
     Result<ops::BatchMemory> open(const ops::BatchShape& shape);
+    /// By any thread.
+    void send(const ops::BatchPart& part);
+    /// Requires: all items were sent, each once, as a device would need it.
     Errc run(const core::Store& store, const ops::BatchHeader& header, ops::BatchWindow& window);
 
  private:
     template <class T>
     T* take(u64 count);
+    void expect_all_sent();
 
     ops::Batch batch_;
+    std::mutex sent_mutex_;
+    std::vector<ops::BatchPart> sent_;  // since open()
     ops::BatchMemory memory_;
     std::vector<std::unique_ptr<std::byte[]>> arrays_;
 };

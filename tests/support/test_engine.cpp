@@ -90,6 +90,7 @@ class CommandEngine : public Engine {
         if (memory) lock.release();
         return memory;
     }
+    void send_batch(const ops::BatchPart& part) override { batch_.send(part); }
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override {
         const std::lock_guard alone(running_);
         return batch_.run(twin_.store(), header, window);

@@ -118,6 +118,9 @@ class Engine {
     virtual Result<ops::BatchMemory> open_batch(const ops::BatchShape& /*shape*/) {
         return Errc::not_supported;
     }
+    /// Items [part.begin, part.end), whose names are the words of `part`, are filled in: the engine
+    /// may bring them to where it works. By any thread, all items once or none, before run_batch().
+    virtual void send_batch(const ops::BatchPart& /*part*/) {}
     /// Runs items [window.begin, window.end) or the first of them, up to window.done. Else the
     /// answer is a wish, and nothing has changed; or another code: the items must be commands.
     virtual Errc run_batch(const ops::BatchHeader& /*header*/, ops::BatchWindow& /*window*/) {

@@ -74,6 +74,14 @@ struct BatchMemory {
     Attributes* attributes = nullptr;  // of look-ups
 };
 
+/// Some items and where their names lie.
+struct BatchPart {
+    u64 begin = 0;
+    u64 end = 0;
+    u64 words_begin = 0;
+    u64 words_end = 0;
+};
+
 /// A run tells of so many blocks at most that it needs.
 inline constexpr u32 needed_places_max = 64;
 

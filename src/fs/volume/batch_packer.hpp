@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <string_view>
@@ -18,6 +19,8 @@ namespace warren {
 
 /// Items that one worker packs at once.
 inline constexpr u64 packed_items = 4096;
+/// A batch is sent by parts of so many of these: each is some calls of a driver.
+inline constexpr u64 sent_chunks = 16;
 
 /// Takes the time of one phase after the other.
 class PhaseClock {
@@ -68,12 +71,22 @@ class BatchPacker {
     }
 
     /// Packs: `pack(i, word)` fills item i in, whose names go from `word` on, which it moves on.
-    template <class Pack>
-    void pack(const Pack& pack) {
+    /// `send(part)` is called for each part of the items that is packed, by whoever ended it.
+    template <class Pack, class Send>
+    void pack(const Pack& pack, const Send& send) {
+        const u64 chunks = begins_.size() - 1;
+        std::vector<std::atomic<u64>> packed((chunks + sent_chunks - 1) / sent_chunks);
         for_each_chunk([&](u64 chunk, u64 begin, u64 end) {
             u64 word = begins_[chunk];
             for (u64 i = begin; i < end; ++i)
                 pack(i, word);
+            const u64 part = chunk / sent_chunks;
+            const u64 first = part * sent_chunks;
+            const u64 last = std::min(first + sent_chunks, chunks);
+            // Acquire and release, with the same of the part's other workers: who ends it sees all.
+            if (packed[part].fetch_add(1, std::memory_order_acq_rel) + 1 < last - first) return;
+            send(ops::BatchPart{first * packed_items, std::min(last * packed_items, items_),
+                                begins_[first], begins_[last]});
         });
     }
 

@@ -139,7 +139,8 @@ Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
     if (!batch.is_open()) return {0, shape.items};
     const ops::BatchMemory& memory = batch.memory();
     times.open = clock.lap();
-    packer.pack([&](u64 i, u64& word) { pack(memory, i, word); });
+    packer.pack([&](u64 i, u64& word) { pack(memory, i, word); },
+                [&](const ops::BatchPart& part) { request.volume.engine().send_batch(part); });
     times.pack = clock.lap();
     const auto finish = [&](u64 begin, u64 end) {
         times.run += clock.lap();

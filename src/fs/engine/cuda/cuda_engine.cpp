@@ -66,6 +66,9 @@ class CudaEngine final : public Engine {
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
     Errc refresh_counters() override;
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
+    void send_batch(const ops::BatchPart& part) override {
+        if (loss_.enter_device() == Errc::ok) item_batch_.send(part);
+    }
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override;
     void close_batch() override { item_batch_mutex_.unlock(); }
     Result<LookupStream*> open_lookups(const core::Credentials& caller) override;

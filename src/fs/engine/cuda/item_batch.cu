@@ -163,6 +163,7 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     batch_.made = back.made;
     batch_.attributes = back.attributes;
     is_copied_ = false;
+    items_sent_.store(0, std::memory_order_relaxed);
     figures_ = {};
     memory = memory_;
     return Errc::ok;
@@ -202,13 +203,31 @@ void ItemBatch::set_header(const ops::BatchHeader& header) {
     }
 }
 
-/// Copies the items to the device, once.
+void ItemBatch::send(const ops::BatchPart& part) {
+    if (is_small_) return;
+    const auto copy = [&](const auto* from, u64 begin, u64 end) {
+        if (from == nullptr) return Errc::ok;
+        const auto* const bytes = reinterpret_cast<const std::byte*>(from + begin);
+        return stream_.copy(room_.in.data() + (bytes - room_.host_in.data()), bytes,
+                            (end - begin) * sizeof *from);
+    };
+    const u64 ends = batch_.shape.ends_per_item();
+    const bool is_sent = copy(memory_.ends, part.begin * ends, part.end * ends) == Errc::ok &&
+                         copy(memory_.modes, part.begin, part.end) == Errc::ok &&
+                         copy(memory_.names, part.words_begin, part.words_end) == Errc::ok;
+    // Relaxed: the end of the workers' run is what shows it.
+    if (is_sent) items_sent_.fetch_add(part.end - part.begin, std::memory_order_relaxed);
+}
+
+/// Copies what has not been sent to the device, once.
 Errc ItemBatch::copy_in() {
     if (is_copied_) return Errc::ok;
     is_copied_ = true;
     WARREN_TRY(begin_.record(stream_));
+    const bool is_sent = items_sent_.load(std::memory_order_relaxed) == batch_.shape.items;
+    const u64 from = is_sent ? in_bytes_ : 0;
     const u64 bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
-    WARREN_TRY(stream_.copy(room_.in.data(), room_.host_in.data(), bytes));
+    WARREN_TRY(stream_.copy(room_.in.data() + from, room_.host_in.data() + from, bytes - from));
     return finish_timer(figures_.copy_in_ms);
 }
 

@@ -20,7 +20,7 @@ namespace warren::cuda_engine {
 
 /// What the last batch took: milliseconds of the device's clock, over all its runs.
 struct BatchFigures {
-    float copy_in_ms = 0;
+    float copy_in_ms = 0;  // but for what came over while others were packed
     float run_ms = 0;
     float copy_out_ms = 0;
     u32 runs = 0;
@@ -38,6 +38,10 @@ class ItemBatch {
     void prepare(int device, u64 items);
     /// Makes room for a batch. Errc::no_memory if there is none.
     Errc open(const ops::BatchShape& shape, ops::BatchMemory& memory);
+
+    /// Starts to bring a part of a large batch over. By any thread, all items once or none, between
+    /// open() and run(). What fails here is copied by run().
+    void send(const ops::BatchPart& part);
 
     /// Gives memory to so many more frames.
     using AddFrames = std::function<Errc(u64 frames)>;
@@ -87,6 +91,7 @@ class ItemBatch {
     const u32* groups_ = nullptr;
     u64 in_bytes_ = 0;  // without groups
     bool is_copied_ = false;
+    std::atomic<u64> items_sent_{0};  // of those that were
     bool is_small_ = false;
     gpu::Stream stream_;
     gpu::Event begin_;
