@@ -98,7 +98,7 @@ void measure_scan(Bench& bench, const char* name, const chunk::Rule& rule, doubl
     // Below 4 GiB, and 1 GiB for fastcdc.
     const bool has_flags = rule.method == chunk::Method::fastcdc;
     const u64 count = has_flags ? 1 * gib - 16 * mib : resident_bytes - 16 * mib;
-    need(result.allocate(count, false), "results");
+    need(result.allocate(rule, count, false), "results");
     const chunk::cuda::ScanStretch stretch{bench.data.data(), count, 0};
     const std::string scenario = "candidates, resident";
     bench.device_rows(scenario, name, static_cast<double>(count), [&] {
@@ -118,8 +118,8 @@ void measure_selection(Bench& bench, const char* name, const chunk::Rule& rule) 
     chunk::cuda::SelectResult choice;
     gpu::DeviceBuffer<chunk::cuda::SelectState> state;
     need(device.open(rule, bench.stream), "rule");
-    need(listed.allocate(selected_bytes, false), "results");
-    need(result.allocate(selected_bytes, true), "results");
+    need(listed.allocate(rule, selected_bytes, false), "results");
+    need(result.allocate(rule, selected_bytes, true), "results");
     need(choice.allocate(rule, selected_bytes), "results");
     need(state.allocate(1), "results");
     const chunk::cuda::ScanStretch stretch{bench.data.data(), selected_bytes, 0};
@@ -171,7 +171,7 @@ void measure_stages(Bench& bench, const chunk::Rule& rule) {
     chunk::cuda::DeviceRule device;
     chunk::cuda::ScanResult result;
     need(device.open(rule, bench.stream), "rule");
-    need(result.allocate(selected_bytes, true), "results");
+    need(result.allocate(rule, selected_bytes, true), "results");
     bench.device_rows(scenario, "copy in", selected_bytes, [&] {
         need(bench.stream.copy(bench.data.data(), bench.host.data(), selected_bytes), "copy in");
     });

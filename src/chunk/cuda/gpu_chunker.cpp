@@ -151,7 +151,7 @@ class GpuChunker::Implementation {
         for (Slot& slot : slots_) {
             slot.staging.clear();
             if (needs_staging()) WARREN_TRY(slot.staging.allocate(front_bytes_ + slot_bytes));
-            WARREN_TRY(slot.result.allocate(slot_bytes, is_for_device));
+            WARREN_TRY(slot.result.allocate(rule(), slot_bytes, is_for_device));
             if (is_for_device) WARREN_TRY(slot.choice.allocate(rule(), slot_bytes));
         }
         return Errc::ok;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chunk/cuda/buzhash_kernel.cuh"
+#include "chunk/cuda/gear_window.cuh"
 #include "chunk/cuda/scan_kernel.cuh"
 #include "chunk/rabin.hpp"
 #include "chunk/select.hpp"
@@ -19,34 +20,45 @@ namespace warren::chunk::cuda {
 
 namespace {
 
-constexpr u32 sum_threads = 1024;
+// So few that they find room beside any scan.
+constexpr u32 sum_threads = 512;
 constexpr u32 list_threads = 256;
 constexpr u32 words_in_tile = (1u << tile_shift) / 64;
 
-/// Replaces counts by the sums of those before them; one block.
-__global__ void sum_tiles(u32* counts, u32 tiles, u32* total) {
-    __shared__ u32 sums[sum_threads / 32];
-    u32 before = 0;
-    for (u32 base = 0; base < tiles; base += sum_threads) {
-        const u32 tile = base + threadIdx.x;
-        const u32 own = tile < tiles ? counts[tile] : 0;
-        u32 sum = own;
-        for (u32 step = 1; step < 32; step *= 2) {
-            const u32 other = __shfl_up_sync(~0u, sum, step);
-            if (threadIdx.x % 32 >= step) sum += other;
-        }
-        if (threadIdx.x % 32 == 31) sums[threadIdx.x / 32] = sum;
-        __syncthreads();
-        u32 all = 0;
-        for (u32 warp = 0; warp < sum_threads / 32; ++warp) {
-            if (warp < threadIdx.x / 32) sum += sums[warp];
-            all += sums[warp];
-        }
-        if (tile < tiles) counts[tile] = before + sum - own;
-        before += all;
-        __syncthreads();
+/// Adds to a lane's number those of the lanes before it.
+__device__ u32 sum_up_to_lane(u32 sum) {
+    for (u32 step = 1; step < 32; step *= 2) {
+        const u32 other = __shfl_up_sync(~0u, sum, step);
+        if (threadIdx.x % 32 >= step) sum += other;
     }
-    if (threadIdx.x == 0) *total = before;
+    return sum;
+}
+
+/// Replaces counts by the sums of those before them; one block, whose threads take neighbours each.
+__global__ void sum_tiles(u32* counts, u32 tiles, u32* total) {
+    __shared__ u32 warps[32];
+    const u32 lane = threadIdx.x % 32;
+    const u32 warp = threadIdx.x / 32;
+    if (threadIdx.x < 32) warps[threadIdx.x] = 0;
+    const u32 each = (tiles + sum_threads - 1) / sum_threads;
+    const u32 begin = threadIdx.x * each < tiles ? threadIdx.x * each : tiles;
+    const u32 end = begin + each < tiles ? begin + each : tiles;
+    u32 own = 0;
+    for (u32 tile = begin; tile < end; ++tile)
+        own += counts[tile];
+    const u32 sum = sum_up_to_lane(own);
+    __syncthreads();
+    if (lane == 31) warps[warp] = sum;
+    __syncthreads();
+    if (warp == 0) warps[lane] = sum_up_to_lane(warps[lane]);
+    __syncthreads();
+    u32 before = sum - own + (warp == 0 ? 0 : warps[warp - 1]);
+    for (u32 tile = begin; tile < end; ++tile) {
+        const u32 count = counts[tile];
+        counts[tile] = before;
+        before += count;
+    }
+    if (threadIdx.x == sum_threads - 1) *total = before;
 }
 
 /// Counts the bits of each tile; a warp a tile.
@@ -73,25 +85,7 @@ struct ListWork {
     u32 most;
     u32 first_end;
     u32 stride;
-    // For fastcdc, else null.
-    const u64* entries;
-    const u8* bytes;
-    u64 mask;
-    u64 early_mask;
-    bool has_history;
 };
-
-/// The flags of the window that ends at `end`.
-__device__ u32 flags_of(const ListWork& work, i64 end) {
-    u64 hash = 0;
-    // Before the first whole window nothing is chosen, whatever the flags are.
-    if (!work.has_history && end < 64) return 0;
-#pragma unroll 16
-    for (i64 at = end - 64; at < end; ++at)
-        hash = hash + hash + work.entries[work.bytes[at]];
-    return ((hash & work.mask) == 0 ? late_flag : 0) |
-           ((hash & work.early_mask) == 0 ? early_flag : 0);
-}
 
 /// A warp lists the candidates of a tile.
 __global__ void list_tiles(ListWork work) {
@@ -104,19 +98,44 @@ __global__ void list_tiles(ListWork work) {
         u64 word = index < work.words ? work.bits[index] : 0;
         if (__ballot_sync(~0u, word != 0) == 0) continue;
         const u32 own = static_cast<u32>(__popcll(word));
-        u32 sum = own;
-        for (u32 step = 1; step < 32; step *= 2) {
-            const u32 other = __shfl_up_sync(~0u, sum, step);
-            if (lane >= step) sum += other;
-        }
+        const u32 sum = sum_up_to_lane(own);
         for (u32 place = at + sum - own; word != 0; ++place, word &= word - 1) {
             const u32 bit = static_cast<u32>(__ffsll(static_cast<long long>(word))) - 1;
-            u32 end = (static_cast<u32>(index * 64) + bit) * work.stride + work.first_end;
             if (place >= work.most) break;
-            if (work.entries != nullptr) end |= flags_of(work, end);
-            work.list[place] = end;
+            work.list[place] = (static_cast<u32>(index * 64) + bit) * work.stride + work.first_end;
         }
         at += __shfl_sync(~0u, sum, 31);
+    }
+}
+
+/// What fastcdc's flags are found from, and where they go: the list of ends, or another one.
+struct FlagWork {
+    const u32* ends;
+    const u32* total;
+    u32 most;
+    u32* list;
+    DataRange data;
+    const u64* entries;
+    u64 mask;
+    u64 early_mask;
+};
+
+/// Adds to each candidate which masks its window matches; eight lanes a candidate.
+__global__ void flag_candidates(FlagWork work) {
+    __shared__ u64 table[256];
+    load_table(table, work.entries);
+    const u32 listed = *work.total < work.most ? *work.total : work.most;
+    const u32 each = gridDim.x * blockDim.x / window_lanes;
+    const u32 own = (blockIdx.x * blockDim.x + threadIdx.x) / window_lanes;
+    // A warp goes on while one of its candidates is there, since all its lanes take part.
+    for (u32 at = own; at / 4 * 4 < listed; at += each) {
+        const u32 end = at < listed ? work.ends[at] : 0;
+        // Before the first whole window nothing is chosen, whatever the flags are.
+        const WindowPart window(table, work.data, static_cast<i64>(end) - 64);
+        if (at >= listed || window.lane() != window_lanes - 1) continue;
+        const u64 hash = window.whole();
+        work.list[at] = end | ((hash & work.mask) == 0 ? late_flag : 0) |
+                        ((hash & work.early_mask) == 0 ? early_flag : 0);
     }
 }
 
@@ -153,8 +172,8 @@ u64 common_mask(const Rule& rule) {
 
 Errc launch_gear(const DeviceRule& rule, const ScanWork& work, const gpu::Stream& stream) {
     constexpr u32 threads = 512;
-    const u64 mask = common_mask(rule.rule());
-    const u64 value = rule.rule().value;
+    const u64 mask = rule.raised(common_mask(rule.rule()));
+    const u64 value = rule.raised(rule.rule().value);
     if (static_cast<u32>(mask) == 0) {
         return launch(GearScan<false>{rule.entries(), mask, value}, work, threads,
                       rule.multiprocessors(), stream);
@@ -241,6 +260,23 @@ u32 tiles_of(u64 bits) {
     return static_cast<u32>((bits + (1u << tile_shift) - 1) >> tile_shift);
 }
 
+Errc queue_flags(const DeviceRule& rule, const ScanStretch& stretch, const ScanResult& result,
+                 const gpu::Stream& stream) {
+    const DataRange data{stretch.bytes, stretch.position > 0 ? -i64{64} : 0,
+                         static_cast<i64>(stretch.count)};
+    const FlagWork work{result.device_list.data(),
+                        result.total.data(),
+                        static_cast<u32>(result.device_list.count()),
+                        result.is_for_device ? result.device_list.data() : result.list.data(),
+                        data,
+                        rule.entries(),
+                        rule.raised(rule.rule().mask),
+                        rule.raised(rule.rule().early_mask)};
+    flag_candidates<<<candidate_blocks(rule, stretch.count), candidate_threads, 0, stream.get()>>>(
+        work);
+    return gpu::check(cudaGetLastError(), "flag_candidates");
+}
+
 }  // namespace
 
 BitPlaces bit_places(const Rule& rule, u64 position, u64 count) {
@@ -277,6 +313,11 @@ Errc DeviceRule::open(const Rule& rule, const gpu::Stream& stream) {
     multiprocessors_ = static_cast<u32>(count);
     const auto& table = rule.method == Method::fastcdc ? fastcdc_table : gear_table;
     std::vector<u64> entries(table.begin(), table.end());
+    const u64 masks = rule.mask | rule.early_mask;
+    raise_ =
+        rule.method != Method::rabin && masks != 0 ? static_cast<u32>(std::countl_zero(masks)) : 0;
+    for (u64& entry : entries)
+        entry <<= raise_;
     if (rule.method == Method::rabin) {
         const RabinTables tables = make_rabin_tables(rule.polynomial, rule.window_bytes);
         const u32 raise = 64 - degree(rule.polynomial);
@@ -297,12 +338,24 @@ Errc DeviceRule::open(const Rule& rule, const gpu::Stream& stream) {
     return stream.wait();
 }
 
-Errc ScanResult::allocate(u64 most_bytes, bool is_for_device) {
-    const u64 most_listed = most_bytes / 128 + 64;
+u32 candidate_blocks(const DeviceRule& rule, u64 bytes) {
+    // One for each 8 KiB, where a block takes 32 candidates at a time; no more than fill a device.
+    return static_cast<u32>(std::clamp<u64>(bytes >> 13, 1, rule.multiprocessors() * u64{8}));
+}
+
+u64 most_listed(u64 most_bytes) {
+    return most_bytes / 128 + 64;
+}
+
+Errc ScanResult::allocate(const Rule& rule, u64 most_bytes, bool for_device) {
+    is_for_device = for_device;
+    const u64 room = most_listed(most_bytes);
     WARREN_TRY(bits.allocate((most_bytes + 127) / 128 * 2));
     WARREN_TRY(tile_counts.allocate((most_bytes >> tile_shift) + 1));
     WARREN_TRY(total.allocate(1));
-    WARREN_TRY(is_for_device ? device_list.allocate(most_listed) : list.allocate(most_listed));
+    // Fastcdc's flags are put in on the device, whoever gets the list.
+    if (for_device || rule.method == Method::fastcdc) WARREN_TRY(device_list.allocate(room));
+    if (!for_device) WARREN_TRY(list.allocate(room));
     return count.allocate(1);
 }
 
@@ -321,24 +374,20 @@ Errc queue_list(const DeviceRule& rule, const ScanStretch& stretch, const ScanRe
     const BitPlaces places = bit_places(rule.rule(), stretch.position, stretch.count);
     if (places.count == 0) return Errc::ok;
     const bool is_fastcdc = rule.rule().method == Method::fastcdc;
-    const bool is_for_device = result.device_list.count() != 0;
     ListWork work{};
     work.bits = result.bits.data();
     work.words = (places.count + 63) / 64;
     work.begins = result.tile_counts.data();
     work.tiles = tiles_of(places.count);
-    work.list = is_for_device ? result.device_list.data() : result.list.data();
-    work.most = static_cast<u32>(is_for_device ? result.device_list.count() : result.list.count());
+    const bool is_on_device = result.is_for_device || is_fastcdc;
+    work.list = is_on_device ? result.device_list.data() : result.list.data();
+    work.most = static_cast<u32>(is_on_device ? result.device_list.count() : result.list.count());
     work.first_end = static_cast<u32>(places.first_end);
     work.stride = static_cast<u32>(places.stride);
-    work.entries = is_fastcdc ? rule.entries() : nullptr;
-    work.bytes = stretch.bytes;
-    work.mask = rule.rule().mask;
-    work.early_mask = rule.rule().early_mask;
-    work.has_history = stretch.position > 0;
     const u32 blocks = (work.tiles * 32 + list_threads - 1) / list_threads;
     list_tiles<<<blocks, list_threads, 0, stream.get()>>>(work);
-    return gpu::check(cudaGetLastError(), "list_tiles");
+    WARREN_TRY(gpu::check(cudaGetLastError(), "list_tiles"));
+    return is_fastcdc ? queue_flags(rule, stretch, result, stream) : Errc::ok;
 }
 
 Errc queue_sums(u32* numbers, u32 count, u32* total, const gpu::Stream& stream) {

@@ -21,7 +21,11 @@ class DeviceRule {
     Errc open(const Rule& rule, const gpu::Stream& stream);
 
     const Rule& rule() const { return rule_; }
+    /// Gear's and fastcdc's are moved up as far as the highest bit of a mask allows, and so are the
+    /// hashes that they make: masks whose bits span 32 lie in the high half then.
     const u64* entries() const { return entries_.data(); }
+    /// A mask or value of the rule, to be held against such a hash.
+    u64 raised(u64 mask) const { return mask << raise_; }
     const u32* buzhash_entries() const { return buzhash_entries_.data(); }
     u32 multiprocessors() const { return multiprocessors_; }
     /// How many bytes before a stretch its windows reach, a multiple of 64.
@@ -30,9 +34,13 @@ class DeviceRule {
  private:
     Rule rule_;
     u32 multiprocessors_ = 0;
+    u32 raise_ = 0;
     gpu::DeviceBuffer<u64> entries_;
     gpu::DeviceBuffer<u32> buzhash_entries_;
 };
+
+/// How many candidates a list of up to `most_bytes` has room for.
+u64 most_listed(u64 most_bytes);
 
 /// Where a scan of up to `most_bytes` puts what it finds.
 struct ScanResult {
@@ -42,8 +50,9 @@ struct ScanResult {
     gpu::DeviceBuffer<u32> device_list;  // for the choice on the device
     gpu::PinnedBuffer<u32> list;         // for the choice on the host
     gpu::PinnedBuffer<u32> count;        // the total, for the host
+    bool is_for_device = false;          // which of the lists is written
 
-    Errc allocate(u64 most_bytes, bool is_for_device);
+    Errc allocate(const Rule& rule, u64 most_bytes, bool for_device);
 };
 
 /// Bytes in device memory, below 4 GiB (1 GiB for fastcdc), aligned to 16, that are at `position`
@@ -71,6 +80,10 @@ Errc queue_scan(const DeviceRule& rule, const ScanStretch& stretch, const ScanRe
 /// with the flags of select.hpp for fastcdc.
 Errc queue_list(const DeviceRule& rule, const ScanStretch& stretch, const ScanResult& result,
                 const gpu::Stream& stream);
+
+inline constexpr u32 candidate_threads = 256;  // of a block that looks at windows of candidates
+/// How many such blocks there are for a stretch of so many bytes.
+u32 candidate_blocks(const DeviceRule& rule, u64 bytes);
 
 /// Queues the replacing of numbers by the sums of those before them.
 Errc queue_sums(u32* numbers, u32 count, u32* total, const gpu::Stream& stream);

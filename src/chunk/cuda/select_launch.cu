@@ -80,8 +80,8 @@ Errc queue_selection(const DeviceRule& rule, const SelectStretch& stretch, const
     work.minimum = static_cast<i64>(own.minimum_bytes);
     work.average = static_cast<i64>(own.average_bytes);
     work.maximum = static_cast<i64>(own.maximum_bytes);
-    work.mask = own.mask;
-    work.early_mask = own.early_mask;
+    work.mask = rule.raised(own.mask);
+    work.early_mask = rule.raised(own.early_mask);
     work.entries = rule.entries();
     work.list = scan.device_list.data();
     work.tile_begins = scan.tile_counts.data();
