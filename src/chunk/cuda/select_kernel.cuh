@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The serial rule over a list of candidates, as one thread of a device follows it.
 //
+// Where fastcdc's hash begins, 63 places are no candidates and have hashes of their own, the head
+// of a chunk. Chunks begin at candidates, almost all of them, so the heads of chunks that would
+// begin there are looked at before, of all candidates at once; a thread that walks does it only
+// where a chunk begins elsewhere.
+//
 // Invariant: positions are counted from the stretch's beginning; a chunk that is open there begins
 // before it.
 #pragma once
@@ -8,13 +13,18 @@
 #include <cuda_runtime.h>
 
 #include "base/host_device.hpp"
+#include "chunk/cuda/gear_window.cuh"
 #include "chunk/cuda/scan_kernel.cuh"
 #include "chunk/cuda/select_launch.hpp"
 #include "chunk/select.hpp"
 
 namespace warren::chunk::cuda {
 
-inline constexpr u32 select_rounds = 6;
+// Where segments do not meet the ones before them, those behind them are followed again one after
+// the other, by one block: as many as it has threads at once, and so often. Beyond that the host is
+// faster.
+inline constexpr u32 settle_threads = 256;
+inline constexpr u32 most_rounds = 256;
 
 /// What a round of the choice reads and writes.
 struct SelectWork {
@@ -31,6 +41,7 @@ struct SelectWork {
     const u32* total;
     u32 most_listed;
     i64 least;  // candidates before have no whole window
+    u8* heads;
     // The stretch.
     const u8* bytes;
     i64 base;
@@ -40,72 +51,76 @@ struct SelectWork {
     u32 segments;
     // The choice.
     SelectState* state;
-    i64* starts;
+    SegmentChain* chains;
     i64* exits;
     u32* counts;
-    u32* progress;
+    u32* guesses;
     u32* ends;
-    u32 most_ends;
+    u32 most_ends;  // of a segment
+    u32* unsettled;
+    SelectProgress* progress;
 };
 
 __device__ inline bool can_choose(const SelectWork& work) {
     return work.state->is_known != 0 && *work.total <= work.most_listed;
 }
 
-/// The candidates from some place on.
-class Candidates {
- public:
-    __device__ Candidates(const SelectWork& work, u32 segment)
-        : work_(work), at_(work.tile_begins[segment * work.segment_tiles]), total_(*work.total) {}
+// What is known of the head of a chunk that a candidate opens: that no place matches, 1 + the first
+// one that does, or nothing, since the bytes or the stream end too soon.
+inline constexpr u8 head_without_match = 0;
+inline constexpr u8 head_unknown = 255;
+inline constexpr u32 head_bytes = 63;
 
-    /// Moves on to the first one of [end, limit) that has the flag; false if there is none.
-    __device__ bool move(i64 end, i64 limit, u32 flag, i64& found) {
-        if (end < work_.least) end = work_.least;
-        for (; at_ < total_; ++at_) {
-            const u32 entry = work_.list[at_];
-            found = flag == 0 ? entry : entry & list_end_mask;
-            if (found >= limit) return false;
-            if (found >= end && (flag == 0 || (entry & flag) != 0)) return true;
+/// Looks at the heads of chunks that candidates open; eight lanes a candidate. Where the maximum is
+/// less than a head behind the minimum no candidate opens a chunk.
+__global__ void find_heads(SelectWork work) {
+    __shared__ u64 table[256];
+    load_table(table, work.entries);
+    if (!can_choose(work)) return;
+    const u32 listed = *work.total;
+    const i64 least = work.minimum / 2 * 2;
+    const i64 border = work.average / 2 * 2 - least;
+    const u32 each = gridDim.x * blockDim.x / window_lanes;
+    const u32 own = (blockIdx.x * blockDim.x + threadIdx.x) / window_lanes;
+    // A warp goes on while one of its candidates is there, since all its lanes take part.
+    for (u32 at = own; at / 4 * 4 < listed; at += each) {
+        const i64 end = at < listed ? work.list[at] & list_end_mask : 1;
+        const i64 from = end - 1 + least;
+        const WindowPart window(table, {work.bytes, 0, work.count}, from);
+        u32 first = head_bytes;
+#pragma unroll
+        for (u32 byte = 0; byte < lane_bytes; ++byte) {
+            const u32 place = window.lane() * lane_bytes + byte;
+            const u64 mask = place < border ? work.early_mask : work.mask;
+            if ((window.begin_up_to(byte) & mask) == 0 && place < first) first = place;
         }
-        return false;
+        const u32 all_hits = __ballot_sync(~0u, first < head_bytes);
+        const u32 hits = all_hits >> (threadIdx.x % 32 / window_lanes * window_lanes) & 0xff;
+        const u32 writer = hits == 0 ? 0 : static_cast<u32>(__ffs(static_cast<int>(hits))) - 1;
+        if (at >= listed || window.lane() != writer) continue;
+        // One byte more than the head has, since a last one without a pair is not looked at.
+        const bool is_known = from + head_bytes + 1 <= work.count;
+        const u32 known = hits == 0 ? head_without_match : 1 + first;
+        work.heads[at] = is_known ? static_cast<u8>(known) : head_unknown;
     }
-
- private:
-    const SelectWork& work_;
-    u32 at_;
-    u32 total_;
-};
-
-/// The four bytes at `at`, which is aligned; of those outside of [first, last) none is read where
-/// the word is not wholly inside of the stretch.
-__device__ inline u32 load_word(const SelectWork& work, i64 at, i64 first, i64 last) {
-    if (at >= last) return 0;
-    if (at >= 0 && at + 4 <= work.count) return *reinterpret_cast<const u32*>(work.bytes + at);
-    u32 word = 0;
-    for (u32 byte = 0; byte < 4; ++byte) {
-        const i64 place = at + byte;
-        if (place >= first && place < last)
-            word |= static_cast<u32>(work.bytes[place]) << (8 * byte);
-    }
-    return word;
 }
 
-/// Whether a window that begins at the minimum of a fastcdc chunk matches, up to `top`. All bytes
-/// are loaded and looked up before the first is tested, since loads that wait for each other would
-/// take most of the time.
+/// Whether a place in the head of the chunk at `start` matches, up to `top`. All bytes are loaded
+/// and looked up before the first is tested, since loads that wait for each other would take most
+/// of the time.
 __device__ inline bool match_in_head(const SelectWork& work, i64 start, i64 top, i64& end) {
     constexpr u32 words = 16;
     const i64 from = start + work.minimum / 2 * 2;
-    const i64 last = from + 63 < top ? from + 63 : top;
+    const i64 last = from + head_bytes < top ? from + head_bytes : top;
     // What lies before the stretch was looked at with the one before.
     if (last <= 0 || from >= last) return false;
+    const DataRange data{work.bytes, from < 0 ? from : 0, work.count};
     const i64 aligned = from & ~i64{3};
     const u32 shift = static_cast<u32>(from - aligned) * 8;
     u32 loaded[words + 1];
 #pragma unroll
-    for (u32 word = 0; word <= words; ++word) {
-        loaded[word] = load_word(work, aligned + 4 * word, from, last);
-    }
+    for (u32 word = 0; word <= words; ++word)
+        loaded[word] = load_word(data, aligned + 4 * word);
     const i64 border = start + work.average / 2 * 2;
     u64 hash = 0;
     i64 first = last;
@@ -124,103 +139,192 @@ __device__ inline bool match_in_head(const SelectWork& work, i64 start, i64 top,
     return first < last;
 }
 
-/// The end of the chunk that begins at `start`; behind the stretch if it is not certain yet.
+/// Goes from chunk to chunk.
 template <bool is_fastcdc>
-__device__ i64 end_of_chunk(const SelectWork& work, Candidates& candidates, i64 start) {
-    const i64 forced = start + work.maximum;
-    i64 found = 0;
-    if constexpr (!is_fastcdc)
-        return candidates.move(start + work.minimum, forced, 0, found) ? found : forced;
-    // Bytes are taken in pairs, so an odd last one of the stream is not looked at.
-    const i64 longest = work.left - start < work.maximum ? work.left - start : work.maximum;
-    const i64 limit = start + longest / 2 * 2;
-    const i64 top = limit < work.count ? limit : work.count;
-    if (match_in_head(work, start, top, found)) return found;
-    const i64 whole = start + work.minimum / 2 * 2 + 64;
-    const i64 border = start + work.average / 2 * 2 + 1;
-    Candidates early = candidates;
-    if (early.move(whole, border < top ? border : top + 1, early_flag, found)) return found - 1;
-    const bool has_late =
-        candidates.move(whole > border ? whole : border, top + 1, late_flag, found);
-    return has_late ? found - 1 : forced;
-}
-
-/// Follows the chunks from `start` through a segment and calls visit(end) for those that end in it;
-/// answers the last end.
-template <bool is_fastcdc, class Visit>
-__device__ i64 walk_segment(const SelectWork& work, u32 segment, i64 start, const Visit& visit) {
-    const i64 length = static_cast<i64>(work.segment_tiles) << tile_shift;
-    const i64 border = (segment + 1) * length < work.count ? (segment + 1) * length : work.count;
-    Candidates candidates(work, segment);
-    while (true) {
-        const i64 end = end_of_chunk<is_fastcdc>(work, candidates, start);
-        if (end > border) return start;
-        visit(end);
-        start = end;
+class ChunkWalk {
+ public:
+    /// From a chunk that begins at `start` and ends in the segment or behind it.
+    __device__ ChunkWalk(const SelectWork& work, u32 segment, i64 start)
+        : work_(work),
+          start_(start),
+          at_(work.tile_begins[segment * work.segment_tiles]),
+          total_(*work.total) {
+        const i64 length = static_cast<i64>(work.segment_tiles) << tile_shift;
+        border_ = (segment + 1) * length < work.count ? (segment + 1) * length : work.count;
     }
-}
 
-template <bool is_fastcdc>
-__device__ void walk_and_count(const SelectWork& work, u32 segment, i64 start) {
-    u32 count = 0;
-    const i64 exit = walk_segment<is_fastcdc>(work, segment, start, [&](i64) { ++count; });
-    work.starts[segment] = start;
-    work.counts[segment] = count;
-    // Relaxed: another thread's choice of this round may miss it, and then the next round has it.
-    device_atomic<i64>(work.exits[segment]).store(exit, hd::memory_order_relaxed);
-}
+    /// Where the chunk at hand begins.
+    __device__ i64 start() const { return start_; }
+    /// Goes on to the next one if it begins in the segment: at the end of this one.
+    __device__ bool step() {
+        const i64 end = is_fastcdc ? end_of_fastcdc() : end_of_chunk();
+        if (end > border_) return false;
+        start_ = end;
+        return true;
+    }
+
+ private:
+    __device__ i64 end_of_chunk() {
+        const i64 forced = start_ + work_.maximum;
+        i64 found = 0;
+        return move(start_ + work_.minimum, 0, forced, found) ? found : forced;
+    }
+
+    /// Behind the stretch if it is not certain yet.
+    __device__ i64 end_of_fastcdc() {
+        // Bytes are taken in pairs, so an odd last one of the stream is not looked at.
+        const i64 left = work_.left - start_;
+        const i64 limit = start_ + (left < work_.maximum ? left : work_.maximum) / 2 * 2;
+        const i64 top = limit < work_.count ? limit : work_.count;
+        const i64 least = work_.minimum / 2 * 2;
+        const u8 head = opener_ == nobody ? head_unknown : work_.heads[opener_];
+        opener_ = nobody;
+        i64 found = 0;
+        if (head == head_unknown) {
+            if (match_in_head(work_, start_, top, found)) return found;
+        } else if (head != head_without_match) {
+            return start_ + least + head - 1;
+        }
+        const i64 border = start_ + work_.average / 2 * 2 + 1;
+        if (!move(start_ + least + head_bytes + 1, border, top + 1, found))
+            return start_ + work_.maximum;
+        opener_ = at_;
+        return found - 1;
+    }
+
+    /// Moves on to the first candidate of [end, limit), of fastcdc to the first one that matches
+    /// the mask that counts on its side of the border; false if there is none.
+    __device__ bool move(i64 end, i64 border, i64 limit, i64& found) {
+        if (end < work_.least) end = work_.least;
+        for (; at_ < total_; ++at_) {
+            const u32 entry = work_.list[at_];
+            found = is_fastcdc ? entry & list_end_mask : entry;
+            if (found >= limit) return false;
+            if (found < end) continue;
+            if (!is_fastcdc || (entry & (found < border ? early_flag : late_flag)) != 0)
+                return true;
+        }
+        return false;
+    }
+
+    static constexpr u32 nobody = ~u32{0};
+
+    const SelectWork& work_;
+    i64 start_;
+    i64 border_;  // of the segment
+    u32 at_;      // in the list
+    u32 total_;
+    u32 opener_ = nobody;  // fastcdc: the candidate at which the chunk begins
+};
 
 /// From guesses: that a chunk begins where a segment does.
 template <bool is_fastcdc>
 __global__ void guess_segments(SelectWork work) {
     const u32 segment = blockIdx.x * blockDim.x + threadIdx.x;
-    if (segment < 1 + select_rounds) work.progress[segment] = 0;
+    if (segment == 0) work.progress->unsettled = 0;
     if (segment >= work.segments || !can_choose(work)) return;
     const i64 length = static_cast<i64>(work.segment_tiles) << tile_shift;
     const i64 guess = segment == 0 ? work.state->start - work.base : segment * length;
-    walk_and_count<is_fastcdc>(work, segment, guess);
+    u32* const guesses = work.guesses + static_cast<u64>(segment) * work.most_ends;
+    ChunkWalk<is_fastcdc> walk(work, segment, guess);
+    u32 count = 0;
+    while (walk.step())
+        guesses[count++] = static_cast<u32>(walk.start());
+    work.chains[segment] = {guess, count, 0, 0};
+    work.counts[segment] = count;
+    work.exits[segment] = walk.start();
 }
 
-/// From where the segment before ended, if it was begun elsewhere.
+/// From where the segment before ended, if it was begun elsewhere, up to the first end that was
+/// found from the guess too: what follows is the same. Answers whether the segment's last chunk
+/// ends elsewhere now. Requires: segment > 0.
 template <bool is_fastcdc>
-__global__ void correct_segments(SelectWork work, u32 round) {
+__device__ bool correct_segment(const SelectWork& work, u32 segment) {
+    SegmentChain& chain = work.chains[segment];
+    // Relaxed: where this misses what another thread stores now, that thread calls the segment
+    // unsettled, and it is looked at again behind a barrier or in another kernel.
+    const i64 start = device_atomic<i64>(work.exits[segment - 1]).load(hd::memory_order_relaxed);
+    if (start == chain.start) return false;
+    const u32* const guesses = work.guesses + static_cast<u64>(segment) * work.most_ends;
+    u32* const ends = work.ends + static_cast<u64>(segment) * work.most_ends;
+    ChunkWalk<is_fastcdc> walk(work, segment, start);
+    const u32 guessed = chain.guessed;
+    u32 own = 0;
+    u32 passed = 0;
+    bool has_met = false;
+    while (!has_met && walk.step()) {
+        const u32 end = static_cast<u32>(walk.start());
+        ends[own++] = end;
+        while (passed < guessed && guesses[passed] < end)
+            ++passed;
+        has_met = passed < guessed && guesses[passed] == end;
+    }
+    passed = has_met ? passed + 1 : guessed;
+    chain = {start, guessed, own, passed};
+    work.counts[segment] = own + guessed - passed;
+    const i64 exit = has_met ? guesses[guessed - 1] : walk.start();
+    device_atomic<i64> last(work.exits[segment]);
+    if (last.load(hd::memory_order_relaxed) == exit) return false;
+    last.store(exit, hd::memory_order_relaxed);
+    return segment + 1 < work.segments;
+}
+
+template <bool is_fastcdc>
+__global__ void correct_segments(SelectWork work) {
     const u32 segment = blockIdx.x * blockDim.x + threadIdx.x;
     if (segment == 0 || segment >= work.segments || !can_choose(work)) return;
-    if (round > 0 && work.progress[round] == 0) return;
-    const i64 start = device_atomic<i64>(work.exits[segment - 1]).load(hd::memory_order_relaxed);
-    if (start == work.starts[segment]) return;
-    device_atomic<u32>(work.progress[1 + round]).fetch_add(1, hd::memory_order_relaxed);
-    walk_and_count<is_fastcdc>(work, segment, start);
+    if (!correct_segment<is_fastcdc>(work, segment)) return;
+    const u32 at =
+        device_atomic<u32>(work.progress->unsettled).fetch_add(1, hd::memory_order_relaxed);
+    work.unsettled[at] = segment + 1;
 }
 
+/// One block: corrects what is behind segments that end elsewhere, until there is none.
 template <bool is_fastcdc>
-__global__ void write_ends(SelectWork work) {
-    const u32 segment = blockIdx.x * blockDim.x + threadIdx.x;
-    if (segment >= work.segments || !can_choose(work)) return;
-    u32 at = work.counts[segment];
-    walk_segment<is_fastcdc>(work, segment, work.starts[segment], [&](i64 end) {
-        if (at < work.most_ends) work.ends[at] = static_cast<u32>(end);
-        ++at;
-    });
+__global__ void settle_segments(SelectWork work) {
+    __shared__ u32 found;
+    u32 count = work.progress->unsettled;
+    u32* now = work.unsettled;
+    u32* next = now + work.segments;
+    const bool is_possible = can_choose(work);
+    for (u32 round = 0; is_possible && count != 0 && count <= settle_threads; ++round) {
+        if (round == most_rounds) break;
+        if (threadIdx.x == 0) found = 0;
+        __syncthreads();
+        if (threadIdx.x < count && correct_segment<is_fastcdc>(work, now[threadIdx.x])) {
+            // The compiler (CUDA 13.0) fails on a device_atomic of shared memory.
+            const u32 at = atomicAdd(&found, 1u);
+            next[at] = now[threadIdx.x] + 1;
+        }
+        __syncthreads();
+        count = found;
+        u32* const done = now;
+        now = next;
+        next = done;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) work.progress->is_chosen = is_possible && count == 0 ? 1 : 0;
 }
 
-__device__ inline bool is_chosen(const SelectWork& work) {
-    return can_choose(work) && work.progress[select_rounds] == 0 &&
-           work.progress[0] <= work.most_ends;
-}
-
-__global__ void hand_over(SelectWork work, u32* host_ends) {
-    if (!is_chosen(work)) return;
-    const u32 stride = blockDim.x * gridDim.x;
-    for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < work.progress[0]; at += stride)
-        host_ends[at] = work.ends[at];
-}
-
-/// One thread: tells the host what came out, and the next stretch where it begins.
-__global__ void settle(SelectWork work, SelectOutcome* outcome) {
-    const u32 chosen = is_chosen(work) ? 1 : 0;
-    *outcome = {chosen, work.progress[0], *work.total};
-    *work.state = {chosen != 0 ? work.base + work.exits[work.segments - 1] : 0, chosen};
+/// Hands the ends over, a warp a segment; tells the host what came out, and the next stretch where
+/// it begins.
+__global__ void hand_over(SelectWork work, u32* host_ends, SelectOutcome* outcome) {
+    const bool is_chosen = work.progress->is_chosen != 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        *outcome = {is_chosen ? 1u : 0u, work.progress->ends, *work.total};
+        *work.state = {is_chosen ? work.base + work.exits[work.segments - 1] : 0,
+                       is_chosen ? 1u : 0u};
+    }
+    const u32 segment = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    if (segment >= work.segments || !is_chosen) return;
+    const SegmentChain chain = work.chains[segment];
+    const u32* const guesses = work.guesses + static_cast<u64>(segment) * work.most_ends;
+    const u32* const ends = work.ends + static_cast<u64>(segment) * work.most_ends;
+    const u32 count = chain.own + chain.guessed - chain.passed;
+    for (u32 at = threadIdx.x % 32; at < count; at += 32) {
+        host_ends[work.counts[segment] + at] =
+            at < chain.own ? ends[at] : guesses[chain.passed + at - chain.own];
+    }
 }
 
 }  // namespace warren::chunk::cuda

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rounds of the choice, one kernel each: a round that has nothing to do ends at once, so there
-// are as many as ever help.
+// The steps of the choice, one kernel each.
 #include "chunk/cuda/select_launch.hpp"
 
 #include <algorithm>
@@ -13,7 +12,11 @@ namespace warren::chunk::cuda {
 
 namespace {
 
-constexpr u32 threads = 64;
+// As many blocks as there are multiprocessors, for segments wait for memory most of the time.
+constexpr u32 threads = 32;
+constexpr u32 copy_threads = 256;
+// Shorter chunks than these are so many that the host chooses them.
+constexpr u64 least_minimum = 64;
 
 /// Tiles of a segment: two chunks of the greatest length or more.
 u32 segment_tiles(const Rule& rule) {
@@ -30,17 +33,22 @@ u32 segments_of(const Rule& rule, u64 bytes) {
     return (tiles_of(bytes) + each - 1) / each;
 }
 
+/// Ends are at least so far apart; fastcdc's minimum is even.
+u64 least_distance(const Rule& rule) {
+    return rule.minimum_bytes / 2 * 2;
+}
+
 template <bool is_fastcdc>
-Errc queue_rounds(const SelectWork& work, const SelectResult& result, const gpu::Stream& stream) {
+Errc queue_steps(const SelectWork& work, const SelectResult& result, const gpu::Stream& stream) {
     const u32 blocks = (work.segments + threads - 1) / threads;
     guess_segments<is_fastcdc><<<blocks, threads, 0, stream.get()>>>(work);
-    for (u32 round = 0; round < select_rounds; ++round)
-        correct_segments<is_fastcdc><<<blocks, threads, 0, stream.get()>>>(work, round);
-    WARREN_TRY(queue_sums(work.counts, work.segments, work.progress, stream));
-    write_ends<is_fastcdc><<<blocks, threads, 0, stream.get()>>>(work);
-    hand_over<<<64, 256, 0, stream.get()>>>(work, result.host_ends.data());
-    settle<<<1, 1, 0, stream.get()>>>(work, result.outcome.data());
-    return gpu::check(cudaGetLastError(), "settle");
+    correct_segments<is_fastcdc><<<blocks, threads, 0, stream.get()>>>(work);
+    settle_segments<is_fastcdc><<<1, settle_threads, 0, stream.get()>>>(work);
+    WARREN_TRY(queue_sums(work.counts, work.segments, &work.progress->ends, stream));
+    const u32 copy_blocks = (work.segments * 32 + copy_threads - 1) / copy_threads;
+    hand_over<<<copy_blocks, copy_threads, 0, stream.get()>>>(work, result.host_ends.data(),
+                                                              result.outcome.data());
+    return gpu::check(cudaGetLastError(), "hand_over");
 }
 
 __global__ void start_stream(SelectState* state) {
@@ -50,20 +58,25 @@ __global__ void start_stream(SelectState* state) {
 }  // namespace
 
 bool has_selection(const Rule& rule) {
-    return rule.method == Method::rabin || rule.method == Method::gear ||
-           rule.method == Method::fastcdc;
+    return rule.minimum_bytes >= least_minimum &&
+           (rule.method == Method::rabin || rule.method == Method::gear ||
+            rule.method == Method::fastcdc);
 }
 
 Errc SelectResult::allocate(const Rule& rule, u64 most_bytes) {
     const u64 segments = segments_of(rule, most_bytes) + 1;
-    WARREN_TRY(starts.allocate(segments));
+    WARREN_TRY(chains.allocate(segments));
     WARREN_TRY(exits.allocate(segments));
     WARREN_TRY(counts.allocate(segments));
-    WARREN_TRY(progress.allocate(1 + select_rounds));
-    // Shorter chunks than these are so many that the host chooses them.
-    const u64 shortest = std::clamp<u64>(rule.minimum_bytes, 128, 4096);
-    WARREN_TRY(ends.allocate(most_bytes / shortest + 64));
-    WARREN_TRY(host_ends.allocate(ends.count()));
+    const u64 longest = std::min(u64{segment_tiles(rule)} << tile_shift, most_bytes);
+    // One more for an end where the segment begins.
+    most_ends = static_cast<u32>(longest / least_distance(rule) + 1);
+    WARREN_TRY(guesses.allocate(segments * most_ends));
+    WARREN_TRY(ends.allocate(guesses.count()));
+    WARREN_TRY(unsettled.allocate(2 * segments));
+    WARREN_TRY(progress.allocate(1));
+    if (rule.method == Method::fastcdc) WARREN_TRY(heads.allocate(most_listed(most_bytes)));
+    WARREN_TRY(host_ends.allocate(most_bytes / least_distance(rule) + 1));
     return outcome.allocate(1);
 }
 
@@ -87,6 +100,7 @@ Errc queue_selection(const DeviceRule& rule, const SelectStretch& stretch, const
     work.tile_begins = scan.tile_counts.data();
     work.total = scan.total.data();
     work.most_listed = static_cast<u32>(scan.device_list.count());
+    work.heads = result.heads.data();
     work.least = static_cast<i64>(window) - static_cast<i64>(stretch.base);
     work.bytes = stretch.bytes;
     work.base = static_cast<i64>(stretch.base);
@@ -95,14 +109,17 @@ Errc queue_selection(const DeviceRule& rule, const SelectStretch& stretch, const
     work.segment_tiles = segment_tiles(own);
     work.segments = segments_of(own, stretch.count);
     work.state = state;
-    work.starts = result.starts.data();
+    work.chains = result.chains.data();
     work.exits = result.exits.data();
     work.counts = result.counts.data();
+    work.unsettled = result.unsettled.data();
     work.progress = result.progress.data();
+    work.guesses = result.guesses.data();
     work.ends = result.ends.data();
-    work.most_ends = static_cast<u32>(result.ends.count());
-    return own.method == Method::fastcdc ? queue_rounds<true>(work, result, stream)
-                                         : queue_rounds<false>(work, result, stream);
+    work.most_ends = result.most_ends;
+    if (own.method != Method::fastcdc) return queue_steps<false>(work, result, stream);
+    find_heads<<<candidate_blocks(rule, stretch.count), candidate_threads, 0, stream.get()>>>(work);
+    return queue_steps<true>(work, result, stream);
 }
 
 }  // namespace warren::chunk::cuda

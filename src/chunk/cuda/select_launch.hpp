@@ -2,7 +2,8 @@
 // Choosing the cuts on the device. The stretch is divided into segments of some chunks, a thread
 // walks each from a guess, and then each begins again where the one before it ended, until nothing
 // changes: then every segment began at a cut, since the first one did. Chains of chunks meet after
-// a few, so that takes a few rounds; where it takes more, the host chooses.
+// a few, so that takes a few rounds, and each follows a chain only to where it meets the one
+// before; where it takes more, the host chooses.
 //
 // Invariant: what is called chosen is what the serial rule chooses.
 #pragma once
@@ -24,13 +25,34 @@ struct SelectOutcome {
     u32 candidates;
 };
 
-/// Memory for the choice in stretches of up to `most_bytes`.
+/// What is known of a segment: its ends are the first `own` of its part of `ends`, and what follows
+/// the first `passed` of its part of `guesses`, of which there are `guessed`.
+struct SegmentChain {
+    i64 start;  // of its first chunk
+    u32 guessed;
+    u32 own;
+    u32 passed;
+};
+
+/// How far the choice has come; of the device.
+struct SelectProgress {
+    u32 unsettled;  // segments that begin where the one before them does not end any more
+    u32 is_chosen;
+    u32 ends;
+};
+
+/// Memory for the choice in stretches of up to `most_bytes`. Ends are counted from the stretch's
+/// beginning, and each segment has room for as many as the rule's minimum allows.
 struct SelectResult {
-    gpu::DeviceBuffer<i64> starts;    // of each segment: where its first chunk begins
-    gpu::DeviceBuffer<i64> exits;     // and where its last one ends
-    gpu::DeviceBuffer<u32> counts;    // of chunks that end in it, then the sums of those before
-    gpu::DeviceBuffer<u32> ends;      // counted from the stretch's beginning
-    gpu::DeviceBuffer<u32> progress;  // the sum of all counts, then what each round changed
+    gpu::DeviceBuffer<SegmentChain> chains;
+    gpu::DeviceBuffer<i64> exits;      // of each segment: where its last chunk ends
+    gpu::DeviceBuffer<u32> counts;     // of chunks that end in it, then the sums of those before
+    gpu::DeviceBuffer<u32> guesses;    // the ends found from a guess
+    gpu::DeviceBuffer<u32> ends;       // those found from where the segment before ends
+    u32 most_ends = 0;                 // of a segment: the room in both for each
+    gpu::DeviceBuffer<u32> unsettled;  // segments, in two lists that take turns
+    gpu::DeviceBuffer<SelectProgress> progress;
+    gpu::DeviceBuffer<u8> heads;  // fastcdc: of each candidate
     gpu::PinnedBuffer<u32> host_ends;
     gpu::PinnedBuffer<SelectOutcome> outcome;
 
@@ -38,7 +60,7 @@ struct SelectResult {
 };
 
 /// Whether there is a choice on the device for the rule: where a cut is the end of its window, and
-/// fastcdc.
+/// fastcdc, with a minimum of 64 bytes or more.
 bool has_selection(const Rule& rule);
 
 /// Queues the beginning of a stream: its first chunk begins at 0.
