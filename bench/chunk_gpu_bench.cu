@@ -3,9 +3,9 @@
 // does the choosing of cuts cost; and how fast is the index there? Floors and rates are those of
 // the goals: they stand on one GPU, without a peer.
 //
-// Arguments choose parts: candidates, selection, stages, whole, index; without any, all. `once`
-// times each once, for a profiler. "stages" are those of the report on CloudFS, one after the
-// other: its figure 3.6.
+// Arguments choose parts: candidates, selection, stages, whole, index; without any, all. Rows of
+// the CSV that a run leaves out stay in it. `once` times each once, for a profiler. "stages" are
+// those of the report on CloudFS, one after the other: its figure 3.6.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -337,6 +337,7 @@ int main(int argument_count, char** arguments) {
     };
     const bool wants_all =
         !has("candidates") && !has("selection") && !has("stages") && !has("whole") && !has("index");
+    if (!wants_all) report.keep_others();
     auto wants = [&](const char* part) { return wants_all || has(part); };
     if (has("once")) runs = 1;
     Bench bench(report);
