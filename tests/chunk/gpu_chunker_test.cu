@@ -295,6 +295,48 @@ TEST_F(GpuCuts, CandidatesEverywhereAndNowhere) {
     }
 }
 
+/// Where no window matches for some MiB, segments meet one after the other only.
+TEST_F(GpuCuts, StretchesWithoutACandidateBetweenOthers) {
+    const Seed seed;
+    Random random(seed.value());
+    std::vector<std::byte> bytes(96 * mib);
+    for (size_t at = 0; at < bytes.size(); ++at)
+        bytes[at] = static_cast<std::byte>(random.next());
+    for (const auto& [begin, length] : {std::pair{5 * mib + 7, 9 * mib},
+                                        {30 * mib, 2 * mib},
+                                        {50 * mib + 123, 30 * mib},
+                                        {90 * mib, 300 * kib}}) {
+        std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(begin), length, std::byte{0});
+    }
+    for (const Rule& rule : {*fastcdc_rule(8 * kib), *preset("gear"), *preset("lbfs")}) {
+        GpuChunker chunker;
+        ASSERT_EQ(chunker.open(rule), Errc::ok);
+        expect_serial(chunker, rule, bytes, 0);
+    }
+}
+
+/// Candidates for the device and for the host are listed in memory of their own.
+TEST_F(GpuCuts, OneChunkerCutsWholeStreamsAndCalls) {
+    const Seed seed;
+    Random random(seed.value());
+    const std::vector<std::byte> bytes = random_bytes(random, 3 * mib + 5);
+    for (std::string_view name : {"lbfs", "gear", "fastcdc", "borg"}) {
+        const Rule rule = *preset(name);
+        const std::vector<u64> expected = cut_serial(rule, bytes);
+        GpuChunker gpu;
+        ASSERT_EQ(gpu.open(rule), Errc::ok);
+        for (int turn = 0; turn < 2; ++turn) {
+            expect_serial(gpu, rule, bytes, 0);
+            Chunker stream;
+            ASSERT_EQ(stream.open(rule, 1), Errc::ok);
+            std::vector<u64> ends;
+            ASSERT_EQ(stream.feed_by_gpu(gpu, bytes, ends), Errc::ok);
+            stream.finish(ends);
+            EXPECT_EQ(ends, expected) << name << " in calls";
+        }
+    }
+}
+
 TEST_F(GpuCuts, CallsOfAStreamEqualTheSerialRule) {
     const Seed seed;
     for (u64 index = 0; index < 40; ++index) {
