@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where does the time of Volume::remove_tree go on the GPU? The scenarios of the thesis (Deep,
-// Wide, Mix), Deep beside many other directories, and many files, as a caller waits for them: from
-// the call with a name to the tree gone, nothing done before. Beside it the parts of the last
-// step's kernel by the device's clock, and the host's. Each volume holds a tree for each run; the
-// first tree, which loads the kernels, is not counted. Writes removal_times.csv.
+// Where does the time of Volume::remove_tree go on the GPU? The scenarios of the thesis, Deep
+// beside many other directories, and many files, as a caller waits for them: from the call with a
+// name to the tree gone. Beside it the parts of the last step's kernel by the device's clock, and
+// the host's. The first tree of each volume, which loads the kernels, is not counted.
 //
-//   removal_times [--runs N]     N runs (7) of everything
-//                 [--among N]    Deep among N other directories, in thousands (1,000,000); 0: not
-//                 [--large N]    --large 1 with 1,000,000 files (default), 2 with 10,000,000 as
-//                                well: each tree of these takes 3.2 GB in the disk in memory, in
-//                                the host's copy while it is made, and on the device
+//   removal_times [--runs N]  N runs (7) of everything; writes removal_times.csv
+//       [--behind-creation N] before each removal N directories (0) are made in another, and all is
+//                             committed: then caches and processors hold other things
+//       [--among N]           Deep among N other directories, in thousands (1,000,000); 0: not
+//       [--large N]           --large 1 with 1,000,000 files (default), 2 with 10,000,000 as well:
+//                             a tree of these takes 3.2 GB in the disk in memory, in the host's
+//                             copy while it is made, and on the device
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "bench/support/rows.hpp"
+#include "bench/support/trees.hpp"
 #include "fs/engine/cuda/cuda_engine.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -71,12 +73,20 @@ class DeviceVolume {
     Volume& operator*() { return *volume_; }
     CudaEngineFigures figures() { return figures_of(volume_.inside().engine()); }
 
+    /// Makes a directory of `count` directories, beside what is measured, and commits.
+    void create(u32 count) {
+        const std::string name = "made" + std::to_string(made_++);
+        make_in_volume(*volume_, volume_->root(), flat_tree(name, count, 0, false));
+        require(volume_->sync() == Errc::ok, "cannot sync");
+    }
+
  private:
+    u64 made_ = 0;
     MemoryVolume volume_;
 };
 
-/// `runs` removals behind the first one.
-void measure(const Shape& shape, u64 runs, Report& report) {
+/// `runs` removals behind the first one, each behind the creation of `created` directories.
+void measure(const Shape& shape, u64 runs, u32 created, Report& report) {
     DeviceVolume device(shape, runs + 1);
     const Handle root = (*device).root();  // a command of its own
     const u64 wanted = shape.chain + shape.parents + u64{shape.parents} * shape.entries;
@@ -84,6 +94,7 @@ void measure(const Shape& shape, u64 runs, Report& report) {
     for (u64 run = 0; run <= runs; ++run) {
         Removal removal;
         Errc code = Errc::ok;
+        if (created > 0) device.create(created);
         const double seconds = time_of(
             [&] { code = (*device).remove_tree({}, root, "tree" + std::to_string(run), removal); });
         require(code == Errc::ok, "remove_tree: " + std::to_string(static_cast<int>(code)));
@@ -106,6 +117,7 @@ void measure(const Shape& shape, u64 runs, Report& report) {
 
 int main(int argument_count, char** arguments) {
     const u64 runs = option(argument_count, arguments, "runs", 7);
+    const u32 created = static_cast<u32>(option(argument_count, arguments, "behind-creation", 0));
     const u64 among = option(argument_count, arguments, "among", 1'000'000);
     const u64 large = option(argument_count, arguments, "large", 1);
     std::vector<Shape> shapes = {
@@ -126,6 +138,6 @@ int main(int argument_count, char** arguments) {
     }
     Report report("removal_times", argument_count, arguments);
     for (const Shape& shape : shapes)
-        measure(shape, runs, report);
+        measure(shape, runs, created, report);
     return report.finish();
 }
