@@ -233,21 +233,22 @@ __device__ void begin_step(const WarpTeam& team, const core::Store& store, const
     ref.queue.begin_over(team);
 }
 
-/// The sum of a value over the lanes of a team.
-template <class Team>
-__device__ u64 sum_over(const Team& team, u64 value) {
-    u64 sum = 0;
-    for (u32 lane = 0; lane < Team::width; ++lane)
-        sum += team.broadcast(value, lane);
-    return sum;
-}
-
+/// Adds what the lanes of a warp have freed to what all warps have. Who waits for the step's end
+/// waits for this too, and fetches its instructions for the first time: so the lanes' sums are five
+/// rounds of one short loop.
 __device__ void count_tally(const WarpTeam& team, RemovalState& state,
                             const ops::FreeTally& tally) {
-    const u64 files = sum_over(team, tally.files);
-    const u64 directories = sum_over(team, tally.directories);
-    const u64 inodes = sum_over(team, tally.inodes);
-    const u64 blocks = sum_over(team, tally.blocks);
+    u64 files = tally.files;
+    u64 directories = tally.directories;
+    u64 inodes = tally.inodes;
+    u64 blocks = tally.blocks;
+#pragma unroll 1
+    for (u32 distance = WarpTeam::width / 2; distance != 0; distance /= 2) {
+        files += __shfl_xor_sync(~0u, files, distance);
+        directories += __shfl_xor_sync(~0u, directories, distance);
+        inodes += __shfl_xor_sync(~0u, inodes, distance);
+        blocks += __shfl_xor_sync(~0u, blocks, distance);
+    }
     if (inodes + files + blocks == 0) return;
     once(team, [&] {
         device_atomic<u64>(state.files).fetch_add(files, hd::memory_order_relaxed);
