@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a directory that is being taken apart, in 32 bits, and the arrays of pairs that
-// lose what is gone.
+// What is known of a directory that is being taken apart, in 32 bits, how it is claimed and given
+// back, and the arrays of pairs that lose what is gone.
 //
 // A claimed directory has no root to show. What it was, what became of it, and how many of its
 // parts are unfinished lies in the word for a device's number: whoever still changes a name of the
@@ -8,7 +8,7 @@
 // the step that claimed it.
 #pragma once
 
-#include "fs/core/tree.hpp"
+#include "fs/ops/lane_free.hpp"
 
 namespace warren::ops {
 
@@ -35,7 +35,7 @@ struct ClaimedRoot {
 };
 
 /// Drops the pairs without a child; how many are left. One lane, or privately.
-WARREN_HD inline u32 compact_pairs(core::TreePair* pairs, u32 count) {
+WARREN_HD inline u32 compact_pairs(TreePair* pairs, u32 count) {
     u32 kept = 0;
     const u64 first_key = relaxed_load(pairs[0].key);
     for (u32 i = 0; i < count; ++i) {
@@ -46,6 +46,88 @@ WARREN_HD inline u32 compact_pairs(core::TreePair* pairs, u32 count) {
         ++kept;
     }
     return kept;
+}
+
+/// What claim_directory() found.
+struct Claim {
+    Errc code = Errc::ok;
+    u32 count = 0;
+    u32 height = 0;
+};
+
+WARREN_HD inline InodeRef lane_ref(const Store& store, u64 number) {
+    InodeRef inode;
+    inode.number = number;
+    inode.at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
+    return inode;
+}
+
+/// Locks an inode, waiting for those that have the lock. One lane, which holds no other lock.
+template <class Step>
+WARREN_HD u64 lock_inode(const Store& store, Step& step, u64 number) {
+    u64 version = 0;
+    while (!lock_by_lane(store, step.rules, number * format::inode_size, version))
+        step.pause();
+    return version;
+}
+
+/// Asks for two blocks that are not both in memory. True if they are now. One lane.
+template <class Step>
+WARREN_HD bool bring(Step& step, u64 one, u64 other) {
+    const bool has_one = step.want(one);
+    return (other == one || step.want(other)) && has_one;
+}
+
+/// Takes a directory out of everybody's sight. `range_leaves` of its leaves are a part. One lane.
+template <u32 range_leaves, class Step>
+WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
+    Claim root;
+    const u64 bitmap_place = inode_bit(number).bitmap_place;
+    if (!is_inode_number(store, number)) return {Errc::corrupt};
+    const InodeRef inode = lane_ref(store, number);
+    const u64 block = inode.block_place();
+    // Both questions are asked before either answer is looked at.
+    const FrameKind frame = kind_of(store, number / format::inodes_per_frame);
+    const bool resident = are_resident(store, block, bitmap_place);
+    if (frame != FrameKind::inodes) return {Errc::corrupt};
+    if (!resident && !bring(step, block, bitmap_place)) return {Errc::need_block};
+    const u64 version = lock_inode(store, step, number);
+    Inode& at = *inode.at;
+    const u32 generation = relaxed_load(at.generation);
+    const u32 mode = relaxed_load(at.mode);
+    root.count = relaxed_load(at.area_count);
+    root.height = relaxed_load(at.height);
+    const auto kind = static_cast<AreaKind>(relaxed_load(at.area_kind));
+    const bool sound = generation != 0 && (mode & format::type_mask) == format::type_directory &&
+                       kind == AreaKind::tree && root.count <= format::root_pairs_max &&
+                       root.height <= tree_height_max && (root.count == 0 || root.height > 0);
+    if (!sound) root.code = Errc::corrupt;
+    if (sound) {
+        // From here on it takes no name: who counts one has the leaf locked, and we retire it.
+        device_atomic<u64>(at.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);
+        if (root.count != 0) {
+            const u32 ranges = (root.count + range_leaves - 1) / range_leaves;
+            const u32 parts = root.height == 1 ? ranges : root.count;
+            relaxed_store(at.device, ClaimedRoot::of(parts, root.count, root.height).word);
+            relaxed_store(at.area_count, 0);
+            relaxed_store(at.height, 0);
+        }
+    }
+    unlock_by_lane(store, step.rules, number * format::inode_size, version, sound ? 2 : 0);
+    return root;
+}
+
+/// Gives a claimed directory its root back. One lane.
+template <class Step>
+WARREN_HD void restore_directory(const Store& store, Step& step, u64 number, ClaimedRoot root,
+                                 u32 kept) {
+    const u64 version = lock_inode(store, step, number);
+    const InodeRef inode = lane_ref(store, number);
+    relaxed_store(inode.at->area_count, static_cast<u16>(kept));
+    relaxed_store(inode.at->height, static_cast<u8>(kept == 0 ? 0 : root.height()));
+    relaxed_store(inode.at->device, 0);
+    if (root.has_changed()) LaneOperation(ThreadTeam{}, store).mark_dirty(inode.block_place());
+    unlock_by_lane(store, step.rules, number * format::inode_size, version, 2);
 }
 
 }  // namespace warren::ops

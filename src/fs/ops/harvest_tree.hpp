@@ -10,7 +10,6 @@
 #pragma once
 
 #include "fs/ops/claimed_root.hpp"
-#include "fs/ops/lane_free.hpp"
 #include "fs/ops/tree_task.hpp"
 
 namespace warren::ops {
@@ -55,12 +54,6 @@ class Harvester {
     }
 
  private:
-    struct Claim {
-        Errc code = Errc::ok;
-        u32 count = 0;
-        u32 height = 0;
-    };
-
     /// The pairs of a claimed directory's root (place 0) or of a node of it.
     struct Array {
         TreePair* pairs;
@@ -73,21 +66,8 @@ class Harvester {
     WARREN_HD TreeNode& node_at(u64 place) const {
         return *reinterpret_cast<TreeNode*>(store_.base + place);
     }
-    WARREN_HD InodeRef ref_of(u64 number) const {
-        InodeRef inode;
-        inode.number = number;
-        inode.at = &inode_at(number);
-        return inode;
-    }
+    WARREN_HD InodeRef ref_of(u64 number) const { return lane_ref(store_, number); }
     WARREN_HD LaneOperation lane_operation() const { return {ThreadTeam{team_.worker}, store_}; }
-
-    /// Locks an inode, waiting for those that have the lock. One lane, which holds no other lock.
-    WARREN_HD u64 lock_inode(u64 number) const {
-        u64 version = 0;
-        while (!lock_by_lane(store_, step_.rules, number * format::inode_size, version))
-            step_.pause();
-        return version;
-    }
 
     /// Notes what became of a claimed directory. One lane.
     WARREN_HD void note(u64 number, u32 bits) const {
@@ -101,43 +81,6 @@ class Harvester {
         return {node.pairs, load(team_, node.count)};
     }
 
-    /// Takes a directory out of everybody's sight. One lane.
-    WARREN_HD Claim claim(u64 number) const {
-        Claim root;
-        const u64 bitmap_place = inode_bit(number).bitmap_place;
-        if (!is_inode_slot(store_, number)) return {Errc::corrupt};
-        const u64 block = ref_of(number).block_place();
-        if (!are_resident(store_, block, bitmap_place) && !bring(block, bitmap_place)) {
-            return {Errc::need_block};
-        }
-        const u64 version = lock_inode(number);
-        Inode& at = inode_at(number);
-        const u32 generation = relaxed_load(at.generation);
-        const u32 mode = relaxed_load(at.mode);
-        root.count = relaxed_load(at.area_count);
-        root.height = relaxed_load(at.height);
-        const auto kind = static_cast<AreaKind>(relaxed_load(at.area_kind));
-        const bool sound = generation != 0 &&
-                           (mode & format::type_mask) == format::type_directory &&
-                           kind == AreaKind::tree && root.count <= format::root_pairs_max &&
-                           root.height <= tree_height_max && (root.count == 0 || root.height > 0);
-        if (!sound) root.code = Errc::corrupt;
-        if (sound) {
-            // From here on it takes no name: who counts one has the leaf locked, and we retire it.
-            device_atomic<u64>(at.entries)
-                .fetch_or(format::entries_dying, hd::memory_order_relaxed);
-            if (root.count != 0) {
-                const u32 ranges = (root.count + range_leaves - 1) / range_leaves;
-                const u32 parts = root.height == 1 ? ranges : root.count;
-                relaxed_store(at.device, ClaimedRoot::of(parts, root.count, root.height).word);
-                relaxed_store(at.area_count, 0);
-                relaxed_store(at.height, 0);
-            }
-        }
-        unlock_by_lane(store_, step_.rules, number * format::inode_size, version, sound ? 2 : 0);
-        return root;
-    }
-
     WARREN_HD void visit_directory(const TreeTask& task) {
         const u64 number = task.number();
         marks_ = task.marks();
@@ -145,7 +88,8 @@ class Harvester {
             once(team_, [&] { step_.set_aside(task, false); });
             return;
         }
-        const Claim root = once(team_, [&] { return claim(number); });
+        const Claim root =
+            once(team_, [&] { return claim_directory<range_leaves>(store_, step_, number); });
         if (root.code != Errc::ok) {
             once(team_, [&] {
                 if (root.code != Errc::need_block) step_.fail(root.code);
@@ -238,7 +182,7 @@ class Harvester {
             step_.fail(Errc::corrupt);
             return false;
         }
-        if (!are_resident(store_, place, place) && !bring(place, place)) return false;
+        if (!are_resident(store_, place, place) && !bring(step_, place, place)) return false;
         retire_by_lane(store_, step_.rules, place, [&] { step_.pause(); });
         const auto& header = *reinterpret_cast<format::BlockHeader*>(store_.base + place);
         const bool sound = relaxed_load(header.kind) == static_cast<u16>(kind) &&
@@ -359,15 +303,9 @@ class Harvester {
         do {
             fate = free_by_lane(store, number, is_directory, step_.rules, tally);
         } while (fate == LaneFate::absent &&
-                 bring(ref_of(number).block_place(), inode_bit(number).bitmap_place));
+                 bring(step_, ref_of(number).block_place(), inode_bit(number).bitmap_place));
         if (fate == LaneFate::damaged) step_.fail(Errc::corrupt);
         return fate;
-    }
-
-    /// Asks for two blocks that are not both in memory. True if they are now. One lane.
-    WARREN_HD bool bring(u64 one, u64 other) const {
-        const bool has_one = step_.want(one);
-        return (other == one || step_.want(other)) && has_one;
     }
 
     /// Takes the entries that are gone out of a leaf that stays.
@@ -463,7 +401,7 @@ class Harvester {
             const u32 kept =
                 root.keeps_some() ? compact_pairs(inode_at(number).area.pairs, count) : 0;
             if (kept == 0 && task.is_rooted()) {
-                if (count != 0) restore(number, root, 0);
+                if (count != 0) restore_directory(store_, step_, number, root, 0);
                 return step_.emptied(task);
             }
             LaneFate fate = LaneFate::keeps;
@@ -474,20 +412,9 @@ class Harvester {
                 } while (fate == LaneFate::busy);
             }
             if (fate == LaneFate::gone) return step_.freed(task);
-            if (count != 0) restore(number, root, kept);
+            if (count != 0) restore_directory(store_, step_, number, root, kept);
             step_.set_aside(task, root.has_leftovers_only());
         });
-    }
-
-    /// Gives a claimed directory its root back. One lane.
-    WARREN_HD void restore(u64 number, ClaimedRoot root, u32 kept) const {
-        const u64 version = lock_inode(number);
-        Inode& at = inode_at(number);
-        relaxed_store(at.area_count, static_cast<u16>(kept));
-        relaxed_store(at.height, static_cast<u8>(kept == 0 ? 0 : root.height()));
-        relaxed_store(at.device, 0);
-        if (root.has_changed()) lane_operation().mark_dirty(ref_of(number).block_place());
-        unlock_by_lane(store_, step_.rules, number * format::inode_size, version, 2);
     }
 
     const Team team_;

@@ -119,10 +119,22 @@ WARREN_HD inline void free_run(LaneOperation& op, u64 place, u64 blocks, FreeTal
     }
 }
 
-/// Frees a metadata block without counting it in the store.
+/// Frees a metadata block without counting it in the store. What has to be known is asked for at
+/// once; what is dirty stays so while the step runs.
 WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally) {
-    op.clear_dirty(place);
-    free_run(op, place, 1, tally);
+    const Store& store = op.store;
+    const u64 block = place / format::block_size;
+    const u64 frame = place / format::frame_size;
+    const u64 table = store.table_place(frame);
+    const FrameKind kind = kind_of(store, frame);
+    const u64 own = relaxed_load(store.dirty[block / 64]);
+    const u64 noted = relaxed_load(store.dirty[table / format::block_size / 64]);
+    if ((own >> block % 64 & 1) != 0) op.clear_dirty(place);
+    device_atomic<u64>(store.frame(frame).used[block % format::blocks_per_frame / 64])
+        .fetch_and(~(u64{1} << block % 64), hd::memory_order_relaxed);
+    set_bit(room_of(store, kind), frame);
+    ++tally.blocks;
+    if ((noted >> table / format::block_size % 64 & 1) == 0) op.mark_dirty(table);
 }
 
 /// The parts of an inode that say whether and how it can go.
@@ -189,6 +201,17 @@ WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u3
     return LaneFate::gone;
 }
 
+/// Lets numbers be looked for in `frame`, where one is free now, and notes its bitmap for the next
+/// commit. Mostly both was done before, and both are asked before either answer is looked at.
+WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_place) {
+    u64* const room = room_of(op.store, FrameKind::inodes);
+    const u64 block = bitmap_place / format::block_size;
+    const u64 frames = relaxed_load(room[frame / 64]);
+    const u64 dirty = relaxed_load(op.store.dirty[block / 64]);
+    if ((frames >> frame % 64 & 1) == 0) set_bit(room, frame);
+    if ((dirty >> block % 64 & 1) == 0) op.mark_dirty(bitmap_place);
+}
+
 /// Ends a locked inode that judge() let go: its blocks, its bit, its generation.
 WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const LaneInode& seen,
                                 FreeTally& tally) {
@@ -203,7 +226,7 @@ WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const 
     if (seen.attributes != 0) free_block(op, BlockPointer{seen.attributes}.offset(), tally);
     const InodeBit bit = inode_bit(inode.number);
     auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
-    end_generation(*inode.at);
+    end_generation(*inode.at, seen.generation);
     device_atomic<u64> used(bitmap.used[bit.word]);
     if (seen.references != 0) {
         hold_removed(bitmap, bit);
@@ -213,8 +236,7 @@ WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const 
         // Whoever takes the number next locks the inode, and sees there what was done here.
         used.fetch_and(~bit.mask, hd::memory_order_relaxed);
     }
-    set_bit(room_of(store, FrameKind::inodes), inode.number / format::inodes_per_frame);
-    op.mark_dirty(bit.bitmap_place);
+    note_free_number(op, inode.number / format::inodes_per_frame, bit.bitmap_place);
     ++tally.inodes;
     ++(seen.is_directory() ? tally.directories : tally.files);
 }
@@ -272,7 +294,8 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     if (is_directory) {
         // Only a hint, so without the lock: most have something in them.
         const u64 names = relaxed_load(inode.at->entries) & ~format::entries_dying;
-        if (names != 0 || relaxed_load(inode.at->area_count) != 0) return LaneFate::descends;
+        const u32 parts = relaxed_load(inode.at->area_count);
+        if (names != 0 || parts != 0) return LaneFate::descends;
     }
     u64 version = 0;
     if (!lock_by_lane(store, rules, place, version)) return LaneFate::busy;
