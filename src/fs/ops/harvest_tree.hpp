@@ -208,7 +208,8 @@ class Harvester {
         return count;
     }
 
-    WARREN_HD void empty_range(u64 number, u64 place, u32 begin) {
+    /// A function of its own: where it is needed first, it has often run elsewhere.
+    WARREN_HD WARREN_NOINLINE void empty_range(u64 number, u64 place, u32 begin) {
         const Array array = array_at(number, place);
         for (u32 i = begin; i < array.count && i < begin + range_leaves; ++i) {
             if (is_full()) {
@@ -236,15 +237,19 @@ class Harvester {
         u32 gone = 0;
         u32 leftover = 0;
         u32 waiting = 0;
-        // Of many lanes each reads its few entries at once.
-        constexpr u32 read_ahead = Team::width > 1 ? rounds : 1;
-        u64 targets[read_ahead];
-        for (u32 round = 0; round < read_ahead; ++round)
-            targets[round] = relaxed_load(leaf.slots[round * Team::width + team_.lane()].target);
+        const auto target_of = [&](u32 round) {
+            return relaxed_load(leaf.slots[round * Team::width + team_.lane()].target);
+        };
+        // Many lanes have the next entries read while they free these.
+        u64 next = Team::width > 1 ? target_of(0) : 0;
+#if defined(__CUDA_ARCH__)
+        // Copies of these instructions would be fetched anew in each round.
+#pragma unroll 1
+#endif
         for (u32 round = 0; round < rounds; ++round) {
-            if (read_ahead == 1) targets[0] = relaxed_load(leaf.slots[round].target);
-            const DirectorySlot entry{targets[round % read_ahead], 0};
-            if (Team::width == 1 && entry.inode() == 0) continue;
+            const DirectorySlot entry{Team::width > 1 ? next : target_of(round), 0};
+            if (Team::width > 1 && round + 1 < rounds) next = target_of(round + 1);
+            if (team_.ballot(entry.inode() != 0) == 0) continue;
             const LaneFate fate = free_entries(number, entry);
             const bool went = fate == LaneFate::gone;
             if (went) gone_here[round / 32] |= u32{1} << round % 32;
@@ -310,7 +315,8 @@ class Harvester {
 
     /// Takes the entries that are gone out of a leaf that stays.
     template <u32 words>
-    WARREN_HD void keep_leaf(DirectoryLeaf& leaf, u64 place, const u32 (&gone_here)[words]) {
+    WARREN_HD WARREN_NOINLINE void keep_leaf(DirectoryLeaf& leaf, u64 place,
+                                             const u32 (&gone_here)[words]) {
         for (u32 round = 0; round * Team::width < format::leaf_entries_max; ++round) {
             if ((gone_here[round / 32] >> round % 32 & 1) == 0) continue;
             const u32 slot = round * Team::width + team_.lane();
