@@ -113,12 +113,16 @@ struct TakenTree {
 };
 
 /// Takes the directory (directory, name) out of its parent within a bulk step, which frees it or
-/// hangs it on the orphan directory. Answers as detach_tree().
-template <class Team>
+/// hangs it on the orphan directory. Answers as detach_tree(). All that is only looked at comes
+/// before `may_begin()`, which tells, to all lanes, whether the step has begun: if not, the answer
+/// is Errc::canceled and nothing was written.
+template <class Team, class MayBegin>
 WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& caller,
-                                      Handle directory, const char* name, u32 length, i64 now) {
+                                      Handle directory, const char* name, u32 length, i64 now,
+                                      const MayBegin& may_begin) {
     FoundTree tree;
     WARREN_TRY(find_tree(op, caller, directory, name, length, tree));
+    if (!may_begin()) return Errc::canceled;
     WARREN_TRY(op.begin_apply(3));
     TakenTree taken;
     taken.number = tree.inode.number;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a bulk step that removes a tree. Nearly always it is one: its first warp begins
-// the step while the others wait at the queue, and the warp that leaves last ends it.
+// The kernels of a bulk step that removes a tree. Nearly always it is one: its second warp passes
+// the gate while the first looks for the tree's root, the others wait at the queue, and the warp
+// that leaves last ends it.
 //
 // Invariant: the gate is held from the beginning of a step until the report says that it is over.
 #include "fs/engine/cuda/removal_step.hpp"
 
+#include "fs/engine/cuda/removal_opening.cuh"
 #include "fs/ops/change_structure.hpp"
 #include "fs/ops/remove_tree.hpp"
 #include "gpu/failure.hpp"
@@ -15,107 +17,9 @@ namespace {
 
 using WarpOperation = core::Operation<WarpTeam>;
 
-constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
-constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
-constexpr u32 ended_alone_max = 4;     // directories that the last warp ends by itself
-constexpr u64 lonely_tasks = 4;        // a chain's: one directory begins while those before it end
-constexpr u32 lonely_max = 10;         // levels of a chain before a listing pays
-
-/// Passes the gate for all that the step does, and takes its share of the journal.
-__device__ Errc enter_gate(const core::Store& store, u64& share) {
-    core::StoreState& state = *store.state;
-    device_atomic<u64> inside(state.gate[0].inside);
-    // Sequentially consistent: pairs with close_gate(), which closes, then looks inside.
-    inside.fetch_add(1, hd::memory_order_seq_cst);
-    Errc code = Errc::ok;
-    share = relaxed_load(state.journal_room) / 4;
-    if (device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0) {
-        code = Errc::retry;
-    } else if (relaxed_load(state.read_only) != 0) {
-        code = Errc::read_only;
-    } else {
-        const u64 ahead =
-            device_atomic<u64>(state.promised_blocks).fetch_add(share, hd::memory_order_relaxed);
-        const u64 wanted = relaxed_load(state.dirty_blocks) + share;
-        if (wanted + ahead > relaxed_load(state.journal_room)) {
-            device_atomic<u64>(state.promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
-            code = wanted > relaxed_load(state.journal_room) ? Errc::need_commit : Errc::retry;
-        }
-    }
-    // Release: pairs with the acquire in close_gate().
-    if (code != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
-    return code;
-}
-
-__device__ void leave_gate(const core::Store& store, u64 share) {
-    device_atomic<u64>(store.state->promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
-    // Release: pairs with the acquire in close_gate(): the commit sees all that the step wrote.
-    device_atomic<u64>(store.state->gate[0].inside).fetch_sub(1, hd::memory_order_release);
-}
-
-/// Holds frames for the names of what the step may leave, and sets its limits by them. A step that
-/// gets fewer than all warps could ask for counts each directory before it loses its name. One
-/// lane.
-__device__ Errc hold_room(const core::Store& store, const RemovalRef& ref) {
-    RemovalState& state = *ref.state;
-    // What is loose at the end costs leaves of the orphan directory, at least half full.
-    const u64 by_journal = state.share / 8 * (format::leaf_entries_max / 2) + 1;
-    constexpr u64 by_list = removal_list_entries - list_margin;
-    const u64 limit = by_journal < by_list ? by_journal : by_list;
-    const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // between two looks
-    const u64 blocks = core::blocks_for_orphans(limit + ahead, ender_warps);
-    const u64 plenty = (blocks + format::blocks_per_frame - 1) / format::blocks_per_frame;
-    const u64 half = relaxed_load(store.state->free_frames) / 2;
-    const u64 wanted = plenty <= half ? plenty : half > 0 ? half : 1;
-    const Result<u32> held = core::hold_frames(store, state.held, static_cast<u32>(wanted));
-    if (!held) return held.code();
-    state.room_names = core::orphan_names_in(*held * u64{format::blocks_per_frame}, ender_warps);
-    const bool has_plenty = state.room_names >= limit + ahead;
-    state.loose_max = has_plenty ? loose_unbounded : state.room_names;
-    state.limits[0] = limit < state.room_names ? limit : state.room_names;
-    return Errc::ok;
-}
-
-/// Gets the step's words ready and passes the gate. One lane; nobody has a task yet.
-__device__ void open_step(const core::Store& store, const RemovalRef& ref) {
-    RemovalState& state = *ref.state;
-    state.times = {};
-    state.times.begun = device_nanoseconds();
-    state.loose = 0;
-    state.unfinished_count = 0;
-    state.emptied_count = 0;
-    state.wanted_count = 0;
-    state.must_wait = 0;
-    state.wants_frames = 0;
-    state.enders_left = ender_warps;
-    state.may_list = 1;
-    state.lonely_count = 0;
-    state.is_narrow = 0;
-    state.is_listing = 0;
-    state.holds_moves = 0;
-    state.has_root = 0;
-    state.hangs_nowhere = 0;
-    state.lacks_room = 0;
-    state.removed = {};
-    state.files = 0;
-    state.directories = 0;
-    state.inodes = 0;
-    state.blocks = 0;
-    Errc code = enter_gate(store, state.share);
-    if (code == Errc::ok) {
-        code = hold_room(store, ref);
-        if (code != Errc::ok) leave_gate(store, state.share);
-        state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
-    }
-    state.error = static_cast<u32>(code);
-    state.is_open = code == Errc::ok ? 1 : 0;
-    const u64 dirty = relaxed_load(store.state->dirty_blocks);
-    state.limits[1] = dirty + state.share / 2;
-    state.limits[2] = 1;
-    state.must_stop = 0;
-    state.dirty_max = dirty + state.share / 2;
-    state.deadline = device_nanoseconds() + step_nanoseconds;
-}
+constexpr u32 ended_alone_max = 4;  // directories that the last warp ends by itself
+constexpr u64 lonely_tasks = 4;     // a chain's: one directory begins while those before it end
+constexpr u32 lonely_max = 10;      // levels of a chain before a listing pays
 
 /// What a part of the step asks for.
 struct Wish {
@@ -182,29 +86,35 @@ __device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& give
 }
 
 /// Takes the root that the step begins with out of its parent. It has no name then, so what cannot
-/// be freed of it in this step hangs on the orphan directory at its end.
-__device__ __noinline__ void take_root(const WarpTeam& team, const core::Store& given_store,
-                                       const RemovalRef& given_ref, const RemovalBegin& begin) {
+/// be freed of it in this step hangs on the orphan directory at its end. The look for it takes as
+/// long as the opening does, so it comes beside that. False, for all, if there is no root; else it
+/// is in `task`.
+__device__ __noinline__ bool take_root(const WarpTeam& team, const core::Store& given_store,
+                                       const RemovalRef& given_ref, const RemovalBegin& begin,
+                                       Opening& opening, ops::TreeTask& task) {
     const core::Store& store = in_shared_memory(given_store);
     const RemovalRef& ref = in_shared_memory(given_ref);
     Wish wish;
     const Result<ops::TakenTree> taken = run_in_step(team, store, wish, [&](WarpOperation& op) {
         return ops::take_tree(op, begin.caller, begin.directory, begin.name, begin.name_length,
-                              ref.now);
+                              ref.now, [&] { return wait_for_opening(team, opening); });
     });
-    const DeviceStep step{store, ref, {}};
+    if (!wait_for_opening(team, opening)) return false;
     if (!taken) {
+        const DeviceStep step{store, ref, {}};
         once(team, [&] {
             step.fail(taken.code());
             if (taken.code() == Errc::need_block) step.want(wish.place);
         });
-        return;
+        return false;
     }
     once(team, [&] {
         ref.state->has_root = 1;
         ref.state->removed = taken->removed;
+        ref.state->loose = 1;
     });
-    static_cast<void>(step.push(team, team.is_leader(), ops::TreeTask::directory(taken->number)));
+    task = ops::TreeTask::directory(taken->number);
+    return true;
 }
 
 __device__ void seed_roots(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
@@ -220,17 +130,22 @@ __device__ void seed_roots(const WarpTeam& team, const core::Store& store, const
     }
 }
 
-/// The first warp's part; the others wait for what it puts into the queue.
-__device__ void begin_step(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
-                           const RemovalBegin& begin) {
+/// The first warp's part; the others wait for what it puts into the queue. Where the step begins
+/// with a name the warp goes on with what that means, in `task`: then all answers are true, and the
+/// first task is what began the run.
+__device__ bool begin_step(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
+                           const RemovalBegin& begin, Opening& opening, ops::TreeTask& task) {
+    bool goes_on = false;
+    if (begin.kind == RemovalBegin::Kind::name) {
+        goes_on = take_root(team, store, ref, begin, opening, task);
+    } else if (begin.kind == RemovalBegin::Kind::roots && wait_for_opening(team, opening)) {
+        seed_roots(team, store, ref);
+    }
     if (begin.kind != RemovalBegin::Kind::nothing) {
-        once(team, [&] { open_step(store, ref); });
-        const bool is_open = load(team, ref.state->is_open) != 0;
-        if (is_open && begin.kind == RemovalBegin::Kind::name) take_root(team, store, ref, begin);
-        if (is_open && begin.kind == RemovalBegin::Kind::roots) seed_roots(team, store, ref);
         once(team, [&] { ref.state->times.seeded = device_nanoseconds(); });
     }
-    ref.queue.begin_over(team);
+    if (!goes_on) ref.queue.begin_over(team);
+    return goes_on;
 }
 
 /// Adds what the lanes of a warp have freed to what all warps have. Who waits for the step's end
@@ -270,10 +185,10 @@ __device__ void watch_width(const WarpTeam& team, RemovalState& state) {
     });
 }
 
-/// Does tasks until none is left.
-__device__ void work(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
-    ops::TreeTask task;
-    if (!ref.queue.pop(team, task)) return;
+/// Does tasks until none is left, first `task` if it `has_task`.
+__device__ void work(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
+                     bool has_task, ops::TreeTask task) {
+    if (!has_task && !ref.queue.pop(team, task)) return;
     // What the beginning wrote into the state comes with the first task.
     RemovalState& state = *ref.state;
     DeviceStep step{store, ref, {ref.now, state.dirty_max}, state.loose_max};
@@ -402,6 +317,7 @@ struct StepValues {
     core::Store store;
     RemovalRef ref;
     RemovalBegin begin;
+    Opening opening;
 };
 
 /// Copies a value into shared memory, all threads of the block together.
@@ -423,13 +339,23 @@ __global__ void __launch_bounds__(256)
     copy_words(values.store, store_given);
     copy_words(values.ref, ref_given);
     if (blockIdx.x == 0) copy_words(values.begin, begin_given);
+    if (threadIdx.x == 0) values.opening = Opening::waits;
     __syncthreads();
     const core::Store& store = values.store;
     const RemovalRef& ref = values.ref;
     const RemovalBegin& begin = values.begin;
     const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
-    if (team.worker == 0) begin_step(team, store, ref, begin);
-    work(team, store, ref);
+    const u32 opener = blockDim.x > WarpTeam::width ? 1 : 0;
+    if (team.worker == opener && begin.kind != RemovalBegin::Kind::nothing) {
+        once(team, [&] {
+            open_step(store, ref);
+            tell_opening(*ref.state, values.opening);
+        });
+    }
+    ops::TreeTask task;
+    const bool has_task =
+        team.worker == 0 && begin_step(team, store, ref, begin, values.opening, task);
+    work(team, store, ref, has_task, task);
     team.sync();
     const bool is_last = once(team, [&] {
         // Acquire and release: the last one sees what all others did.

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a bulk step that removes a tree begins: its words are made ready, it passes the gate and
+// holds room for what it may leave. One warp does that while another looks for the tree's root,
+// which needs neither; they meet before anything is written.
+//
+// Invariant: until tell_opening() nobody else of the step reads or writes its state.
+#pragma once
+
+#include "fs/engine/cuda/removal_step.hpp"
+
+#if defined(__CUDACC__)
+
+namespace warren::cuda_engine {
+
+inline constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
+inline constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
+
+/// Passes the gate for all that the step does, and takes its share of the journal.
+__device__ inline Errc enter_gate(const core::Store& store, u64& share) {
+    core::StoreState& state = *store.state;
+    device_atomic<u64> inside(state.gate[0].inside);
+    // Sequentially consistent: pairs with close_gate(), which closes, then looks inside.
+    inside.fetch_add(1, hd::memory_order_seq_cst);
+    Errc code = Errc::ok;
+    share = relaxed_load(state.journal_room) / 4;
+    if (device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0) {
+        code = Errc::retry;
+    } else if (relaxed_load(state.read_only) != 0) {
+        code = Errc::read_only;
+    } else {
+        const u64 ahead =
+            device_atomic<u64>(state.promised_blocks).fetch_add(share, hd::memory_order_relaxed);
+        const u64 wanted = relaxed_load(state.dirty_blocks) + share;
+        if (wanted + ahead > relaxed_load(state.journal_room)) {
+            device_atomic<u64>(state.promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
+            code = wanted > relaxed_load(state.journal_room) ? Errc::need_commit : Errc::retry;
+        }
+    }
+    // Release: pairs with the acquire in close_gate().
+    if (code != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
+    return code;
+}
+
+__device__ inline void leave_gate(const core::Store& store, u64 share) {
+    device_atomic<u64>(store.state->promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
+    // Release: pairs with the acquire in close_gate(): the commit sees all that the step wrote.
+    device_atomic<u64>(store.state->gate[0].inside).fetch_sub(1, hd::memory_order_release);
+}
+
+/// Holds frames for the names of what the step may leave, and sets its limits by them. A step that
+/// gets fewer than all warps could ask for counts each directory before it loses its name. One
+/// lane.
+__device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref) {
+    RemovalState& state = *ref.state;
+    // What is loose at the end costs leaves of the orphan directory, at least half full.
+    const u64 by_journal = state.share / 8 * (format::leaf_entries_max / 2) + 1;
+    constexpr u64 by_list = removal_list_entries - list_margin;
+    const u64 limit = by_journal < by_list ? by_journal : by_list;
+    const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // between two looks
+    const u64 blocks = core::blocks_for_orphans(limit + ahead, ender_warps);
+    const u64 plenty = (blocks + format::blocks_per_frame - 1) / format::blocks_per_frame;
+    const u64 half = relaxed_load(store.state->free_frames) / 2;
+    const u64 wanted = plenty <= half ? plenty : half > 0 ? half : 1;
+    const Result<u32> held = core::hold_frames(store, state.held, static_cast<u32>(wanted));
+    if (!held) return held.code();
+    state.room_names = core::orphan_names_in(*held * u64{format::blocks_per_frame}, ender_warps);
+    const bool has_plenty = state.room_names >= limit + ahead;
+    state.loose_max = has_plenty ? loose_unbounded : state.room_names;
+    state.limits[0] = limit < state.room_names ? limit : state.room_names;
+    return Errc::ok;
+}
+
+/// Gets the step's words ready and passes the gate. One lane; nobody has a task yet.
+__device__ inline void open_step(const core::Store& store, const RemovalRef& ref) {
+    RemovalState& state = *ref.state;
+    state.times = {};
+    state.times.begun = device_nanoseconds();
+    state.loose = 0;
+    state.unfinished_count = 0;
+    state.emptied_count = 0;
+    state.wanted_count = 0;
+    state.must_wait = 0;
+    state.wants_frames = 0;
+    state.enders_left = ender_warps;
+    state.may_list = 1;
+    state.lonely_count = 0;
+    state.is_narrow = 0;
+    state.is_listing = 0;
+    state.holds_moves = 0;
+    state.has_root = 0;
+    state.hangs_nowhere = 0;
+    state.lacks_room = 0;
+    state.removed = {};
+    state.files = 0;
+    state.directories = 0;
+    state.inodes = 0;
+    state.blocks = 0;
+    Errc code = enter_gate(store, state.share);
+    if (code == Errc::ok) {
+        code = hold_room(store, ref);
+        if (code != Errc::ok) leave_gate(store, state.share);
+        state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
+    }
+    state.error = static_cast<u32>(code);
+    state.is_open = code == Errc::ok ? 1 : 0;
+    const u64 dirty = relaxed_load(store.state->dirty_blocks);
+    state.limits[1] = dirty + state.share / 2;
+    state.limits[2] = 1;
+    state.must_stop = 0;
+    state.dirty_max = dirty + state.share / 2;
+    state.deadline = device_nanoseconds() + step_nanoseconds;
+}
+
+/// Whether the step is open, in shared memory: one warp opens it while another looks for the root.
+enum class Opening : u32 { waits, open, closed };
+
+/// Tells the block whether the step is open. One lane.
+__device__ inline void tell_opening(const RemovalState& state, Opening& opening) {
+    // Release: pairs with the acquire in wait_for_opening().
+    cuda::atomic_ref<Opening, cuda::thread_scope_block>(opening).store(
+        state.is_open != 0 ? Opening::open : Opening::closed, cuda::memory_order_release);
+}
+
+/// Waits for a warp of the same block, which waits for nobody; whether the step is open.
+__device__ inline bool wait_for_opening(const WarpTeam& team, Opening& opening) {
+    return once(team, [&] {
+        cuda::atomic_ref<Opening, cuda::thread_scope_block> word(opening);
+        for (;;) {
+            // Acquire: pairs with the release in tell_opening().
+            const Opening seen = word.load(cuda::memory_order_acquire);
+            if (seen != Opening::waits) return seen == Opening::open;
+        }
+    });
+}
+
+}  // namespace warren::cuda_engine
+
+#endif
