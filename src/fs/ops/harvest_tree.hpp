@@ -98,10 +98,24 @@ class Harvester {
             return;
         }
         if (root.count == 0) return end_directory(task, {});
-        if (root.height == 1) {
-            spread_ranges(number, 0, root.count);
+        spread(number, 0, root.count, root.height);
+    }
+
+    /// Makes tasks of what lies below an array, `height` levels above entries. A node that is alone
+    /// is taken apart here and now: nobody could do anything beside it.
+    WARREN_HD void spread(u64 number, u64 place, u32 count, u32 height) {
+        for (; height > 1 && count == 1; --height) {
+            const Array array = array_at(number, place);
+            const u64 child = BlockPointer{load(team_, array.pairs[0].child.raw)}.offset();
+            const TreeTask node = TreeTask::node(number, height - 1, child, place, 0);
+            count = open_or_finish(node);
+            if (count == 0) return;
+            place = node.place();
+        }
+        if (height == 1) {
+            spread_ranges(number, place, count);
         } else {
-            spread_nodes(number, 0, root.count, root.height - 1);
+            spread_nodes(number, place, count, height - 1);
         }
     }
 
@@ -160,19 +174,19 @@ class Harvester {
 
     WARREN_HD void visit_node(const TreeTask& task) {
         marks_ = task.marks();
+        const u32 count = open_or_finish(task);
+        if (count != 0) spread(task.number(), task.place(), count, task.kind());
+    }
+
+    /// How many pairs the node of `task` has; 0 if it waits for the next step, and then this part
+    /// of the array above is finished.
+    WARREN_HD u32 open_or_finish(const TreeTask& task) {
         const u64 number = task.number();
-        const u64 place = task.place();
-        const u32 height = task.kind();
         const u32 count = once(team_, [&] { return open_node(number, task); });
-        if (count == 0) {
-            once(team_, [&] { note(number, ClaimedRoot::waiting_bit); });
-            return finish_part(number, task.above());
-        }
-        if (height == 1) {
-            spread_ranges(number, place, count);
-        } else {
-            spread_nodes(number, place, count, height - 1);
-        }
+        if (count != 0) return count;
+        once(team_, [&] { note(number, ClaimedRoot::waiting_bit); });
+        finish_part(number, task.above());
+        return 0;
     }
 
     /// Whether a block of the claimed directory `number` is in memory and what it should be; if so
