@@ -34,6 +34,7 @@ LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups
     packed_.reserve(shape_.slots);
     done_.reserve(shape_.slots);
     under_way_.reserve(shape_.slots);
+    left_.reserve(lookups.size());  // memory that nothing is written to costs nothing
     for (u32 slot = shape_.slots; slot-- > 0;) {
         slots_[slot].memory = stream.memory(slot);
         free_.push_back(slot);
@@ -134,9 +135,16 @@ void LookupPieces::answer(u32 slot) {
             has_left = has_left || code == Errc::retry;
         }
     }
-    if (has_left) has_left_.store(true, std::memory_order_relaxed);
+    if (has_left) note_left(piece);
     open_.fetch_sub(piece.items, std::memory_order_relaxed);
     put(free_, slot);  // from here on it is another's
+}
+
+void LookupPieces::note_left(const Slot& piece) {
+    const std::lock_guard lock(mutex_);
+    for (u64 i = piece.begin; i < piece.begin + piece.items; ++i) {
+        if (answers_[i].code() == Errc::retry) left_.push_back(i);
+    }
 }
 
 /// Talks to the stream, unless somebody does. False if there was nothing to do.

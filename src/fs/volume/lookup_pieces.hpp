@@ -27,8 +27,8 @@ class LookupPieces {
     /// way. By any number of threads at once.
     void work();
 
-    /// Whether there is Errc::retry among the answers. Requires: work() has returned.
-    bool has_left() const { return has_left_.load(std::memory_order_relaxed); }
+    /// The items whose answer is Errc::retry. Requires: work() has returned.
+    std::vector<u64>& left() { return left_; }
     /// Requires: as above.
     const LookupTimes& times() const { return times_; }
 
@@ -50,6 +50,7 @@ class LookupPieces {
     bool take_packed(u32& slot);
     void pack(u32 slot, Range range);
     void answer(u32 slot);
+    void note_left(const Slot& piece);
     void put(std::vector<u32>& list, u32 slot);
     bool serve();
     bool serve_once();
@@ -69,8 +70,8 @@ class LookupPieces {
     std::mutex stream_mutex_;     // who has it talks to the stream
     std::vector<u32> under_way_;  // in order
     std::atomic<u64> open_;       // items without an answer
-    std::atomic<bool> has_left_{false};
-    LookupTimes times_;  // under mutex_
+    std::vector<u64> left_;       // under mutex_
+    LookupTimes times_;           // under mutex_
 };
 
 }  // namespace warren

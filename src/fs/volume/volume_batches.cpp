@@ -332,8 +332,8 @@ class OpenLookups {
 };
 
 /// Looks up through the engine's stream. False if there is none, and then nothing has happened;
-/// `has_left`: Errc::retry is among the answers.
-bool look_up_by_stream(const Lookups& request, bool& has_left) {
+/// `left`: the items whose answer is Errc::retry.
+bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     PhaseClock clock;
     Crew& crew = request.volume.crew();
     // First: who has the crew may wait for what an open stream holds.
@@ -343,22 +343,19 @@ bool look_up_by_stream(const Lookups& request, bool& has_left) {
     LookupPieces pieces(*lookups.stream(), request.items, request.answers, crew.width());
     crew.run_in_turn(std::vector<Task>(crew.width()),
                      [&](Crew::Worker&, const Task&) { pieces.work(); });
-    has_left = pieces.has_left();
+    left = std::move(pieces.left());
     LookupTimes times = pieces.times();
     times.all = clock.lap();
     request.volume.note_times(times);
     return true;
 }
 
-/// Looks up by batches what a stream has left, which is marked by Errc::retry.
-void look_up_left(const Lookups& request) {
-    std::vector<u64> left;
+/// Looks up by batches what a stream has left.
+void look_up_left(const Lookups& request, const std::vector<u64>& left) {
     std::vector<Lookup> items;
-    for (std::size_t i = 0; i < request.items.size(); ++i) {
-        if (request.answers[i].code() != Errc::retry) continue;
-        left.push_back(i);
+    items.reserve(left.size());
+    for (const u64 i : left)
         items.push_back(request.items[i]);
-    }
     std::vector<Result<Attributes>> answers(items.size(), Errc::no_memory);
     u64 answered = 0;  // the others are answered already
     in_parts(Lookups{request.volume, request.caller, items, answers, request.by_commands, answered},
@@ -369,18 +366,17 @@ void look_up_left(const Lookups& request) {
 
 /// Looks up through the engine's stream if there is one, else by batches.
 void look_up_part(const Lookups& request) {
-    bool has_left = false;
-    if (request.items.size() < streamed_items_min || !look_up_by_stream(request, has_left)) {
+    std::vector<u64> left;
+    if (request.items.size() < streamed_items_min || !look_up_by_stream(request, left)) {
         return in_parts(request, look_up_batch);
     }
     const auto finish = [&] {
-        look_up_left(request);
+        look_up_left(request, left);
         return Errc::ok;
     };
-    if (has_left && or_no_memory(finish) != Errc::ok) {
-        for (Result<Attributes>& answer : request.answers) {
-            if (answer.code() == Errc::retry) answer = Errc::no_memory;
-        }
+    if (!left.empty() && or_no_memory(finish) != Errc::ok) {
+        for (const u64 i : left)
+            request.answers[i] = Errc::no_memory;
     }
     request.answered += request.items.size();
 }
