@@ -282,21 +282,26 @@ __global__ void correct_segments(SelectWork work) {
 /// One block: corrects what is behind segments that end elsewhere, until there is none.
 template <bool is_fastcdc>
 __global__ void settle_segments(SelectWork work) {
-    __shared__ u32 found;
+    __shared__ u32 changed[settle_threads / 32];
+    const u32 lane = threadIdx.x % 32;
     u32 count = work.progress->unsettled;
     u32* now = work.unsettled;
     u32* next = now + work.segments;
     const bool is_possible = can_choose(work);
     for (u32 round = 0; is_possible && count != 0 && count <= settle_threads; ++round) {
         if (round == most_rounds) break;
-        if (threadIdx.x == 0) found = 0;
+        const bool has_changed =
+            threadIdx.x < count && correct_segment<is_fastcdc>(work, now[threadIdx.x]);
+        const u32 lanes = __ballot_sync(~0u, has_changed);
+        if (lane == 0) changed[threadIdx.x / 32] = __popc(lanes);
         __syncthreads();
-        if (threadIdx.x < count && correct_segment<is_fastcdc>(work, now[threadIdx.x])) {
-            // The compiler (CUDA 13.0) fails on a device_atomic of shared memory.
-            const u32 at = atomicAdd(&found, 1u);
-            next[at] = now[threadIdx.x] + 1;
+        u32 at = __popc(lanes & ((1u << lane) - 1));
+        u32 found = 0;
+        for (u32 warp = 0; warp < settle_threads / 32; ++warp) {
+            if (warp < threadIdx.x / 32) at += changed[warp];
+            found += changed[warp];
         }
-        __syncthreads();
+        if (has_changed) next[at] = now[threadIdx.x] + 1;
         count = found;
         u32* const done = now;
         now = next;
