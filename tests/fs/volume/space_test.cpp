@@ -4,8 +4,12 @@
 // inodes, whatever had it before.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/random.hpp"
 #include "fs/format/layout.hpp"
+#include "tests/support/cut_recording.hpp"
+#include "tests/support/keeping_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
@@ -151,6 +155,97 @@ TEST_P(Space, whatContentsHadBetweenTwoCommitsGoesToInodes) {
     volume_.open();
     const u64 opened = make_until_full(0);
     EXPECT_GE(opened + opened / 50, inodes);
+}
+
+constexpr u64 cut_files = 9000;  // more than a frame of inodes
+
+void make_files(Volume& volume, const std::string& name) {
+    const Handle directory = make_directory(volume, volume.root(), name);
+    for (u64 i = 0; i < cut_files; ++i)
+        make_file(volume, directory, std::to_string(i));
+}
+
+/// Fills the file of one letter until there is no space; its size.
+u64 write_letters(Volume& volume) {
+    const Handle file = volume.lookup(anybody, volume.root(), "letters")->handle;
+    EXPECT_EQ(volume.open_file(file), Errc::ok);
+    const std::vector<std::byte> piece(256 * kib, std::byte{'n'});
+    u64 size = 0;
+    for (;;) {
+        const auto wrote = volume.write(file, size, piece);
+        if (!wrote) break;
+        size += *wrote;
+    }
+    EXPECT_EQ(volume.release(file), Errc::ok);
+    return size;
+}
+
+/// How long the file of letters is, and nothing else is in it; 0 if it is not there.
+u64 letters_in(Volume& volume) {
+    const auto found = volume.lookup(anybody, volume.root(), "letters");
+    if (!found) return 0;
+    std::vector<std::byte> bytes(found->size);
+    EXPECT_EQ(volume.open_file(found->handle), Errc::ok);
+    EXPECT_TRUE(volume.read(found->handle, 0, bytes));
+    EXPECT_EQ(volume.release(found->handle), Errc::ok);
+    EXPECT_EQ(std::ranges::count(bytes, std::byte{'n'}), static_cast<i64>(bytes.size()))
+        << "something was written over contents";
+    return found->size;
+}
+
+/// A frame of inodes becomes one of contents within a few commits, and the other way round: no
+/// replay may bring back what was there before.
+TEST(SpaceCuts, framesThatChangeHandsLoseNothing) {
+    const Seed seed;
+    CutRecording recording;
+    recording.log = make_memory_disk(16 * mib);
+    KeepingDisk keeping(recording.disk());
+    const auto volume = open_on(keeping, {.workers = 1});
+    ASSERT_NE(volume, nullptr);
+    // Its inode lies in the first frame: the others lose all of theirs.
+    make_file(*volume, volume->root(), "letters");
+    make_files(*volume, "first");
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    recording.disk().start_recording();
+    recording.note_state();
+    recording.note_sync();
+    const auto remove = [&](const std::string& name) {
+        Removal removal;
+        ASSERT_EQ(volume->remove_tree(anybody, volume->root(), name, removal), Errc::ok);
+    };
+    const auto end_stage = [&] {
+        ASSERT_EQ(volume->sync(), Errc::ok);
+        recording.note_state();
+        recording.note_sync();
+    };
+    remove("first");
+    const u64 size = write_letters(*volume);
+    end_stage();
+    ASSERT_GT(size, 6 * mib) << "what inodes had was not given to contents";
+    ASSERT_EQ(volume->unlink(anybody, volume->root(), "letters"), Errc::ok);
+    make_files(*volume, "second");
+    end_stage();
+    recording.disk().stop_recording();
+    Random random(seed.value());
+    const u64 stride = recording.disk().event_count() / (40 * test_load()) + 1;
+    for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure();
+         event += 1 + random.below(stride)) {
+        const Cut cut{random.one_in(2), random.one_in(2), random.one_in(2), random.next()};
+        SCOPED_TRACE(testing::Message() << "cut after event " << event << ", " << cut.seed);
+        const auto image = recording.disk().image_after(event, cut);
+        const auto after = open_on(*image, {.workers = 1});
+        ASSERT_TRUE(after);
+        const u64 found = letters_in(*after);
+        const u64 first = recording.first_state(event);
+        if (first == 1 && recording.last_state(event) == 1) {
+            EXPECT_EQ(found, size);
+        }
+        if (first == 2) {
+            EXPECT_EQ(after->statistics().inodes_used, cut_files + 3);
+        }
+        ASSERT_EQ(after->close(), Errc::ok);
+        ASSERT_TRUE(expect_clean(*image));
+    }
 }
 
 }  // namespace
