@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of a tree's structure: first leaf, taller root, split of a node or leaf, removal of an
-// empty leaf with the nodes that only it kept alive. Each call does one of these in one
-// transaction, from the top down, so that a parent always has room when its child is split.
+// How a tree grows: first leaf, taller root, split of a node or leaf. Each call does one of these
+// in one transaction, from the top down, so that a parent always has room when its child is split.
+// How it loses leaves: tree_path.hpp.
 #pragma once
 
 #include "fs/core/tree.hpp"
@@ -145,50 +145,6 @@ WARREN_HD Errc make_room(Operation<Team>& op, const InodeRef& inode, Leaf leaf_t
             return Errc::retry;
         }
     }
-}
-
-/// Removes the leaf that covers `key` if it is empty, and the nodes above that hold nothing else.
-template <class Team, class Leaf>
-WARREN_HD Errc prune(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type, u64 key) {
-    Seen chain[tree_height_max + 1];
-    u32 chain_length = 0;
-    Result<Pairs> here = root_pairs(op, inode);
-    if (!here) return here.code();
-    if (here->count == 0) return Errc::ok;
-    Pairs cut = *here;  // the lowest array that keeps other pairs, or the root
-    u32 cut_index = 0;
-    Descent descent;
-    for (;;) {
-        WARREN_TRY(step_down(op, *here, key, descent));
-        if (here->count > 1 || here->is_root) {
-            cut = *here;
-            cut_index = descent.index;
-            chain_length = 0;
-        }
-        chain[chain_length++] = descent.leaf_seen;
-        const u32 height = here->height;
-        if (height == 1) break;
-        here = node_pairs(op, descent.leaf, descent.leaf_seen, Leaf::kinds.node, inode.number,
-                          height - 1);
-        if (!here) return here.code();
-    }
-    const bool empty = leaf_type.is_empty(op, descent.leaf);
-    WARREN_TRY(op.confirm(descent.leaf_seen));
-    if (!empty) return Errc::ok;
-    WARREN_TRY(op.will_write(cut.seen));
-    for (u32 i = 0; i < chain_length; ++i)
-        WARREN_TRY(op.will_write(chain[i]));
-    WARREN_TRY(op.begin_apply(2 + 2 * chain_length));
-    once(op.team, [&] {
-        erase_pairs(inode, cut, cut_index, cut_index + 1);
-        if (cut.is_root && cut.count == 0) relaxed_store(inode.at->height, 0);
-    });
-    op.mark_dirty(place_of(inode, cut));
-    for (u32 i = 0; i < chain_length; ++i)
-        free_metadata(op, chain[i].place);
-    count_tree_blocks(op, inode, Leaf::kinds, -static_cast<i64>(chain_length));
-    op.end_apply();
-    return Errc::ok;
 }
 
 }  // namespace warren::core

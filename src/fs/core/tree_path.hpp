@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way to a leaf that is about to go: the leaf, the nodes that only it keeps alive, and the
 // array of pairs that stays and loses one. With it a transaction that empties a leaf can unhook it
-// too.
+// too; prune() does so with one that is empty already.
+//
+// Where the first pair of an array goes, the next one takes over its key, and so must the first
+// pairs of all nodes below that one: who splits a leaf there puts its new key behind theirs.
 //
 // Invariant: what unhook() frees is reachable from the pair at cut_index alone.
 #pragma once
@@ -15,6 +18,9 @@ struct TreePath {
     u32 cut_index = 0;
     Seen chain[tree_height_max + 1];  // from below `cut` to the leaf
     u32 chain_length = 0;
+    Seen edge[tree_height_max];  // nodes below `cut` whose first pair takes over the key that goes
+    TreePair* edge_pairs[tree_height_max];
+    u32 edge_length = 0;
     Descent descent;
 };
 
@@ -51,32 +57,81 @@ WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     return sound ? Errc::ok : Errc::corrupt;
 }
 
+/// Notes the nodes down the left edge of what lies behind a first pair that goes.
+template <class Team>
+WARREN_HD Errc find_edge(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                         TreePath& path) {
+    path.edge_length = 0;
+    if (path.cut_index != 0 || path.cut.count < 2) return Errc::ok;
+    const u64 key = load(op.team, path.cut.pairs[1].key);
+    WARREN_TRY(op.confirm(path.cut.seen));
+    Pairs above = path.cut;
+    Descent beside;
+    while (above.height > 1) {
+        WARREN_TRY(step_down(op, above, key, beside));
+        const Result<Pairs> node = node_pairs(op, beside.leaf, beside.leaf_seen, kinds.node,
+                                              inode.number, above.height - 1);
+        if (!node) return node.code();
+        above = *node;
+        path.edge[path.edge_length] = above.seen;
+        path.edge_pairs[path.edge_length++] = above.pairs;
+    }
+    return Errc::ok;
+}
+
 /// Notes that apply will unhook the leaf of `path`.
 template <class Team>
-WARREN_HD Errc plan_unhook(Operation<Team>& op, const TreePath& path) {
+WARREN_HD Errc plan_unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                           TreePath& path) {
+    WARREN_TRY(find_edge(op, inode, kinds, path));
+    if (!op.has_lock_room(1 + path.chain_length + path.edge_length)) return Errc::corrupt;
     WARREN_TRY(op.will_write(path.cut.seen));
     for (u32 i = 0; i < path.chain_length; ++i)
         WARREN_TRY(op.will_write(path.chain[i]));
+    for (u32 i = 0; i < path.edge_length; ++i)
+        WARREN_TRY(op.will_write(path.edge[i]));
     return Errc::ok;
 }
 
 /// How many blocks unhook() dirties at most, that of the inode included.
 WARREN_HD constexpr u32 unhook_dirties(const TreePath& path) {
-    return 2 + path.chain_length;
+    return 2 + path.chain_length + path.edge_length;
 }
+inline constexpr u32 unhook_dirties_max = 2 + 2 * tree_height_max;
 
 /// Takes the leaf out of the tree and frees it with the nodes above that hold nothing else. Only
 /// within apply.
 template <class Team>
 WARREN_HD void unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, TreePath& path) {
     once(op.team, [&] {
+        const u64 first_key = relaxed_load(path.cut.pairs[0].key);
         erase_pairs(inode, path.cut, path.cut_index, path.cut_index + 1);
+        for (u32 i = 0; i < path.edge_length; ++i)
+            relaxed_store(path.edge_pairs[i]->key, first_key);
         if (path.cut.is_root && path.cut.count == 0) relaxed_store(inode.at->height, u8{0});
     });
     op.mark_dirty(place_of(inode, path.cut));
+    for (u32 i = 0; i < path.edge_length; ++i)
+        op.mark_dirty(path.edge[i].place);
     for (u32 i = 0; i < path.chain_length; ++i)
         free_metadata(op, path.chain[i].place);
     count_tree_blocks(op, inode, kinds, -static_cast<i64>(path.chain_length));
+}
+
+/// Removes the leaf that covers `key` if it is empty, and the nodes above that hold nothing else.
+template <class Team, class Leaf>
+WARREN_HD Errc prune(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type, u64 key) {
+    TreePath path;
+    WARREN_TRY(find_path(op, inode, Leaf::kinds, key, path));
+    if (path.descent.empty) return Errc::ok;
+    const bool is_empty = leaf_type.is_empty(op, path.descent.leaf);
+    WARREN_TRY(op.confirm(path.descent.leaf_seen));
+    if (!is_empty) return Errc::ok;
+    WARREN_TRY(plan_unhook(op, inode, Leaf::kinds, path));
+    WARREN_TRY(op.begin_apply(unhook_dirties(path)));
+    unhook(op, inode, Leaf::kinds, path);
+    op.end_apply();
+    return Errc::ok;
 }
 
 }  // namespace warren::core

@@ -5,6 +5,7 @@
 
 #include "fs/core/directory.hpp"
 #include "fs/core/extents.hpp"
+#include "fs/core/tree_path.hpp"
 
 namespace warren::ops {
 

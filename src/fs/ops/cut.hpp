@@ -98,7 +98,7 @@ struct Cut {
 WARREN_HD constexpr u32 cut_dirties(const Cut& cut) {
     return 2 + cut.range.tables + (cut.empties ? unhook_dirties(cut.path) : 0);
 }
-inline constexpr u32 cut_dirties_max = 2 + cut_tables_max + 2 + tree_height_max + 1;
+inline constexpr u32 cut_dirties_max = 2 + cut_tables_max + unhook_dirties_max;
 
 /// Finds the list where a step on [begin, end) works and notes its leaf.
 template <class Team>
@@ -137,7 +137,7 @@ WARREN_HD Errc plan_cut(Operation<Team>& op, const File& file, u64 begin, u64 en
     }
     WARREN_TRY(op.will_write(file.inode.seen));
     if (cut.range.frees || cut.empties) WARREN_TRY(op.will_write(home.seen));
-    return cut.empties ? plan_unhook(op, cut.path) : Errc::ok;
+    return cut.empties ? plan_unhook(op, file.inode, extent_tree, cut.path) : Errc::ok;
 }
 
 /// Does what plan_cut() planned; the number of blocks freed. Only within apply.

@@ -143,7 +143,7 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
     WARREN_TRY(op.will_write(inode.seen));
     Pairs above = path.descent.above;
     if (above.count == 1) {
-        WARREN_TRY(plan_unhook(op, path));
+        WARREN_TRY(plan_unhook(op, inode, directory_tree, path));
         WARREN_TRY(op.begin_apply(unhook_dirties(path)));
         unhook(op, inode, directory_tree, path);
         op.end_apply();

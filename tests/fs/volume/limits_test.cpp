@@ -251,6 +251,16 @@ void make_comb(u64 bytes, u64 volume_bytes, u64 meta_buffer_bytes) {
         EXPECT_EQ(got[50], std::byte{9});
         EXPECT_EQ(got[150], std::byte{0});
     }
+    // From the front, so that leaves and nodes go before others; then where they were.
+    EXPECT_EQ(volume->allocate(file, Allocate::punch_hole, 0, bytes / 8 * 5), Errc::ok);
+    EXPECT_LE(volume->attributes(file)->blocks, teeth / 8 * 3 + teeth / 80 + 10);
+    EXPECT_EQ(volume->release(file), Errc::ok);
+    volume.close_and_check();
+    volume.open();
+    ASSERT_EQ(volume->open_file(file), Errc::ok);
+    for (u64 at = 0; at < bytes / 8; at += 8192)
+        ASSERT_EQ(volume->allocate(file, Allocate::reserve, at, 4096), Errc::ok) << at;
+    EXPECT_GE(volume->attributes(file)->blocks, teeth / 8 * 4);
     EXPECT_EQ(volume->release(file), Errc::ok);
     volume.close_and_check();
     volume.open();
