@@ -26,10 +26,9 @@ WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& c
 }
 
 /// Takes out a name and frees its inode, which holds nothing; `is_held`: somebody knows its number.
-/// Only within apply. True if the leaf is empty then. `tell()` is called when all has been begun
-/// that is not behind a lock.
+/// Only within apply. `tell()` is called when all has been begun that is not behind a lock.
 template <class Team, class Tell>
-WARREN_HD bool apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& seen, bool is_held,
+WARREN_HD void apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& seen, bool is_held,
                                    i64 now, const Tell& tell) {
     const InodeRef& directory = seen.directory.inode;
     const InodeRef& inode = seen.inode.inode;
@@ -52,7 +51,6 @@ WARREN_HD bool apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& se
     };
     op.mark_dirty_all(3, dirty, room_of(op.store, FrameKind::inodes),
                       inode.number / format::inodes_per_frame);
-    return glance.counts.count == 1;
 }
 
 /// Whether a file holds nothing, has one name and is not open.
@@ -68,10 +66,10 @@ WARREN_HD bool is_simple(const Team& team, const InodeImage<Team>& file) {
     });
 }
 
-/// unlink() for teams of many lanes and a file that is_simple(). False if it is not that simple:
-/// then nothing has happened. If the outcome is good `tell()` was called, which may tell the world,
-/// for who comes for the name finds its leaf locked; `changed` is that leaf with the version it
-/// will have, and the caller ends the apply.
+/// unlink() for teams of many lanes and a file that is_simple(), whose leaf keeps other names.
+/// False if it is not that simple: then nothing has happened. If the outcome is good `tell()` was
+/// called, which may tell the world, for who comes for the name finds its leaf locked; `changed` is
+/// that leaf with the version it will have, and the caller ends the apply.
 template <class Team, class Known, class Tell>
 WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Handle directory,
                              const NameWords<Team>& name, i64 now, Result<Removed>& outcome,
@@ -84,7 +82,7 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
         outcome = Errc::no_entry;
         return true;
     }
-    if (!seen.has_bitmap) return false;
+    if (!seen.has_bitmap || seen.glance.counts.count == 1) return false;
     const InodeImage<Team>& file = seen.inode;
     const bool is_free = !caller.check || caller.is_root();
     if ((!is_free && (seen.directory.get(team, &Inode::mode) & 01000) != 0) ||
@@ -96,14 +94,9 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
     if (outcome.code() == Errc::ok) outcome = op.will_write(seen.glance.seen);
     if (outcome.code() == Errc::ok) outcome = op.enter_apply(3);
     if (outcome.code() != Errc::ok) return true;
-    Removed removed;
     changed = {seen.glance.seen.place, seen.glance.seen.version + 2};
-    const bool is_held = file.get(team, &Inode::references) != 0;
-    if (apply_simple_unlink(op, seen, is_held, now, tell)) {
-        removed.prune_inode = seen.directory.inode.number;
-        removed.prune_key = seen.entry.key;
-    }
-    outcome = removed;
+    apply_simple_unlink(op, seen, file.get(team, &Inode::references) != 0, now, tell);
+    outcome = Removed{};
     return true;
 }
 

@@ -239,6 +239,7 @@ TEST_P(BeelineThatRemembers, unlinksByWhatItKnows) {
     constexpr u32 files = 1500;
     for (u32 i = 0; i < files; ++i)
         make(directory_, name_of(i));
+    u32 others = 0;
     for (u32 i = 0; i < files; ++i) {
         const std::string name = name_of(i);
         u32 tellings = 0;
@@ -265,12 +266,21 @@ TEST_P(BeelineThatRemembers, unlinksByWhatItKnows) {
             if (known.notes != nullptr) known.notes->write(team, changed);
             return Errc::ok;
         });
+        if (code == Errc::retry) {
+            // The last name of its leaf, which goes with it, is not that simple.
+            EXPECT_EQ(tellings, 0u) << name;
+            ASSERT_EQ(volume_->unlink({}, directory_, name), Errc::ok) << name;
+            ++others;
+            continue;
+        }
         ASSERT_EQ(code, Errc::ok) << name;
         EXPECT_EQ(tellings, 1u) << name;
         EXPECT_EQ(volume_->lookup({}, directory_, name).code(), Errc::no_entry) << name;
         uses_ += is_used_ ? 1 : 0;
     }
     EXPECT_GT(uses_, files - files / 10);
+    EXPECT_GT(others, 0u);
+    EXPECT_LT(others, files / 20);
     EXPECT_EQ(volume_->remove_directory({}, volume_->root(), "directory"), Errc::ok);
 }
 

@@ -60,7 +60,8 @@ __device__ __noinline__ void change_structure(const WarpTeam& team, const core::
     }
 }
 
-/// Tidies up after a removal: an empty leaf goes if that is possible now.
+/// Tidies up after a removal: an empty leaf goes if that is possible now. Else, as where the
+/// journal is full, the reply still names it, and the host lets it go.
 __device__ void settle(const WarpTeam& team, const core::Store& store, const ops::Command& command,
                        ops::Reply& reply) {
     if (reply.code != Errc::ok || reply.removed.prune_inode == 0) return;
@@ -72,20 +73,12 @@ __device__ void settle(const WarpTeam& team, const core::Store& store, const ops
     reply.may_use_reserve = true;
     change_structure(team, store, Errc::need_prune, reply.removed.prune_inode,
                      reply.removed.prune_key, attempts_max, reply);
-    // Only tidiness: the removal itself has succeeded.
-    reply.code = Errc::ok;
+    if (reply.code == Errc::ok) reply.removed.prune_inode = 0;
+    reply.code = Errc::ok;  // the removal itself has succeeded
     reply.may_use_reserve = used_reserve;
-    reply.removed.prune_inode = 0;
 }
 
 }  // namespace
-
-__device__ __noinline__ void prune_leaf(const WarpTeam& team, const core::Store& store, u64 inode,
-                                        u64 key) {
-    ops::Reply reply;
-    reply.may_use_reserve = true;
-    change_structure(team, store, Errc::need_prune, inode, key, attempts_max, reply);
-}
 
 __device__ __noinline__ void run_command(const WarpTeam& team, const core::Store& store,
                                          const ops::Command& command, ops::Reply& reply) {

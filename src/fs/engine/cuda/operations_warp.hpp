@@ -28,9 +28,6 @@ __device__ Errc attempt_parts(WarpOperation& op, const ops::Command& command, op
 __device__ void run_command(const WarpTeam& team, const core::Store& store,
                             const ops::Command& command, ops::Reply& reply);
 
-/// Takes an empty leaf out of the tree of inode `inode` if that is possible now.
-__device__ void prune_leaf(const WarpTeam& team, const core::Store& store, u64 inode, u64 key);
-
 }  // namespace warren::cuda_engine
 
 #endif

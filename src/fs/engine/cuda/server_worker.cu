@@ -201,9 +201,6 @@ __device__ bool unlink_at_once(const Service& at, const core::Store& store,
     }
     op.end_apply();
     known.notes->write(at.team, changed);
-    if (removed->prune_inode != 0) {
-        prune_leaf(at.team, store, removed->prune_inode, removed->prune_key);
-    }
     return true;
 }
 
