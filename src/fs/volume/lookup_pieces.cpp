@@ -125,26 +125,22 @@ void LookupPieces::pack(u32 slot, Range range) {
 void LookupPieces::answer(u32 slot) {
     const Slot& piece = slots_[slot];
     const ops::BatchMemory& memory = piece.memory;
-    bool has_left = false;
     for (u64 i = 0; i < piece.items; ++i) {
         const Errc code = piece.code == Errc::ok ? memory.codes[i] : Errc::retry;
         if (code == Errc::ok) {
             answers_[piece.begin + i] = memory.attributes[i];
         } else {
             answers_[piece.begin + i] = code;
-            has_left = has_left || code == Errc::retry;
+            if (code == Errc::retry) note_left(piece.begin + i);
         }
     }
-    if (has_left) note_left(piece);
     open_.fetch_sub(piece.items, std::memory_order_relaxed);
     put(free_, slot);  // from here on it is another's
 }
 
-void LookupPieces::note_left(const Slot& piece) {
+void LookupPieces::note_left(u64 item) {
     const std::lock_guard lock(mutex_);
-    for (u64 i = piece.begin; i < piece.begin + piece.items; ++i) {
-        if (answers_[i].code() == Errc::retry) left_.push_back(i);
-    }
+    left_.push_back(item);
 }
 
 /// Talks to the stream, unless somebody does. False if there was nothing to do.

@@ -50,7 +50,7 @@ class LookupPieces {
     bool take_packed(u32& slot);
     void pack(u32 slot, Range range);
     void answer(u32 slot);
-    void note_left(const Slot& piece);
+    void note_left(u64 item);
     void put(std::vector<u32>& list, u32 slot);
     bool serve();
     bool serve_once();
