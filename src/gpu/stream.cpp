@@ -72,7 +72,9 @@ Errc Event::wait() const {
 }
 
 bool Event::is_reached() const {
-    return cudaEventQuery(event_) != cudaErrorNotReady;
+    if (cudaEventQuery(event_) != cudaErrorNotReady) return true;
+    static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
+    return false;
 }
 
 Result<float> Event::milliseconds_since(const Event& begin) const {

@@ -133,7 +133,7 @@ WARREN_HD void count_blocks(Operation<Team>& op, const InodeRef& inode, i64 bloc
     op.mark_dirty(inode.block_place());
 }
 
-/// How the tree splits and prunes extent leaves.
+/// How the tree splits extent leaves.
 struct ExtentLeafType {
     static constexpr TreeKinds kinds = extent_tree;
 
@@ -169,11 +169,6 @@ struct ExtentLeafType {
             relaxed_store(target.count, count - first);
             relaxed_store(source.count, first);
         });
-    }
-
-    template <class Team>
-    WARREN_HD bool is_empty(Operation<Team>& op, Block* leaf) const {
-        return load(op.team, reinterpret_cast<ExtentLeaf*>(leaf)->count) == 0;
     }
 };
 

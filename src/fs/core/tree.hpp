@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tree that directories and long extent lists share, from its root in the inode to its leaves.
 // Readers go down without locks, checking after each step that the step was taken from an unchanged
-// block; a change of structure is a small transaction of its own that locks a parent and a child.
+// block. A tree grows by small transactions that lock a parent and a child (tree_change.hpp); one
+// that loses a leaf locks the way to it and the edge beside it (tree_path.hpp).
 //
 // Invariant: see fs/format/tree.hpp. A leaf may be empty for a while; its pair goes with prune().
 #pragma once
@@ -238,7 +239,8 @@ WARREN_HD inline void insert_pair(const InodeRef& inode, Pairs& where, u32 index
     store_count(inode, where, ++where.count);
 }
 
-/// Takes out pairs [begin, end). If the first goes, the next takes over its key. One lane.
+/// Takes out pairs [begin, end). If the first goes, the next takes over its key; so must the first
+/// pairs below that one, which is the caller's to see to (find_edge()). One lane.
 WARREN_HD inline void erase_pairs(const InodeRef& inode, Pairs& where, u32 begin, u32 end) {
     if (begin == end) return;
     const u64 first_key = relaxed_load(where.pairs[0].key);

@@ -2,7 +2,8 @@
 // A part of the items at a time becomes a batch. It is run window by window: a window ends before
 // an item that depends on one in it. What the engine leaves over of a window is given as commands
 // before the next one begins. Removals of directories are commands from the start: whether one is
-// empty depends on the items before it.
+// empty depends on the items before it. Many look-ups are no batch but a stream
+// (lookup_pieces.hpp), and what it leaves is a batch.
 #include "fs/volume/volume_batches.hpp"
 
 #include <algorithm>

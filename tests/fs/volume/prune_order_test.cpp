@@ -12,7 +12,7 @@
 namespace warren {
 namespace {
 
-constexpr u64 names_count = 60'000;  // a tree of two levels of nodes
+constexpr u64 names_count = 60'000;  // several nodes below the root
 
 /// The names of the root in the order of its tree.
 std::vector<std::string> in_order(Volume& volume) {

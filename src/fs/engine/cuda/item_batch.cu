@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes in lies in one piece of memory in the same order on both sides, and so does what comes
-// out: a copy each way, however many items there are.
+// What goes in lies in one piece of memory in the same order on both sides, so a part of it can be
+// copied by itself while others are packed; and so does what comes out.
 #include "fs/engine/cuda/item_batch.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/grid_crowd.cuh"
 #include "fs/ops/batch_frames.hpp"
 #include "fs/ops/batch_run.hpp"
@@ -77,10 +78,13 @@ ItemBatch::~ItemBatch() {
 
 void ItemBatch::prepare(int device, u64 items) {
     if (items <= small_items_max) return;
-    preparing_ = std::thread([this, device, items] {
-        // Without it the first batches wait for their memory themselves.
-        if (gpu::use_device(device) == Errc::ok) static_cast<void>(prepare_room(items));
-    });
+    // Without it the first batches wait for their memory themselves.
+    static_cast<void>(or_no_memory([&] {
+        preparing_ = std::thread([this, device, items] {
+            if (gpu::use_device(device) == Errc::ok) static_cast<void>(prepare_room(items));
+        });
+        return Errc::ok;
+    }));
 }
 
 /// Room for so many items of any kind that changes something, with names of 16 bytes: moves have
@@ -133,6 +137,9 @@ Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
 }
 
 Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
+    // Parts of a batch that was closed before it ran may be on their way into this memory.
+    const bool has_parts = items_sent_.exchange(0, std::memory_order_relaxed) != 0;
+    if (has_parts && !is_copied_) WARREN_TRY(stream_.wait());
     Places count_in(nullptr);
     Places count_out(nullptr);
     static_cast<void>(incoming(shape, count_in));
@@ -163,7 +170,6 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     batch_.made = back.made;
     batch_.attributes = back.attributes;
     is_copied_ = false;
-    items_sent_.store(0, std::memory_order_relaxed);
     figures_ = {};
     memory = memory_;
     return Errc::ok;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Look-ups of many names that are on the device already, put there by a program that works there or
-// by a stream of the host's (fs/engine/cuda/lookup_slots.hpp). They take
-// the beeline (fs/core/beeline.hpp); what does not go that way is said to be left, and is for
+// by a stream of the host's (fs/engine/cuda/lookup_slots.hpp). They take the beeline
+// (fs/core/beeline.hpp); what does not go that way is said to be left, and is for
 // ops::Verb::lookup.
 //
 // Invariant: nothing is written but the answers.

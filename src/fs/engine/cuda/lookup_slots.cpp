@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/lookup_many.hpp"
 #include "gpu/device.hpp"
 
@@ -22,10 +23,13 @@ LookupSlots::~LookupSlots() {
 
 void LookupSlots::prepare(int device, u64 files) {
     if (files < slots * items_max) return;
-    preparing_ = std::thread([this, device] {
-        // Without it the first look-ups wait for their memory themselves.
-        if (gpu::use_device(device) == Errc::ok) static_cast<void>(make_room());
-    });
+    // Without it the first look-ups wait for their memory themselves.
+    static_cast<void>(or_no_memory([&] {
+        preparing_ = std::thread([this, device] {
+            if (gpu::use_device(device) == Errc::ok) static_cast<void>(make_room());
+        });
+        return Errc::ok;
+    }));
 }
 
 /// Takes what memory is lacking. Errc::canceled: it is not wanted any more.
@@ -69,8 +73,7 @@ ops::BatchMemory LookupSlots::memory(u32 slot) {
 }
 
 /// Queues what a piece is.
-Errc LookupSlots::send(u32 slot, u64 items, u64 words) {
-    const gpu::Stream& stream = streams_[next_stream_++ % streams];
+Errc LookupSlots::send(const gpu::Stream& stream, u32 slot, u64 items, u64 words) {
     const u64 in_at = slot * in_bytes;
     const u64 out_at = slot * out_bytes;
     WARREN_TRY(
@@ -87,7 +90,11 @@ Errc LookupSlots::send(u32 slot, u64 items, u64 words) {
 
 Errc LookupSlots::start(u32 slot, u64 items, u64 words) {
     WARREN_TRY(loss_.enter_device());
-    return loss_.answer(send(slot, items, words));
+    const gpu::Stream& stream = streams_[next_stream_++ % streams];
+    const Errc sent = send(stream, slot, items, words);
+    // What is queued already would read and write the slot when another piece has it.
+    if (sent != Errc::ok) static_cast<void>(stream.wait());
+    return loss_.answer(sent);
 }
 
 Errc LookupSlots::poll(u32 slot) {

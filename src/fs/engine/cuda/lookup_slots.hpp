@@ -53,7 +53,7 @@ class LookupSlots final : public LookupStream {
     static constexpr u64 out_bytes = codes_bytes + items_max * sizeof(Attributes);
 
     Errc make_room();
-    Errc send(u32 slot, u64 items, u64 words);
+    Errc send(const gpu::Stream& stream, u32 slot, u64 items, u64 words);
 
     EngineLoss& loss_;
     gpu::PinnedBuffer<std::byte> host_in_;

@@ -3,7 +3,8 @@
 // holds room for what it may leave. One warp does that while another looks for the tree's root,
 // which needs neither; they meet before anything is written.
 //
-// Invariant: until tell_opening() nobody else of the step reads or writes its state.
+// Invariant: until tell_opening() nobody else of the step reads or writes its state but the words
+// of the queue.
 #pragma once
 
 #include "fs/engine/cuda/removal_step.hpp"
