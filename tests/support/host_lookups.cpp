@@ -7,13 +7,7 @@
 namespace warren {
 
 ops::BatchMemory HostLookups::memory(u32 slot) {
-    Slot& one = slots_[slot];
-    ops::BatchMemory memory;
-    memory.ends = one.ends.data();
-    memory.names = one.names.data();
-    memory.codes = one.codes.data();
-    memory.attributes = one.attributes.data();
-    return memory;
+    return slots_[slot].shown();
 }
 
 Errc HostLookups::start(u32 slot, u64 items, u64 /*words*/) {

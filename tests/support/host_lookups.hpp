@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "fs/engine/engine.hpp"
+#include "tests/support/lookup_memory.hpp"
 
 namespace warren {
 
 class HostLookups final : public LookupStream {
  public:
-    HostLookups() : slots_(slots) {}
+    HostLookups() : slots_(slots, Slot(shape_of_slots)) {}
 
     /// Takes look-ups on behalf of `caller`, who stays; `engine` has the answers.
     void open(Engine& engine, const core::Credentials& caller) {
@@ -21,21 +22,18 @@ class HostLookups final : public LookupStream {
         caller_ = caller;
     }
 
-    LookupStreamShape shape() const override { return {slots, items_max, words_max}; }
+    LookupStreamShape shape() const override { return shape_of_slots; }
     ops::BatchMemory memory(u32 slot) override;
     Errc start(u32 slot, u64 items, u64 words) override;
     Errc poll(u32 slot) override;
 
  private:
     static constexpr u32 slots = 3;
-    static constexpr u64 items_max = 300;
-    static constexpr u64 words_max = 400;  // fewer than as many usual names need
+    // Fewer words than as many usual names need.
+    static constexpr LookupStreamShape shape_of_slots{slots, 300, 400};
 
-    struct Slot {
-        std::vector<ops::BatchEnd> ends = std::vector<ops::BatchEnd>(items_max);
-        std::vector<u64> names = std::vector<u64>(words_max);
-        std::vector<Errc> codes = std::vector<Errc>(items_max);
-        std::vector<Attributes> attributes = std::vector<Attributes>(items_max);
+    struct Slot : LookupMemory {
+        using LookupMemory::LookupMemory;
         u32 polls_left = 0;
     };
 

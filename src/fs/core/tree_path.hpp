@@ -84,6 +84,7 @@ template <class Team>
 WARREN_HD Errc plan_unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                            TreePath& path) {
     WARREN_TRY(find_edge(op, inode, kinds, path));
+    // No tree that was made here comes near the greatest height.
     if (!op.has_lock_room(1 + path.chain_length + path.edge_length)) return Errc::corrupt;
     WARREN_TRY(op.will_write(path.cut.seen));
     for (u32 i = 0; i < path.chain_length; ++i)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "tests/support/lookup_memory.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -22,14 +23,7 @@ namespace {
 class FakeStream final : public LookupStream {
  public:
     FakeStream(const LookupStreamShape& shape, u64 seed)
-        : shape_(shape), random_(seed), slots_(shape.slots) {
-        for (Slot& slot : slots_) {
-            slot.ends.resize(shape.items_max);
-            slot.names.resize(shape.words_max);
-            slot.codes.resize(shape.items_max);
-            slot.attributes.resize(shape.items_max);
-        }
-    }
+        : shape_(shape), random_(seed), slots_(shape.slots, Slot(shape)) {}
 
     u64 starts() const { return starts_; }
     /// Pieces from this one on fail: the even ones when they are started, for want of memory or
@@ -37,15 +31,7 @@ class FakeStream final : public LookupStream {
     void fail_from(u64 piece) { fails_from_ = piece; }
 
     LookupStreamShape shape() const override { return shape_; }
-    ops::BatchMemory memory(u32 slot) override {
-        Slot& one = slots_[slot];
-        ops::BatchMemory memory;
-        memory.ends = one.ends.data();
-        memory.names = one.names.data();
-        memory.codes = one.codes.data();
-        memory.attributes = one.attributes.data();
-        return memory;
-    }
+    ops::BatchMemory memory(u32 slot) override { return slots_[slot].shown(); }
     Errc start(u32 slot, u64 items, u64 words) override {
         const u64 piece = starts_++;
         Slot& one = slots_[slot];
@@ -70,11 +56,8 @@ class FakeStream final : public LookupStream {
     }
 
  private:
-    struct Slot {
-        std::vector<ops::BatchEnd> ends;
-        std::vector<u64> names;
-        std::vector<Errc> codes;
-        std::vector<Attributes> attributes;
+    struct Slot : LookupMemory {
+        using LookupMemory::LookupMemory;
         bool is_under_way = false;
         bool fails = false;
     };
