@@ -106,7 +106,10 @@ class Arrival final : public ScanArrival {
         while (arrived_.load(std::memory_order_acquire) < needed) {
             if (has_failed_.load(std::memory_order_relaxed)) return false;
             const std::unique_lock turn(mutex_, std::try_to_lock);
-            if (turn) look();
+            if (turn)
+                look();
+            else
+                pause_briefly();
         }
         return true;
     }
@@ -127,7 +130,7 @@ class Arrival final : public ScanArrival {
     const std::deque<gpu::Event>& pieces_;
     const u64 count_;
     mutable std::mutex mutex_;
-    mutable std::atomic<u64> arrived_{0};
+    alignas(64) mutable std::atomic<u64> arrived_{0};  // who waits for the lock does not touch it
     mutable std::atomic<bool> has_failed_{false};
 };
 
