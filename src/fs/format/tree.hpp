@@ -3,7 +3,8 @@
 // then in nodes of 252 ways, then leaves. Heights are not limited.
 //
 // Invariant: child i of a node holds the keys in [pair i key, pair i+1 key); the first pair of a
-// node has the node's own lowest key; nodes at height 1 point to leaves.
+// node has the node's own lowest key (where a dying directory has lost nodes, one that is not below
+// it); nodes at height 1 point to leaves.
 #pragma once
 
 #include "fs/format/layout.hpp"

@@ -68,7 +68,10 @@ class Walk {
         level->height = height;
         level->high = high;
         std::memcpy(level->pairs, pairs, count * sizeof *pairs);
-        bool rises = count == 0 || (pairs[0].key == low && pairs[count - 1].key < high);
+        // Where a removal was cut off, nodes may be gone that lay between `low` and these.
+        const bool may_be_late = owner_.is_dying && !levels_.empty();
+        bool rises = count == 0 || (pairs[count - 1].key < high &&
+                                    (pairs[0].key == low || (may_be_late && pairs[0].key > low)));
         for (u32 i = 1; i < count; ++i)
             rises = rises && pairs[i - 1].key < pairs[i].key;
         if (!rises) visitor_.flaw("keys in its tree are out of order", false);
@@ -143,7 +146,9 @@ TreeOwner tree_owner(const Context& context, u32 ordinal, const Inode& inode) {
     owner.number = context.inodes.number_of(ordinal);
     owner.generation = inode.generation;
     owner.takes_any_generation = context.inodes.statuses[ordinal] == Status::damaged;
-    if (!context.inodes.is_directory(ordinal)) {
+    if (context.inodes.is_directory(ordinal)) {
+        owner.is_dying = (inode.entries & format::entries_dying) != 0;
+    } else {
         owner.leaf = format::BlockKind::extent_leaf;
         owner.node = format::BlockKind::extent_node;
     }

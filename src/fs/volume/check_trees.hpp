@@ -17,6 +17,7 @@ struct TreeOwner {
     u64 number = 0;
     u32 generation = 0;
     bool takes_any_generation = false;  // the inode is damaged
+    bool is_dying = false;              // a directory that is being removed
     format::BlockKind leaf = format::BlockKind::directory_leaf;
     format::BlockKind node = format::BlockKind::directory_node;
 };

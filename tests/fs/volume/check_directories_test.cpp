@@ -172,6 +172,52 @@ TEST_F(CheckTest, TreeThatPointsIntoItself) {
     EXPECT_EQ(count_names(directory), 41u);
 }
 
+/// A leaf further on gets names that lie before the first key of a node above it, and is split.
+TEST_F(CheckTest, NodeThatBeginsBehindItsPair) {
+    const u64 node = tree_block(directory, 1);
+    change_block<format::TreeNode>(node, [](format::TreeNode& at) { ++at.pairs[0].key; });
+    expect_found_and_repaired("/directory: keys in its tree are out of order");
+    EXPECT_EQ(count_names(directory), 41u);
+}
+
+TEST_F(CheckTest, NodeWhoseFirstKeyIsAboveTheNext) {
+    const u64 node = tree_block(directory, 1);
+    change_block<format::TreeNode>(
+        node, [](format::TreeNode& at) { at.pairs[0].key = at.pairs[1].key + 1; });
+    expect_found_and_repaired("/directory: keys in its tree are out of order");
+    EXPECT_EQ(count_names(directory), 41u);
+}
+
+/// What is no longer removed must have its keys in order again.
+TEST_F(CheckTest, NodeThatBeginsBehindItsPairInALostDyingDirectory) {
+    const u64 node = tree_block(directory, 1);
+    change_inode(directory, [](Inode& inode) { inode.entries |= format::entries_dying; });
+    change_block<format::TreeNode>(node, [](format::TreeNode& at) { ++at.pairs[0].key; });
+    const Outcome repaired = check(disk(), true);
+    EXPECT_TRUE(repaired.says("/directory: is marked as being removed")) << repaired.all();
+    EXPECT_FALSE(repaired.says("keys in its tree are out of order")) << repaired.all();
+    expect_clean(disk());
+    EXPECT_EQ(count_names(directory), 41u);
+}
+
+TEST_F(CheckTest, RootThatBeginsLateInADyingDirectory) {
+    change_inode(directory, [](Inode& inode) {
+        inode.entries |= format::entries_dying;
+        ++inode.area.pairs[0].key;
+    });
+    expect_found_and_repaired("/directory: keys in its tree are out of order");
+    EXPECT_EQ(count_names(directory), 41u);
+}
+
+TEST_F(CheckTest, KeysOutOfOrderInADyingDirectory) {
+    const u64 node = tree_block(directory, 1);
+    change_inode(directory, [](Inode& inode) { inode.entries |= format::entries_dying; });
+    change_block<format::TreeNode>(node,
+                                   [](format::TreeNode& at) { at.pairs[0].key = at.pairs[1].key; });
+    expect_found_and_repaired("/directory: keys in its tree are out of order");
+    EXPECT_EQ(count_names(directory), 41u);
+}
+
 TEST_F(CheckTest, KeysOutOfOrder) {
     const u64 node = tree_block(directory, 1);
     change_block<format::TreeNode>(
