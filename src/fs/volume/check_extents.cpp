@@ -163,19 +163,26 @@ class Releasing final : public Collecting {
 class Saving final : public Collecting {
  public:
     using Collecting::Collecting;
+    using Collecting::is_behind_end;
     std::vector<Extent> extents;
     u64 refused = 0;
 
  protected:
     void extent(const Extent& extent, u64, u64) override {
-        if (!is_good_extent(context_, extent)) {
+        if (is_good_extent(context_, extent)) {
+            extents.push_back(extent);
+        } else {
             ++refused;
-            return;
         }
-        extents.push_back(extent);
-        if (is_behind_end(extent)) extents.back().flags |= format::extent_unwritten;
     }
 };
+
+/// Takes the first `blocks` out of an extent.
+void drop_front(Extent& extent, u32 blocks) {
+    extent.file_block += blocks;
+    extent.start = format::BlockPointer::to(extent.start.offset() + u64{blocks} * block_size);
+    extent.length -= blocks;
+}
 
 /// Claims `extent` piece by piece and keeps what can be had.
 void claim_pieces(Context& context, Extent extent, Trust trust, std::vector<Extent>& kept) {
@@ -186,10 +193,7 @@ void claim_pieces(Context& context, Extent extent, Trust trust, std::vector<Exte
         if (won > 0) {
             kept.push_back({extent.file_block, extent.start, won, extent.flags});
         }
-        const u32 step = won < extent.length ? won + 1 : won;
-        extent.file_block += step;
-        extent.start = format::BlockPointer::to(place + u64{step} * block_size);
-        extent.length -= step;
+        drop_front(extent, won < extent.length ? won + 1 : won);
     }
 }
 
@@ -226,14 +230,29 @@ std::vector<Extent> save_extents(Context& context, u32 ordinal, const Inode& ino
     std::vector<Extent> kept;
     // Extents that overlap over and over could name more blocks than there are.
     u64 budget = context.superblock.size_bytes / block_size;
-    u64 end = 0;
+    u64 overlapping = 0;
+    u64 first_overlapping = 0;
     for (Extent extent : extents) {
-        if (extent.file_block < end || extent.length > budget) continue;
+        const u64 end = kept.empty() ? 0 : kept.back().file_block + kept.back().length;
+        if (extent.file_block < end) {
+            const u64 within = std::min<u64>(end - extent.file_block, extent.length);
+            if (overlapping == 0) first_overlapping = extent.file_block;
+            overlapping += within;
+            drop_front(extent, static_cast<u32>(within));
+        }
+        if (extent.length > budget) continue;
         budget -= extent.length;
-        end = extent.file_block + extent.length;
         claim_pieces(context, extent, context.trust(ordinal), kept);
     }
-    const u64 lost = wanted - blocks_of(kept);
+    for (Extent& extent : kept) {
+        if (saving.is_behind_end(extent)) extent.flags |= format::extent_unwritten;
+    }
+    if (overlapping > 0) {
+        context.problem(ordinal, "its extents overlap, those that begin first win: blocks lost " +
+                                     std::to_string(overlapping) + ", the first of them is " +
+                                     std::to_string(first_overlapping));
+    }
+    const u64 lost = wanted - overlapping - blocks_of(kept);
     if (lost > 0 || saving.refused > 0) {
         context.problem(ordinal, "lost of its contents: blocks " + std::to_string(lost) +
                                      ", extents that make no sense " +

@@ -25,7 +25,8 @@ ExtentCount claim_extents(Context& context, u32 ordinal, const format::Inode& in
 void release_extents(Context& context, u32 ordinal, const format::Inode& inode, u64 count);
 
 /// Collects what is usable of a file whose extents are not all good, found_leaves_of() included: in
-/// order, without overlaps, each with an owner. Reports what is lost.
+/// order, without overlaps, each with an owner. Of two extents that hold one block of the file the
+/// one that begins first has it. Reports what is lost.
 std::vector<format::Extent> save_extents(Context& context, u32 ordinal, const format::Inode& inode);
 
 }  // namespace warren::check

@@ -5,10 +5,59 @@
 namespace warren::test {
 namespace {
 
+using format::TreeNode;
+
 TEST_F(CheckTest, ExtentsThatOverlap) {
     change_inode(few, [](Inode& inode) { inode.area.extents[1].file_block = 0; });
     expect_found_and_repaired("/parent/child/grandchild/few: the extent at its block 0 is out of");
     EXPECT_EQ(editor().inode(few).area_count, 2);
+}
+
+/// Of two extents for one block the one that begins first has it. What the other one has behind
+/// that is kept, and the block is told.
+TEST_F(CheckTest, ExtentThatBeginsWithinAnother) {
+    const u64 place = editor().inode(few).area.extents[2].start.offset();
+    for (const u64 size_blocks : {4, 3}) {
+        SCOPED_TRACE(size_blocks);
+        change_inode(few, [&](Inode& inode) {
+            inode.size = size_blocks * block_size;
+            inode.area.extents[2] = {2, BlockPointer::to(place), 2, 0};
+            inode.area_count = 3;
+            inode.blocks = 4;
+        });
+        const Outcome found = check(disk());
+        EXPECT_TRUE(
+            found.says("few: its extents overlap, those that begin first win: blocks lost "
+                       "1, the first of them is 2"))
+            << found.all();
+        EXPECT_FALSE(found.says("lost of its contents")) << found.all();
+        expect_found_and_repaired("few: the extent at its block 2 is out of order");
+        const Inode inode = editor().inode(few);
+        ASSERT_EQ(inode.area_count, 3);
+        EXPECT_EQ(inode.blocks, 3u);
+        const format::Extent& rest = inode.area.extents[2];
+        EXPECT_EQ(rest.file_block, 3u);
+        EXPECT_EQ(rest.length, 1u);
+        EXPECT_EQ(rest.start.offset(), place + block_size);
+        // What begins behind the end must read as zeros when the file grows.
+        EXPECT_EQ(rest.flags, size_blocks == 3 ? format::extent_unwritten : 0);
+    }
+}
+
+/// An extent whose blocks are another file's is in nobody's way.
+TEST_F(CheckTest, ExtentThatBeginsWithinOneOfAnotherFile) {
+    const BlockPointer other = editor().inode(text).area.extents[0].start;
+    const BlockPointer own = editor().inode(few).area.extents[1].start;
+    change_inode(few, [&](Inode& inode) {
+        inode.area.extents[0].start = other;
+        inode.area.extents[1].file_block = 0;
+    });
+    expect_found_and_repaired("few: the extent at its block 0 holds blocks that are not its own");
+    const Inode inode = editor().inode(few);
+    ASSERT_EQ(inode.area_count, 2);
+    EXPECT_EQ(inode.area.extents[0].file_block, 0u);
+    EXPECT_EQ(inode.area.extents[0].start.raw, own.raw);
+    EXPECT_EQ(editor().inode(text).area_count, 1);
 }
 
 TEST_F(CheckTest, ExtentsOfTwoFiles) {
@@ -52,6 +101,31 @@ TEST_F(CheckTest, DamagedExtentNodeLosesNothing) {
         data += run.blocks;
     EXPECT_GE(editor().inode(sparse).blocks, data);
     EXPECT_LE(editor().inode(sparse).blocks, data + 10);
+}
+
+/// Gives the first pair of a node of extents another key: nothing is lost by that.
+void expect_nothing_lost(CheckTest& test, const std::function<u64(const TreeNode&)>& key) {
+    const u64 place = test.tree_block(test.sparse, 1);
+    test.change_block<TreeNode>(place, [&](TreeNode& node) {
+        ASSERT_GE(node.count, 2u);
+        node.pairs[0].key = key(node);
+    });
+    EXPECT_FALSE(check(test.disk()).says("lost"));
+    test.expect_found_and_repaired("/sparse: keys in its tree are out of order");
+    u64 data = 0;
+    for (const FileRun& run : CheckTest::runs())
+        data += run.blocks;
+    const Inode inode = test.editor().inode(test.sparse);
+    EXPECT_EQ(inode.blocks, data + 1) << "they fit into one leaf";
+}
+
+TEST_F(CheckTest, ExtentNodeThatBeginsBehindItsPair) {
+    expect_nothing_lost(*this, [](const TreeNode& node) { return node.pairs[1].key - 1; });
+}
+
+/// As where a leaf was split in front of the first key of the node above it.
+TEST_F(CheckTest, ExtentNodeWhoseFirstKeyIsAboveTheNext) {
+    expect_nothing_lost(*this, [](const TreeNode& node) { return node.pairs[1].key + 1; });
 }
 
 TEST_F(CheckTest, DamagedAttributes) {
