@@ -200,7 +200,8 @@ WARREN_HD Result<u64> claim_inode_frame(Operation<Team>& op) {
     return once(op.team, [&] { return claim_frame(store, FrameKind::inodes); });
 }
 
-/// A step of packing a directory's tree, for a caller who may write there.
+/// A step of packing a directory's tree, for a caller who may write there. One that is dying is not
+/// packed: it goes, and its nodes may begin behind their pairs.
 template <class Team>
 WARREN_HD Result<Packed> pack(Operation<Team>& op, const Command& command) {
     Pack how;
@@ -208,6 +209,9 @@ WARREN_HD Result<Packed> pack(Operation<Team>& op, const Command& command) {
     const Result<InodeRef> directory = find_directory(op, command.handle);
     if (!directory) return directory.code();
     WARREN_TRY(check_permission(op, *directory, caller_of(command), may_write));
+    const u64 names = load(op.team, directory->at->entries);
+    WARREN_TRY(op.confirm(directory->seen));
+    if ((names & format::entries_dying) != 0) return Packed{key_end, true};
     if (how == Pack::leaves) return pack_leaves(op, *directory, command.from);
     if (how == Pack::nodes) {
         if (command.mode == 0 || command.mode >= tree_height_max) return Errc::invalid;

@@ -4,6 +4,9 @@
 // Each move is a small transaction of two neighbours and what is above them; readers and writers go
 // on.
 //
+// A node that does not begin with the key that leads to it is damage: names before its first key
+// are found only as long as their leaf is the first one there, so its pairs go nowhere else.
+//
 // Invariant: no entry changes its key, so listings in progress stay right.
 #pragma once
 
@@ -152,6 +155,14 @@ WARREN_HD Result<Pairs> descend_to(Operation<Team>& op, const InodeRef& director
     return here;
 }
 
+/// Errc::corrupt unless the node begins with `key`, that of the pair which leads to it.
+template <class Team>
+WARREN_HD Errc require_first_key(Operation<Team>& op, const Pairs& node, u64 key) {
+    const u64 first = load(op.team, node.pairs[0].key);
+    WARREN_TRY(op.confirm(node.seen));
+    return first == key ? Errc::ok : Errc::corrupt;
+}
+
 /// Fills the node of `height` that covers `key` from the one behind it under the same node.
 template <class Team>
 WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directory, u32 height,
@@ -170,6 +181,7 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     Result<Pairs> right =
         node_pairs(op, beside.block, beside.seen, directory_tree.node, directory.number, height);
     if (!right) return right.code();
+    WARREN_TRY(require_first_key(op, *right, beside.key));
     const u32 room = left->max - left->count;
     const u32 moved = right->count < room ? right->count : room;
     if (moved == 0) return packed;
@@ -220,6 +232,7 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
     const Result<Pairs> node = node_pairs(op, descent.leaf, descent.leaf_seen, directory_tree.node,
                                           directory.number, root->height - 1);
     if (!node) return node.code();
+    WARREN_TRY(require_first_key(op, *node, 0));
     if (node->count > root->max) return false;
     WARREN_TRY(op.will_write(directory.seen));
     WARREN_TRY(op.will_write(node->seen));

@@ -7,6 +7,8 @@
 
 #include "tests/fs/engine/host_rebuild.hpp"
 #include "tests/fs/engine/rebuild_cases.hpp"
+#include "tests/support/image_builder.hpp"
+#include "tests/support/two_looks.hpp"
 
 namespace warren {
 namespace {
@@ -135,6 +137,65 @@ TEST(DirectoryRebuildWork, EndsBetweenWindows) {
         EXPECT_TRUE(expect_clean(*cut));
     }
     EXPECT_EQ(volume->close(), Errc::ok);
+}
+
+/// Lets the first pair of the second node below the root of a directory begin where the next one
+/// nearly does.
+void raise_first_key(MemoryDisk& disk, Handle directory) {
+    test::ImageEditor editor(disk);
+    const format::Inode inode = editor.inode(directory.inode);
+    ASSERT_EQ(inode.height, 2);
+    ASSERT_GE(inode.area_count, 2);
+    const u64 place = inode.area.pairs[1].child.offset();
+    format::Block block = editor.read(place);
+    auto& node = reinterpret_cast<format::TreeNode&>(block);
+    node.pairs[0].key = node.pairs[1].key - 1;
+    editor.write(place, block);
+}
+
+/// Names before such a key are found as long as their leaf is the first of its node. A rebuild of
+/// any kind must not make it another one; a repair puts the key where it belongs.
+TEST(DirectoryRebuildWork, ANodeThatBeginsBehindItsPair) {
+    const RebuildCase which{"broken", 30'000, 3, 12};
+    const auto pristine = make_memory_disk(64 * mib);
+    Handle directory;
+    {
+        InsideVolume volume(*pristine);
+        directory = make_case(*volume, which);
+        EXPECT_EQ(volume->close(), Errc::ok);
+    }
+    raise_first_key(*pristine, directory);
+    enum class By { commands, one_window, windows };
+    const auto rebuild = [&](InsideVolume& volume, By by) {
+        Rebuilt rebuilt;
+        if (by == By::commands) return volume->rebuild(anybody, directory, rebuilt);
+        HostRebuild host(volume.inside(), 2, false);
+        if (by == By::windows) host.leaves_max = 50;
+        return host(anybody, directory);
+    };
+    for (const By by : {By::commands, By::one_window, By::windows}) {
+        SCOPED_TRACE(static_cast<int>(by));
+        const auto disk = pristine->copy();
+        {
+            InsideVolume volume(*disk);
+            EXPECT_EQ(rebuild(volume, by), Errc::corrupt);
+            const auto names = list_names(*volume, directory);
+            EXPECT_EQ(names.size(), which.names / which.kept_one_in);
+            for (const auto& [name, inode] : names)
+                ASSERT_TRUE(volume->lookup(anybody, directory, name)) << name;
+            EXPECT_EQ(volume->close(), Errc::ok);
+        }
+        const test::Outcome repaired = test::check_once(*disk, true, true);
+        EXPECT_TRUE(repaired.says("/broken: keys in its tree are out of order")) << repaired.all();
+        EXPECT_TRUE(expect_clean(*disk));
+        InsideVolume volume(*disk);
+        const auto names = list_names(*volume, directory);
+        EXPECT_EQ(names.size(), which.names / which.kept_one_in);
+        EXPECT_EQ(rebuild(volume, by), Errc::ok);
+        EXPECT_TRUE(list_names(*volume, directory) == names);
+        EXPECT_EQ(volume->close(), Errc::ok);
+        EXPECT_TRUE(expect_clean(*disk));
+    }
 }
 
 TEST(DirectoryRebuildWork, AsksForPermission) {

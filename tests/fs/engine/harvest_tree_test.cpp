@@ -6,8 +6,10 @@
 
 #include <functional>
 
+#include "fs/ops/answer.hpp"
 #include "fs/ops/rename.hpp"
 #include "tests/fs/engine/harvested_volume.hpp"
+#include "tests/fs/engine/host_rebuild.hpp"
 #include "tests/support/lockstep_team.hpp"
 
 namespace warren {
@@ -256,18 +258,54 @@ TEST(HarvestTree, CutOffBetweenTwoStepsOfALargeDirectory) {
     }
 }
 
-/// What is left over may go by its names: then nodes go from such a tree one by one.
-TEST(HarvestTree, NamesOfALargeDirectoryThatWasBegun) {
-    HarvestedVolume harvested(
-        {"large", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 90'000, false); }});
+/// Takes a directory apart until a node begins behind what leads to it.
+void do_steps(HarvestedVolume& harvested, u64 looks) {
     while (!harvested.has_late_node() && !harvested.roots().empty()) {
         TestStep step(harvested.volume());
-        step.looks_max = 200;
+        step.looks_max = looks;
         step.seed(ops::TreeTask::directory(harvested.roots()[0], true));
         by_thread(harvested.volume().store(), step);
         harvested.end_step(step);
     }
     ASSERT_EQ(harvested.roots().size(), 1u);
+}
+
+/// Whoever has a handle of it may ask for a rebuild: what goes anyway is left alone.
+TEST(HarvestTree, ALargeDirectoryThatWasBegunIsNotPacked) {
+    HarvestedVolume harvested(
+        {"large", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 30'000, false); }});
+    do_steps(harvested, 200);
+    VolumeImplementation& volume = harvested.volume();
+    const Result<Handle> handle =
+        volume.run([&](CpuOperation& op) { return ops::handle_of(op, harvested.roots()[0]); });
+    ASSERT_TRUE(handle);
+    ops::Command command;
+    command.handle = *handle;
+    command.caller = anyone;
+    command.mode = 1;  // the height of nodes
+    for (const ops::Pack how :
+         {ops::Pack::leaves, ops::Pack::nodes, ops::Pack::root, ops::Pack::counter}) {
+        command.how = static_cast<u8>(how);
+        const Result<ops::Packed> packed =
+            volume.run([&](CpuOperation& op) { return ops::pack(op, command); });
+        ASSERT_TRUE(packed);
+        EXPECT_TRUE(packed->is_done);
+    }
+    HostRebuild rebuild(volume, 2, false);
+    EXPECT_EQ(rebuild(anybody, *handle), Errc::ok);
+    EXPECT_TRUE(harvested.has_late_node());
+    EXPECT_EQ(volume.commit(), Errc::ok);
+    harvested.expect_sound_if_cut_off();
+    Removal removal;
+    EXPECT_EQ(volume.remove_by_names(harvested.roots()[0], removal), Errc::ok);
+    harvested.finish(removal.files);
+}
+
+/// What is left over may go by its names: then nodes go from such a tree one by one.
+TEST(HarvestTree, NamesOfALargeDirectoryThatWasBegun) {
+    HarvestedVolume harvested(
+        {"large", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 90'000, false); }});
+    do_steps(harvested, 200);
     Removal removal;
     EXPECT_EQ(harvested.volume().remove_by_names(harvested.roots()[0], removal), Errc::ok);
     harvested.finish(removal.files);

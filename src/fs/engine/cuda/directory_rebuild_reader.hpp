@@ -112,8 +112,10 @@ class RebuildReader : protected RebuildParty<Team> {
         const u32 mode = relaxed_load(at.mode);
         if (state_.generation != directory.generation) return Errc::stale;
         if ((mode & format::type_mask) != format::type_directory) return Errc::not_directory;
-        state_.root_count = relaxed_load(at.area_count);
-        state_.height = relaxed_load(at.height);
+        // One that is dying is not packed: it goes, and its nodes may begin behind their pairs.
+        const bool is_dying = (relaxed_load(at.entries) & format::entries_dying) != 0;
+        state_.root_count = is_dying ? 0 : relaxed_load(at.area_count);
+        state_.height = is_dying ? 0 : relaxed_load(at.height);
         const bool is_sound =
             relaxed_load(at.area_kind) == static_cast<u8>(format::AreaKind::tree) &&
             state_.root_count <= format::root_pairs_max && state_.height <= core::tree_height_max &&
@@ -138,18 +140,19 @@ class RebuildReader : protected RebuildParty<Team> {
     }
 
     /// Copies where the pairs of an array lead to, and from which keys on.
-    WARREN_HD void copy_leaves(const format::TreePair* pairs, u32 count, u32 begin) const {
-        copy_children(pairs, count, ref_.leaves + begin);
-        for (u32 i = team_.lane(); i < count; i += Team::width)
-            ref_.leaf_keys[begin + i] = relaxed_load(pairs[i].key);
+    WARREN_HD void copy_pairs(const format::TreePair* pairs, u32 count, u64* places,
+                              u64* keys) const {
+        for (u32 i = team_.lane(); i < count; i += Team::width) {
+            places[i] = format::BlockPointer{relaxed_load(pairs[i].child.raw)}.offset();
+            keys[i] = relaxed_load(pairs[i].key);
+        }
         team_.sync();
     }
-
-    /// Copies where the pairs of an array lead to.
-    WARREN_HD void copy_children(const format::TreePair* pairs, u32 count, u64* to) const {
-        for (u32 i = team_.lane(); i < count; i += Team::width)
-            to[i] = format::BlockPointer{relaxed_load(pairs[i].child.raw)}.offset();
-        team_.sync();
+    WARREN_HD void copy_leaves(const format::TreePair* pairs, u32 count, u32 begin) const {
+        copy_pairs(pairs, count, ref_.leaves + begin, ref_.leaf_keys + begin);
+    }
+    WARREN_HD void copy_nodes(const format::TreePair* pairs, u32 count, u32 begin) const {
+        copy_pairs(pairs, count, ref_.nodes + begin, ref_.node_keys + begin);
     }
 
     /// Lists the nodes from the root down to those of height 1, or the leaves if there are none.
@@ -162,7 +165,7 @@ class RebuildReader : protected RebuildParty<Team> {
             once(team_, [&] { state_.leaf_count = count; });
             return Errc::ok;
         }
-        copy_children(inode().area.pairs, count, ref_.nodes);
+        copy_nodes(inode().area.pairs, count, 0);
         u32 begin = 0;
         u32 end = count;
         for (u32 below = height - 1; below > 1; --below) {
@@ -171,7 +174,7 @@ class RebuildReader : protected RebuildParty<Team> {
                 const u32 children = open_node(i, below, RebuildPhase::open);
                 if (children == 0) return Errc::ok;
                 if (next + children > ref_.block_max) return Errc::corrupt;
-                copy_children(node_at(ref_.nodes[i]).pairs, children, ref_.nodes + next);
+                copy_nodes(node_at(ref_.nodes[i]).pairs, children, next);
                 next += children;
             }
             begin = end;
@@ -207,7 +210,8 @@ class RebuildReader : protected RebuildParty<Team> {
                 const format::TreeNode& node = node_at(place);
                 count = relaxed_load(node.count);
                 if (relaxed_load(node.height) != height || count == 0 ||
-                    count > format::node_pairs_max) {
+                    count > format::node_pairs_max ||
+                    relaxed_load(node.pairs[0].key) != ref_.node_keys[index]) {
                     code = Errc::corrupt;
                 }
             }

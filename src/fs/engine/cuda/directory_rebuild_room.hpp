@@ -17,6 +17,7 @@ struct RebuildRoom {
     u64 tree_blocks = 0;
     Buffer<RebuildState> state;
     Buffer<u64> nodes;
+    Buffer<u64> node_keys;
     Buffer<LeafSize> node_sizes;
     Buffer<u64> leaves;
     Buffer<u64> leaf_keys;
@@ -39,6 +40,7 @@ struct RebuildRoom {
     Errc grow(u64 blocks) {
         tree_blocks = blocks;
         WARREN_TRY(nodes.reserve(blocks));
+        WARREN_TRY(node_keys.reserve(blocks));
         WARREN_TRY(node_sizes.reserve(blocks));
         WARREN_TRY(leaves.reserve(blocks));
         WARREN_TRY(leaf_keys.reserve(blocks));
@@ -57,6 +59,7 @@ struct RebuildRoom {
         RebuildRef ref{};
         ref.state = state.data();
         ref.nodes = nodes.data();
+        ref.node_keys = node_keys.data();
         ref.node_sizes = node_sizes.data();
         ref.leaves = leaves.data();
         ref.leaf_keys = leaf_keys.data();

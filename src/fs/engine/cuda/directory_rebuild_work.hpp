@@ -71,6 +71,7 @@ struct RebuildState {
 struct RebuildRef {
     RebuildState* state;
     u64* nodes;            // places of the old tree's nodes: upper ones, then those of height 1
+    u64* node_keys;        // with which they must begin
     LeafSize* node_sizes;  // entries: children of a node of height 1
     u64* leaves;           // places of its leaves, in the order of keys
     u64* leaf_keys;        // their lowest keys
