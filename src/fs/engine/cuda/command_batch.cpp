@@ -8,6 +8,7 @@
 
 #include "fs/engine/cuda/operations.hpp"
 #include "fs/ring/client.hpp"
+#include "gpu/device.hpp"
 
 namespace warren::cuda_engine {
 namespace {
@@ -122,6 +123,37 @@ Errc CommandBatch::run(const core::Store& store, std::span<const ops::Command> c
     WARREN_TRY(stream_.wait());
     fetch(commands, replies);
     return Errc::ok;
+}
+
+std::unique_ptr<CommandBatch> CommandBatches::take(int device, Errc& code) {
+    {
+        std::lock_guard lock(mutex_);
+        if (!idle_.empty()) {
+            auto batch = std::move(idle_.back());
+            idle_.pop_back();
+            return batch;
+        }
+        // What has run must not fail for want of memory when its batch is given back.
+        idle_.reserve(++made_);
+    }
+    auto batch = std::make_unique<CommandBatch>();
+    code = gpu::use_device(device);
+    if (code == Errc::ok) code = batch->open();
+    return batch;
+}
+
+void CommandBatches::give(std::unique_ptr<CommandBatch> batch) {
+    std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(batch));
+}
+
+Errc CommandBatches::run(int device, const core::Store& store,
+                         std::span<const ops::Command> commands, std::span<ops::Reply> replies) {
+    Errc code = Errc::ok;
+    std::unique_ptr<CommandBatch> batch = take(device, code);
+    if (code == Errc::ok) code = batch->run(store, commands, replies);
+    if (code == Errc::ok) give(std::move(batch));
+    return code;
 }
 
 }  // namespace warren::cuda_engine

@@ -7,7 +7,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <mutex>
 #include <span>
+#include <vector>
 
 #include "fs/core/store.hpp"
 #include "fs/ops/command.hpp"
@@ -44,6 +47,23 @@ class CommandBatch {
     gpu::PinnedBuffer<std::byte> host_out_;
     gpu::DeviceBuffer<std::byte> device_in_;
     gpu::DeviceBuffer<std::byte> device_out_;
+};
+
+/// Batches for all who run commands at once, each used again and again. By any thread.
+class CommandBatches {
+ public:
+    /// As CommandBatch::run(), in a batch that nobody else uses. Throws std::bad_alloc before
+    /// anything has run.
+    Errc run(int device, const core::Store& store, std::span<const ops::Command> commands,
+             std::span<ops::Reply> replies);
+
+ private:
+    std::unique_ptr<CommandBatch> take(int device, Errc& code);
+    void give(std::unique_ptr<CommandBatch> batch);
+
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<CommandBatch>> idle_;  // that nobody uses now
+    std::size_t made_ = 0;                             // for these there is room in idle_
 };
 
 }  // namespace warren::cuda_engine

@@ -98,8 +98,6 @@ class CudaEngine final : public Engine {
     Errc open_server();
     Errc serve(const ops::Command& command, ops::Reply& reply);
     Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
-    std::unique_ptr<CommandBatch> take_batch(Errc& code);
-    void give_batch(std::unique_ptr<CommandBatch> batch);
 
     const core::Store& host_;
     const CudaEngineOptions options_;
@@ -110,10 +108,8 @@ class CudaEngine final : public Engine {
     FairLock steps_;     // shared by bulk steps; whoever wants both locks takes this one first
     FairLock commands_;  // shared by commands
     cuda_engine::EngineLoss loss_{options_.report, [this] { return server_.statistics().loss; }};
-    std::mutex batch_mutex_;
-    std::vector<std::unique_ptr<CommandBatch>> batches_;  // that nobody uses now
-    std::size_t batches_made_ = 0;                        // for these there is room in batches_
-    std::mutex item_batch_mutex_;                         // held while a batch of items is open
+    cuda_engine::CommandBatches batches_;
+    std::mutex item_batch_mutex_;  // held while a batch of items is open
     cuda_engine::ItemBatch item_batch_;
     std::mutex lookups_mutex_;  // held while a stream of look-ups is open
     cuda_engine::LookupSlots lookup_slots_{loss_};
@@ -179,38 +175,12 @@ Errc CudaEngine::open(std::string& failure) {
     return opened == Errc::ok ? Errc::ok : tell(opened);
 }
 
-std::unique_ptr<CommandBatch> CudaEngine::take_batch(Errc& code) {
-    {
-        std::lock_guard lock(batch_mutex_);
-        if (!batches_.empty()) {
-            auto batch = std::move(batches_.back());
-            batches_.pop_back();
-            return batch;
-        }
-        // What has run must not fail for want of memory when its batch is given back.
-        batches_.reserve(++batches_made_);
-    }
-    auto batch = std::make_unique<CommandBatch>();
-    code = gpu::use_device(info_.index);
-    if (code == Errc::ok) code = batch->open();
-    return batch;
-}
-
-void CudaEngine::give_batch(std::unique_ptr<CommandBatch> batch) {
-    std::lock_guard lock(batch_mutex_);
-    batches_.push_back(std::move(batch));
-}
-
 Errc CudaEngine::run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies) {
     for (const ops::Command& command : commands) {
         if (command.verb != ops::Verb::start_inode_frame) continue;
         WARREN_TRY(store_.prepare_inode_frame(command.from));
     }
-    Errc code = Errc::ok;
-    std::unique_ptr<CommandBatch> batch = take_batch(code);
-    if (code == Errc::ok) code = batch->run(store_.store(), commands, replies);
-    if (code == Errc::ok) give_batch(std::move(batch));
-    return code;
+    return batches_.run(info_.index, store_.store(), commands, replies);
 }
 
 /// Runs one command on the resident server. Errc::busy if it has no room.
