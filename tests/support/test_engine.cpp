@@ -96,8 +96,10 @@ class CommandEngine : public Engine {
         return batch_.run(twin_.store(), header, window);
     }
     void close_batch() override { batch_mutex_.unlock(); }
+    Errc prepare_lookups() override {
+        return twin_.meta_buffer_blocks() != 0 ? Errc::not_supported : Errc::ok;
+    }
     Result<LookupStream*> open_lookups(const core::Credentials& caller) override {
-        if (twin_.meta_buffer_blocks() != 0) return Errc::not_supported;
         lookups_mutex_.lock();
         running_.lock_shared();
         lookups_.open(cpu_, caller);

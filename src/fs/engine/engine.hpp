@@ -128,8 +128,12 @@ class Engine {
     }
     virtual void close_batch() {}
 
+    /// Takes the memory that a stream of look-ups needs, which may take a while, so the caller
+    /// holds nothing that others wait for. By any thread, at any time. An error: there will be no
+    /// stream, and the volume makes batches of them.
+    virtual Errc prepare_lookups() { return Errc::not_supported; }
     /// A stream of look-ups on behalf of `caller`, until close_lookups() by the same thread. One at
-    /// a time: it waits for the one before. Errc::not_supported: the volume makes batches of them.
+    /// a time: it waits for the one before. An error: as above. Requires: prepare_lookups() was ok.
     virtual Result<LookupStream*> open_lookups(const core::Credentials& /*caller*/) {
         return Errc::not_supported;
     }

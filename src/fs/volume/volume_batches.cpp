@@ -336,10 +336,12 @@ class OpenLookups {
 /// `left`: the items whose answer is Errc::retry.
 bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     PhaseClock clock;
+    Engine& engine = request.volume.engine();
+    if (engine.prepare_lookups() != Errc::ok) return false;
     Crew& crew = request.volume.crew();
     // First: who has the crew may wait for what an open stream holds.
     const auto turn = crew.take_turn();
-    const OpenLookups lookups(request.volume.engine(), request.caller);
+    const OpenLookups lookups(engine, request.caller);
     if (lookups.stream() == nullptr) return false;
     LookupPieces pieces(*lookups.stream(), request.items, request.answers, crew.width());
     crew.run_in_turn(std::vector<Task>(crew.width()),

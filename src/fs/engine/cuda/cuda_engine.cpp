@@ -71,6 +71,7 @@ class CudaEngine final : public Engine {
     }
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override;
     void close_batch() override { item_batch_mutex_.unlock(); }
+    Errc prepare_lookups() override;
     Result<LookupStream*> open_lookups(const core::Credentials& caller) override;
     void close_lookups() override;
     Errc remove_tree(u64 root, Removal& removal) override;
@@ -301,9 +302,14 @@ Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& win
     return code == Errc::no_memory ? Errc::not_supported : loss_.answer(code);
 }
 
+Errc CudaEngine::prepare_lookups() {
+    if (options_.meta_buffer_blocks != 0) return Errc::not_supported;
+    WARREN_TRY(loss_.enter_device());
+    return loss_.answer(lookup_slots_.make_ready());
+}
+
 /// Look-ups are commands that change nothing: they share the engine with others.
 Result<LookupStream*> CudaEngine::open_lookups(const core::Credentials& caller) {
-    if (options_.meta_buffer_blocks != 0) return Errc::not_supported;
     std::unique_lock turn(lookups_mutex_);
     std::shared_lock lock(commands_);
     WARREN_TRY(loss_.enter_device());

@@ -26,36 +26,39 @@ void LookupSlots::prepare(int device, u64 files) {
     // Without it the first look-ups wait for their memory themselves.
     static_cast<void>(or_no_memory([&] {
         preparing_ = std::thread([this, device] {
-            if (gpu::use_device(device) == Errc::ok) static_cast<void>(make_room());
+            if (gpu::use_device(device) == Errc::ok) static_cast<void>(make_ready());
         });
         return Errc::ok;
     }));
 }
 
-/// Takes what memory is lacking. Errc::canceled: it is not wanted any more.
-Errc LookupSlots::make_room() {
-    const auto take = [this](auto& buffer, u64 bytes) {
+Errc LookupSlots::make_ready() {
+    return room_.ensure(TakenOnce::Clock::now(), [this] { return take_room(); });
+}
+
+/// Takes what is lacking. Errc::canceled: it is not wanted any more.
+Errc LookupSlots::take_room() {
+    const auto take = [this](auto& buffer, u64 count) {
         if (must_stop_.load(std::memory_order_relaxed)) return Errc::canceled;
-        return buffer.reserve(bytes);
+        return buffer.reserve(count);
     };
     WARREN_TRY(take(host_in_, slots * in_bytes));
     WARREN_TRY(take(in_, slots * in_bytes));
     WARREN_TRY(take(host_out_, slots * out_bytes));
-    return take(out_, slots * out_bytes);
-}
-
-Errc LookupSlots::open(const core::Store& store, const core::Credentials& caller) {
-    if (preparing_.joinable()) preparing_.join();
-    WARREN_TRY(make_room());
+    WARREN_TRY(take(out_, slots * out_bytes));
+    WARREN_TRY(take(groups_, groups_max));
     for (gpu::Stream& stream : streams_)
         WARREN_TRY(stream.open());
     for (gpu::Event& end : ends_)
         WARREN_TRY(end.open());
+    return Errc::ok;
+}
+
+Errc LookupSlots::open(const core::Store& store, const core::Credentials& caller) {
     store_ = &store;
     caller_ = caller;
     caller_.group_count = std::min(caller.group_count, groups_max);
     if (caller_.group_count == 0) return Errc::ok;
-    WARREN_TRY(groups_.reserve(caller_.group_count));
     WARREN_TRY(streams_[0].copy(groups_.data(), caller.groups, caller_.group_count * sizeof(u32)));
     caller_.groups = groups_.data();
     return streams_[0].wait();  // before the other streams ask

@@ -16,6 +16,7 @@
 #include "fs/core/store.hpp"
 #include "fs/engine/cuda/engine_loss.hpp"
 #include "fs/engine/lookup_stream.hpp"
+#include "fs/engine/taken_once.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
@@ -29,11 +30,12 @@ class LookupSlots final : public LookupStream {
     LookupSlots(const LookupSlots&) = delete;
     LookupSlots& operator=(const LookupSlots&) = delete;
 
-    /// Takes memory ahead for a volume of so many files, in a thread of its own; not for few. Once,
-    /// before the first open().
+    /// Takes memory ahead for a volume of so many files, in a thread of its own; not for few. Once.
     void prepare(int device, u64 files);
+    /// Takes the memory, if it is not there. By any thread, at any time.
+    Errc make_ready();
     /// Gets ready for look-ups on behalf of `caller` in `store`, which outlives their answers.
-    /// Errc::no_memory if there is no memory for them.
+    /// Requires: make_ready() was ok.
     Errc open(const core::Store& store, const core::Credentials& caller);
 
     LookupStreamShape shape() const override { return {slots, items_max, words_max}; }
@@ -52,10 +54,11 @@ class LookupSlots final : public LookupStream {
     static constexpr u64 codes_bytes = items_max * sizeof(Errc);
     static constexpr u64 out_bytes = codes_bytes + items_max * sizeof(Attributes);
 
-    Errc make_room();
+    Errc take_room();
     Errc send(const gpu::Stream& stream, u32 slot, u64 items, u64 words);
 
     EngineLoss& loss_;
+    TakenOnce room_;  // the buffers, the streams and the events
     gpu::PinnedBuffer<std::byte> host_in_;
     gpu::PinnedBuffer<std::byte> host_out_;
     gpu::DeviceBuffer<std::byte> in_;
@@ -67,7 +70,7 @@ class LookupSlots final : public LookupStream {
     const core::Store* store_ = nullptr;
     core::Credentials caller_;
     std::atomic<bool> must_stop_{false};
-    std::thread preparing_;  // the buffers are its own until it has ended
+    std::thread preparing_;
 };
 
 }  // namespace warren::cuda_engine
