@@ -22,6 +22,7 @@
 #include "fs/engine/cuda/engine_loss.hpp"
 #include "fs/engine/cuda/item_batch.hpp"
 #include "fs/engine/cuda/lookup_slots.hpp"
+#include "fs/engine/cuda/memory_ahead.hpp"
 #include "fs/engine/cuda/server.hpp"
 #include "fs/engine/cuda/server_fault.hpp"
 #include "fs/engine/cuda/tree_reading.hpp"
@@ -97,6 +98,7 @@ class CudaEngine final : public Engine {
     void load_metadata();
     Errc add_frames(u64 count);
     Errc open_server();
+    void take_memory_ahead();
     Errc serve(const ops::Command& command, ops::Reply& reply);
     Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
 
@@ -114,7 +116,8 @@ class CudaEngine final : public Engine {
     cuda_engine::ItemBatch item_batch_;
     std::mutex lookups_mutex_;  // held while a stream of look-ups is open
     cuda_engine::LookupSlots lookup_slots_{loss_};
-    std::mutex removal_mutex_;  // one removal at a time
+    cuda_engine::MemoryAhead memory_ahead_;  // for both
+    std::mutex removal_mutex_;               // one removal at a time
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
     cuda_engine::TreeReading reading_;
     cuda_engine::DirectoryPacking packing_;
@@ -146,6 +149,17 @@ Errc CudaEngine::open_server() {
     return Errc::ok;
 }
 
+/// Takes the memory of large batches, and then that of look-ups, while nobody waits for it.
+void CudaEngine::take_memory_ahead() {
+    // A volume for fewer files than this needs no more room for them.
+    const u64 files = host_.block_count();
+    memory_ahead_.start([this, files](const std::atomic<bool>& must_stop) {
+        if (gpu::use_device(info_.index) != Errc::ok) return;
+        item_batch_.prepare(std::min(ops::batch_items_max, files), must_stop);
+        lookup_slots_.prepare(files, must_stop);
+    });
+}
+
 Errc CudaEngine::open(std::string& failure) {
     const auto tell = [&](Errc code) {
         failure = gpu::last_failure().message;
@@ -167,12 +181,11 @@ Errc CudaEngine::open(std::string& failure) {
     if (opened == Errc::ok) load_metadata();
     if (opened == Errc::ok) opened = store_.open(host_, options_.meta_buffer_blocks);
     if (opened == Errc::ok) opened = area_.open();
+    const bool has_batches = options_.meta_buffer_blocks == 0;
+    // Before the server: beside it to get memory takes longer.
+    if (opened == Errc::ok && has_batches) item_batch_.prepare_small();
     if (opened == Errc::ok && options_.is_resident) opened = open_server();
-    if (opened == Errc::ok && options_.meta_buffer_blocks == 0) {
-        // A volume for fewer files than this needs no more room for them.
-        item_batch_.prepare(info_.index, std::min(ops::batch_items_max, host_.block_count()));
-        lookup_slots_.prepare(info_.index, host_.block_count());
-    }
+    if (opened == Errc::ok && has_batches) take_memory_ahead();
     return opened == Errc::ok ? Errc::ok : tell(opened);
 }
 

@@ -7,11 +7,9 @@
 #include <cstring>
 #include <utility>
 
-#include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/grid_crowd.cuh"
 #include "fs/ops/batch_frames.hpp"
 #include "fs/ops/batch_run.hpp"
-#include "gpu/device.hpp"
 
 namespace warren::cuda_engine {
 namespace {
@@ -69,54 +67,66 @@ Outgoing outgoing(const ops::BatchShape& shape, Places& places) {
     return out;
 }
 
-}  // namespace
+/// Bytes that batches need.
+struct Needs {
+    u64 in;
+    u64 out;
+    u64 arrays;
+};
 
-ItemBatch::~ItemBatch() {
-    must_stop_.store(true, std::memory_order_relaxed);
-    if (preparing_.joinable()) preparing_.join();
-}
-
-void ItemBatch::prepare(int device, u64 items) {
-    if (items <= small_items_max) return;
-    // Without it the first batches wait for their memory themselves.
-    static_cast<void>(or_no_memory([&] {
-        preparing_ = std::thread([this, device, items] {
-            if (gpu::use_device(device) == Errc::ok) static_cast<void>(prepare_room(items));
-        });
-        return Errc::ok;
-    }));
-}
-
-/// Room for so many items of any kind that changes something, with names of 16 bytes: moves have
-/// most ends, creations the longest answers. Many look-ups go another way (lookup_slots.hpp).
-Errc ItemBatch::prepare_room(u64 items) {
-    const ops::BatchShape moves{ops::BatchKind::move, items, 2 * items, false};
-    const ops::BatchShape creations{ops::BatchKind::create, items, 2 * items, false};
+/// What batches of so many items need whose names have this many words: moves have most ends.
+/// Answers are as long as those of the kind `answers`.
+Needs needs_of(u64 items, u64 name_words, ops::BatchKind answers) {
+    const ops::BatchShape moves{ops::BatchKind::move, items, name_words, false};
+    const ops::BatchShape answered{answers, items, name_words, false};
     Places in(nullptr);
     Places out(nullptr);
     Places arrays(nullptr);
     static_cast<void>(incoming(moves, in));
-    static_cast<void>(outgoing(creations, out));
+    static_cast<void>(outgoing(answered, out));
     ops::Batch batch;
     batch.shape = moves;
     ops::batch::lay_out(batch, ops::batch::records_for(moves),
                         [&]<class T>(T*& at, u64 count) { at = arrays.take<T>(count); });
-    const auto goes_on = [&] { return !must_stop_.load(std::memory_order_relaxed); };
-    if (goes_on()) WARREN_TRY(prepared_.host_in.allocate(in.bytes()));
-    if (goes_on()) WARREN_TRY(prepared_.in.allocate(in.bytes()));
-    if (goes_on()) WARREN_TRY(prepared_.host_out.allocate(out.bytes()));
-    if (goes_on()) WARREN_TRY(prepared_.out.allocate(out.bytes()));
-    if (goes_on()) WARREN_TRY(prepared_.arrays.allocate(arrays.bytes()));
+    return {in.bytes(), out.bytes(), arrays.bytes()};
+}
+
+}  // namespace
+
+void ItemBatch::prepare_small() {
+    // Two names of 64 bytes each: to grow would free memory, which waits for all kernels.
+    const Needs needs = needs_of(small_items_max, 16 * small_items_max, ops::BatchKind::look_up);
+    static_cast<void>(make_room(needs.in, needs.out));
+    static_cast<void>(room_.arrays.reserve(needs.arrays));
+    static_cast<void>(needed_.reserve(ops::needed_places_max));
+    static_cast<void>(small_.open());
+}
+
+void ItemBatch::prepare(u64 items, const std::atomic<bool>& must_stop) {
+    if (items <= small_items_max) return;
+    const std::lock_guard lock(prepared_mutex_);
+    static_cast<void>(prepare_room(items, must_stop));
+}
+
+/// With names of 16 bytes. Of those that change something creations have the longest answers. Many
+/// look-ups go another way (lookup_slots.hpp).
+Errc ItemBatch::prepare_room(u64 items, const std::atomic<bool>& must_stop) {
+    const Needs needs = needs_of(items, 2 * items, ops::BatchKind::create);
+    const auto goes_on = [&] { return !must_stop.load(std::memory_order_relaxed); };
+    if (goes_on()) WARREN_TRY(prepared_.host_in.allocate(needs.in));
+    if (goes_on()) WARREN_TRY(prepared_.in.allocate(needs.in));
+    if (goes_on()) WARREN_TRY(prepared_.host_out.allocate(needs.out));
+    if (goes_on()) WARREN_TRY(prepared_.out.allocate(needs.out));
+    if (goes_on()) WARREN_TRY(prepared_.arrays.allocate(needs.arrays));
     return Errc::ok;
 }
 
-/// Takes over what has been prepared, in place of less.
+/// Takes over what has been prepared, in place of less. That stays: to free it would wait for all
+/// kernels.
 void ItemBatch::take_prepared() {
-    if (!preparing_.joinable()) return;
-    preparing_.join();
+    const std::lock_guard lock(prepared_mutex_);
     const auto take = [](auto& buffer, auto& prepared) {
-        if (prepared.bytes() > buffer.bytes()) buffer = std::move(prepared);
-        prepared.clear();
+        if (prepared.bytes() > buffer.bytes()) std::swap(buffer, prepared);
     };
     take(room_.host_in, prepared_.host_in);
     take(room_.host_out, prepared_.host_out);

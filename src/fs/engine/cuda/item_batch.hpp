@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
-#include <thread>
+#include <mutex>
 
 #include "fs/core/store.hpp"
 #include "fs/engine/cuda/small_batch.hpp"
@@ -29,13 +29,16 @@ struct BatchFigures {
 class ItemBatch {
  public:
     ItemBatch() = default;
-    ~ItemBatch();
     ItemBatch(const ItemBatch&) = delete;
     ItemBatch& operator=(const ItemBatch&) = delete;
 
-    /// Takes memory for batches of so many items ahead, in a thread of its own: it takes longer to
-    /// get than such a batch takes to run. Once, before the first batch.
-    void prepare(int device, u64 items);
+    /// Takes all that small batches need ahead. Where there is no memory they take it themselves.
+    /// Once, before the first batch.
+    void prepare_small();
+    /// Takes memory for batches of so many items ahead: it takes longer to get than such a batch
+    /// takes to run. A large batch that is opened meanwhile waits for it. Ends soon once
+    /// `must_stop`. Once, by any thread.
+    void prepare(u64 items, const std::atomic<bool>& must_stop);
     /// Makes room for a batch. Errc::no_memory if there is none.
     Errc open(const ops::BatchShape& shape, ops::BatchMemory& memory);
 
@@ -69,7 +72,7 @@ class ItemBatch {
 
     Errc make_room(u64 in_bytes, u64 out_bytes);
     void take_prepared();
-    Errc prepare_room(u64 items);
+    Errc prepare_room(u64 items, const std::atomic<bool>& must_stop);
     Errc add_inodes_ahead(const core::Store& store, const AddFrames& add_frames);
     Errc lay_out(u64 records_max);
     Errc run_small(const core::Store& store, const ops::BatchWindow& window,
@@ -97,9 +100,8 @@ class ItemBatch {
     gpu::Event begin_;
     gpu::Event end_;
     Room room_;
-    Room prepared_;  // of the thread's until it has ended
-    std::thread preparing_;
-    std::atomic<bool> must_stop_{false};
+    std::mutex prepared_mutex_;
+    Room prepared_;  // for large batches; under prepared_mutex_
     gpu::PinnedBuffer<u64> needed_;
     gpu::PinnedBuffer<ops::BatchState> state_;  // to write, and to read
     gpu::DeviceBuffer<std::byte> sort_memory_;

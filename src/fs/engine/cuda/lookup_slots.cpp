@@ -5,9 +5,7 @@
 
 #include <algorithm>
 
-#include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/lookup_many.hpp"
-#include "gpu/device.hpp"
 
 namespace warren::cuda_engine {
 namespace {
@@ -16,30 +14,16 @@ constexpr u32 groups_max = 65'536;  // of a caller, as Linux has it
 
 }  // namespace
 
-LookupSlots::~LookupSlots() {
-    must_stop_.store(true, std::memory_order_relaxed);
-    if (preparing_.joinable()) preparing_.join();
+Errc LookupSlots::make_ready(const std::atomic<bool>* must_stop) {
+    return room_.ensure(TakenOnce::Clock::now(), [&] { return take_room(must_stop); });
 }
 
-void LookupSlots::prepare(int device, u64 files) {
-    if (files < slots * items_max) return;
-    // Without it the first look-ups wait for their memory themselves.
-    static_cast<void>(or_no_memory([&] {
-        preparing_ = std::thread([this, device] {
-            if (gpu::use_device(device) == Errc::ok) static_cast<void>(make_ready());
-        });
-        return Errc::ok;
-    }));
-}
-
-Errc LookupSlots::make_ready() {
-    return room_.ensure(TakenOnce::Clock::now(), [this] { return take_room(); });
-}
-
-/// Takes what is lacking. Errc::canceled: it is not wanted any more.
-Errc LookupSlots::take_room() {
-    const auto take = [this](auto& buffer, u64 count) {
-        if (must_stop_.load(std::memory_order_relaxed)) return Errc::canceled;
+/// Takes what is lacking.
+Errc LookupSlots::take_room(const std::atomic<bool>* must_stop) {
+    const auto take = [&](auto& buffer, u64 count) {
+        if (must_stop != nullptr && must_stop->load(std::memory_order_relaxed)) {
+            return Errc::canceled;
+        }
         return buffer.reserve(count);
     };
     WARREN_TRY(take(host_in_, slots * in_bytes));

@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <thread>
 
 #include "fs/core/permission.hpp"
 #include "fs/core/store.hpp"
@@ -26,14 +25,16 @@ class LookupSlots final : public LookupStream {
  public:
     /// `loss` is told of what ends the engine, and outlives this.
     explicit LookupSlots(EngineLoss& loss) : loss_(loss) {}
-    ~LookupSlots() override;
     LookupSlots(const LookupSlots&) = delete;
     LookupSlots& operator=(const LookupSlots&) = delete;
 
-    /// Takes memory ahead for a volume of so many files, in a thread of its own; not for few. Once.
-    void prepare(int device, u64 files);
-    /// Takes the memory, if it is not there. By any thread, at any time.
-    Errc make_ready();
+    /// Takes the memory ahead for a volume of so many files; not for few. As make_ready().
+    void prepare(u64 files, const std::atomic<bool>& must_stop) {
+        if (files >= slots * items_max) static_cast<void>(make_ready(&must_stop));
+    }
+    /// Takes the memory, if it is not there; no more of it once `must_stop`, where there is one,
+    /// and then the answer is Errc::canceled. By any thread, at any time.
+    Errc make_ready(const std::atomic<bool>* must_stop = nullptr);
     /// Gets ready for look-ups on behalf of `caller` in `store`, which outlives their answers.
     /// Requires: make_ready() was ok.
     Errc open(const core::Store& store, const core::Credentials& caller);
@@ -54,7 +55,7 @@ class LookupSlots final : public LookupStream {
     static constexpr u64 codes_bytes = items_max * sizeof(Errc);
     static constexpr u64 out_bytes = codes_bytes + items_max * sizeof(Attributes);
 
-    Errc take_room();
+    Errc take_room(const std::atomic<bool>* must_stop);
     Errc send(const gpu::Stream& stream, u32 slot, u64 items, u64 words);
 
     EngineLoss& loss_;
@@ -69,8 +70,6 @@ class LookupSlots final : public LookupStream {
     u32 next_stream_ = 0;
     const core::Store* store_ = nullptr;
     core::Credentials caller_;
-    std::atomic<bool> must_stop_{false};
-    std::thread preparing_;
 };
 
 }  // namespace warren::cuda_engine

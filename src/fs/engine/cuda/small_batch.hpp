@@ -64,6 +64,8 @@ class SmallBatches {
     SmallBatches(const SmallBatches&) = delete;
     SmallBatches& operator=(const SmallBatches&) = delete;
 
+    /// Takes what run() would take first. Nothing to do if it is there.
+    Errc open();
     /// Runs the window of `batch.batch`. Its state at the end is in *batch.host_state: with
     /// Errc::overflow it is too large.
     Errc run(const SmallBatch& batch, const SmallItems& items);
@@ -72,7 +74,6 @@ class SmallBatches {
     void make_way();
 
  private:
-    Errc open();
     bool lingers() const;
     Errc launch(u64 asked);
     Errc wait(bool& is_answered);
