@@ -186,6 +186,7 @@ class Volume:
         require(found.clean in (0, 1) and found.transaction != 0, 'wrong state in the superblock')
         require(found.table_blocks * 31 >= found.frames, 'the frame table is too short')
         require(found.journal_blocks % 2 == 0, 'the journal has no two halves')
+        require(found.journal_blocks >= 256, 'the journal is too small')
         parts = sorted([(0, 1), (COPY_PLACE, 1), (found.table, found.table_blocks),
                         (found.journal, found.journal_blocks)])
         for (place, blocks), (following, _) in zip(parts, parts[1:] + [(found.size, 0)]):

@@ -15,6 +15,9 @@ namespace warren::core {
 
 inline constexpr u32 gate_slots = 64;
 inline constexpr u32 version_stripes = 1u << 16;
+/// A commit holds so many metadata blocks at least, whatever the journal and the meta buffer are:
+/// what an operation dirties at most must fit, for one that does not would wait for room for ever.
+inline constexpr u32 journal_room_min = 64;
 
 /// Beside each frame: which blocks a commit holds in use, durable or being written, and which are
 /// promised to an operation that has not applied yet. A block can be taken only if it is in neither

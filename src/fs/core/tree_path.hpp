@@ -99,6 +99,7 @@ WARREN_HD constexpr u32 unhook_dirties(const TreePath& path) {
     return 2 + path.chain_length + path.edge_length;
 }
 inline constexpr u32 unhook_dirties_max = 2 + 2 * tree_height_max;
+static_assert(unhook_dirties_max <= journal_room_min);
 
 /// Takes the leaf out of the tree and frees it with the nodes above that hold nothing else. Only
 /// within apply.

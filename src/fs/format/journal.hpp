@@ -17,6 +17,8 @@
 namespace warren::format {
 
 inline constexpr u32 journal_places_max = 503;
+/// A smaller journal might not hold what one operation changes.
+inline constexpr u64 journal_blocks_min = 256;
 
 /// Names the places of `count` blocks of its transaction. Descriptor i names the blocks from
 /// i * 503 on, so all but the last are full.

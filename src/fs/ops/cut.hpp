@@ -99,6 +99,7 @@ WARREN_HD constexpr u32 cut_dirties(const Cut& cut) {
     return 2 + cut.range.tables + (cut.empties ? unhook_dirties(cut.path) : 0);
 }
 inline constexpr u32 cut_dirties_max = 2 + cut_tables_max + unhook_dirties_max;
+static_assert(cut_dirties_max <= journal_room_min);
 
 /// Finds the list where a step on [begin, end) works and notes its leaf.
 template <class Team>

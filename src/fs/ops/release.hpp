@@ -15,6 +15,9 @@ inline constexpr u32 release_tables_max = 12;   // frame-table blocks dirtied by
 inline constexpr u32 locks_beside_leaves = 10;  // for the operation that removes the directory
 /// How many metadata blocks release_contents() dirties at most, that of the inode not included.
 inline constexpr u32 release_blocks_max = release_tables_max + 2;
+/// How many release_leaves() dirties at most where it takes several.
+inline constexpr u32 release_leaves_dirties_max = 2 + locks_max;
+static_assert(release_leaves_dirties_max <= journal_room_min);
 
 /// How hard it is to free all that an inode holds.
 enum class Weight : u8 { light, leaves, heavy, damaged };

@@ -7,6 +7,11 @@
 
 namespace warren::ops {
 
+/// How many metadata blocks a move dirties at most: of all operations beside the cuts of files and
+/// trees it is the one with most.
+inline constexpr u32 move_dirties_max = 7 + disposal_blocks_max;
+static_assert(move_dirties_max <= journal_room_min);
+
 /// How far a look for circles came before it needed a block that was not in memory. A meta buffer
 /// may be too small for all inodes of a deep path at once, so the next attempt goes on from here.
 struct MoveWalk {
@@ -227,7 +232,7 @@ WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller,
         WARREN_TRY(plan_link(op, plan.target.directory, plan.target.name, plan.target.entry));
     }
 
-    WARREN_TRY(op.begin_apply(7 + disposal_blocks_max));
+    WARREN_TRY(op.begin_apply(move_dirties_max));
     const Errc refused = once(op.team, [&] { return claim_directories(how, plan); });
     if (refused != Errc::ok) {
         op.cancel_apply();

@@ -29,7 +29,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr u64 blocks_per_buffer = 256;
 // What contents leave to metadata of a transaction, as the smallest meta buffer does.
-constexpr u64 metadata_room_min = 64;
+constexpr u64 metadata_room_min = core::journal_room_min;
+// One block of each is the superblock.
+static_assert(Journal::capacity(format::journal_blocks_min / 2) - 1 >= core::journal_room_min);
 // Memory for copies that stays between commits: that of a larger one goes back when it is done.
 constexpr u64 kept_copies_bytes = 16 * mib;
 

@@ -8,6 +8,7 @@
 
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
+#include "fs/format/journal.hpp"
 
 namespace warren {
 namespace {
@@ -93,7 +94,7 @@ const char* find_nonsense(const Superblock& superblock) {
         return "frame table's place";
     }
     if (!is_good_range(superblock.journal_offset, superblock.journal_blocks, size) ||
-        superblock.journal_blocks % 2 != 0 || superblock.journal_blocks < 8 ||
+        superblock.journal_blocks % 2 != 0 ||
         overlaps(superblock.journal_offset, superblock.journal_blocks,
                  superblock.frame_table_offset, superblock.frame_table_blocks)) {
         return "journal's place";
@@ -133,6 +134,13 @@ Failure validate_superblock(const Superblock& superblock, u64 device_bytes,
     if (const char* part = find_nonsense(superblock)) {
         return {Errc::corrupt, path + ": the superblock's " + part +
                                    " makes no sense; restore the volume from a backup"};
+    }
+    if (superblock.journal_blocks < format::journal_blocks_min) {
+        return {Errc::corrupt, path + ": the superblock says that the journal has " +
+                                   std::to_string(superblock.journal_blocks) +
+                                   " blocks, and the least is " +
+                                   std::to_string(format::journal_blocks_min) +
+                                   "; restore the volume from a backup"};
     }
     if (device_bytes < superblock.size_bytes) {
         return {Errc::corrupt, path + ": " + std::to_string(superblock.size_bytes - device_bytes) +

@@ -18,6 +18,9 @@ constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than 
 constexpr u32 idle_steps_max = 1000;           // nothing was in the way, and nothing was done
 // What a worker may leave unfinished before it notices that the step is full.
 constexpr u64 unfinished_by_worker = 8192;
+// A step takes a quarter of the journal's room, half of that before it is full, an eighth of it for
+// what is loose at its end: in the smallest room it still can do something.
+static_assert(core::journal_room_min / 4 / 8 > 0);
 
 }  // namespace
 

@@ -17,6 +17,8 @@ namespace {
 
 /// The smallest meta buffer with which every operation finds room for what it uses at once.
 constexpr u64 meta_buffer_min_bytes = mib;
+// A quarter of it may be dirty.
+static_assert(meta_buffer_min_bytes / format::block_size / 4 >= core::journal_room_min);
 
 Failure prepare(Disk& disk, const std::string& path, const OpenOptions& options,
                 format::Superblock& superblock) {

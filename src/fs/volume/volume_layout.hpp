@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "fs/format/frame.hpp"
+#include "fs/format/journal.hpp"
 #include "fs/format/superblock.hpp"
 
 namespace warren {
@@ -19,6 +20,8 @@ inline constexpr u64 journal_blocks_in_frame_0 = 256;
 inline constexpr u64 own_journal_from_bytes = 64 * mib;
 inline constexpr u64 journal_bytes_min = 2 * mib;
 inline constexpr u64 journal_bytes_max = 1 * gib;
+static_assert(journal_blocks_in_frame_0 >= format::journal_blocks_min);
+static_assert(journal_bytes_min / format::block_size >= format::journal_blocks_min);
 
 constexpr u64 divide_up(u64 value, u64 by) {
     return (value + by - 1) / by;

@@ -306,5 +306,23 @@ TEST(Limits, volumesOfAllSizes) {
     }
 }
 
+TEST(Limits, smallestRoomForACommitTakesTheRemovalOfATree) {
+    // The smallest journal there is, and contents may have half of it.
+    MemoryVolume volume(16 * mib, {.workers = 2, .data = DataMode::journal});
+    const u64 inodes = volume->statistics().inodes_used;
+    const Handle tree = make_directory(*volume, volume->root(), "tree");
+    for (u64 i = 0; i < 40; ++i) {
+        const Handle below = make_directory(*volume, tree, std::to_string(i));
+        make_directory(*volume, below, "directory");
+        make_many(*volume, below, 0, 100);
+    }
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
+    EXPECT_EQ(removal.files, 4000u);
+    EXPECT_EQ(removal.directories, 81u);
+    EXPECT_EQ(volume->statistics().inodes_used, inodes);
+    volume.close_and_check();
+}
+
 }  // namespace
 }  // namespace warren

@@ -104,6 +104,8 @@ TEST(SuperblockIo, superblockThatLiesIsRefused) {
         [](S& s) { s.journal_offset = format::superblock_copy_offset; },
         [](S& s) { s.journal_offset = s.size_bytes - 4096; },
         [](S& s) { s.journal_blocks = 0; },
+        [](S& s) { s.journal_blocks = 8; },
+        [](S& s) { s.journal_blocks = format::journal_blocks_min - 2; },
         [](S& s) { s.journal_blocks = 511; },
         [](S& s) { s.journal_blocks = ~u64{0} - 1; },
         [](S& s) { s.root_inode = 15; },
@@ -121,6 +123,15 @@ TEST(SuperblockIo, superblockThatLiesIsRefused) {
         EXPECT_EQ(load_changed(lie).code, Errc::corrupt) << "lie " << number;
         ++number;
     }
+}
+
+TEST(SuperblockIo, journalTooSmallForAnOperationIsRefused) {
+    const Failure failure = load_changed([](Superblock& s) { s.journal_blocks = 8; });
+    EXPECT_EQ(failure.code, Errc::corrupt);
+    EXPECT_NE(failure.message.find("the journal has 8 blocks, and the least is 256;"),
+              std::string::npos)
+        << failure.message;
+    EXPECT_EQ(load_changed([](Superblock& s) { s.journal_blocks = 256; }).code, Errc::ok);
 }
 
 TEST(SuperblockIo, unknownReadOnlyFeaturesAreReported) {
