@@ -151,6 +151,9 @@ WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     if (empty) {
         device_atomic<u64>(store.state->free_frames).fetch_add(1, hd::memory_order_relaxed);
         set_bit(store.frames_free, frame);
+    } else if (taken > 0) {
+        // Whoever looked for a block meanwhile found all of them reserved.
+        set_bit(room_of(store, kind_of(store, frame)), frame);
     }
     return empty;
 }
@@ -174,7 +177,7 @@ WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
 /// Lets nobody look for blocks in a frame that has none left. One lane.
 WARREN_HD inline void drop_full_frame(const Store& store, u64 frame, FrameKind kind) {
     clear_bit(room_of(store, kind), frame);
-    // Some may have come back just now, by unreserve(), which found the bit still set.
+    // Some may have come back just now, by give_back_bits(), which found the bit still set.
     for (u32 w = 0; w < 8 && kind_of(store, frame) == kind; ++w) {
         if (free_bits(store, frame, w) == 0) continue;
         set_bit(room_of(store, kind), frame);

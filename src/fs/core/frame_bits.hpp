@@ -70,11 +70,13 @@ WARREN_HD inline u64 free_bits(const Store& store, u64 frame, u32 w) {
              relaxed_load(store.overlays[frame].reserved[w]));
 }
 
-/// Gives back reserved bits of one word that were not taken into use.
+/// Gives back reserved bits of one word, whether they were taken into use or not. Whoever looked
+/// there meanwhile may have found the frame full.
 WARREN_HD inline void give_back_bits(const Store& store, u64 frame, u32 w, u64 bits) {
     // Release: pairs with the acquire in reserve_bits().
     device_atomic<u64>(store.overlays[frame].reserved[w])
         .fetch_and(~bits, hd::memory_order_release);
+    set_bit(room_of(store, kind_of(store, frame)), frame);
 }
 
 /// Reserves the bits of `wanted` in word `w`; answers those that were won.
@@ -116,10 +118,8 @@ WARREN_HD void for_each_word(u64 place, u64 blocks, Action&& action) {
 
 /// Gives reserved blocks back, whether they were taken into use or not.
 WARREN_HD inline void unreserve(const Store& store, u64 place, u64 blocks) {
-    for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
-        give_back_bits(store, frame, w, mask);
-        set_bit(room_of(store, kind_of(store, frame)), frame);
-    });
+    for_each_word(place, blocks,
+                  [&](u64 frame, u32 w, u64 mask) { give_back_bits(store, frame, w, mask); });
 }
 
 }  // namespace warren::core

@@ -123,8 +123,10 @@ WARREN_HD inline u64 free_slots(const format::InodeBitmap& bitmap, u32 w) {
     return ~(relaxed_load(bitmap.used[w]) | relaxed_load(bitmap.held[w]));
 }
 
-/// Holds one free slot of word `w`; its number in the frame, 0 if there is none. One lane.
-WARREN_HD inline u32 hold_in_word(format::InodeBitmap& bitmap, u32 w) {
+/// Holds one free slot of word `w` of the bitmap of `frame`; its number there, 0 if there is none.
+/// One lane.
+WARREN_HD inline u32 hold_in_word(const Store& store, u64 frame, format::InodeBitmap& bitmap,
+                                  u32 w) {
     device_atomic<u64> held(bitmap.held[w]);
     for (;;) {
         const u64 free = free_slots(bitmap, w);
@@ -136,13 +138,16 @@ WARREN_HD inline u32 hold_in_word(format::InodeBitmap& bitmap, u32 w) {
             return w * 64 + static_cast<u32>(hd::countr_zero(bit));
         }
         held.fetch_and(~bit, hd::memory_order_release);
+        // It may be free by now, and whoever looked meanwhile found it held and the frame full.
+        set_bit(room_of(store, FrameKind::inodes), frame);
     }
 }
 
-/// Holds one free slot of the frame whose bitmap this is; its number in the frame, 0 if there is
+/// Holds one free slot of `frame`, whose bitmap this is; its number in the frame, 0 if there is
 /// none. The search starts at a word that depends on the worker, so that workers spread.
 template <class Team>
-WARREN_HD u32 hold_slot(const Team& team, format::InodeBitmap& bitmap, u32 start_word) {
+WARREN_HD u32 hold_slot(const Team& team, const Store& store, u64 frame,
+                        format::InodeBitmap& bitmap, u32 start_word) {
     constexpr u32 words = format::inodes_per_frame / 64;
     for (u32 base = 0; base < words; base += Team::width) {
         const u32 mine = (start_word + base + team.lane()) % words;
@@ -150,12 +155,25 @@ WARREN_HD u32 hold_slot(const Team& team, format::InodeBitmap& bitmap, u32 start
         for (u32 votes = team.ballot(is_free); votes != 0; votes &= votes - 1) {
             const u32 lane = static_cast<u32>(hd::countr_zero(votes));
             u32 slot = 0;
-            if (team.lane() == lane) slot = hold_in_word(bitmap, mine);
+            if (team.lane() == lane) slot = hold_in_word(store, frame, bitmap, mine);
             slot = team.broadcast(slot, lane);
             if (slot != 0) return slot;
         }
     }
     return 0;
+}
+
+/// Lets nobody look for numbers in a frame that has none left.
+template <class Team>
+WARREN_HD void drop_full_inodes(const Team& team, const Store& store, u64 frame,
+                                const format::InodeBitmap& bitmap) {
+    u64* room = room_of(store, FrameKind::inodes);
+    once(team, [&] { clear_bit(room, frame); });
+    // One may have become free just now, by somebody who found the bit still set.
+    bool is_free = false;
+    for (u32 w = team.lane(); w < format::inodes_per_frame / 64; w += Team::width)
+        is_free = is_free || free_slots(bitmap, w) != 0;
+    if (team.ballot(is_free) != 0) once(team, [&] { set_bit(room, frame); });
 }
 
 WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& bit) {
@@ -214,13 +232,13 @@ WARREN_HD Result<InodeRef> reserve_inode(Operation<Team>& op) {
             const Result<Block*> block = op.pin(frame * format::frame_size);
             if (!block) return block.code();
             auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
-            const u32 slot = hold_slot(op.team, bitmap, op.team.worker * 8 % 128);
+            const u32 slot = hold_slot(op.team, store, frame, bitmap, op.team.worker * 8 % 128);
             if (slot != 0) {
                 once(op.team, [&] { relaxed_store(hinted, frame); });
                 op.reserved_inode = frame * format::inodes_per_frame + slot;
                 break;
             }
-            once(op.team, [&] { clear_bit(room, frame); });
+            drop_full_inodes(op.team, store, frame, bitmap);
             op.release_pins(mark);
         } else {
             once(op.team, [&] { drop_stale_room(store, frame); });

@@ -121,6 +121,8 @@ WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
         return false;
     });
     if (!is_empty) {
+        // Whoever looked for a number meanwhile found all of them held.
+        once(op.team, [&] { set_bit(room_of(op.store, FrameKind::inodes), frame); });
         op.cancel_apply();
         return Errc::not_empty;
     }
