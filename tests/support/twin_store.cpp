@@ -7,6 +7,7 @@
 
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/ops/inode_frame.hpp"
+#include "fs/ops/show_block.hpp"
 #include "tests/support/failing_allocations.hpp"
 
 namespace warren {
@@ -73,8 +74,8 @@ void TwinStore::fill_block(u64 place, const format::Block* from) {
 
 void TwinStore::show_block(u64 place) {
     const std::lock_guard lock(mutex_);
-    if (core::test_bit(memory_.store().resident, place / format::block_size)) return;
-    fill_block(place, reinterpret_cast<const format::Block*>(host_->base + place));
+    const auto& block = *reinterpret_cast<const format::Block*>(host_->base + place);
+    ops::show_block(memory_.store(), place, block);
 }
 
 void TwinStore::prepare_inode_frame(u64 frame) {

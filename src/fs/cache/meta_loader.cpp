@@ -11,6 +11,7 @@
 #include "fs/core/head_table.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/check_structure.hpp"
+#include "fs/ops/show_block.hpp"
 
 namespace warren {
 
@@ -35,7 +36,8 @@ bool is_tree_kind(u16 kind) {
     }
 }
 
-/// Makes `block` the resident one at `place` in the host's Store, which has the identity map.
+/// Makes `block`, a bitmap of inodes, the resident one at `place` in the host's Store, which has
+/// the identity map.
 void copy_in(const core::Store& store, u64 place, const Block& block) {
     auto& mine = *reinterpret_cast<Block*>(store.base + place);
     for (u32 i = 0; i < format::block_size / 8; ++i)
@@ -239,15 +241,15 @@ Errc MetaLoader::leave(Read& read) {
 }
 
 /// Makes resident what was read. Not if that may not be the newest: who asked looks again then.
-/// Errc::corrupt if the place is for other things by now. Under the lock.
+/// Errc::corrupt if the place is for other things by now. Under the lock. In a buffer of the host's
+/// nothing else makes a block resident: there it is not.
 Errc MetaLoader::put(Read& read) {
     if (read.is_void) return Errc::ok;
     const FrameKind kind = core::kind_of(store_, read.place / format::frame_size);
     if (kind != read.expected.kind) return Errc::corrupt;
     if (read.engine != nullptr) return put_into(*read.engine, read);
-    if (is_resident(read.place)) return Errc::ok;  // adopt() was first
     if (store_.heads == nullptr) {
-        copy_in(store_, read.place, *read.block);
+        ops::show_block(store_, read.place, *read.block);
         return Errc::ok;
     }
     const Result<u32> head = find_victim();

@@ -7,10 +7,9 @@
 // eviction of their block: they are kept beside the buffer, 16 bytes for an inode.
 //
 // The disk is waited for without the lock, so many reads are under way at once, of one place one
-// for all who ask. What is being read is not resident: nobody changes it meanwhile, no commit
-// writes it, and the bits of its inodes stay as they were. In an engine's buffer it may be: then it
-// is found there when it is to be put there, or it was evicted meanwhile, and what was read is
-// dropped.
+// for all who ask. What is being read is not resident, so nobody changes it; but it may be freed
+// and be another's before the read has ended, and in an engine's buffer it may come and go. What
+// was read never comes over what is newer: put() and fs/ops/show_block.hpp see to it.
 #pragma once
 
 #include <array>

@@ -90,6 +90,19 @@ WARREN_HD inline u64 reserve_bits(const Store& store, u64 frame, u32 w, u64 want
     return won & ~lost;
 }
 
+/// Reserves the block at `place`, whatever it is in use for: until unreserve() nobody is given it.
+/// False if somebody has it reserved. One lane.
+WARREN_HD inline bool reserve_as_it_is(const Store& store, u64 place) {
+    const u64 block = place / format::block_size;
+    const u64 in_frame = block % format::blocks_per_frame;
+    const u64 bit = u64{1} << in_frame % 64;
+    FrameOverlay& overlay = store.overlays[block / format::blocks_per_frame];
+    // Acquire: pairs with the release in give_back_bits(): what was made of the block shows.
+    const u64 before =
+        device_atomic<u64>(overlay.reserved[in_frame / 64]).fetch_or(bit, hd::memory_order_acquire);
+    return (before & bit) == 0;
+}
+
 /// The bits of word `w` that a run of blocks [first, first + count) of one frame covers.
 WARREN_HD inline u64 run_mask(u32 w, u32 first, u32 count) {
     const u32 begin = w * 64;

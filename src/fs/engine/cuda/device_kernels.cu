@@ -2,6 +2,7 @@
 // Copying is by words of 16 bytes, a warp's neighbours side by side: at the speed of memory on the
 // device and of the bus to pinned memory. No command runs beside list_dirty() and gather_blocks().
 #include "fs/engine/cuda/device_kernels.hpp"
+#include "fs/ops/show_block.hpp"
 #include "gpu/failure.hpp"
 #include "team/team.hpp"
 
@@ -38,23 +39,18 @@ __global__ void gather_kernel(core::Store store, const u64* places, u64 count, f
     }
 }
 
-/// One block of threads. The host shows what nobody has made meanwhile: a block that an operation
-/// has started is resident.
+/// One block of threads does what ops::show_block() does.
 __global__ void publish_kernel(core::Store store, u64 place, const format::Block* from) {
-    __shared__ bool is_resident;
-    const u64 block = place / format::block_size;
-    const u64 bit = u64{1} << block % 64;
-    device_atomic<u64> word(store.resident[block / 64]);
-    if (threadIdx.x == 0) is_resident = (word.load(hd::memory_order_relaxed) & bit) != 0;
+    __shared__ ops::Showing showing;
+    if (threadIdx.x == 0) showing = ops::begin_showing(store, place);
     __syncthreads();
-    if (is_resident) return;
+    if (!showing.is_due) return;
     auto* target = reinterpret_cast<u64*>(store.base + place);
     for (u32 i = threadIdx.x; i < format::block_size / 8; i += blockDim.x)
         relaxed_store(target[i], from->words[i]);
     __threadfence();
     __syncthreads();
-    // Release: pairs with the acquire in Operation::pin().
-    if (threadIdx.x == 0) word.fetch_or(bit, hd::memory_order_release);
+    if (threadIdx.x == 0) ops::end_showing(store, place, showing);
 }
 
 }  // namespace
