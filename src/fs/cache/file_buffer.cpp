@@ -13,6 +13,7 @@
 
 #include "base/check.hpp"
 #include "base/out_of_memory.hpp"
+#include "base/processor_pause.hpp"
 #include "fs/cache/file_buffer_extent.hpp"
 
 namespace warren {
@@ -36,9 +37,7 @@ constexpr u32 looks_max = 200;
 void lock_soon(std::unique_lock<std::mutex>& lock) {
     for (u32 looks = 0; looks < looks_max; ++looks) {
         if (lock.try_lock()) return;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+        pause_processor();
     }
     lock.lock();
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/out_of_memory.hpp"
+#include "base/processor_pause.hpp"
 #include "fs/volume/batch_packer.hpp"
 
 namespace warren {
@@ -15,6 +16,9 @@ namespace {
 /// To send one costs as much as to look up some thousand names, but every worker should have some.
 constexpr u64 piece_items_min = 1024;
 constexpr u64 pieces_per_worker = 2;
+/// Who has nothing to do looks so often whether there is something before others may have the
+/// processor: some microseconds, less than a piece takes.
+constexpr u32 looks_max = 100;
 
 }  // namespace
 
@@ -47,6 +51,8 @@ void LookupPieces::work() {
     PhaseClock clock;
     // Relaxed: the end of the workers' run is what shows their answers.
     while (open_.load(std::memory_order_relaxed) > 0) {
+        // Relaxed: to see a change late costs one more wait, which is bounded.
+        const u64 seen = changes_.load(std::memory_order_relaxed);
         u32 slot = 0;
         Range range{};
         const Work work = take(slot, range);
@@ -58,9 +64,13 @@ void LookupPieces::work() {
             ++times.pieces;
             times.answer += clock.lap();
         }
-        const bool has_served = serve();
-        if (!has_served && work == Work::nothing) std::this_thread::yield();
-        (has_served ? times.serve : times.wait) += clock.lap();
+        const Served served = serve();
+        if (work == Work::nothing && served == Served::by_another) {
+            wait_for_change(seen);
+        } else if (work == Work::nothing && served == Served::nothing) {
+            std::this_thread::yield();
+        }
+        (served == Served::something ? times.serve : times.wait) += clock.lap();
     }
     const std::lock_guard lock(mutex_);
     times_.pack += times.pack;
@@ -104,6 +114,7 @@ bool LookupPieces::take_packed(u32& slot) {
 void LookupPieces::put(std::vector<u32>& list, u32 slot) {
     const std::lock_guard lock(mutex_);
     list.push_back(slot);
+    note_change();
 }
 
 void LookupPieces::pack(u32 slot, Range range) {
@@ -120,6 +131,7 @@ void LookupPieces::pack(u32 slot, Range range) {
     const std::lock_guard lock(mutex_);
     if (i < range.end) rests_.push_back({i, range.end});
     packed_.push_back(slot);
+    note_change();
 }
 
 void LookupPieces::answer(u32 slot) {
@@ -143,14 +155,29 @@ void LookupPieces::note_left(u64 item) {
     left_.push_back(item);
 }
 
-/// Talks to the stream, unless somebody does. False if there was nothing to do.
-bool LookupPieces::serve() {
+/// A list is another than it was. Requires: the caller has mutex_.
+void LookupPieces::note_change() {
+    changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+/// Waits until there have been other than `seen` changes, or for a moment: whoever talks to the
+/// stream may leave it to others without one.
+void LookupPieces::wait_for_change(u64 seen) const {
+    for (u32 looks = 0; looks < looks_max; ++looks) {
+        if (changes_.load(std::memory_order_relaxed) != seen) return;
+        pause_processor();
+    }
+    std::this_thread::yield();
+}
+
+/// Talks to the stream, unless somebody does.
+LookupPieces::Served LookupPieces::serve() {
     const std::unique_lock turn(stream_mutex_, std::try_to_lock);
-    if (!turn.owns_lock()) return false;
-    bool has_served = false;
+    if (!turn.owns_lock()) return Served::by_another;
+    Served served = Served::nothing;
     while (serve_once())
-        has_served = true;
-    return has_served;
+        served = Served::something;
+    return served;
 }
 
 /// Sends what is packed and takes what is done. False if there was neither. Throws nothing: others

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Look-ups through an engine's stream (fs/engine/lookup_stream.hpp), by all workers at once: each
 // takes whatever is to be done next, answers that have come first. One worker at a time, the first
-// to find nobody there, talks to the stream, because calls of a driver wait for each other.
+// to find nobody there, talks to the stream, because calls of a driver wait for each other. The
+// others that have nothing to do look at one word until somebody has changed a list.
 //
 // Invariant: a slot is in one place: free, at a worker, packed, under way or done. Nothing is
 // allocated once work() has begun.
@@ -45,6 +46,7 @@ class LookupPieces {
         Errc code = Errc::ok;
     };
     enum class Work : u8 { nothing, pack, answer };
+    enum class Served : u8 { by_another, nothing, something };
 
     Work take(u32& slot, Range& range);
     bool take_packed(u32& slot);
@@ -52,8 +54,10 @@ class LookupPieces {
     void answer(u32 slot);
     void note_left(u64 item);
     void put(std::vector<u32>& list, u32 slot);
-    bool serve();
+    Served serve();
     bool serve_once();
+    void note_change();
+    void wait_for_change(u64 seen) const;
 
     LookupStream& stream_;
     const LookupStreamShape shape_;
@@ -72,6 +76,8 @@ class LookupPieces {
     std::atomic<u64> open_;       // items without an answer
     std::vector<u64> left_;       // under mutex_
     LookupTimes times_;           // under mutex_
+    // Changes of the lists: on a line of its own, since who waits looks at it all the time.
+    alignas(64) std::atomic<u64> changes_{0};
 };
 
 }  // namespace warren

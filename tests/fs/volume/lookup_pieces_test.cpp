@@ -29,6 +29,8 @@ class FakeStream final : public LookupStream {
     /// Pieces from this one on fail: the even ones when they are started, for want of memory or
     /// because of the device, the others later.
     void fail_from(u64 piece) { fails_from_ = piece; }
+    /// A piece is done at one in so many questions.
+    void take_long(u64 odds) { done_odds_ = odds; }
 
     LookupStreamShape shape() const override { return shape_; }
     ops::BatchMemory memory(u32 slot) override { return slots_[slot].shown(); }
@@ -50,7 +52,7 @@ class FakeStream final : public LookupStream {
     Errc poll(u32 slot) override {
         Slot& one = slots_[slot];
         EXPECT_TRUE(one.is_under_way);
-        if (random_.below(4) != 0) return Errc::busy;
+        if (!random_.one_in(done_odds_)) return Errc::busy;
         one.is_under_way = false;
         return one.fails ? Errc::io : Errc::ok;
     }
@@ -83,6 +85,7 @@ class FakeStream final : public LookupStream {
     std::vector<Slot> slots_;
     u64 starts_ = 0;
     u64 fails_from_ = ~u64{0};
+    u64 done_odds_ = 4;
 };
 
 struct Question {
@@ -141,6 +144,8 @@ TEST(LookupPieces, AnswerEveryItem) {
             SCOPED_TRACE(std::to_string(shape.items_max) + " by " + std::to_string(workers));
             const auto questions = random_questions(random, 1 + random.below(5000));
             FakeStream stream(shape, random.next());
+            // For so long that whoever has nothing to do waits in each of the ways.
+            if (shape.items_max >= 100) stream.take_long(1 + random.below(300));
             const auto answers = look_up(stream, questions, workers);
             for (std::size_t i = 0; i < questions.size(); ++i) {
                 const Question& asked = questions[i];
