@@ -177,11 +177,26 @@ Errc TreeRemover::remove_by_names() {
     return Errc::ok;
 }
 
+/// What the workers may dirty of bitmaps and of the frame table when the step is full, until each
+/// is done with the leaf that it empties just then. A volume that has grown has many of both, and a
+/// small journal.
+u64 TreeRemover::dirtied_when_full() const {
+    const core::Store& store = volume_.store();
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    const u64 bitmaps = relaxed_load(store.state->inode_slots) / in_frame;
+    const u64 tables = store.frame_count / format::frames_per_table_block + 1;
+    constexpr u64 by_leaf = format::leaf_entries_max * (1 + ops::release_blocks_max);
+    return std::min(bitmaps + tables, by_leaf * volume_.crew().width());
+}
+
 /// Takes what a bulk step needs and lets `gate` pass the gate for all of it. Nothing has changed
-/// if that fails.
+/// if that fails. Errc::no_space: also where a commit does not hold what a step may dirty.
 Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
-    const u64 share = relaxed_load(state.journal_room) / 4;
+    const u64 room = relaxed_load(state.journal_room);
+    const u64 share = room / 4;
+    const u64 promised = share + dirtied_when_full();
+    if (promised > room) return Errc::no_space;
     // What is loose at the end costs leaves of the orphan directory, at least half full.
     loose_max_ = share / 8 * (format::leaf_entries_max / 2);
     WARREN_TRY(orphan_room_.hold(loosened_between_looks()));
@@ -192,7 +207,7 @@ Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
             tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
         return Errc::ok;
     }));
-    WARREN_TRY(gate.begin_apply(static_cast<u32>(share)));
+    WARREN_TRY(gate.begin_apply(static_cast<u32>(promised)));
     dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;
     deadline_ = now_nanoseconds() + step_nanoseconds;
     loose_ = 0;

@@ -8,6 +8,8 @@
 #include <set>
 #include <unordered_set>
 
+#include "fs/format/inode.hpp"
+#include "fs/volume/make_volume.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/thread_crowd.hpp"
@@ -321,6 +323,36 @@ TEST(Limits, smallestRoomForACommitTakesTheRemovalOfATree) {
     EXPECT_EQ(removal.files, 4000u);
     EXPECT_EQ(removal.directories, 81u);
     EXPECT_EQ(volume->statistics().inodes_used, inodes);
+    volume.close_and_check();
+}
+
+TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
+    auto disk = std::make_unique<MemoryDisk>(1 * gib);
+    const auto zero = [&](u64 offset, u64 length) { return disk->discard(offset, length); };
+    ASSERT_EQ(make_volume_on(*disk, "image", 16 * mib, "", zero).code, Errc::ok);
+    ASSERT_EQ(grow_volume_on(*disk, "image", 1 * gib, zero).code, Errc::ok);
+    MemoryVolume volume(std::move(disk), {.workers = 2, .engine = EngineChoice::cpu});
+    // The names of few leaves, whose inodes have more bitmaps than a commit holds blocks.
+    constexpr u64 frames = 140;
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    const Handle tree = make_directory(*volume, volume->root(), "tree");
+    std::vector<Handle> others;
+    for (u64 i = 0; i < frames; ++i) {
+        const std::string name = std::to_string(i);
+        const Handle directory = make_directory(*volume, volume->root(), name);
+        make_many(*volume, directory, 0, in_frame);
+        ASSERT_EQ(volume->rename(anybody, directory, number_name(0), tree, name), Errc::ok);
+        others.push_back(directory);
+    }
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    // Much of the next commit is full already.
+    AttributeChange change{.which = AttributeChange::mode, .new_mode = 0700};
+    for (u64 i = 0; i < 80; ++i)
+        ASSERT_TRUE(volume->set_attributes(anybody, others[i], change));
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
+    EXPECT_EQ(removal.files, frames);
+    EXPECT_EQ(volume->sync(), Errc::ok);
     volume.close_and_check();
 }
 
