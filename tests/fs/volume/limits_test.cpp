@@ -331,7 +331,7 @@ TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
     const auto zero = [&](u64 offset, u64 length) { return disk->discard(offset, length); };
     ASSERT_EQ(make_volume_on(*disk, "image", 16 * mib, "", zero).code, Errc::ok);
     ASSERT_EQ(grow_volume_on(*disk, "image", 1 * gib, zero).code, Errc::ok);
-    MemoryVolume volume(std::move(disk), {.workers = 2, .engine = EngineChoice::cpu});
+    MemoryVolume volume(std::move(disk), {.workers = 2});
     // The names of few leaves, whose inodes have more bitmaps than a commit holds blocks.
     constexpr u64 frames = 140;
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
@@ -353,6 +353,28 @@ TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
     EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
     EXPECT_EQ(removal.files, frames);
     EXPECT_EQ(volume->sync(), Errc::ok);
+    volume.close_and_check();
+}
+
+TEST(Limits, aWideTreeIsRemovedThoughTheJournalIsSmall) {
+    MemoryVolume volume(62 * mib, {.workers = 16});
+    const u64 inodes = volume->statistics().inodes_used;
+    const Handle tree = make_directory(*volume, volume->root(), "tree");
+    // Workers that take all lower directories out of the upper ones at once would leave the orphan
+    // directory more leaves than a commit holds.
+    constexpr u64 upper = 90;
+    constexpr u64 lower = 90;
+    for (u64 i = 0; i < upper; ++i) {
+        const Handle above = make_directory(*volume, tree, std::to_string(i));
+        for (u64 k = 0; k < lower; ++k)
+            make_file(*volume, make_directory(*volume, above, std::to_string(k)), "file");
+    }
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
+    EXPECT_EQ(removal.directories, upper * (lower + 1) + 1);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    EXPECT_EQ(volume->statistics().inodes_used, inodes);
     volume.close_and_check();
 }
 

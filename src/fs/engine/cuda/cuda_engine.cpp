@@ -393,7 +393,7 @@ Errc CudaEngine::run_removal(const Remove& remove) {
     WARREN_TRY(loss_.enter_device());
     if (removal_ == nullptr) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
-        WARREN_TRY(loss_.answer(made->open()));
+        WARREN_TRY(loss_.answer(made->open(cuda_engine::removal_shape_for(host_))));
         removal_ = std::move(made);
     }
     BulkCalls calls(*this, lock);
