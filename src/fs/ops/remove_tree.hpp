@@ -12,19 +12,6 @@
 
 namespace warren::ops {
 
-/// What a worker may dirty of bitmaps of inodes and of the frame table while it empties one leaf.
-inline constexpr u64 maps_by_leaf = format::leaf_entries_max * (1 + release_blocks_max);
-
-/// What workers who empty a leaf each may dirty of bitmaps of inodes and of the frame table: a
-/// volume that has grown has many of both, and a small journal.
-WARREN_HD inline u64 maps_by_workers(const Store& store, u64 workers) {
-    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
-    const u64 bitmaps = relaxed_load(store.state->inode_slots) / in_frame;
-    const u64 tables = store.frame_count / format::frames_per_table_block + 1;
-    const u64 all = bitmaps + tables;
-    return all < maps_by_leaf * workers ? all : maps_by_leaf * workers;
-}
-
 /// Takes the entry of the directory `inode` out of `parent`. From here on it takes no more names,
 /// and nothing leads upwards: the number may mean another directory soon, even one below it. Only
 /// within apply. True if the entry's leaf is empty now and should be pruned.

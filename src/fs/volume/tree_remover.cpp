@@ -177,14 +177,25 @@ Errc TreeRemover::remove_by_names() {
     return Errc::ok;
 }
 
+/// What the workers may dirty of bitmaps and of the frame table when the step is full, until each
+/// is done with the leaf that it empties just then. A volume that has grown has many of both, and a
+/// small journal.
+u64 TreeRemover::dirtied_when_full() const {
+    const core::Store& store = volume_.store();
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    const u64 bitmaps = relaxed_load(store.state->inode_slots) / in_frame;
+    const u64 tables = store.frame_count / format::frames_per_table_block + 1;
+    constexpr u64 by_leaf = format::leaf_entries_max * (1 + ops::release_blocks_max);
+    return std::min(bitmaps + tables, by_leaf * volume_.crew().width());
+}
+
 /// Takes what a bulk step needs and lets `gate` pass the gate for all of it. Nothing has changed
 /// if that fails. Errc::no_space: also where a commit does not hold what a step may dirty.
 Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
     const u64 room = relaxed_load(state.journal_room);
     const u64 share = room / 4;
-    // Each is at a leaf still when the step is full.
-    const u64 promised = share + ops::maps_by_workers(volume_.store(), volume_.crew().width());
+    const u64 promised = share + dirtied_when_full();
     if (promised > room) return Errc::no_space;
     // What is loose at the end costs leaves of the orphan directory, at least half full.
     loose_max_ = share / 8 * (format::leaf_entries_max / 2);

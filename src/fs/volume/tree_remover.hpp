@@ -41,6 +41,7 @@ class TreeRemover {
 
     Errc remove_in_steps();
     Errc remove_by_names();
+    u64 dirtied_when_full() const;
     Errc begin_step(CpuOperation& gate, std::vector<Task>& tasks);
     Errc run_step(std::vector<Task> tasks);
     void visit(Crew::Worker& worker, const Task& task);

@@ -35,6 +35,10 @@ class LateRead : public testing::TestWithParam<Way> {
         place_ = target_place(link);
         open();
         ASSERT_TRUE(volume_->attributes(volume_->root()));
+        if (GetParam().buffer_bytes == 0 &&
+            core::test_bit(implementation_->store().resident, place_ / format::block_size)) {
+            GTEST_SKIP() << "a GPU's engine reads all there is when it is opened";
+        }
     }
     void TearDown() override {
         close();

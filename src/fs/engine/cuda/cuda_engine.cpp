@@ -95,6 +95,7 @@ class CudaEngine final : public Engine {
 
     /// Whether bulk commands can run: they want all metadata in memory, and the volume's help.
     bool has_bulk() const { return options_.volume.commit && options_.meta_buffer_blocks == 0; }
+    bool has_room_for_steps() const;
     void load_metadata();
     Errc add_frames(u64 count);
     Errc open_server();
@@ -384,16 +385,24 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
     std::shared_lock<FairLock>& lock_;
 };
 
+/// Whether a commit holds what a step of a removal may dirty: not where the volume is small, or has
+/// grown and has a larger frame table than its journal was made for.
+bool CudaEngine::has_room_for_steps() const {
+    constexpr u64 tables_max = u64{1} << 15;  // more are not met within a step
+    const u64 tables = std::min(host_.frame_count / format::frames_per_table_block, tables_max);
+    return relaxed_load(host_.state->journal_room) >= cuda_engine::removal_room_min + tables;
+}
+
 /// Calls `remove(removal, host)` with what it needs, one at a time.
 template <class Remove>
 Errc CudaEngine::run_removal(const Remove& remove) {
-    if (!has_bulk()) return Errc::not_supported;
+    if (!has_bulk() || !has_room_for_steps()) return Errc::not_supported;
     const std::lock_guard turn(removal_mutex_);
     std::shared_lock lock(steps_);
     WARREN_TRY(loss_.enter_device());
     if (removal_ == nullptr) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
-        WARREN_TRY(loss_.answer(made->open(cuda_engine::removal_shape_for(host_))));
+        WARREN_TRY(loss_.answer(made->open()));
         removal_ = std::move(made);
     }
     BulkCalls calls(*this, lock);

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "fs/engine/cuda/removal_step.hpp"
-#include "fs/ops/remove_tree.hpp"
 
 #if defined(__CUDACC__)
 
@@ -17,35 +16,25 @@ namespace warren::cuda_engine {
 inline constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
 inline constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
 
-/// What a step of so many warps may dirty, with a share of a quarter of the journal's room.
-__device__ inline u64 dirtied_by_step(const core::Store& store, u64 room, u64 warps) {
-    const u64 by_warps = dirtied_by_warp * warps;
-    const u64 spare = warps == 1 ? dirtied_by_warp : spare_of_journal(room);
-    return room / 4 + (by_warps < spare ? by_warps : spare) + ops::maps_by_workers(store, warps);
-}
-
-/// Passes the gate for all that the step does, and takes its part of the journal. Errc::need_space
-/// if no commit holds that.
-__device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
+/// Passes the gate for all that the step does, and takes its share of the journal.
+__device__ inline Errc enter_gate(const core::Store& store, u64& share) {
     core::StoreState& state = *store.state;
     device_atomic<u64> inside(state.gate[0].inside);
     // Sequentially consistent: pairs with close_gate(), which closes, then looks inside.
     inside.fetch_add(1, hd::memory_order_seq_cst);
     Errc code = Errc::ok;
-    const u64 room = relaxed_load(state.journal_room);
+    share = relaxed_load(state.journal_room) / 4;
     if (device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0) {
         code = Errc::retry;
     } else if (relaxed_load(state.read_only) != 0) {
         code = Errc::read_only;
-    } else if (promised > room) {
-        code = Errc::need_space;
     } else {
         const u64 ahead =
-            device_atomic<u64>(state.promised_blocks).fetch_add(promised, hd::memory_order_relaxed);
-        const u64 wanted = relaxed_load(state.dirty_blocks) + promised;
-        if (wanted + ahead > room) {
-            device_atomic<u64>(state.promised_blocks).fetch_sub(promised, hd::memory_order_relaxed);
-            code = wanted > room ? Errc::need_commit : Errc::retry;
+            device_atomic<u64>(state.promised_blocks).fetch_add(share, hd::memory_order_relaxed);
+        const u64 wanted = relaxed_load(state.dirty_blocks) + share;
+        if (wanted + ahead > relaxed_load(state.journal_room)) {
+            device_atomic<u64>(state.promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
+            code = wanted > relaxed_load(state.journal_room) ? Errc::need_commit : Errc::retry;
         }
     }
     // Release: pairs with the acquire in close_gate().
@@ -53,8 +42,8 @@ __device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
     return code;
 }
 
-__device__ inline void leave_gate(const core::Store& store, u64 promised) {
-    device_atomic<u64>(store.state->promised_blocks).fetch_sub(promised, hd::memory_order_relaxed);
+__device__ inline void leave_gate(const core::Store& store, u64 share) {
+    device_atomic<u64>(store.state->promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
     // Release: pairs with the acquire in close_gate(): the commit sees all that the step wrote.
     device_atomic<u64>(store.state->gate[0].inside).fetch_sub(1, hd::memory_order_release);
 }
@@ -101,20 +90,18 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     state.holds_moves = 0;
     state.has_root = 0;
     state.hangs_nowhere = 0;
+    state.lacks_room = 0;
     state.removed = {};
     state.files = 0;
     state.directories = 0;
     state.inodes = 0;
     state.blocks = 0;
-    const u64 room = relaxed_load(store.state->journal_room);
-    state.share = room / 4;
-    state.promised = dirtied_by_step(store, room, ref.workers);
-    Errc code = enter_gate(store, state.promised);
+    Errc code = enter_gate(store, state.share);
     if (code == Errc::ok) {
         code = hold_room(store, ref);
-        if (code != Errc::ok) leave_gate(store, state.promised);
+        if (code != Errc::ok) leave_gate(store, state.share);
+        state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
     }
-    state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
     state.error = static_cast<u32>(code);
     state.is_open = code == Errc::ok ? 1 : 0;
     const u64 dirty = relaxed_load(store.state->dirty_blocks);

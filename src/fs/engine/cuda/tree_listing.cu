@@ -191,7 +191,7 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
                           state.reached_count + state.seed_count < ref.queue.capacity / 2 &&
                           state.loose + state.reached_count <= state.room_names;
     if (has_room) {
-        state.promised += extra;
+        state.share += extra;
         state.loose_max = state.room_names;  // full or not, what was found goes on
     } else {
         device_atomic<u64>(all.promised_blocks).fetch_sub(extra, hd::memory_order_relaxed);

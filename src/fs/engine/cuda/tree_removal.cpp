@@ -11,7 +11,6 @@
 
 #include "base/host_device.hpp"
 #include "base/out_of_memory.hpp"
-#include "fs/ops/remove_tree.hpp"
 #include "gpu/failure.hpp"
 
 namespace warren::cuda_engine {
@@ -34,23 +33,6 @@ float milliseconds(u64 from, u64 to) {
 }
 
 }  // namespace
-
-RemovalShape removal_shape_for(const core::Store& store) {
-    RemovalShape shape;
-    const u64 room = relaxed_load(store.state->journal_room);
-    const u64 tables = store.frame_count / format::frames_per_table_block + 1;
-    // So many may be dirty at once, unless there are few warps.
-    const bool has_many_maps = tables > room / 4;
-    const u64 by_warp = dirtied_by_warp + (has_many_maps ? ops::maps_by_leaf : 0);
-    const u64 warps = std::max<u64>(1, spare_of_journal(room) / by_warp);
-    if (warps < shape.warps_per_block) {
-        shape.blocks = 1;
-        shape.warps_per_block = static_cast<u32>(warps);
-    } else {
-        shape.blocks = static_cast<u32>(std::min<u64>(shape.blocks, warps / shape.warps_per_block));
-    }
-    return shape;
-}
 
 Errc TreeRemoval::open(const RemovalShape& shape) {
     shape_ = shape;

@@ -39,8 +39,7 @@ struct RemovalState {
     u64 loose_max;  // what loose may never be more than; loose_unbounded: the limit sees to that
     u64 dirty_max;
     u64 deadline;
-    u64 share;     // of the journal: half of it is dirtied when the step is full
-    u64 promised;  // what the step may dirty in all
+    u64 share;
     u32 unfinished_count;
     u32 emptied_count;
     u32 wanted_count;
@@ -51,7 +50,7 @@ struct RemovalState {
     u32 has_root;       // it was taken out of its parent
     u32 is_open;        // the gate is held
     u32 hangs_nowhere;  // a directory that is left could not come among the orphans
-    u32 lacks_room;     // no frame could be held, or no commit holds the step: nothing has begun
+    u32 lacks_room;     // no frame could be held, so nothing has begun
     // Listing of directories.
     u32 may_list;
     u32 lonely_count;  // directories that were all that was left to do
@@ -143,23 +142,17 @@ struct RemovalRef {
     RemovalReport* report;
 };
 
-/// A shape that is not removal_shape_for() may dirty more than its steps promise.
 struct RemovalShape {
     u32 blocks = 124;  // one a multiprocessor, but for those of the resident server
     u32 warps_per_block = 8;
     u64 queue_capacity = u64{1} << 20;
 };
 
-/// What a warp may still dirty when the step is full, but for bitmaps and the frame table: a link
-/// of each lane's file, what is left of its directory, and leaves of the orphan directory for all
-/// that it took names from.
-inline constexpr u64 dirtied_by_warp = 32 + 4 + 2;
-/// What all warps may then dirty, of a journal with so much room.
-WARREN_HD constexpr u64 spare_of_journal(u64 room) {
-    return room * 3 / 8;
-}
-/// The most warps of which a commit holds what they may dirty.
-RemovalShape removal_shape_for(const core::Store& store);
+/// A step ends when its warps notice that it is full; each may have taken the names of a leaf's
+/// directories by then, and these need two leaves of the orphan directory, at least half full. A
+/// commit must hold that, and as much again for all else.
+inline constexpr u64 removal_room_min =
+    4 * u64{RemovalShape().blocks} * RemovalShape().warps_per_block;
 
 inline constexpr u32 removal_list_entries = 1u << 20;
 inline constexpr u32 ender_warps = 32;
