@@ -356,26 +356,38 @@ TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
     volume.close_and_check();
 }
 
-TEST(Limits, aWideTreeIsRemovedThoughTheJournalIsSmall) {
-    MemoryVolume volume(62 * mib, {.workers = 16});
+/// By so many workers, with much of the next commit full already.
+void remove_wide_tree(u32 workers) {
+    SCOPED_TRACE(workers);
+    MemoryVolume volume(62 * mib, {.workers = workers});
     const u64 inodes = volume->statistics().inodes_used;
     const Handle tree = make_directory(*volume, volume->root(), "tree");
     // Workers that take all lower directories out of the upper ones at once would leave the orphan
     // directory more leaves than a commit holds.
     constexpr u64 upper = 90;
     constexpr u64 lower = 90;
+    std::vector<Handle> uppers;
     for (u64 i = 0; i < upper; ++i) {
         const Handle above = make_directory(*volume, tree, std::to_string(i));
+        uppers.push_back(above);
         for (u64 k = 0; k < lower; ++k)
             make_file(*volume, make_directory(*volume, above, std::to_string(k)), "file");
     }
     ASSERT_EQ(volume->sync(), Errc::ok);
+    const AttributeChange change{.which = AttributeChange::mode, .new_mode = 0700};
+    for (u64 i = 0; i < 55; ++i)
+        ASSERT_TRUE(volume->set_attributes(anybody, uppers[i], change));
     Removal removal;
     EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
     EXPECT_EQ(removal.directories, upper * (lower + 1) + 1);
     EXPECT_EQ(volume->sync(), Errc::ok);
     EXPECT_EQ(volume->statistics().inodes_used, inodes);
     volume.close_and_check();
+}
+
+TEST(Limits, aWideTreeIsRemovedThoughTheJournalIsSmall) {
+    for (const u32 workers : {2, 16, 64})
+        remove_wide_tree(workers);
 }
 
 }  // namespace
