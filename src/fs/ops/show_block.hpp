@@ -25,9 +25,14 @@ struct Showing {
 /// Says whether the block at `place` is to be filled: nobody has it or is given it until
 /// end_showing(). One lane.
 WARREN_HD inline Showing begin_showing(const Store& store, u64 place) {
-    const bool is_given_out = kind_of(store, place / format::frame_size) != FrameKind::inodes;
+    const u64 frame = place / format::frame_size;
+    const FrameKind kind = kind_of(store, frame);
+    const bool is_given_out = kind != FrameKind::inodes;
     if (is_given_out && !reserve_as_it_is(store, place)) return {false, false};
-    if (!test_bit(store.resident, place / format::block_size)) return {true, is_given_out};
+    // Now the frame cannot be freed, but it may have been, and be of another kind.
+    const bool is_due =
+        !test_bit(store.resident, place / format::block_size) && kind_of(store, frame) == kind;
+    if (is_due) return {true, is_given_out};
     if (is_given_out) unreserve(store, place, 1);
     return {false, false};
 }

@@ -108,8 +108,8 @@ void ItemBatch::prepare(u64 items, const std::atomic<bool>& must_stop) {
     static_cast<void>(prepare_room(items, must_stop));
 }
 
-/// With names of 16 bytes. Of those that change something creations have the longest answers. Many
-/// look-ups go another way (lookup_slots.hpp).
+/// With names of 16 bytes, or two of 8. Of those that change something creations have the longest
+/// answers. Many look-ups go another way (lookup_slots.hpp).
 Errc ItemBatch::prepare_room(u64 items, const std::atomic<bool>& must_stop) {
     const Needs needs = needs_of(items, 2 * items, ops::BatchKind::create);
     const auto goes_on = [&] { return !must_stop.load(std::memory_order_relaxed); };

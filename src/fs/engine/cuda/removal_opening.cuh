@@ -16,25 +16,37 @@ namespace warren::cuda_engine {
 inline constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
 inline constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
 
-/// Passes the gate for all that the step does, and takes its share of the journal.
-__device__ inline Errc enter_gate(const core::Store& store, u64& share) {
+/// What a step may dirty from the moment when it is full until all warps have noticed: leaves of
+/// the orphan directory, bitmaps of inodes and blocks of the frame table. Journals of which that is
+/// more than half are those of tests, and of volumes with very many frames.
+__device__ inline u64 dirtied_when_full(const core::Store& store) {
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    const u64 bitmaps = relaxed_load(store.state->inode_slots) / in_frame;
+    const u64 tables = store.frame_count / format::frames_per_table_block + 1;
+    const u64 all = removal_room_min / 2 + bitmaps + tables;
+    const u64 half = relaxed_load(store.state->journal_room) / 2;
+    return all < half ? all : half;
+}
+
+/// Passes the gate for all that the step does, and takes `promised` blocks of the journal's room.
+__device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
     core::StoreState& state = *store.state;
     device_atomic<u64> inside(state.gate[0].inside);
     // Sequentially consistent: pairs with close_gate(), which closes, then looks inside.
     inside.fetch_add(1, hd::memory_order_seq_cst);
     Errc code = Errc::ok;
-    share = relaxed_load(state.journal_room) / 4;
     if (device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0) {
         code = Errc::retry;
     } else if (relaxed_load(state.read_only) != 0) {
         code = Errc::read_only;
     } else {
+        const u64 room = relaxed_load(state.journal_room);
         const u64 ahead =
-            device_atomic<u64>(state.promised_blocks).fetch_add(share, hd::memory_order_relaxed);
-        const u64 wanted = relaxed_load(state.dirty_blocks) + share;
-        if (wanted + ahead > relaxed_load(state.journal_room)) {
-            device_atomic<u64>(state.promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
-            code = wanted > relaxed_load(state.journal_room) ? Errc::need_commit : Errc::retry;
+            device_atomic<u64>(state.promised_blocks).fetch_add(promised, hd::memory_order_relaxed);
+        const u64 wanted = relaxed_load(state.dirty_blocks) + promised;
+        if (wanted + ahead > room) {
+            device_atomic<u64>(state.promised_blocks).fetch_sub(promised, hd::memory_order_relaxed);
+            code = wanted > room ? Errc::need_commit : Errc::retry;
         }
     }
     // Release: pairs with the acquire in close_gate().
@@ -42,8 +54,8 @@ __device__ inline Errc enter_gate(const core::Store& store, u64& share) {
     return code;
 }
 
-__device__ inline void leave_gate(const core::Store& store, u64 share) {
-    device_atomic<u64>(store.state->promised_blocks).fetch_sub(share, hd::memory_order_relaxed);
+__device__ inline void leave_gate(const core::Store& store, u64 promised) {
+    device_atomic<u64>(store.state->promised_blocks).fetch_sub(promised, hd::memory_order_relaxed);
     // Release: pairs with the acquire in close_gate(): the commit sees all that the step wrote.
     device_atomic<u64>(store.state->gate[0].inside).fetch_sub(1, hd::memory_order_release);
 }
@@ -96,10 +108,12 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     state.directories = 0;
     state.inodes = 0;
     state.blocks = 0;
-    Errc code = enter_gate(store, state.share);
+    state.share = relaxed_load(store.state->journal_room) / 4;
+    state.promised = state.share + dirtied_when_full(store);
+    Errc code = enter_gate(store, state.promised);
     if (code == Errc::ok) {
         code = hold_room(store, ref);
-        if (code != Errc::ok) leave_gate(store, state.share);
+        if (code != Errc::ok) leave_gate(store, state.promised);
         state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
     }
     state.error = static_cast<u32>(code);

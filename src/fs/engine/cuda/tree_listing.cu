@@ -187,11 +187,13 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
     const u64 extra = 2 * u64{state.reached_count} + 9 * u64{state.seed_count};
     const u64 ahead =
         device_atomic<u64>(all.promised_blocks).fetch_add(extra, hd::memory_order_relaxed);
-    const bool has_room = relaxed_load(all.dirty_blocks) + ahead + extra <= all.journal_room &&
+    // The tree is narrow: what all warps might take names from beside it, they do not meet.
+    const u64 others = ahead - (state.promised - state.share);
+    const bool has_room = relaxed_load(all.dirty_blocks) + others + extra <= all.journal_room &&
                           state.reached_count + state.seed_count < ref.queue.capacity / 2 &&
                           state.loose + state.reached_count <= state.room_names;
     if (has_room) {
-        state.share += extra;
+        state.promised += extra;
         state.loose_max = state.room_names;  // full or not, what was found goes on
     } else {
         device_atomic<u64>(all.promised_blocks).fetch_sub(extra, hd::memory_order_relaxed);

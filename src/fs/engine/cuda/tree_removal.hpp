@@ -39,7 +39,8 @@ struct RemovalState {
     u64 loose_max;  // what loose may never be more than; loose_unbounded: the limit sees to that
     u64 dirty_max;
     u64 deadline;
-    u64 share;
+    u64 share;     // of the journal: half of it is dirtied when the step is full
+    u64 promised;  // that and what is dirtied from then on
     u32 unfinished_count;
     u32 emptied_count;
     u32 wanted_count;
