@@ -21,17 +21,17 @@ class TakenOnce {
     static constexpr std::chrono::seconds refusal{1};
 
     /// Errc::ok if the memory is there. Else what `take()` answers, which takes what is lacking of
-    /// it, or Errc::no_memory while a refusal holds. `now` is Clock::now(). By any thread; waits
+    /// it, or Errc::no_memory while a refusal holds. `now()` is Clock::now(). By any thread; waits
     /// for one that is taking it.
-    template <class Take>
-    Errc ensure(Clock::time_point now, const Take& take) {
+    template <class Now, class Take>
+    Errc ensure(const Now& now, const Take& take) {
         // Acquire: pairs with the release below; who sees it sees the memory too.
         if (is_taken_.load(std::memory_order_acquire)) return Errc::ok;
         const std::lock_guard lock(mutex_);
         if (is_taken_.load(std::memory_order_relaxed)) return Errc::ok;
-        if (now < refused_until_) return Errc::no_memory;
+        if (now() < refused_until_) return Errc::no_memory;
         const Errc code = take();
-        if (code == Errc::no_memory) refused_until_ = now + refusal;
+        if (code == Errc::no_memory) refused_until_ = now() + refusal;
         // Release: pairs with the acquire above.
         if (code == Errc::ok) is_taken_.store(true, std::memory_order_release);
         return code;

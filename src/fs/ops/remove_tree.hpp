@@ -12,6 +12,13 @@
 
 namespace warren::ops {
 
+/// How many bitmaps of inodes and blocks of the frame table the volume has: a step may dirty all.
+WARREN_HD inline u64 count_maps(const Store& store) {
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    return relaxed_load(store.state->inode_slots) / in_frame +
+           store.frame_count / format::frames_per_table_block + 1;
+}
+
 /// Takes the entry of the directory `inode` out of `parent`. From here on it takes no more names,
 /// and nothing leads upwards: the number may mean another directory soon, even one below it. Only
 /// within apply. True if the entry's leaf is empty now and should be pruned.

@@ -181,13 +181,10 @@ Errc TreeRemover::remove_by_names() {
 /// empties just then: bitmaps and the frame table, of which a volume that has grown has many, and
 /// leaves of the orphan directory, at least half full, for the directories of that leaf.
 u64 TreeRemover::dirtied_when_full() const {
-    const core::Store& store = volume_.store();
-    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
-    const u64 bitmaps = relaxed_load(store.state->inode_slots) / in_frame;
-    const u64 tables = store.frame_count / format::frames_per_table_block + 1;
+    const u64 maps = ops::count_maps(volume_.store());
     constexpr u64 by_leaf = format::leaf_entries_max * (1 + ops::release_blocks_max);
     const u64 leaves = loosened_between_looks() / (format::leaf_entries_max / 2);
-    return std::min(bitmaps + tables, by_leaf * volume_.crew().width()) + leaves;
+    return std::min(maps, by_leaf * volume_.crew().width()) + leaves;
 }
 
 /// Takes what a bulk step needs and lets `gate` pass the gate for all of it. Nothing has changed

@@ -22,38 +22,41 @@ TEST(TakenOnce, TakesNoMoreOnceItHasIt) {
         return Errc::ok;
     };
     for (int i = 0; i < 3; ++i)
-        EXPECT_EQ(room.ensure(Clock::now(), take), Errc::ok);
+        EXPECT_EQ(room.ensure(Clock::now, take), Errc::ok);
     EXPECT_EQ(takings, 1);
 }
 
 TEST(TakenOnce, AsksAgainOnlyAfterAWhileWhereMemoryWasRefused) {
+    using std::chrono::milliseconds;
     TakenOnce room;
     int takings = 0;
     Errc answer = Errc::no_memory;
+    Clock::time_point time = Clock::now();
+    const auto now = [&] { return time; };
     const auto take = [&] {
         ++takings;
+        time += milliseconds(5000);  // to be refused takes longer than that holds
         return answer;
     };
-    const Clock::time_point then = Clock::now();
-    EXPECT_EQ(room.ensure(then, take), Errc::no_memory);
+    EXPECT_EQ(room.ensure(now, take), Errc::no_memory);
     answer = Errc::ok;
-    using std::chrono::milliseconds;
     static_assert(TakenOnce::refusal == milliseconds(1000));
-    for (const milliseconds later : {milliseconds(0), milliseconds(500), milliseconds(999)}) {
-        EXPECT_EQ(room.ensure(then + later, take), Errc::no_memory);
+    for (const milliseconds passed : {milliseconds(0), milliseconds(500), milliseconds(499)}) {
+        time += passed;
+        EXPECT_EQ(room.ensure(now, take), Errc::no_memory);
     }
     EXPECT_EQ(takings, 1);
-    EXPECT_EQ(room.ensure(then + TakenOnce::refusal, take), Errc::ok);
-    EXPECT_EQ(room.ensure(then, take), Errc::ok);
+    time += milliseconds(1);
+    EXPECT_EQ(room.ensure(now, take), Errc::ok);
+    EXPECT_EQ(room.ensure(now, take), Errc::ok);
     EXPECT_EQ(takings, 2);
 }
 
 TEST(TakenOnce, AsksAgainAtOnceAfterAnotherFailure) {
     TakenOnce room;
-    const Clock::time_point then = Clock::now();
-    EXPECT_EQ(room.ensure(then, [] { return Errc::canceled; }), Errc::canceled);
-    EXPECT_EQ(room.ensure(then, [] { return Errc::io; }), Errc::io);
-    EXPECT_EQ(room.ensure(then, [] { return Errc::ok; }), Errc::ok);
+    EXPECT_EQ(room.ensure(Clock::now, [] { return Errc::canceled; }), Errc::canceled);
+    EXPECT_EQ(room.ensure(Clock::now, [] { return Errc::io; }), Errc::io);
+    EXPECT_EQ(room.ensure(Clock::now, [] { return Errc::ok; }), Errc::ok);
 }
 
 /// The first taking is refused; each thread sees what the one that succeeds has taken.
@@ -67,7 +70,7 @@ TEST(TakenOnce, IsTakenByOneOfMany) {
         return Errc::ok;
     };
     const auto use = [&](Random&) {
-        while (room.ensure(Clock::now(), take) != Errc::ok) {
+        while (room.ensure(Clock::now, take) != Errc::ok) {
         }
         EXPECT_EQ(memory.at(999), 7);
     };

@@ -15,7 +15,7 @@ constexpr u32 groups_max = 65'536;  // of a caller, as Linux has it
 }  // namespace
 
 Errc LookupSlots::make_ready(const std::atomic<bool>* must_stop) {
-    return room_.ensure(TakenOnce::Clock::now(), [&] { return take_room(must_stop); });
+    return room_.ensure(TakenOnce::Clock::now, [&] { return take_room(must_stop); });
 }
 
 /// Takes what is lacking.

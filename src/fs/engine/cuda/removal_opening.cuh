@@ -8,6 +8,7 @@
 #pragma once
 
 #include "fs/engine/cuda/removal_step.hpp"
+#include "fs/ops/remove_tree.hpp"
 
 #if defined(__CUDACC__)
 
@@ -20,10 +21,7 @@ inline constexpr u32 list_margin = 1u << 17;  // what all warps may still add wh
 /// the orphan directory, bitmaps of inodes and blocks of the frame table. Journals of which that is
 /// more than half are those of tests, and of volumes with very many frames.
 __device__ inline u64 dirtied_when_full(const core::Store& store) {
-    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
-    const u64 bitmaps = relaxed_load(store.state->inode_slots) / in_frame;
-    const u64 tables = store.frame_count / format::frames_per_table_block + 1;
-    const u64 all = removal_room_min / 2 + bitmaps + tables;
+    const u64 all = removal_room_min / 2 + ops::count_maps(store);
     const u64 half = relaxed_load(store.state->journal_room) / 2;
     return all < half ? all : half;
 }
