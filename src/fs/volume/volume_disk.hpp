@@ -34,13 +34,13 @@ class VolumeDisk final : public Disk {
     }
     Errc read_many(std::span<const DiskRead> reads) override { return below_->read_many(reads); }
     Errc write(u64 offset, std::span<const std::byte> source) override {
-        if (is_over()) return Errc::read_only;
+        if (is_over()) return refuse();
         if (source.empty()) return Errc::ok;
         return note(below_->write(offset, source), {.offset = offset, .bytes = source.size()});
     }
     Errc write_many(std::span<const DiskWrite> writes) override {
         if (writes.empty()) return Errc::ok;
-        if (is_over()) return Errc::read_only;
+        if (is_over()) return refuse();
         const Errc code = below_->write_many(writes);
         if (code == Errc::ok) return code;
         DiskRefusal refusal{.offset = writes[0].offset, .bytes = 0, .places = writes.size()};
@@ -50,7 +50,7 @@ class VolumeDisk final : public Disk {
         }
         return note(code, refusal);
     }
-    Errc flush() override { return is_over() ? Errc::read_only : note(below_->flush(), {}); }
+    Errc flush() override { return is_over() ? refuse() : note(below_->flush(), {}); }
     Errc discard(u64 offset, u64 length_bytes) override {
         return is_over() ? Errc::ok : below_->discard(offset, length_bytes);
     }
@@ -58,6 +58,12 @@ class VolumeDisk final : public Disk {
  private:
     // Whoever begins to write as the volume is told may do so: a moment before, it was right.
     bool is_over() const { return is_over_.load(std::memory_order_relaxed); }
+    /// The answer to all that comes after the first refusal, once the volume has heard of that:
+    /// it must not take this for the reason.
+    Errc refuse() {
+        const std::lock_guard lock(mutex_);
+        return Errc::read_only;
+    }
     Errc note(Errc code, DiskRefusal refusal) {
         // Want of memory is not the disk's fault.
         if (code == Errc::ok || code == Errc::no_memory || !told_) return code;

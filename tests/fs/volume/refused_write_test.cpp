@@ -7,10 +7,16 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "fs/volume/volume_disk.hpp"
 #include "tests/support/keeping_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
@@ -383,6 +389,33 @@ TEST(RefusedWriteOfAPiece, showsNothingOfWhatWasInItsBlocks) {
         }
         EXPECT_EQ(volume->close(), Errc::io);
     }
+}
+
+/// Who is refused because another was must not be the first that the volume hears of: its error
+/// would be told for good.
+TEST(RefusedWriteOfTheDisk, isToldToNobodyBeforeTheVolumeKnows) {
+    const auto memory = make_memory_disk(volume_bytes);
+    auto faults = std::make_unique<FaultDisk>(*memory);
+    faults->set_plan({.reads = false, .nth = 1});
+    VolumeDisk watched(std::move(faults));
+    std::promise<void> heard;
+    std::atomic<bool> knows{false};
+    std::future<std::pair<Errc, bool>> late;
+    watched.watch([&](const DiskRefusal& refusal) {
+        EXPECT_EQ(refusal.code, Errc::io);
+        late = std::async(std::launch::async, [&] {
+            heard.set_value();
+            const Errc code = watched.flush();
+            return std::pair(code, knows.load());
+        });
+        heard.get_future().wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for a flush that is too fast
+        knows = true;
+    });
+    const Bytes block(format::block_size);
+    EXPECT_EQ(watched.write(0, block), Errc::io);
+    EXPECT_EQ(late.get(), std::pair(Errc::read_only, true));
+    EXPECT_EQ(watched.write(0, block), Errc::read_only);
 }
 
 TEST(ErrorModes, haveTheNamesThatExt4HasForThem) {
