@@ -11,6 +11,8 @@ inline constexpr u32 may_execute = 1;
 inline constexpr u32 may_write = 2;
 inline constexpr u32 may_read = 4;
 
+inline constexpr u32 groups_max = 65536;  // of a caller, as Linux has it
+
 /// A caller as operations see it; the pointer leads to memory of the engine.
 struct Credentials {
     u32 user = 0;

@@ -16,7 +16,6 @@ inline constexpr u64 arena_granule = 64;
 inline constexpr u64 arena_bytes_max = 16 * mib;
 
 inline constexpr u32 name_bytes_max = 4096;  // longer ones are too long, whatever they say
-inline constexpr u32 groups_max = 65536;     // as Linux has it
 inline constexpr u32 text_bytes_max = 64 * kib;
 
 struct alignas(16) Arguments {
@@ -75,13 +74,13 @@ WARREN_HD inline ArgumentPlaces places_of(const Arguments& arguments) {
 }
 
 WARREN_HD inline bool are_bounded(const Arguments& arguments) {
-    return arguments.group_count <= groups_max && arguments.name_bytes <= name_bytes_max &&
+    return arguments.group_count <= core::groups_max && arguments.name_bytes <= name_bytes_max &&
            arguments.new_name_bytes <= name_bytes_max && arguments.text_bytes <= text_bytes_max;
 }
 
 /// As long as a block can be.
 inline constexpr u64 block_bytes_max =
-    sizeof(Arguments) + groups_max * sizeof(u32) + 2 * name_bytes_max + text_bytes_max;
+    sizeof(Arguments) + core::groups_max * sizeof(u32) + 2 * name_bytes_max + text_bytes_max;
 
 /// A part of an arena.
 struct ArenaRange {

@@ -125,7 +125,7 @@ std::span<std::byte> RingPool::ring_bytes(u32 index) const {
 
 Result<u32> RingPool::open_ring(Peer peer, bool is_trusted) {
     const std::lock_guard lock(mutex_);
-    if (peer.groups.size() > groups_max) return Errc::invalid;
+    if (peer.groups.size() > core::groups_max) return Errc::invalid;
     // Rings that nobody had yet come first: their memory is new.
     for (const bool takes_used : {false, true}) {
         for (u32 i = 0; i < rings_.size(); ++i) {

@@ -279,12 +279,12 @@ TEST(CommandCode, ChangedAfterSubmission) {
 }
 
 TEST(CommandCode, TooMuchForTheArena) {
-    std::vector<u32> groups(groups_max + 1);
+    std::vector<u32> groups(core::groups_max + 1);
     ops::Command command;
     command.caller.groups = groups.data();
-    command.caller.group_count = groups_max;
+    command.caller.group_count = core::groups_max;
     EXPECT_TRUE(block_bytes_of(command, true));
-    command.caller.group_count = groups_max + 1;
+    command.caller.group_count = core::groups_max + 1;
     EXPECT_EQ(block_bytes_of(command, true).code(), Errc::invalid);
     command.caller.group_count = 0;
     command.text = groups.data();

@@ -49,7 +49,7 @@ Errc DirectoryRebuild::open(const RebuildShape& shape) {
     WARREN_TRY(begin_.open());
     WARREN_TRY(end_.open());
     WARREN_TRY(room_.open());
-    WARREN_TRY(groups_.allocate(groups_max));
+    WARREN_TRY(groups_.allocate(core::groups_max));
     WARREN_TRY(report_.allocate(1));
     WARREN_TRY(stream_.fill(room_.state.data(), 0, room_.state.bytes()));
     return room_.grow(shape.tree_blocks);
@@ -110,7 +110,7 @@ Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials
     // Workers wait for each other ten times, and the more there are the longer.
     const u64 wanted = (tree_blocks + shape_.warps_per_block - 1) / shape_.warps_per_block;
     const u32 blocks = static_cast<u32>(std::clamp<u64>(wanted, 1, shape_.blocks));
-    if (caller.group_count > groups_max) return Errc::invalid;
+    if (caller.group_count > core::groups_max) return Errc::invalid;
     const u64 group_bytes = u64{caller.group_count} * sizeof(u32);
     if (group_bytes > 0) WARREN_TRY(stream_.copy(groups_.data(), caller.groups, group_bytes));
     struct Between {

@@ -49,8 +49,6 @@ class DirectoryRebuild {
     float kernel_ms() const;
 
  private:
-    static constexpr u32 groups_max = 65536;
-
     Errc fit_device(u32 shared_bytes);
     Errc run(const core::Store& store, const core::Credentials& caller, Handle directory,
              u32 blocks, const RebuildWindows& windows);

@@ -15,7 +15,6 @@ namespace warren::cuda_engine {
 namespace {
 
 constexpr u64 alignment = 256;
-constexpr u64 groups_max = 65'536;  // of a caller, as Linux has it
 
 /// Gives arrays their places in one piece of memory, or only counts what they take.
 class Places {
@@ -53,7 +52,7 @@ Incoming incoming(const ops::BatchShape& shape, Places& places) {
     in.ends = places.take<ops::BatchEnd>(shape.ends());
     in.modes = shape.has_modes ? places.take<u16>(shape.items) : nullptr;
     in.names = places.take<u64>(shape.name_words);
-    in.groups = places.take<u32>(groups_max);
+    in.groups = places.take<u32>(core::groups_max);
     return in;
 }
 
@@ -211,7 +210,7 @@ Errc ItemBatch::finish_timer(float& milliseconds) {
 void ItemBatch::set_header(const ops::BatchHeader& header) {
     const u32 groups = header.caller.group_count;
     batch_.header = header;
-    batch_.header.caller.group_count = groups < groups_max ? groups : groups_max;
+    batch_.header.caller.group_count = groups < core::groups_max ? groups : core::groups_max;
     batch_.header.caller.groups = groups_;
     if (groups > 0) {
         std::memcpy(host_groups_, header.caller.groups,

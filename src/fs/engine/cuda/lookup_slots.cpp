@@ -8,11 +8,7 @@
 #include "fs/engine/cuda/lookup_many.hpp"
 
 namespace warren::cuda_engine {
-namespace {
-
-constexpr u32 groups_max = 65'536;  // of a caller, as Linux has it
-
-}  // namespace
+namespace {}  // namespace
 
 Errc LookupSlots::make_ready(const std::atomic<bool>* must_stop) {
     return room_.ensure(TakenOnce::Clock::now, [&] { return take_room(must_stop); });
@@ -30,7 +26,7 @@ Errc LookupSlots::take_room(const std::atomic<bool>* must_stop) {
     WARREN_TRY(take(in_, slots * in_bytes));
     WARREN_TRY(take(host_out_, slots * out_bytes));
     WARREN_TRY(take(out_, slots * out_bytes));
-    WARREN_TRY(take(groups_, groups_max));
+    WARREN_TRY(take(groups_, core::groups_max));
     for (gpu::Stream& stream : streams_)
         WARREN_TRY(stream.open());
     for (gpu::Event& end : ends_)
@@ -41,7 +37,7 @@ Errc LookupSlots::take_room(const std::atomic<bool>* must_stop) {
 Errc LookupSlots::open(const core::Store& store, const core::Credentials& caller) {
     store_ = &store;
     caller_ = caller;
-    caller_.group_count = std::min(caller.group_count, groups_max);
+    caller_.group_count = std::min(caller.group_count, core::groups_max);
     if (caller_.group_count == 0) return Errc::ok;
     WARREN_TRY(streams_[0].copy(groups_.data(), caller.groups, caller_.group_count * sizeof(u32)));
     caller_.groups = groups_.data();

@@ -155,7 +155,7 @@ Errc TreeScan::open(const ScanShape& shape) {
     WARREN_TRY(room_.slots.allocate(shape.queue_capacity));
     WARREN_TRY(room_.ranges.allocate(range_count));
     WARREN_TRY(room_.wanted.allocate(wanted_count));
-    WARREN_TRY(groups_.allocate(groups_max));
+    WARREN_TRY(groups_.allocate(core::groups_max));
     const u64 words_min = workers() * leaf_output_words;
     const u64 bundles_min = workers() * leaf_bundles;
     WARREN_TRY(room_.output.allocate(std::max(shape.output_bytes / 8, 2 * words_min)));
@@ -187,7 +187,7 @@ float TreeScan::kernel_ms() const {
 /// Takes the plan over, with its credentials where the device reads them.
 Errc TreeScan::begin(const ScanPlan& plan) {
     plan_ = plan;
-    if (plan.caller.group_count > groups_max) return Errc::invalid;
+    if (plan.caller.group_count > core::groups_max) return Errc::invalid;
     const u64 group_bytes = u64{plan.caller.group_count} * sizeof(u32);
     if (group_bytes > 0) {
         WARREN_TRY(stream_.copy(groups_.data(), plan.caller.groups, group_bytes));

@@ -65,8 +65,6 @@ class TreeScan {
     float kernel_ms() const;
 
  private:
-    static constexpr u32 groups_max = 65536;
-
     Errc make_room(u64 directories, u64 frames);
     Errc begin(const ScanPlan& plan);
     Errc run(const core::Store& store, Handle root, bool is_first);
