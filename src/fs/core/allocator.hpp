@@ -176,7 +176,7 @@ WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
 
 /// Lets nobody look for blocks in a frame that has none left. One lane.
 WARREN_HD inline void drop_full_frame(const Store& store, u64 frame, FrameKind kind) {
-    clear_bit(room_of(store, kind), frame);
+    unmark_room(store, kind, frame);
     // Some may have come back just now, by give_back_bits(), which found the bit still set.
     for (u32 w = 0; w < 8 && kind_of(store, frame) == kind; ++w) {
         if (free_bits(store, frame, w) == 0) continue;

@@ -62,6 +62,23 @@ WARREN_HD inline u64* room_of(const Store& store, format::FrameKind kind) {
     return store.frames_with_room[static_cast<u32>(kind)];
 }
 
+// Who gives blocks or inodes back and finds the frame's mark set leaves it; that somebody takes it
+// just then, and does not see what came back, costs no more than until the next commit.
+
+/// Lets blocks or inodes be looked for in `frame`: its mark, set whatever others saw. One lane.
+WARREN_HD inline void mark_room(const Store& store, format::FrameKind kind, u64 frame) {
+    // Release: pairs with the acquire in unmark_room(): who takes this mark sees what came back.
+    device_atomic<u64>(room_of(store, kind)[frame / 64])
+        .fetch_or(u64{1} << frame % 64, hd::memory_order_release);
+}
+
+/// Lets nobody look there, until whoever does this has looked once more. One lane.
+WARREN_HD inline void unmark_room(const Store& store, format::FrameKind kind, u64 frame) {
+    // Acquire: pairs with the release in mark_room().
+    device_atomic<u64>(room_of(store, kind)[frame / 64])
+        .fetch_and(~(u64{1} << frame % 64), hd::memory_order_acquire);
+}
+
 /// The blocks of word `w` of `frame` that nobody uses, was last committed as using, or has
 /// reserved.
 WARREN_HD inline u64 free_bits(const Store& store, u64 frame, u32 w) {

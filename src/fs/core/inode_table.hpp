@@ -167,13 +167,13 @@ WARREN_HD u32 hold_slot(const Team& team, const Store& store, u64 frame,
 template <class Team>
 WARREN_HD void drop_full_inodes(const Team& team, const Store& store, u64 frame,
                                 const format::InodeBitmap& bitmap) {
-    u64* room = room_of(store, FrameKind::inodes);
-    once(team, [&] { clear_bit(room, frame); });
+    once(team, [&] { unmark_room(store, FrameKind::inodes, frame); });
     // One may have become free just now, by somebody who found the bit still set.
     bool is_free = false;
     for (u32 w = team.lane(); w < format::inodes_per_frame / 64; w += Team::width)
         is_free = is_free || free_slots(bitmap, w) != 0;
-    if (team.ballot(is_free) != 0) once(team, [&] { set_bit(room, frame); });
+    if (team.ballot(is_free) != 0)
+        once(team, [&] { set_bit(room_of(store, FrameKind::inodes), frame); });
 }
 
 WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& bit) {

@@ -139,8 +139,15 @@ WARREN_HD void gather_block(const Team& team, const Store& store, const CutArea&
     copy(team, *from, area.blocks[i]);
     team.sync();
     if (is_table) keep_from_reuse(team, store, place, area.blocks[i]);
-    // Only now: a clean block may be evicted at any moment.
-    once(team, [&] { clear_bit(store.dirty, place / format::block_size); });
+    const u64 frame = place / format::frame_size;
+    once(team, [&] {
+        // A bitmap of inodes begins its frame.
+        if (place % format::frame_size == 0 && kind_of(store, frame) == FrameKind::inodes) {
+            mark_room(store, FrameKind::inodes, frame);
+        }
+        // Only now: a clean block may be evicted at any moment.
+        clear_bit(store.dirty, place / format::block_size);
+    });
 }
 
 /// Copies the listed blocks into the area and counts them clean; nothing if they are more than fit.
@@ -198,7 +205,7 @@ WARREN_HD void publish_committed(Operation<Team>& op, CommittedFrame& what) {
             unclaim_frame(store, what.frame);
             return false;
         }
-        set_bit(room_of(store, what.kind), what.frame);
+        mark_room(store, what.kind, what.frame);
         return any == 0 && release_frame(store, what.frame);
     });
     if (was_released) op.mark_dirty(store.table_place(what.frame));

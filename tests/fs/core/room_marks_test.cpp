@@ -140,6 +140,18 @@ TEST_F(RoomMarks, inodesOfAFrameThatWasNotEmptyAreLookedFor) {
     EXPECT_TRUE(core::test_bit(room, frame));
 }
 
+/// Where a machine lets the look at the mark overtake what was given back.
+TEST_F(RoomMarks, aMarkThatWasTakenTooLateIsBackWithTheNextCommit) {
+    fill_frame();
+    const u64 frame = volume_->root().inode / format::inodes_per_frame;
+    u64* const room = core::room_of(store(), FrameKind::inodes);
+    ASSERT_EQ(volume_->sync(), Errc::ok);
+    ASSERT_EQ(unlink(7), Errc::ok);
+    core::clear_bit(room, frame);
+    ASSERT_EQ(volume_->sync(), Errc::ok);
+    EXPECT_TRUE(core::test_bit(room, frame));
+}
+
 TEST_F(RoomMarks, inodesThatComeAndGoInACrowdAreAllFound) {
     constexpr u64 pairs = 2;
     const Seed seed;
