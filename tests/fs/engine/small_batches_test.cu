@@ -106,6 +106,18 @@ void close_and_check(std::unique_ptr<Volume> volume, Disk& disk) {
     ASSERT_TRUE(expect_clean(disk));
 }
 
+/// Few enough for a sanitizer.
+TEST_F(SmallBatches, AFewAreDone) {
+    const auto disk = make_memory_disk(volume_bytes);
+    auto volume = open_on(*disk, on_cuda);
+    ASSERT_TRUE(volume);
+    Travellers travellers(*volume, "", 20);
+    for (u32 round = 0; round < 3; ++round)
+        ASSERT_NO_FATAL_FAILURE(travellers.travel());
+    ASSERT_NO_FATAL_FAILURE(travellers.expect_here());
+    close_and_check(std::move(volume), *disk);
+}
+
 TEST_F(SmallBatches, AreDoneRightBehindEachOther) {
     const auto disk = make_memory_disk(volume_bytes);
     auto volume = open_on(*disk, on_cuda);
