@@ -53,10 +53,10 @@ int main(int argument_count, char** arguments) {
             [=](Volume& volume, Handle root) { build_flat(volume, root, parents, entries, mode); };
     };
     std::vector<RemovalScenario> scenarios = {
-        {"Deep", 1000, 1.5, 1 * gib,
+        {"Deep", 1000, 1.5, 2 * gib,
          [](Volume& volume, Handle root) { build_deep(volume, root, 1000); }},
-        {"Wide", 1001, 0.08, 1 * gib, flat(1000, 0, directory_mode)},
-        {"Mix", 10'101, 0.12, 1 * gib, flat(100, 100, directory_mode)},
+        {"Wide", 1001, 0.08, 2 * gib, flat(1000, 0, directory_mode)},
+        {"Mix", 10'101, 0.12, 2 * gib, flat(100, 100, directory_mode)},
         {"100,000 files", 100'101, 1.5, 2 * gib, flat(100, 1000, file_mode)},
     };
     if (large > 0) {

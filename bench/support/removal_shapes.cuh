@@ -38,11 +38,11 @@ inline void measure_shapes(Report& report) {
             [=](Volume& volume, Handle root) { build_flat(volume, root, parents, entries, mode); };
     };
     const std::vector<RemovalScenario> scenarios = {
-        {"Deep", 1000, 0, 1 * gib,
+        {"Deep", 1000, 0, 4 * gib,
          [](Volume& volume, Handle root) { build_deep(volume, root, 1000); }},
-        {"Wide", 1001, 0, 1 * gib, flat(1000, 0, directory_mode)},
-        {"Mix", 10'101, 0, 1 * gib, flat(100, 100, directory_mode)},
-        {"100,000 files", 100'101, 0, 2 * gib, flat(100, 1000, file_mode)},
+        {"Wide", 1001, 0, 4 * gib, flat(1000, 0, directory_mode)},
+        {"Mix", 10'101, 0, 4 * gib, flat(100, 100, directory_mode)},
+        {"100,000 files", 100'101, 0, 4 * gib, flat(100, 1000, file_mode)},
     };
     for (const RemovalScenario& scenario : scenarios)
         measure_shapes_of(scenario, runs, report);

@@ -38,6 +38,7 @@ inline constexpr u32 stripe_none = ~0u;
 struct LaneRules {
     i64 now = 0;
     u64 dirty_max = 0;  // no link is taken from a file that survives beyond so many dirty blocks
+    u64* dropping = nullptr;  // how many lanes of the step take one right now
     /// A stripe that the step itself keeps locked: among its lanes this word stands for it.
     u32 held_stripe = stripe_none;
     u64* held_word = nullptr;
@@ -190,15 +191,22 @@ WARREN_HD inline LaneFate judge(const Store& store, const InodeRef& inode, const
     return weight == Weight::light ? LaneFate::gone : LaneFate::keeps;
 }
 
-/// Takes one of several names from a locked file, unless the journal's share is used up.
+/// Takes one of several names from a locked file, unless the journal's share is used up: many lanes
+/// do so at once, and each may dirty a block.
 WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u32 links,
                                     const LaneRules& rules, FreeTally& tally) {
-    if (relaxed_load(op.store.state->dirty_blocks) >= rules.dirty_max) return LaneFate::waits;
-    op.mark_dirty(inode.block_place());
-    relaxed_store(inode.at->links, links - 1);
-    relaxed_store(inode.at->changed, rules.now);
-    ++tally.files;
-    return LaneFate::gone;
+    device_atomic<u64> dropping(*rules.dropping);
+    // Acquire: pairs with the release below: who is done is among the dirty blocks.
+    const u64 others = dropping.fetch_add(1, hd::memory_order_acquire);
+    const bool fits = relaxed_load(op.store.state->dirty_blocks) + others < rules.dirty_max;
+    if (fits) {
+        op.mark_dirty(inode.block_place());
+        relaxed_store(inode.at->links, links - 1);
+        relaxed_store(inode.at->changed, rules.now);
+        ++tally.files;
+    }
+    dropping.fetch_sub(1, hd::memory_order_release);
+    return fits ? LaneFate::gone : LaneFate::waits;
 }
 
 /// Lets numbers be looked for in `frame`, where one is free now, and notes its bitmap for the next

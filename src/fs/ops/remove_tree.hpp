@@ -13,11 +13,17 @@
 namespace warren::ops {
 
 /// How many bitmaps of inodes and blocks of the frame table the volume has: a step may dirty all.
+/// One lane.
 WARREN_HD inline u64 count_maps(const Store& store) {
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     return relaxed_load(store.state->inode_slots) / in_frame +
            store.frame_count / format::frames_per_table_block + 1;
 }
+
+/// What a worker may dirty from the moment when a step is full until it is done with the leaf that
+/// it empties just then, beside those: two leaves of the orphan directory, at least half full, for
+/// the directories of that leaf, the leaf itself, the node above it, and its directory.
+inline constexpr u64 dirtied_by_worker = 5;
 
 /// Takes the entry of the directory `inode` out of `parent`. From here on it takes no more names,
 /// and nothing leads upwards: the number may mean another directory soon, even one below it. Only

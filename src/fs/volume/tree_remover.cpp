@@ -30,7 +30,9 @@ class TreeRemover::Step {
     const ops::LaneRules rules;
 
     Step(TreeRemover& remover, Crew::Worker& worker)
-        : rules{remover.now_, remover.dirty_limit_}, remover_(remover), worker_(worker) {}
+        : rules{remover.now_, remover.dirty_limit_, &remover.dropping_},
+          remover_(remover),
+          worker_(worker) {}
 
     bool is_full(const ThreadTeam& /*team*/) const { return remover_.step_is_full(); }
     const core::Store& near(const core::Store& store) const { return store; }
@@ -178,13 +180,12 @@ Errc TreeRemover::remove_by_names() {
 }
 
 /// What the workers may dirty when the step is full, until each is done with the leaf that it
-/// empties just then: bitmaps and the frame table, of which a volume that has grown has many, and
-/// leaves of the orphan directory, at least half full, for the directories of that leaf.
+/// empties just then: bitmaps and the frame table, of which a volume that has grown has many, too.
 u64 TreeRemover::dirtied_when_full() const {
     const u64 maps = ops::count_maps(volume_.store());
     constexpr u64 by_leaf = format::leaf_entries_max * (1 + ops::release_blocks_max);
-    const u64 leaves = loosened_between_looks() / (format::leaf_entries_max / 2);
-    return std::min(maps, by_leaf * volume_.crew().width()) + leaves;
+    const u64 width = volume_.crew().width();
+    return std::min(maps, by_leaf * width) + ops::dirtied_by_worker * width;
 }
 
 /// Takes what a bulk step needs and lets `gate` pass the gate for all of it. Nothing has changed
@@ -193,10 +194,15 @@ Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
     const u64 room = relaxed_load(state.journal_room);
     const u64 share = room / 4;
-    const u64 promised = share + dirtied_when_full();
-    if (promised > room) return Errc::no_space;
-    // What is loose at the end costs leaves of the orphan directory, at least half full.
+    // What is loose at the end costs leaves of the orphan directory, at least half full, or may be
+    // named in any that it has.
     loose_max_ = share / 8 * (format::leaf_entries_max / 2);
+    const Result<ops::InodeRef> orphans = ops::find_inode(gate, volume_.store().orphan_directory);
+    if (!orphans) return orphans.code() == Errc::stale ? Errc::corrupt : orphans.code();
+    const u64 named_in =
+        std::min(relaxed_load(orphans->at->blocks), loose_max_ + loosened_between_looks());
+    const u64 promised = share + dirtied_when_full() + named_in;
+    if (promised > room) return Errc::no_space;
     WARREN_TRY(orphan_room_.hold(loosened_between_looks()));
     WARREN_TRY(or_no_memory([&] {
         unfinished_.reserve(rooted_.size() + loose_max_ +
@@ -207,6 +213,7 @@ Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     }));
     WARREN_TRY(gate.begin_apply(static_cast<u32>(promised)));
     dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;
+    dropping_ = 0;
     deadline_ = now_nanoseconds() + step_nanoseconds;
     loose_ = 0;
     loose_limit_ = 0;

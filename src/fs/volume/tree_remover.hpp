@@ -69,6 +69,7 @@ class TreeRemover {
     u64 loose_max_ = 0;                  // what the journal has room for
     std::atomic<bool> was_full_{false};  // the step stopped before all was done
     u64 dirty_limit_ = 0;
+    u64 dropping_ = 0;  // see LaneRules
     i64 deadline_ = 0;
     i64 now_ = 0;
 };

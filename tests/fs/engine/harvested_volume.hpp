@@ -25,7 +25,8 @@ namespace warren {
 /// What a step of a test allows, and what it tells. Members take the place of the engine's.
 class TestStep {
  public:
-    ops::LaneRules rules{now_nanoseconds(), ~u64{0}};
+    u64 dropping = 0;
+    ops::LaneRules rules{now_nanoseconds(), ~u64{0}, &dropping};
     std::function<void()> on_look;  // called before a directory is begun and before each leaf
     u64 looks_max = ~u64{0};        // at is_full() until it is
     u64 directories_max = ~u64{0};  // begun in one step

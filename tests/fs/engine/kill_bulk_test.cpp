@@ -27,7 +27,7 @@ namespace warren {
 namespace {
 
 constexpr const char* image_variable = "WARREN_KILL_TEST_IMAGE";
-constexpr u64 volume_bytes = 2 * gib;  // smaller ones have no bulk removal on a GPU
+constexpr u64 volume_bytes = 512 * mib;
 constexpr u32 directory_mode = 040755;
 
 std::unique_ptr<Volume> open_image(const std::string& path, const std::string& engine) {

@@ -4,6 +4,8 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "fs/engine/cuda/device_store.hpp"
 #include "fs/engine/cuda/tree_removal.hpp"
 #include "fs/ops/references.hpp"
@@ -29,11 +31,11 @@ class TreeRemovalTest : public testing::Test {
 };
 
 struct Conditions {
-    RemovalShape shape = {};
-    bool is_warm = true;             // all metadata are in memory
-    bool keeps_journal_room = true;  // else there is no limit
-    bool has_free_blocks = true;     // in frames of metadata
-    u64 free_frames = ~u64{0};       // at most
+    std::optional<RemovalShape> shape = {};  // else as many warps as the journal has room for
+    bool is_warm = true;                     // all metadata are in memory
+    bool keeps_journal_room = true;          // else there is no limit
+    bool has_free_blocks = true;             // in frames of metadata
+    u64 free_frames = ~u64{0};               // at most
 };
 
 /// A volume in device memory whose tree "doomed" hangs on the orphan directory.
@@ -61,7 +63,9 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
         if (!conditions.has_free_blocks) reserve_blocks();
         hide_frames(conditions.free_frames);
         EXPECT_EQ(device_.open(volume_->store()), Errc::ok);
-        EXPECT_EQ(removal_.open(conditions.shape), Errc::ok);
+        const u64 room = volume_->store().state->journal_room;
+        const RemovalShape shape = conditions.shape.value_or(cuda_engine::removal_shape_for(room));
+        EXPECT_EQ(removal_.open(shape), Errc::ok);
     }
 
     Errc bring(const std::vector<u64>& places) override {
@@ -186,7 +190,7 @@ TEST_F(TreeRemovalTest, SmallTrees) {
 }
 
 TEST_F(TreeRemovalTest, OneWarp) {
-    remove_all(small_trees(), {.shape = {.blocks = 1, .warps_per_block = 1}});
+    remove_all(small_trees(), {.shape = RemovalShape{.blocks = 1, .warps_per_block = 1}});
 }
 
 TEST_F(TreeRemovalTest, ColdTrees) {
@@ -219,7 +223,7 @@ TEST_F(TreeRemovalTest, DeepAmongOthers) {
 
 TEST_F(TreeRemovalTest, SmallQueueSpills) {
     const Conditions conditions{
-        .shape = {.blocks = 2, .warps_per_block = 1, .queue_capacity = 128}};
+        .shape = RemovalShape{.blocks = 2, .warps_per_block = 1, .queue_capacity = 128}};
     remove_all(small_trees(), conditions);
     DeviceRemoval removal(
         {"parents", 64 * mib, [](Volume& volume) { return build_flat(volume, 300, 2, false); }},
@@ -231,10 +235,10 @@ TEST_F(TreeRemovalTest, SmallQueueSpills) {
 TEST_F(TreeRemovalTest, WhatIsLeftFindsRoomInAFrameThatWasHeld) {
     const TreeRecipe recipe{"parents", 64 * mib,
                             [](Volume& volume) { return build_flat(volume, 2000, 1, false); }};
-    DeviceRemoval removal(recipe,
-                          {.shape = {.blocks = 2, .warps_per_block = 1, .queue_capacity = 128},
-                           .has_free_blocks = false,
-                           .free_frames = 1});
+    DeviceRemoval removal(
+        recipe, {.shape = RemovalShape{.blocks = 2, .warps_per_block = 1, .queue_capacity = 128},
+                 .has_free_blocks = false,
+                 .free_frames = 1});
     removal.run();
     EXPECT_GT(removal.steps(), 1u);
     EXPECT_EQ(removal.left_to_commands(), 1u);  // then there is no other frame

@@ -23,7 +23,7 @@ namespace {
 
 struct TwinPlan {
     RandomPlan random;
-    u64 size_bytes = 2 * gib;  // smaller ones have no bulk removal on a GPU
+    u64 size_bytes = 512 * mib;
     u64 hash_mask = ~u64{0};
     u64 compare_interval = 2500;  // operations, about
 };

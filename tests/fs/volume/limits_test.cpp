@@ -356,21 +356,18 @@ TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
     volume.close_and_check();
 }
 
-/// By so many workers, with much of the next commit full already.
-void remove_wide_tree(u32 workers) {
+/// `upper` directories of as many, with a file in each of these, beside much that the next commit
+/// holds already.
+void remove_wide_tree(u64 size_bytes, u64 upper, u32 workers) {
     SCOPED_TRACE(workers);
-    MemoryVolume volume(62 * mib, {.workers = workers});
+    MemoryVolume volume(size_bytes, {.workers = workers});
     const u64 inodes = volume->statistics().inodes_used;
     const Handle tree = make_directory(*volume, volume->root(), "tree");
-    // Workers that take all lower directories out of the upper ones at once would leave the orphan
-    // directory more leaves than a commit holds.
-    constexpr u64 upper = 90;
-    constexpr u64 lower = 90;
     std::vector<Handle> uppers;
     for (u64 i = 0; i < upper; ++i) {
         const Handle above = make_directory(*volume, tree, std::to_string(i));
         uppers.push_back(above);
-        for (u64 k = 0; k < lower; ++k)
+        for (u64 k = 0; k < upper; ++k)
             make_file(*volume, make_directory(*volume, above, std::to_string(k)), "file");
     }
     ASSERT_EQ(volume->sync(), Errc::ok);
@@ -379,15 +376,85 @@ void remove_wide_tree(u32 workers) {
         ASSERT_TRUE(volume->set_attributes(anybody, uppers[i], change));
     Removal removal;
     EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
-    EXPECT_EQ(removal.directories, upper * (lower + 1) + 1);
+    EXPECT_EQ(removal.directories, upper * (upper + 1) + 1);
     EXPECT_EQ(volume->sync(), Errc::ok);
     EXPECT_EQ(volume->statistics().inodes_used, inodes);
     volume.close_and_check();
 }
 
+/// Workers that take all lower directories out of the upper ones at once would leave the orphan
+/// directory more leaves than a commit holds; so would those that end them all in one step.
 TEST(Limits, aWideTreeIsRemovedThoughTheJournalIsSmall) {
-    for (const u32 workers : {2, 16, 64})
-        remove_wide_tree(workers);
+    for (const u32 workers : {2, 16, 64}) {
+        remove_wide_tree(62 * mib, 90, workers);
+        remove_wide_tree(66 * mib, 110, workers);
+    }
+}
+
+/// Each name that goes changes a file that stays, and many go at once.
+TEST(Limits, aTreeOfLinksIsRemovedThoughTheJournalIsSmall) {
+    MemoryVolume volume(66 * mib, {.workers = 16});
+    const Handle kept = make_directory(*volume, volume->root(), "kept");
+    const Handle tree = make_directory(*volume, volume->root(), "tree");
+    constexpr u64 directories = 64;
+    constexpr u64 links = 80;
+    std::vector<Handle> files;
+    for (u64 i = 0; i < directories * links; ++i)
+        files.push_back(make_file(*volume, kept, number_name(i)));
+    for (u64 i = 0; i < directories; ++i) {
+        const Handle directory = make_directory(*volume, tree, std::to_string(i));
+        // Those of one directory lie far from each other.
+        for (u64 k = 0; k < links; ++k)
+            ASSERT_TRUE(
+                volume->link(anybody, files[k * directories + i], directory, std::to_string(k)));
+    }
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
+    EXPECT_EQ(removal.files, files.size());
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    for (const Handle file : files)
+        ASSERT_EQ(volume->attributes(file)->links, 1u);
+    volume.close_and_check();
+}
+
+/// A bulk step keeps lists of a million directories.
+TEST(LimitsLong, aTreeOfMoreDirectoriesThanAListHolds) {
+    constexpr u64 upper = 1100;
+    MemoryVolume volume(16 * gib, {.workers = 4});
+    const u64 inodes = volume->statistics().inodes_used;
+    const Handle tree = make_directory(*volume, volume->root(), "tree");
+    std::vector<std::string> names;
+    for (u64 i = 0; i < upper; ++i)
+        names.push_back(number_name(i));
+    std::vector<Creation> directories;
+    std::vector<Creation> files;
+    std::vector<Result<Attributes>> made(upper, Errc::io);
+    const auto make_all = [&](const std::vector<Creation>& wanted) {
+        volume->create_many(anybody, wanted, made);
+        for (const Result<Attributes>& one : made)
+            ASSERT_TRUE(one);
+    };
+    for (u64 i = 0; i < upper; ++i) {
+        directories.clear();
+        files.clear();
+        const Handle above = make_directory(*volume, tree, names[i]);
+        for (const std::string& name : names)
+            directories.push_back({above, name, {.mode = 040755}});
+        make_all(directories);
+        for (u64 k = 0; k < upper; ++k)
+            files.push_back({made[k]->handle, "file", {.mode = 0100644}});
+        make_all(files);
+        if (HasFatalFailure()) return;
+    }
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
+    EXPECT_EQ(removal.directories, upper * (upper + 1) + 1);
+    EXPECT_EQ(removal.files, upper * upper);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    EXPECT_EQ(volume->statistics().inodes_used, inodes);
+    volume.close_and_check();
 }
 
 }  // namespace

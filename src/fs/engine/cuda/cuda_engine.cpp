@@ -385,12 +385,12 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
     std::shared_lock<FairLock>& lock_;
 };
 
-/// Whether a commit holds what a step of a removal may dirty: not where the volume is small, or has
-/// grown and has a larger frame table than its journal was made for.
+/// Whether a commit holds what a step of a removal promises: not in the smallest volumes, and not
+/// in one that has grown and has a larger frame table than its journal was made for.
 bool CudaEngine::has_room_for_steps() const {
-    constexpr u64 tables_max = u64{1} << 15;  // more are not met within a step
-    const u64 tables = std::min(host_.frame_count / format::frames_per_table_block, tables_max);
-    return relaxed_load(host_.state->journal_room) >= cuda_engine::removal_room_min + tables;
+    const u64 room = relaxed_load(host_.state->journal_room);
+    return cuda_engine::promised_by_step(room, cuda_engine::removal_shape_for(room).warps(),
+                                         ops::count_maps(host_)) <= room;
 }
 
 /// Calls `remove(removal, host)` with what it needs, one at a time.
@@ -402,7 +402,8 @@ Errc CudaEngine::run_removal(const Remove& remove) {
     WARREN_TRY(loss_.enter_device());
     if (removal_ == nullptr) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
-        WARREN_TRY(loss_.answer(made->open()));
+        const u64 room = relaxed_load(host_.state->journal_room);
+        WARREN_TRY(loss_.answer(made->open(cuda_engine::removal_shape_for(room))));
         removal_ = std::move(made);
     }
     BulkCalls calls(*this, lock);

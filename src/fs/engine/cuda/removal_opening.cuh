@@ -8,7 +8,6 @@
 #pragma once
 
 #include "fs/engine/cuda/removal_step.hpp"
-#include "fs/ops/remove_tree.hpp"
 
 #if defined(__CUDACC__)
 
@@ -17,16 +16,18 @@ namespace warren::cuda_engine {
 inline constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
 inline constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
 
-/// What a step may dirty from the moment when it is full until all warps have noticed: leaves of
-/// the orphan directory, bitmaps of inodes and blocks of the frame table. Journals of which that is
-/// more than half are those of tests, and of volumes with very many frames.
-__device__ inline u64 dirtied_when_full(const core::Store& store) {
-    const u64 all = removal_room_min / 2 + ops::count_maps(store);
-    const u64 half = relaxed_load(store.state->journal_room) / 2;
-    return all < half ? all : half;
+/// Whether the names of the orphan directory take more blocks than a step may dirty. One lane.
+__device__ inline bool has_many_orphans(const core::Store& store, const StepRoom& room) {
+    const core::InodeRef orphans = ops::lane_ref(store, store.orphan_directory);
+    const u64 place = orphans.block_place();
+    // Both questions are asked before either answer is looked at.
+    const bool resident = ops::are_resident(store, place, place);
+    const u64 blocks = relaxed_load(orphans.at->blocks);
+    return !resident || blocks > room.old_blocks;
 }
 
 /// Passes the gate for all that the step does, and takes `promised` blocks of the journal's room.
+/// Errc::need_space if no commit holds them.
 __device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
     core::StoreState& state = *store.state;
     device_atomic<u64> inside(state.gate[0].inside);
@@ -44,7 +45,9 @@ __device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
         const u64 wanted = relaxed_load(state.dirty_blocks) + promised;
         if (wanted + ahead > room) {
             device_atomic<u64>(state.promised_blocks).fetch_sub(promised, hd::memory_order_relaxed);
-            code = wanted > room ? Errc::need_commit : Errc::retry;
+            code = wanted <= room     ? Errc::retry
+                   : promised <= room ? Errc::need_commit
+                                      : Errc::need_space;
         }
     }
     // Release: pairs with the acquire in close_gate().
@@ -64,8 +67,10 @@ __device__ inline void leave_gate(const core::Store& store, u64 promised) {
 __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref) {
     RemovalState& state = *ref.state;
     // What is loose at the end costs leaves of the orphan directory, at least half full.
-    const u64 by_journal = state.share / 8 * (format::leaf_entries_max / 2) + 1;
-    constexpr u64 by_list = removal_list_entries - list_margin;
+    const u64 by_journal = state.has_many_orphans != 0
+                               ? state.room.few_names()
+                               : state.room.new_blocks * (format::leaf_entries_max / 2) + 1;
+    constexpr u64 by_list = removal_list_entries - list_margin - removal_roots_max;
     const u64 limit = by_journal < by_list ? by_journal : by_list;
     const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // between two looks
     const u64 blocks = core::blocks_for_orphans(limit + ahead, ender_warps);
@@ -75,9 +80,11 @@ __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref
     const Result<u32> held = core::hold_frames(store, state.held, static_cast<u32>(wanted));
     if (!held) return held.code();
     state.room_names = core::orphan_names_in(*held * u64{format::blocks_per_frame}, ender_warps);
-    const bool has_plenty = state.room_names >= limit + ahead;
-    state.loose_max = has_plenty ? loose_unbounded : state.room_names;
     state.limits[0] = limit < state.room_names ? limit : state.room_names;
+    const bool has_plenty = state.room_names >= limit + ahead;
+    state.loose_max = state.has_many_orphans != 0 ? state.limits[0]
+                      : has_plenty                ? loose_unbounded
+                                                  : state.room_names;
     return Errc::ok;
 }
 
@@ -106,21 +113,24 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     state.directories = 0;
     state.inodes = 0;
     state.blocks = 0;
-    state.share = relaxed_load(store.state->journal_room) / 4;
-    state.promised = state.share + dirtied_when_full(store);
+    state.dropping = 0;
+    const u64 room = relaxed_load(store.state->journal_room);
+    state.room = StepRoom::of(room);
+    state.has_many_orphans = has_many_orphans(store, state.room) ? 1 : 0;
+    state.promised = promised_by_step(room, ref.workers, ops::count_maps(store));
     Errc code = enter_gate(store, state.promised);
     if (code == Errc::ok) {
         code = hold_room(store, ref);
         if (code != Errc::ok) leave_gate(store, state.promised);
-        state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
     }
+    state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
     state.error = static_cast<u32>(code);
     state.is_open = code == Errc::ok ? 1 : 0;
     const u64 dirty = relaxed_load(store.state->dirty_blocks);
-    state.limits[1] = dirty + state.share / 2;
+    state.limits[1] = dirty + state.room.until_full;
     state.limits[2] = 1;
     state.must_stop = 0;
-    state.dirty_max = dirty + state.share / 2;
+    state.dirty_max = state.limits[1];
     state.deadline = device_nanoseconds() + step_nanoseconds;
 }
 

@@ -51,14 +51,20 @@ __device__ auto run_in_step(const WarpTeam& team, const core::Store& store, Wish
     }
 }
 
-/// Takes a freed directory's name out of the orphan directory, and the directory itself.
+/// Takes a freed directory's name out of the orphan directory, and the directory itself; if it
+/// `prunes`, a leaf that got empty, too.
 __device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& given, u64 number,
-                                      i64 now, Wish& wish) {
+                                      i64 now, bool prunes, Wish& wish) {
     const core::Store& store = in_shared_memory(given);
-    // A leaf that gets empty stays: it does no harm, and the next orphan has room there.
     const auto ended = run_in_step(
         team, store, wish, [&](WarpOperation& op) { return ops::end_emptied(op, number, now); });
-    return ended.code();
+    if (!ended || !prunes || ended->prune_inode == 0) return ended.code();
+    // A leaf that cannot go now stays: it does no harm, and the next orphan has room there.
+    Wish ignored;
+    static_cast<void>(run_in_step(team, store, ignored, [&](WarpOperation& op) {
+        return ops::change_structure(op, Errc::need_prune, ended->prune_inode, ended->prune_key);
+    }));
+    return Errc::ok;
 }
 
 /// Hangs a directory on the orphan directory. What is held becomes room for names there when no
@@ -191,7 +197,7 @@ __device__ void work(const WarpTeam& team, const core::Store& store, const Remov
     if (!has_task && !ref.queue.pop(team, task)) return;
     // What the beginning wrote into the state comes with the first task.
     RemovalState& state = *ref.state;
-    DeviceStep step{store, ref, {ref.now, state.dirty_max}, state.loose_max};
+    DeviceStep step{store, ref, {ref.now, state.dirty_max, &state.dropping}, state.loose_max};
     if (state.holds_moves != 0) {
         step.rules.held_stripe = core::stripe_of(core::move_lock_place);
         step.rules.held_word = &state.move_word;
@@ -222,11 +228,12 @@ __device__ void end_roots(const WarpTeam& team, const core::Store& store, const 
                           u32 first, u32 step) {
     RemovalState& state = *ref.state;
     const u32 count = load(team, state.emptied_count);
+    const bool prunes = load(team, state.has_many_orphans) != 0;
     for (u32 i = first; i < count; i += step) {
         const u64 number = load(team, ref.emptied[i]);
         if (number == 0) continue;
         Wish wish;
-        const Errc code = end_root(team, store, number, ref.now, wish);
+        const Errc code = end_root(team, store, number, ref.now, prunes, wish);
         once(team, [&] {
             if (code != Errc::ok) return note_end(store, ref, code, wish);
             relaxed_store(ref.emptied[i], 0);
@@ -273,6 +280,10 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
     report.is_narrow = state.is_open != 0 ? state.is_narrow : 0;
     report.has_root = state.has_root;
     report.unfinished_count = state.unfinished_count;
+    if (state.unfinished_count != 0) {
+        const bool takes_few = has_many_orphans(store, state.room);
+        report.roots_max = takes_few ? static_cast<u32>(state.room.few_names()) : removal_roots_max;
+    }
     report.wanted_count = state.wanted_count;
     report.wants_frames = state.wants_frames;
     report.hangs_nowhere = state.hangs_nowhere;

@@ -188,7 +188,7 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
     const u64 ahead =
         device_atomic<u64>(all.promised_blocks).fetch_add(extra, hd::memory_order_relaxed);
     // The tree is narrow: what all warps might take names from beside it, they do not meet.
-    const u64 others = ahead - (state.promised - state.share);
+    const u64 others = ahead - (state.promised - state.room.sum());
     const bool has_room = relaxed_load(all.dirty_blocks) + others + extra <= all.journal_room &&
                           state.reached_count + state.seed_count < ref.queue.capacity / 2 &&
                           state.loose + state.reached_count <= state.room_names;

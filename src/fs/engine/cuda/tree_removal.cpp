@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <span>
 #include <utility>
 
 #include "base/host_device.hpp"
@@ -34,6 +36,14 @@ float milliseconds(u64 from, u64 to) {
 
 }  // namespace
 
+RemovalShape removal_shape_for(u64 journal_room) {
+    RemovalShape shape;
+    const u64 warps = journal_room / (2 * ops::dirtied_by_worker);
+    const u64 blocks = warps / shape.warps_per_block;
+    shape.blocks = static_cast<u32>(std::clamp<u64>(blocks, 1, shape.blocks));
+    return shape;
+}
+
 Errc TreeRemoval::open(const RemovalShape& shape) {
     shape_ = shape;
     warps_ = shape.blocks * shape.warps_per_block;
@@ -43,7 +53,7 @@ Errc TreeRemoval::open(const RemovalShape& shape) {
     WARREN_TRY(lists_.allocate(4 * u64{removal_list_entries}));
     WARREN_TRY(listed_.allocate(3 * listed_max + TreeListing::frames_max));
     WARREN_TRY(directories_.allocate(listed_max));
-    WARREN_TRY(roots_.allocate(removal_list_entries));
+    WARREN_TRY(roots_.allocate(removal_roots_max));
     WARREN_TRY(report_.allocate(1));
     *report_.data() = {};
     WARREN_TRY(stream_.fill(slots_.data(), 0, slots_.bytes()));
@@ -161,16 +171,20 @@ Errc TreeRemoval::run_step(const core::Store& store, const RemovalBegin& begin, 
     return report.code;
 }
 
-/// The next step begins with what this one left.
-Errc TreeRemoval::prepare_next_step(RemovalHost& host, Removal& removal) {
+/// What a step left waits for another.
+Errc TreeRemoval::keep_unfinished(RemovalHost& host, Removal& removal) {
     const u32 count = report_.data()->unfinished_count;
-    root_count_ = count;
     if (count == 0) return Errc::ok;
-    WARREN_TRY(stream_.copy(roots_.data(), lists_.data(), count * sizeof(u64)));
+    const u64 before = pending_.size();
+    WARREN_TRY(or_no_memory([&] {
+        pending_.resize(before + count);
+        return Errc::ok;
+    }));
+    const std::span<u64> left = std::span(pending_).subspan(before);
+    WARREN_TRY(stream_.copy(left.data(), lists_.data(), left.size_bytes()));
     WARREN_TRY(stream_.wait());
     WARREN_TRY(bring_wanted(host));
-    for (u32 i = 0; i < count; ++i) {
-        u64& root = roots_.data()[i];
+    for (u64& root : left) {
         const bool has_leftovers = (root & leftovers_only) != 0;
         root = ops::TreeTask{root & ~leftovers_only, 0}.number();
         if (!has_leftovers) continue;
@@ -182,11 +196,20 @@ Errc TreeRemoval::prepare_next_step(RemovalHost& host, Removal& removal) {
     return Errc::ok;
 }
 
+/// The next step begins with the newest: so the orphan directory does not grow with the tree.
+void TreeRemoval::take_roots() {
+    const u64 count = std::min<u64>(pending_.size(), report_.data()->roots_max);
+    std::copy_n(pending_.end() - static_cast<std::ptrdiff_t>(count), count, roots_.data());
+    pending_.resize(pending_.size() - count);
+    root_count_ = static_cast<u32>(count);
+}
+
 /// What is left goes without steps.
 Errc TreeRemoval::remove_by_names(RemovalHost& host, Removal& removal) {
     for (u32 i = 0; i < root_count_; ++i)
         WARREN_TRY(host.remove_by_names(roots_.data()[i], removal));
-    root_count_ = 0;
+    for (const u64 root : pending_)
+        WARREN_TRY(host.remove_by_names(root, removal));
     return Errc::ok;
 }
 
@@ -206,6 +229,7 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
     bool has_committed = false;  // for want of room, and nothing was done since
     for (u32 damaged = 0;;) {
         Removal step;
+        const u32 roots = root_count_;
         const Errc code = run_step(store, begin, host, step);
         if (report_.data()->has_root != 0) {
             begin.kind = RemovalBegin::Kind::roots;
@@ -227,7 +251,8 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
         } else if (code == Errc::need_block) {
             WARREN_TRY(bring_wanted(host));
         } else if (code == Errc::ok) {
-            WARREN_TRY(prepare_next_step(host, removal));
+            WARREN_TRY(keep_unfinished(host, removal));
+            take_roots();
             if (root_count_ == 0) return Errc::ok;
         } else if (code == Errc::corrupt && begin.kind == RemovalBegin::Kind::name) {
             if (++damaged == damaged_max) return code;
@@ -235,7 +260,8 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
             return code;
         }
         const bool is_idle = code == Errc::ok && step.files + step.directories == 0 &&
-                             report_.data()->wanted_count == 0;
+                             report_.data()->wanted_count == 0 &&
+                             report_.data()->unfinished_count <= roots;
         idle_steps = is_idle ? idle_steps + 1 : 0;
         // A directory counts names that are nowhere to be found.
         if (idle_steps == idle_steps_max) return Errc::corrupt;
@@ -245,6 +271,7 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
 Errc TreeRemoval::remove(const core::Store& store, u64 root, RemovalHost& host, Removal& removal) {
     RemovalBegin begin;
     ops::Removed removed;
+    pending_.clear();
     roots_.data()[0] = root;
     root_count_ = 1;
     return run_steps(store, begin, host, removal, removed);
@@ -263,6 +290,7 @@ Errc TreeRemoval::remove_name(const core::Store& store, const core::Credentials&
     // length matters then.
     begin.name_length = static_cast<u32>(std::min<std::size_t>(name.size(), sizeof begin.name + 1));
     std::copy_n(name.begin(), std::min(name.size(), sizeof begin.name), begin.name);
+    pending_.clear();
     root_count_ = 0;
     return run_steps(store, begin, host, removal, removed);
 }
