@@ -62,8 +62,9 @@ WARREN_HD inline u64* room_of(const Store& store, format::FrameKind kind) {
     return store.frames_with_room[static_cast<u32>(kind)];
 }
 
-// Who gives blocks or inodes back and finds the frame's mark set leaves it; that somebody takes it
-// just then, and does not see what came back, costs no more than until the next commit.
+// Who gives blocks or inodes back and finds the frame's mark set leaves it. A GPU may let somebody
+// take it just then who does not see what came back: the next commit that holds the frame's bitmap
+// sets it again.
 
 /// Lets blocks or inodes be looked for in `frame`: its mark, set whatever others saw. One lane.
 WARREN_HD inline void mark_room(const Store& store, format::FrameKind kind, u64 frame) {

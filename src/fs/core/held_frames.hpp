@@ -12,19 +12,24 @@
 
 namespace warren::core {
 
-// A leaf that was split is half full at least, and a node above has many leaves.
+// A leaf that was split is half full at least, and a node above has many leaves. Any of the `old`
+// blocks that the orphan directory has may be a full leaf, which the first new name splits.
 inline constexpr u64 orphan_names_per_block = format::leaf_entries_max / 2 - 2;
 inline constexpr u64 orphan_spare_blocks = 8;  // a split of a leaf may split all above it
 
 /// For how many names among the orphans so many blocks are enough, which `teams` at once hang
 /// there.
-WARREN_HD constexpr u64 orphan_names_in(u64 blocks, u64 teams) {
+WARREN_HD constexpr u64 orphan_names_in(u64 blocks, u64 old, u64 teams) {
     const u64 spare = teams * orphan_spare_blocks;
-    return blocks < spare ? 0 : (blocks - spare) * orphan_names_per_block;
+    if (blocks <= spare) return 0;
+    const u64 rest = blocks - spare;
+    const u64 if_all_split = rest > old ? (rest - old) * orphan_names_per_block : 0;
+    const u64 if_each_splits = rest * orphan_names_per_block / (orphan_names_per_block + 1);
+    return if_all_split > old ? if_all_split : if_each_splits;
 }
-WARREN_HD constexpr u64 blocks_for_orphans(u64 names, u64 teams) {
+WARREN_HD constexpr u64 blocks_for_orphans(u64 names, u64 old, u64 teams) {
     return (names + orphan_names_per_block - 1) / orphan_names_per_block +
-           teams * orphan_spare_blocks;
+           (names < old ? names : old) + teams * orphan_spare_blocks;
 }
 
 /// Frames that are held, as bits from frame `first` on. A plain value in shared memory.

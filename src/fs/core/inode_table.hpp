@@ -163,16 +163,22 @@ WARREN_HD u32 hold_slot(const Team& team, const Store& store, u64 frame,
     return 0;
 }
 
+/// Whether some number is free where this is the bitmap.
+template <class Team>
+WARREN_HD bool has_free_slot(const Team& team, const format::InodeBitmap& bitmap) {
+    bool is_free = false;
+    for (u32 w = team.lane(); w < format::inodes_per_frame / 64; w += Team::width)
+        is_free = is_free || free_slots(bitmap, w) != 0;
+    return team.ballot(is_free) != 0;
+}
+
 /// Lets nobody look for numbers in a frame that has none left.
 template <class Team>
 WARREN_HD void drop_full_inodes(const Team& team, const Store& store, u64 frame,
                                 const format::InodeBitmap& bitmap) {
     once(team, [&] { unmark_room(store, FrameKind::inodes, frame); });
     // One may have become free just now, by somebody who found the bit still set.
-    bool is_free = false;
-    for (u32 w = team.lane(); w < format::inodes_per_frame / 64; w += Team::width)
-        is_free = is_free || free_slots(bitmap, w) != 0;
-    if (team.ballot(is_free) != 0)
+    if (has_free_slot(team, bitmap))
         once(team, [&] { set_bit(room_of(store, FrameKind::inodes), frame); });
 }
 

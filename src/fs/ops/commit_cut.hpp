@@ -9,6 +9,7 @@
 #pragma once
 
 #include "fs/core/allocator.hpp"
+#include "fs/core/inode_table.hpp"
 #include "fs/ops/place_block.hpp"
 
 namespace warren::ops {
@@ -103,6 +104,17 @@ WARREN_HD void keep_from_reuse(const Team& team, const Store& store, u64 place,
     }
 }
 
+/// Lets inodes be looked for in the frame that begins at `place`, if its first block is a bitmap
+/// with a free one: a mark may have been lost (core/frame_bits.hpp).
+template <class Team>
+WARREN_HD void mark_free_inodes(const Team& team, const Store& store, u64 place,
+                                const format::Block& copy) {
+    const u64 frame = place / format::frame_size;
+    if (load(team, store.frame(frame).kind) != static_cast<u64>(FrameKind::inodes)) return;
+    if (!has_free_slot(team, reinterpret_cast<const format::InodeBitmap&>(copy))) return;
+    once(team, [&] { mark_room(store, FrameKind::inodes, frame); });
+}
+
 /// Ends a cut: all is clean. The part of one team.
 template <class Team>
 WARREN_HD void end_cut(const Team& team, const Store& store, CutHeader& header) {
@@ -139,15 +151,9 @@ WARREN_HD void gather_block(const Team& team, const Store& store, const CutArea&
     copy(team, *from, area.blocks[i]);
     team.sync();
     if (is_table) keep_from_reuse(team, store, place, area.blocks[i]);
-    const u64 frame = place / format::frame_size;
-    once(team, [&] {
-        // A bitmap of inodes begins its frame.
-        if (place % format::frame_size == 0 && kind_of(store, frame) == FrameKind::inodes) {
-            mark_room(store, FrameKind::inodes, frame);
-        }
-        // Only now: a clean block may be evicted at any moment.
-        clear_bit(store.dirty, place / format::block_size);
-    });
+    if (place % format::frame_size == 0) mark_free_inodes(team, store, place, area.blocks[i]);
+    // Only now: a clean block may be evicted at any moment.
+    once(team, [&] { clear_bit(store.dirty, place / format::block_size); });
 }
 
 /// Copies the listed blocks into the area and counts them clean; nothing if they are more than fit.

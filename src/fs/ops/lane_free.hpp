@@ -195,18 +195,21 @@ WARREN_HD inline LaneFate judge(const Store& store, const InodeRef& inode, const
 /// do so at once, and each may dirty a block.
 WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u32 links,
                                     const LaneRules& rules, FreeTally& tally) {
-    device_atomic<u64> dropping(*rules.dropping);
-    // Acquire: pairs with the release below: who is done is among the dirty blocks.
-    const u64 others = dropping.fetch_add(1, hd::memory_order_acquire);
-    const bool fits = relaxed_load(op.store.state->dirty_blocks) + others < rules.dirty_max;
-    if (fits) {
-        op.mark_dirty(inode.block_place());
-        relaxed_store(inode.at->links, links - 1);
-        relaxed_store(inode.at->changed, rules.now);
-        ++tally.files;
+    const u64 place = inode.block_place();
+    // What is dirty stays so while the step runs.
+    if (!test_bit(op.store.dirty, place / format::block_size)) {
+        device_atomic<u64> dropping(*rules.dropping);
+        // Acquire: pairs with the release below: who is done is among the dirty blocks.
+        const u64 others = dropping.fetch_add(1, hd::memory_order_acquire);
+        const bool fits = relaxed_load(op.store.state->dirty_blocks) + others < rules.dirty_max;
+        if (fits) op.mark_dirty(place);
+        dropping.fetch_sub(1, hd::memory_order_release);
+        if (!fits) return LaneFate::waits;
     }
-    dropping.fetch_sub(1, hd::memory_order_release);
-    return fits ? LaneFate::gone : LaneFate::waits;
+    relaxed_store(inode.at->links, links - 1);
+    relaxed_store(inode.at->changed, rules.now);
+    ++tally.files;
+    return LaneFate::gone;
 }
 
 /// Lets numbers be looked for in `frame`, where one is free now, and notes its bitmap for the next

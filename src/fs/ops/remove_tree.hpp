@@ -12,8 +12,7 @@
 
 namespace warren::ops {
 
-/// How many bitmaps of inodes and blocks of the frame table the volume has: a step may dirty all.
-/// One lane.
+/// How many bitmaps of inodes and blocks of the frame table the volume has. One lane.
 WARREN_HD inline u64 count_maps(const Store& store) {
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     return relaxed_load(store.state->inode_slots) / in_frame +
@@ -24,6 +23,15 @@ WARREN_HD inline u64 count_maps(const Store& store) {
 /// it empties just then, beside those: two leaves of the orphan directory, at least half full, for
 /// the directories of that leaf, the leaf itself, the node above it, and its directory.
 inline constexpr u64 dirtied_by_worker = 5;
+/// And these, of bitmaps of inodes and of blocks of the frame table.
+inline constexpr u64 maps_by_worker = format::leaf_entries_max * (1 + release_blocks_max);
+
+/// What so many workers may dirty from then on. One lane.
+WARREN_HD inline u64 dirtied_when_full(const Store& store, u64 workers) {
+    const u64 maps = count_maps(store);
+    const u64 by_workers = maps_by_worker * workers;
+    return dirtied_by_worker * workers + (maps < by_workers ? maps : by_workers);
+}
 
 /// Takes the entry of the directory `inode` out of `parent`. From here on it takes no more names,
 /// and nothing leads upwards: the number may mean another directory soon, even one below it. Only

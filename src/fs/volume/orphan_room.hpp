@@ -24,16 +24,21 @@ class OrphanRoom {
     OrphanRoom(const OrphanRoom&) = delete;
     OrphanRoom& operator=(const OrphanRoom&) = delete;
 
+    /// So many blocks the orphan directory has: any of them may be split.
+    void note_old_blocks(u64 blocks) {
+        const std::lock_guard lock(mutex_);
+        old_blocks_ = blocks;
+    }
     /// For how many names there is room.
     u64 names() {
         const std::lock_guard lock(mutex_);
-        return core::orphan_names_in(blocks_, 1);
+        return core::orphan_names_in(blocks_, old_blocks_, 1);
     }
     /// Keeps blocks back until there is room for `names`. Errc::need_space or retry if it is for
     /// fewer: what was found so far stays.
     Errc hold(u64 names) {
         const std::lock_guard lock(mutex_);
-        const u64 wanted = core::blocks_for_orphans(names, 1);
+        const u64 wanted = core::blocks_for_orphans(names, old_blocks_, 1);
         while (blocks_ < wanted) {
             if (runs_.size() == runs_max) return Errc::need_space;
             const u64 missing = std::min<u64>(wanted - blocks_, format::blocks_per_frame);
@@ -65,6 +70,7 @@ class OrphanRoom {
     std::mutex mutex_;
     std::vector<core::Run> runs_;
     u64 blocks_ = 0;
+    u64 old_blocks_ = 0;
 };
 
 }  // namespace warren

@@ -179,30 +179,23 @@ Errc TreeRemover::remove_by_names() {
     return Errc::ok;
 }
 
-/// What the workers may dirty when the step is full, until each is done with the leaf that it
-/// empties just then: bitmaps and the frame table, of which a volume that has grown has many, too.
-u64 TreeRemover::dirtied_when_full() const {
-    const u64 maps = ops::count_maps(volume_.store());
-    constexpr u64 by_leaf = format::leaf_entries_max * (1 + ops::release_blocks_max);
-    const u64 width = volume_.crew().width();
-    return std::min(maps, by_leaf * width) + ops::dirtied_by_worker * width;
-}
-
 /// Takes what a bulk step needs and lets `gate` pass the gate for all of it. Nothing has changed
 /// if that fails. Errc::no_space: also where a commit does not hold what a step may dirty.
 Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
     const u64 room = relaxed_load(state.journal_room);
     const u64 share = room / 4;
-    // What is loose at the end costs leaves of the orphan directory, at least half full, or may be
-    // named in any that it has.
+    // What is loose at the end costs leaves of the orphan directory, at least half full. It may be
+    // named in any that it has, and split that.
     loose_max_ = share / 8 * (format::leaf_entries_max / 2);
     const Result<ops::InodeRef> orphans = ops::find_inode(gate, volume_.store().orphan_directory);
     if (!orphans) return orphans.code() == Errc::stale ? Errc::corrupt : orphans.code();
-    const u64 named_in =
-        std::min(relaxed_load(orphans->at->blocks), loose_max_ + loosened_between_looks());
-    const u64 promised = share + dirtied_when_full() + named_in;
-    if (promised > room) return Errc::no_space;
+    const u64 old_blocks = relaxed_load(orphans->at->blocks);
+    const u64 promised =
+        share + 2 * old_blocks + ops::dirtied_when_full(volume_.store(), volume_.crew().width());
+    // What others dirty meanwhile must not let the step wait for one commit after the other.
+    if (promised > room - room / 16) return Errc::no_space;
+    orphan_room_.note_old_blocks(old_blocks);
     WARREN_TRY(orphan_room_.hold(loosened_between_looks()));
     WARREN_TRY(or_no_memory([&] {
         unfinished_.reserve(rooted_.size() + loose_max_ +

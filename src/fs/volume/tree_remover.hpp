@@ -41,7 +41,6 @@ class TreeRemover {
 
     Errc remove_in_steps();
     Errc remove_by_names();
-    u64 dirtied_when_full() const;
     Errc begin_step(CpuOperation& gate, std::vector<Task>& tasks);
     Errc run_step(std::vector<Task> tasks);
     void visit(Crew::Worker& worker, const Task& task);
@@ -69,7 +68,7 @@ class TreeRemover {
     u64 loose_max_ = 0;                  // what the journal has room for
     std::atomic<bool> was_full_{false};  // the step stopped before all was done
     u64 dirty_limit_ = 0;
-    u64 dropping_ = 0;  // see LaneRules
+    alignas(64) u64 dropping_ = 0;  // see LaneRules
     i64 deadline_ = 0;
     i64 now_ = 0;
 };

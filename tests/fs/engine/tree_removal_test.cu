@@ -63,8 +63,8 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
         if (!conditions.has_free_blocks) reserve_blocks();
         hide_frames(conditions.free_frames);
         EXPECT_EQ(device_.open(volume_->store()), Errc::ok);
-        const u64 room = volume_->store().state->journal_room;
-        const RemovalShape shape = conditions.shape.value_or(cuda_engine::removal_shape_for(room));
+        const RemovalShape shape =
+            conditions.shape.value_or(cuda_engine::removal_shape_for(volume_->store()));
         EXPECT_EQ(removal_.open(shape), Errc::ok);
     }
 

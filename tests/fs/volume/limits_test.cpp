@@ -389,6 +389,7 @@ TEST(Limits, aWideTreeIsRemovedThoughTheJournalIsSmall) {
         remove_wide_tree(62 * mib, 90, workers);
         remove_wide_tree(66 * mib, 110, workers);
     }
+    remove_wide_tree(256 * mib, 110, 64);
 }
 
 /// Each name that goes changes a file that stays, and many go at once.

@@ -95,7 +95,6 @@ class CudaEngine final : public Engine {
 
     /// Whether bulk commands can run: they want all metadata in memory, and the volume's help.
     bool has_bulk() const { return options_.volume.commit && options_.meta_buffer_blocks == 0; }
-    bool has_room_for_steps() const;
     void load_metadata();
     Errc add_frames(u64 count);
     Errc open_server();
@@ -385,25 +384,16 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
     std::shared_lock<FairLock>& lock_;
 };
 
-/// Whether a commit holds what a step of a removal promises: not in the smallest volumes, and not
-/// in one that has grown and has a larger frame table than its journal was made for.
-bool CudaEngine::has_room_for_steps() const {
-    const u64 room = relaxed_load(host_.state->journal_room);
-    return cuda_engine::promised_by_step(room, cuda_engine::removal_shape_for(room).warps(),
-                                         ops::count_maps(host_)) <= room;
-}
-
 /// Calls `remove(removal, host)` with what it needs, one at a time.
 template <class Remove>
 Errc CudaEngine::run_removal(const Remove& remove) {
-    if (!has_bulk() || !has_room_for_steps()) return Errc::not_supported;
+    if (!has_bulk() || !cuda_engine::has_room_for_steps(host_)) return Errc::not_supported;
     const std::lock_guard turn(removal_mutex_);
     std::shared_lock lock(steps_);
     WARREN_TRY(loss_.enter_device());
     if (removal_ == nullptr) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
-        const u64 room = relaxed_load(host_.state->journal_room);
-        WARREN_TRY(loss_.answer(made->open(cuda_engine::removal_shape_for(room))));
+        WARREN_TRY(loss_.answer(made->open(cuda_engine::removal_shape_for(host_))));
         removal_ = std::move(made);
     }
     BulkCalls calls(*this, lock);

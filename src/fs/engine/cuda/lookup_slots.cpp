@@ -8,7 +8,6 @@
 #include "fs/engine/cuda/lookup_many.hpp"
 
 namespace warren::cuda_engine {
-namespace {}  // namespace
 
 Errc LookupSlots::make_ready(const std::atomic<bool>* must_stop) {
     return room_.ensure(TakenOnce::Clock::now, [&] { return take_room(must_stop); });

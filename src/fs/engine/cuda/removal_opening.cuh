@@ -16,20 +16,22 @@ namespace warren::cuda_engine {
 inline constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
 inline constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
 
-/// Whether the names of the orphan directory take more blocks than a step may dirty. One lane.
-__device__ inline bool has_many_orphans(const core::Store& store, const StepRoom& room) {
+/// How many blocks the orphan directory has; as if there were very many if that is not in memory.
+/// One lane.
+__device__ inline u64 count_orphan_blocks(const core::Store& store) {
     const core::InodeRef orphans = ops::lane_ref(store, store.orphan_directory);
     const u64 place = orphans.block_place();
     // Both questions are asked before either answer is looked at.
     const bool resident = ops::are_resident(store, place, place);
     const u64 blocks = relaxed_load(orphans.at->blocks);
-    return !resident || blocks > room.old_blocks;
+    return resident ? blocks : store.block_count();
 }
 
 /// Passes the gate for all that the step does, and takes `promised` blocks of the journal's room.
-/// Errc::need_space if no commit holds them.
+/// Errc::need_space if they are too many for any commit.
 __device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
     core::StoreState& state = *store.state;
+    const u64 room = relaxed_load(state.journal_room);
     device_atomic<u64> inside(state.gate[0].inside);
     // Sequentially consistent: pairs with close_gate(), which closes, then looks inside.
     inside.fetch_add(1, hd::memory_order_seq_cst);
@@ -38,16 +40,15 @@ __device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
         code = Errc::retry;
     } else if (relaxed_load(state.read_only) != 0) {
         code = Errc::read_only;
+    } else if (promised > most_promised(room)) {
+        code = Errc::need_space;
     } else {
-        const u64 room = relaxed_load(state.journal_room);
         const u64 ahead =
             device_atomic<u64>(state.promised_blocks).fetch_add(promised, hd::memory_order_relaxed);
         const u64 wanted = relaxed_load(state.dirty_blocks) + promised;
         if (wanted + ahead > room) {
             device_atomic<u64>(state.promised_blocks).fetch_sub(promised, hd::memory_order_relaxed);
-            code = wanted <= room     ? Errc::retry
-                   : promised <= room ? Errc::need_commit
-                                      : Errc::need_space;
+            code = wanted <= room ? Errc::retry : Errc::need_commit;
         }
     }
     // Release: pairs with the acquire in close_gate().
@@ -62,35 +63,45 @@ __device__ inline void leave_gate(const core::Store& store, u64 promised) {
 }
 
 /// Holds frames for the names of what the step may leave, and sets its limits by them. A step that
-/// gets fewer than all warps could ask for counts each directory before it loses its name. One
-/// lane.
+/// gets fewer than all warps could ask for, or takes few names, counts each directory before it
+/// loses its name. One lane.
 __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref) {
     RemovalState& state = *ref.state;
-    // What is loose at the end costs leaves of the orphan directory, at least half full.
-    const u64 by_journal = state.has_many_orphans != 0
-                               ? state.room.few_names()
-                               : state.room.new_blocks * (format::leaf_entries_max / 2) + 1;
+    const bool takes_few = state.takes_few != 0;
+    const u64 by_journal = takes_few ? state.room.few_names()
+                                     : state.room.new_blocks * (format::leaf_entries_max / 2) + 1;
     constexpr u64 by_list = removal_list_entries - list_margin - removal_roots_max;
     const u64 limit = by_journal < by_list ? by_journal : by_list;
-    const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // between two looks
-    const u64 blocks = core::blocks_for_orphans(limit + ahead, ender_warps);
+    // Between two looks.
+    const u64 ahead = takes_few ? 0 : u64{format::leaf_entries_max} * ref.workers;
+    const u64 old = state.orphan_blocks;
+    const u64 blocks = core::blocks_for_orphans(limit + ahead, old, ender_warps);
     const u64 plenty = (blocks + format::blocks_per_frame - 1) / format::blocks_per_frame;
     const u64 half = relaxed_load(store.state->free_frames) / 2;
     const u64 wanted = plenty <= half ? plenty : half > 0 ? half : 1;
     const Result<u32> held = core::hold_frames(store, state.held, static_cast<u32>(wanted));
     if (!held) return held.code();
-    state.room_names = core::orphan_names_in(*held * u64{format::blocks_per_frame}, ender_warps);
-    state.limits[0] = limit < state.room_names ? limit : state.room_names;
+    state.room_names =
+        core::orphan_names_in(*held * u64{format::blocks_per_frame}, old, ender_warps);
+    if (state.room_names < StepRoom::few_min) {
+        core::let_go_frames(store, state.held);
+        return Errc::need_space;
+    }
+    const u64 names = limit < state.room_names ? limit : state.room_names;
+    // What hangs there when few are taken went through a count: that is no reason to stop.
+    state.limits[0] = takes_few ? names + 1 : names;
     const bool has_plenty = state.room_names >= limit + ahead;
-    state.loose_max = state.has_many_orphans != 0 ? state.limits[0]
-                      : has_plenty                ? loose_unbounded
-                                                  : state.room_names;
+    state.loose_max = takes_few ? names : has_plenty ? loose_unbounded : state.room_names;
     return Errc::ok;
 }
 
 /// Gets the step's words ready and passes the gate. One lane; nobody has a task yet.
 __device__ inline void open_step(const core::Store& store, const RemovalRef& ref) {
     RemovalState& state = *ref.state;
+    // Asked for first: the answers take their time.
+    const u64 orphan_blocks = count_orphan_blocks(store);
+    const u64 promised = promised_by_step(store, ref.workers);
+    const u64 journal_room = relaxed_load(store.state->journal_room);
     state.times = {};
     state.times.begun = device_nanoseconds();
     state.loose = 0;
@@ -114,14 +125,14 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     state.inodes = 0;
     state.blocks = 0;
     state.dropping = 0;
-    const u64 room = relaxed_load(store.state->journal_room);
-    state.room = StepRoom::of(room);
-    state.has_many_orphans = has_many_orphans(store, state.room) ? 1 : 0;
-    state.promised = promised_by_step(room, ref.workers, ops::count_maps(store));
-    Errc code = enter_gate(store, state.promised);
+    state.room = StepRoom::of(journal_room);
+    state.orphan_blocks = orphan_blocks;
+    state.takes_few = state.room.are_many(state.orphan_blocks) ? 1 : 0;
+    state.promised = promised;
+    Errc code = enter_gate(store, promised);
     if (code == Errc::ok) {
         code = hold_room(store, ref);
-        if (code != Errc::ok) leave_gate(store, state.promised);
+        if (code != Errc::ok) leave_gate(store, promised);
     }
     state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
     state.error = static_cast<u32>(code);

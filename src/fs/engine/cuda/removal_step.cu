@@ -123,11 +123,24 @@ __device__ __noinline__ bool take_root(const WarpTeam& team, const core::Store& 
     return true;
 }
 
+/// With how many directories of the orphan directory a step may begin.
+__device__ u32 roots_max_of(const RemovalState& state, bool takes_few) {
+    const u64 few = state.room.few_names();
+    return takes_few && few < removal_roots_max ? static_cast<u32>(few) : removal_roots_max;
+}
+
 __device__ void seed_roots(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
     const DeviceStep step{store, ref, {}};
-    for (u32 base = 0; base < ref.root_count; base += WarpTeam::width) {
+    // Others may have left so much among the orphans that these are too many now.
+    const u32 most = roots_max_of(*ref.state, ref.state->takes_few != 0);
+    const u32 count = ref.root_count < most ? ref.root_count : most;
+    // A listing would begin with all that was set aside.
+    if (count < ref.root_count) once(team, [&] { ref.state->may_list = 0; });
+    for (u32 i = count + team.lane(); i < ref.root_count; i += WarpTeam::width)
+        step.set_aside(ops::TreeTask::directory(ref.roots[i]), false);
+    for (u32 base = 0; base < count; base += WarpTeam::width) {
         const u32 i = base + team.lane();
-        const bool mine = i < ref.root_count;
+        const bool mine = i < count;
         // The first one spares a look over the bus.
         const u64 root = i == 0 ? ref.first_root : mine ? ref.roots[i] : 0;
         const ops::TreeTask task = ops::TreeTask::directory(root, true);
@@ -228,7 +241,7 @@ __device__ void end_roots(const WarpTeam& team, const core::Store& store, const 
                           u32 first, u32 step) {
     RemovalState& state = *ref.state;
     const u32 count = load(team, state.emptied_count);
-    const bool prunes = load(team, state.has_many_orphans) != 0;
+    const bool prunes = load(team, state.takes_few) != 0;
     for (u32 i = first; i < count; i += step) {
         const u64 number = load(team, ref.emptied[i]);
         if (number == 0) continue;
@@ -280,9 +293,9 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
     report.is_narrow = state.is_open != 0 ? state.is_narrow : 0;
     report.has_root = state.has_root;
     report.unfinished_count = state.unfinished_count;
-    if (state.unfinished_count != 0) {
-        const bool takes_few = has_many_orphans(store, state.room);
-        report.roots_max = takes_few ? static_cast<u32>(state.room.few_names()) : removal_roots_max;
+    if (state.unfinished_count != 0 || ref.root_count != 0) {
+        const bool takes_few = state.room.are_many(count_orphan_blocks(store));
+        report.roots_max = roots_max_of(state, takes_few);
     }
     report.wanted_count = state.wanted_count;
     report.wants_frames = state.wants_frames;

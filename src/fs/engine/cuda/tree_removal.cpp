@@ -21,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr u32 idle_steps_max = 1000;  // others can take a step's time or journal room
+constexpr u32 commits_max = 16;       // in a row, with what others dirtied behind each
 constexpr u32 damaged_max = 4;        // looks at what cannot be right
 constexpr u64 listed_max = u64{TreeListing::frames_max} * format::inodes_per_frame;
 
@@ -35,14 +36,6 @@ float milliseconds(u64 from, u64 to) {
 }
 
 }  // namespace
-
-RemovalShape removal_shape_for(u64 journal_room) {
-    RemovalShape shape;
-    const u64 warps = journal_room / (2 * ops::dirtied_by_worker);
-    const u64 blocks = warps / shape.warps_per_block;
-    shape.blocks = static_cast<u32>(std::clamp<u64>(blocks, 1, shape.blocks));
-    return shape;
-}
 
 Errc TreeRemoval::open(const RemovalShape& shape) {
     shape_ = shape;
@@ -226,6 +219,7 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
                             Removal& removal, ops::Removed& removed) {
     WARREN_TRY(ranks_.reserve(store.frame_count));
     u32 idle_steps = 0;
+    u32 commits = 0;
     bool has_committed = false;  // for want of room, and nothing was done since
     for (u32 damaged = 0;;) {
         Removal step;
@@ -238,7 +232,8 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
         removal.files += step.files;
         removal.directories += step.directories;
         removal.blocks += step.blocks;
-        if (report_.data()->lacks_room != 0) {
+        commits = code == Errc::need_commit ? commits + 1 : 0;
+        if (report_.data()->lacks_room != 0 || commits > commits_max) {
             const Errc found = find_room(code, has_committed, host);
             if (found == Errc::ok) continue;
             if (found != Errc::no_space) return found;

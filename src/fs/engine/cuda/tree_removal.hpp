@@ -15,7 +15,7 @@
 #include "fs/core/permission.hpp"
 #include "fs/core/store.hpp"
 #include "fs/engine/cuda/bulk_queue.hpp"
-#include "fs/ops/remove_tree.hpp"
+#include "fs/engine/cuda/removal_room.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 #include "warren/volume.hpp"
@@ -30,45 +30,6 @@ struct RemovalTimes {
     u64 ended;      // the gate is open for others
 };
 
-struct RemovalShape {
-    u32 blocks = 124;  // one a multiprocessor, but for those of the resident server
-    u32 warps_per_block = 8;
-    u64 queue_capacity = u64{1} << 20;
-
-    WARREN_HD constexpr u64 warps() const { return u64{blocks} * warps_per_block; }
-};
-
-/// What a step may dirty of the journal's room: all that it promises. Names in the orphan directory
-/// are hashed, so those that it ends or adds may lie in as many of its blocks. While there are few
-/// of these, that is all they cost; with many of them the step takes few names.
-struct StepRoom {
-    static constexpr u64 names_min = 32;  // all lanes of a warp get some
-
-    u64 until_full;  // dirtied when the step is full
-    u64 new_blocks;  // of the orphan directory: for what is loose then
-    u64 old_blocks;  // of it
-
-    static WARREN_HD constexpr StepRoom of(u64 journal_room) {
-        const u64 old = journal_room * 3 / 32;
-        constexpr u64 old_min = 2 * names_min;
-        return {journal_room / 8, journal_room / 32, old > old_min ? old : old_min};
-    }
-    /// What it may dirty until it is full, and hang on the orphan directory then.
-    WARREN_HD constexpr u64 sum() const { return until_full + new_blocks + old_blocks; }
-    /// Names that a step takes, and ends, where the orphan directory has more than old_blocks.
-    WARREN_HD constexpr u64 few_names() const { return old_blocks / 2; }
-};
-
-/// What a step of so many warps takes of the journal's room, where there are so many bitmaps and
-/// blocks of the frame table.
-WARREN_HD constexpr u64 promised_by_step(u64 journal_room, u64 warps, u64 maps) {
-    return StepRoom::of(journal_room).sum() + ops::dirtied_by_worker * warps + maps;
-}
-
-/// As many warps as half of the journal's room holds what they may still dirty when the step is
-/// full.
-RemovalShape removal_shape_for(u64 journal_room);
-
 /// Directories in each of a step's lists, and those of the orphan directory that it begins with.
 inline constexpr u32 removal_list_entries = 1u << 20;
 inline constexpr u32 removal_roots_max = 1u << 16;
@@ -81,11 +42,11 @@ struct RemovalState {
     u64 limits[3];  // of loose, of dirty blocks, of must_stop: from there on it is full
     u64 loose_max;  // what loose may never be more than; loose_unbounded: the limit sees to that
     u64 dirty_max;
-    u64 dropping;  // see LaneRules
     u64 deadline;
     StepRoom room;
-    u64 promised;          // blocks of the journal's room
-    u32 has_many_orphans;  // see StepRoom
+    u64 promised;       // blocks of the journal's room
+    u64 orphan_blocks;  // of the orphan directory, when the step began
+    u32 takes_few;      // names: see StepRoom
     u32 unfinished_count;
     u32 emptied_count;
     u32 wanted_count;
@@ -113,6 +74,7 @@ struct RemovalState {
     core::HeldFrames held;
     RemovalTimes times;
     ops::Removed removed;          // what taking the root left to do
+    alignas(128) u64 dropping;     // see LaneRules
     alignas(128) u32 workers_out;  // warps that found the queue empty for good
     alignas(128) u64 files;
     u64 directories;
@@ -147,7 +109,8 @@ struct RemovalReport {
     u32 wants_frames;   // no frame with memory is left for metadata
     u32 hangs_nowhere;  // no commit may show the step
     u32 lacks_room;     // it has not begun: `code` says what would give it room
-    u32 roots_max;      // if some are unfinished: the next step may begin with so many
+    u32 roots_max;      // the next step may begin with so many, if this one began with some or left
+                        // some
     u64 files;
     u64 directories;
     u64 blocks;

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step of a removal on a GPU promises: never more than a commit holds, for volumes of all
+// sizes, and room for all the names that it lets loose.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/random.hpp"
+#include "fs/core/held_frames.hpp"
+#include "fs/engine/cuda/removal_room.hpp"
+
+#include "tests/support/seed.hpp"
+
+namespace warren {
+namespace {
+
+using cuda_engine::has_room_for_steps;
+using cuda_engine::removal_shape_for;
+using cuda_engine::RemovalShape;
+using cuda_engine::StepRoom;
+
+/// A store of which only its counts are looked at.
+struct Counts {
+    core::StoreState state{};
+    core::Store store{};
+
+    Counts(u64 size_bytes, u64 journal_room, u64 inode_frames) {
+        state.journal_room = journal_room;
+        state.inode_slots =
+            inode_frames * (format::inodes_per_frame - u64{format::inodes_per_block});
+        store.state = &state;
+        store.size_bytes = size_bytes;
+        store.frame_count = size_bytes / format::frame_size;
+    }
+    u64 warps() const { return removal_shape_for(store).warps(); }
+};
+
+/// The room of a journal as mkfs makes it: two halves, each with a few blocks for itself.
+u64 journal_room_of(u64 size_bytes) {
+    const u64 journal = std::clamp<u64>(size_bytes / 32, 2 * mib, gib);
+    return journal / format::block_size / 2 - 6;
+}
+
+TEST(RemovalRoom, isThereInVolumesOfAllSizesHoweverManyInodesTheyHave) {
+    for (u64 size = 64 * mib; size <= 64 * 1024 * gib; size += size / 3) {
+        const u64 frames = size / format::frame_size;
+        for (const u64 inode_frames : {u64{1}, frames / 8, frames * 3 / 4}) {
+            const Counts volume(size, journal_room_of(size), inode_frames);
+            EXPECT_TRUE(has_room_for_steps(volume.store)) << size << " " << inode_frames;
+        }
+    }
+    // All warps where there is much room, but for volumes with very many frames.
+    EXPECT_EQ(Counts(4 * gib, journal_room_of(4 * gib), 100).warps(), RemovalShape().warps());
+    EXPECT_EQ(Counts(1024 * gib, journal_room_of(1024 * gib), 1000).warps(),
+              RemovalShape().warps());
+}
+
+TEST(RemovalRoom, isNotThereInTheSmallestAndInOneThatHasGrownMuch) {
+    const Counts smallest(62 * mib, 125, 1);
+    EXPECT_FALSE(has_room_for_steps(smallest.store));
+    const Counts grown(1024 * gib, journal_room_of(64 * mib), 1);
+    EXPECT_FALSE(has_room_for_steps(grown.store));
+}
+
+/// The worst that names can cost: each that is ended lies in a block of its own, and each that is
+/// taken splits another.
+TEST(RemovalRoom, holdsTheNamesThatAStepTakesAndEnds) {
+    for (u64 journal_room = 64; journal_room < 200'000; journal_room += 1 + journal_room / 50) {
+        const StepRoom room = StepRoom::of(journal_room);
+        EXPECT_GE(room.few_names(), StepRoom::few_min);
+        EXPECT_LE(3 * room.few_names(), room.old_blocks);
+        const u64 not_many = room.old_blocks / 2;
+        EXPECT_FALSE(room.are_many(not_many));
+        EXPECT_LE(2 * not_many, room.old_blocks);
+        EXPECT_TRUE(room.are_many(not_many + 1));
+    }
+}
+
+TEST(RemovalRoom, ofTheOrphansIsEnoughForAsManyNamesAsItWasAskedFor) {
+    const Seed seed;
+    Random random(seed.value());
+    for (u32 round = 0; round < 10'000; ++round) {
+        const u64 names = random.below(200'000);
+        const u64 old = random.below(random.one_in(2) ? 100 : 10'000);
+        const u64 teams = 1 + random.below(32);
+        const u64 blocks = core::blocks_for_orphans(names, old, teams);
+        EXPECT_GE(core::orphan_names_in(blocks, old, teams), names) << old << " " << teams;
+        // And never for more than they are: what it says needs no more blocks.
+        const u64 given = random.below(5000);
+        const u64 fit = core::orphan_names_in(given, old, teams);
+        if (fit > 0) {
+            EXPECT_LE(core::blocks_for_orphans(fit, old, teams), given) << old << " " << teams;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace warren
