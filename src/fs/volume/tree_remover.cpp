@@ -18,6 +18,7 @@ constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than 
 constexpr u32 idle_steps_max = 1000;           // nothing was in the way, and nothing was done
 // What a worker may leave unfinished before it notices that the step is full.
 constexpr u64 unfinished_by_worker = 8192;
+constexpr u32 named_at_once = 1024;  // directories, where a step would find no room
 // A step takes a quarter of the journal's room, half of that before it is full, an eighth of it for
 // what is loose at its end: in the smallest room it still can do something.
 static_assert(core::journal_room_min / 4 / 8 > 0);
@@ -153,7 +154,10 @@ Errc TreeRemover::remove_in_steps() {
             const auto turn = volume_.crew().take_turn();
             began = volume_.run(step);
         }
-        if (began == Errc::no_space) return remove_by_names();
+        if (began == Errc::no_space) {
+            WARREN_TRY(remove_some_by_names());
+            continue;
+        }
         WARREN_TRY(began);
         WARREN_TRY(ended);
         WARREN_TRY(prepare_next_step());
@@ -165,11 +169,12 @@ Errc TreeRemover::remove_in_steps() {
     return Errc::ok;
 }
 
-/// Where what a step may leave would find no room: removes what is left as rm(1) does.
-Errc TreeRemover::remove_by_names() {
+/// Where what a step may leave would find no room: removes some of what is left as rm(1) does. With
+/// that gone from the orphan directory there may be room.
+Errc TreeRemover::remove_some_by_names() {
     while (orphan_room_.give_back()) {
     }
-    while (!rooted_.empty()) {
+    for (u32 i = 0; i < named_at_once && !rooted_.empty(); ++i) {
         Removal removal;
         WARREN_TRY(volume_.remove_by_names(rooted_.back(), removal));
         total_.files += removal.files;

@@ -40,7 +40,7 @@ class TreeRemover {
     };
 
     Errc remove_in_steps();
-    Errc remove_by_names();
+    Errc remove_some_by_names();
     Errc begin_step(CpuOperation& gate, std::vector<Task>& tasks);
     Errc run_step(std::vector<Task> tasks);
     void visit(Crew::Worker& worker, const Task& task);

@@ -14,7 +14,6 @@
 namespace warren {
 namespace {
 
-using cuda_engine::has_room_for_steps;
 using cuda_engine::removal_shape_for;
 using cuda_engine::RemovalShape;
 using cuda_engine::StepRoom;
@@ -33,6 +32,7 @@ struct Counts {
         store.frame_count = size_bytes / format::frame_size;
     }
     u64 warps() const { return removal_shape_for(store).warps(); }
+    bool has_room() const { return cuda_engine::has_room_for_steps(store, warps()); }
 };
 
 /// The room of a journal as mkfs makes it: two halves, each with a few blocks for itself.
@@ -46,20 +46,19 @@ TEST(RemovalRoom, isThereInVolumesOfAllSizesHoweverManyInodesTheyHave) {
         const u64 frames = size / format::frame_size;
         for (const u64 inode_frames : {u64{1}, frames / 8, frames * 3 / 4}) {
             const Counts volume(size, journal_room_of(size), inode_frames);
-            EXPECT_TRUE(has_room_for_steps(volume.store)) << size << " " << inode_frames;
+            EXPECT_TRUE(volume.has_room()) << size << " " << inode_frames;
         }
     }
-    // All warps where there is much room, but for volumes with very many frames.
-    EXPECT_EQ(Counts(4 * gib, journal_room_of(4 * gib), 100).warps(), RemovalShape().warps());
-    EXPECT_EQ(Counts(1024 * gib, journal_room_of(1024 * gib), 1000).warps(),
-              RemovalShape().warps());
+    // All warps where there is much room.
+    for (const u64 size : {4 * gib, 64 * gib, 1024 * gib, 2048 * gib, 4096 * gib})
+        EXPECT_EQ(Counts(size, journal_room_of(size), 500).warps(), RemovalShape().warps()) << size;
 }
 
 TEST(RemovalRoom, isNotThereInTheSmallestAndInOneThatHasGrownMuch) {
     const Counts smallest(62 * mib, 125, 1);
-    EXPECT_FALSE(has_room_for_steps(smallest.store));
+    EXPECT_FALSE(smallest.has_room());
     const Counts grown(1024 * gib, journal_room_of(64 * mib), 1);
-    EXPECT_FALSE(has_room_for_steps(grown.store));
+    EXPECT_FALSE(grown.has_room());
 }
 
 /// The worst that names can cost: each that is ended lies in a block of its own, and each that is
@@ -69,10 +68,18 @@ TEST(RemovalRoom, holdsTheNamesThatAStepTakesAndEnds) {
         const StepRoom room = StepRoom::of(journal_room);
         EXPECT_GE(room.few_names(), StepRoom::few_min);
         EXPECT_LE(3 * room.few_names(), room.old_blocks);
-        const u64 not_many = room.old_blocks / 2;
-        EXPECT_FALSE(room.are_many(not_many));
-        EXPECT_LE(2 * not_many, room.old_blocks);
-        EXPECT_TRUE(room.are_many(not_many + 1));
+        // From step to step there may be more.
+        for (u64 blocks = 0; blocks < 2 * room.old_blocks; ++blocks) {
+            const u64 ended = room.ends_few(blocks) ? room.few_names() : blocks;
+            const u64 taken = room.few_names();
+            if (!room.takes_few(blocks)) {
+                ASSERT_LE(2 * blocks, room.old_blocks);
+            } else if (room.ends_few(blocks)) {
+                ASSERT_LE(ended + 2 * taken, room.old_blocks);
+            } else {
+                ASSERT_LE(ended + taken, room.old_blocks);
+            }
+        }
     }
 }
 

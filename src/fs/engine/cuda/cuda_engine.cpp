@@ -387,13 +387,15 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
 /// Calls `remove(removal, host)` with what it needs, one at a time.
 template <class Remove>
 Errc CudaEngine::run_removal(const Remove& remove) {
-    if (!has_bulk() || !cuda_engine::has_room_for_steps(host_)) return Errc::not_supported;
+    if (!has_bulk()) return Errc::not_supported;
     const std::lock_guard turn(removal_mutex_);
+    const cuda_engine::RemovalShape shape = cuda_engine::removal_shape_for(host_);
+    if (!cuda_engine::has_room_for_steps(host_, shape.warps())) return Errc::not_supported;
     std::shared_lock lock(steps_);
     WARREN_TRY(loss_.enter_device());
-    if (removal_ == nullptr) {
+    if (removal_ == nullptr || !cuda_engine::has_room_for_steps(host_, removal_->warps())) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
-        WARREN_TRY(loss_.answer(made->open(cuda_engine::removal_shape_for(host_))));
+        WARREN_TRY(loss_.answer(made->open(shape)));
         removal_ = std::move(made);
     }
     BulkCalls calls(*this, lock);

@@ -72,8 +72,7 @@ __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref
                                      : state.room.new_blocks * (format::leaf_entries_max / 2) + 1;
     constexpr u64 by_list = removal_list_entries - list_margin - removal_roots_max;
     const u64 limit = by_journal < by_list ? by_journal : by_list;
-    // Between two looks.
-    const u64 ahead = takes_few ? 0 : u64{format::leaf_entries_max} * ref.workers;
+    const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // between two looks
     const u64 old = state.orphan_blocks;
     const u64 blocks = core::blocks_for_orphans(limit + ahead, old, ender_warps);
     const u64 plenty = (blocks + format::blocks_per_frame - 1) / format::blocks_per_frame;
@@ -83,10 +82,6 @@ __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref
     if (!held) return held.code();
     state.room_names =
         core::orphan_names_in(*held * u64{format::blocks_per_frame}, old, ender_warps);
-    if (state.room_names < StepRoom::few_min) {
-        core::let_go_frames(store, state.held);
-        return Errc::need_space;
-    }
     const u64 names = limit < state.room_names ? limit : state.room_names;
     // What hangs there when few are taken went through a count: that is no reason to stop.
     state.limits[0] = takes_few ? names + 1 : names;
@@ -127,7 +122,7 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     state.dropping = 0;
     state.room = StepRoom::of(journal_room);
     state.orphan_blocks = orphan_blocks;
-    state.takes_few = state.room.are_many(state.orphan_blocks) ? 1 : 0;
+    state.takes_few = state.room.takes_few(orphan_blocks) ? 1 : 0;
     state.promised = promised;
     Errc code = enter_gate(store, promised);
     if (code == Errc::ok) {

@@ -2,8 +2,9 @@
 // How a bulk step that removes a tree shares out the journal's room. A commit must hold all that a
 // step dirties, and a step ends only when each of its warps has noticed that it is full.
 //
-// Invariant: a step dirties no more than it promises, and promises no more than most_promised():
-// else names are removed one by one.
+// Invariant: a step dirties no more than it promises, and is not begun where that is more than
+// most_promised(): then names are removed one by one. Only a listing, when the commit at hand has
+// room for it, promises more.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,8 @@ struct RemovalShape {
 
 /// What a step dirties until it is full, and then for names in the orphan directory. They are
 /// hashed, so each may lie in another of its blocks, and a new one may split a full leaf. Where
-/// there are many of these blocks, a step takes and ends few names.
+/// there are many of these blocks, a step takes few names, and where there are very many it ends
+/// few.
 struct StepRoom {
     static constexpr u64 few_min = 33;  // those of a warp's lanes, and the tree's root
 
@@ -31,16 +33,24 @@ struct StepRoom {
     u64 old_blocks;  // of it: those that it has, with what they split into
 
     static WARREN_HD constexpr StepRoom of(u64 journal_room) {
-        const u64 old = journal_room * 3 / 32;
+        const u64 old = journal_room / 8;
         constexpr u64 old_min = 3 * few_min;
         return {journal_room / 8, journal_room / 32, old > old_min ? old : old_min};
     }
     WARREN_HD constexpr u64 sum() const { return until_full + new_blocks + old_blocks; }
-    WARREN_HD constexpr bool are_many(u64 orphan_blocks) const {
+    /// Whether so many could not all be split.
+    WARREN_HD constexpr bool takes_few(u64 orphan_blocks) const {
         return orphan_blocks > old_blocks / 2;
     }
+    /// Whether they could not all be dirtied beside those that few names split.
+    WARREN_HD constexpr bool ends_few(u64 orphan_blocks) const {
+        return orphan_blocks + few_names() > old_blocks;
+    }
     /// A name that is ended dirties a block, one that is taken two.
-    WARREN_HD constexpr u64 few_names() const { return old_blocks / 3; }
+    WARREN_HD constexpr u64 few_names() const {
+        const u64 few = old_blocks / 8;
+        return few > few_min ? few : few_min;
+    }
 };
 
 /// What a step may promise at most. The rest is for others, who may dirty some between a commit
@@ -55,18 +65,19 @@ WARREN_HD inline u64 promised_by_step(const core::Store& store, u64 warps) {
     return room.sum() + ops::dirtied_when_full(store, warps);
 }
 
-/// As many warps as the journal has room for; at least one. Half of the room is for them, 3/16 for
-/// bitmaps of inodes and the frame table; where there are more of these, each warp may dirty
-/// others, and there are fewer warps.
+/// As many warps as the journal has room for beside bitmaps of inodes and the frame table, for
+/// which 3/16 are kept at least; at least one. Where there are very many of these, few warps could
+/// not dirty all.
 inline RemovalShape removal_shape_for(const core::Store& store) {
     RemovalShape shape;
     const u64 journal_room = relaxed_load(store.state->journal_room);
-    const u64 for_maps = journal_room * 3 / 16;
-    const bool has_many_maps = ops::count_maps(store) > for_maps;
-    const u64 room = most_promised(journal_room) - (has_many_maps ? 0 : for_maps);
-    const u64 by_warp = ops::dirtied_by_worker + (has_many_maps ? ops::maps_by_worker : 0);
     const u64 sum = StepRoom::of(journal_room).sum();
-    const u64 warps = room > sum ? (room - sum) / by_warp : 0;
+    const u64 most = most_promised(journal_room);
+    const u64 room = most > sum ? most - sum : 0;
+    const u64 maps = std::max(ops::count_maps(store), journal_room * 3 / 16);
+    const u64 beside_all = room > maps ? (room - maps) / ops::dirtied_by_worker : 0;
+    const u64 beside_own = room / (ops::dirtied_by_worker + ops::maps_by_worker);
+    const u64 warps = std::max(beside_all, beside_own);
     if (warps < shape.warps_per_block) {
         shape.blocks = 1;
         shape.warps_per_block = static_cast<u32>(std::max<u64>(1, warps));
@@ -76,11 +87,10 @@ inline RemovalShape removal_shape_for(const core::Store& store) {
     return shape;
 }
 
-/// Whether a commit holds what a step promises: not in the smallest volumes, and not in one that
-/// has grown and has a larger frame table than its journal was made for.
-inline bool has_room_for_steps(const core::Store& store) {
-    return promised_by_step(store, removal_shape_for(store).warps()) <=
-           most_promised(relaxed_load(store.state->journal_room));
+/// Whether a commit holds what a step of so many warps promises: not in the smallest volumes, and
+/// not in one that has grown and has a larger frame table than its journal was made for.
+inline bool has_room_for_steps(const core::Store& store, u64 warps) {
+    return promised_by_step(store, warps) <= most_promised(relaxed_load(store.state->journal_room));
 }
 
 }  // namespace warren::cuda_engine

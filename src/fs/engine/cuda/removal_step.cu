@@ -123,16 +123,17 @@ __device__ __noinline__ bool take_root(const WarpTeam& team, const core::Store& 
     return true;
 }
 
-/// With how many directories of the orphan directory a step may begin.
-__device__ u32 roots_max_of(const RemovalState& state, bool takes_few) {
-    const u64 few = state.room.few_names();
-    return takes_few && few < removal_roots_max ? static_cast<u32>(few) : removal_roots_max;
+/// With how many directories of the orphan directory a step may begin when that has so many blocks.
+__device__ u32 roots_max_of(const StepRoom& room, u64 orphan_blocks) {
+    const u64 few = room.few_names();
+    const bool ends_few = room.ends_few(orphan_blocks) && few < removal_roots_max;
+    return ends_few ? static_cast<u32>(few) : removal_roots_max;
 }
 
 __device__ void seed_roots(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
     const DeviceStep step{store, ref, {}};
     // Others may have left so much among the orphans that these are too many now.
-    const u32 most = roots_max_of(*ref.state, ref.state->takes_few != 0);
+    const u32 most = roots_max_of(ref.state->room, ref.state->orphan_blocks);
     const u32 count = ref.root_count < most ? ref.root_count : most;
     // A listing would begin with all that was set aside.
     if (count < ref.root_count) once(team, [&] { ref.state->may_list = 0; });
@@ -294,8 +295,7 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
     report.has_root = state.has_root;
     report.unfinished_count = state.unfinished_count;
     if (state.unfinished_count != 0 || ref.root_count != 0) {
-        const bool takes_few = state.room.are_many(count_orphan_blocks(store));
-        report.roots_max = roots_max_of(state, takes_few);
+        report.roots_max = roots_max_of(state.room, count_orphan_blocks(store));
     }
     report.wanted_count = state.wanted_count;
     report.wants_frames = state.wants_frames;

@@ -107,9 +107,11 @@ __device__ bool is_simple(const Store& store, u64 number, const Inode& at) {
 }
 
 /// The generation and the parent of an inode that is a simple directory and takes names; 0 if it is
-/// not, or somebody is at work on it.
+/// not, or somebody is at work on it. Nobody is at one whose stripe the step has locked.
 __device__ u32 read_directory(const Store& store, u64 number, u64& parent) {
-    const u64& word = store.versions[core::stripe_of(number * format::inode_size)];
+    const u32 stripe = core::stripe_of(number * format::inode_size);
+    const bool is_locked_by_step = stripe == core::stripe_of(core::move_lock_place);
+    const u64& word = store.versions[stripe];
     // Acquire: pairs with the release of who wrote the inode last.
     const u64 version = device_atomic<u64>(const_cast<u64&>(word)).load(hd::memory_order_acquire);
     const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
@@ -120,7 +122,9 @@ __device__ u32 read_directory(const Store& store, u64 number, u64& parent) {
     const bool is_wanted = generation != 0 && takes_names &&
                            (mode & format::type_mask) == format::type_directory &&
                            is_simple(store, number, at);
-    if (!is_wanted || (version & 1) != 0) return 0;
+    if (!is_wanted) return 0;
+    if (is_locked_by_step) return generation;
+    if ((version & 1) != 0) return 0;
     core::fence_acquire();  // pairs with the locking of who writes the inode
     return relaxed_load(word) == version ? generation : 0;
 }
@@ -150,11 +154,19 @@ __global__ void scan_directories(Store store, RemovalRef ref) {
     }
 }
 
+/// Whether what the step begins with is small enough to be taken apart to its end, whatever the
+/// journal's share. Nobody else changes it.
+__device__ bool is_simple_seed(const Store& store, u64 number) {
+    return is_simple(store, number,
+                     *reinterpret_cast<const Inode*>(store.base + number * format::inode_size));
+}
+
 /// What the step begins with is where the ways end that count.
 __global__ void mark_seeds(Store store, RemovalRef ref) {
     for (u64 i = thread_index(); i < ref.state->seed_count; i += thread_count()) {
-        const u32 index = index_of(store, ref, ops::TreeTask{ref.seeds[i], 0}.number());
-        if (index == TreeListing::rank_none) continue;
+        const u64 number = ops::TreeTask{ref.seeds[i], 0}.number();
+        const u32 index = index_of(store, ref, number);
+        if (index == TreeListing::rank_none || !is_simple_seed(store, number)) continue;
         ref.listing.above[index] = index;
         ref.listing.reached[index] = 1;
     }
@@ -231,12 +243,12 @@ __global__ void push_listed(Store store, RemovalRef ref) {
     RemovalState& state = *ref.state;
     const bool is_listing = state.is_listing != 0;
     for (u64 i = thread_index(); i < state.seed_count; i += thread_count()) {
-        const u64 must = is_listing ? ops::TreeTask::must_mark : 0;
         const u64 number = ops::TreeTask{ref.seeds[i], 0}.number();
+        const bool must = is_listing && is_simple_seed(store, number);
         const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
         // Nobody else frees it, so its generation stays. No name is added beside those found.
-        if (is_listing) freeze(store, ref, number, relaxed_load(at.generation));
-        ref.queue.seed({ref.seeds[i] | must, 0});
+        if (must) freeze(store, ref, number, relaxed_load(at.generation));
+        ref.queue.seed({ref.seeds[i] | (must ? ops::TreeTask::must_mark : 0), 0});
     }
     if (!is_listing) return;
     for (u64 i = thread_index(); i < state.directory_count; i += thread_count()) {

@@ -199,6 +199,7 @@ class TreeRemoval {
     /// After an error: whether the volume is between two steps, and the device at work.
     bool is_sound() const;
 
+    u64 warps() const { return warps_; }
     u32 steps() const { return steps_; }
     /// The moments of the last step.
     const RemovalTimes& times() const { return report_.data()->times; }
