@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "base/out_of_memory.hpp"
+#include "fs/core/name_hash.hpp"
 #include "fs/core/tree.hpp"
+#include "fs/format/directory.hpp"
 #include "fs/volume/item_waves.hpp"
 #include "fs/volume/tree_scanner.hpp"
 #include "fs/volume/tree_usage.hpp"
@@ -42,7 +44,13 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
         }
         const Result<Handle> detached = volume.ask<Verb::detach_tree>(detach);
         if (!detached) return detached.code();
-        return volume.remove_detached(*detached, removal);
+        WARREN_TRY(volume.remove_detached(*detached, removal));
+        // Who detaches is not told of a leaf that gets empty.
+        const core::Store& store = volume.store();
+        const u64 hash =
+            name_hash(store.hash_key, detach.name, detach.name_length) & store.hash_mask;
+        return volume.settle_soon(
+            {.reclaim = {}, .prune_inode = directory.inode, .prune_key = format::first_key(hash)});
     });
 }
 
