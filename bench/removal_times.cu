@@ -2,14 +2,15 @@
 // Where does the time of Volume::remove_tree go on the GPU? The scenarios of the thesis, Deep
 // beside many other directories, and many files, as a caller waits for them: from the call with a
 // name to the tree gone. Beside it the parts of the last step's kernel by the device's clock, and
-// the host's. The first tree of each volume, which loads the kernels, is not counted; nor is what
-// meets the memory that an engine takes ahead in the half second behind its opening.
+// the host's. The first tree of each volume, which loads the kernels, is not counted, and the first
+// half second behind an opening is waited out, in which the engine takes memory ahead.
 //
 //   removal_times [--runs N]  N runs (7) of everything; writes removal_times.csv
 //       [--behind-creation N] before each removal N directories (0) are made in another, and all is
 //                             committed: then caches and processors hold other things
 //       [--among N]           Deep among N other directories, in thousands (1,000,000); 0: not
-//       [--large N]           1 (default): 1,000,000 files, too, 2: 10,000,000 as well, 3.2 GB each
+//       [--large N]           1 (default): also 1,000,000 files; 2: also 10,000,000, each tree 3.2
+//       GB
 #include <chrono>
 #include <string>
 #include <thread>
@@ -69,7 +70,7 @@ class DeviceVolume {
         auto engine = make_cuda_engine(volume_.store(), failure, options);
         require(engine != nullptr, failure);
         volume_.inside().use_engine(std::move(engine));
-        // An engine takes memory ahead when it is open, and the driver serves one at a time.
+        // The driver serves one thread at a time.
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
 

@@ -30,7 +30,7 @@ inline void measure_shapes_of(const RemovalScenario& scenario, u64 runs, Report&
     }
 }
 
-/// Deep, Wide, Mix and many files.
+/// Deep, Wide, Mix and many files, in volumes whose journal has room for the largest shape.
 inline void measure_shapes(Report& report) {
     constexpr u64 runs = 3;
     const auto flat = [](u32 parents, u32 entries, u32 mode) {

@@ -63,8 +63,8 @@ WARREN_HD inline u64* room_of(const Store& store, format::FrameKind kind) {
 }
 
 // Who gives blocks or inodes back and finds the frame's mark set leaves it. A GPU may let somebody
-// take it just then who does not see what came back: the next commit that holds the frame's bitmap
-// sets it again.
+// take it just then who does not see what came back: the next commit with a change of the frame's
+// bits sets it again.
 
 /// Lets blocks or inodes be looked for in `frame`: its mark, set whatever others saw. One lane.
 WARREN_HD inline void mark_room(const Store& store, format::FrameKind kind, u64 frame) {

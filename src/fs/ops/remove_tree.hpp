@@ -33,6 +33,12 @@ WARREN_HD inline u64 dirtied_when_full(const Store& store, u64 workers) {
     return dirtied_by_worker * workers + (maps < by_workers ? maps : by_workers);
 }
 
+/// What a step may promise of the journal's room at most. The rest is for others: what they dirty
+/// between a commit and the step that waited for it must not let it wait for the next.
+WARREN_HD constexpr u64 most_promised(u64 journal_room) {
+    return journal_room - journal_room / 16;
+}
+
 /// Takes the entry of the directory `inode` out of `parent`. From here on it takes no more names,
 /// and nothing leads upwards: the number may mean another directory soon, even one below it. Only
 /// within apply. True if the entry's leaf is empty now and should be pruned.

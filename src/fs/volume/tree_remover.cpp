@@ -198,8 +198,7 @@ Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     const u64 old_blocks = relaxed_load(orphans->at->blocks);
     const u64 promised =
         share + 2 * old_blocks + ops::dirtied_when_full(volume_.store(), volume_.crew().width());
-    // What others dirty meanwhile must not let the step wait for one commit after the other.
-    if (promised > room - room / 16) return Errc::no_space;
+    if (promised > ops::most_promised(room)) return Errc::no_space;
     orphan_room_.note_old_blocks(old_blocks);
     WARREN_TRY(orphan_room_.hold(loosened_between_looks()));
     WARREN_TRY(or_no_memory([&] {

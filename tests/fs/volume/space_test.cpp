@@ -125,6 +125,31 @@ TEST_P(Space, nothingIsAvailableWhenFilesOfAnySizeAreRefused) {
     }
 }
 
+TEST_P(Space, directoriesWhoseTreesHaveGoneHaveNoBlocks) {
+    // More than may wait for a commit, and one whose trees take several leaves.
+    std::vector<Handle> parents;
+    const auto add = [&](const Handle& parent, const std::string& name) {
+        make_file(*volume_, make_directory(*volume_, parent, name), "inside");
+    };
+    for (u64 i = 0; i < 40; ++i) {
+        parents.push_back(make_directory(*volume_, volume_->root(), "parent" + std::to_string(i)));
+        add(parents.back(), "tree");
+    }
+    const Handle large = make_directory(*volume_, volume_->root(), "large");
+    for (u64 i = 0; i < 300; ++i)
+        add(large, std::to_string(i));
+    Removal removal;
+    for (const Handle& parent : parents)
+        ASSERT_EQ(volume_->remove_tree(anybody, parent, "tree", removal), Errc::ok);
+    for (u64 i = 0; i < 300; ++i)
+        ASSERT_EQ(volume_->remove_tree(anybody, large, std::to_string(i), removal), Errc::ok);
+    EXPECT_EQ(removal.files, 340u);
+    ASSERT_EQ(volume_->sync(), Errc::ok);
+    for (const Handle& parent : parents)
+        EXPECT_EQ(volume_->attributes(parent)->blocks, 0u);
+    EXPECT_EQ(volume_->attributes(large)->blocks, 0u);
+}
+
 TEST_P(Space, whatInodesHadGoesToContents) {
     const Statistics first = settled();
     make_until_full(0);
@@ -195,31 +220,6 @@ u64 letters_in(Volume& volume) {
 
 /// A frame of inodes becomes one of contents within a few commits, and the other way round: no
 /// replay may bring back what was there before.
-TEST_P(Space, directoriesWhoseTreesHaveGoneHaveNoBlocks) {
-    // More than may wait for a commit, and one whose trees take several leaves.
-    std::vector<Handle> parents;
-    const auto add = [&](const Handle& parent, const std::string& name) {
-        make_file(*volume_, make_directory(*volume_, parent, name), "inside");
-    };
-    for (u64 i = 0; i < 40; ++i) {
-        parents.push_back(make_directory(*volume_, volume_->root(), "parent" + std::to_string(i)));
-        add(parents.back(), "tree");
-    }
-    const Handle large = make_directory(*volume_, volume_->root(), "large");
-    for (u64 i = 0; i < 300; ++i)
-        add(large, std::to_string(i));
-    Removal removal;
-    for (const Handle& parent : parents)
-        ASSERT_EQ(volume_->remove_tree(anybody, parent, "tree", removal), Errc::ok);
-    for (u64 i = 0; i < 300; ++i)
-        ASSERT_EQ(volume_->remove_tree(anybody, large, std::to_string(i), removal), Errc::ok);
-    EXPECT_EQ(removal.files, 340u);
-    ASSERT_EQ(volume_->sync(), Errc::ok);
-    for (const Handle& parent : parents)
-        EXPECT_EQ(volume_->attributes(parent)->blocks, 0u);
-    EXPECT_EQ(volume_->attributes(large)->blocks, 0u);
-}
-
 TEST(SpaceCuts, framesThatChangeHandsLoseNothing) {
     const Seed seed;
     CutRecording recording;

@@ -40,7 +40,7 @@ __device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
         code = Errc::retry;
     } else if (relaxed_load(state.read_only) != 0) {
         code = Errc::read_only;
-    } else if (promised > most_promised(room)) {
+    } else if (promised > ops::most_promised(room)) {
         code = Errc::need_space;
     } else {
         const u64 ahead =

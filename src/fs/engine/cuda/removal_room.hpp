@@ -3,8 +3,8 @@
 // step dirties, and a step ends only when each of its warps has noticed that it is full.
 //
 // Invariant: a step dirties no more than it promises, and is not begun where that is more than
-// most_promised(): then names are removed one by one. Only a listing, when the commit at hand has
-// room for it, promises more.
+// ops::most_promised(): then names are removed one by one. Only a listing, when the commit at hand
+// has room for it, promises more.
 #pragma once
 
 #include <algorithm>
@@ -53,12 +53,6 @@ struct StepRoom {
     }
 };
 
-/// What a step may promise at most. The rest is for others, who may dirty some between a commit
-/// and the step that waited for it.
-WARREN_HD constexpr u64 most_promised(u64 journal_room) {
-    return journal_room - journal_room / 16;
-}
-
 /// What a step of so many warps promises.
 WARREN_HD inline u64 promised_by_step(const core::Store& store, u64 warps) {
     const StepRoom room = StepRoom::of(relaxed_load(store.state->journal_room));
@@ -72,7 +66,7 @@ inline RemovalShape removal_shape_for(const core::Store& store) {
     RemovalShape shape;
     const u64 journal_room = relaxed_load(store.state->journal_room);
     const u64 sum = StepRoom::of(journal_room).sum();
-    const u64 most = most_promised(journal_room);
+    const u64 most = ops::most_promised(journal_room);
     const u64 room = most > sum ? most - sum : 0;
     const u64 maps = std::max(ops::count_maps(store), journal_room * 3 / 16);
     const u64 beside_all = room > maps ? (room - maps) / ops::dirtied_by_worker : 0;
@@ -90,7 +84,8 @@ inline RemovalShape removal_shape_for(const core::Store& store) {
 /// Whether a commit holds what a step of so many warps promises: not in the smallest volumes, and
 /// not in one that has grown and has a larger frame table than its journal was made for.
 inline bool has_room_for_steps(const core::Store& store, u64 warps) {
-    return promised_by_step(store, warps) <= most_promised(relaxed_load(store.state->journal_room));
+    return promised_by_step(store, warps) <=
+           ops::most_promised(relaxed_load(store.state->journal_room));
 }
 
 }  // namespace warren::cuda_engine

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr u32 idle_steps_max = 1000;  // others can take a step's time or journal room
-constexpr u32 commits_max = 16;       // in a row, with what others dirtied behind each
+constexpr u32 commits_max = 16;       // in a row that gave no room: others dirty more behind each
 constexpr u32 damaged_max = 4;        // looks at what cannot be right
 constexpr u64 listed_max = u64{TreeListing::frames_max} * format::inodes_per_frame;
 
