@@ -10,14 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
-#include <string>
 #include <utility>
 
 namespace warren::ring {
 namespace {
 
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr unsigned no_exec_seal = 8;  // MFD_NOEXEC_SEAL of Linux 6.3, which C libraries may lack
 constexpr u32 message_magic = 0x52574152;  // "RAWR"
 constexpr u32 descriptors_sent = 3;
 constexpr u64 page_bytes = 4096;
@@ -30,6 +30,14 @@ struct Message {
     u32 zero;
     u64 arena_bytes;
 };
+
+/// A memory file that nobody can execute, as far as the kernel knows of that; -1 if there is none.
+int make_memory_file(const char* name) {
+    constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    const int descriptor = memfd_create(name, flags | no_exec_seal);
+    if (descriptor >= 0 || errno != EINVAL) return descriptor;
+    return memfd_create(name, flags);
+}
 
 /// Room for the descriptors beside a message.
 union ControlSpace {
@@ -56,18 +64,21 @@ SharedMemory::~SharedMemory() {
     if (descriptor_ >= 0) close(descriptor_);
 }
 
-Errc SharedMemory::create(const char* name, u64 bytes) {
+Errc SharedMemory::create(const char* name, u64 bytes, Others others) {
     *this = SharedMemory();
-    descriptor_ = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    descriptor_ = make_memory_file(name);
     if (descriptor_ < 0) return Errc::no_memory;
     if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) return Errc::no_memory;
-    if (fcntl(descriptor_, F_ADD_SEALS, seals) != 0) return Errc::no_memory;
     void* data =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor_, 0);
     if (data == MAP_FAILED) return Errc::no_memory;
     data_ = static_cast<std::byte*>(data);
     bytes_ = bytes;
-    return Errc::ok;
+    // The mode of a descriptor protects nothing: whoever has one opens the file again by
+    // /proc/self/fd. The seal refuses every write but those by the mapping made above.
+    const int unwritable = others == Others::read ? F_SEAL_FUTURE_WRITE : 0;
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | unwritable;
+    return fcntl(descriptor_, F_ADD_SEALS, seals) == 0 ? Errc::ok : Errc::not_supported;
 }
 
 Errc SharedMemory::adopt(int descriptor, u64 bytes, bool may_write) {
@@ -111,11 +122,11 @@ Errc RingPool::create(u32 rings, const RingShape& shape) {
         return Errc::invalid;
     }
     shape_ = shape;
-    WARREN_TRY(doorbell_.create("warren-doorbell", page_bytes));
-    WARREN_TRY(status_.create("warren-status", page_bytes));
+    WARREN_TRY(doorbell_.create("warren-doorbell", page_bytes, SharedMemory::Others::write));
+    WARREN_TRY(status_.create("warren-status", page_bytes, SharedMemory::Others::read));
     rings_ = std::vector<Ring>(rings);
     for (Ring& ring : rings_)
-        WARREN_TRY(ring.memory.create("warren-ring", shape.bytes()));
+        WARREN_TRY(ring.memory.create("warren-ring", shape.bytes(), SharedMemory::Others::write));
     return Errc::ok;
 }
 
@@ -133,7 +144,8 @@ Result<u32> RingPool::open_ring(Peer peer, bool is_trusted) {
             if (ring.is_open || (ring.generation != 0) != takes_used) continue;
             if (takes_used) {
                 SharedMemory fresh;
-                WARREN_TRY(fresh.create("warren-ring", shape_.bytes()));
+                WARREN_TRY(
+                    fresh.create("warren-ring", shape_.bytes(), SharedMemory::Others::write));
                 retired_.push_back(std::exchange(ring.memory, std::move(fresh)));
             }
             ring.peer = std::move(peer);
@@ -179,10 +191,6 @@ u32 RingPool::generation(u32 index) const {
 }
 
 Errc RingPool::hand_over(int socket, u32 index) const {
-    // A descriptor of its own that cannot write: what is parked is for the daemon to say.
-    const std::string path = "/proc/self/fd/" + std::to_string(status_.descriptor());
-    const int status = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (status < 0) return Errc::io;
     Message message{message_magic, index, shape_.cells, 0, shape_.arena_bytes};
     iovec part{&message, sizeof message};
     ControlSpace control{};
@@ -196,10 +204,9 @@ Errc RingPool::hand_over(int socket, u32 index) const {
     attached->cmsg_type = SCM_RIGHTS;
     attached->cmsg_len = CMSG_LEN(descriptors_sent * sizeof(int));
     const int descriptors[descriptors_sent] = {rings_[index].memory.descriptor(),
-                                               doorbell_.descriptor(), status};
+                                               doorbell_.descriptor(), status_.descriptor()};
     std::memcpy(CMSG_DATA(attached), descriptors, sizeof descriptors);
     const ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL);
-    close(status);
     return sent == static_cast<ssize_t>(sizeof message) ? Errc::ok : Errc::io;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's rings. Each is a sealed memory file, made and shown to the GPU at the start; a
-// process that asks for one over a Unix socket gets the files of its ring and of the doorbell, and
-// a view of the status page that it cannot write. Who it is, the kernel says; the daemon stamps
+// process that asks for one over a Unix socket gets the files of its ring, of the doorbell and of
+// the status page, which only the daemon can write. Who it is, the kernel says; the daemon stamps
 // that on the ring.
 //
 // Invariant: stamps lie in the daemon's own memory. The memory of a ring never goes to a second
@@ -20,13 +20,17 @@ namespace warren::ring {
 /// A sealed memory file and its mapping: it keeps its size, so nobody can make us fault.
 class SharedMemory {
  public:
+    /// What processes that get the file may do with it, however they open or map it.
+    enum class Others : u8 { read, write };
+
     SharedMemory() = default;
     SharedMemory(SharedMemory&& other) noexcept;
     SharedMemory& operator=(SharedMemory&& other) noexcept;
     ~SharedMemory();
 
-    /// A new file of zeros, populated.
-    Errc create(const char* name, u64 bytes);
+    /// A new file of zeros, populated, which this process can write by data(). Errc::no_memory;
+    /// Errc::not_supported if the kernel lacks a seal (before Linux 5.1).
+    Errc create(const char* name, u64 bytes, Others others);
     /// Maps a file that somebody gave us; takes the descriptor. Errc::invalid unless it is sealed
     /// and has at least `bytes`.
     Errc adopt(int descriptor, u64 bytes, bool may_write);
@@ -51,8 +55,8 @@ Result<u64> identify_peer(int socket, Peer& peer);
 
 class RingPool {
  public:
-    /// Makes `rings` rings, at most rings_max. Errc::invalid for a shape that cannot be,
-    /// Errc::no_memory.
+    /// Makes `rings` rings, at most rings_max. Errc::invalid for a shape that cannot be, else as
+    /// SharedMemory::create().
     Errc create(u32 rings, const RingShape& shape);
 
     u32 rings() const { return static_cast<u32>(rings_.size()); }

@@ -10,6 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <string>
+
 #include "fs/ring/client.hpp"
 #include "fs/ring/parking.hpp"
 #include "fs/ring/reader.hpp"
@@ -101,14 +104,34 @@ TEST(RingPool, AnotherProcessGetsARing) {
     close(sockets[0]);
 }
 
-TEST(RingPool, WhatIsHandedOverIsSealed) {
-    int sockets[2];
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-    RingPool pool;
-    ASSERT_EQ(pool.create(1, {64, 64 * kib}), Errc::ok);
-    ASSERT_TRUE(pool.open_ring({}, false));
-    ASSERT_EQ(pool.hand_over(sockets[0], 0), Errc::ok);
+/// Whether a page of the file can be changed by any way that begins with this descriptor.
+bool can_write(int file) {
+    if (pwrite(file, "x", 1, 0) == 1) return true;
+    if (fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0) return true;
+    void* at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) {
+        at = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+        if (at == MAP_FAILED || mprotect(at, 4096, PROT_READ | PROT_WRITE) != 0) return false;
+    }
+    munmap(at, 4096);
+    return true;
+}
 
+/// As above, by its duplicate and by the file opened again, too.
+bool can_write_somehow(int file) {
+    const std::string path = "/proc/self/fd/" + std::to_string(file);
+    const int others[] = {dup(file), open(path.c_str(), O_RDWR), open(path.c_str(), O_WRONLY),
+                          open(path.c_str(), O_RDONLY)};
+    bool can = can_write(file);
+    for (const int other : others) {
+        can = can || can_write(other);
+        if (other >= 0) close(other);
+    }
+    return can;
+}
+
+/// What hand_over() sends to the other end of `sockets`: ring, doorbell, status.
+void take_files(const int (&sockets)[2], int (&files)[3]) {
     char bytes[64];
     char control[256];
     iovec part{bytes, sizeof bytes};
@@ -120,22 +143,33 @@ TEST(RingPool, WhatIsHandedOverIsSealed) {
     ASSERT_GT(recvmsg(sockets[1], &header, 0), 0);
     const cmsghdr* attached = CMSG_FIRSTHDR(&header);
     ASSERT_NE(attached, nullptr);
-    int files[3];
     ASSERT_EQ(attached->cmsg_len, CMSG_LEN(sizeof files));
     std::memcpy(files, CMSG_DATA(attached), sizeof files);
+}
+
+TEST(RingPool, WhatIsHandedOverIsSealed) {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+    RingPool pool;
+    ASSERT_EQ(pool.create(1, {64, 64 * kib}), Errc::ok);
+    ASSERT_TRUE(pool.open_ring({}, false));
+    ASSERT_EQ(pool.hand_over(sockets[0], 0), Errc::ok);
+    int files[3];
+    take_files(sockets, files);
     for (const int file : files) {
         EXPECT_NE(ftruncate(file, 0), 0);
         EXPECT_NE(ftruncate(file, 1 << 30), 0);
         EXPECT_NE(fcntl(file, F_ADD_SEALS, F_SEAL_WRITE), 0);
     }
-    const auto map = [](int file) {
-        void* at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        if (at != MAP_FAILED) munmap(at, 4096);
-        return at != MAP_FAILED;
-    };
-    EXPECT_TRUE(map(files[0]));
-    EXPECT_TRUE(map(files[1]));
-    EXPECT_FALSE(map(files[2]));  // the status page
+    EXPECT_TRUE(can_write_somehow(files[0]));
+    EXPECT_TRUE(can_write_somehow(files[1]));
+    EXPECT_FALSE(can_write_somehow(files[2])) << "the status page";
+    // The daemon goes on writing where the client reads.
+    const void* page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, files[2], 0);
+    ASSERT_NE(page, MAP_FAILED);
+    begin_parking(pool.status());
+    EXPECT_EQ(static_cast<const ServerStatus*>(page)->parked, 1u);
+    munmap(const_cast<void*>(page), 4096);
     for (const int file : files)
         close(file);
     close(sockets[0]);
