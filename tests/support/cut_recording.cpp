@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/random.hpp"
+#include "fs/disk/passing_disk.hpp"
 
 namespace warren {
 
@@ -62,9 +63,38 @@ CutRecording record_for_cuts(u64 seed, u64 steps, u64 volume_bytes, const Record
     return out;
 }
 
+namespace {
+
+/// A write-protected disk.
+class ProtectedDisk final : public PassingDisk {
+ public:
+    using PassingDisk::PassingDisk;
+    Errc write(u64, std::span<const std::byte>) override { return refuse(); }
+    Errc flush() override { return refuse(); }
+    Errc discard(u64, u64) override { return refuse(); }
+
+ private:
+    static Errc refuse() {
+        ADD_FAILURE() << "a reader has written";
+        return Errc::read_only;
+    }
+};
+
+/// What is wrong with what a reader finds on `image`, which nobody has opened for writing since.
+std::string explain_to_reader(MemoryDisk& image, const CutRecording& recording, u64 event) {
+    ProtectedDisk disk(image);
+    const auto volume = open_on(disk, {.read_only = true, .workers = 1});
+    return volume == nullptr ? "cannot be read"
+                             : recording.history.explain(*volume, recording.first_state(event),
+                                                         recording.last_state(event));
+}
+
+}  // namespace
+
 void expect_state_after(MemoryDisk& image, const CutRecording& recording, u64 event) {
     SCOPED_TRACE(testing::Message()
                  << "cut after event " << event << " of " << recording.disk().event_count());
+    ASSERT_EQ(explain_to_reader(image, recording, event), "");
     const auto volume = open_on(image, {.workers = 1});
     ASSERT_TRUE(volume);
     const std::string wrong = recording.history.explain(*volume, recording.first_state(event),

@@ -42,7 +42,8 @@ using RecordedOpen = std::function<std::unique_ptr<Volume>(MemoryDisk& log)>;
 /// then, on a new volume of `volume_bytes`.
 CutRecording record_for_cuts(u64 seed, u64 steps, u64 volume_bytes, const RecordedOpen& open);
 
-/// Opens what a cut after `event` left and compares it with the states that it may be in.
+/// Opens what a cut after `event` left, for reading and then for writing, and compares it with the
+/// states that it may be in.
 void expect_state_after(MemoryDisk& image, const CutRecording& recording, u64 event);
 
 /// What is looked at of all that a cut may leave.

@@ -99,6 +99,18 @@ class Reader {
         return disk_.flush();
     }
 
+    /// Tells where the blocks of a transaction that passed check() lie.
+    Errc tell(const Half& half, const Journal::Logged& logged) {
+        const u64 descriptors = descriptors_for(half.total);
+        u64 from = half.offset + descriptors * block_size;
+        for (u64 i = 0; i < descriptors; ++i) {
+            WARREN_TRY(read_descriptor(half, i));
+            for (u64 k = 0; k < descriptor().count; ++k, from += block_size)
+                logged(descriptor().places[k], from);
+        }
+        return Errc::ok;
+    }
+
  private:
     const JournalDescriptor& descriptor() const {
         return reinterpret_cast<const JournalDescriptor&>(block_);
@@ -160,6 +172,28 @@ class Reader {
 bool is_wanted(u64 transaction, const Superblock& superblock) {
     const u64 known = superblock.header.transaction;
     return transaction > known || (transaction == known && superblock.clean == 0);
+}
+
+/// Calls `visit(reader, half)` for each transaction that has to be replayed, in the order of their
+/// numbers. The highest number; 0 if there is none.
+template <class Visit>
+Result<u64> for_each_wanted(Disk& disk, const Superblock& superblock, const Visit& visit) {
+    Reader reader(disk, superblock);
+    Half halves[2];
+    for (u64 i = 0; i < 2; ++i)
+        WARREN_TRY(reader.look_at(i, halves[i]));
+    if (halves[0].transaction > halves[1].transaction) std::swap(halves[0], halves[1]);
+    u64 newest = 0;
+    for (const Half& half : halves) {
+        // History is not even read: that keeps opening a closed volume fast.
+        if (half.transaction == 0 || !is_wanted(half.transaction, superblock)) continue;
+        const Errc code = reader.check(half);
+        if (code == Errc::corrupt) continue;
+        WARREN_TRY(code);
+        WARREN_TRY(visit(reader, half));
+        newest = half.transaction;
+    }
+    return newest;
 }
 
 }  // namespace
@@ -268,23 +302,16 @@ Errc Journal::write_runs(std::span<const SealedBlock> blocks) {
     return disk_.write_many(std::span(runs).first(count));
 }
 
-Result<u64> Journal::replay(Disk& disk, const format::Superblock& superblock, bool apply) {
-    Reader reader(disk, superblock);
-    Half halves[2];
-    for (u64 i = 0; i < 2; ++i)
-        WARREN_TRY(reader.look_at(i, halves[i]));
-    if (halves[0].transaction > halves[1].transaction) std::swap(halves[0], halves[1]);
-    u64 newest = 0;
-    for (const Half& half : halves) {
-        // History is not even read: that keeps opening a closed volume fast.
-        if (half.transaction == 0 || !is_wanted(half.transaction, superblock)) continue;
-        const Errc code = reader.check(half);
-        if (code == Errc::corrupt) continue;
-        WARREN_TRY(code);
-        if (apply) WARREN_TRY(reader.apply(half));
-        newest = half.transaction;
-    }
-    return newest;
+Result<u64> Journal::replay(Disk& disk, const format::Superblock& superblock) {
+    return for_each_wanted(disk, superblock,
+                           [](Reader& reader, const Half& half) { return reader.apply(half); });
+}
+
+Result<u64> Journal::find_logged(Disk& disk, const format::Superblock& superblock,
+                                 const Logged& logged) {
+    return for_each_wanted(disk, superblock, [&](Reader& reader, const Half& half) {
+        return reader.tell(half, logged);
+    });
 }
 
 }  // namespace warren

@@ -9,6 +9,7 @@
 // commit.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "fs/disk/disk.hpp"
@@ -63,11 +64,19 @@ class Journal {
     /// Whether an error has ended this journal's use.
     bool has_failed() const { return has_failed_; }
 
-    /// Finds the transactions that have to be replayed by the rule above and, if `apply`, writes
-    /// their blocks to their places and flushes. The highest number; 0 if there is none. Errc::io
-    /// if the journal cannot be read or a place not written. Bytes that make no sense are no
-    /// transaction. Read the superblock again afterwards: it is one of the blocks.
-    static Result<u64> replay(Disk& disk, const format::Superblock& superblock, bool apply);
+    /// Finds the transactions that have to be replayed by the rule above, writes their blocks to
+    /// their places and flushes. The highest number; 0 if there is none. Errc::io if the journal
+    /// cannot be read or a place not written. Bytes that make no sense are no transaction. Read the
+    /// superblock again afterwards: it is one of the blocks.
+    static Result<u64> replay(Disk& disk, const format::Superblock& superblock);
+
+    /// Called with the place of a logged block and the place in the journal where it lies.
+    using Logged = std::function<void(u64 place, u64 in_journal)>;
+    /// Finds what replay() would write, and writes nothing: calls `logged` for each block in the
+    /// order in which a replay writes them, so the last call for a place is the one that holds.
+    /// Answers as replay().
+    static Result<u64> find_logged(Disk& disk, const format::Superblock& superblock,
+                                   const Logged& logged);
 
     /// Blocks that a transaction in a half of `half_blocks` blocks can hold.
     static constexpr u64 capacity(u64 half_blocks) {

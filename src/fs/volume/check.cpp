@@ -55,9 +55,11 @@ bool is_same_volume(const Superblock& a, const Superblock& b) {
 
 class Checker {
  public:
-    Checker(GuardedDisk& disk, const std::string& path, const CheckOptions& options,
-            CheckResult& result, u64 hash_mask)
+    /// `overlay` lies below `disk` unless the check repairs.
+    Checker(GuardedDisk& disk, OverlayDisk& overlay, const std::string& path,
+            const CheckOptions& options, CheckResult& result, u64 hash_mask)
         : disk_(disk),
+          overlay_(overlay),
           path_(path),
           options_(options),
           result_(result),
@@ -80,7 +82,7 @@ class Checker {
     }
 
  private:
-    /// Reads the superblock and replays the journal.
+    /// Reads the superblock and replays the journal, or reads through it.
     Failure open() {
         SuperblockNotes notes;
         Failure failure = read_superblock(disk_, path_, superblock_, &notes);
@@ -90,7 +92,8 @@ class Checker {
                                              ": uses features that this program cannot check; "
                                              "use a newer warren"};
         }
-        const Result<u64> replayed = Journal::replay(disk_, superblock_, true);
+        const Result<u64> replayed = options_.repair ? Journal::replay(disk_, superblock_)
+                                                     : overlay_.show_logged(superblock_);
         if (!replayed) return io_failure(path_, replayed.code());
         transaction_ = std::max(*replayed, superblock_.header.transaction);
         if (*replayed == 0) return {};
@@ -113,7 +116,7 @@ class Checker {
         }
     }
 
-    /// Looks at all metadata at once. `is_done`: all is well and nothing is left to do.
+    /// Looks at all metadata at once. `is_done`: all is well, and a repair has nothing left to do.
     Failure look_first(bool& is_done) {
         if (result_.problems > 0 || options_.looks_closer) return {};
         check::Verdict verdict;
@@ -124,13 +127,21 @@ class Checker {
                               verdict.why_not + "; use the CPU engine"};
         }
         result_.note = verdict.why_not;
-        const bool is_closed = superblock_.clean == 1 || verdict.has_orphans;
-        is_done = verdict.is_sound && (is_closed || !options_.repair);
+        is_done = verdict.is_sound;
         if (!is_done) return {};
         result_.inodes = verdict.inodes;
         result_.directories = verdict.directories;
         result_.blocks_used = verdict.blocks_used;
-        return {};
+        return options_.repair ? mark_closed() : Failure{};
+    }
+
+    /// Makes the journal history, if it is not: else a volume that was found or made sound would
+    /// still look cut off to whoever only reads it. Orphans are left to the next who writes.
+    Failure mark_closed() {
+        if (superblock_.clean == 1) return {};
+        superblock_.clean = 1;
+        const Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
+        return code == Errc::ok ? Failure{} : io_failure(path_, code);
     }
 
     /// Checks everything once and, if asked to, repairs what was found.
@@ -149,8 +160,8 @@ class Checker {
         if (disk_.has_failed()) report.volume("the disk: some blocks cannot be read (I/O error)");
         report.flush([&](u32 ordinal) { return check::path_of(context, ordinal); });
         count(context);
-        const bool is_done = superblock_.clean == 1 || has_orphans_;
-        if (!repairs || (result_.problems == 0 && is_done)) return {};
+        if (!repairs) return {};
+        if (result_.problems == 0) return mark_closed();
         if (!disk_.has_failed()) return repair(context);
         return {Errc::io, path_ +
                               ": some blocks cannot be read, so nothing was repaired; copy the "
@@ -165,22 +176,13 @@ class Checker {
             if (context.inodes.is_directory(ordinal)) ++result_.directories;
         }
         result_.blocks_used = context.frames.blocks_owned();
-        const format::Inode orphans = context.usable_inode(context.orphans);
-        has_orphans_ = (orphans.entries & ~format::entries_dying) != 0;
     }
 
     Failure repair(Context& context) {
         superblock_.clean = 0;
         Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
-        if (code == Errc::ok && result_.problems > 0) {
-            code = check::Repair(context, transaction_).run(superblock_);
-        }
-        // Orphans are left to whoever opens the volume next.
-        superblock_.clean = has_orphans_ ? 0 : 1;
-        if (code == Errc::ok) {
-            code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
-        }
-        return code == Errc::ok ? Failure{} : io_failure(path_, code);
+        if (code == Errc::ok) code = check::Repair(context, transaction_).run(superblock_);
+        return code == Errc::ok ? mark_closed() : io_failure(path_, code);
     }
 
     /// Checks again what was repaired, in silence, and repairs what shows only now.
@@ -200,6 +202,7 @@ class Checker {
     }
 
     GuardedDisk& disk_;
+    OverlayDisk& overlay_;
     const std::string& path_;
     const CheckOptions& options_;
     CheckResult& result_;
@@ -207,7 +210,6 @@ class Checker {
     Block block_;
     Superblock& superblock_;
     u64 transaction_ = 0;  // the highest number in use
-    bool has_orphans_ = false;
 };
 
 }  // namespace
@@ -216,7 +218,7 @@ Failure check_disk(Disk& disk, const std::string& path, const CheckOptions& opti
                    CheckResult& result, u64 hash_mask) {
     OverlayDisk overlay(disk);
     GuardedDisk guarded(options.repair ? disk : overlay);
-    return Checker(guarded, path, options, result, hash_mask).run();
+    return Checker(guarded, overlay, path, options, result, hash_mask).run();
 }
 
 Failure check_volume(const std::string& path, const CheckOptions& options, CheckResult& result) {

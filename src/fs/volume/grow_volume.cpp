@@ -114,7 +114,7 @@ Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock,
                                          ": uses features that this program cannot write; use a "
                                          "newer warren"};
     }
-    const Result<u64> replayed = Journal::replay(disk, superblock, true);
+    const Result<u64> replayed = Journal::replay(disk, superblock);
     if (!replayed) return io_failure(path, replayed.code());
     if (*replayed != 0) failure = read_superblock(disk, path, superblock, &notes);
     transaction = std::max(*replayed, superblock.header.transaction);

@@ -3,35 +3,43 @@
 #include "fs/volume/overlay_disk.hpp"
 
 #include <algorithm>
-#include <cstring>
+
+#include "fs/journal/journal.hpp"
 
 namespace warren {
 
 using format::block_size;
 
+Result<u64> OverlayDisk::show_logged(const format::Superblock& superblock) {
+    return Journal::find_logged(below_, superblock, [this](u64 place, u64 in_journal) {
+        logged_[place / block_size] = in_journal;
+    });
+}
+
 Errc OverlayDisk::read(u64 offset, std::span<std::byte> target) {
     WARREN_TRY(below_.read(offset, target));
-    if (blocks_.empty() || target.empty()) return Errc::ok;
-    const u64 end = offset + target.size();
-    for (u64 number = offset / block_size; number * block_size < end; ++number) {
-        const auto found = blocks_.find(number);
-        if (found == blocks_.end()) continue;
-        const u64 begin = std::max(offset, number * block_size);
-        const u64 stop = std::min(end, (number + 1) * block_size);
-        const auto* bytes = reinterpret_cast<const std::byte*>(found->second.get());
-        std::memcpy(target.data() + (begin - offset), bytes + begin % block_size, stop - begin);
-    }
+    return patch(offset, target);
+}
+
+Errc OverlayDisk::read_many(std::span<const DiskRead> reads) {
+    WARREN_TRY(below_.read_many(reads));
+    for (const DiskRead& one : reads)
+        WARREN_TRY(patch(one.offset, one.target));
     return Errc::ok;
 }
 
-Errc OverlayDisk::write(u64 offset, std::span<const std::byte> source) {
-    const bool is_good = offset % block_size == 0 && source.size() % block_size == 0 &&
-                         offset <= size_bytes() && source.size() <= size_bytes() - offset;
-    if (!is_good) return Errc::io;
-    for (u64 done = 0; done < source.size(); done += block_size) {
-        auto& block = blocks_[(offset + done) / block_size];
-        if (!block) block = std::make_unique<format::Block>();
-        std::memcpy(block.get(), source.data() + done, block_size);
+/// Puts the parts of logged blocks that lie in the range over what the disk has there.
+Errc OverlayDisk::patch(u64 offset, std::span<std::byte> target) {
+    if (logged_.empty()) return Errc::ok;
+    const u64 end = offset + target.size();
+    for (u64 at = offset; at < end;) {
+        const u64 stop = std::min(end, (at / block_size + 1) * block_size);
+        const auto found = logged_.find(at / block_size);
+        if (found != logged_.end()) {
+            WARREN_TRY(below_.read(found->second + at % block_size,
+                                   target.subspan(at - offset, stop - at)));
+        }
+        at = stop;
     }
     return Errc::ok;
 }

@@ -1,33 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that keeps what is written to it in memory, over another disk that is only read: a check
-// that must not write sees the volume as it would be after a replay of its journal.
+// A disk over another one that is only read, on which a volume that was cut off looks as it would
+// after a replay of its journal: logged blocks are read from the journal, all else from its place.
+// For readers that must not write, or cannot.
 //
-// Invariant: the disk below is never written.
+// Invariant: nothing is ever written. A logged block takes a few dozen bytes of memory, not 4 KiB.
 #pragma once
 
 #include <memory>
 #include <unordered_map>
 
 #include "fs/disk/disk.hpp"
-#include "fs/format/layout.hpp"
+#include "fs/format/superblock.hpp"
 
 namespace warren {
 
-/// Takes whole aligned blocks only, at most as many as half a journal holds.
 class OverlayDisk final : public Disk {
  public:
     /// Requires: `below` outlives this.
     explicit OverlayDisk(Disk& below) : below_(below) {}
+    explicit OverlayDisk(std::unique_ptr<Disk> below) : owned_(std::move(below)), below_(*owned_) {}
+
+    /// Lets logged blocks show at their places. Answers as Journal::find_logged(). Read the
+    /// superblock again afterwards: it is one of the blocks.
+    Result<u64> show_logged(const format::Superblock& superblock);
 
     u64 size_bytes() const override { return below_.size_bytes(); }
     Errc read(u64 offset, std::span<std::byte> target) override;
-    Errc write(u64 offset, std::span<const std::byte> source) override;
+    Errc read_many(std::span<const DiskRead> reads) override;
+    Errc write(u64, std::span<const std::byte>) override { return Errc::read_only; }
     Errc flush() override { return Errc::ok; }
     Errc discard(u64, u64) override { return Errc::ok; }
 
  private:
+    Errc patch(u64 offset, std::span<std::byte> target);
+
+    const std::unique_ptr<Disk> owned_;
     Disk& below_;
-    std::unordered_map<u64, std::unique_ptr<format::Block>> blocks_;  // by block number
+    std::unordered_map<u64, u64> logged_;  // place in the journal, by block number
 };
 
 }  // namespace warren

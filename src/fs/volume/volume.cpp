@@ -9,6 +9,7 @@
 #include "fs/disk/choose_access.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/volume/open_volume.hpp"
+#include "fs/volume/overlay_disk.hpp"
 #include "fs/volume/superblock_io.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -20,27 +21,29 @@ constexpr u64 meta_buffer_min_bytes = mib;
 // A quarter of it may be dirty.
 static_assert(meta_buffer_min_bytes / format::block_size / 4 >= core::journal_room_min);
 
-Failure prepare(Disk& disk, const std::string& path, const OpenOptions& options,
+/// Reads the superblock of the volume on `disk` as of the last durable commit. For a reader `disk`
+/// becomes one that shows logged blocks where they belong.
+Failure prepare(std::unique_ptr<Disk>& disk, const std::string& path, const OpenOptions& options,
                 format::Superblock& superblock) {
     SuperblockNotes notes;
-    Failure failure = read_superblock(disk, path, superblock, &notes);
+    Failure failure = read_superblock(*disk, path, superblock, &notes);
     if (failure.code != Errc::ok) return failure;
     if (notes.must_stay_read_only && !options.read_only) {
         return {Errc::read_only,
                 path + ": has features that this program can only read; open it read-only"};
     }
-    const Result<u64> replayed = Journal::replay(disk, superblock, !options.read_only);
+    Result<u64> replayed = 0;
+    if (options.read_only) {
+        auto overlay = std::make_unique<OverlayDisk>(std::move(disk));
+        replayed = overlay->show_logged(superblock);
+        disk = std::move(overlay);
+    } else {
+        replayed = Journal::replay(*disk, superblock);
+    }
     if (!replayed) {
         return {replayed.code(), path + ": cannot replay the journal: input/output error"};
     }
-    if (*replayed == 0) return {};
-    if (options.read_only) {
-        return {Errc::read_only,
-                path +
-                    ": was not closed cleanly and its journal must be replayed; open it for "
-                    "writing once, or run warren fsck --repair"};
-    }
-    return read_superblock(disk, path, superblock);
+    return *replayed == 0 ? Failure{} : read_superblock(*disk, path, superblock);
 }
 
 /// Lets `disk` go the way that was asked for; what there is to say about it is in `note`.
@@ -71,7 +74,7 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
                                      const OpenOptions& options, Failure& failure,
                                      const OpenChanges& changes) {
     format::Superblock superblock;
-    failure = prepare(*disk, path, options, superblock);
+    failure = prepare(disk, path, options, superblock);
     if (failure.code != Errc::ok) return nullptr;
     OpenOptions effective = options;
     if (options.meta_buffer_bytes != 0) {

@@ -64,7 +64,7 @@ TEST(JournalReplay, superblockOutsideOfTheJournalIsNotUndone) {
         Superblock other = superblock;
         other.header.transaction = transaction;
         other.clean = clean;
-        const Result<u64> result = Journal::replay(*disk, other, false);
+        const Result<u64> result = Journal::find_logged(*disk, other, [](u64, u64) {});
         EXPECT_TRUE(result);
         return *result;
     };
@@ -79,7 +79,7 @@ TEST(JournalReplay, superblockOutsideOfTheJournalIsNotUndone) {
 /// Replays whatever `image` holds and checks that all it writes lies where blocks may lie.
 u64 replay_garbage(MemoryDisk& image, const Superblock& superblock) {
     image.start_recording();
-    const Result<u64> result = Journal::replay(image, superblock, true);
+    const Result<u64> result = Journal::replay(image, superblock);
     EXPECT_TRUE(result);
     const u64 journal_end = superblock.journal_offset + superblock.journal_blocks * block_size;
     for (u64 i = 0; i < image.event_count(); ++i) {

@@ -188,7 +188,30 @@ TEST_F(CheckTest, JournalIsReplayedInMemory) {
     EXPECT_EQ(disk().event_count(), 0u);
     expect_found_and_repaired("/text: counts 9 links");
     EXPECT_EQ(editor().inode(text).links, 2u);
-    EXPECT_EQ(editor().superblock().clean, 0u) << "there is an orphan";
+    EXPECT_EQ(editor().superblock().clean, 1u);
+}
+
+TEST_F(CheckTest, RepairThatSaysCleanMakesTheJournalHistory) {
+    for (const bool has_journal : {false, true}) {
+        Block superblock = editor().read(0);
+        auto& changed = reinterpret_cast<format::Superblock&>(superblock);
+        changed.clean = 0;
+        const u64 number = changed.header.transaction + 1;
+        format::seal_block(superblock, changed.header.volume, 0, number);
+        const auto journal = std::make_unique<Journal>(disk(), editor().superblock());
+        const SealedBlock sealed{0, &superblock};
+        if (has_journal) {
+            ASSERT_EQ(journal->write(number, {&sealed, 1}, FreshData::no), Errc::ok);
+        }
+        ASSERT_EQ(journal->write_places({&sealed, 1}), Errc::ok);
+        const Outcome outcome = check(disk(), true);
+        EXPECT_EQ(outcome.failure.code, Errc::ok);
+        EXPECT_EQ(outcome.result.problems, 0u) << outcome.all();
+        const format::Superblock after = editor().superblock();
+        EXPECT_EQ(after.clean, 1u) << "though there is an orphan";
+        const Result<u64> logged = Journal::find_logged(disk(), after, [](u64, u64) {});
+        EXPECT_TRUE(logged && *logged == 0u) << "a reader would read the journal";
+    }
 }
 
 /// Damage of several kinds at once.

@@ -123,7 +123,7 @@ TEST(GrowVolume, replaysTheJournalFirstAndIsNotUndoneByIt) {
     ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
     EXPECT_EQ(superblock.inodes_used, 77u);
     EXPECT_EQ(superblock.clean, 0u);
-    const Result<u64> replayed = Journal::replay(*disk, superblock, true);
+    const Result<u64> replayed = Journal::replay(*disk, superblock);
     EXPECT_TRUE(replayed);
     EXPECT_EQ(*replayed, 0u);
     ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
