@@ -150,9 +150,10 @@ class TreeCopy {
     void clear_parts(std::string_view below);
     Written written(bool has_holes) const;
     u32 made_mode(const Job& job) const;
-    Fault set_attributes(const Job& job, const Place& from, const Place& at);
+    Fault set_attributes(const Job& job, const Place& from, const Place& at, bool& writes_into);
     bool finish_file(const Job& job);
     bool put_in_place(const Job& job);
+    bool write_into(const Job& job);
     bool discard(const Job& job);
 
     std::string temporary_name(std::string_view name) const;

@@ -215,7 +215,8 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
     if (waits) return true;  // the directory's finish puts it in place
     Place at = job.at();
     at.file = to.get();
-    if (const Fault fault = set_attributes(job, {-1, "", from.get()}, at)) {
+    bool writes_into = false;
+    if (const Fault fault = set_attributes(job, {-1, "", from.get()}, at, writes_into)) {
         fail(fault, job.below);
         return discard(job);
     }
@@ -223,7 +224,7 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
         fail(true, "close", error, job.below);
         return discard(job);
     }
-    return put_in_place(job);
+    return writes_into ? write_into(job) : put_in_place(job);
 }
 
 /// Copies the contents, or queues that they are copied.
@@ -396,17 +397,25 @@ u32 TreeCopy::made_mode(const Job& job) const {
     return keeps.mode || keeps.owner ? 0600 : job.kept.mode & 0777;
 }
 
-/// Gives the temporary file the attributes that its name is to show.
-Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& at) {
+/// Gives the temporary file the attributes that its name is to show. `writes_into`: it cannot have
+/// the owner of the file that it would replace, so that file is to get its contents.
+Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& at,
+                               bool& writes_into) {
     const Keeps& keeps = run_.rules.keeps;
     // What is replaced keeps what is not asked for, as if it had been written into.
     const bool replaces = job.existing.is_regular() && S_ISREG(job.kept.mode);
     const struct stat& there = job.existing.status;
     u32 mode = replaces ? there.st_mode & 07777 : job.kept.mode & 0777 & ~process_umask();
-    const bool keeps_old_owner = replaces && !keeps.owner;
-    if (keeps_old_owner &&
-        ::fchownat(at.directory, at.name, there.st_uid, there.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
-        mode &= 01777;
+    const bool is_root = ::geteuid() == 0;
+    if (replaces && !(keeps.owner && (is_root || run_.rules.mirror))) {
+        const auto give = [&](u32 user, u32 group) {
+            return ::fchownat(at.directory, at.name, user, group, AT_SYMLINK_NOFOLLOW) == 0;
+        };
+        writes_into = !give(there.st_uid, there.st_gid) &&
+                      !(keeps.owner && give(job.kept.user, job.kept.group));
+        if (writes_into) return {};
+        // A write would take these away from anybody but root.
+        if (!is_root) mode &= (mode & S_IXGRP) != 0 ? 01777 : 03777;
     }
     if (const Fault fault = keep_attributes(from, at, job.kept, keeps)) return fault;
     const bool is_as_made = !replaces && (!keeps.owner || !S_ISREG(job.kept.mode));
@@ -415,10 +424,42 @@ Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& a
 }
 
 bool TreeCopy::finish_file(const Job& job) {
-    const Fault fault = set_attributes(job, job.from, job.at());
-    if (!fault) return put_in_place(job);
+    bool writes_into = false;
+    const Fault fault = set_attributes(job, job.from, job.at(), writes_into);
+    if (!fault) return writes_into ? write_into(job) : put_in_place(job);
     fail(fault, job.below);
     return discard(job);
+}
+
+/// Writes what is whole into the file that stands at the target, so that the kernel decides what
+/// becomes of its set-id bits.
+bool TreeCopy::write_into(const Job& job) {
+    const auto copy = [&]() -> Fault {
+        const Place at = job.at();
+        const Descriptor from(::openat(at.directory, at.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+        if (!from.is_open()) return {errno, "open the copy for", true};
+        constexpr int flags = O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
+        Descriptor to(::openat(job.to.directory, job.to.name, flags));
+        if (!to.is_open()) return {errno, "create regular file", true};
+        struct stat status {};
+        if (::fstat(from.get(), &status) != 0 || ::ftruncate(to.get(), status.st_size) != 0) {
+            return {errno, "extend", true};
+        }
+        const bool has_holes = status.st_blocks * 512 < status.st_size;
+        const Fault fault = copy_part(from.get(), to.get(), 0, static_cast<u64>(status.st_size),
+                                      has_holes ? Written::data : Written::all);
+        if (fault) return fault;
+        if (const int error = to.close()) return {error, "close", true};
+        return keep_attributes(job.from, job.to, job.kept, run_.rules.keeps);
+    };
+    const Fault fault = copy();
+    static_cast<void>(discard(job));
+    if (fault) {
+        fail(fault, job.below);
+        return false;
+    }
+    count(job);
+    return true;
 }
 
 /// Renames what is whole, and joins it with the other names of its source.
