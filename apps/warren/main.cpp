@@ -130,11 +130,7 @@ int unknown_command(std::string_view name) {
 int run_command(const Command& command, std::string program_name,
                 const std::vector<char*>& arguments) {
     set_program(std::move(program_name));
-    if (has_several_ranks() && !command.spans_ranks) {
-        if (!is_further_rank()) complain({"is for one process: start it without mpirun"});
-        return 1;
-    }
-    if (!join_ranks()) return 1;
+    if (!join_ranks(command.spans_ranks)) return 1;
     const int code = command.run(arguments);
     settle_ranks();
     const bool written = finish_output();

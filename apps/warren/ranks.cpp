@@ -3,22 +3,16 @@
 // several of them needs no MPI to say so once.
 #include "apps/warren/ranks.hpp"
 
-#include <cstdlib>
-
 #include "apps/warren/host_walk.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
+#include "walk/launch.hpp"
 
 namespace warren::cli {
 
 namespace {
 
 walk::Group* group = nullptr;
-
-int number_of(const char* variable) {
-    const char* text = std::getenv(variable);
-    return text == nullptr ? 0 : std::atoi(text);
-}
 
 void hear(u32 from, u8 what, std::string_view bytes) {
     switch (static_cast<Telling>(what)) {
@@ -35,16 +29,19 @@ void hear(u32 from, u8 what, std::string_view bytes) {
 
 }  // namespace
 
-bool is_further_rank() {
-    return has_several_ranks() && number_of("OMPI_COMM_WORLD_RANK") > 0;
-}
-
-bool has_several_ranks() {
-    return number_of("OMPI_COMM_WORLD_SIZE") > 1;
-}
-
-bool join_ranks() {
+bool join_ranks(bool spans_ranks) {
+    const walk::Launch launch = walk::launch_of_environment();
+    if (launch.is_alone()) return true;
     std::string problem;
+    if (launch.is_refused()) {
+        problem = launch.refusal();
+    } else if (!spans_ranks) {
+        problem = "is for one process: start it without mpirun";
+    }
+    if (!problem.empty()) {
+        if (launch.rank == 0) complain({problem});
+        return false;
+    }
     group = walk::mpi_group(problem);
     if (!problem.empty()) {
         complain({"started by mpirun, but cannot use MPI: ", problem});

@@ -14,13 +14,9 @@
 
 namespace warren::cli {
 
-/// Whether mpirun has started several processes, of which this is not the first.
-bool is_further_rank();
-/// Whether mpirun has started several processes.
-bool has_several_ranks();
-
-/// Joins the others, if there are any; false, with a complaint, if that fails.
-bool join_ranks();
+/// Joins the others, if there are any. False, with a complaint, if that fails, if the launcher is
+/// not supported, or if the command does not span ranks.
+bool join_ranks(bool spans_ranks);
 /// For what one rank does alone: the others get `true` and have nothing to do. All call it.
 bool leave_to_rank_0();
 /// Brings to rank 0 what the others still have to say. All call it.

@@ -4,9 +4,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 
+#include "walk/launch.hpp"
 #include "warren/walk_group.hpp"
 
 namespace warren::walk {
@@ -37,8 +37,12 @@ void* load_plugin() {
 
 Group* mpi_group(std::string& problem) {
     static Group* group = nullptr;
-    const char* ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
-    if (group != nullptr || ranks == nullptr || std::atoi(ranks) < 2) return group;
+    const Launch launch = launch_of_environment();
+    if (group != nullptr || launch.is_alone()) return group;
+    if (launch.is_refused()) {
+        problem = launch.refusal();
+        return nullptr;
+    }
     void* plugin = load_plugin();
     void* entry = plugin == nullptr ? nullptr : ::dlsym(plugin, entry_name);
     if (entry == nullptr) {

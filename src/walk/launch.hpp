@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment says of the processes that were started together with this one.
+//
+// Invariant: what one process concludes, all of them conclude, but for those of a launcher that
+// tells each its rank only: there the first one takes itself for alone, and the others are refused.
+#pragma once
+
+#include <string>
+
+#include "warren/types.hpp"
+
+namespace warren::walk {
+
+struct Launch {
+    u32 processes = 1;
+    u32 rank = 0;
+    bool is_open_mpi = false;
+    const char* launcher = "";
+    const char* variable = "";  // says how many there are
+
+    bool is_alone() const { return processes < 2; }
+    /// Whether there are several processes, which cannot be ranks of one job here.
+    bool is_refused() const { return !is_alone() && !is_open_mpi; }
+    /// Why that is so, and what to do.
+    std::string refusal() const;
+};
+
+Launch launch_of_environment();
+
+}  // namespace warren::walk
