@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -41,6 +42,13 @@ bool is_on_warren_mount(const std::string& path) {
         result = place.is_warren();
     }
     return result;
+}
+
+bool is_warren_mount_point(const std::string& path) {
+    const std::string wanted = real_path(path);
+    return std::ranges::any_of(fuse::read_mount_table(), [&](const fuse::MountedPlace& place) {
+        return place.is_warren() && place.mountpoint == wanted;
+    });
 }
 
 bool is_of_volume(const std::string& text) {

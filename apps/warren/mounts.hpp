@@ -16,6 +16,9 @@ namespace warren::cli {
 /// Whether the path (last component not followed) lies on a mounted Warren volume.
 bool is_on_warren_mount(const std::string& path);
 
+/// Whether a Warren volume is mounted there.
+bool is_warren_mount_point(const std::string& path);
+
 /// Whether what is named lies in a volume, mounted or not, or is an image that was named without
 /// its ":/": all else is the host's.
 bool is_of_volume(const std::string& text);

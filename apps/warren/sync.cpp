@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // warren sync: makes everything that was written to volumes durable; or makes one tree of the host
 // equal another one, as rsync(1) does.
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "apps/warren/arguments.hpp"
@@ -10,6 +11,7 @@
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
+#include "apps/warren/place.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/resources.hpp"
@@ -41,13 +43,16 @@ constexpr Page page = {
     .summary =
         "Make the tree TARGET equal to SOURCE: contents, owners, modes, times, extended\n"
         "attributes, hard links. What has the same size and time is left alone.\n"
-        "Or, with names in volumes only: make everything that was written to them durable. A path\n"
-        "on a mounted volume, or an image, whose journal is replayed if it was not closed cleanly.",
+        "Or, with one name in a volume, or with volumes: make everything that was written to them\n"
+        "durable. A path on a mounted volume, or an image, whose journal is replayed if it was "
+        "not\n"
+        "closed cleanly.",
     .options = options,
     .notes =
         "TARGET itself becomes what SOURCE is; a slash behind either makes no difference. A file\n"
         "in TARGET is replaced when its copy is whole. In a directory that could not be read "
-        "wholly\nnothing is removed.",
+        "wholly\nnothing is removed. TARGET must not lie in SOURCE, nor with --delete SOURCE in "
+        "TARGET.",
     .examples =
         "  warren sync --delete src /backup/src\n"
         "  warren sync -n --delete src /backup/src   what would be done\n"
@@ -55,14 +60,52 @@ constexpr Page page = {
     .opens_images = true,
 };
 
-/// Whether the operands ask for a mirror: two of which not both lie in volumes, or its options.
-bool is_mirror(const Arguments& parsed) {
+enum class Meaning : u8 { durable, mirror, unclear };
+
+/// Whether the operand names a volume and nothing that lies in one.
+bool is_whole_volume(const std::string& text) {
+    const Location location = parse_location(text);
+    if (location.in_image()) return location.path == "/";
+    return is_warren_mount_point(text) || looks_like_volume(text);
+}
+
+/// What the operands ask for: two trees, or an option for them, a mirror.
+Meaning meaning_of(const Arguments& parsed) {
     for (const int id : {int{'c'}, delete_option, int{'L'}, int{'n'}, int{'u'}, int{'v'},
                          verify_option, int{'x'}, json_option}) {
-        if (parsed.has(id)) return true;
+        if (parsed.has(id)) return Meaning::mirror;
     }
-    if (parsed.operands.size() != 2) return false;
-    return !is_of_volume(parsed.operands[0]) || !is_of_volume(parsed.operands[1]);
+    if (parsed.operands.size() != 2) return Meaning::durable;
+    for (const std::string& operand : parsed.operands) {
+        if (!is_whole_volume(operand)) return Meaning::mirror;
+    }
+    const bool are_trees =
+        is_warren_mount_point(parsed.operands[0]) && is_warren_mount_point(parsed.operands[1]);
+    return are_trees ? Meaning::unclear : Meaning::durable;
+}
+
+bool is_same(const Descriptor& one, const Descriptor& other) {
+    struct stat left {};
+    struct stat right {};
+    return ::fstat(one.get(), &left) == 0 && ::fstat(other.get(), &right) == 0 &&
+           left.st_dev == right.st_dev && left.st_ino == right.st_ino;
+}
+
+/// Whether `inner`, which need not be there, lies below the directory `outer`.
+bool lies_below(const std::string& inner, const std::string& outer) {
+    constexpr int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    const Descriptor wanted(::open(outer.c_str(), flags));
+    const Descriptor start(::open(inner.c_str(), flags));
+    Descriptor at(start.is_open() ? ::openat(start.get(), "..", flags)
+                                  : ::open(folder_of(inner).c_str(), flags));
+    if (start.is_open() && is_same(start, at)) return false;  // the root
+    while (wanted.is_open() && at.is_open()) {
+        if (is_same(at, wanted)) return true;
+        Descriptor above(::openat(at.get(), "..", flags));
+        if (is_same(at, above)) return false;
+        at = std::move(above);
+    }
+    return false;
 }
 
 int mirror(const Arguments& parsed) {
@@ -72,6 +115,16 @@ int mirror(const Arguments& parsed) {
         return usage_error(page, {quote(operand),
                                   " lies in an image: mount it, or use 'warren cp "
                                   "-a -u'"});
+    }
+    const std::string& source = parsed.operands[0];
+    const std::string& target = parsed.operands[1];
+    if (lies_below(target, source)) {
+        return usage_error(page, {quote(target), " lies in ", quote(source),
+                                  " and would have to hold itself: name a TARGET elsewhere"});
+    }
+    if (parsed.has(delete_option) && lies_below(source, target)) {
+        return usage_error(page, {quote(source), " lies in ", quote(target),
+                                  " and would be removed with it: leave --delete out"});
     }
     WalkSetup setup;
     if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, 1, setup)) return page.usage_exit;
@@ -91,8 +144,8 @@ int mirror(const Arguments& parsed) {
     catch_interrupts();
     CopyRun run(rules, setup);
     if (!run.failures.open(setup.errors_file, setup.options.resume)) return 1;
-    HostCopy copy(run, parsed.operands[1], false, true);
-    const bool good = copy.all({parsed.operands[0]});
+    HostCopy copy(run, target, false, true);
+    const bool good = copy.all({source});
     if (copy.was_interrupted()) return exit_interrupted(setup);
     if (!run.is_cut()) return good ? 0 : 1;
     complain({"interrupted; what was copied so far is kept"});
@@ -130,7 +183,12 @@ int command_sync(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (!need_operand(parsed)) return page.usage_exit;
-    if (is_mirror(parsed)) return mirror(parsed);
+    const Meaning meaning = meaning_of(parsed);
+    if (meaning == Meaning::mirror) return mirror(parsed);
+    if (meaning == Meaning::unclear) {
+        return usage_error(page, {"both are mounted volumes: name one at a time to make it "
+                                  "durable, or say -v to make the second equal the first"});
+    }
     if (leave_to_rank_0()) return 0;
     bool good = true;
     for (const std::string& text : parsed.operands) {

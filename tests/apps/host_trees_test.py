@@ -287,6 +287,21 @@ class SyncTest(TreesCase):
         self.warren("sync", "-c", "tree", "target", code=None)
         self.assertTrue((target / "only here").exists())
 
+    def test_a_tree_within_the_other(self):
+        (self.tree / "b").mkdir()
+        (self.tree / "b" / "g").write_text("inner")
+        (self.tree / "f").write_text("outer")
+        os.symlink("tree/b", self.folder / "way")
+        before = describe(self.tree)
+        for words in (("tree", "tree/b"), ("tree", "tree/new"), ("--delete", "tree", "tree/b/new"),
+                      ("--delete", "tree/b", "tree"), ("--delete", "tree/f", "tree"),
+                      ("--delete", "way", "tree"), ("--delete", "tree/b/", "tree/b/..")):
+            self.assertIn(" lies in ", self.error("sync", *words))
+            self.assertEqual(describe(self.tree), before, words)
+        self.warren("sync", "tree/b", "tree")
+        self.assertEqual((self.tree / "g").read_text(), "inner")
+        self.assertEqual((self.tree / "f").read_text(), "outer")
+
     def test_what_counts_as_equal(self):
         (self.tree / "f").write_text("one")
         self.warren("sync", "tree", "target")
