@@ -8,6 +8,7 @@
 #include "apps/fuse/guard.hpp"
 #include "apps/fuse/operations.hpp"
 #include "apps/fuse/request.hpp"
+#include "base/file_clock.hpp"
 
 namespace warren::fuse {
 
@@ -61,8 +62,10 @@ AttributeChange to_change(const struct stat& facts, int which) {
     if (take(FUSE_SET_ATTR_CTIME, AttributeChange::changed)) {
         change.new_changed = to_ns(facts.st_ctim);
     }
-    if (take(FUSE_SET_ATTR_ATIME_NOW, AttributeChange::accessed)) change.new_accessed = now_ns();
-    if (take(FUSE_SET_ATTR_MTIME_NOW, AttributeChange::modified)) change.new_modified = now_ns();
+    if (take(FUSE_SET_ATTR_ATIME_NOW, AttributeChange::accessed))
+        change.new_accessed = now_nanoseconds();
+    if (take(FUSE_SET_ATTR_MTIME_NOW, AttributeChange::modified))
+        change.new_modified = now_nanoseconds();
     return change;
 }
 

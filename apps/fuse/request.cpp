@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "base/file_clock.hpp"
+
 namespace warren::fuse {
 
 namespace {
@@ -33,12 +35,6 @@ bool is_stale(const Attributes& attributes, AccessTimes rule, i64 now) {
 }
 
 }  // namespace
-
-i64 now_ns() {
-    timespec time{};
-    ::clock_gettime(CLOCK_REALTIME, &time);
-    return time.tv_sec * second_ns + time.tv_nsec;
-}
 
 struct stat to_stat(const Attributes& attributes) {
     struct stat facts {};
@@ -152,7 +148,7 @@ void Request::note_access(Handle handle, fuse_ino_t node, bool in_cache) const {
     const AccessTimes rule = mount.access_times.load(std::memory_order_relaxed);
     if (rule == AccessTimes::never || mount.read_only.load(std::memory_order_relaxed)) return;
     const Result<Attributes> attributes = volume->attributes(handle);
-    const i64 now = now_ns();
+    const i64 now = now_nanoseconds();
     if (!attributes || !is_stale(*attributes, rule, now)) return;
     AttributeChange change;
     change.which = AttributeChange::accessed | AttributeChange::changed;

@@ -18,9 +18,6 @@ inline constexpr double cache_seconds = 3600;
 
 inline constexpr i64 second_ns = 1'000'000'000;
 
-/// Nanoseconds since 1970, now.
-i64 now_ns();
-
 /// The answer to a call about a name: a directory that is gone has none, and neither has a file
 /// that is. (Errc::stale would reach programs, which have never heard of it.)
 inline Errc about_name(Errc code) {

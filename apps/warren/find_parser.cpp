@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "apps/warren/find_expression.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/time_text.hpp"
 #include "apps/warren/units.hpp"
+#include "base/file_clock.hpp"
 
 namespace warren::cli {
 
@@ -445,9 +445,7 @@ bool ExpressionParser::parse_depth(const std::string& word, const std::string& v
 std::optional<Expression> Expression::parse(std::span<const std::string> words,
                                             const FactsOf& facts_of) {
     Expression result;
-    timespec now{};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    result.now_ = now.tv_sec * i64{1'000'000'000} + now.tv_nsec;
+    result.now_ = now_nanoseconds();
     if (!ExpressionParser(words, facts_of).parse(result)) return {};
     return result;
 }

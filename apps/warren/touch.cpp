@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // warren touch: makes empty files, or sets the times of existing ones to now.
-#include <ctime>
-
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
+#include "base/file_clock.hpp"
 
 namespace warren::cli {
 
@@ -27,15 +26,9 @@ constexpr Page page = {
     .opens_images = true,
 };
 
-i64 now() {
-    timespec time{};
-    ::clock_gettime(CLOCK_REALTIME, &time);
-    return time.tv_sec * i64{1'000'000'000} + time.tv_nsec;
-}
-
 bool touch(Directory& start, const Location& location, const Arguments& parsed) {
     AttributeChange change;
-    change.new_accessed = now();
+    change.new_accessed = now_nanoseconds();
     change.new_modified = change.new_accessed;
     if (!parsed.has('m') || parsed.has('a')) change.which |= AttributeChange::accessed;
     if (!parsed.has('a') || parsed.has('m')) change.which |= AttributeChange::modified;

@@ -3,9 +3,10 @@
 #include "tests/support/random_operations.hpp"
 
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <array>
+
+#include "base/file_clock.hpp"
 
 namespace warren {
 namespace {
@@ -23,12 +24,6 @@ const std::array<Caller, 6> callers = {{
     {.user = 1002, .group = 300, .umask = 077},
     {.user = 1000, .group = 100, .groups = first_groups, .umask = 0, .check = false},
 }};
-
-i64 clock_now() {
-    timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return i64{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 std::string number(Errc code) {
     return std::to_string(static_cast<int>(code));
@@ -256,11 +251,11 @@ std::string RandomOperations::pick_target() {
 void RandomOperations::begin(const std::string& text) {
     history_.push_back(std::to_string(steps_) + ": " + text);
     if (history_.size() > history_max) history_.pop_front();
-    started_ = clock_now();
+    started_ = now_nanoseconds();
 }
 
 void RandomOperations::end() {
-    model_.set_clock(started_, clock_now());
+    model_.set_clock(started_, now_nanoseconds());
 }
 
 void RandomOperations::fail(const std::string& what) {

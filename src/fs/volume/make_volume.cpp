@@ -8,12 +8,12 @@
 #include "fs/volume/make_volume.hpp"
 
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "base/file_clock.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
@@ -72,12 +72,6 @@ Failure check_label(const std::string& path, const std::string& label) {
 Errc fill_random(void* target, u64 length_bytes) {
     const ssize_t done = ::getrandom(target, length_bytes, 0);
     return done == static_cast<ssize_t>(length_bytes) ? Errc::ok : Errc::io;
-}
-
-i64 now_nanoseconds() {
-    timespec now{};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    return static_cast<i64>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
 /// What of the disk a volume would overwrite without being asked to, or null.

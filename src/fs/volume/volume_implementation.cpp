@@ -6,8 +6,6 @@
 // disk. Invariant: no commit falls in between, and nobody reads the file's data.
 #include "fs/volume/volume_implementation.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -43,12 +41,6 @@ bool holds_contents(const core::Store& store, u64 place) {
 }
 
 }  // namespace
-
-i64 now_nanoseconds() {
-    timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return i64{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
                                            const format::Superblock& superblock,

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file_clock.hpp"
 #include "fs/cache/file_buffer.hpp"
 #include "fs/cache/meta_loader.hpp"
 #include "fs/core/directory.hpp"
@@ -38,9 +39,6 @@ namespace warren {
 using CpuOperation = core::Operation<ThreadTeam>;
 /// Puts the bytes of a piece on the disk.
 using PieceWriter = std::function<Errc(const ops::Piece&)>;
-
-/// Nanoseconds since 1970.
-i64 now_nanoseconds();
 
 inline Errc code_of(Errc code) {
     return code;

@@ -3,14 +3,13 @@
 // for the end of a step: that takes less time than asking the driver.
 #include "fs/engine/cuda/tree_removal.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <span>
 #include <utility>
 
+#include "base/file_clock.hpp"
 #include "base/host_device.hpp"
 #include "base/out_of_memory.hpp"
 #include "gpu/failure.hpp"
@@ -24,12 +23,6 @@ constexpr u32 idle_steps_max = 1000;  // others can take a step's time or journa
 constexpr u32 commits_max = 16;       // in a row that gave no room: others dirty more behind each
 constexpr u32 damaged_max = 4;        // looks at what cannot be right
 constexpr u64 listed_max = u64{TreeListing::frames_max} * format::inodes_per_frame;
-
-i64 host_nanoseconds() {
-    timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return i64{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 float milliseconds(u64 from, u64 to) {
     return static_cast<float>(to - from) / 1e6f;
@@ -149,7 +142,7 @@ Errc TreeRemoval::finish_step(const core::Store& store, RemovalHost& host) {
 Errc TreeRemoval::run_step(const core::Store& store, const RemovalBegin& begin, RemovalHost& host,
                            Removal& removal) {
     ++steps_;
-    now_ = host_nanoseconds();
+    now_ = now_nanoseconds();
     const auto called = Clock::now();
     WARREN_TRY(launch_step(store, ref(), begin, shape_, stream_));
     const auto launched = Clock::now();
