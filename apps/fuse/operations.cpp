@@ -4,6 +4,8 @@
 //   cache), and looks up by number and generation for NFS.
 // - flush is left out: pages are written before it, and the kernel stops asking after one ENOSYS.
 // - Locks are left out: nobody but the kernel sees the files, so its own locks are enough.
+// - Direct I/O goes one request after the other in each thread: the kernel makes EIO of a short
+//   answer to one of several, and leaves stale pages behind an asynchronous write (DESIGN.md).
 // - No splice: the volume takes and gives memory, so a pipe in between would only be one more hop.
 #include "apps/fuse/operations.hpp"
 
@@ -19,12 +21,12 @@ namespace {
 void initialise(void* user_data, fuse_conn_info* connection) {
     constexpr unsigned wanted =
         FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_EXPORT_SUPPORT |
-        FUSE_CAP_DONT_MASK | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ASYNC_DIO |
+        FUSE_CAP_DONT_MASK | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
         FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_ACL |
         FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA;
     // The older of two ways to drop set-user-id bits; device.cpp asks for the newer one.
     constexpr unsigned unwanted = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
-                                  FUSE_CAP_IOCTL_DIR | FUSE_CAP_SPLICE_READ |
+                                  FUSE_CAP_ASYNC_DIO | FUSE_CAP_IOCTL_DIR | FUSE_CAP_SPLICE_READ |
                                   FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE;
     connection->want |= wanted & connection->capable;
     connection->want &= ~unwanted;
