@@ -7,6 +7,7 @@
 
 #include "apps/fuse/log.hpp"
 #include "base/out_of_memory.hpp"
+#include "base/quote.hpp"
 
 namespace warren::fuse {
 
@@ -16,16 +17,6 @@ constexpr const char* read_only_from_now_on =
     "; the volume is read-only from now on: unmount it, mend its disk, and mount it again after a "
     "warren fsck";
 
-/// The name as a part of one line, whatever its bytes.
-std::string printable(std::string_view name) {
-    std::string text(name);
-    for (char& character : text) {
-        const auto byte = static_cast<unsigned char>(character);
-        if (byte < 0x20 || byte == 0x7f) character = '?';
-    }
-    return text;
-}
-
 }  // namespace
 
 void DamageLog::note(u64 inode, std::string_view name) {
@@ -33,9 +24,9 @@ void DamageLog::note(u64 inode, std::string_view name) {
         const std::lock_guard lock(mutex_);
         if (told_.size() >= lines_max) return Errc::ok;
         const std::string number = std::to_string(inode);
-        const std::string object =
-            name.empty() ? "inode " + number
-                         : "'" + printable(name) + "' in the directory with inode " + number;
+        const std::string object = name.empty()
+                                       ? "inode " + number
+                                       : quoted(name) + " in the directory with inode " + number;
         const std::string line =
             image_ + ": a request about " + object +
             " met damaged metadata and was answered with EIO; unmount the volume and run "

@@ -20,6 +20,7 @@
 #include "apps/fuse/mount_flags.hpp"
 #include "apps/fuse/mount_table.hpp"
 #include "apps/fuse/unmount.hpp"
+#include "base/quote.hpp"
 
 namespace warren::fuse {
 
@@ -58,16 +59,18 @@ void remove_dead_mount(const std::string& mountpoint) {
 /// Makes both paths absolute. An error text, or nothing.
 std::string resolve_paths(MountOptions& options) {
     const std::string image = resolved(options.image);
-    if (image.empty()) return options.image + ": " + std::strerror(errno);
+    if (image.empty()) return quoted_if_needed(options.image) + ": " + std::strerror(errno);
     const std::string mountpoint = resolved(options.mountpoint);
     if (mountpoint.empty()) {
-        return "mount point " + options.mountpoint + ": " + std::strerror(errno) +
+        return "mount point " + quoted_if_needed(options.mountpoint) + ": " + std::strerror(errno) +
                (errno == ENOENT ? "; make the directory first" : "");
     }
     remove_dead_mount(mountpoint);
     struct stat facts {};
-    if (::stat(mountpoint.c_str(), &facts) != 0) return mountpoint + ": " + std::strerror(errno);
-    if (!S_ISDIR(facts.st_mode)) return "mount point " + mountpoint + ": not a directory";
+    if (::stat(mountpoint.c_str(), &facts) != 0)
+        return quoted_if_needed(mountpoint) + ": " + std::strerror(errno);
+    if (!S_ISDIR(facts.st_mode))
+        return "mount point " + quoted_if_needed(mountpoint) + ": not a directory";
     options.image = image;
     options.mountpoint = mountpoint;
     return "";
@@ -138,10 +141,13 @@ int remount(const MountOptions& options) {
         return place.mountpoint == mountpoint;
     });
     if (mountpoint.empty() || mounted == table.rend() || !mounted->is_warren()) {
-        return complain(options, options.mountpoint + ": no Warren volume is mounted here");
+        return complain(
+            options, quoted_if_needed(options.mountpoint) + ": no Warren volume is mounted here");
     }
     auto daemon = ControlConnection::for_path(mountpoint);
-    if (!daemon) return complain(options, mountpoint + ": the mount's daemon is out of reach");
+    if (!daemon)
+        return complain(options,
+                        quoted_if_needed(mountpoint) + ": the mount's daemon is out of reach");
     const unsigned long flags = changed_mount_flags(current_mount_flags(mountpoint), options);
     const bool read_only = (flags & MS_RDONLY) != 0;
     auto tell_kernel = [&]() -> Errc {
@@ -154,7 +160,8 @@ int remount(const MountOptions& options) {
     Errc code = read_only ? tell_kernel() : tell_daemon();
     if (code == Errc::ok) code = read_only ? tell_daemon() : tell_kernel();
     if (code == Errc::ok) return EXIT_SUCCESS;
-    std::string text = mountpoint + ": not remounted: " + std::strerror(static_cast<int>(code));
+    std::string text =
+        quoted_if_needed(mountpoint) + ": not remounted: " + std::strerror(static_cast<int>(code));
     if (code == Errc::busy && read_only) text += "; files are open for writing";
     return complain(options, text);
 }

@@ -18,6 +18,7 @@
 
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/mount_table.hpp"
+#include "base/quote.hpp"
 
 namespace warren::fuse {
 
@@ -59,7 +60,8 @@ std::optional<MountedPlace> find_mount(const std::vector<MountedPlace>& table,
 }
 
 int complain(const std::string& program, const std::string& place, const std::string& reason) {
-    std::fprintf(stderr, "%s: %s: %s\n", program.c_str(), place.c_str(), reason.c_str());
+    std::fprintf(stderr, "%s: %s: %s\n", program.c_str(), quoted_if_needed(place).c_str(),
+                 reason.c_str());
     return exit_mount_failed;
 }
 

@@ -146,12 +146,18 @@ Arguments parse_arguments(const Page& page, std::span<char* const> arguments) {
 
     Arguments parsed;
     optind = 0;  // glibc: start afresh
-    opterr = rank_number() == 0 ? 1 : 0;
+    // getopt_long writes an option into its complaint as it is, and a shell's * may have given it.
+    const bool is_plain = std::ranges::all_of(arguments, [](std::string_view word) {
+        return !word.starts_with('-') || masked(word) == word;
+    });
+    opterr = rank_number() == 0 && is_plain ? 1 : 0;
     while (true) {
         const int id =
             getopt_long(count, words.data(), tables.letters.c_str(), tables.names.data(), nullptr);
         if (id == -1) break;
         if (id == '?') {
+            if (!is_plain)
+                complain({"wrong option ", quote(words[static_cast<size_t>(optind - 1)])});
             remark({"Try '", program(), " --help' for more information."});
             parsed.done = true;
             parsed.exit_code = page.usage_exit;

@@ -62,7 +62,7 @@ Outcome copy_out(Directory& start, const Location& location, std::vector<std::by
         }
         offset += *got;
     }
-    complain({location.text, ": ", reason(code), missing_hint(location)});
+    complain({quote_if_needed(location.text), ": ", reason(code), missing_hint(location)});
     return Outcome::bad_source;
 }
 

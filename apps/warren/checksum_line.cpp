@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tags are the names that the BSD tools and coreutils use, so that their lists can be checked.
 #include "apps/warren/checksum_line.hpp"
+#include "apps/warren/messages.hpp"
 
 namespace warren::cli {
 
@@ -101,7 +102,8 @@ std::string hex_of(std::span<const u8> digest) {
 std::string checksum_line(hash::Algorithm algorithm, std::span<const u8> digest,
                           std::string_view file, bool tagged, LineEnd end) {
     const bool escapes = end == LineEnd::newline && needs_escape(file);
-    const std::string name = escapes ? escaped(file) : std::string(file);
+    std::string name = escapes ? escaped(file) : std::string(file);
+    if (end == LineEnd::newline) name = masked_name(name);
     std::string line = escapes ? "\\" : "";
     if (tagged) {
         line += std::string(tags[static_cast<u32>(algorithm)]) + " (" + name + ") = ";

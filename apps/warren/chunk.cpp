@@ -67,7 +67,7 @@ class Chunking {
         const ChangeWatch watch(file);
         Totals totals;
         if (is_json_) json_.open_object().member("file", path).key("chunks").open_array();
-        if (!is_json_ && has_names_ && !is_short_) print_bytes(path + ":\n");
+        if (!is_json_ && has_names_ && !is_short_) print_bytes(output_name(path) + ":\n");
         Errc code = Errc::ok;
         {
             Progress progress("cutting " + quote(path));
@@ -124,7 +124,7 @@ class Chunking {
             json_.member("zero_bytes", totals.zero_bytes);
             json_.member("algorithm", hash::name(splitter_.algorithm)).close_object();
         } else if (is_short_) {
-            print_line({path, ": ", counted(totals.chunks, "chunk", "chunks"), ", ",
+            print_line({output_name(path), ": ", counted(totals.chunks, "chunk", "chunks"), ", ",
                         grouped(totals.bytes), " bytes; shortest ", grouped(shortest), ", average ",
                         grouped(average), ", longest ", grouped(totals.longest)});
         }

@@ -110,7 +110,8 @@ class TreeComparison {
     void differ(std::string_view what, std::string_view below, const std::string& line);
     void differ_in_contents(std::string_view below) {
         differ("contents", below,
-               "Files " + first_path(below) + " and " + second_path(below) + " differ");
+               "Files " + output_name(first_path(below)) + " and " +
+                   output_name(second_path(below)) + " differ");
     }
     void fail(std::string path, const char* action, i32 error) {
         failures_.add({std::move(path), action, error});
@@ -156,8 +157,9 @@ bool TreeComparison::compare_kinds(const Place& first, const struct statx& one, 
                                    const struct stat& two, std::string_view below) {
     if ((one.stx_mode & S_IFMT) != (two.st_mode & S_IFMT)) {
         differ("kind", below,
-               "File " + first_path(below) + " is " + kind_name(one.stx_mode, one.stx_size) +
-                   " while file " + second_path(below) + " is " +
+               "File " + output_name(first_path(below)) + " is " +
+                   kind_name(one.stx_mode, one.stx_size) + " while file " +
+                   output_name(second_path(below)) + " is " +
                    kind_name(two.st_mode, static_cast<u64>(two.st_size)));
         return false;
     }
@@ -169,15 +171,16 @@ bool TreeComparison::compare_kinds(const Place& first, const struct statx& one, 
         } else if (const int failure = link_target(second, other)) {
             fail(second_path(below), "read symbolic link", failure);
         } else if (target != other) {
-            differ(
-                "target", below,
-                "Symbolic links " + first_path(below) + " and " + second_path(below) + " differ");
+            differ("target", below,
+                   "Symbolic links " + output_name(first_path(below)) + " and " +
+                       output_name(second_path(below)) + " differ");
         }
     }
     const bool is_device = S_ISCHR(one.stx_mode) || S_ISBLK(one.stx_mode);
     if (is_device && makedev(one.stx_rdev_major, one.stx_rdev_minor) != two.st_rdev) {
         differ("device", below,
-               "Special files " + first_path(below) + " and " + second_path(below) + " differ");
+               "Special files " + output_name(first_path(below)) + " and " +
+                   output_name(second_path(below)) + " differ");
     }
     return true;
 }
@@ -197,7 +200,8 @@ void TreeComparison::compare_attributes(const Place& first, const struct statx& 
     if (!same_extended_attributes(first, second)) what += " extended";
     if (what.empty()) return;
     differ(what.substr(1), below,
-           "Attributes of " + first_path(below) + " and " + second_path(below) + " differ:" + what);
+           "Attributes of " + output_name(first_path(below)) + " and " +
+               output_name(second_path(below)) + " differ:" + what);
 }
 
 walk::Next TreeComparison::visit(const walk::Entry& entry) {
@@ -218,7 +222,7 @@ walk::Next TreeComparison::visit(const walk::Entry& entry) {
         } else {
             const std::string folder = first_path(without_last(below));
             differ("only in the first", below,
-                   "Only in " + folder + ": " + std::string(entry.name_view()));
+                   "Only in " + output_name(folder) + ": " + output_name(entry.name_view()));
         }
         return walk::Next::prune;
     }
@@ -296,7 +300,7 @@ void TreeComparison::finish(const walk::Finished& directory) {
         struct stat status {};
         if (look_at({first.get(), name.c_str()}, status) != ENOENT) continue;
         differ("only in the second", below.empty() ? name : joined(below, name),
-               "Only in " + second_path(below) + ": " + name);
+               "Only in " + output_name(second_path(below)) + ": " + output_name(name));
     }
 }
 
@@ -384,13 +388,15 @@ int compare_two_files(const std::string& first, const std::string& second, Form 
     const Descriptor two(::open(second.c_str(), O_RDONLY | O_CLOEXEC));
     if (!one.is_open() || !two.is_open()) {
         const std::string& path = one.is_open() ? second : first;
-        complain({path, ": ", reason(static_cast<Errc>(one.is_open() ? errno : error))});
+        complain({quote_if_needed(path), ": ",
+                  reason(static_cast<Errc>(one.is_open() ? errno : error))});
         return trouble_exit;
     }
     std::optional<Difference> difference;
     const Fault fault = compare_part(one.get(), two.get(), 0, to_the_end, difference);
     if (fault) {
-        complain({fault.at_target ? second : first, ": ", reason(static_cast<Errc>(fault.error))});
+        complain({quote_if_needed(fault.at_target ? second : first), ": ",
+                  reason(static_cast<Errc>(fault.error))});
         return trouble_exit;
     }
     if (!difference) return 0;
@@ -404,15 +410,17 @@ int compare_two_files(const std::string& first, const std::string& second, Form 
         json.member("byte", difference->offset + 1).member("line", line);
         print_line({json.close_object().result()});
     } else if (!difference->is_end) {
-        print_line({first, " ", second, " differ: byte ", byte, ", line ", std::to_string(line)});
+        print_line({output_name(first), " ", output_name(second), " differ: byte ", byte, ", line ",
+                    std::to_string(line)});
     } else if (difference->offset == 0) {
-        complain({"EOF on ", difference->ends_first ? first : second, " which is empty"});
+        complain({"EOF on ", quote_if_needed(difference->ends_first ? first : second),
+                  " which is empty"});
     } else {
         // In the line that is begun, or behind the last one that is whole.
         const u64 before = line_of(one.get(), difference->offset - 1);
-        complain({"EOF on ", difference->ends_first ? first : second, " after byte ",
-                  std::to_string(difference->offset), line == before ? ", in line " : ", line ",
-                  std::to_string(before)});
+        complain({"EOF on ", quote_if_needed(difference->ends_first ? first : second),
+                  " after byte ", std::to_string(difference->offset),
+                  line == before ? ", in line " : ", line ", std::to_string(before)});
     }
     return 1;
 }

@@ -88,7 +88,7 @@ void TreeCopy::tell(u32 worker, std::string_view below) {
     if (!run_.rules.verbose) return;
     std::string& text = run_.lines.of(worker);
     if (run_.rules.mirror) {
-        text += below.empty() ? tree_.root() : std::string(below);
+        append_name(text, below.empty() ? std::string_view(tree_.root()) : below);
     } else {
         text += quote(source_path(below)) + " -> " + quote(target_path(below));
     }
@@ -274,7 +274,7 @@ void TreeCopy::delete_tree(const Place& place, const std::string& below) {
         if (!gone) return fail(true, "remove", errno, inner);
         run_.tally.add(removed_names);
         if (run_.rules.verbose) {
-            print_line({"deleting ", inner, flags == AT_REMOVEDIR ? "/" : ""});
+            print_line({"deleting ", output_name(inner), flags == AT_REMOVEDIR ? "/" : ""});
         }
     };
     walk::Options options;

@@ -167,7 +167,7 @@ void print_text(const Wishes& wishes, const DedupScan& scan, const SharingResult
         ++shown;
         std::string size = short_size(file->savings_bytes);
         size.insert(0, size.size() < 8 ? 8 - size.size() : 0, ' ');
-        print_line({size, "  ", file->path, "  as in ", file->most_like});
+        print_line({size, "  ", output_name(file->path), "  as in ", output_name(file->most_like)});
     }
     print_line({counted(totals.files, "file", "files"), ", ", long_size(totals.bytes), ": ",
                 long_size(totals.savings_bytes), " could be saved"});

@@ -169,7 +169,8 @@ void Usage::print(u64 size, const std::string& path) {
         how_.human_base != 0 ? short_size(size, how_.human_base)
         : how_.counts        ? std::to_string(size)
                       : std::to_string((size + how_.unit - 1) / how_.unit) + how_.unit_letters;
-    print_bytes(number + "\t" + path + (how_.null ? '\0' : '\n'));
+    const std::string name = how_.null ? path + '\0' : output_name(path) + '\n';
+    print_bytes(number + "\t" + name);
 }
 
 /// Prints what is in a directory before the directory, each level in the order of the names.

@@ -126,7 +126,8 @@ bool Search::visit(TreeScan& scan, const Found& found, PerThread<Collected>& thr
         return !verdict.prune;
     }
     if (verdict.selected && !expression_.has_action() && !verdict.quit) {
-        verdict.output += place.path(found) + "\n";
+        append_masked_name(verdict.output, place.path(found));
+        verdict.output += '\n';
     }
     if (verdict.output.empty()) return !verdict.prune;
     if (list_.is_sorted()) {

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "apps/warren/listing.hpp"
+#include "apps/warren/messages.hpp"
 
 namespace warren::cli {
 
@@ -166,8 +167,12 @@ bool Expression::act(const Node& node, const Found& found, FindPlace& place,
             return true;
         }
         default:
-            verdict.output += place.path(found);
-            verdict.output += node.kind == Kind::print ? '\n' : '\0';
+            if (node.kind == Kind::print) {
+                append_masked_name(verdict.output, place.path(found));
+                verdict.output += '\n';
+            } else {
+                (verdict.output += place.path(found)) += '\0';
+            }
             return true;
     }
 }

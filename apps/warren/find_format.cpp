@@ -7,6 +7,7 @@
 
 #include "apps/warren/find_expression.hpp"
 #include "apps/warren/listing.hpp"
+#include "apps/warren/messages.hpp"
 
 namespace warren::cli {
 
@@ -139,12 +140,12 @@ struct Directive {
 using Path = const std::string&;
 constexpr Directive directives[] = {
     {'%', [](const Found&, Path) { return std::string("%"); }},
-    {'p', [](const Found&, Path path) { return path; }},
-    {'f', [](const Found&, Path path) { return last_part(path); }},
+    {'p', [](const Found&, Path path) { return masked_name(path); }},
+    {'f', [](const Found&, Path path) { return masked_name(last_part(path)); }},
     {'H', [](const Found& found, Path) { return std::string(found.start); }},
-    {'l', [](const Found& found, Path) { return link_target(found); }},
-    {'h', [](const Found&, Path path) { return parent_part(path); }},
-    {'P', [](const Found& found, Path path) { return below_start(found, path); }},
+    {'l', [](const Found& found, Path) { return masked_name(link_target(found)); }},
+    {'h', [](const Found&, Path path) { return masked_name(parent_part(path)); }},
+    {'P', [](const Found& found, Path path) { return masked_name(below_start(found, path)); }},
     {'d', [](const Found& found, Path) { return std::to_string(found.depth); }},
     {'s', [](const Found& found, Path) { return std::to_string(found.attributes().size); }},
     {'b', [](const Found& found, Path) { return sectors_text(found, 1); }},

@@ -152,7 +152,7 @@ bool HostSearch::take(Worker& worker, const Found& found, Place& place, Verdict&
         return list_.add(place.path(found), json.close_object().result(), worker.unsent);
     }
     if (verdict.selected && !expression_.has_action() && !verdict.quit) {
-        verdict.output += place.path(found);
+        append_masked_name(verdict.output, place.path(found));
         verdict.output += '\n';
     }
     if (verdict.output.empty() || !list_.is_sorted()) return true;

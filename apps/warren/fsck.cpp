@@ -66,7 +66,7 @@ std::string milliseconds(double seconds) {
 
 void print_times(const std::string& image, const CheckResult& result) {
     if (result.engine == EngineChoice::automatic) return;
-    print_line({image, ": first look by ", name_of_look(result), ": ready in ",
+    print_line({quote_if_needed(image), ": first look by ", name_of_look(result), ": ready in ",
                 milliseconds(result.start_seconds), ", metadata loaded in ",
                 milliseconds(result.load_seconds), " (", milliseconds(result.disk_seconds),
                 " of it the disk), examined in ", milliseconds(result.examine_seconds),
@@ -99,7 +99,8 @@ void print_summary(const std::string& image, const CheckResult& result, bool rep
         verdict = counted(result.problems, "problem", "problems") + ", ";
         verdict += repair ? grouped(result.repaired) + " repaired" : "none repaired (say --repair)";
     }
-    print_line({image, ": ", verdict, "; ", counted(result.inodes, "inode", "inodes"), ", ",
+    print_line({quote_if_needed(image), ": ", verdict, "; ",
+                counted(result.inodes, "inode", "inodes"), ", ",
                 counted(result.directories, "directory", "directories"), ", ",
                 long_size(result.blocks_used * 4096), " in use"});
 }
@@ -136,7 +137,7 @@ int command_fsck(std::span<char* const> arguments) {
         if (json) {
             problems.push_back(problem);
         } else {
-            print_line({image, ": ", problem});
+            print_line({quote_if_needed(image), ": ", problem});
         }
     };
     CheckResult result;
@@ -153,7 +154,8 @@ int command_fsck(std::span<char* const> arguments) {
         print_line({json_report(image, problems, result)});
     } else {
         if (!result.note.empty()) {
-            print_line({image, ": checked block by block, which is slow: ", result.note});
+            print_line(
+                {quote_if_needed(image), ": checked block by block, which is slow: ", result.note});
         }
         if (parsed.has('v')) print_times(image, result);
         print_summary(image, result, repair);

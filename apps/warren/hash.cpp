@@ -207,7 +207,7 @@ Errc print_digests(const Settings& settings, hash::Bytes contents) {
 }
 
 void complain_of_change(const HashJob& job) {
-    complain({job.location.text, ": changed while it was read; run again"});
+    complain({quote_if_needed(job.location.text), ": changed while it was read; run again"});
 }
 
 /// The exit code of the command.
@@ -236,7 +236,8 @@ int print_windows(Session& session, const std::vector<std::string>& operands, Se
             good = false;
         }
         if (code == Errc::ok) continue;
-        complain({job.location.text, ": ", reason(code), missing_hint(job.location)});
+        complain(
+            {quote_if_needed(job.location.text), ": ", reason(code), missing_hint(job.location)});
         settings.files.failures->add({job.location.text, "hash", static_cast<i32>(code)});
         good = false;
     }
@@ -303,7 +304,7 @@ bool DigestList::list(Session& session, const std::vector<std::string>& operands
 void DigestList::print(const HashJob& job, const HashResult& result) {
     const std::string& name = job.location.text;
     if (result.code != Errc::ok) {
-        complain({name, ": ", reason(result.code), missing_hint(job.location)});
+        complain({quote_if_needed(name), ": ", reason(result.code), missing_hint(job.location)});
         settings_.files.failures->add({name, "hash", static_cast<i32>(result.code)});
         is_good_ = false;
         return;

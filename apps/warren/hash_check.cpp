@@ -51,7 +51,7 @@ class ListCheck {
     }
 
  private:
-    std::string name() const { return list_ == "-" ? "standard input" : list_; }
+    std::string name() const { return list_ == "-" ? "standard input" : quote_if_needed(list_); }
 
     bool read() {
         Location location = parse_location(list_ == "-" ? "/dev/stdin" : list_);
@@ -63,7 +63,7 @@ class ListCheck {
         Errc code = open_job(list, file, facts);
         if (code == Errc::ok) code = read_lines(*file);
         if (code != Errc::ok) {
-            complain({location.text, ": ", reason(code), missing_hint(location)});
+            complain({quote_if_needed(location.text), ": ", reason(code), missing_hint(location)});
             return false;
         }
         if (counts_.lines == 0) {
@@ -132,7 +132,7 @@ class ListCheck {
         const std::string& file = job.location.text;
         if (result.code != Errc::ok) {
             ++counts_.unreadable;
-            complain({file, ": ", reason(result.code)});
+            complain({quote_if_needed(file), ": ", reason(result.code)});
             if (options_.failures != nullptr)
                 options_.failures->add({file, "hash", static_cast<i32>(result.code)});
             tell(file, false, ": FAILED open or read");
@@ -146,7 +146,7 @@ class ListCheck {
 
     void tell(const std::string& file, bool is_good, std::string_view words) const {
         if (rules_.is_silent) return;
-        if (!rules_.is_json) return print_line({file, words});
+        if (!rules_.is_json) return print_line({masked_name(file), words});
         Json json;
         json.open_object().member("path", std::string_view(file)).key("ok").boolean(is_good);
         print_line({json.close_object().result()});

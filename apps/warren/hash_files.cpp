@@ -384,7 +384,7 @@ bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
     std::vector<Name> names;
     if (code == Errc::ok) code = directory->list(names);
     if (code != Errc::ok) {
-        complain({location.text, ": ", reason(code)});
+        complain({quote_if_needed(location.text), ": ", reason(code)});
         return false;
     }
     bool good = true;
@@ -394,7 +394,7 @@ bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
         below.path = joined(location.path, name.name);
         const Result<Facts> facts = directory->stat(name.name, Follow::no);
         if (!facts) {
-            complain({below.text, ": ", reason(facts.code())});
+            complain({quote_if_needed(below.text), ": ", reason(facts.code())});
             good = false;
         } else if (facts->is_directory()) {
             if (!add_tree(below, start, algorithm, jobs)) good = false;
@@ -430,7 +430,7 @@ bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& s
         return jobs.add(job) == Errc::ok ? walk::Next::go_on : walk::Next::stop;
     };
     callbacks.fail = [&](const walk::Failure& failure) {
-        complain({failure.path, ": ", reason(static_cast<Errc>(failure.error))});
+        complain({quote_if_needed(failure.path), ": ", reason(static_cast<Errc>(failure.error))});
         if (options.failures != nullptr) options.failures->add(failure);
     };
     const walk::Totals totals = walk::walk(std::span(&location.text, 1), how, callbacks);

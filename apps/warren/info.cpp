@@ -81,17 +81,18 @@ std::string note_on_engine(const fuse::MountInfo& info) {
 void print_info(const fuse::MountInfo& info) {
     const Statistics& statistics = info.statistics;
     const u64 used = statistics.blocks - statistics.blocks_free;
-    print_line({"Image:      ", info.image});
+    print_line({"Image:      ", quote_if_needed(info.image)});
     if (!info.mountpoint.empty()) {
-        print_line({"Mounted at: ", info.mountpoint, info.read_only ? ", read-only" : "",
-                    ", by process ", std::to_string(info.process)});
+        print_line({"Mounted at: ", quote_if_needed(info.mountpoint),
+                    info.read_only ? ", read-only" : "", ", by process ",
+                    std::to_string(info.process)});
     }
     print_line({"Engine:     ", info.engine, note_on_engine(info)});
     if (!info.mountpoint.empty()) {
         print_line({"Disk:       ", info.disk_note});
         print_line({"Requests:   ", grouped(info.requests), " of the kernel since the mount"});
     }
-    print_line({"Label:      ", info.label.empty() ? "(none)" : info.label});
+    print_line({"Label:      ", info.label.empty() ? "(none)" : masked(info.label)});
     print_line({"UUID:       ", info.uuid});
     print_line({"Size:       ", long_size(statistics.blocks * 4096)});
     print_line({"Used:       ", long_size(used * 4096), share(used, statistics.blocks)});

@@ -66,7 +66,6 @@ struct Style {
     bool full_time = false;
     bool json = false;
     bool columns = false;
-    bool terminal = false;
     int order = 0;  // 'S', 't', 'U' or 0
     bool needs_facts() const { return lines || inode || classify || json || recursive || order; }
 };
@@ -103,7 +102,8 @@ class Lister {
     void print_long(const std::vector<Item>& items);
     void print_columns(const std::vector<Item>& items);
     void add_json(const std::vector<Item>& items, const std::string& directory);
-    std::string label(const Item& item) const;
+    /// The name with its sign; `aligned`: in line with names in quotes.
+    std::string label(const Item& item, bool aligned) const;
 
     Style style_;
     bool headings_;
@@ -119,14 +119,15 @@ bool comes_before(const Item& left, const Item& right, int order) {
     return left.name < right.name;
 }
 
-std::string Lister::label(const Item& item) const {
-    std::string text = item.name;
-    if (style_.terminal) {
-        for (char& character : text) {
-            const auto byte = static_cast<unsigned char>(character);
-            if (byte < 0x20 || byte == 0x7f) character = '?';
-        }
-    }
+/// Whether a name stands in quotes, so that those without begin with a blank.
+bool some_quoted(const std::vector<Item>& items) {
+    return std::ranges::any_of(
+        items, [](const Item& item) { return output_name(item.name) != item.name; });
+}
+
+std::string Lister::label(const Item& item, bool aligned) const {
+    std::string text = output_name(item.name);
+    if (aligned && text == item.name) text.insert(0, " ");
     if (!style_.classify) return text;
     const u32 mode = item.facts.attributes.mode;
     switch (type_letter(mode)) {
@@ -161,6 +162,7 @@ void Lister::print_long(const std::vector<Item>& items) {
         }
     }
     std::string text;
+    const bool aligned = some_quoted(items);
     for (size_t index = 0; index < items.size(); ++index) {
         const std::vector<std::string>& row = rows[index];
         auto right = [&](size_t column) {
@@ -171,8 +173,9 @@ void Lister::print_long(const std::vector<Item>& items) {
         };
         if (style_.inode) text += right(0) + " ";
         text += mode_text(items[index].facts.attributes.mode) + " " + right(1) + " " + left(2) +
-                " " + left(3) + " " + right(4) + " " + right(5) + " " + label(items[index]);
-        if (items[index].facts.is_link()) text += " -> " + items[index].target;
+                " " + left(3) + " " + right(4) + " " + right(5) + " " +
+                label(items[index], aligned);
+        if (items[index].facts.is_link()) text += " -> " + output_name(items[index].target);
         text += '\n';
     }
     print_bytes(text);
@@ -186,10 +189,11 @@ void Lister::print_columns(const std::vector<Item>& items) {
         width = window.ws_col;
     std::vector<std::string> labels;
     size_t longest = 0;
+    const bool aligned = some_quoted(items);
     for (const Item& item : items) {
         std::string text =
             style_.inode ? std::to_string(item.facts.attributes.handle.inode) + " " : std::string();
-        labels.push_back(text + label(item));
+        labels.push_back(text + label(item, aligned));
         longest = std::max(longest, labels.back().size() + 2);
     }
     const size_t columns = std::max<size_t>(1, width / longest);
@@ -233,7 +237,7 @@ void Lister::print_items(std::vector<Item>& items, const std::string& directory)
     } else {
         for (const Item& item : items) {
             const std::string number = std::to_string(item.facts.attributes.handle.inode) + " ";
-            print_line({style_.inode ? number : "", label(item)});
+            print_line({style_.inode ? number : "", label(item, false)});
         }
     }
 }
@@ -269,7 +273,7 @@ bool Lister::list_one(Directory& directory, const std::string& path, std::vector
         items.push_back(std::move(item));
     }
     if (!first_ && !style_.json) print_line({});
-    if ((headings_ || style_.recursive) && !style_.json) print_line({path, ":"});
+    if ((headings_ || style_.recursive) && !style_.json) print_line({output_name(path), ":"});
     first_ = false;
     print_items(items, path);
     return good;
@@ -321,8 +325,7 @@ Style read_style(const Arguments& parsed) {
     style.recursive = parsed.has('R');
     style.json = parsed.has(json_option);
     style.order = parsed.last_of({'S', 't', 'U'});
-    style.terminal = ::isatty(STDOUT_FILENO) == 1;
-    style.columns = style.terminal && !parsed.has('1');
+    style.columns = prints_to_terminal() && !parsed.has('1');
     return style;
 }
 

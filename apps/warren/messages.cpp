@@ -106,26 +106,25 @@ bool ask(std::initializer_list<std::string_view> parts) {
     return first == 'y' || first == 'Y';
 }
 
-std::string quote(std::string_view name) {
-    std::string result = "'";
-    for (char character : name) {
-        const auto byte = static_cast<unsigned char>(character);
-        char escaped[16];
-        if (byte < 0x20 || byte == 0x7f) {
-            const char* known = std::strchr("\a\b\t\n\v\f\r", character);
-            if (known != nullptr && character != '\0') {
-                std::snprintf(escaped, sizeof escaped, "'$'\\%c''", "abtnvfr"[byte - '\a']);
-            } else {
-                std::snprintf(escaped, sizeof escaped, "'$'\\%03o''", byte);
-            }
-            result += escaped;
-        } else if (character == '\'') {
-            result += "'\\''";
-        } else {
-            result += character;
-        }
-    }
-    return result + "'";
+bool prints_to_terminal() {
+    static const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+    return is_terminal;
+}
+
+void append_name(std::string& text, std::string_view name) {
+    prints_to_terminal() ? text += quoted_if_needed(name) : text += name;
+}
+
+void append_masked_name(std::string& text, std::string_view name) {
+    prints_to_terminal() ? text += masked(name) : text += name;
+}
+
+std::string output_name(std::string_view name) {
+    return prints_to_terminal() ? quoted_if_needed(name) : std::string(name);
+}
+
+std::string masked_name(std::string_view name) {
+    return prints_to_terminal() ? masked(name) : std::string(name);
 }
 
 std::string reason(Errc code) {

@@ -71,7 +71,7 @@ bool Rebuilder::report(const std::string& path, Errc code, const Rebuilt& rebuil
         objects_.member("blocks_after", rebuilt.blocks_after);
         objects_.member("in_steps", u64{rebuilt.in_steps}).close_object();
     } else if (!quiet_) {
-        print_line({path, ": ", counted(rebuilt.entries, "entry", "entries"), ", ",
+        print_line({output_name(path), ": ", counted(rebuilt.entries, "entry", "entries"), ", ",
                     counted(rebuilt.blocks_before, "block", "blocks"), " -> ",
                     grouped(rebuilt.blocks_after),
                     rebuilt.in_steps ? " (leaf by leaf: one commit cannot hold it)" : ""});

@@ -171,7 +171,7 @@ void print_text(const std::string& path, const Line& line) {
     size.insert(0, size.size() < 8 ? 8 - size.size() : 0, ' ');
     zeros.insert(0, zeros.size() < 8 ? 8 - zeros.size() : 0, ' ');
     print_line({size, " ", zeros, "  ", percent(line.found_bytes, rest), "  ",
-                percent(line.series_found_bytes, rest), "  ", path});
+                percent(line.series_found_bytes, rest), "  ", output_name(path)});
 }
 
 void print_json(Json& json, const std::string& method, const std::string& before,

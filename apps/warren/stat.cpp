@@ -40,8 +40,8 @@ void print_subject(const Subject& subject) {
     const Attributes& a = subject.facts.attributes;
     char mode[16];
     std::snprintf(mode, sizeof mode, "%04o", a.mode & 07777);
-    const std::string target = subject.facts.is_link() ? " -> " + subject.target : "";
-    print_line({"    File: ", subject.text, target});
+    const std::string target = subject.facts.is_link() ? " -> " + output_name(subject.target) : "";
+    print_line({"    File: ", output_name(subject.text), target});
     print_line({"    Type: ", type_name(a.mode)});
     print_line({"    Size: ", std::to_string(a.size), " bytes, ", std::to_string(a.blocks * 4096),
                 " allocated"});

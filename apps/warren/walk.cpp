@@ -85,6 +85,10 @@ class Listing {
         std::string path;
     };
 
+    void append_path(std::string& line, std::string_view path) const {
+        how_.end == '\0' ? static_cast<void>(line += path) : append_name(line, path);
+        line += how_.end;
+    }
     walk::Next visit(const walk::Entry& entry, const std::string& start);
     void show(const walk::Entry& entry, const std::string& start, std::string& line);
     Counts own_counts() const;
@@ -102,8 +106,7 @@ class Listing {
 /// Appends the entry's line, or nothing if its attributes cannot be had.
 void Listing::show(const walk::Entry& entry, const std::string& start, std::string& line) {
     if (how_.form == Form::path) {
-        line += entry.path();
-        line += how_.end;
+        append_path(line, entry.path());
         return;
     }
     if (how_.form == Form::size) {
@@ -111,8 +114,7 @@ void Listing::show(const walk::Entry& entry, const std::string& start, std::stri
         if (status == nullptr) return;
         append_number(line, status->stx_size);
         line += '\t';
-        line += entry.path();
-        line += how_.end;
+        append_path(line, entry.path());
         return;
     }
     EntryAttributes attributes(entry);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/quote.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/journal/journal.hpp"
@@ -226,7 +227,7 @@ Failure check_volume(const std::string& path, const CheckOptions& options, Check
     const OpenMode mode = options.repair ? OpenMode::read_write : OpenMode::read_only;
     const auto disk = FileDisk::open(path, mode, failure);
     if (!disk) return failure;
-    return check_disk(*disk, path, options, result);
+    return check_disk(*disk, quoted_if_needed(path), options, result);
 }
 
 }  // namespace warren

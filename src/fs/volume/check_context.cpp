@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/quote.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/directory.hpp"
 
@@ -33,7 +34,7 @@ std::string name_in(Context& context, u64 place, u32 slot) {
     const u32 length = entry.name_length();
     if (entry.inode() == 0 || offset + length > format::leaf_heap_bytes) return "?";
     const char* heap = reinterpret_cast<const char*>(leaf.heap);
-    return printable({heap + offset, length});
+    return {heap + offset, length};
 }
 
 }  // namespace
@@ -86,18 +87,19 @@ std::string path_of(Context& context, u32 ordinal) {
     std::string path;
     u32 at = ordinal;
     for (u32 depth = 0; at != context.root; ++depth) {
-        if (at == context.orphans) return "(orphans)" + path;
+        if (at == context.orphans) return "(orphans)" + quoted_if_needed(path);
         const bool has_name = inodes.name_blocks[at] != 0;
         if (!has_name || depth == path_depth_max) {
             return path.empty() ? by_number
-                                : "(inode " + std::to_string(inodes.number_of(at)) + ")" + path;
+                                : "(inode " + std::to_string(inodes.number_of(at)) + ")" +
+                                      quoted_if_needed(path);
         }
         path.insert(0, "/" + name_in(context, u64{inodes.name_blocks[at]} * block_size,
                                      inodes.name_slots[at]));
         at = inodes.parents[at];
         if (at == nobody) return by_number;
     }
-    return path.empty() ? "/" : path;
+    return path.empty() ? "/" : quoted_if_needed(path);
 }
 
 }  // namespace warren::check

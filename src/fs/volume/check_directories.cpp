@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/quote.hpp"
 #include "fs/core/name_hash.hpp"
 #include "fs/volume/check_attributes.hpp"
 #include "fs/volume/check_trees.hpp"
@@ -235,7 +236,7 @@ bool DirectoryScan::is_repeated(const EntryView& entry) {
 /// Checks one entry and notes what it names. Whether it counts.
 bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace place) {
     const auto complain = [&](const char* text) {
-        spoil(directory, "'" + printable(entry.name) + "' " + text);
+        spoil(directory, quoted(entry.name) + " " + text);
     };
     if (entry.hash() != hash_of(context_, entry.name)) complain("is filed under a wrong hash");
     if (is_repeated(entry)) {

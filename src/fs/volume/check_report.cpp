@@ -27,20 +27,4 @@ void Report::flush(const std::function<std::string(u32)>& path_of) {
     unheld_ = 0;
 }
 
-std::string printable(std::string_view bytes) {
-    std::string text;
-    for (const char c : bytes) {
-        const auto byte = static_cast<u8>(c);
-        if (byte >= 0x20 && byte != 0x7f && byte != '\\') {
-            text += c;
-            continue;
-        }
-        text += '\\';
-        for (int shift = 6; shift >= 0; shift -= 3) {
-            text += static_cast<char>('0' + (byte >> shift & 7));
-        }
-    }
-    return text;
-}
-
 }  // namespace warren::check

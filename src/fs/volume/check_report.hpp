@@ -41,7 +41,4 @@ class Report {
     u64 unheld_ = 0;  // problems beyond lines_max
 };
 
-/// `bytes` for a terminal: control characters and backslashes as three octal digits.
-std::string printable(std::string_view bytes);
-
 }  // namespace warren::check

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/quote.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
@@ -202,21 +203,22 @@ Failure grow_volume(const std::string& path, u64 size_bytes) {
     Failure failure;
     auto disk = FileDisk::open(path, OpenMode::read_write, failure);
     if (!disk) return failure;
+    const std::string shown = quoted_if_needed(path);
     Block block;
     auto& present = reinterpret_cast<Superblock&>(block);
-    failure = read_superblock(*disk, path, present);
+    failure = read_superblock(*disk, shown, present);
     if (failure.code != Errc::ok) return failure;
     if (size_bytes == 0) size_bytes = std::min(disk->size_bytes(), format::volume_size_max);
-    failure = check_growth(path, present, size_bytes);
+    failure = check_growth(shown, present, size_bytes);
     if (failure.code != Errc::ok) return failure;
     if (size_bytes > disk->size_bytes()) {
         const Errc code = disk->is_device() ? Errc::no_space : disk->resize(size_bytes);
         if (code != Errc::ok) {
-            return {code, path + ": cannot be made " + std::to_string(size_bytes) +
+            return {code, shown + ": cannot be made " + std::to_string(size_bytes) +
                               " bytes large; enlarge the device or use a smaller --size"};
         }
     }
-    return grow_volume_on(*disk, path, size_bytes,
+    return grow_volume_on(*disk, shown, size_bytes,
                           [&](u64 offset, u64 length) { return disk->zero(offset, length); });
 }
 

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/file_clock.hpp"
+#include "base/quote.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
@@ -47,8 +48,8 @@ Failure check_size(const std::string& path, u64 size_bytes) {
 /// Labels are shown on terminals: printable UTF-8 that fits.
 Failure check_label(const std::string& path, const std::string& label) {
     if (label.size() > sizeof Superblock::label) {
-        return {Errc::invalid, path + ": the label '" + label +
-                                   "' is longer than 32 bytes; choose "
+        return {Errc::invalid, path + ": the label " + quoted(label) +
+                                   " is longer than 32 bytes; choose "
                                    "a shorter one"};
     }
     u32 following = 0;
@@ -237,25 +238,26 @@ Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
 }
 
 Failure make_volume(const std::string& path, const FormatOptions& options) {
-    Failure failure = check_label(path, options.label);
+    const std::string shown = quoted_if_needed(path);
+    Failure failure = check_label(shown, options.label);
     if (failure.code != Errc::ok) return failure;
     if (options.size_bytes != 0) {
-        failure = check_size(path, options.size_bytes);
+        failure = check_size(shown, options.size_bytes);
         if (failure.code != Errc::ok) return failure;
     }
     const bool may_create = options.size_bytes != 0;
     auto disk = FileDisk::open(path, may_create ? OpenMode::create : OpenMode::read_write, failure);
     if (!disk) {
         if (failure.code == Errc::no_entry && !may_create && ::access(path.c_str(), F_OK) != 0) {
-            failure.message = path + ": No such file or directory; use --size to make a new image";
+            failure.message = shown + ": No such file or directory; use --size to make a new image";
         }
         return failure;
     }
     u64 size_bytes = 0;
-    failure = prepare(*disk, path, options, size_bytes);
+    failure = prepare(*disk, shown, options, size_bytes);
     if (failure.code == Errc::ok) {
         failure =
-            make_volume_on(*disk, path, size_bytes, options.label,
+            make_volume_on(*disk, shown, size_bytes, options.label,
                            [&](u64 offset, u64 length) { return disk->zero(offset, length); });
     }
     if (failure.code != Errc::ok && disk->is_new()) ::unlink(path.c_str());

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/out_of_memory.hpp"
+#include "base/quote.hpp"
 #include "fs/disk/choose_access.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/volume/open_volume.hpp"
@@ -110,7 +111,8 @@ std::unique_ptr<Volume> open_or_tell(const std::string& path, Failure& failure, 
         return Errc::ok;
     });
     if (memory != Errc::ok) {
-        failure = {memory, path + ": cannot open the volume: there is not enough memory"};
+        failure = {memory,
+                   quoted_if_needed(path) + ": cannot open the volume: there is not enough memory"};
     }
     return volume;
 }
@@ -132,9 +134,10 @@ std::unique_ptr<Volume> Volume::open(const std::string& path, const OpenOptions&
             path, options.read_only ? OpenMode::read_only : OpenMode::read_write, failure);
         if (disk == nullptr) return nullptr;
         std::string note;
-        failure = set_access(*disk, path, options, note);
+        const std::string shown = quoted_if_needed(path);
+        failure = set_access(*disk, shown, options, note);
         if (failure.code != Errc::ok) return nullptr;
-        auto volume = open_volume(std::move(disk), path, options, failure);
+        auto volume = open_volume(std::move(disk), shown, options, failure);
         if (volume != nullptr) volume->implementation_->set_disk_note(note);
         return volume;
     });

@@ -43,11 +43,6 @@ TEST(Check, WhatIsNoVolumeIsAFailure) {
     EXPECT_NE(outcome.failure.message.find("image"), std::string::npos);
 }
 
-TEST(Check, TextForTerminals) {
-    EXPECT_EQ(check::printable("plain n\xc3\xa4me"), "plain n\xc3\xa4me");
-    EXPECT_EQ(check::printable("a\nb\\c\x7f"), "a\\012b\\134c\\177");
-}
-
 TEST_F(CheckTest, SampleIsClean) {
     const Outcome outcome = check(disk());
     EXPECT_EQ(outcome.result.problems, 0u) << outcome.all();
