@@ -5,6 +5,7 @@
 #include "apps/warren/commands.hpp"
 #include "apps/warren/engine_choice.hpp"
 #include "apps/warren/json.hpp"
+#include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
@@ -128,6 +129,7 @@ int command_fsck(std::span<char* const> arguments) {
         complain({quote(image), " is mounted at ", quote(point), " (unmount it first)"});
         return exit_operational;
     }
+    warn_of_exposure(image);
     const bool json = parsed.has(json_option);
     std::vector<std::string> problems;
     CheckOptions check;

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "apps/warren/engine_choice.hpp"
@@ -52,6 +54,23 @@ std::string missing_hint(const Location& location) {
     }
     if (text.compare(colon, 2, ":/") == 0) return " (there is no image " + quote(image) + ")";
     return "";
+}
+
+void warn_of_exposure(const std::string& image) {
+    const std::unique_ptr<char, decltype(&std::free)> full(::realpath(image.c_str(), nullptr),
+                                                           &std::free);
+    struct stat found {};
+    if (!full || ::stat(full.get(), &found) != 0) return;
+    const mode_t exposed = found.st_mode & (S_IROTH | S_IWOTH);
+    std::string folder = full.get();
+    while (exposed != 0 && folder.size() > 1) {
+        folder.resize(std::max<size_t>(folder.rfind('/'), 1));
+        struct stat above {};
+        if (::stat(folder.c_str(), &above) != 0 || (above.st_mode & S_IXOTH) == 0) return;
+    }
+    if (exposed == 0) return;
+    complain({"warning: any user may ", (exposed & S_IWOTH) != 0 ? "write" : "read", " ",
+              quote(image), ", and lock it, which keeps others out: chmod o-rw ", quote(image)});
 }
 
 bool looks_like_volume(const std::string& path) {

@@ -32,6 +32,10 @@ Location parse_location(std::string_view text);
 /// For a host path that is not there: what the user may have meant, in parentheses, or nothing.
 std::string missing_hint(const Location& location);
 
+/// Warns if users other than the image's owner and group may open it: who may read an image may
+/// lock it, which keeps a mount out, and see all that is in it.
+void warn_of_exposure(const std::string& image);
+
 /// Whether the file begins with a volume's superblock.
 bool looks_like_volume(const std::string& path);
 

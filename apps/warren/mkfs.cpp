@@ -36,7 +36,9 @@ constexpr Page page = {
     .usage = "[OPTION]... IMAGE [SIZE]",
     .summary = "Make an empty Warren volume in a file or on a block device.",
     .options = options,
-    .notes = "A file takes only as much space as is written into the volume.",
+    .notes =
+        "A file takes only as much space as is written into the volume. One that is made is its\n"
+        "owner's alone (0600): who may read an image may lock it, and see all that is in it.",
     .examples =
         "  warren mkfs v.img --size 2G\n"
         "  warren mkfs --label scratch --force /dev/sdb1",
@@ -114,6 +116,7 @@ int command_mkfs(std::span<char* const> arguments) {
         complain({failure.message});
         return 1;
     }
+    warn_of_exposure(image);
     return parsed.has('q') || describe(image) ? 0 : 1;
 }
 

@@ -10,6 +10,7 @@
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/engine_choice.hpp"
+#include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 
 namespace warren::cli {
@@ -104,6 +105,7 @@ int command_mount(std::span<char* const> arguments) {
     if (operands.size() > 2) return usage_error(page, {"extra operand ", quote(operands[2])});
     mount.mountpoint = operands.back();
     if (operands.size() == 2) mount.image = operands.front();
+    if (!mount.remount) warn_of_exposure(mount.image);
     if (parsed.has('f')) {
         if (is_helper_of_mount()) return EXIT_SUCCESS;
         mount.foreground = true;

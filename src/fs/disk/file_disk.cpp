@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // System calls may do less than they were asked for, or be interrupted: every loop here goes on
-// until all is done or an error is met. The lock is flock(2): it belongs to the open file, so it
-// survives a fork into the background and ends with the last process that has the file open.
+// until all is done or an error is met.
 #include "fs/disk/file_disk.hpp"
 
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -18,22 +16,22 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/quote.hpp"
 #include "fs/disk/disk_error.hpp"
+#include "fs/disk/image_lock.hpp"
 #include "fs/format/layout.hpp"
 
 namespace warren {
 namespace {
 
-// A device may be held for a moment by the system's own device prober, and either by the rings of a
-// process that was killed: the kernel ends them a little later than the process.
-constexpr int device_lock_tries = 20;
-constexpr int file_lock_tries = 10;
-constexpr long lock_wait_nanoseconds = 50'000'000;
+constexpr mode_t image_mode = 0600;  // whoever may read an image may lock it, and see all in it
+constexpr int claim_tries = 20;
+constexpr long claim_wait_nanoseconds = 50'000'000;
 // Linux moves at most a little less than 2 GiB in one call.
 constexpr u64 io_bytes_max = gib;
 
 Failure open_failure(const std::string& path, int error) {
-    const std::string start = path + ": ";
+    const std::string start = quoted_if_needed(path) + ": ";
     switch (error) {
         case ENOENT:
         case ENOTDIR:
@@ -49,17 +47,17 @@ Failure open_failure(const std::string& path, int error) {
             return {Errc::read_only,
                     start + "is on a read-only file system; open it read-only or copy it"};
         case EBUSY:
-            return {Errc::busy, start + "the device is in use; unmount it or stop what uses it"};
+            return {Errc::busy, start + "the device is in use (" + device_claim(path) +
+                                    "); unmount it or stop what uses it"};
         default:
             return {Errc::io, start + "cannot open: " + std::generic_category().message(error) +
                                   "; check the path and the system's log"};
     }
 }
 
-Failure in_use_failure(const std::string& path) {
-    return {Errc::busy, path +
-                            ": in use by another warren process; unmount it there or wait until "
-                            "that command has ended"};
+Failure in_use_failure(const std::string& path, int descriptor) {
+    return {Errc::busy, quoted_if_needed(path) + ": in use by " + lock_holder(descriptor) +
+                            "; unmount it there or wait until that process has ended"};
 }
 
 /// What kind of file `path` names; a path that does not exist counts as a file to be made.
@@ -75,17 +73,19 @@ Failure check_type(const std::string& path, OpenMode mode, bool& is_device, bool
     if (is_device || S_ISREG(status.st_mode)) return {};
     const char* what = S_ISDIR(status.st_mode) ? "is a directory" : "is no file or block device";
     return {S_ISDIR(status.st_mode) ? Errc::is_directory : Errc::invalid,
-            path + ": " + what + "; name an image file or a block device"};
+            quoted_if_needed(path) + ": " + what + "; name an image file or a block device"};
 }
 
-bool lock(int descriptor, bool is_exclusive, bool is_device) {
-    const int operation = (is_exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
-    for (int tries = is_device ? device_lock_tries : file_lock_tries;;) {
-        if (::flock(descriptor, operation) == 0) return true;
+/// open(2), again as long as a device is claimed, for others may try it as well at this moment.
+int open_claimed(const std::string& path, int flags) {
+    for (int tries = claim_tries;;) {
+        const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, image_mode);
+        if (descriptor >= 0) return descriptor;
         if (errno == EINTR) continue;
-        if (--tries == 0) return false;
-        const timespec wait{0, lock_wait_nanoseconds};
+        if (errno != EBUSY || --tries == 0) return -1;
+        const timespec wait{0, claim_wait_nanoseconds};
         ::nanosleep(&wait, nullptr);
+        errno = EBUSY;
     }
 }
 
@@ -98,25 +98,28 @@ std::unique_ptr<FileDisk> FileDisk::open(const std::string& path, OpenMode mode,
     if (failure.code != Errc::ok) return nullptr;
 
     const bool is_writable = mode != OpenMode::read_only;
-    // O_EXCL on a device without O_CREAT: refuse one that is mounted or otherwise claimed.
-    int flags = O_CLOEXEC | (is_writable ? O_RDWR : O_RDONLY);
-    if (is_device && is_writable) flags |= O_EXCL;
-    if (is_missing) flags |= O_CREAT | O_EXCL;
-    int descriptor;
-    do {
-        descriptor = ::open(path.c_str(), flags, 0666);
-    } while (descriptor < 0 && errno == EINTR);
+    // O_EXCL on a device without O_CREAT: refuse one that is mounted or otherwise claimed. A reader
+    // only tries that, so that others may read as well.
+    int flags = is_writable ? O_RDWR : O_RDONLY;
+    if (is_device || is_missing) flags |= O_EXCL;
+    if (is_missing) flags |= O_CREAT;
+    int descriptor = open_claimed(path, flags);
+    if (descriptor >= 0 && is_device && !is_writable) {
+        ::close(descriptor);
+        descriptor = open_claimed(path, O_RDONLY);
+    }
     if (descriptor < 0) {
         failure = open_failure(path, errno);
         return nullptr;
     }
     std::unique_ptr<FileDisk> disk(new FileDisk(descriptor, is_device, is_writable, is_missing));
-    if (!lock(descriptor, is_writable, is_device)) {
-        failure = in_use_failure(path);
+    if (!lock_image(descriptor, is_writable, is_device)) {
+        failure = in_use_failure(path, descriptor);
         return nullptr;
     }
     if (disk->measure() != Errc::ok) {
-        failure = {Errc::io, path + ": its size cannot be found out; check the device"};
+        failure = {Errc::io,
+                   quoted_if_needed(path) + ": its size cannot be found out; check the device"};
         return nullptr;
     }
     return disk;

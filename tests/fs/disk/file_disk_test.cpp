@@ -41,6 +41,10 @@ class FileDiskTest : public testing::Test {
         EXPECT_NE(failure.message.find(';'), std::string::npos) << "says not what to do";
     }
 
+    static std::string in_use_by_us() {
+        return "in use by process " + std::to_string(::getpid()) + " (test_fs)";
+    }
+
     std::string folder_;
     std::string path_;
 };
@@ -127,13 +131,13 @@ TEST_F(FileDiskTest, oneWriterOrManyReaders) {
     {
         auto writer = FileDisk::open(path_, OpenMode::read_write, failure);
         ASSERT_TRUE(writer);
-        expect_failure(path_, OpenMode::read_write, Errc::busy, "in use by another warren process");
-        expect_failure(path_, OpenMode::read_only, Errc::busy, "in use by another warren process");
+        expect_failure(path_, OpenMode::read_write, Errc::busy, in_use_by_us());
+        expect_failure(path_, OpenMode::read_only, Errc::busy, in_use_by_us());
     }
     auto reader = FileDisk::open(path_, OpenMode::read_only, failure);
     ASSERT_TRUE(reader);
     EXPECT_TRUE(FileDisk::open(path_, OpenMode::read_only, failure));
-    expect_failure(path_, OpenMode::read_write, Errc::busy, "in use by another warren process");
+    expect_failure(path_, OpenMode::read_write, Errc::busy, in_use_by_us());
 }
 
 TEST_F(FileDiskTest, lockHoldsBetweenProcessesAndDiesWithThem) {
@@ -153,7 +157,8 @@ TEST_F(FileDiskTest, lockHoldsBetweenProcessesAndDiesWithThem) {
     char byte = 0;
     ASSERT_EQ(::read(ready[0], &byte, 1), 1);
     EXPECT_EQ(byte, 'y');
-    expect_failure(path_, OpenMode::read_write, Errc::busy, "in use by another warren process");
+    expect_failure(path_, OpenMode::read_write, Errc::busy,
+                   "in use by process " + std::to_string(child) + " (test_fs)");
     ASSERT_EQ(::write(leave[1], &byte, 1), 1);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -161,6 +166,43 @@ TEST_F(FileDiskTest, lockHoldsBetweenProcessesAndDiesWithThem) {
     EXPECT_TRUE(FileDisk::open(path_, OpenMode::read_write, failure)) << failure.message;
     for (const int descriptor : {ready[0], ready[1], leave[0], leave[1]})
         ::close(descriptor);
+}
+
+// The process that has locked it may have left it to a child, as a daemon's parent does.
+TEST_F(FileDiskTest, namesTheChildThatALockWasLeftTo) {
+    make_file(64 * kib);
+    int leave[2];
+    ASSERT_EQ(::pipe(leave), 0);
+    int told[2];
+    ASSERT_EQ(::pipe(told), 0);
+    const pid_t parent = ::fork();
+    if (parent == 0) {
+        Failure failure;
+        const auto disk = FileDisk::open(path_, OpenMode::read_write, failure);
+        const pid_t daemon = ::fork();
+        char byte = 0;
+        if (daemon != 0 && ::write(told[1], &daemon, sizeof daemon) == sizeof daemon) ::_exit(0);
+        ::close(leave[1]);
+        ::_exit(static_cast<int>(::read(leave[0], &byte, 1)));
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(parent, &status, 0), parent);
+    pid_t daemon = 0;
+    ASSERT_EQ(::read(told[0], &daemon, sizeof daemon), ssize_t{sizeof daemon});
+    expect_failure(path_, OpenMode::read_write, Errc::busy,
+                   "in use by process " + std::to_string(daemon) + " (test_fs)");
+    for (const int descriptor : {leave[0], leave[1], told[0], told[1]})
+        ::close(descriptor);
+}
+
+TEST_F(FileDiskTest, makesAnImageForItsOwnerAlone) {
+    const mode_t mask = ::umask(0);
+    Failure failure;
+    EXPECT_TRUE(FileDisk::open(path_, OpenMode::create, failure)) << failure.message;
+    ::umask(mask);
+    struct stat status {};
+    ASSERT_EQ(::stat(path_.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, 0600u);
 }
 
 TEST_F(FileDiskTest, saysWhyAFileCannotBeOpened) {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who uses an image or a device: one writer or any number of readers, of all processes.
+//
+// Invariant: the lock is flock(2). It belongs to the open file, so it survives a fork into the
+// background and ends with the last process that has the file open.
+#pragma once
+
+#include <string>
+
+namespace warren {
+
+/// Locks the file, if need be after some waiting: the kernel ends the rings of a process that was
+/// killed, and with them its lock, a little later than the process; the system's device prober
+/// holds a device for a moment.
+bool lock_image(int descriptor, bool is_exclusive, bool is_device);
+
+/// Who has locked the file, as far as this user may know: "process 71 (warren)"; else "another
+/// process".
+std::string lock_holder(int descriptor);
+
+/// What claims a block device that cannot be opened with O_EXCL: "mounted on /mnt", "a part of
+/// md0", "by process 71 (warren)".
+std::string device_claim(const std::string& path);
+
+}  // namespace warren
