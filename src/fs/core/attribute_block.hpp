@@ -3,7 +3,7 @@
 // the inode's version afterwards, writers hold its lock.
 #pragma once
 
-#include "fs/core/inode_table.hpp"
+#include "fs/core/block_identity.hpp"
 
 namespace warren::core {
 
@@ -100,11 +100,9 @@ WARREN_HD Result<AttributeBlock*> attribute_block(Operation<Team>& op, const Ino
     if (!pointer.is_valid() || pointer.offset() >= op.store.size_bytes) return Errc::corrupt;
     const Result<Block*> block = op.pin(pointer.offset());
     if (!block) return block.code();
-    auto* attributes = reinterpret_cast<AttributeBlock*>(*block);
-    const u16 kind = load(op.team, attributes->header.kind);
-    WARREN_TRY(op.confirm(inode.seen));
-    if (kind != static_cast<u16>(format::BlockKind::attributes)) return Errc::corrupt;
-    return attributes;
+    WARREN_TRY(
+        require_own_block(op, *block, inode.seen, identity_of(BlockKind::attributes, inode)));
+    return reinterpret_cast<AttributeBlock*>(*block);
 }
 
 }  // namespace warren::core

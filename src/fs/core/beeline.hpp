@@ -53,30 +53,29 @@ WARREN_HD bool choose(const Team& team, const Gathered<Team, WordPair, count>& i
     return parted == 0;
 }
 
-/// Goes through the node that `seen` guards, of the tree of inode `owner`, towards `key`.
+/// Goes through the node that `seen` guards, of the tree of `owner`, towards `key`.
 template <class Team>
 WARREN_HD bool pass_node(const Team& team, const Store& store, const Seen& seen, const Seen& before,
-                         u64 owner, u32 height, u64 key, BlockPointer& child) {
-    constexpr u32 heads = 4;  // three pairs of the header and the count, and what led here
-    constexpr u32 stride = 9;
+                         const InodeRef& owner, u32 height, u64 key, BlockPointer& child) {
+    constexpr u32 heads = 5;  // three pairs of the header, the count, and what led here
+    constexpr u32 stride = 10;
     static_assert((32 - heads) * stride >= format::node_pairs_max);
     auto* node = reinterpret_cast<TreeNode*>(store.base + seen.place);
     const auto* header = reinterpret_cast<const WordPair*>(node);
     const auto* pairs = reinterpret_cast<const WordPair*>(node->pairs);
+    const BlockIdentity expected = identity_of(BlockKind::directory_node, owner);
     Gathered<Team, WordPair, 32> items;
     items.read(team, [&](u32 i) {
-        if (i == 2) return pairs - 1;
-        if (i == 3) return version_pair(store, before.place);
+        if (i == 4) return version_pair(store, before.place);
         return i < heads ? header + i : pairs + (i - heads) * stride;
     });
     const u32 sound = items.count_of(team, [&](u32 i, const WordPair& pair) {
-        if (i == 0) return (pair.low >> 32 & 0xffff) == static_cast<u64>(BlockKind::directory_node);
-        if (i == 1) return pair.high == owner;
-        if (i == 2) return pair.low >> 32 == height;
-        return i == 3 && shows_version(pair, before);
+        if (i < 3) return expected.agrees(i, pair.low, pair.high);
+        if (i == 3) return pair.low >> 32 == height;
+        return i == 4 && shows_version(pair, before);
     });
     const u32 count =
-        items.tell(team, 2, [](const WordPair& pair) { return static_cast<u32>(pair.low); });
+        items.tell(team, 3, [](const WordPair& pair) { return static_cast<u32>(pair.low); });
     if (sound != heads || count == 0 || count > format::node_pairs_max) return false;
     const u32 passed = items.count_of(team, [&](u32 i, const WordPair& pair) {
         return i >= heads && (i - heads) * stride < count && pair.low <= key;
@@ -131,7 +130,7 @@ WARREN_HD inline u32 matches_of(const WordPair& pair, u32 row) {
 /// Goes through the node at `child`, which lies right above leaves, towards `key`: a look only if
 /// it is not the one that is known. Requires: known.node is not null.
 template <class Team>
-WARREN_HD bool pass_known_node(const Team& team, const Store& store, u64 owner, u64 key,
+WARREN_HD bool pass_known_node(const Team& team, const Store& store, const InodeRef& owner, u64 key,
                                KnownDirectory<Team>& known, LeafGlance& glance,
                                BlockPointer& child) {
     glance.above = glance.before;
@@ -190,15 +189,15 @@ WARREN_HD bool sight_leaf(const Team& team, const Store& store, const InodeImage
     }
     for (; height > height_known; --height) {
         if (!sight_block(team, store, child, glance.seen)) return false;
-        if (!pass_node(team, store, glance.seen, glance.before, directory.inode.number, height - 1,
-                       key, child)) {
+        if (!pass_node(team, store, glance.seen, glance.before, directory.inode, height - 1, key,
+                       child)) {
             return false;
         }
         glance.above = glance.before = glance.seen;
     }
     if constexpr (remembers) {
         if (height == 2 &&
-            !pass_known_node(team, store, directory.inode.number, key, known, glance, child)) {
+            !pass_known_node(team, store, directory.inode, key, known, glance, child)) {
             return false;
         }
         if (!sight_known_leaf(team, store, child, known, is_trusted, glance.seen)) return false;
@@ -209,27 +208,25 @@ WARREN_HD bool sight_leaf(const Team& team, const Store& store, const InodeImage
     return true;
 }
 
-/// Compares the hashes of a leaf of directory `owner`. False if several entries share the row.
+/// Compares the hashes of a leaf of the directory `owner`. False if several entries share the row.
 /// `has_above`: glance.above has not been confirmed yet either.
 template <bool has_above, class Team>
-WARREN_HD bool compare_hashes(const Team& team, const Store& store, u64 owner, u64 hash,
+WARREN_HD bool compare_hashes(const Team& team, const Store& store, const InodeRef& owner, u64 hash,
                               LeafGlance& glance) {
     constexpr u32 head = offsetof(DirectoryLeaf, slots) / sizeof(WordPair);
     constexpr u32 first_row = offsetof(DirectoryLeaf, hashes) / sizeof(WordPair);
     const auto* from = reinterpret_cast<const WordPair*>(glance.leaf);
     const WordPair* before = version_pair(store, glance.before.place);
     const WordPair* above = version_pair(store, glance.above.place);
+    const BlockIdentity expected = identity_of(BlockKind::directory_leaf, owner);
     Gathered<Team, WordPair, head + (has_above ? 2 : 1)> items;
     items.read(team, [&](u32 i) { return i < head ? from + i : i == head ? before : above; });
     const bool is_sound = items.all_of(team, [&](u32 i, const WordPair& pair) -> bool {
-        constexpr auto kind = static_cast<u64>(BlockKind::directory_leaf);
         if constexpr (parts_freely<Team>) {
-            if (i == 0) return (pair.low >> 32 & 0xffff) == kind;
-            if (i == 1) return pair.high == owner;
+            if (i < 3) return expected.agrees(i, pair.low, pair.high);
             return i != head || shows_version(pair, glance.before);
         }
-        return ((i != 0) | ((pair.low >> 32 & 0xffff) == kind)) &
-               ((i != 1) | (pair.high == owner)) &
+        return expected.agrees(i, pair.low, pair.high) &
                ((i != head) | shows_version(pair, glance.before)) &
                (!has_above | (i != head + 1) | shows_version(pair, glance.above));
     });
@@ -426,8 +423,9 @@ WARREN_HD bool sight_once(const Team& team, const Store& store, const Credential
         return false;
     }
     constexpr bool remembers = !std::is_same_v<Known, NothingKnown>;
-    if (!compare_hashes<remembers>(team, store, directory.inode, sighting.name.hash, glance))
+    if (!compare_hashes<remembers>(team, store, image.inode, sighting.name.hash, glance)) {
         return false;
+    }
     sighting.entry = Entry{};
     sighting.entry.leaf = glance.leaf;
     sighting.entry.leaf_seen = glance.seen;

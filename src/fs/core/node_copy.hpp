@@ -30,28 +30,26 @@ struct NodeCopy {
     }
 };
 
-/// Copies the node that `seen` guards, of the tree of inode `owner`; `before` led to it.
+/// Copies the node that `seen` guards, of the tree of `owner`; `before` led to it.
 template <class Team>
 WARREN_HD bool copy_node(const Team& team, const Store& store, const Seen& seen, const Seen& before,
-                         u64 owner, NodeCopy& copy) {
-    constexpr u32 heads = 4;  // three pairs of the header and the count, and what led here
+                         const InodeRef& owner, NodeCopy& copy) {
+    constexpr u32 heads = 5;  // three pairs of the header, the count, and what led here
     const auto* node = reinterpret_cast<const TreeNode*>(store.base + seen.place);
     const auto* header = reinterpret_cast<const WordPair*>(node);
     const auto* pairs = reinterpret_cast<const WordPair*>(node->pairs);
+    const BlockIdentity expected = identity_of(BlockKind::directory_node, owner);
     Gathered<Team, WordPair, heads + format::node_pairs_max> items;
     items.read(team, [&](u32 i) {
-        if (i == 2) return pairs - 1;
-        if (i == 3) return version_pair(store, before.place);
+        if (i == 4) return version_pair(store, before.place);
         return i < heads ? header + i : pairs + (i - heads);
     });
     const bool is_sound = items.all_of(team, [&](u32 i, const WordPair& pair) {
-        constexpr auto kind = static_cast<u64>(BlockKind::directory_node);
-        return ((i != 0) | ((pair.low >> 32 & 0xffff) == kind)) &
-               ((i != 1) | (pair.high == owner)) & ((i != 2) | (pair.low >> 32 == 1)) &
-               ((i != 3) | shows_version(pair, before));
+        return expected.agrees(i, pair.low, pair.high) & ((i != 3) | (pair.low >> 32 == 1)) &
+               ((i != 4) | shows_version(pair, before));
     });
     const u32 count =
-        items.tell(team, 2, [](const WordPair& pair) { return static_cast<u32>(pair.low); });
+        items.tell(team, 3, [](const WordPair& pair) { return static_cast<u32>(pair.low); });
     if (!is_sound || count == 0 || count > format::node_pairs_max) return false;
     items.for_each_own(team, [&](u32 i, const WordPair& pair) {
         if (i >= heads) copy.pairs[i - heads] = pair;

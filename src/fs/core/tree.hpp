@@ -7,12 +7,11 @@
 // Invariant: see fs/format/tree.hpp. A leaf may be empty for a while; its pair goes with prune().
 #pragma once
 
-#include "fs/core/inode_table.hpp"
+#include "fs/core/block_identity.hpp"
 #include "fs/core/search_keys.hpp"
 
 namespace warren::core {
 
-using format::BlockKind;
 using format::BlockPointer;
 using format::TreeNode;
 using format::TreePair;
@@ -74,22 +73,29 @@ WARREN_HD Result<Pairs> root_pairs(Operation<Team>& op, const InodeRef& inode) {
     return root;
 }
 
-/// The pairs of the node at `seen`, which must be of the given kind, owner and height.
+/// The pairs of the node at `seen`, which must be what `expected` says and of this height.
 template <class Team>
 WARREN_HD Result<Pairs> node_pairs(Operation<Team>& op, Block* block, const Seen& seen,
-                                   BlockKind kind, u64 owner, u32 height) {
+                                   const BlockIdentity& expected, u32 height) {
+    struct Look {
+        u32 count;
+        u32 height;
+        bool is_own;
+    };
     auto* node = reinterpret_cast<TreeNode*>(block);
     Pairs here;
     here.pairs = node->pairs;
     here.max = format::node_pairs_max;
     here.seen = seen;
-    here.count = load(op.team, node->count);
-    here.height = load(op.team, node->height);
-    const u16 found = load(op.team, node->header.kind);
-    const u64 of = load(op.team, node->header.owner);
+    const Look look = once(op.team, [&] {
+        return Look{relaxed_load(node->count), relaxed_load(node->height),
+                    is_own_block(node->header, expected)};
+    });
     WARREN_TRY(op.confirm(seen));
-    const bool sound = found == static_cast<u16>(kind) && of == owner && here.height == height &&
-                       here.count > 0 && here.count <= here.max;
+    here.count = look.count;
+    here.height = look.height;
+    const bool sound =
+        look.is_own && here.height == height && here.count > 0 && here.count <= here.max;
     if (!sound) return Errc::corrupt;
     return here;
 }
@@ -133,16 +139,11 @@ WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kin
         WARREN_TRY(step_down(op, *here, key, descent));
         const u32 height = here->height;
         if (height == 1) break;
-        here =
-            node_pairs(op, descent.leaf, descent.leaf_seen, kinds.node, inode.number, height - 1);
+        here = node_pairs(op, descent.leaf, descent.leaf_seen, identity_of(kinds.node, inode),
+                          height - 1);
         if (!here) return here.code();
     }
-    const auto* header = reinterpret_cast<format::BlockHeader*>(descent.leaf);
-    const u16 kind = load(op.team, const_cast<u16&>(header->kind));
-    const u64 owner = load(op.team, const_cast<u64&>(header->owner));
-    WARREN_TRY(op.confirm(descent.leaf_seen));
-    const bool sound = kind == static_cast<u16>(kinds.leaf) && owner == inode.number;
-    return sound ? Errc::ok : Errc::corrupt;
+    return require_own_block(op, descent.leaf, descent.leaf_seen, identity_of(kinds.leaf, inode));
 }
 
 /// A reserved metadata block and its memory, pinned.
@@ -183,10 +184,7 @@ WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh, BlockKi
     }
     op.team.sync();
     once(op.team, [&] {
-        auto* header = reinterpret_cast<format::BlockHeader*>(fresh.at);
-        relaxed_store(header->kind, static_cast<u16>(kind));
-        relaxed_store(header->owner, owner.number);
-        relaxed_store(header->owner_generation, owner.generation);
+        start_header(*reinterpret_cast<format::BlockHeader*>(fresh.at), identity_of(kind, owner));
     });
     op.mark_dirty(fresh.place);
 }

@@ -135,8 +135,12 @@ WARREN_HD Errc make_room(Operation<Team>& op, const InodeRef& inode, Leaf leaf_t
     for (;;) {
         WARREN_TRY(step_down(op, *here, key, descent));
         const u32 height = here->height;
-        if (height == 1) return split_leaf(op, inode, leaf_type, descent, key);
-        here = node_pairs(op, descent.leaf, descent.leaf_seen, Leaf::kinds.node, inode.number,
+        if (height == 1) {
+            WARREN_TRY(require_own_block(op, descent.leaf, descent.leaf_seen,
+                                         identity_of(Leaf::kinds.leaf, inode)));
+            return split_leaf(op, inode, leaf_type, descent, key);
+        }
+        here = node_pairs(op, descent.leaf, descent.leaf_seen, identity_of(Leaf::kinds.node, inode),
                           height - 1);
         if (!here) return here.code();
         if (here->count == here->max) {

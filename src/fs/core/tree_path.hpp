@@ -45,16 +45,12 @@ WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds k
         path.chain[path.chain_length++] = path.descent.leaf_seen;
         const u32 height = here->height;
         if (height == 1) break;
-        here = node_pairs(op, path.descent.leaf, path.descent.leaf_seen, kinds.node, inode.number,
-                          height - 1);
+        here = node_pairs(op, path.descent.leaf, path.descent.leaf_seen,
+                          identity_of(kinds.node, inode), height - 1);
         if (!here) return here.code();
     }
-    auto* header = reinterpret_cast<format::BlockHeader*>(path.descent.leaf);
-    const u16 kind = load(op.team, header->kind);
-    const u64 owner = load(op.team, header->owner);
-    WARREN_TRY(op.confirm(path.descent.leaf_seen));
-    const bool sound = kind == static_cast<u16>(kinds.leaf) && owner == inode.number;
-    return sound ? Errc::ok : Errc::corrupt;
+    return require_own_block(op, path.descent.leaf, path.descent.leaf_seen,
+                             identity_of(kinds.leaf, inode));
 }
 
 /// Notes the nodes down the left edge of what lies behind a first pair that goes.
@@ -69,8 +65,8 @@ WARREN_HD Errc find_edge(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     Descent beside;
     while (above.height > 1) {
         WARREN_TRY(step_down(op, above, key, beside));
-        const Result<Pairs> node = node_pairs(op, beside.leaf, beside.leaf_seen, kinds.node,
-                                              inode.number, above.height - 1);
+        const Result<Pairs> node = node_pairs(op, beside.leaf, beside.leaf_seen,
+                                              identity_of(kinds.node, inode), above.height - 1);
         if (!node) return node.code();
         above = *node;
         path.edge[path.edge_length] = above.seen;

@@ -265,7 +265,7 @@ struct WriteEdits : EditPhase {
         const u64 place = b.places[block];
         DirectoryLeaf& leaf = leaf_at_place(place);
         UseBlocks{{b, store}}(block);
-        start_header(leaf.header, BlockKind::directory_leaf, of);
+        start_header(leaf.header, identity_of(BlockKind::directory_leaf, of));
         relaxed_store(leaf.count, edits.inserted);
         relaxed_store(leaf.heap_used, edits.bytes_in);
         relaxed_store(leaf.heap_live, edits.bytes_in);

@@ -51,6 +51,11 @@ struct EndRound : Phase {
     }
 };
 
+/// What a block of `kind` must be that a directory of the batch points to.
+WARREN_HD inline BlockIdentity identity_of(BlockKind kind, const BatchDirectory& owner) {
+    return {kind, owner.generation, owner.number};
+}
+
 /// By block: lists what the nodes of round `argument` point to.
 struct ListChildren : Phase {
     WARREN_HD void operator()(u64 i) const {
@@ -58,15 +63,15 @@ struct ListChildren : Phase {
         if (has_failed() || i < begin || i >= b.state->round_end[argument]) return;
         const BatchBlock& at = b.blocks[i];
         if (at.height == 0) return;
-        const u64 owner = b.directories[at.directory].number;
         const ThreadTeam team;
         LaneOperation op(team, store);
         const Result<Block*> block = op.pin(at.place);
         if (!block) return fail(block.code(), op.needed_place);
         Seen seen;
         static_cast<void>(op.observe(at.place, seen));
-        const Result<Pairs> node =
-            node_pairs(op, *block, seen, BlockKind::directory_node, owner, at.height);
+        const Result<Pairs> node = node_pairs(
+            op, *block, seen, identity_of(BlockKind::directory_node, b.directories[at.directory]),
+            at.height);
         if (!node) return fail(node.code());
         for (u32 j = 0; j < node->count; ++j)
             ListRoots{{b, store}}.list(at.directory, node->pairs[j], at.height - 1u);
@@ -88,9 +93,8 @@ struct CountOldEntries : Phase {
         const Result<Block*> block = op.pin(at.place);
         if (!block) return fail(block.code(), op.needed_place);
         const DirectoryLeaf& leaf = leaf_at(store, at.place);
-        const bool is_sound =
-            relaxed_load(leaf.header.kind) == static_cast<u16>(BlockKind::directory_leaf) &&
-            relaxed_load(leaf.header.owner) == b.directories[at.directory].number;
+        const bool is_sound = is_own_block(
+            leaf.header, identity_of(BlockKind::directory_leaf, b.directories[at.directory]));
         const u32 count = relaxed_load(leaf.count);
         if (!is_sound || count > format::leaf_entries_max) return fail(Errc::corrupt);
         b.flags[l] = count;

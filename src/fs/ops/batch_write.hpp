@@ -39,13 +39,6 @@ struct UseBlocks : Phase {
     }
 };
 
-WARREN_HD inline void start_header(format::BlockHeader& header, BlockKind kind,
-                                   const BatchDirectory& owner) {
-    relaxed_store(header.kind, static_cast<u16>(kind));
-    relaxed_store(header.owner, owner.number);
-    relaxed_store(header.owner_generation, owner.generation);
-}
-
 /// By new leaf: its head, and the pairs that lead to it. The first leaf below a node starts that.
 struct StartLeaves : Phase {
     WARREN_HD u64 place_of(const BatchDirectory& of, u32 ordinal) const {
@@ -62,7 +55,7 @@ struct StartLeaves : Phase {
     WARREN_HD void start_node(const BatchDirectory& of, u64 place, u32 index, u32 below,
                               u32 height) const {
         TreeNode& node = node_at(place);
-        start_header(node.header, BlockKind::directory_node, of);
+        start_header(node.header, identity_of(BlockKind::directory_node, of));
         const u32 left = below - index * new_node_pairs;
         relaxed_store(node.count, left < new_node_pairs ? left : new_node_pairs);
         relaxed_store(node.height, height);
@@ -90,7 +83,7 @@ struct StartLeaves : Phase {
         const u32 end = l + 1 == b.state->leaves ? b.state->entries : b.leaf_begin[l + 1];
         const u64 place = place_of(of, index);
         auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store.base + place);
-        start_header(leaf.header, BlockKind::directory_leaf, of);
+        start_header(leaf.header, identity_of(BlockKind::directory_leaf, of));
         const u32 heap = b.offsets[end - 1] - b.offsets[first] +
                          padded(record_length(b, store, b.entries[end - 1]));
         relaxed_store(leaf.count, end - first);

@@ -219,9 +219,9 @@ struct Exam {
     /// Whether a block is what its promise says, but for its CRC.
     WARREN_HD bool keeps(const Block& found, u64 place, const Promise& promise) const {
         const auto& header = reinterpret_cast<const format::BlockHeader&>(found);
-        return header.kind == promise.kind && header.volume == facts.volume &&
-               header.place == place && header.owner == promise.owner &&
-               header.owner_generation == promise.generation;
+        const format::BlockIdentity expected{static_cast<BlockKind>(promise.kind),
+                                             promise.generation, promise.owner};
+        return header.volume == facts.volume && header.place == place && expected.agrees(header);
     }
 };
 

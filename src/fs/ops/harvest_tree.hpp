@@ -199,8 +199,8 @@ class Harvester {
         if (!are_resident(store_, place, place) && !bring(step_, place, place)) return false;
         retire_by_lane(store_, step_.rules, place, [&] { step_.pause(); });
         const auto& header = *reinterpret_cast<format::BlockHeader*>(store_.base + place);
-        const bool sound = relaxed_load(header.kind) == static_cast<u16>(kind) &&
-                           relaxed_load(header.owner) == number;
+        const bool sound =
+            is_own_block(header, {kind, relaxed_load(inode_at(number).generation), number});
         if (!sound) step_.fail(Errc::corrupt);
         return sound;
     }

@@ -28,13 +28,11 @@ WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 le
     const Result<Block*> pinned = op.pin(pointer.offset());
     if (!pinned) return pinned.code();
     auto& block = *reinterpret_cast<format::LinkTarget*>(*pinned);
-    const u16 kind = load(op.team, block.header.kind);
-    const u64 owner = load(op.team, block.header.owner);
+    WARREN_TRY(
+        require_own_block(op, *pinned, inode.seen, identity_of(BlockKind::link_target, inode)));
     const u32 found = load(op.team, block.length);
     WARREN_TRY(op.confirm(inode.seen));
-    const bool sound = kind == static_cast<u16>(BlockKind::link_target) && owner == inode.number &&
-                       found == length;
-    if (!sound) return Errc::corrupt;
+    if (found != length) return Errc::corrupt;
     once(op.team, [&] {
         for (u32 i = 0; i < length; ++i) {
             target[i] = static_cast<char>(relaxed_load(block.bytes[i]));

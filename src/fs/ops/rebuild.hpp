@@ -106,6 +106,8 @@ WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& direct
     if (descent.empty || descent.index + 1 >= descent.above.count) return packed;
     Neighbour right;
     WARREN_TRY(right_neighbour(op, descent.above, descent.index, right));
+    WARREN_TRY(require_own_block(op, right.block, right.seen,
+                                 identity_of(directory_tree.leaf, directory)));
     auto& left_leaf = *reinterpret_cast<DirectoryLeaf*>(descent.leaf);
     auto& right_leaf = *reinterpret_cast<DirectoryLeaf*>(right.block);
     const bool moves = wants_more(op, left_leaf, right_leaf);
@@ -149,8 +151,8 @@ WARREN_HD Result<Pairs> descend_to(Operation<Team>& op, const InodeRef& director
     Result<Pairs> here = root_pairs(op, directory);
     while (here && here->height > height) {
         WARREN_TRY(step_down(op, *here, key, descent));
-        here = node_pairs(op, descent.leaf, descent.leaf_seen, directory_tree.node,
-                          directory.number, here->height - 1);
+        here = node_pairs(op, descent.leaf, descent.leaf_seen,
+                          identity_of(directory_tree.node, directory), here->height - 1);
     }
     return here;
 }
@@ -178,8 +180,8 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     if (descent.index + 1 >= descent.above.count) return packed;
     Neighbour beside;
     WARREN_TRY(right_neighbour(op, descent.above, descent.index, beside));
-    Result<Pairs> right =
-        node_pairs(op, beside.block, beside.seen, directory_tree.node, directory.number, height);
+    Result<Pairs> right = node_pairs(op, beside.block, beside.seen,
+                                     identity_of(directory_tree.node, directory), height);
     if (!right) return right.code();
     WARREN_TRY(require_first_key(op, *right, beside.key));
     const u32 room = left->max - left->count;
@@ -229,8 +231,9 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
     if (root->height < 2 || root->count != 1) return false;
     Descent descent;
     WARREN_TRY(step_down(op, *root, 0, descent));
-    const Result<Pairs> node = node_pairs(op, descent.leaf, descent.leaf_seen, directory_tree.node,
-                                          directory.number, root->height - 1);
+    const Result<Pairs> node =
+        node_pairs(op, descent.leaf, descent.leaf_seen, identity_of(directory_tree.node, directory),
+                   root->height - 1);
     if (!node) return node.code();
     WARREN_TRY(require_first_key(op, *node, 0));
     if (node->count > root->max) return false;

@@ -129,8 +129,9 @@ void walk_tree(Context& context, const TreeOwner& owner, const Inode& inode, Tre
 bool is_sound_block(const Context& context, const Block& block, format::BlockKind kind,
                     const TreeOwner& owner, u64 place) {
     const auto& header = reinterpret_cast<const format::BlockHeader&>(block);
-    return header.owner == owner.number &&
-           (owner.takes_any_generation || header.owner_generation == owner.generation) &&
+    const u32 generation = owner.takes_any_generation ? header.owner_generation : owner.generation;
+    const format::BlockIdentity expected{kind, generation, owner.number};
+    return expected.agrees(header) &&
            format::check_block(block, kind, context.volume(), place) == Errc::ok;
 }
 

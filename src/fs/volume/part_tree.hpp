@@ -24,8 +24,8 @@ inline Result<std::vector<u64>> part_tree(CpuOperation& op, const core::InodeRef
         core::Descent descent;
         WARREN_TRY(core::step_down(op, *root, key, descent));
         const Result<core::Pairs> node =
-            core::node_pairs(op, descent.leaf, descent.leaf_seen, core::directory_tree.node,
-                             inode.number, root->height - 1);
+            core::node_pairs(op, descent.leaf, descent.leaf_seen,
+                             core::identity_of(core::directory_tree.node, inode), root->height - 1);
         if (!node) return node.code();
         for (u32 j = 1; j < node->count; ++j) {
             begins.push_back(relaxed_load(node->pairs[j].key));

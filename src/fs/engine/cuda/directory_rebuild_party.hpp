@@ -155,8 +155,8 @@ class RebuildParty {
         }
         if (!retire(place)) return Errc::retry;
         const auto& header = *reinterpret_cast<format::BlockHeader*>(store_.base + place);
-        const bool is_ours = relaxed_load(header.kind) == static_cast<u16>(kind) &&
-                             relaxed_load(header.owner) == number_;
+        const bool is_ours =
+            core::is_own_block(header, {kind, relaxed_load(state_.generation), number_});
         return is_ours ? Errc::ok : Errc::corrupt;
     }
 

@@ -37,10 +37,10 @@ class ScanWay {
 
     /// Begins a way with the inode of a directory. Errc::stale if it is gone.
     WARREN_HD Errc begin(Handle directory) {
-        number_ = directory.inode;
-        const u64 place = number_ * format::inode_size;
+        directory_ = directory;
+        const u64 place = directory.inode * format::inode_size;
         count_ = 0;
-        if (!ops::is_inode_slot(store_, number_)) return Errc::stale;
+        if (!ops::is_inode_slot(store_, directory.inode)) return Errc::stale;
         WARREN_TRY(pass(place, place / format::block_size * format::block_size));
         copy<format::inode_size / 8>(scratch_.inode,
                                      reinterpret_cast<const u64*>(store_.base + place));
@@ -164,13 +164,13 @@ class ScanWay {
     }
 
     WARREN_HD bool is_ours(const format::BlockHeader& header, format::BlockKind kind) const {
-        return header.kind == static_cast<u16>(kind) && header.owner == number_;
+        return format::BlockIdentity{kind, directory_.generation, directory_.inode}.agrees(header);
     }
 
     const Team team_;
     const core::Store& store_;
     ScanScratch& scratch_;
-    u64 number_ = 0;
+    Handle directory_;
     u32 count_ = 0;
 };
 
