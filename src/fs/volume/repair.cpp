@@ -229,7 +229,9 @@ void Repair::fix_directory(u32 ordinal, Inode& inode) {
     const bool is_orphan = inodes_.has(ordinal, mark_orphan);
     if (!is_orphan) inode.links = 2 + (ordinal == context_.orphans ? 0 : inodes_.names[ordinal]);
     if (!is_orphan) inode.entries &= ~format::entries_dying;
-    if (!is_orphan) inode.parent = inodes_.number_of(inodes_.parents[ordinal]);
+    // Below an orphan the number means nothing, but a check compares it.
+    const u32 parent = inodes_.parents[ordinal];
+    if (!is_orphan || parent != context_.orphans) inode.parent = inodes_.number_of(parent);
     const auto plan = context_.plans.find(ordinal);
     if (plan == context_.plans.end() || inodes_.has(ordinal, mark_rebuild)) return;
     inode.blocks = plan->second.blocks;

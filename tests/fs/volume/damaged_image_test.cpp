@@ -5,11 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
-#include <mutex>
-#include <thread>
 
 #include "fs/format/check_block.hpp"
 #include "fs/volume/check.hpp"
@@ -20,6 +16,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/thread_crowd.hpp"
 #include "tests/support/volume_walk.hpp"
+#include "tests/support/watchdog.hpp"
 
 namespace warren {
 namespace {
@@ -31,47 +28,7 @@ using std::chrono::milliseconds;
 using test::ImageBuilder;
 using test::ImageEditor;
 
-constexpr std::chrono::seconds flip_time_max{60};
 constexpr u64 visits_max = 400;  // a forged directory may lead in a circle
-
-/// Stops the program, with the name of what it was at, if that takes too long.
-class Watchdog {
- public:
-    Watchdog() : thread_([this] { watch(); }) {}
-    ~Watchdog() {
-        {
-            const std::lock_guard guard(mutex_);
-            stop_ = true;
-        }
-        wake_.notify_all();
-        thread_.join();
-    }
-    Watchdog(const Watchdog&) = delete;
-    Watchdog& operator=(const Watchdog&) = delete;
-
-    void begin(const std::string& what) {
-        const std::lock_guard guard(mutex_);
-        what_ = what;
-        end_ = std::chrono::steady_clock::now() + flip_time_max;
-    }
-
- private:
-    void watch() {
-        std::unique_lock lock(mutex_);
-        while (!wake_.wait_for(lock, milliseconds(500), [this] { return stop_; })) {
-            if (std::chrono::steady_clock::now() < end_) continue;
-            std::fprintf(stderr, "does not end: %s\n", what_.c_str());
-            std::abort();
-        }
-    }
-
-    std::mutex mutex_;  // guards all but the thread
-    std::condition_variable wake_;
-    std::string what_;
-    std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + flip_time_max;
-    bool stop_ = false;
-    std::thread thread_;
-};
 
 /// A volume whose last transaction is in the journal and nowhere else.
 std::unique_ptr<MemoryDisk> make_unreplayed() {
