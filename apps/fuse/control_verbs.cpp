@@ -137,12 +137,17 @@ std::string ControlVerbs::attach(const Frame& frame, RingGrants& grants) {
         Errc code = find_directory(descriptor, true, directory);
         const bool may_change = code == Errc::ok;
         if (code == Errc::read_only) code = find_directory(descriptor, false, directory);
+        if (code == Errc::ok) {
+            if (!is_flushed) flush_kernel(descriptor);
+            is_flushed = true;
+            // Taken before the lock of the grants, as by the thread that runs the ring's commands.
+            const auto volume = mount_.volume.access();
+            code = grants.attach(directory, may_change, [&](Handle handle) {
+                return volume->attributes(handle).code() != Errc::stale;
+            });
+        }
         answer.number(static_cast<u64>(code));
         answer.number(directory.inode).number(directory.generation);
-        if (code != Errc::ok) continue;
-        if (!is_flushed) flush_kernel(descriptor);
-        is_flushed = true;
-        grants.add(directory, may_change);
     }
     return answer.bytes();
 }

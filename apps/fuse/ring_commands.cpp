@@ -47,7 +47,7 @@ Caller RingCommands::caller_of(const ops::Command& command) const {
 }
 
 /// Whether the command is to be run.
-Errc RingCommands::admit(const ring::Received& received) const {
+Errc RingCommands::admit(const ring::Received& received) {
     WARREN_TRY(received.verdict);
     const ops::Command& command = received.command;
     const bool to_change = changes(command.verb);

@@ -20,8 +20,9 @@ namespace warren::fuse {
 
 class RingCommands {
  public:
-    RingCommands(MountState& mount, Invalidator& invalidator, Peer peer)
-        : mount_(mount), invalidator_(invalidator), peer_(std::move(peer)) {}
+    RingCommands(MountState& mount, Invalidator& invalidator, Peer peer,
+                 RingGrants::Limits limits = {})
+        : mount_(mount), invalidator_(invalidator), peer_(std::move(peer)), grants_(limits) {}
 
     RingGrants& grants() { return grants_; }
 
@@ -33,8 +34,8 @@ class RingCommands {
     using Commands = std::span<ring::Received>;
     using Replies = std::span<ops::Reply>;
 
-    Errc admit(const ring::Received& received) const;
-    bool may_change(Handle handle) const { return grants_.check(handle, true) == Errc::ok; }
+    Errc admit(const ring::Received& received);
+    bool may_change(Handle handle) { return grants_.check(handle, true) == Errc::ok; }
     Caller caller_of(const ops::Command& command) const;
     void run_alike(Volume& volume, Commands commands, Replies replies);
     void run_or_tell(Volume& volume, Commands commands, Replies replies);

@@ -3,45 +3,74 @@
 // be walked without permission in every directory on it: so a ring takes only handles of
 // directories that its owner showed a descriptor of, and of what was found or made by the ring.
 //
-// Invariant: at most `handles_max` handles; what is found beyond that is told and not granted.
+// Invariant: an attached directory stays granted for as long as the ring and the directory live.
+// Of the others at least the `found` last used ones are granted, and at most twice as many: they
+// are kept in two tables, of which the older goes as a whole when the newer is full.
 #pragma once
 
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "base/out_of_memory.hpp"
-#include "warren/volume.hpp"
+#include "warren/mount_ring.hpp"
 
 namespace warren::fuse {
 
 class RingGrants {
  public:
-    static constexpr std::size_t handles_max = std::size_t{1} << 20;
+    struct Limits {
+        std::size_t attached = MountRing::attached_max;
+        std::size_t found = MountRing::found_kept;
+    };
 
-    /// A handle for which there is no room or no memory is not granted.
+    RingGrants() : RingGrants(Limits{}) {}
+    explicit RingGrants(Limits limits) : limits_(limits) {}
+
+    /// Grants a directory that the owner showed a descriptor of. Errc::too_many_files if as many
+    /// are attached as can be and `is_there(handle)` holds for all of them. Throws std::bad_alloc.
+    template <class IsThere>
+    Errc attach(Handle handle, bool may_change, const IsThere& is_there) {
+        const std::lock_guard lock(mutex_);
+        if (!attached_.contains(handle.inode) && attached_.size() >= limits_.attached) {
+            std::erase_if(attached_, [&](const auto& one) {
+                return !is_there(Handle{one.first, one.second.generation});
+            });
+            if (attached_.size() >= limits_.attached) return Errc::too_many_files;
+        }
+        const Grant* known = find(handle);
+        attached_[handle.inode] = {handle.generation,
+                                   may_change || (known != nullptr && known->may_change)};
+        return Errc::ok;
+    }
+
+    /// Grants what was found or made. A handle for which there is no memory is not granted.
     void add(Handle handle, bool may_change) {
         static_cast<void>(or_no_memory([&] {
             const std::lock_guard lock(mutex_);
-            if (handles_.size() >= handles_max && !handles_.contains(handle.inode)) {
-                return Errc::no_memory;
-            }
-            Grant& grant = handles_[handle.inode];
             // By another way to it the owner may have less; that of the same file never shrinks.
-            grant.may_change =
-                may_change || (grant.may_change && grant.generation == handle.generation);
-            grant.generation = handle.generation;
+            if (Grant* known = find(handle); known != nullptr) {
+                known->may_change = known->may_change || may_change;
+            } else {
+                attached_.erase(handle.inode);  // of a directory that is gone
+                keep(handle.inode, {handle.generation, may_change});
+            }
             return Errc::ok;
         }));
     }
 
     /// Errc::bad_handle if it is not granted, Errc::read_only if not to be changed.
-    Errc check(Handle handle, bool to_change) const {
+    Errc check(Handle handle, bool to_change) {
         const std::lock_guard lock(mutex_);
-        const auto found = handles_.find(handle.inode);
-        if (found == handles_.end() || found->second.generation != handle.generation) {
-            return Errc::bad_handle;
-        }
-        return to_change && !found->second.may_change ? Errc::read_only : Errc::ok;
+        const Grant* known = find(handle);
+        if (known == nullptr) return Errc::bad_handle;
+        return to_change && !known->may_change ? Errc::read_only : Errc::ok;
+    }
+
+    /// How many handles the memory is taken for.
+    std::size_t size() const {
+        const std::lock_guard lock(mutex_);
+        return attached_.size() + newer_.size() + older_.size();
     }
 
  private:
@@ -49,9 +78,40 @@ class RingGrants {
         u32 generation = 0;
         bool may_change = false;
     };
+    using Grants = std::unordered_map<u64, Grant>;  // by inode
 
+    static Grant* find_in(Grants& grants, Handle handle) {
+        const auto found = grants.find(handle.inode);
+        const bool is_it = found != grants.end() && found->second.generation == handle.generation;
+        return is_it ? &found->second : nullptr;
+    }
+
+    /// The grant of `handle`, null if there is none; it counts as used.
+    Grant* find(Handle handle) {
+        if (Grant* known = find_in(attached_, handle); known != nullptr) return known;
+        if (Grant* known = find_in(newer_, handle); known != nullptr) return known;
+        Grant* known = find_in(older_, handle);
+        if (known == nullptr) return nullptr;
+        // Without memory for that it stays where it is.
+        static_cast<void>(or_no_memory([&] {
+            known = &keep(handle.inode, *known);
+            return Errc::ok;
+        }));
+        return known;
+    }
+
+    Grant& keep(u64 inode, Grant grant) {
+        if (newer_.size() >= limits_.found && !newer_.contains(inode)) {
+            older_ = std::exchange(newer_, {});
+        }
+        return newer_[inode] = grant;
+    }
+
+    const Limits limits_;
     mutable std::mutex mutex_;
-    std::unordered_map<u64, Grant> handles_;
+    Grants attached_;
+    Grants newer_;  // found, made or used since the tables were exchanged
+    Grants older_;
 };
 
 }  // namespace warren::fuse

@@ -15,7 +15,8 @@ extern "C" {
 
 typedef struct warren_mount_ring warren_mount_ring;
 
-/// Names an inode for as long as it lives.
+/// Names an inode for as long as it lives. A ring takes those of attached directories, and of what
+/// it found, made or was given last: at least 524,288. An older one is EBADF: look it up again.
 typedef struct {
     uint64_t inode;
     uint32_t generation;
@@ -47,7 +48,8 @@ typedef struct {
 int warren_mount_ring_open(const char* path, warren_mount_ring** ring);
 /// Ends the ring; null is taken.
 void warren_mount_ring_close(warren_mount_ring* ring);
-/// The handle of an open directory. Returns 0 or an error number.
+/// The handle of an open directory. Returns 0 or an error number: EMFILE if 65,536 others are
+/// attached.
 int warren_mount_ring_attach(warren_mount_ring* ring, int directory, warren_handle* handle);
 
 /// Looks `count` names up; `found` gets an answer for each.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many names of a mounted volume at once, without a system call for each: a ring in memory shared
 // with the mount's daemon, whose engine takes commands by the thousand. They act for the process as
-// it was when it opened the ring: the kernel tells the daemon who that is. They name directories by
+// it was when it opened the ring: the kernel tells the daemon who that is. They name inodes by
 // handle: of what was attached, and of what was found or made through this ring.
 //
 //   auto ring = MountRing::open("/mnt/w", failure);
@@ -22,6 +22,13 @@ namespace warren {
 
 class MountRing {
  public:
+    /// So many directories can be attached to a ring. Each stays so until the ring is closed or the
+    /// directory is removed.
+    static constexpr std::size_t attached_max = std::size_t{1} << 16;
+    /// So many of the other handles a ring takes at least: those that it found, made or was given
+    /// last. An older one is answered with Errc::bad_handle: look its name up again.
+    static constexpr std::size_t found_kept = std::size_t{1} << 19;
+
     /// A ring of the mount that `path` lies in. Null and a filled `failure` if `path` is on no
     /// Warren mount, its daemon is out of reach, or it has as many rings as it can have.
     static std::unique_ptr<MountRing> open(const std::string& path, Failure& failure);
@@ -30,6 +37,7 @@ class MountRing {
     MountRing& operator=(const MountRing&) = delete;
 
     /// The handle of an open directory, which may have been opened with O_PATH.
+    /// Errc::too_many_files if attached_max others are attached: close the ring and open another.
     Result<Handle> attach(int directory);
 
     // Equal to the same calls of Volume, item by item and in order; `results` gets what became of

@@ -25,6 +25,7 @@ enum class [[nodiscard]] Errc : i32{
     not_directory = 20,   // ENOTDIR
     is_directory = 21,    // EISDIR
     invalid = 22,         // EINVAL
+    too_many_files = 24,  // EMFILE
     text_busy = 26,       // ETXTBSY
     file_too_big = 27,    // EFBIG
     no_space = 28,        // ENOSPC
