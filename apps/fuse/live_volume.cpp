@@ -15,7 +15,7 @@ namespace {
 /// Takes the references and opens that the kernel holds on the new volume as on the old one.
 void take_again(Volume& volume, const NodeTable& nodes) {
     for (const NodeTable::Use& use : nodes.in_use()) {
-        for (u64 i = 0; i < use.references; ++i) {
+        for (u64 i = 0; i < use.held; ++i) {
             if (!volume.attributes(use.handle, Hold::yes)) break;
         }
         for (u64 i = 0; i < use.opens; ++i) {

@@ -50,7 +50,7 @@ struct MountState {
 
     /// Undoes `count` references that the kernel had to a node. Asks for no memory.
     void give_back(Volume& from, u64 node, u64 count) {
-        if (const auto handle = nodes.forget(node, count)) from.forget(*handle, count);
+        if (const auto gone = nodes.forget(node, count)) from.forget(gone->handle, gone->held);
     }
     /// Notes that there is something to commit. Most calls only read the flag.
     void note_change() {

@@ -2,6 +2,8 @@
 // Sixty-four small tables, so that the threads that answer the kernel seldom meet at a lock.
 #include "apps/fuse/node_table.hpp"
 
+#include <utility>
+
 namespace warren::fuse {
 
 namespace {
@@ -23,31 +25,36 @@ u64 NodeTable::exchanged(u64 number) const {
     return number == root_node ? root_.inode : number;
 }
 
-u32 NodeTable::remember(const Attributes& attributes) {
+NodeTable::Remembered NodeTable::remember(const Attributes& attributes) {
     const u64 node = node_of(attributes.handle.inode);
     const bool is_directory = (attributes.mode & 0170000) == 0040000;
     Shard& home = shard(node);
     std::lock_guard lock(home.mutex);
     Node& entry = Spare<Nodes>::insert(home.nodes, node);
+    // A number is used again only when nothing holds it.
+    if (entry.generation != attributes.handle.generation) entry.held = 0;
     entry.generation = attributes.handle.generation;
     entry.shared = entry.shared || (attributes.links > 1 && !is_directory);
     entry.directory = is_directory;
     ++entry.references;
-    return entry.renewed ? entry.generation ^ renewed_bit : entry.generation;
+    ++entry.held;
+    Remembered result{entry.renewed ? entry.generation ^ renewed_bit : entry.generation};
+    if (entry.held == held_max) result.surplus = std::exchange(entry.held, 1) - 1;
+    return result;
 }
 
-std::optional<Handle> NodeTable::forget(u64 node, u64 count) {
+std::optional<NodeTable::Forgotten> NodeTable::forget(u64 node, u64 count) {
     Shard& home = shard(node);
     std::lock_guard lock(home.mutex);
     const auto entry = home.nodes.find(node);
     if (entry == home.nodes.end() || node == root_node) return std::nullopt;
-    const Handle handle{inode_of(node), entry->second.generation};
-    if (entry->second.references <= count) {
-        home.nodes.erase(entry);
-    } else {
+    if (entry->second.references > count) {
         entry->second.references -= count;
+        return std::nullopt;
     }
-    return handle;
+    const Forgotten gone{{inode_of(node), entry->second.generation}, entry->second.held};
+    home.nodes.erase(entry);
+    return gone;
 }
 
 std::optional<Handle> NodeTable::find(u64 node) const {
@@ -114,7 +121,7 @@ std::vector<NodeTable::Use> NodeTable::in_use() const {
     for (const Shard& home : shards_) {
         std::lock_guard lock(home.mutex);
         for (const auto& [node, entry] : home.nodes) {
-            uses.push_back({{inode_of(node), entry.generation}, entry.references, entry.opens});
+            uses.push_back({{inode_of(node), entry.generation}, entry.held, entry.opens});
         }
     }
     return uses;

@@ -5,7 +5,8 @@
 // Invariant: a node's number is its inode number, but that the root of the volume and node 1 (which
 // the kernel reserves for the root) are exchanged. An entry lives as long as the kernel holds a
 // reference, and so does the volume's own hold on the number, so a number never changes its meaning
-// under the kernel.
+// under the kernel. The kernel's references are counted here, in 64 bits; of the volume's, of which
+// each look-up takes one, at most `held_max` stand for all of them.
 #pragma once
 
 #include <array>
@@ -22,6 +23,8 @@ namespace warren::fuse {
 
 class NodeTable {
  public:
+    static constexpr u32 held_max = 64;
+
     explicit NodeTable(Handle root);
 
     u64 node_of(u64 inode) const { return exchanged(inode); }
@@ -29,11 +32,19 @@ class NodeTable {
 
     /// Takes the memory that this thread's next remember() needs. Throws std::bad_alloc.
     static void prepare() { Spare<Nodes>::take(); }
-    /// Counts a reference that the kernel gets with a reply; the generation that it is shown.
+    struct Remembered {
+        u32 generation = 0;  // as the kernel is shown it
+        u64 surplus = 0;     // references for the caller to give back to the volume
+    };
+    /// Counts a reference that the kernel gets with a reply, and that the volume has counted.
     /// Requires: prepare() before each call.
-    u32 remember(const Attributes& attributes);
-    /// Takes back `count` references; the handle to forget, unless it is the root's.
-    std::optional<Handle> forget(u64 node, u64 count);
+    Remembered remember(const Attributes& attributes);
+    struct Forgotten {
+        Handle handle;
+        u64 held = 0;  // references for the caller to give back to the volume
+    };
+    /// Takes back `count` references; what to give back if these were the last. The root stays.
+    std::optional<Forgotten> forget(u64 node, u64 count);
     /// The inode behind a node; nothing if the kernel has no reference to it.
     std::optional<Handle> find(u64 node) const;
 
@@ -55,7 +66,7 @@ class NodeTable {
 
     struct Use {
         Handle handle;
-        u64 references = 0;
+        u64 held = 0;  // references of the volume's
         u64 opens = 0;
     };
     /// Every inode in use, the root among them.
@@ -64,12 +75,13 @@ class NodeTable {
  private:
     struct Node {
         u32 generation = 0;
+        u32 held = 0;         // references of the volume's
         bool shared = false;  // has been seen with more than one link
         bool directory = false;
         bool renewed = false;
         u64 opens = 0;
-        u64 references = 0;
-        u64 writers = 0;  // of the opens
+        u64 references = 0;  // of the kernel's
+        u64 writers = 0;     // of the opens
     };
     using Nodes = std::unordered_map<u64, Node>;
     struct alignas(64) Shard {

@@ -104,7 +104,9 @@ void Request::reply_absent() const {
 fuse_entry_param Request::take_entry(const Attributes& attributes) const {
     fuse_entry_param entry{};
     entry.ino = mount.nodes.node_of(attributes.handle.inode);
-    entry.generation = mount.nodes.remember(attributes);
+    const NodeTable::Remembered remembered = mount.nodes.remember(attributes);
+    if (remembered.surplus != 0) volume->forget(attributes.handle, remembered.surplus);
+    entry.generation = remembered.generation;
     entry.attr = to_stat(attributes);
     entry.attr_timeout = cache_seconds;
     entry.entry_timeout = cache_seconds;

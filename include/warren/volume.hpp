@@ -63,7 +63,8 @@ struct Attributes {
 };
 
 /// Whether a look-up or creation also counts a reference that keeps the inode's number from being
-/// used again until forget() (what a kernel that caches inodes needs).
+/// used again until forget() (what a kernel that caches inodes needs). 2^32 of an inode are too
+/// many: Errc::overflow.
 enum class Hold : u8 { no, yes };
 
 struct CreateOptions {

@@ -160,7 +160,7 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
         apply_inherit(op, fresh.inherit, parent,
                       *reinterpret_cast<format::AttributeBlock*>(fresh.acl.at));
     }
-    if (arguments.references != 0) add_references(op, fresh.inode, arguments.references);
+    if (arguments.references != 0) add_references(op, fresh.inode, 0, arguments.references);
 }
 
 /// What stat(2) tells of an inode that apply_inode() has written in this apply.
@@ -304,7 +304,8 @@ WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentia
 
 inline constexpr u32 links_max = 1u << 30;
 
-/// Gives an inode another name. Errc::not_permitted for a directory.
+/// Gives an inode another name. Errc::not_permitted for a directory, Errc::overflow if its
+/// `references` cannot be counted.
 template <class Team>
 WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller, Handle file,
                                   Handle directory, const char* name, u32 length, u64 references,
@@ -314,6 +315,7 @@ WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller
     const u32 mode = load(op.team, inode->at->mode);
     const u32 links = load(op.team, inode->at->links);
     const u16 flags = load(op.team, inode->at->flags);
+    const u64 held = load(op.team, inode->at->references);
     WARREN_TRY(op.confirm(inode->seen));
     const Result<Found> found = find(op, caller, directory, name, length, may_execute);
     if (!found) return found.code();
@@ -322,6 +324,7 @@ WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller
     const bool is_unnamed = links == 0 && (flags & format::flag_unnamed) != 0;
     if (links == 0 && !is_unnamed) return Errc::no_entry;
     if (links >= links_max) return Errc::too_many_links;
+    if (!can_count(held, references)) return Errc::overflow;
     WARREN_TRY(check_permission(op, found->directory, caller, may_write));
     WARREN_TRY(plan_link(op, found->directory, found->name, found->entry));
     WARREN_TRY(op.will_write(inode->seen));
@@ -346,7 +349,7 @@ WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller
     op.mark_dirty(inode->block_place());
     apply_link(op, found->directory, found->name, found->entry, inode->number,
                format::entry_type(mode), now);
-    if (references != 0) add_references(op, *inode, references);
+    if (references != 0) add_references(op, *inode, held, references);
     const Attributes attributes = once(op.team, [&] { return read_attributes(*inode); });
     op.end_apply();
     return attributes;

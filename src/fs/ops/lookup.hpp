@@ -50,28 +50,52 @@ WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Han
     return found;
 }
 
-/// Adds `count` to the references that a kernel or open files hold. Only within apply. They do not
-/// keep the block in memory: a loader that evicts it keeps them.
+/// The two counts in an inode's word of references: look-ups by a kernel, and opens above them.
+inline constexpr u64 one_lookup = 1;
+inline constexpr u64 one_open = u64{1} << 32;
+inline constexpr u64 lookups_mask = one_open - 1;
+
+/// Whether `more` references can be counted beside those `held`: neither count may reach 2^32, or
+/// look-ups would turn into opens.
+WARREN_HD constexpr bool can_count(u64 held, u64 more) {
+    return (held & lookups_mask) + (more & lookups_mask) <= lookups_mask &&
+           held / one_open + more / one_open <= lookups_mask;
+}
+
+/// Adds `more` to the references that a kernel or open files hold; `held`: those that there are.
+/// Only within apply, with the inode locked. They do not keep the block in memory: a loader that
+/// evicts it keeps them.
 template <class Team>
-WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
+WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 held, u64 more) {
+    WARREN_CHECK(can_count(held, more));
     once(op.team, [&] {
-        device_atomic<u64>(inode.at->references).fetch_add(count, hd::memory_order_relaxed);
+        device_atomic<u64>(inode.at->references).fetch_add(more, hd::memory_order_relaxed);
     });
 }
 
-inline constexpr u64 one_lookup = 1;
-inline constexpr u64 one_open = u64{1} << 32;
-
-/// The end of a look-up that has found `inode`: holds it if that is asked for.
+/// The end of a look-up that has found `inode`: adds `references` to those `held` if they are asked
+/// for. Errc::overflow if they cannot be counted.
 template <class Team>
 WARREN_HD Result<Attributes> end_lookup(Operation<Team>& op, const InodeRef& inode,
-                                        const Attributes& attributes, u64 references) {
+                                        const Attributes& attributes, u64 held, u64 references) {
     if (references == 0) return attributes;
+    if (!can_count(held, references)) return Errc::overflow;
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(0));
-    add_references(op, inode, references);
+    add_references(op, inode, held, references);
     op.end_apply();
     return attributes;
+}
+
+/// As above, for an inode that has not been read whole.
+template <class Team>
+WARREN_HD Result<Attributes> end_plain_lookup(Operation<Team>& op, const InodeRef& inode,
+                                              u64 references) {
+    const Result<Attributes> attributes = attributes_of(op, inode);
+    if (!attributes || references == 0) return attributes;
+    const u64 held = load(op.team, inode.at->references);
+    WARREN_TRY(op.confirm(inode.seen));
+    return end_lookup(op, inode, *attributes, held, references);
 }
 
 template <class Team>
@@ -82,9 +106,7 @@ WARREN_HD WARREN_NOINLINE Result<Attributes> lookup_plainly(Operation<Team>& op,
     const Result<Found> found = find(op, caller, directory, name, length, may_execute);
     if (!found) return found.code();
     if (!found->entry.exists) return Errc::no_entry;
-    const Result<Attributes> attributes = attributes_of(op, found->inode);
-    if (!attributes) return attributes;
-    return end_lookup(op, found->inode, *attributes, references);
+    return end_plain_lookup(op, found->inode, references);
 }
 
 /// Looks up one name. With `references` the inode is held as well (one_lookup, one_open).
@@ -98,7 +120,8 @@ WARREN_HD Result<Attributes> lookup(Operation<Team>& op, const Credentials& call
             if (!seen.entry.exists) return Errc::no_entry;
             const Attributes attributes = attributes_in(op.team, seen.inode);
             if (references != 0 || stands(op.team, op.store, seen.inode.inode.seen)) {
-                return end_lookup(op, seen.inode.inode, attributes, references);
+                const u64 held = seen.inode.get(op.team, &Inode::references);
+                return end_lookup(op, seen.inode.inode, attributes, held, references);
             }
         }
     }
@@ -110,9 +133,7 @@ WARREN_HD WARREN_NOINLINE Result<Attributes> get_attributes_plainly(Operation<Te
                                                                     Handle handle, u64 references) {
     const Result<InodeRef> inode = find_inode(op, handle);
     if (!inode) return inode.code();
-    const Result<Attributes> attributes = attributes_of(op, *inode);
-    if (!attributes) return attributes;
-    return end_lookup(op, *inode, *attributes, references);
+    return end_plain_lookup(op, *inode, references);
 }
 
 /// The attributes of an inode by handle, held as well if asked for.
@@ -123,7 +144,8 @@ WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, 
         if (op.store.heads == nullptr && sight_handle(op.team, op.store, handle, image)) {
             const Attributes attributes = attributes_in(op.team, image);
             if (references != 0 || stands(op.team, op.store, image.inode.seen)) {
-                return end_lookup(op, image.inode, attributes, references);
+                const u64 held = image.get(op.team, &Inode::references);
+                return end_lookup(op, image.inode, attributes, held, references);
             }
         }
     }

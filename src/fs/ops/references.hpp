@@ -10,20 +10,20 @@
 
 namespace warren::ops {
 
-inline constexpr u64 lookups_mask = one_open - 1;
-
-/// Counts an open of the file. Errc::stale if it has no name and nobody has it open: it is going.
+/// Counts an open of the file. Errc::stale if it has no name and nobody has it open: it is going;
+/// Errc::overflow if one more cannot be counted.
 template <class Team>
 WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle);
     if (!inode) return inode.code();
     const u32 links = load(op.team, inode->at->links);
-    const bool is_open = load(op.team, inode->at->references) >= one_open;
+    const u64 held = load(op.team, inode->at->references);
     WARREN_TRY(op.confirm(inode->seen));
-    if (links == 0 && !is_open) return Errc::stale;
+    if (links == 0 && held < one_open) return Errc::stale;
+    if (!can_count(held, one_open)) return Errc::overflow;
     WARREN_TRY(op.will_write(inode->seen));
     WARREN_TRY(op.begin_apply(0));
-    add_references(op, *inode, one_open);
+    add_references(op, *inode, held, one_open);
     op.end_apply();
     return Errc::ok;
 }
