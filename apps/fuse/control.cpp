@@ -19,6 +19,7 @@
 
 #include "apps/fuse/control_protocol.hpp"
 #include "apps/fuse/mount_table.hpp"
+#include "fs/format/check_structure.hpp"
 #include "fs/ring/pool.hpp"
 
 namespace warren::fuse {
@@ -287,17 +288,21 @@ Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
     encode(request, filter);
     const int directory = place.directory.get();
     std::string answer;
-    return ask(socket_.get(), Verb::scan, request, {&directory, 1}, answer, [&](Decoder& part) {
-        while (!part.at_end() && part.good()) {
-            Scanned entry;
-            entry.directory.inode = part.number();
-            entry.directory.generation = part.number32();
-            entry.depth = part.number32();
-            entry.attributes = decode_attributes(part);
-            entry.name = part.text();
-            if (part.good()) visit(entry);
-        }
-    });
+    bool is_sound = true;
+    const Errc code =
+        ask(socket_.get(), Verb::scan, request, {&directory, 1}, answer, [&](Decoder& part) {
+            while (is_sound && !part.at_end() && part.good()) {
+                Scanned entry;
+                entry.directory.inode = part.number();
+                entry.directory.generation = part.number32();
+                entry.depth = part.number32();
+                entry.attributes = decode_attributes(part);
+                entry.name = part.text();
+                is_sound = entry.name.empty() ? entry.depth == 0 : format::is_name(entry.name);
+                if (part.good() && is_sound) visit(entry);
+            }
+        });
+    return is_sound ? code : Errc::corrupt;
 }
 
 Errc ControlConnection::usage(const std::string& path, const UsageOptions& options,
@@ -320,8 +325,10 @@ Errc ControlConnection::usage(const std::string& path, const UsageOptions& optio
                 usage.entries = part.number();
                 usage.blocks = part.number();
                 usage.bytes = part.number();
-                is_sound = is_sound && part.good() &&
-                           (answer.empty() ? usage.above == 0 : usage.above < answer.size());
+                is_sound =
+                    is_sound && part.good() &&
+                    (answer.empty() ? usage.above == 0
+                                    : usage.above < answer.size() && format::is_name(usage.name));
                 if (is_sound) answer.push_back(std::move(usage));
             }
         });

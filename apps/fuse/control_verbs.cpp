@@ -13,6 +13,7 @@
 
 #include "apps/fuse/device.hpp"
 #include "base/out_of_memory.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren::fuse {
 
@@ -25,10 +26,7 @@ constexpr size_t counts_bytes_max = 64;  // of an answer that is a few counts
 /// Errc::ok if `name` can name an entry of a directory.
 Errc check_name(std::string_view name) {
     if (name.size() > longest_name_bytes) return Errc::name_too_long;
-    const bool bad = name.empty() || name == "." || name == ".." ||
-                     name.find('/') != std::string_view::npos ||
-                     name.find('\0') != std::string_view::npos;
-    return bad ? Errc::invalid : Errc::ok;
+    return format::is_name(name) ? Errc::ok : Errc::invalid;
 }
 
 void encode(Encoder& part, const Scanned& entry) {

@@ -132,7 +132,8 @@ void Copier::copy_directory(const Task& task, const Facts& facts, const Existing
         node->created = code == Errc::ok;
     }
     if (code == Errc::ok) {
-        code = parent.target->open_directory(task.new_name(), Follow::yes, node->target);
+        const Follow follow = parent.parent ? Follow::no : Follow::yes;
+        code = parent.target->open_directory(task.new_name(), follow, node->target);
     }
     if (code != Errc::ok) {
         fail({"cannot create directory ", quote(target_path(task)), ": ", reason(code)});

@@ -2,6 +2,7 @@
 // Each kind is looked at in one pass over its entries.
 #include "fs/format/check_structure.hpp"
 
+#include <algorithm>
 #include <span>
 
 #include "fs/format/directory.hpp"
@@ -23,6 +24,8 @@ bool leaf_is_sound(const DirectoryLeaf& leaf) {
         const u32 size = (slot.name_length() + 7) / 8 * 8;
         const u32 offset = slot.name_offset();
         if (size == 0 || offset % 8 != 0 || offset + size > leaf_heap_bytes) return false;
+        const char* name = reinterpret_cast<const char*>(leaf.heap) + offset;
+        if (!is_name({name, slot.name_length()})) return false;
         ++count;
         live_bytes += size;
     }
@@ -51,6 +54,11 @@ bool extents_are_sound(std::span<const Extent> extents, u64 size_bytes) {
 }
 
 }  // namespace
+
+bool is_name(std::string_view name) {
+    if (name.empty() || name.size() > name_length_max || name == "." || name == "..") return false;
+    return std::ranges::none_of(name, [](char byte) { return byte == '/' || byte == '\0'; });
+}
 
 bool structure_is_sound(const Block& block, BlockKind kind, u64 size_bytes) {
     switch (kind) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "fs/format/check_structure.hpp"
+
 namespace warren::check {
 
 using format::DirectoryLeaf;
@@ -36,11 +38,6 @@ class HeapMap {
 
 }  // namespace
 
-bool is_good_name(std::string_view name) {
-    return !name.empty() && name.size() <= format::name_length_max && name != "." && name != ".." &&
-           name.find('/') == name.npos && name.find('\0') == name.npos;
-}
-
 void read_entries(const DirectoryLeaf& leaf, LeafEntries& out) {
     out.count = 0;
     out.unreadable = 0;
@@ -61,7 +58,7 @@ void read_entries(const DirectoryLeaf& leaf, LeafEntries& out) {
         EntryView& entry = out.entries[out.count];
         entry = {format::entry_key(leaf.hashes[i], slot), slot.inode(), slot.type(), i,
                  std::string_view(heap + offset, length)};
-        if (!is_good_name(entry.name)) {
+        if (!format::is_name(entry.name)) {
             ++out.unreadable;
             continue;
         }

@@ -34,7 +34,4 @@ struct LeafEntries {
 /// Reads `leaf`, which must outlive the answer.
 void read_entries(const format::DirectoryLeaf& leaf, LeafEntries& entries);
 
-/// Whether a directory may hold this name.
-bool is_good_name(std::string_view name);
-
 }  // namespace warren::check
