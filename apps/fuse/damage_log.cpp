@@ -11,14 +11,6 @@
 
 namespace warren::fuse {
 
-namespace {
-
-constexpr const char* read_only_from_now_on =
-    "; the volume is read-only from now on: unmount it, mend its disk, and mount it again after a "
-    "warren fsck";
-
-}  // namespace
-
 void DamageLog::note(u64 inode, std::string_view name) {
     static_cast<void>(or_no_memory([&] {
         const std::lock_guard lock(mutex_);
@@ -48,7 +40,7 @@ void DamageLog::note_commit(Errc code, bool is_final) {
         const std::string line = image_ + ": changes could not be made durable: " +
                                  std::strerror(static_cast<int>(code));
         if (is_final && code != Errc::no_memory) {
-            tell_the_end(code, line);
+            tell_the_end(code, line, DiskRefusal{}.remedy());
         } else {
             last_commit_.store(code, std::memory_order_relaxed);
             log_line(line);
@@ -58,12 +50,13 @@ void DamageLog::note_commit(Errc code, bool is_final) {
 }
 
 void DamageLog::note_refusal(const DiskRefusal& refusal) {
-    tell_the_end(refusal.code, image_ + ": " + refusal.text());
+    tell_the_end(refusal.code, image_ + ": " + refusal.text(), refusal.remedy());
 }
 
 /// Tells what has made the volume read-only, once, whoever comes first.
-void DamageLog::tell_the_end(Errc code, const std::string& why) {
-    const std::string line = why + read_only_from_now_on;
+void DamageLog::tell_the_end(Errc code, const std::string& why, const std::string& remedy) {
+    const std::string line =
+        why + "; the volume is read-only from now on: unmount it and " + remedy;
     last_commit_.store(code, std::memory_order_relaxed);
     if (!has_ended_.exchange(true, std::memory_order_relaxed)) log_line(line);
 }

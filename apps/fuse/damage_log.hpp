@@ -35,7 +35,7 @@ class DamageLog {
     void note_refusal(const DiskRefusal& refusal);
 
  private:
-    void tell_the_end(Errc code, const std::string& why);
+    void tell_the_end(Errc code, const std::string& why, const std::string& remedy);
 
     std::string image_;
     std::atomic<Errc> last_commit_{Errc::ok};

@@ -116,7 +116,7 @@ Volume* Session::open(const std::string& image, Access access) {
     options.engine = engine_for_command();
     options.refused = [image](const DiskRefusal& refusal) {
         complain({quote(image), ": ", refusal.text(),
-                  "; nothing more is written to it: mend its disk, then run warren fsck"});
+                  "; nothing more is written to it: ", refusal.remedy()});
     };
     Failure failure;
     opened.image = image;

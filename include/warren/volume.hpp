@@ -268,8 +268,8 @@ constexpr bool find_data_mode(std::string_view name, DataMode& mode) {
 
 /// What becomes of a volume whose disk has refused a write. `remount_ro`: nothing changes any more,
 /// reads go on. `go_on`: contents that are refused are told to their writer, and that is all; but
-/// after a commit that fails nothing changes any more either, nor after any refusal on an engine
-/// with memory of its own.
+/// after a commit that fails nothing changes any more either, nor once the disk is found to have
+/// become smaller, nor after any refusal on an engine with memory of its own.
 enum class ErrorMode : u8 { remount_ro, go_on };
 
 /// The names that people write for it; ext4 has the same.
@@ -287,15 +287,21 @@ constexpr bool find_error_mode(std::string_view name, ErrorMode& mode) {
     return false;
 }
 
-/// A write that the disk of a volume refused, or a flush of it.
+/// A write that the disk of a volume refused, or a flush of it; or one that was not made because
+/// the disk had become smaller.
 struct DiskRefusal {
     Errc code = Errc::ok;
-    u64 offset = 0;  // the lowest
-    u64 bytes = 0;   // in all; 0: a flush
-    u64 places = 1;  // that were written at once: one of them, or several, were refused
+    u64 offset = 0;         // the lowest
+    u64 bytes = 0;          // in all; 0: a flush
+    u64 places = 1;         // that were written at once: one of them, or several, were refused
+    u64 found_size = 0;     // of the disk
+    u64 expected_size = 0;  // of the disk
 
+    bool has_shrunk() const { return found_size < expected_size; }
     /// What was refused and why, for people.
     std::string text() const;
+    /// What they can do about it.
+    std::string remedy() const;
 };
 
 struct OpenOptions {
@@ -312,9 +318,9 @@ struct OpenOptions {
     /// Told, in one line, of what ends the engine while the volume is open; else it goes to the
     /// standard error stream.
     std::function<void(const std::string&)> report = {};
-    /// Told, once at most, of the write after which nothing changes any more, with
-    /// ErrorMode::remount_ro. From whichever thread it failed in; it must not use the volume, and
-    /// may throw std::bad_alloc.
+    /// Told, once at most, of the write after which nothing changes any more: the first that is
+    /// refused with ErrorMode::remount_ro, and in any mode one that finds the disk smaller. From
+    /// whichever thread it failed in; it must not use the volume, and may throw std::bad_alloc.
     std::function<void(const DiskRefusal&)> refused = {};
 };
 

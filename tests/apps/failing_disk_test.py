@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk that takes nothing more under a mount: the file system in which a sparse image lies is
-full. Who wrote hears of it, the volume is read-only from then on (with errors=continue only after a
-commit that fails), the log says why and what to do, and what was synced before is there afterwards.
+full, or somebody has cut off the image's end. Who wrote hears of it, the volume is read-only from
+then on (with errors=continue only after a commit that fails, or if the image is shorter), the log
+says why and what to do, and what was synced before and is not cut off is there afterwards.
 Needs root and /dev/fuse; skipped without."""
 
 import errno
 import os
+import random
 import subprocess
 import time
 
@@ -141,6 +143,95 @@ class FailingDiskTest(mounted.unittest.TestCase):
 
     def test_without_a_buffer_others_may_go_on(self):
         self.fill_the_disk(True, "errors=continue")
+
+    def end_of_what_is_left(self):
+        """A random place in the files, which begin at three quarters of the volume."""
+        seed = int(os.environ.get("WARREN_SEED", "0")) or random.randrange(1 << 32)
+        print(f"seed {seed}", flush=True)
+        return random.Random(seed).randrange(200 << 20, 220 << 20) // 4096 * 4096 + 100
+
+    def read_or_error(self, name):
+        try:
+            return "whole" if self.is_whole(name) else "other bytes"
+        except OSError as error:
+            return error.errno
+
+    def cut_the_image(self, *options):
+        size = 256 << 20
+        daemon = self.mount_in_foreground(["-o", ",".join(["commit=600", *options])])
+        names = [f"file{number}" for number in range(40)]
+        for name in names:
+            self.assertIsNone(self.write(name, 1))
+        self.assertIsNone(self.write("kept", 1))
+        end = self.end_of_what_is_left()
+        os.truncate(self.volume.image, end)
+        mounted.drop_caches()
+        # What was cut off is no zeros; what is left is read.
+        answers = [self.read_or_error(name) for name in names]
+        self.assertEqual(set(answers), {errno.EIO, "whole"}, answers)
+        self.assertEqual(self.lines(), [])
+        # In place, behind the end of what is left, and new: none of it is taken.
+        self.assertIn(self.first_error(self.path(names[0]), os.O_WRONLY, 1),
+                      (errno.EROFS, *REFUSED))
+        self.assertEqual(os.path.getsize(self.volume.image), end, "it was made longer again")
+        self.assertIn(self.write("new", 4), (errno.EROFS, *REFUSED))
+        self.expect_no_more_changes()
+        root = os.open(self.volume.root, os.O_RDONLY | os.O_DIRECTORY)
+        for give_back in (False, True):
+            if give_back:
+                os.truncate(self.volume.image, size)
+            with self.assertRaises(OSError):
+                os.fsync(root)
+        os.close(root)
+        self.assertEqual(len(self.lines()), 1, self.lines())
+        for word in (self.volume.image, str(end // 4096 * 4096), str(size), "fsck --repair"):
+            self.assertIn(word, self.lines()[0])
+        run("umount", self.volume.root, code=32)
+        self.assertNotEqual(daemon.wait(timeout=PATIENCE_SECONDS), 0)
+        # Nothing was written behind the cut, so what it left can be saved.
+        with open(self.volume.image, "rb") as image:
+            image.seek(end)
+            self.assertEqual(image.read().count(0), size - end)
+        run("fsck", "--repair", self.volume.image, code=None)
+        self.volume.mount()
+        for name, answer in zip(names, answers):
+            if answer == "whole":
+                self.assertEqual(self.read_or_error(name), "whole", name)
+        self.volume.unmount()
+
+    def remake_volume(self):
+        run("mkfs", "--force", "--size", "256M", self.volume.image)
+
+    def test_an_image_that_is_cut(self):
+        self.remake_volume()
+        self.cut_the_image("disk=plain")
+
+    def test_an_image_that_is_cut_past_the_page_cache(self):
+        self.remake_volume()
+        refused = run("mount", "-o", "disk=direct", self.volume.image, self.volume.root, code=None)
+        if refused.returncode != 0:
+            self.skipTest(refused.stderr)
+        self.volume.unmount()
+        self.cut_the_image("disk=direct", "file_buffer=1M")
+
+    def test_an_image_that_is_cut_although_others_may_go_on(self):
+        self.remake_volume()
+        self.cut_the_image("disk=plain", "errors=continue")
+
+    def test_an_image_that_is_cut_and_nothing_is_written(self):
+        """An fsync that has nothing to write must not pass either."""
+        self.remake_volume()
+        daemon = self.mount_in_foreground(["-o", "commit=600,disk=plain"])
+        self.assertIsNone(self.write("kept", 1))
+        os.truncate(self.volume.image, 255 << 20)
+        root = os.open(self.volume.root, os.O_RDONLY | os.O_DIRECTORY)
+        with self.assertRaises(OSError) as caught:
+            os.fsync(root)
+        os.close(root)
+        self.assertEqual(caught.exception.errno, errno.EIO)
+        self.assertEqual(len(self.lines()), 1, self.lines())
+        run("umount", self.volume.root, code=32)
+        self.assertNotEqual(daemon.wait(timeout=PATIENCE_SECONDS), 0)
 
     def test_a_command_on_an_image_says_what_was_refused(self):
         self.set_disk_size(16)

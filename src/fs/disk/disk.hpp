@@ -29,7 +29,10 @@ class Disk {
  public:
     virtual ~Disk() = default;
 
+    /// When it was opened or last resized.
     virtual u64 size_bytes() const = 0;
+    /// Now: less than size_bytes() if somebody has cut off its end. Asked when something fails.
+    virtual Result<u64> present_size() const { return size_bytes(); }
     /// Fills `target` from `offset`. Errc::io if any byte lies outside or cannot be read.
     virtual Errc read(u64 offset, std::span<std::byte> target) = 0;
     /// Errc::io, Errc::no_space or Errc::read_only; then any part may have been written. Requires:
@@ -48,7 +51,7 @@ class Disk {
             WARREN_TRY(write(one.offset, one.source));
         return Errc::ok;
     }
-    /// Makes all earlier writes durable.
+    /// Makes all earlier writes durable. Errc::io also if the disk has lost its end meanwhile.
     virtual Errc flush() = 0;
     /// Tells the medium that the range holds nothing; it reads as zeros or as before. A hint.
     virtual Errc discard(u64 offset, u64 length_bytes) = 0;

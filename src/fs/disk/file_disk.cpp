@@ -129,17 +129,38 @@ FileDisk::~FileDisk() {
     ::close(descriptor_);
 }
 
-Errc FileDisk::measure() {
+Result<u64> FileDisk::present_size() const {
     u64 bytes = 0;
     if (is_device_) {
         if (::ioctl(descriptor_, BLKGETSIZE64, &bytes) != 0) return disk_error(errno);
     } else {
-        struct stat status {};
-        if (::fstat(descriptor_, &status) != 0) return disk_error(errno);
-        bytes = static_cast<u64>(status.st_size);
+        // The size alone: for the times a network file system would write back first.
+        struct statx status {};
+        if (::statx(descriptor_, "", AT_EMPTY_PATH, STATX_SIZE, &status) != 0) {
+            return disk_error(errno);
+        }
+        bytes = status.stx_size;
     }
-    size_bytes_ = bytes / format::block_size * format::block_size;
-    return Errc::ok;
+    return bytes / format::block_size * format::block_size;
+}
+
+Errc FileDisk::measure() {
+    const Result<u64> size = present_size();
+    if (size) size_bytes_ = *size;
+    return size.code();
+}
+
+/// Errc::io if the disk has become smaller.
+Errc FileDisk::check_size() const {
+    const Result<u64> size = present_size();
+    if (!size) return size.code();
+    return *size < size_bytes_ ? Errc::io : Errc::ok;
+}
+
+/// Before each write: one behind the end of a file that was cut would make it longer again, with
+/// zeros between.
+Errc FileDisk::check_writable() const {
+    return is_writable_ ? check_size() : Errc::read_only;
 }
 
 bool FileDisk::set_direct(bool is_direct) {
@@ -199,7 +220,7 @@ Errc FileDisk::read_many(std::span<const DiskRead> reads) {
 
 Errc FileDisk::write_many(std::span<const DiskWrite> writes) {
     if (ring_ == nullptr) return Disk::write_many(writes);
-    if (!is_writable_) return Errc::read_only;
+    WARREN_TRY(check_writable());
     for (const DiskWrite& one : writes) {
         if (!contains(one.offset, one.source.size())) return Errc::io;
     }
@@ -230,7 +251,7 @@ Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
         const DiskWrite one{offset, source};
         return write_many(std::span(&one, 1));
     }
-    if (!is_writable_) return Errc::read_only;
+    WARREN_TRY(check_writable());
     if (!contains(offset, source.size())) return Errc::io;
     while (!source.empty()) {
         const ssize_t done =
@@ -250,7 +271,7 @@ Errc FileDisk::flush() {
     while (::fdatasync(descriptor_) != 0) {
         if (errno != EINTR) return disk_error(errno);
     }
-    return Errc::ok;
+    return check_size();
 }
 
 int FileDisk::empty_range(unsigned long request, u64 offset, u64 length_bytes) {

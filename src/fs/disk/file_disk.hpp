@@ -3,7 +3,9 @@
 // requests to the kernel of which several are under way at once, past the page cache if wanted.
 //
 // Invariant: while a FileDisk is open for writing, no other FileDisk of the same file or device is
-// open in any process; any number of readers may share one. The lock dies with the process.
+// open in any process; any number of readers may share one. The lock dies with the process. What
+// another program has cut off is never made up for with zeros: it cannot be read, and nothing is
+// written to what is left.
 #pragma once
 
 #include <memory>
@@ -28,6 +30,8 @@ class FileDisk final : public Disk {
 
     /// The size at open() or after resize(), rounded down to whole 4 KiB blocks.
     u64 size_bytes() const override { return size_bytes_; }
+    /// Rounded down likewise.
+    Result<u64> present_size() const override;
     Errc read(u64 offset, std::span<std::byte> target) override;
     Errc write(u64 offset, std::span<const std::byte> source) override;
     Errc read_many(std::span<const DiskRead> reads) override;
@@ -64,6 +68,8 @@ class FileDisk final : public Disk {
         return offset <= size_bytes_ && length_bytes <= size_bytes_ - offset;
     }
     Errc measure();
+    Errc check_size() const;
+    Errc check_writable() const;
     bool set_direct(bool is_direct);
     /// A hole in a file; on a device what `request` (BLKDISCARD, BLKZEROOUT) does to the range.
     int empty_range(unsigned long request, u64 offset, u64 length_bytes);

@@ -15,6 +15,7 @@ class PassingDisk : public Disk {
     explicit PassingDisk(Disk& below) : below_(below) {}
 
     u64 size_bytes() const override { return below_.size_bytes(); }
+    Result<u64> present_size() const override { return below_.present_size(); }
     Errc read(u64 offset, std::span<std::byte> target) override {
         return below_.read(offset, target);
     }

@@ -189,6 +189,10 @@ std::string Volume::engine_note() const {
 }
 
 std::string DiskRefusal::text() const {
+    if (has_shrunk()) {
+        return "it has become smaller: " + std::to_string(found_size) + " bytes of " +
+               std::to_string(expected_size) + " are left; what lay behind them is lost";
+    }
     std::string what = "a flush";
     if (bytes > 0) {
         what = "a write of " + std::to_string(bytes) + " bytes ";
@@ -196,6 +200,12 @@ std::string DiskRefusal::text() const {
         what += "at offset " + std::to_string(offset);
     }
     return "the disk refused " + what + ": " + std::strerror(static_cast<int>(code));
+}
+
+std::string DiskRefusal::remedy() const {
+    if (!has_shrunk()) return "mend its disk, then run warren fsck";
+    return "bring back a copy of it, or make it " + std::to_string(expected_size) +
+           " bytes long again and save what is left with warren fsck --repair";
 }
 
 std::string Volume::disk_note() const {

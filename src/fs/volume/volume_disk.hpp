@@ -2,7 +2,7 @@
 // The disk of an open volume. Whoever writes there, a writer of contents, the file buffer or a
 // commit, is told by the answer that the disk refuses it; the volume as a whole is told here.
 //
-// Invariant: once a refusal is known, no write begins any more.
+// Invariant: once a refusal is known that ends all writing, no write begins any more.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,13 @@ class VolumeDisk final : public Disk {
     explicit VolumeDisk(std::unique_ptr<Disk> below) : below_(std::move(below)) {}
 
     /// From now on `told` hears of the first write or flush that is refused, before its writer
-    /// does, and all that follow are refused with Errc::read_only. It must not write. Requires:
-    /// nobody else uses the disk meanwhile.
-    void watch(Told told) { told_ = std::move(told); }
+    /// does, and all that follow are refused with Errc::read_only; with ErrorMode::go_on only if
+    /// the disk has become smaller, for then it is not the write alone that is lost. It must not
+    /// write. Requires: nobody else uses the disk meanwhile.
+    void watch(ErrorMode errors, Told told) {
+        errors_ = errors;
+        told_ = std::move(told);
+    }
 
     u64 size_bytes() const override { return below_->size_bytes(); }
     Errc read(u64 offset, std::span<std::byte> target) override {
@@ -67,6 +71,10 @@ class VolumeDisk final : public Disk {
     Errc note(Errc code, DiskRefusal refusal) {
         // Want of memory is not the disk's fault.
         if (code == Errc::ok || code == Errc::no_memory || !told_) return code;
+        const Result<u64> size = below_->present_size();
+        refusal.expected_size = below_->size_bytes();
+        refusal.found_size = size ? *size : refusal.expected_size;
+        if (errors_ == ErrorMode::go_on && !refusal.has_shrunk()) return code;
         // Who comes second learns of his own failure when the volume knows the first.
         const std::lock_guard lock(mutex_);
         if (is_over_.exchange(true, std::memory_order_relaxed)) return code;
@@ -77,6 +85,7 @@ class VolumeDisk final : public Disk {
 
     const std::unique_ptr<Disk> below_;
     Told told_;
+    ErrorMode errors_ = ErrorMode::remount_ro;
     std::mutex mutex_;
     std::atomic<bool> is_over_{false};
 };

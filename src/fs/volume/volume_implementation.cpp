@@ -61,10 +61,10 @@ Errc VolumeImplementation::start() {
 }
 
 void VolumeImplementation::watch_disk() {
+    if (options_.read_only) return;
     // An engine with memory of its own cannot go on: a piece that was refused is hidden there.
-    const bool goes_on = options_.errors == ErrorMode::go_on && works_on_host_;
-    if (options_.read_only || goes_on) return;
-    disk_.watch([this](const DiskRefusal& refusal) {
+    const ErrorMode errors = works_on_host_ ? options_.errors : ErrorMode::remount_ro;
+    disk_.watch(errors, [this](const DiskRefusal& refusal) {
         end_changes(refusal.code);
         if (!options_.refused) return;
         static_cast<void>(or_no_memory([&] {

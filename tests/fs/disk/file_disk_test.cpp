@@ -77,6 +77,37 @@ TEST_F(FileDiskTest, readsWhatWasWritten) {
     EXPECT_EQ(disk->flush(), Errc::ok);
 }
 
+TEST_F(FileDiskTest, isNotExtendedOnceItsEndIsCutOff) {
+    make_file(64 * kib);
+    for (const DiskAccess way : {DiskAccess::plain, DiskAccess::ring, DiskAccess::direct}) {
+        SCOPED_TRACE(name_of(way));
+        std::filesystem::resize_file(path_, 64 * kib);
+        Failure failure;
+        const auto disk = FileDisk::open(path_, OpenMode::read_write, failure);
+        ASSERT_TRUE(disk) << failure.message;
+        std::string why;
+        if (disk->use(way, why) != Errc::ok) continue;
+        Bytes bytes(8192, std::byte{5});
+        ASSERT_EQ(disk->write(0, bytes), Errc::ok);
+        ASSERT_EQ(disk->flush(), Errc::ok);
+        std::filesystem::resize_file(path_, 8192 + 100);
+        EXPECT_EQ(*disk->present_size(), 8192u);
+        EXPECT_EQ(disk->size_bytes(), 64 * kib);
+        EXPECT_EQ(disk->write(32 * kib, bytes), Errc::io);
+        EXPECT_EQ(disk->write(0, bytes), Errc::io);
+        const DiskWrite one{48 * kib, bytes};
+        EXPECT_EQ(disk->write_many(std::span(&one, 1)), Errc::io);
+        EXPECT_EQ(disk->flush(), Errc::io);
+        EXPECT_EQ(disk->discard(32 * kib, 4096), Errc::ok) << "a hint";
+        EXPECT_EQ(std::filesystem::file_size(path_), 8192u + 100);
+        EXPECT_EQ(disk->read(0, bytes), Errc::ok);
+        for (const u64 offset : {4096u, 8192u, 32 * 1024u}) {
+            Bytes lost(8192);
+            EXPECT_EQ(disk->read(offset, lost), Errc::io) << offset;
+        }
+    }
+}
+
 TEST_F(FileDiskTest, createsResizesAndPunchesHoles) {
     Failure failure;
     auto disk = FileDisk::open(path_, OpenMode::create, failure);

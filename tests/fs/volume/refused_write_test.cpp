@@ -401,7 +401,7 @@ TEST(RefusedWriteOfTheDisk, isToldToNobodyBeforeTheVolumeKnows) {
     std::promise<void> heard;
     std::atomic<bool> knows{false};
     std::future<std::pair<Errc, bool>> late;
-    watched.watch([&](const DiskRefusal& refusal) {
+    watched.watch(ErrorMode::remount_ro, [&](const DiskRefusal& refusal) {
         EXPECT_EQ(refusal.code, Errc::io);
         late = std::async(std::launch::async, [&] {
             heard.set_value();
