@@ -49,7 +49,7 @@ Errc empty_file(const Request& request, Handle file) {
     AttributeChange change;
     change.which = AttributeChange::size;
     if (clears_privileges()) request.drop_privileges(file, change);
-    request.keep_times(file, change);
+    keep_times(change);
     request.mount.note_change();
     WARREN_TRY(request.volume->set_attributes(request.caller(), file, change).code());
     request.mount.unsaved.note(request.mount.nodes.node_of(file.inode));
@@ -292,7 +292,7 @@ Errc copy_hole(const Request& request, CopyJob& job, u64 bytes) {
         AttributeChange change;
         change.which = AttributeChange::size;
         change.new_size = job.target_offset + bytes;
-        request.keep_times(job.target, change);
+        keep_times(change);
         WARREN_TRY(request.volume->set_attributes(request.caller(), job.target, change).code());
     }
     job.advance(bytes);

@@ -83,7 +83,7 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     }
     const bool resizes_alone = (which & FUSE_SET_ATTR_SIZE) != 0 &&
                                (which & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) == 0;
-    if (resizes_alone) request.keep_times(handle, change);
+    if (resizes_alone) keep_times(change);
     request.mount.note_change();
     const Result<Attributes> changed =
         request.volume->set_attributes(request.caller(), handle, change);

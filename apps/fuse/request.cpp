@@ -130,16 +130,8 @@ void Request::drop_privileges(Handle handle, AttributeChange& change) const {
     // The change that makes them go has its own time, which the kernel keeps for a file.
     if (S_ISREG(attributes->mode) && (change.which & AttributeChange::changed) == 0) {
         change.which |= AttributeChange::changed;
-        change.new_changed = attributes->changed;
+        change.new_changed = time_kept;
     }
-}
-
-void Request::keep_times(Handle handle, AttributeChange& change) const {
-    const Result<Attributes> attributes = volume->attributes(handle);
-    if (!attributes) return;
-    change.which |= AttributeChange::modified | AttributeChange::changed;
-    change.new_modified = attributes->modified;
-    change.new_changed = attributes->changed;
 }
 
 Errc Request::sync(Handle handle) const {
@@ -155,7 +147,7 @@ void Request::note_access(Handle handle, fuse_ino_t node, bool in_cache) const {
     AttributeChange change;
     change.which = AttributeChange::accessed | AttributeChange::changed;
     change.new_accessed = now;
-    change.new_changed = attributes->changed;  // reading is no change
+    change.new_changed = time_kept;  // reading is no change
     if (!volume->set_attributes(caller(), handle, change)) return;
     mount.note_change();
     // Attributes alone: the kernel takes no lock for it that a request could hold.

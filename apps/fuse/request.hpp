@@ -18,6 +18,14 @@ inline constexpr double cache_seconds = 3600;
 
 inline constexpr i64 second_ns = 1'000'000'000;
 
+/// Adds to `change`, which sets the size, that the times modified and changed stay: the kernel
+/// keeps those of a file itself, and has said so in the request if they are to change.
+inline void keep_times(AttributeChange& change) {
+    change.which |= AttributeChange::modified | AttributeChange::changed;
+    change.new_modified = time_kept;
+    change.new_changed = time_kept;
+}
+
 /// The answer to a call about a name: a directory that is gone has none, and neither has a file
 /// that is. (Errc::stale would reach programs, which have never heard of it.)
 inline Errc about_name(Errc code) {
@@ -76,10 +84,6 @@ class Request {
 
     /// Adds to `change` that set-user-id and an executable's set-group-id go, if they are set.
     void drop_privileges(Handle handle, AttributeChange& change) const;
-
-    /// Adds to `change`, which sets the size, that the times modified and changed stay: the kernel
-    /// keeps those of a file itself, and has said so in the request if they are to change.
-    void keep_times(Handle handle, AttributeChange& change) const;
 
     /// Makes the inode's changes, and all others, durable.
     Errc sync(Handle handle) const;

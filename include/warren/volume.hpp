@@ -75,7 +75,11 @@ struct CreateOptions {
     bool open = false;  // count an open as well: release() must follow
 };
 
-/// What set_attributes() changes; unset members stay.
+/// As new_modified or new_changed: the time that the inode has, whoever else sets it meanwhile.
+inline constexpr i64 time_kept = -0x7fffffffffffffff;
+
+/// What set_attributes() changes; unset members stay. The time of change does not go back: where
+/// new_changed is a little older than what the inode has, that stays.
 struct AttributeChange {
     enum : u32 {
         mode = 1,

@@ -129,7 +129,14 @@ Result<Attributes> ModelFileSystem::set_attributes(const Caller& caller, Handle 
     if (has(rest, AttributeChange::group)) inode.group = rest.new_group;
     if (has(rest, AttributeChange::accessed)) inode.times.accessed = time(rest.new_accessed);
     if (has(rest, AttributeChange::modified)) inode.times.modified = time(rest.new_modified);
-    inode.times.changed = has(rest, AttributeChange::changed) ? time(rest.new_changed) : now_;
+    const ModelTime changed = has(rest, AttributeChange::changed) ? time(rest.new_changed) : now_;
+    // It does not go back by a little; by much the clock has.
+    constexpr u64 little = u64{300} * 1'000'000'000;
+    const ModelTime had = inode.times.changed;
+    const bool is_late =
+        changed.latest < had.earliest &&
+        static_cast<u64>(had.earliest) - static_cast<u64>(changed.latest) <= little;
+    if (!is_late) inode.times.changed = changed;
     if (has(rest, AttributeChange::user | AttributeChange::group) &&
         !is_mode_of(inode.mode, directory_mode)) {
         inode.attributes.erase("security.capability");

@@ -18,6 +18,9 @@ inline constexpr u32 mode_setuid = 04000;
 inline constexpr u32 mode_setgid = 02000;
 inline constexpr u32 mode_bits = 07777;
 
+/// A time of change that is older by more than this is not late: somebody has set the clock back.
+inline constexpr u64 lateness_max = u64{300} * 1'000'000'000;
+
 /// The times that a change can set.
 inline constexpr u32 change_times =
     AttributeChange::accessed | AttributeChange::modified | AttributeChange::changed;
@@ -91,14 +94,25 @@ WARREN_HD inline u32 changed_mode(const Attributes& old, const Credentials& call
 WARREN_HD inline Attributes changed_attributes(const Attributes& old, const Credentials& caller,
                                                const AttributeChange& change, i64 now) {
     Attributes out = old;
-    const auto time = [&](i64 wanted) { return wanted == time_now ? now : wanted; };
+    const auto time = [&](i64 wanted, i64 had) {
+        return wanted == time_now ? now : wanted == time_kept ? had : wanted;
+    };
     out.mode = changed_mode(old, caller, change);
     if ((change.which & AttributeChange::user) != 0) out.user = change.new_user;
     if ((change.which & AttributeChange::group) != 0) out.group = change.new_group;
-    if ((change.which & AttributeChange::accessed) != 0) out.accessed = time(change.new_accessed);
-    if ((change.which & AttributeChange::modified) != 0) out.modified = time(change.new_modified);
+    if ((change.which & AttributeChange::accessed) != 0) {
+        out.accessed = time(change.new_accessed, old.accessed);
+    }
+    if ((change.which & AttributeChange::modified) != 0) {
+        out.modified = time(change.new_modified, old.modified);
+    }
     const bool says_changed = (change.which & AttributeChange::changed) != 0;
-    out.changed = says_changed ? time(change.new_changed) : now;
+    const i64 changed = says_changed ? time(change.new_changed, old.changed) : now;
+    // Who sets a time took it before his turn, and the kernel sends the times that it has cached
+    // some seconds later.
+    const bool is_late = changed < old.changed &&
+                         static_cast<u64>(old.changed) - static_cast<u64>(changed) <= lateness_max;
+    if (!is_late) out.changed = changed;
     return out;
 }
 
