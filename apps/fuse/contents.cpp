@@ -50,7 +50,6 @@ Errc empty_file(const Request& request, Handle file) {
     change.which = AttributeChange::size;
     if (clears_privileges()) request.drop_privileges(file, change);
     keep_times(change);
-    request.mount.note_change();
     WARREN_TRY(request.volume->set_attributes(request.caller(), file, change).code());
     request.mount.unsaved.note(request.mount.nodes.node_of(file.inode));
     return Errc::ok;
@@ -112,7 +111,6 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
     options.mode = S_IFREG | (mode & 07777);
     options.hold = Hold::yes;
     options.open = true;
-    request.mount.note_change();
     const Result<Attributes> made =
         std::string_view(name) == unnamed_file
             ? request.volume->create_unnamed(request.caller(), directory, options)
@@ -176,7 +174,6 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     const Request request(raw, node);
     const Handle file = handle_of(request, node, info);
     if (clears_privileges()) clear_privileges(request, node, file);
-    request.mount.note_change();
     const std::span<const std::byte> source = std::as_bytes(std::span(bytes, size_bytes));
     const u64 at = static_cast<u64>(offset);
     const Result<u64> put = info->writepage != 0
@@ -245,7 +242,7 @@ void allocate(fuse_req_t raw, fuse_ino_t node, int mode, off_t offset, off_t len
         request.volume->allocate(handle_of(request, node, info), how, static_cast<u64>(offset),
                                  static_cast<u64>(length), Stamp::no);
     if (code == Errc::ok) request.mount.unsaved.note(node);
-    request.reply_changed(code);
+    request.reply(code);
 }
 
 void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_info* info) {
@@ -334,7 +331,6 @@ void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
     const u64 behind = source->size > job.source_offset ? source->size - job.source_offset : 0;
     job.left = std::min({static_cast<u64>(length), behind, longest});
     job.buffer = thread_buffer(std::min<u64>(job.left, request_limit_bytes));
-    request.mount.note_change();
     Errc code = Errc::ok;
     while (job.left > 0 && code == Errc::ok)
         code = copy_step(request, job);

@@ -208,7 +208,6 @@ Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& an
     stale[0] = {node(directory), is_directory ? node(child->handle) : 0, name, {}};
     if (is_directory) stale[0].below = some_names(*volume, child->handle);
     Removal removal;
-    mount_.note_change();
     const Errc code = volume->remove_tree(peer.caller(), directory, name, removal);
     const bool has_changed = code == Errc::ok || removal.files + removal.directories > 0;
     if (has_changed) drop_cached(std::move(stale));
@@ -250,7 +249,6 @@ Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
         stale.push_back({node(move.to), 0, std::string(move.new_name), {}});
     }
     answer.reserve((1 + results.size()) * sizeof(u64));
-    mount_.note_change();
     mount_.volume.access()->move_many(peer.caller(), moves, codes);
     for (size_t i = 0; i < moves.size(); ++i)
         results[positions[i]] = codes[i];
@@ -266,7 +264,6 @@ Errc ControlVerbs::rebuild(const Peer& peer, const Frame& frame, Encoder& answer
     Handle directory;
     WARREN_TRY(find_directory(frame.descriptors[0], true, directory));
     Rebuilt rebuilt;
-    mount_.note_change();
     const Errc code = mount_.volume.access()->rebuild(peer.caller(), directory, rebuilt);
     answer.number(rebuilt.entries).number(rebuilt.blocks_before).number(rebuilt.blocks_after);
     answer.number(rebuilt.in_steps ? 1 : 0);

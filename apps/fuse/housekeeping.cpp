@@ -54,10 +54,9 @@ void Committer::run(u32 seconds) {
     std::unique_lock lock(mutex_);
     while (
         !ending_changed_.wait_for(lock, std::chrono::seconds(seconds), [&] { return ending_; })) {
-        if (mount_.read_only.load(std::memory_order_relaxed)) continue;
-        if (!mount_.changed.exchange(false, std::memory_order_relaxed)) continue;
         lock.unlock();
-        static_cast<void>(mount_.sync());  // the log is told if it fails
+        // The log is told if it fails; the next round tries again.
+        if (mount_.volume.access()->has_unsaved()) static_cast<void>(mount_.sync());
         lock.lock();
     }
 }

@@ -17,7 +17,7 @@
 
 namespace warren::fuse {
 
-/// Commits what has changed every `seconds`; 0: never.
+/// Commits every `seconds` if the volume has something unsaved; 0: never.
 class Committer {
  public:
     Committer(MountState& mount, u32 seconds);

@@ -84,7 +84,6 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     const bool resizes_alone = (which & FUSE_SET_ATTR_SIZE) != 0 &&
                                (which & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) == 0;
     if (resizes_alone) keep_times(change);
-    request.mount.note_change();
     const Result<Attributes> changed =
         request.volume->set_attributes(request.caller(), handle, change);
     if (changed && (which & FUSE_SET_ATTR_SIZE) != 0) request.mount.unsaved.note(node);
@@ -157,7 +156,7 @@ void set_extended(fuse_req_t raw, fuse_ino_t node, const char* name, const char*
     const bool is_bit_lost = name == access_list_name && loses_group_bit(request, handle);
     const Errc code = request.volume->set_attribute(request.caller(), handle, name, bytes, how);
     if (code == Errc::ok && is_bit_lost) clear_group_bit(request, handle);
-    request.reply_changed(code);
+    request.reply(code);
 }
 
 /// Answers with the size, or with the bytes that `fill` puts into a buffer.
@@ -197,7 +196,7 @@ void remove_extended(fuse_req_t raw, fuse_ino_t node, const char* name) {
     const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
-    request.reply_changed(request.volume->remove_attribute(request.caller(), handle, name));
+    request.reply(request.volume->remove_attribute(request.caller(), handle, name));
 }
 
 }  // namespace

@@ -40,7 +40,6 @@ struct MountState {
     LateSeeker* late_seeker = nullptr;  // set while requests are answered
     std::atomic<bool> read_only;
     std::atomic<AccessTimes> access_times{AccessTimes::relative};
-    std::atomic<bool> changed{false};     // since the last periodic commit
     std::atomic<bool> can_expire{false};  // see Invalidator; known once the kernel has said hello
     bool allow_other = false;
 
@@ -51,12 +50,6 @@ struct MountState {
     /// Undoes `count` references that the kernel had to a node. Asks for no memory.
     void give_back(Volume& from, u64 node, u64 count) {
         if (const auto gone = nodes.forget(node, count)) from.forget(gone->handle, gone->held);
-    }
-    /// Notes that there is something to commit. Most calls only read the flag.
-    void note_change() {
-        if (!changed.load(std::memory_order_relaxed)) {
-            changed.store(true, std::memory_order_relaxed);
-        }
     }
     /// What `commit()` answers; the log is told if it fails.
     template <class Commit>

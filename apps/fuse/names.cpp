@@ -51,7 +51,6 @@ void make(fuse_req_t raw, fuse_ino_t parent, const char* name, CreateOptions opt
     Handle directory;
     if (!request.find(parent, directory)) return;
     options.hold = Hold::yes;
-    request.mount.note_change();
     request.reply_entry(
         about_name(request.volume->create(request.caller(), directory, name, options)));
 }
@@ -90,7 +89,6 @@ void link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* ne
     const Request request(raw, node);
     Handle file, directory;
     if (!request.find(node, file) || !request.find(new_parent, directory)) return;
-    request.mount.note_change();
     request.reply_entry(
         about_name(request.volume->link(request.caller(), file, directory, new_name, Hold::yes)));
 }
@@ -99,15 +97,14 @@ void unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     const Request request(raw, parent, name);
     Handle directory;
     if (!request.find(parent, directory)) return;
-    request.reply_changed(about_name(request.volume->unlink(request.caller(), directory, name)));
+    request.reply(about_name(request.volume->unlink(request.caller(), directory, name)));
 }
 
 void remove_directory(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     const Request request(raw, parent, name);
     Handle directory;
     if (!request.find(parent, directory)) return;
-    request.reply_changed(
-        about_name(request.volume->remove_directory(request.caller(), directory, name)));
+    request.reply(about_name(request.volume->remove_directory(request.caller(), directory, name)));
 }
 
 void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
@@ -123,7 +120,7 @@ void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
     }
     Handle from, to;
     if (!request.find(parent, from) || !request.find(new_parent, to)) return;
-    request.reply_changed(
+    request.reply(
         about_name(request.volume->rename(request.caller(), from, name, to, new_name, how)));
 }
 

@@ -78,11 +78,6 @@ void Request::reply(Errc code) const {
     fuse_reply_err(raw_, is_known ? static_cast<int>(code) : EIO);
 }
 
-void Request::reply_changed(Errc code) const {
-    mount.note_change();
-    reply(code);
-}
-
 void Request::reply_entry(const Result<Attributes>& result) const {
     if (!result) return reply(result.code());
     const fuse_entry_param entry = take_entry(*result);
@@ -149,7 +144,6 @@ void Request::note_access(Handle handle, fuse_ino_t node, bool in_cache) const {
     change.new_accessed = now;
     change.new_changed = time_kept;  // reading is no change
     if (!volume->set_attributes(caller(), handle, change)) return;
-    mount.note_change();
     // Attributes alone: the kernel takes no lock for it that a request could hold.
     if (in_cache) fuse_lowlevel_notify_inval_inode(mount.session, node, -1, 0);
 }

@@ -68,8 +68,6 @@ class Request {
     /// Answers with an error number, or success. Errc::corrupt is EIO to programs, and told in the
     /// log.
     void reply(Errc code) const;
-    /// Answers a change: like reply(), and notes that there is something to commit.
-    void reply_changed(Errc code) const;
     /// Answers with an inode that `result` holds a reference to.
     void reply_entry(const Result<Attributes>& result) const;
     void reply_attributes(const Result<Attributes>& result) const;

@@ -256,7 +256,6 @@ void RingCommands::run(Commands commands, Replies replies) {
                     if (admit(commands[end]) != Errc::ok) break;
                     if (!are_alike(commands[begin].command, commands[end].command)) break;
                 }
-                if (changes(commands[begin].command.verb)) mount_.note_change();
                 run_or_tell(*volume, commands.subspan(begin, end - begin),
                             replies.subspan(begin, end - begin));
             }

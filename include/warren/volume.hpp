@@ -423,6 +423,9 @@ class Volume {
 
     // Durability.
     Errc sync();
+    /// Whether sync() would make anything durable, or tell an error. It costs a few loads from
+    /// memory, and a GPU's engine one small copy.
+    bool has_unsaved();
     Errc sync_file(Handle handle);
 
     // Bulk operations, on all workers of the engine.

@@ -94,6 +94,7 @@ void TwinStore::read_counters() {
     relaxed_store(host.free_frames, relaxed_load(now.free_frames));
     relaxed_store(host.metadata_frames_end, relaxed_load(now.metadata_frames_end));
     relaxed_store(host.data_frames_begin, relaxed_load(now.data_frames_begin));
+    relaxed_store(host.dirty_blocks, relaxed_load(now.dirty_blocks));
 }
 
 void TwinStore::take_cut(CommitCut& cut) {

@@ -105,6 +105,12 @@ CommitFigures Committer::figures() const {
     return figures_;
 }
 
+bool Committer::has_unsaved() const {
+    return error() != Errc::ok || has_data_.load(std::memory_order_relaxed) ||
+           relaxed_load(store_.state->dirty_blocks) != 0 ||
+           (file_buffer_ != nullptr && file_buffer_->figures().dirty_blocks != 0);
+}
+
 void Committer::forbid(Errc error) {
     Errc none = Errc::ok;
     error_.compare_exchange_strong(none, error, std::memory_order_relaxed);
@@ -205,6 +211,8 @@ Errc Committer::commit_dirty() {
 /// What must be seen together with the copies. Nobody applies anything.
 void Committer::note_rest() {
     collect_data();
+    // Acquire: pairs with the release in note_data().
+    has_data_.exchange(false, std::memory_order_acquire);
     // What was noted before an apply is seen with the apply.
     const bool has_fresh = has_fresh_data_.exchange(false, std::memory_order_relaxed);
     const bool comes_first = has_fresh && mode_ == DataMode::ordered;

@@ -71,8 +71,16 @@ class Committer {
     /// come back with the commit after the one that emptied them. With `looks_on_disk` also those
     /// of which nothing is in memory; an engine with memory of its own leaves them.
     Errc commit_and_free(bool looks_on_disk);
-    /// Notes, before they become visible, that file data were written that were not there before.
-    void note_fresh_data() { has_fresh_data_.store(true, std::memory_order_relaxed); }
+    /// Notes that file data were written. `fresh_data`: they were not there before; then it is
+    /// noted before they become visible.
+    void note_data(FreshData fresh_data) {
+        if (fresh_data == FreshData::yes) has_fresh_data_.store(true, std::memory_order_relaxed);
+        // Release: pairs with the acquire in note_rest(): the flush comes behind the write.
+        has_data_.store(true, std::memory_order_release);
+    }
+    /// Whether a commit would make something durable that is not yet, or tell an error. With an
+    /// engine that has memory of its own: as of the last Engine::refresh_counters().
+    bool has_unsaved() const;
     /// Lets no commit begin any more that would hold what is applied from now on.
     void forbid(Errc error);
 
@@ -122,7 +130,8 @@ class Committer {
     std::mutex mutex_;  // one commit at a time
     u64 transaction_;
     std::atomic<Errc> error_{Errc::ok};
-    std::atomic<bool> has_fresh_data_{false};  // since the last flush
+    std::atomic<bool> has_data_{false};        // written since the last flush
+    std::atomic<bool> has_fresh_data_{false};  // of them such as were not there before
     FreshData fresh_data_ = FreshData::no;     // those that this commit makes visible
     FairLock steps_;
     Engine* engine_ = nullptr;  // null: it works on the host's Store

@@ -216,6 +216,10 @@ Errc Volume::sync() {
     return implementation_->commit();
 }
 
+bool Volume::has_unsaved() {
+    return implementation_->has_unsaved();
+}
+
 Errc Volume::sync_file(Handle handle) {
     const Result<Attributes> exists = attributes(handle);
     return exists ? implementation_->commit() : exists.code();

@@ -34,7 +34,8 @@ class DataWriter {
     /// that takes the note flushes them, and none shows them before it.
     Errc operator()(const ops::Piece& piece) const {
         WARREN_TRY(write(piece));
-        if (!piece.keeps_rest || replaces_ == Replaces::no) volume_.note_fresh_data();
+        const bool is_fresh = !piece.keeps_rest || replaces_ == Replaces::no;
+        volume_.note_data(is_fresh ? FreshData::yes : FreshData::no);
         return Errc::ok;
     }
 
@@ -127,7 +128,7 @@ Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
     const DataRoom room(volume, length);
     if (room.code() != Errc::ok) return room.code();
     WARREN_TRY(volume.write_data(place, std::span(zero_block).first(length)));
-    volume.note_fresh_data();
+    volume.note_data(FreshData::yes);
     return Errc::ok;
 }
 

@@ -448,6 +448,12 @@ Errc VolumeImplementation::commit() {
     return committer_->commit();
 }
 
+bool VolumeImplementation::has_unsaved() {
+    if (options_.read_only) return false;
+    // A commit tells what is wrong with an engine that does not answer.
+    return engine_->refresh_counters() != Errc::ok || committer_->has_unsaved();
+}
+
 Errc VolumeImplementation::commit_and_free(bool looks_on_disk) {
     if (options_.read_only) return Errc::ok;
     prune_pending();

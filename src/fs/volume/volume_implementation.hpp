@@ -292,9 +292,11 @@ class VolumeImplementation {
     Errc commit_and_free(bool looks_on_disk);
     /// Nothing changes any more, and no commit begins; `error` is why.
     void end_changes(Errc error);
-    /// See Committer::note_fresh_data().
-    void note_fresh_data() {
-        if (committer_ != nullptr) committer_->note_fresh_data();
+    /// See Volume::has_unsaved().
+    bool has_unsaved();
+    /// See Committer::note_data().
+    void note_data(FreshData fresh_data) {
+        if (committer_ != nullptr) committer_->note_data(fresh_data);
     }
 
     /// The references that a caller of lookup() or create() takes. Nothing can be removed from a

@@ -285,7 +285,7 @@ Errc CudaEngine::refresh_counters() {
     using State = core::StoreState;
     for (u64 State::*counter :
          {&State::blocks_used, &State::inodes_used, &State::inode_slots, &State::free_frames,
-          &State::metadata_frames_end, &State::data_frames_begin})
+          &State::metadata_frames_end, &State::data_frames_begin, &State::dirty_blocks})
         relaxed_store(host_.state->*counter, now.*counter);
     return Errc::ok;
 }
