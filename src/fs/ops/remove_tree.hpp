@@ -39,6 +39,10 @@ WARREN_HD constexpr u64 most_promised(u64 journal_room) {
     return journal_room - journal_room / 16;
 }
 
+/// So many commits in a row may give a step no room, because others dirty more behind each: then
+/// names are removed one by one.
+inline constexpr u32 roomless_commits_max = 16;
+
 /// Takes the entry of the directory `inode` out of `parent`. From here on it takes no more names,
 /// and nothing leads upwards: the number may mean another directory soon, even one below it. Only
 /// within apply. True if the entry's leaf is empty now and should be pruned.

@@ -172,6 +172,7 @@ Errc TreeRemover::remove_in_steps() {
 /// Where what a step may leave would find no room: removes some of what is left as rm(1) does. With
 /// that gone from the orphan directory there may be room.
 Errc TreeRemover::remove_some_by_names() {
+    roomless_commits_ = 0;
     while (orphan_room_.give_back()) {
     }
     for (u32 i = 0; i < named_at_once && !rooted_.empty(); ++i) {
@@ -185,7 +186,8 @@ Errc TreeRemover::remove_some_by_names() {
 }
 
 /// Takes what a bulk step needs and lets `gate` pass the gate for all of it. Nothing has changed
-/// if that fails. Errc::no_space: also where a commit does not hold what a step may dirty.
+/// if that fails. Errc::no_space: also where a commit does not hold what a step may dirty, or never
+/// has that much room left when the step's turn comes.
 Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
     const u64 room = relaxed_load(state.journal_room);
@@ -208,7 +210,12 @@ Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
             tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
         return Errc::ok;
     }));
-    WARREN_TRY(gate.begin_apply(static_cast<u32>(promised)));
+    const Errc passed = gate.begin_apply(static_cast<u32>(promised));
+    if (passed == Errc::need_commit && ++roomless_commits_ > ops::roomless_commits_max) {
+        return Errc::no_space;
+    }
+    WARREN_TRY(passed);
+    roomless_commits_ = 0;
     dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;
     dropping_ = 0;
     deadline_ = now_nanoseconds() + step_nanoseconds;

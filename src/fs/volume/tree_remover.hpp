@@ -68,6 +68,7 @@ class TreeRemover {
     u64 loose_max_ = 0;                  // what the journal has room for
     std::atomic<bool> was_full_{false};  // the step stopped before all was done
     u64 dirty_limit_ = 0;
+    u32 roomless_commits_ = 0;      // in a row, for the step that is to begin
     alignas(64) u64 dropping_ = 0;  // see LaneRules
     i64 deadline_ = 0;
     i64 now_ = 0;

@@ -20,7 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr u32 idle_steps_max = 1000;  // others can take a step's time or journal room
-constexpr u32 commits_max = 16;       // in a row that gave no room: others dirty more behind each
 constexpr u32 damaged_max = 4;        // looks at what cannot be right
 constexpr u64 listed_max = u64{TreeListing::frames_max} * format::inodes_per_frame;
 
@@ -226,7 +225,7 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
         removal.directories += step.directories;
         removal.blocks += step.blocks;
         commits = code == Errc::need_commit ? commits + 1 : 0;
-        if (report_.data()->lacks_room != 0 || commits > commits_max) {
+        if (report_.data()->lacks_room != 0 || commits > ops::roomless_commits_max) {
             const Errc found = find_room(code, has_committed, host);
             if (found == Errc::ok) continue;
             if (found != Errc::no_space) return found;

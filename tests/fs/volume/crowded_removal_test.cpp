@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tree is removed while others change so much that whatever commit is made for the removal's next
+// step, the journal is too full for it again before the step's turn comes. It must come to an end.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "fs/ops/remove_tree.hpp"
+#include "fs/volume/volume_implementation.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/test_engine.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+/// Others who change something as soon as a commit has taken its copies: in its flushes.
+class CrowdedDisk final : public PassingDisk {
+ public:
+    using PassingDisk::PassingDisk;
+    Errc flush() override {
+        if (crowd) crowd();
+        return fails ? Errc::io : PassingDisk::flush();
+    }
+    std::function<void()> crowd;
+    bool fails = false;
+};
+
+TEST(CrowdedRemoval, comesToAnEndThoughNoCommitGivesItsStepsRoom) {
+    constexpr u32 workers = 8;  // a step promises blocks for each
+    const auto memory = make_memory_disk(16 * mib);
+    auto owned = std::make_unique<CrowdedDisk>(*memory);
+    CrowdedDisk& disk = *owned;
+    VolumeImplementation* implementation = nullptr;
+    Failure failure;
+    const auto volume =
+        open_on_engine(std::move(owned), "cpu", {.workers = workers}, failure, ~u64{0},
+                       [&](VolumeImplementation& opened) { implementation = &opened; });
+    ASSERT_TRUE(volume) << failure.message;
+    const Handle others = make_directory(*volume, volume->root(), "others");
+    std::set<u64> blocks;
+    std::vector<Handle> crowd;
+    for (u32 i = 0; blocks.size() < 80; ++i) {
+        const Handle file = make_file(*volume, others, "other" + std::to_string(i));
+        if (blocks.insert(file.inode / format::inodes_per_block).second) crowd.push_back(file);
+    }
+    Handle at = volume->root();
+    for (u32 i = 0; i < 10; ++i) {
+        at = make_directory(*volume, at, "tree");
+        for (u32 k = 0; k < 20; ++k)
+            make_file(*volume, at, "file" + std::to_string(k));
+    }
+    ASSERT_EQ(volume->sync(), Errc::ok);
+
+    const core::StoreState& state = *implementation->store().state;
+    const u64 room = relaxed_load(state.journal_room);
+    // So much that operations find room, and steps do not.
+    const u64 crowded = room - core::journal_room_min;
+    ASSERT_GT(crowded + room / 4 + ops::dirtied_when_full(implementation->store(), workers), room);
+    u64 commits = 0;
+    disk.crowd = [&] {
+        ++commits;
+        // Without an end of its own the removal gets an error.
+        if (commits > 10'000) disk.fails = true;
+        AttributeChange touch;
+        touch.which = AttributeChange::modified;
+        for (const Handle file : crowd) {
+            if (relaxed_load(state.dirty_blocks) >= crowded) break;
+            touch.new_modified = static_cast<i64>(commits);
+            EXPECT_TRUE(volume->set_attributes(anybody, file, touch));
+        }
+    };
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
+    disk.crowd = {};
+    EXPECT_GT(commits, ops::roomless_commits_max);
+    EXPECT_EQ(removal.files, 200u);
+    EXPECT_EQ(removal.directories, 10u);
+    EXPECT_EQ(list_names(*volume, volume->root()).size(), 1u);
+    expect_counts_agree(*volume);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*memory));
+}
+
+}  // namespace
+}  // namespace warren
