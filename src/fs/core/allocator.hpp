@@ -66,41 +66,71 @@ WARREN_HD inline bool has_memory(const Store& store, u64 frame) {
     return end == 0 || frame < end;
 }
 
+/// Takes up to `wanted` off the count of free frames, but leaves `kept`; how many. Who takes one
+/// off has a right to a free frame: a frame is counted once its bit is set, and counted off before
+/// its bit is cleared. One lane.
+WARREN_HD inline u64 count_frames_off(const Store& store, u64 wanted, u64 kept) {
+    device_atomic<u64> count(store.state->free_frames);
+    u64 old = count.load(hd::memory_order_relaxed);
+    while (old > kept) {
+        const u64 taken = wanted < old - kept ? wanted : old - kept;
+        // Acquire: pairs with the release in count_free_frames().
+        if (count.compare_exchange_weak(old, old - taken, hd::memory_order_acquire,
+                                        hd::memory_order_relaxed)) {
+            return taken;
+        }
+    }
+    return 0;
+}
+
+/// Counts frames whose bits are set, or that were counted off and not taken. One lane.
+WARREN_HD inline void count_free_frames(const Store& store, u64 frames) {
+    // Release: pairs with the acquire in count_frames_off(): the bits show.
+    device_atomic<u64>(store.state->free_frames).fetch_add(frames, hd::memory_order_release);
+}
+
+/// The last free frame is kept for metadata, so that a volume full of data can be emptied.
+WARREN_HD constexpr u64 frames_kept_from(FrameKind kind) {
+    return kind == FrameKind::data ? 1 : 0;
+}
+
 /// Takes one free frame for `kind`: nobody else finds it. Errc::need_space if there is none,
 /// Errc::need_frame if metadata or inodes would lie where no memory is. One lane; publish_frame()
 /// or unclaim_frame() follows.
 WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
+    constexpr u32 looks_max = 2;  // frames come and go before and behind the look
     const bool is_data = kind == FrameKind::data;
     const u64 end = store.frame_count;
-    for (;;) {
-        // The last free frame is kept for metadata, so that a volume full of data can be emptied.
-        if (is_data && relaxed_load(store.state->free_frames) <= 1) return Errc::need_space;
+    if (count_frames_off(store, 1, frames_kept_from(kind)) == 0) return Errc::need_space;
+    for (u32 looks = 0;;) {
         u64 frame = is_data ? find_bit_down(store.frames_free, 0, end)
                             : find_bit_up(store.frames_free, 0, end);
-        if (frame == end) return Errc::need_space;
-        if (!is_data && !has_memory(store, frame)) return Errc::need_frame;
+        if (frame == end && ++looks < looks_max) continue;
+        if (frame == end || (!is_data && !has_memory(store, frame))) {
+            count_free_frames(store, 1);
+            return frame == end ? Errc::need_space : Errc::need_frame;
+        }
         // Data start below free frames, so that a file that grows finds the next one free.
         for (u32 i = 1; is_data && i < data_window_frames && frame > 0; ++i) {
             if (!test_bit(store.frames_free, frame - 1)) break;
             --frame;
         }
-        if (!clear_bit(store.frames_free, frame)) continue;
-        device_atomic<u64>(store.state->free_frames).fetch_sub(1, hd::memory_order_relaxed);
-        return frame;
+        if (clear_bit(store.frames_free, frame)) return frame;
     }
 }
 
-/// Takes this very frame, if it is free. One lane.
-WARREN_HD inline bool claim_frame_at(const Store& store, u64 frame) {
-    if (relaxed_load(store.state->free_frames) <= 1) return false;
-    if (!clear_bit(store.frames_free, frame)) return false;
-    device_atomic<u64>(store.state->free_frames).fetch_sub(1, hd::memory_order_relaxed);
-    return true;
+/// Takes this very frame for data, if it is free. One lane.
+WARREN_HD inline bool claim_data_frame_at(const Store& store, u64 frame) {
+    if (!test_bit(store.frames_free, frame)) return false;
+    if (count_frames_off(store, 1, frames_kept_from(FrameKind::data)) == 0) return false;
+    if (clear_bit(store.frames_free, frame)) return true;
+    count_free_frames(store, 1);
+    return false;
 }
 
 WARREN_HD inline void unclaim_frame(const Store& store, u64 frame) {
-    device_atomic<u64>(store.state->free_frames).fetch_add(1, hd::memory_order_relaxed);
     set_bit(store.frames_free, frame);
+    count_free_frames(store, 1);
 }
 
 /// Gives a claimed frame its kind; from here on its blocks or inodes are given out. One lane.
@@ -149,8 +179,7 @@ WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
         device_atomic<u64>(overlay.reserved[w]).store(0, hd::memory_order_release);
     }
     if (empty) {
-        device_atomic<u64>(store.state->free_frames).fetch_add(1, hd::memory_order_relaxed);
-        set_bit(store.frames_free, frame);
+        unclaim_frame(store, frame);
     } else if (taken > 0) {
         // Whoever looked for a block meanwhile found all of them reserved.
         set_bit(room_of(store, kind_of(store, frame)), frame);
@@ -199,7 +228,7 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
     if (goal != 0 && goal < store.size_bytes) {
         const u64 frame = goal / format::frame_size;
         u32 first = static_cast<u32>(goal / format::block_size % format::blocks_per_frame);
-        if (first == 0 && kind == FrameKind::data && claim_frame_at(store, frame)) {
+        if (first == 0 && kind == FrameKind::data && claim_data_frame_at(store, frame)) {
             publish_frame(store, frame, kind);
         }
         if (kind_of(store, frame) == kind) {

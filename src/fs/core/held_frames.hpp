@@ -64,20 +64,22 @@ WARREN_HD inline Result<u32> hold_frames(const Store& store, HeldFrames& held, u
         return is_full ? Errc::need_space : Errc::need_frame;
     }
     held.first = frame / 64 * 64;
+    const u32 most =
+        static_cast<u32>(count_frames_off(store, wanted, frames_kept_from(FrameKind::metadata)));
     u32 count = 0;
     for (u32 w = 0; w < HeldFrames::words; ++w) {
         held.bits[w] = 0;
         const u64 begin = held.first + w * 64;
-        if (count == wanted || begin >= end) continue;
+        if (count == most || begin >= end) continue;
         u64& word = store.frames_free[begin / 64];
         u64 free = relaxed_load(word);
         if (end - begin < 64) free &= (u64{1} << (end - begin)) - 1;
-        const u64 asked = lowest_bits(free, wanted - count);
+        const u64 asked = lowest_bits(free, most - count);
         held.bits[w] = asked & device_atomic<u64>(word).fetch_and(~asked, hd::memory_order_relaxed);
         count += static_cast<u32>(hd::popcount(held.bits[w]));
     }
+    if (count < most) count_free_frames(store, most - count);
     if (count == 0) return Errc::retry;  // others were faster
-    device_atomic<u64>(store.state->free_frames).fetch_sub(count, hd::memory_order_relaxed);
     return count;
 }
 
@@ -103,10 +105,9 @@ WARREN_HD inline void let_go_frames(const Store& store, HeldFrames& held) {
     for (u32 w = 0; w < HeldFrames::words; ++w) {
         const u64 bits = relaxed_load(held.bits[w]);
         if (bits == 0) continue;
-        const u64 count = static_cast<u64>(hd::popcount(bits));
-        device_atomic<u64>(store.state->free_frames).fetch_add(count, hd::memory_order_relaxed);
         device_atomic<u64>(store.frames_free[held.first / 64 + w])
             .fetch_or(bits, hd::memory_order_relaxed);
+        count_free_frames(store, static_cast<u64>(hd::popcount(bits)));
         relaxed_store(held.bits[w], u64{0});
     }
 }

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "fs/engine/cpu/store_memory.hpp"
@@ -24,10 +26,11 @@ constexpr u64 frame_count = 400;
 class Frames {
  public:
     explicit Frames(const std::vector<bool>& is_free) {
-        constexpr u64 table_blocks = frame_count / format::frames_per_table_block + 1;
-        StoreShape shape{frame_count * format::frame_size, 4 * format::block_size, table_blocks, 0};
+        const u64 count = is_free.size();
+        const u64 table_blocks = count / format::frames_per_table_block + 1;
+        StoreShape shape{count * format::frame_size, 4 * format::block_size, table_blocks, 0};
         EXPECT_EQ(memory_.open(shape), Errc::ok);
-        for (u64 frame = 0; frame < frame_count; ++frame) {
+        for (u64 frame = 0; frame < count; ++frame) {
             if (!is_free[frame]) continue;
             core::set_bit(store().frames_free, frame);
             ++store().state->free_frames;
@@ -139,6 +142,82 @@ TEST(HeldFrames, haveOneOwnerBesideThoseWhoClaim) {
     run_crowd(seed.value(), {hold, hold, claim, claim});
     EXPECT_EQ(free_frames(store).size(), frame_count);
     EXPECT_EQ(store.state->free_frames, frame_count);
+}
+
+/// Two free frames of a million, which who looks for one goes through, and so meets many others.
+class LastFrames : public testing::Test {
+ protected:
+    static std::vector<bool> two() {
+        std::vector<bool> is_free(u64{1} << 20);
+        is_free[first] = is_free[second] = true;
+        return is_free;
+    }
+    static constexpr u64 first = 100;
+    static constexpr u64 second = 101;
+
+    bool is_free(u64 frame) { return core::test_bit(store_.frames_free, frame); }
+    Result<u64> claim_for_contents(Random& random) {
+        if (!random.one_in(8)) return core::claim_frame(store_, FrameKind::data);
+        const u64 at = random.one_in(2) ? first : second;
+        return core::claim_data_frame_at(store_, at) ? Result<u64>(at) : Errc::need_space;
+    }
+    void expect_as_before() {
+        EXPECT_EQ(store_.state->free_frames, 2u);
+        EXPECT_TRUE(is_free(first) && is_free(second));
+        EXPECT_TRUE(core::claim_frame(store_, FrameKind::data));
+        EXPECT_EQ(core::claim_frame(store_, FrameKind::data).code(), Errc::need_space);
+        EXPECT_FALSE(core::claim_data_frame_at(store_, is_free(first) ? first : second));
+        EXPECT_TRUE(core::claim_frame(store_, FrameKind::metadata));
+        EXPECT_EQ(core::claim_frame(store_, FrameKind::metadata).code(), Errc::need_space);
+    }
+
+    const Seed seed_;
+    Frames frames_{two()};
+    const core::Store& store_ = frames_.store();
+};
+
+TEST_F(LastFrames, areNotBothTakenForContents) {
+    std::atomic<u64> taken = 0;
+    const auto fill = [&](Random& random) {
+        const Deadline deadline(std::chrono::milliseconds(700));
+        while (!deadline.is_over() && !HasFailure()) {
+            const Result<u64> frame = claim_for_contents(random);
+            if (!frame) continue;
+            ++taken;
+            std::this_thread::yield();
+            EXPECT_TRUE(is_free(first) || is_free(second)) << "none is left for metadata";
+            core::unclaim_frame(store_, *frame);
+        }
+    };
+    run_crowd(seed_.value(), {fill, fill, fill, fill});
+    EXPECT_GT(taken, 0u);
+    expect_as_before();
+}
+
+TEST_F(LastFrames, areFoundForMetadata) {
+    std::atomic<bool> is_over = false;
+    const auto fill = [&](Random& random) {
+        while (!is_over) {
+            const Result<u64> frame = claim_for_contents(random);
+            if (frame) core::unclaim_frame(store_, *frame);
+        }
+    };
+    const auto use = [&](Random& random) {
+        const Deadline deadline(std::chrono::milliseconds(700));
+        while (!deadline.is_over() && !HasFailure()) {
+            core::HeldFrames held{};
+            if (random.one_in(4)) {
+                if (core::hold_frames(store_, held, 1)) core::let_go_frames(store_, held);
+                continue;
+            }
+            const Result<u64> frame = core::claim_frame(store_, FrameKind::metadata);
+            EXPECT_TRUE(frame) << "the last one was taken for contents";
+            if (frame) core::unclaim_frame(store_, *frame);
+        }
+        is_over = true;
+    };
+    run_crowd(seed_.value(), {use, fill, fill});
+    expect_as_before();
 }
 
 /// Each team that finds no block asks for a held frame; one that finds none left looks once more.
