@@ -39,6 +39,9 @@ class LosableEngine final : public Engine {
                  std::span<const u64> empty_inode_frames) override {
         return notices_loss() ? Errc::io : below_->publish(frames, empty_inode_frames);
     }
+    Errc allow_generations(u64 limit) override {
+        return notices_loss() ? Errc::io : below_->allow_generations(limit);
+    }
     Errc forbid() override { return notices_loss() ? Errc::io : below_->forbid(); }
     Errc refresh_counters() override {
         return notices_loss() ? Errc::io : below_->refresh_counters();

@@ -32,6 +32,7 @@ class PassingEngine : public Engine {
                  std::span<const u64> empty_inode_frames) override {
         return below_->publish(frames, empty_inode_frames);
     }
+    Errc allow_generations(u64 limit) override { return below_->allow_generations(limit); }
     Errc forbid() override { return below_->forbid(); }
     Errc show_block(u64 place) override { return below_->show_block(place); }
     u64 meta_buffer_blocks() const override { return below_->meta_buffer_blocks(); }

@@ -66,6 +66,10 @@ class CommandEngine : public Engine {
         twin_.publish(frames, empty_inode_frames);
         return Errc::ok;
     }
+    Errc allow_generations(u64 limit) override {
+        twin_.allow_generations(limit);
+        return Errc::ok;
+    }
     Errc forbid() override {
         twin_.forbid();
         return Errc::ok;

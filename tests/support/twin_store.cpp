@@ -154,6 +154,10 @@ void TwinStore::publish(std::span<ops::CommittedFrame> frames,
     }
 }
 
+void TwinStore::allow_generations(u64 limit) {
+    relaxed_store(memory_.store().state->generation_limit, limit);
+}
+
 void TwinStore::forbid() {
     relaxed_store(memory_.store().state->read_only, 1);
 }

@@ -37,6 +37,7 @@ class TwinStore {
     void fetch_cut(format::Block* blocks) const;
     void release_cut();
     void publish(std::span<ops::CommittedFrame> frames, std::span<const u64> empty_inode_frames);
+    void allow_generations(u64 limit);
     void forbid();
 
  private:

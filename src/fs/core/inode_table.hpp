@@ -8,6 +8,7 @@
 
 #include "fs/core/allocator.hpp"
 #include "fs/core/operation.hpp"
+#include "fs/format/superblock.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::core {
@@ -224,6 +225,11 @@ WARREN_HD inline void drop_stale_room(const Store& store, u64 frame) {
 template <class Team>
 WARREN_HD Result<InodeRef> reserve_inode(Operation<Team>& op) {
     const Store& store = op.store;
+    // Others that have got past this take a few generations more: see generation_margin.
+    const bool is_spent = once(op.team, [&] {
+        return relaxed_load(store.state->generation) >= relaxed_load(store.state->generation_limit);
+    });
+    if (is_spent) return Errc::need_commit;
     u64* room = room_of(store, FrameKind::inodes);
     u64& hinted = store.state->hints[op.team.worker % gate_slots].inode_frame;
     u64 frame = load(op.team, hinted);
@@ -281,11 +287,11 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
         StoreState& state = *op.store.state;
         device_atomic<u64>(state.inodes_used).fetch_add(1, hd::memory_order_relaxed);
         device_atomic<u64> counter(state.generation);
-        u32 generation = 0;
-        while (generation == 0) {
-            generation = static_cast<u32>(counter.fetch_add(1, hd::memory_order_relaxed) + 1);
-        }
-        return generation;
+        u64 count = 0;
+        while (static_cast<u32>(count) == 0)
+            count = counter.fetch_add(1, hd::memory_order_relaxed) + 1;
+        WARREN_CHECK(count < relaxed_load(state.generation_limit) + format::generation_margin);
+        return static_cast<u32>(count);
     });
     op.reserved_inode = 0;
     op.mark_dirty_all(2, [&](u32 i) { return i == 0 ? bit.bitmap_place : inode.block_place(); });

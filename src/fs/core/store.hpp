@@ -46,7 +46,8 @@ struct StoreState {
     u64 inode_slots;  // in all inode frames
     u64 metadata_frames_end;
     u64 data_frames_begin;
-    u64 generation;  // of the inode allocated last
+    u64 generation;        // of the inode allocated last
+    u64 generation_limit;  // the superblock's that is durable: from there on a commit comes first
     u64 free_frames;
     u64 frames_with_memory;  // metadata lie below this frame; 0: all frames have memory
 

@@ -63,8 +63,8 @@ class Engine {
     virtual void attempt_many(std::span<const ops::Command> commands,
                               std::span<ops::Reply> replies) = 0;
 
-    // Commits, one at a time: hold_steps(), cut(), release_steps(), fetch_cut(), publish(). Asked
-    // only of an engine that has memory of its own.
+    // Commits, one at a time: hold_steps(), cut(), release_steps(), fetch_cut(),
+    // allow_generations(), publish(). Asked only of an engine that has memory of its own.
     /// Waits for bulk steps to end and lets no other begin until release_steps(). Commands go on.
     virtual void hold_steps() {}
     virtual void release_steps() {}
@@ -85,6 +85,8 @@ class Engine {
                          std::span<const u64> /*empty_inode_frames*/) {
         return Errc::not_supported;
     }
+    /// Sets the StoreState's generation_limit.
+    virtual Errc allow_generations(u64 /*limit*/) { return Errc::not_supported; }
     /// No command changes anything any more (Errc::read_only).
     virtual Errc forbid() { return Errc::not_supported; }
 

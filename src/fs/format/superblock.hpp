@@ -14,6 +14,12 @@ inline constexpr u32 version_minor = 0;
 inline constexpr u64 superblock_offset = 0;
 inline constexpr u64 superblock_copy_offset = frame_size - block_size;
 
+/// Inodes get their generations from one counter. It never goes so far beyond the superblock's that
+/// is durable, in transactions that a cut loses either; whoever opens the volume for writing goes
+/// on from so far beyond it. So no inode number ever has the same generation twice.
+inline constexpr u64 generation_margin = 65536;
+inline constexpr u64 generation_end = u64{1} << 63;  // the superblock's is below
+
 /// Feature bits that this code knows. Unknown compatible bits are ignored, unknown read-only
 /// compatible bits allow reading only, unknown incompatible bits refuse the volume.
 inline constexpr u64 compatible_known = 0;
@@ -47,7 +53,7 @@ struct alignas(block_size) Superblock {
     u64 data_frames_begin;    // every data frame lies at or above this frame number
     u64 blocks_used;          // 4 KiB blocks in use, all kinds
     u64 inodes_used;
-    u64 generation;  // of the inode made last; rises by 65536 at every opening for writing
+    u64 generation;  // see generation_margin
     u8 padding[3824];
 };
 static_assert(sizeof(Superblock) == block_size);

@@ -94,7 +94,15 @@ struct DropFullFrames : Phase {
     }
 };
 
-/// Once: sees that the journal holds all that will be dirty, and that there is space.
+/// The count of generations before those of `created` new inodes: a row of numbers without 0.
+WARREN_HD inline u64 generation_before(const StoreState& state, u64 created) {
+    constexpr u64 round = u64{1} << 32;
+    const u64 before = relaxed_load(state.generation);
+    return before % round + created >= round ? (before / round + 1) * round : before;
+}
+
+/// Once: sees that the journal holds all that will be dirty, and that there are generations and
+/// space.
 struct CheckRoom : Phase {
     WARREN_HD Errc check() const {
         const StoreState& state = *store.state;
@@ -110,6 +118,11 @@ struct CheckRoom : Phase {
                             b.state->inode_frames + (removed < bitmaps ? removed : bitmaps) +
                             (changed < tables ? changed : tables);
         if (relaxed_load(state.dirty_blocks) + dirtied > state.journal_room) {
+            return Errc::need_commit;
+        }
+        const u64 created = b.state->created;
+        if (generation_before(state, created) + created > relaxed_load(state.generation_limit) &&
+            created > 0) {
             return Errc::need_commit;
         }
         const u64 used = relaxed_load(state.blocks_used) + wanted + store.reserve_blocks;

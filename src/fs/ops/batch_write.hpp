@@ -216,14 +216,12 @@ struct UseSlots : Phase {
     }
 };
 
-/// Once: the counters, and the generations of the new inodes: a row of numbers without 0.
+/// Once: the counters, and the generations of the new inodes.
 struct CountInodes : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         StoreState& state = *store.state;
         const u64 created = b.state->created;
-        u64 before = relaxed_load(state.generation);
-        constexpr u64 round = u64{1} << 32;
-        if (before % round + created >= round) before = (before / round + 1) * round;
+        const u64 before = generation_before(state, created);
         b.state->generation = before;
         relaxed_store(state.generation, before + created);
         relaxed_store(state.inodes_used, relaxed_load(state.inodes_used) + created);

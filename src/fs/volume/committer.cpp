@@ -17,6 +17,7 @@
 #include "fs/format/check_block.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "fs/volume/empty_inode_frames.hpp"
+#include "fs/volume/superblock_io.hpp"
 
 namespace warren {
 
@@ -56,7 +57,10 @@ Committer::Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
       superblock_(superblock),
       journal_(disk, superblock),
       publisher_(disk, store),
-      transaction_(superblock.header.transaction) {
+      transaction_(superblock.header.transaction),
+      last_generation_(relaxed_load(store.state->generation)),
+      generation_limit_(superblock.generation) {
+    relaxed_store(store_.state->generation_limit, generation_limit_);
     // Dirty blocks cannot leave a meta buffer: most of it must stay for those that are read.
     const u64 capacity = journal_.capacity_blocks() - 1;
     const u64 heads = store_.heads == nullptr ? ~u64{0} : store_.heads->head_count;
@@ -178,7 +182,8 @@ Errc Committer::commit_once() {
         static_cast<void>(release_copies());
         return error();
     }
-    if (copies_.empty() && data_copies_.empty()) {
+    const bool raises_generation = superblock_.generation != generation_limit_;
+    if (copies_.empty() && data_copies_.empty() && !raises_generation) {
         // Contents may have been logged whose place holds none any more.
         if (logs_data()) file_buffer_->end_logged();
         buffered_ = 0;
@@ -205,7 +210,17 @@ Errc Committer::commit_dirty() {
     WARREN_TRY(write_data_back());
     WARREN_TRY(write());
     if (logs_data()) file_buffer_->end_logged();
+    WARREN_TRY(allow_generations());
     return publisher_.publish(copies_);
+}
+
+/// The superblock is durable: lets inodes be made up to its generation.
+Errc Committer::allow_generations() {
+    if (superblock_.generation == generation_limit_) return Errc::ok;
+    generation_limit_ = superblock_.generation;
+    if (engine_ != nullptr) return engine_->allow_generations(generation_limit_);
+    relaxed_store(store_.state->generation_limit, generation_limit_);
+    return Errc::ok;
 }
 
 /// What must be seen together with the copies. Nobody applies anything.
@@ -317,7 +332,8 @@ void Committer::take_counters(const ops::CutCounters& counters) {
     superblock_.data_frames_begin = counters.data_frames_begin;
     superblock_.blocks_used = counters.blocks_used;
     superblock_.inodes_used = counters.inodes_used;
-    superblock_.generation = counters.generation;
+    last_generation_ = counters.generation;
+    raise_generation(superblock_, last_generation_);
 }
 
 /// Sorts the copies: neighbours on the disk are written at once.

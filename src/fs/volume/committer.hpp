@@ -41,7 +41,8 @@ struct CommitFigures {
 
 class Committer {
  public:
-    /// Requires: all outlive this. `superblock` is the one that the volume was opened with.
+    /// Requires: all outlive this. `superblock` is the one that is durable, with the generation
+    /// raised.
     Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
               format::Superblock& superblock);
 
@@ -87,6 +88,8 @@ class Committer {
     /// After an error nothing is written any more; this is the error.
     Errc error() const { return error_.load(std::memory_order_relaxed); }
     u64 transaction() const { return transaction_; }
+    /// Of the inode made last, as of the last commit.
+    u64 last_generation() const { return last_generation_; }
     CommitFigures figures() const;
 
     /// Shared by bulk steps on the host's Store, each for as long as it is within the gate.
@@ -111,6 +114,7 @@ class Committer {
     void adopt_table(u64 place, const format::Block& block);
     void adopt_copies();
     void take_counters(const ops::CutCounters& counters);
+    Errc allow_generations();
     void note_rest();
     void seal();
     Errc write();
@@ -129,6 +133,8 @@ class Committer {
     FreePublisher publisher_;
     std::mutex mutex_;  // one commit at a time
     u64 transaction_;
+    u64 last_generation_;
+    u64 generation_limit_;  // the superblock's generation that is durable
     std::atomic<Errc> error_{Errc::ok};
     std::atomic<bool> has_data_{false};        // written since the last flush
     std::atomic<bool> has_fresh_data_{false};  // of them such as were not there before

@@ -24,7 +24,7 @@ constexpr char lost_and_found_name[] = "lost+found";
 }  // namespace
 
 Errc Repair::run(format::Superblock& superblock) {
-    generation_ = superblock.generation;
+    generation_ = superblock.generation + format::generation_margin;
     place_lost();
     WARREN_TRY(rebuild_directories());
     WARREN_TRY(rebuild_files());

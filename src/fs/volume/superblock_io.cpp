@@ -107,7 +107,7 @@ const char* find_nonsense(const Superblock& superblock) {
     if (superblock.metadata_frames_end > frames || superblock.data_frames_begin > frames ||
         superblock.blocks_used > frames * format::blocks_per_frame ||
         superblock.inodes_used > frames * format::inodes_per_frame || superblock.clean > 1 ||
-        superblock.header.transaction == 0) {
+        superblock.generation >= format::generation_end || superblock.header.transaction == 0) {
         return "state";
     }
     return nullptr;
@@ -200,6 +200,11 @@ Failure read_superblock(Disk& disk, const std::string& path, Superblock& superbl
             (superblock.features_read_only_compatible & ~format::read_only_compatible_known) != 0;
     }
     return {};
+}
+
+void raise_generation(Superblock& superblock, u64 last) {
+    constexpr u64 ahead_min = u64{1} << 20;
+    if (superblock.generation < last + ahead_min) superblock.generation = last + 2 * ahead_min;
 }
 
 Errc write_superblock(Disk& disk, Superblock& superblock, u64 transaction, Copies copies) {

@@ -31,6 +31,11 @@ enum class Copies : u8 { first, both };
 /// for writing and close write both copies, so that each of them always knows the present layout.
 Errc write_superblock(Disk& disk, format::Superblock& superblock, u64 transaction, Copies copies);
 
+/// Raises the superblock's generation, unless it is far beyond that of the inode made `last`, so
+/// that no commit is needed for the inodes made before the next: those of more blocks than it can
+/// hold.
+void raise_generation(format::Superblock& superblock, u64 last);
+
 /// Checks what `superblock` says against itself and `device_bytes`; the reason names `path`.
 Failure validate_superblock(const format::Superblock& superblock, u64 device_bytes,
                             const std::string& path);

@@ -94,7 +94,8 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     state.data_frames_begin = superblock_.data_frames_begin;
     state.blocks_used = superblock_.blocks_used;
     state.inodes_used = superblock_.inodes_used;
-    state.generation = superblock_.generation + (options_.read_only ? 0 : 65536);
+    state.generation =
+        superblock_.generation + (options_.read_only ? 0 : format::generation_margin);
     state.read_only = options_.read_only ? 1 : 0;
     u64 volume;
     std::memcpy(&volume, superblock_.uuid, sizeof volume);
@@ -105,6 +106,7 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
         return start_engine();
     }
     superblock_.clean = 0;
+    raise_generation(superblock_, state.generation);
     WARREN_TRY(
         write_superblock(disk_, superblock_, superblock_.header.transaction + 1, Copies::both));
     committer_ = std::make_unique<Committer>(disk_, store, *loader_, superblock_);
@@ -467,6 +469,7 @@ Errc VolumeImplementation::close() {
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
     WARREN_TRY(commit_and_free(false));
     superblock_.clean = 1;
+    superblock_.generation = committer_->last_generation();  // what was raised ahead is not needed
     return write_superblock(disk_, superblock_, committer_->transaction() + 1, Copies::both);
 }
 

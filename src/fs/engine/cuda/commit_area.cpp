@@ -33,6 +33,7 @@ Errc CommitArea::open() {
     WARREN_TRY(empty_.reserve(publish_max));
     WARREN_TRY(one_.allocate(1));
     *one_.data() = 1;
+    WARREN_TRY(limit_.allocate(1));
     return make_room(blocks_min);
 }
 
@@ -140,6 +141,12 @@ Errc CommitArea::publish(const core::Store& store, std::span<ops::CommittedFrame
     WARREN_TRY(launch_publish(store, frames_.data(), frames.size(), empty_.data(),
                               empty_inode_frames.size(), stream_.get()));
     WARREN_TRY(stream_.copy(frames.data(), frames_.data(), frames.size_bytes()));
+    return stream_.wait();
+}
+
+Errc CommitArea::allow_generations(const core::Store& store, u64 limit) {
+    *limit_.data() = limit;
+    WARREN_TRY(stream_.copy(&store.state->generation_limit, limit_.data(), sizeof(u64)));
     return stream_.wait();
 }
 

@@ -45,6 +45,8 @@ class CommitArea {
     /// See Engine::publish().
     Errc publish(const core::Store& store, std::span<ops::CommittedFrame> frames,
                  std::span<const u64> empty_inode_frames);
+    /// See Engine::allow_generations().
+    Errc allow_generations(const core::Store& store, u64 limit);
     /// Lets no command apply anything any more.
     Errc forbid(const core::Store& store) const;
 
@@ -65,6 +67,7 @@ class CommitArea {
     gpu::PinnedBuffer<ops::CutHeader> header_;
     gpu::PinnedBuffer<core::StoreState> state_;
     gpu::PinnedBuffer<u32> one_;
+    gpu::PinnedBuffer<u64> limit_;
     gpu::PinnedBuffer<format::Block> staging_;  // two slices
     gpu::Event slice_done_[2];
     gpu::DeviceBuffer<ops::CommittedFrame> frames_;

@@ -59,6 +59,9 @@ class CudaEngine final : public Engine {
     Errc read_block(u64 place, format::Block& block) override;
     Errc publish(std::span<ops::CommittedFrame> frames,
                  std::span<const u64> empty_inode_frames) override;
+    Errc allow_generations(u64 limit) override {
+        return loss_.answer(area_.allow_generations(store_.store(), limit));
+    }
     Errc forbid() override { return loss_.answer(area_.forbid(store_.store())); }
     Errc show_block(u64 place) override {
         return loss_.answer(loss_.unless_lost([&] { return store_.show_block(place); }));
