@@ -379,9 +379,9 @@ std::set<Errc> ModelFileSystem::remove_tree(const Caller& caller, Handle directo
         return {removed};
     }
     std::set<Errc> reasons = why_not_removable(caller, found->inode);
+    if (!allows(caller, directory.inode, 2)) reasons.insert(Errc::access);
+    if (is_kept_by_sticky(caller, *found)) reasons.insert(Errc::not_permitted);
     if (!reasons.empty()) return reasons;
-    if (!allows(caller, directory.inode, 2)) return {Errc::access};
-    if (is_kept_by_sticky(caller, *found)) return {Errc::not_permitted};
     drop_entry(directory.inode, name);
     --at(directory.inode).links;
     erase_tree(found->inode, removal);

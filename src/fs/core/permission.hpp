@@ -124,6 +124,42 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
     return (bits & wanted) == wanted ? Errc::ok : Errc::access;
 }
 
+// Whether a caller may remove a whole tree is found out before the tree loses its name, and must
+// still be so then. StoreState::rights_changes counts all that may take rights in a directory from
+// somebody, or bring a directory with fewer rights below another one: a change of a directory's
+// mode, owner, group or ACL; a rename of a directory, which within its parent may take it to where
+// somebody who lists that has been already; a new directory that grants_less() than its parent.
+// While the count stands still, a caller who may read, write and search all directories of a tree,
+// and is bound by no sticky one, may do so in all that come.
+
+/// Counts such a change. One lane, within apply, which locks what readers of the rights look at: so
+/// who sees the new count finds the change made or its place locked.
+WARREN_HD inline void note_rights_change(const Store& store) {
+    device_atomic<u64>(store.state->rights_changes).fetch_add(1, hd::memory_order_relaxed);
+}
+
+/// How many changes there were. One lane. Acquire: what is read afterwards is at least as new.
+WARREN_HD inline u64 rights_changes(const Store& store) {
+    return device_atomic<u64>(store.state->rights_changes).load(hd::memory_order_acquire);
+}
+
+/// What a check of a tree that is to be removed asks for.
+enum class TreeCheck : u8 {
+    as_rm,  // what `rm -r` needs: nothing in empty directories, the own entries of sticky ones
+    whole,  // all rights in all directories, and no sticky one of somebody else
+};
+
+/// Whether a caller may lack a right in the new directory `child` that he has in its parent.
+WARREN_HD inline bool grants_less(const format::Inode& child, const format::Inode& parent) {
+    const u32 mode = relaxed_load(child.mode);
+    const u32 taken = relaxed_load(parent.mode) & ~mode & 0777;
+    const bool has_acl =
+        relaxed_load(child.attributes.raw) != 0 || relaxed_load(parent.attributes.raw) != 0;
+    return taken != 0 || (mode & 01000) != 0 || has_acl ||
+           relaxed_load(child.user) != relaxed_load(parent.user) ||
+           relaxed_load(child.group) != relaxed_load(parent.group);
+}
+
 /// Whether a sticky directory keeps `caller` from removing or renaming an entry of `owner`.
 template <class Team>
 WARREN_HD Errc check_sticky(Operation<Team>& op, const InodeRef& directory,

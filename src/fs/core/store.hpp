@@ -60,6 +60,7 @@ struct StoreState {
     u32 claims_metadata;  // one worker at a time takes a free frame for metadata
     GateSlot gate[gate_slots];
     WorkerHint hints[gate_slots];
+    alignas(64) u64 rights_changes;  // see note_rights_change()
 };
 
 struct HeadTable;

@@ -159,7 +159,8 @@ class Engine {
         return Errc::not_supported;
     }
     /// Whether `caller` may remove all that lies below `root`.
-    virtual Errc check_removable(const core::Credentials& /*caller*/, Handle /*root*/) {
+    virtual Errc check_removable(const core::Credentials& /*caller*/, Handle /*root*/,
+                                 core::TreeCheck /*check*/) {
         return Errc::not_supported;
     }
     /// Packs a directory's tree, which had `blocks` blocks a moment ago; the counts before and

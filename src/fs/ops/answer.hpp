@@ -244,9 +244,13 @@ WARREN_HD inline auto answer_parts(Operation<Team>& op, const Command& command) 
         if (command.from >= op.store.frame_count) return Errc::invalid;
         once(op.team, [&] { unclaim_frame(op.store, command.from); });
         return Errc::ok;
+    } else if constexpr (verb == Verb::look_at_tree) {
+        return look_at_tree(op, caller_of(command), command.handle, command.name,
+                            command.name_length);
     } else if constexpr (verb == Verb::detach_tree) {
+        const TreeBeforeCheck checked{command.target, command.from};
         return detach_tree(op, caller_of(command), command.handle, command.name,
-                           command.name_length, command.now);
+                           command.name_length, command.now, command.how != 0 ? &checked : nullptr);
     } else if constexpr (verb == Verb::start_dying) {
         return start_dying(op, command.from);
     } else {

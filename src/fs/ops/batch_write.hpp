@@ -257,7 +257,13 @@ struct WriteInodes : Phase {
         relaxed_store(at->changed, b.header.now);
         relaxed_store(at->born, b.header.now);
         change_version(store, number * format::inode_size);
-        if (is_directory) count_up(parent.new_directories);
+        if (is_directory) {
+            count_up(parent.new_directories);
+            const u64 above = parent.number * format::inode_size;
+            if (grants_less(*at, *reinterpret_cast<const Inode*>(store.base + above))) {
+                note_rights_change(store);
+            }
+        }
         constexpr u64 in_block = format::inodes_per_block;
         if (rank > 0 && b.numbers[rank - 1] / in_block == number / in_block) return;
         const ThreadTeam team;

@@ -56,7 +56,8 @@ enum class Verb : u8 {
     claim_inode_frame,  // -> value: a frame, claimed, or 0 if one of inodes has room
     start_inode_frame,  // from: a frame, claimed
     unclaim_frame,      // from: a frame, claimed
-    detach_tree,        // name -> attributes.handle
+    look_at_tree,       // name -> attributes.handle, value: see TreeBeforeCheck
+    detach_tree,        // name; how: 1 with target, from: a TreeBeforeCheck -> attributes.handle
     start_dying,        // from: the number of a directory that is being removed
     pack,  // how, mode: a height, from: a key -> value: the next key, length: 1 if done
 };

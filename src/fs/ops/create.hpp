@@ -160,6 +160,11 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
         apply_inherit(op, fresh.inherit, parent,
                       *reinterpret_cast<format::AttributeBlock*>(fresh.acl.at));
     }
+    if (is_directory) {
+        once(op.team, [&] {
+            if (grants_less(at, *parent.at)) note_rights_change(op.store);
+        });
+    }
     if (arguments.references != 0) add_references(op, fresh.inode, 0, arguments.references);
 }
 

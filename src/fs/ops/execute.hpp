@@ -99,6 +99,14 @@ WARREN_HD inline void get(const Reply& reply, Packed& answer) {
     answer.next_key = reply.value;
     answer.is_done = reply.length != 0;
 }
+WARREN_HD inline void put(Reply& reply, const TreeBeforeCheck& answer) {
+    put(reply, answer.root);
+    reply.value = answer.rights_changes;
+}
+WARREN_HD inline void get(const Reply& reply, TreeBeforeCheck& answer) {
+    get(reply, answer.root);
+    answer.rights_changes = reply.value;
+}
 
 /// Puts an answer into the reply if there is one; the code.
 WARREN_HD inline Errc put_answer(Reply& /*reply*/, Errc code) {
@@ -244,6 +252,8 @@ WARREN_HD Errc execute_parts(Operation<Team>& op, const Command& command, Reply&
             return execute_part<Verb::start_inode_frame>(op, command, reply);
         case Verb::unclaim_frame:
             return execute_part<Verb::unclaim_frame>(op, command, reply);
+        case Verb::look_at_tree:
+            return execute_part<Verb::look_at_tree>(op, command, reply);
         case Verb::detach_tree:
             return execute_part<Verb::detach_tree>(op, command, reply);
         case Verb::start_dying:

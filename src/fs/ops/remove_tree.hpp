@@ -115,20 +115,46 @@ WARREN_HD Errc find_tree(Operation<Team>& op, const Credentials& caller, Handle 
     return op.will_write(tree.inode.seen);
 }
 
+/// A tree before its caller's rights in it are asked for.
+struct TreeBeforeCheck {
+    Handle root;
+    u64 rights_changes = 0;
+};
+
+/// Finds the directory that detach_tree() would take away, and writes nothing.
+template <class Team>
+WARREN_HD Result<TreeBeforeCheck> look_at_tree(Operation<Team>& op, const Credentials& caller,
+                                               Handle directory, const char* name, u32 length) {
+    const u64 changes = once(op.team, [&] { return rights_changes(op.store); });
+    FoundTree tree;
+    WARREN_TRY(find_tree(op, caller, directory, name, length, tree));
+    return TreeBeforeCheck{tree.inode.handle(), changes};
+}
+
 /// Moves the directory (directory, name) to the orphan directory and lets it take no more names.
-/// The answer is its handle. Errc::not_directory for anything else.
+/// The answer is its handle. Errc::not_directory for anything else; with `checked`,
+/// Errc::canceled if the name leads elsewhere now or the caller's rights may have changed.
 template <class Team>
 WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& caller,
-                                     Handle directory, const char* name, u32 length, i64 now) {
+                                     Handle directory, const char* name, u32 length, i64 now,
+                                     const TreeBeforeCheck* checked = nullptr) {
     FoundTree tree;
     WARREN_TRY(find_tree(op, caller, directory, name, length, tree));
     const InodeRef inode = tree.inode;
+    if (checked != nullptr && inode.handle() != checked->root) return Errc::canceled;
     OrphanEntry orphan;
     WARREN_TRY(find_orphan(op, inode.number, orphan));
     if (orphan.entry.exists) return Errc::corrupt;
     WARREN_TRY(plan_link(op, orphan.directory, orphan.name(op), orphan.entry));
 
     WARREN_TRY(op.begin_apply(6));
+    const bool is_late = checked != nullptr && once(op.team, [&] {
+                             return rights_changes(op.store) != checked->rights_changes;
+                         });
+    if (is_late) {
+        op.cancel_apply();
+        return Errc::canceled;
+    }
     static_cast<void>(apply_detach(op, tree.parent, tree.entry, inode, now));
     once(op.team, [&] { relaxed_store(inode.at->links, 0); });
     op.mark_dirty(inode.block_place());

@@ -125,13 +125,15 @@ WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const Rename
     return Errc::ok;
 }
 
-/// An inode has come to another directory. Only within apply.
+/// An inode has got another name. Only within apply.
 template <class Team>
 WARREN_HD void apply_arrival(Operation<Team>& op, const InodeRef& inode, bool is_directory,
                              const InodeRef& from, const InodeRef& to, i64 now) {
     once(op.team, [&] {
         relaxed_store(inode.at->changed, now);
-        if (!is_directory || from.number == to.number) return;
+        if (!is_directory) return;
+        note_rights_change(op.store);
+        if (from.number == to.number) return;
         relaxed_store(inode.at->parent, to.number);
         drop_parent_link(from);
         device_atomic<u32>(to.at->links).fetch_add(1, hd::memory_order_relaxed);

@@ -187,7 +187,13 @@ WARREN_HD Result<Attributes> set_attributes(Operation<Team>& op, const Credentia
     WARREN_TRY(op.will_write(inode->seen));
     WARREN_TRY(op.begin_apply(edit_blocks_max));
     apply_beside(op, *inode, wanted.mode, beside);
-    once(op.team, [&] { store_attributes(*inode, wanted, change.which); });
+    once(op.team, [&] {
+        store_attributes(*inode, wanted, change.which);
+        const bool is_directory = (old->mode & format::type_mask) == format::type_directory;
+        const bool moves_rights =
+            wanted.mode != old->mode || wanted.user != old->user || wanted.group != old->group;
+        if (is_directory && moves_rights) note_rights_change(op.store);
+    });
     op.mark_dirty(inode->block_place());
     const Attributes after = once(op.team, [&] { return read_attributes(*inode); });
     op.end_apply();

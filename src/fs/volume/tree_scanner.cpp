@@ -30,23 +30,33 @@ bool has_vanished(Errc code) {
 }  // namespace
 
 Errc TreeScanner::scan(const ScanCall& call) {
-    const Visitor visitor{core::may_read | core::may_execute, call.filter, call.visit, {}};
+    const Visitor visitor{
+        core::may_read | core::may_execute, call.filter, call.visit, {}, core::TreeCheck::as_rm};
     return walk(call.caller, call.root, visitor);
 }
 
-Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root) {
+namespace {
+
+/// Whether a sticky directory lets `caller` remove only entries of his own.
+bool must_own_entries(const core::Credentials& caller, const Attributes& directory) {
+    return (directory.mode & 01000) != 0 && caller.user != directory.user;
+}
+
+}  // namespace
+
+Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root,
+                                  core::TreeCheck check) {
     const Result<Attributes> attributes = volume_.ask<Verb::get_attributes>(command_on(root));
     if (!attributes) return attributes.code();
     Visitor visitor;
     visitor.permission = core::may_read | core::may_write | core::may_execute;
     visitor.entry = [](const Scanned&) { return true; };
     visitor.check = [&](const Attributes& directory, const Attributes& entry) {
-        const bool bound = (directory.mode & 01000) != 0 && caller.user != directory.user &&
-                           caller.user != entry.user;
+        const bool bound = must_own_entries(caller, directory) && caller.user != entry.user;
         return bound ? Errc::not_permitted : Errc::ok;
     };
-    const Errc walked = walk(caller, *attributes, visitor);
-    return walked;
+    visitor.tree_check = check;
+    return walk(caller, *attributes, visitor);
 }
 
 Errc TreeScanner::walk(const core::Credentials& caller, const Attributes& root,
@@ -78,12 +88,14 @@ Errc TreeScanner::list(Crew::Worker& worker, const core::Credentials& caller,
     ops::Command check = command_on(handle);
     check.caller = caller;
     check.mode = visitor.permission;
+    const bool checks_whole = visitor.tree_check == core::TreeCheck::whole;
+    if (checks_whole && must_own_entries(caller, directory.attributes)) return Errc::not_permitted;
     bool may_list = false;
     for (u64 key = 0; key != core::key_end;) {
         read.from = key;
         const Result<u64> next = volume_.ask<Verb::read_leaf>(read);
         if (!next) return next.code();
-        if (leaf->count > 0 && !may_list) {
+        if ((leaf->count > 0 || checks_whole) && !may_list) {
             // An empty directory asks for no permission: there is nothing to see or to remove.
             WARREN_TRY(volume_.ask<Verb::check_access>(check));
             may_list = true;

@@ -19,7 +19,7 @@ class TreeScanner {
     Errc scan(const ScanCall& call);
 
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
-    Errc check_removable(const core::Credentials& caller, Handle root);
+    Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
 
     /// Where the parts of a directory begin that workers can take apart, the first at 0.
     Result<std::vector<u64>> ranges(Handle directory);
@@ -27,10 +27,11 @@ class TreeScanner {
  private:
     /// What is done with each directory before its entries, and with each entry.
     struct Visitor {
-        u32 permission;  // needed in every directory
+        u32 permission = 0;  // needed in every directory that has names
         ops::FileFilter files;
         std::function<bool(const Scanned&)> entry;
         std::function<Errc(const Attributes& directory, const Attributes& entry)> check;
+        core::TreeCheck tree_check = core::TreeCheck::as_rm;
     };
     struct Directory {
         Attributes attributes;

@@ -10,6 +10,7 @@
 #include "fs/core/tree.hpp"
 #include "fs/format/directory.hpp"
 #include "fs/volume/item_waves.hpp"
+#include "fs/volume/remove_as_rm.hpp"
 #include "fs/volume/tree_scanner.hpp"
 #include "fs/volume/tree_usage.hpp"
 #include "fs/volume/volume_batches.hpp"
@@ -26,7 +27,8 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
         ops::Command detach = command_on(directory, caller);
         set_name(detach, name);
         detach.now = now_nanoseconds();
-        if (!caller.check || caller.user == 0) {
+        const bool is_bound = caller.check && caller.user != 0;
+        if (!is_bound) {
             ops::Removed removed;
             const Errc gone = volume.engine().remove_named_tree(detach, removal, removed);
             if (gone == Errc::ok) return volume.settle_soon(removed);
@@ -39,10 +41,12 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
             if (removed == Errc::ok) ++removal.files;
             return removed;
         }
-        if (caller.check && caller.user != 0) {
-            WARREN_TRY(volume.check_removable(credentials_of(caller), target->handle));
+        const Result<Handle> detached =
+            is_bound ? volume.detach_permitted(detach) : volume.ask<Verb::detach_tree>(detach);
+        if (is_bound && detached.code() == Errc::canceled) {
+            return volume.count_freed(
+                removal, [&] { return remove_as_rm(*this, caller, directory, name, removal); });
         }
-        const Result<Handle> detached = volume.ask<Verb::detach_tree>(detach);
         if (!detached) return detached.code();
         WARREN_TRY(volume.remove_detached(*detached, removal));
         // Who detaches is not told of a leaf that gets empty.
@@ -294,10 +298,31 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
     });
 }
 
-Errc VolumeImplementation::check_removable(const core::Credentials& caller, Handle root) {
-    const Errc checked = engine_->check_removable(caller, root);
+Errc VolumeImplementation::check_removable(const core::Credentials& caller, Handle root,
+                                           core::TreeCheck check) {
+    const Errc checked = engine_->check_removable(caller, root, check);
     if (checked != Errc::not_supported) return checked;
-    return TreeScanner(*this).check_removable(caller, root);
+    return TreeScanner(*this).check_removable(caller, root, check);
+}
+
+Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
+    constexpr u32 attempts_max = 4;
+    for (u32 attempt = 0; attempt < attempts_max; ++attempt) {
+        const Result<ops::TreeBeforeCheck> tree = ask<Verb::look_at_tree>(detach);
+        if (!tree) return tree.code();
+        const Errc whole = check_removable(detach.caller, tree->root, core::TreeCheck::whole);
+        if (whole == Errc::access || whole == Errc::not_permitted) {
+            WARREN_TRY(check_removable(detach.caller, tree->root, core::TreeCheck::as_rm));
+            break;
+        }
+        WARREN_TRY(whole);
+        detach.how = 1;
+        detach.target = tree->root;
+        detach.from = tree->rights_changes;
+        const Result<Handle> detached = ask<Verb::detach_tree>(detach);
+        if (detached.code() != Errc::canceled) return detached;
+    }
+    return Errc::canceled;
 }
 
 Errc Volume::scan(const Caller& caller, Handle directory,

@@ -223,8 +223,14 @@ class VolumeImplementation {
     Errc remove_by_names(u64 directory, Removal& removal);
     /// remove_by_names() that counts the blocks, too.
     Errc remove_by_commands(u64 directory, Removal& removal);
+    /// Runs `remove` and adds the blocks that it freed to `removal`.
+    Errc count_freed(Removal& removal, const std::function<Errc()>& remove);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
-    Errc check_removable(const core::Credentials& caller, Handle root);
+    Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
+    /// Takes the name of a tree (a command of Verb::detach_tree) off it whose caller may remove all
+    /// of it. Errc::canceled if nobody can tell, as his rights change all the time or depend on
+    /// more than is counted: then the tree goes name by name.
+    Result<Handle> detach_permitted(ops::Command detach);
 
     /// Sets the size of a file; what lies behind it goes. `now` = 0 leaves the times.
     Errc resize_file(Handle file, u64 size, i64 now);

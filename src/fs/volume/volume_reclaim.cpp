@@ -80,14 +80,18 @@ Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
 }
 
 Errc VolumeImplementation::remove_by_commands(u64 directory, Removal& removal) {
-    const u64& used = store().state->blocks_used;
+    return count_freed(removal, [&] { return remove_by_names(directory, removal); });
+}
+
+Errc VolumeImplementation::count_freed(Removal& removal, const std::function<Errc()>& remove) {
+    u64& used = store().state->blocks_used;
     WARREN_TRY(engine_->refresh_counters());
     const u64 before = relaxed_load(used);
-    WARREN_TRY(or_no_memory([&] { return remove_by_names(directory, removal); }));
-    WARREN_TRY(engine_->refresh_counters());
+    const Errc removed = or_no_memory(remove);
+    const Errc counted = engine_->refresh_counters();
     const u64 after = relaxed_load(used);
     removal.blocks += before > after ? before - after : 0;
-    return Errc::ok;
+    return removed == Errc::ok ? counted : removed;
 }
 
 Errc VolumeImplementation::remove_by_names(u64 directory, Removal& removal) {

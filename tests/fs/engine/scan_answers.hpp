@@ -238,14 +238,18 @@ void expect_same_refusals(u64 seeds, const MakeScan& make_scan) {
                 scan.scan(plan_for(ScanPurpose::visit, caller), doomed->handle, [](const auto&) {});
             EXPECT_EQ(seen, found) << seed << " user " << caller.user;
             if (caller.user == 0) continue;
-            const Errc wanted = TreeScanner(volume.inside()).check_removable(who, doomed->handle);
-            const Errc removable = scan.scan(plan_for(ScanPurpose::removal, caller), doomed->handle,
-                                             [](const auto&) {});
-            // Which of several reasons is met first is a matter of chance.
-            EXPECT_EQ(wanted == Errc::ok, removable == Errc::ok)
-                << seed << " user " << caller.user << ": " << static_cast<int>(wanted) << " "
-                << static_cast<int>(removable);
-            ++(wanted == Errc::ok ? allowed : refused);
+            for (const auto check : {core::TreeCheck::as_rm, core::TreeCheck::whole}) {
+                const Errc wanted =
+                    TreeScanner(volume.inside()).check_removable(who, doomed->handle, check);
+                auto plan = plan_for(ScanPurpose::removal, caller);
+                plan.tree_check = check;
+                const Errc removable = scan.scan(plan, doomed->handle, [](const auto&) {});
+                // Which of several reasons is met first is a matter of chance.
+                EXPECT_EQ(wanted == Errc::ok, removable == Errc::ok)
+                    << seed << " user " << caller.user << ": " << static_cast<int>(wanted) << " "
+                    << static_cast<int>(removable);
+                ++(wanted == Errc::ok ? allowed : refused);
+            }
         }
     }
     EXPECT_GT(refused, 10u);

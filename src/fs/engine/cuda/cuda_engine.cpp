@@ -84,7 +84,8 @@ class CudaEngine final : public Engine {
     Errc scan(const ScanCall& call) override;
     Errc usage(const core::Credentials& caller, const Attributes& root, const UsageOptions& options,
                std::vector<DirectoryUsage>& answer) override;
-    Errc check_removable(const core::Credentials& caller, Handle root) override;
+    Errc check_removable(const core::Credentials& caller, Handle root,
+                         core::TreeCheck check) override;
     Errc rebuild(const core::Credentials& caller, Handle directory, u64 blocks) override;
 
     CudaEngineFigures figures() const;
@@ -455,9 +456,10 @@ Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 
     });
 }
 
-Errc CudaEngine::check_removable(const core::Credentials& caller, Handle root) {
+Errc CudaEngine::check_removable(const core::Credentials& caller, Handle root,
+                                 core::TreeCheck check) {
     return run_bulk([&](const cuda_engine::EngineLoan& loan) {
-        return reading_.check_removable(loan, caller, root);
+        return reading_.check_removable(loan, caller, root, check);
     });
 }
 

@@ -92,9 +92,10 @@ Errc TreeReading::usage(const EngineLoan& engine, const core::Credentials& calle
 }
 
 Errc TreeReading::check_removable(const EngineLoan& engine, const core::Credentials& caller,
-                                  Handle root) {
+                                  Handle root, core::TreeCheck check) {
     ScanPlan plan;
     plan.purpose = ScanPurpose::removal;
+    plan.tree_check = check;
     plan.permission = core::may_read | core::may_write | core::may_execute;
     plan.caller = caller;
     return run(engine, plan, root, [](const ScanOutput&) {});

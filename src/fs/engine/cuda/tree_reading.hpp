@@ -21,7 +21,8 @@ class TreeReading {
     Errc scan(const EngineLoan& engine, const ScanCall& call);
     Errc usage(const EngineLoan& engine, const core::Credentials& caller, const Attributes& root,
                const UsageOptions& options, std::vector<DirectoryUsage>& answer);
-    Errc check_removable(const EngineLoan& engine, const core::Credentials& caller, Handle root);
+    Errc check_removable(const EngineLoan& engine, const core::Credentials& caller, Handle root,
+                         core::TreeCheck check);
 
     /// Whether the device has done all that it was asked for.
     bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }

@@ -29,6 +29,7 @@ enum class ScanPurpose : u8 {
 struct ScanPlan {
     ScanPurpose purpose = ScanPurpose::visit;
     bool counts_links = false;
+    core::TreeCheck tree_check = core::TreeCheck::as_rm;  // removal
     u32 permission = 0;        // needed in every directory that has names
     u32 sums_depth = 0;        // measure: directories below it have no sum of their own
     core::Credentials caller;  // its groups are where the workers can read them

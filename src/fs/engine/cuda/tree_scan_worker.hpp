@@ -205,9 +205,12 @@ class ScanWorker {
 
     WARREN_HD Errc list_leaf(const ops::TreeTask& task) {
         const format::DirectoryLeaf& leaf = way_.leaf();
+        const bool checks_whole = plan_.tree_check == core::TreeCheck::whole;
         // An empty directory asks for no permission: there is nothing to see or to remove.
-        if (leaf.count == 0) return Errc::ok;
+        if (leaf.count == 0 && !checks_whole) return Errc::ok;
         WARREN_TRY(check_caller(task));
+        if (checks_whole && must_own_entries()) return Errc::not_permitted;
+        if (leaf.count == 0) return Errc::ok;
         if (!has_room()) return Errc::need_space;
         constexpr u32 rounds = (format::leaf_entries_max + Team::width - 1) / Team::width;
         // First all blocks are brought, so that the leaf is told of in one go.
@@ -286,11 +289,9 @@ class ScanWorker {
             pause_briefly();
             found.code = read_inode(slot.inode(), found.attributes);
         }
-        const bool is_here = looks && found.code == Errc::ok;
-        if (!is_here) return found;
-        const u32 type = found.attributes.mode & format::type_mask;
-        found.is_directory = type == format::type_directory;
+        if (!looks || found.code != Errc::ok) return found;
         const Attributes& attributes = found.attributes;
+        found.is_directory = (attributes.mode & format::type_mask) == format::type_directory;
         if (found.name_offset % 8 != 0 ||
             found.name_offset + core::padded(found.name_length) > format::leaf_heap_bytes) {
             fail_scan(ref_, Errc::corrupt);

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Depth first, with a stack of its own: a tree may be deeper than a thread's stack. Every step asks
+// for permission itself, so nothing that others change meanwhile is overlooked.
+#include "fs/volume/remove_as_rm.hpp"
+
+#include <string>
+#include <vector>
+
+#include "base/out_of_memory.hpp"
+#include "fs/core/permission.hpp"
+#include "fs/format/inode.hpp"
+
+namespace warren {
+namespace {
+
+constexpr std::size_t names_at_once = 1024;
+
+class NameRemover {
+ public:
+    NameRemover(Volume& volume, const Caller& caller, Removal& removal)
+        : volume_(volume), caller_(caller), removal_(removal) {}
+
+    Errc remove(Handle directory, std::string_view name) {
+        WARREN_TRY(enter(directory, name));
+        while (!path_.empty()) {
+            Level& level = path_.back();
+            if (level.names.empty() && !level.is_listed) WARREN_TRY(note(list(level)));
+            if (level.names.empty()) {
+                WARREN_TRY(leave());
+                continue;
+            }
+            const Name next = std::move(level.names.back());
+            level.names.pop_back();
+            const Handle in = level.directory;
+            WARREN_TRY(next.is_directory ? note(enter(in, next.text)) : unlink(in, next.text));
+        }
+        return refusal_;
+    }
+
+ private:
+    struct Name {
+        std::string text;
+        bool is_directory = false;
+    };
+    /// A directory on the way to where the removal is.
+    struct Level {
+        Handle parent;
+        std::string name;
+        Handle directory;
+        u64 cookie = 0;  // behind the last name listed
+        bool is_listed = false;
+        std::vector<Name> names;  // not removed yet
+    };
+
+    /// Keeps the first refusal, which ends nothing; any other error ends the removal.
+    Errc note(Errc code) {
+        const bool is_refusal = code == Errc::access || code == Errc::not_permitted ||
+                                code == Errc::not_empty || code == Errc::busy;
+        if (is_refusal && refusal_ == Errc::ok) refusal_ = code;
+        // Somebody else was faster.
+        const bool is_gone = code == Errc::no_entry || code == Errc::stale;
+        return is_refusal || is_gone ? Errc::ok : code;
+    }
+
+    Errc enter(Handle directory, std::string_view name) {
+        const Result<Attributes> found = volume_.lookup(caller_, directory, name);
+        if (!found) return found.code();
+        if ((found->mode & format::type_mask) != format::type_directory) {
+            return unlink(directory, name);
+        }
+        path_.push_back({directory, std::string(name), found->handle, 0, false, {}});
+        return Errc::ok;
+    }
+
+    Errc list(Level& level) {
+        const u64 begin = level.cookie;
+        WARREN_TRY(volume_.read_directory(level.directory, begin, [&](const DirectoryEntry& entry) {
+            level.names.push_back({std::string(entry.name),
+                                   entry.type == format::entry_type(format::type_directory)});
+            level.cookie = entry.cookie;
+            return level.names.size() < names_at_once;
+        }));
+        level.is_listed = level.names.size() < names_at_once;
+        if (begin != 0 || level.names.empty()) return Errc::ok;
+        const Errc may_list =
+            volume_.check_access(caller_, level.directory, core::may_read | core::may_execute);
+        if (may_list == Errc::ok) return Errc::ok;
+        level.names.clear();
+        level.is_listed = true;
+        return may_list;
+    }
+
+    Errc unlink(Handle directory, std::string_view name) {
+        const Errc removed = volume_.unlink(caller_, directory, name);
+        if (removed == Errc::ok) ++removal_.files;
+        return note(removed);
+    }
+
+    /// All of the last directory has been tried.
+    Errc leave() {
+        const Level& level = path_.back();
+        const Errc removed = volume_.remove_directory(caller_, level.parent, level.name);
+        if (removed == Errc::ok) ++removal_.directories;
+        path_.pop_back();
+        return note(removed);
+    }
+
+    Volume& volume_;
+    const Caller& caller_;
+    Removal& removal_;
+    std::vector<Level> path_;
+    Errc refusal_ = Errc::ok;
+};
+
+}  // namespace
+
+Errc remove_as_rm(Volume& volume, const Caller& caller, Handle directory, std::string_view name,
+                  Removal& removal) {
+    return or_no_memory(
+        [&] { return NameRemover(volume, caller, removal).remove(directory, name); });
+}
+
+}  // namespace warren
