@@ -115,6 +115,10 @@ void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
         how = Rename::no_replace;
     } else if (flags == RENAME_EXCHANGE) {
         how = Rename::exchange;
+    } else if (flags == RENAME_WHITEOUT) {
+        how = Rename::whiteout;
+    } else if (flags == (RENAME_WHITEOUT | RENAME_NOREPLACE)) {
+        how = Rename::whiteout_no_replace;
     } else if (flags != 0) {
         return request.reply(Errc::invalid);
     }

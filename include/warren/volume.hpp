@@ -107,7 +107,12 @@ struct DirectoryEntry {
     u64 cookie = 0;  // pass it to read_directory() to go on behind this entry
 };
 
-enum class Rename : u8 { replace, no_replace, exchange };
+/// What becomes of the two names of a rename. The last two leave a whiteout, a character device
+/// 0/0, under the old name, which is how overlayfs hides a name of the layers below
+/// (RENAME_WHITEOUT).
+enum class Rename : u8 { replace, no_replace, exchange, whiteout, whiteout_no_replace };
+inline constexpr Rename rename_last = Rename::whiteout_no_replace;
+
 enum class Allocate : u8 {
     reserve,
     reserve_keep_size,
@@ -475,6 +480,7 @@ struct CheckResult {
     u64 inodes = 0;
     u64 directories = 0;
     u64 blocks_used = 0;
+    u64 orphans = 0;  // inodes without a name, which the next to open the volume for writing frees
     /// Who took the first look: cpu or cuda; `automatic` if nobody did.
     EngineChoice engine = EngineChoice::automatic;
     bool looked_closer = false;

@@ -238,7 +238,8 @@ bool ModelFileSystem::lies_at_or_below(u64 directory, u64 above) const {
 Errc ModelFileSystem::check_rename(const Caller& caller, const Found& from, const Found& to,
                                    Rename how) const {
     if (from.inode == 0) return Errc::no_entry;
-    if (how == Rename::no_replace && to.inode != 0) return Errc::exists;
+    const bool may_replace = how != Rename::no_replace && how != Rename::whiteout_no_replace;
+    if (!may_replace && to.inode != 0) return Errc::exists;
     if (how == Rename::exchange && to.inode == 0) return Errc::no_entry;
     if (!allows(caller, from.directory, 2) || !allows(caller, to.directory, 2)) {
         return Errc::access;
@@ -296,7 +297,11 @@ Errc ModelFileSystem::rename(const Caller& caller, Handle from, std::string_view
         exchange(*source, name, *target, new_name);
         return Errc::ok;
     }
-    drop_entry(from.inode, name);
+    if (how == Rename::whiteout || how == Rename::whiteout_no_replace) {
+        add_entry(from.inode, name, make_inode(caller, from.inode, {.mode = 0020000}));
+    } else {
+        drop_entry(from.inode, name);
+    }
     add_entry(to.inode, new_name, source->inode);
     arrive(source->inode, from.inode, to.inode);
     if (target->inode != 0) {

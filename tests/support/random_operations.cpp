@@ -444,14 +444,18 @@ void RandomOperations::do_rename() {
     const std::string name = pick_entry(from);
     const u64 to = chance(3) ? from : pick_directory();
     const std::string new_name = chance(2) ? pick_name() : pick_entry(to);
-    const Rename how =
-        chance(4) ? (chance(2) ? Rename::exchange : Rename::no_replace) : Rename::replace;
+    const Rename how = chance(4)
+                           ? static_cast<Rename>(random_.below(static_cast<u64>(rename_last) + 1))
+                           : Rename::replace;
     begin("rename " + name_of(from) + "/" + printable_name(name) + " to " + name_of(to) + "/" +
           printable_name(new_name) + " how " + std::to_string(static_cast<int>(how)) + " by " +
           std::to_string(caller.user));
     const Errc found = volume_->rename(caller, real(from), name, real(to), new_name, how);
     end();
     expect_code(found, model_.rename(caller, model(from), name, model(to), new_name, how));
+    const auto left = model_.lookup(callers[0], model(from), name);
+    if (found != Errc::ok || !left || handles_.contains(left->handle.inode)) return;
+    expect_inode(volume_->lookup(callers[0], real(from), name), left, Hold::no, true);
 }
 
 }  // namespace warren

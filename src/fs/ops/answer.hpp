@@ -94,7 +94,7 @@ WARREN_HD inline auto answer_names(Operation<Team>& op, const Command& command) 
                       verb == Verb::remove_directory, command.now);
     } else if constexpr (verb == Verb::rename) {
         Rename how;
-        if (!how_of(command, Rename::exchange, how)) return Result<Removed>(Errc::invalid);
+        if (!how_of(command, rename_last, how)) return Result<Removed>(Errc::invalid);
         return rename(op, caller_of(command), command.handle, command.name, command.name_length,
                       command.target, command.new_name, command.new_name_length, how, command.now,
                       command.walk);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // rename(2) with all of its cases: over nothing, over something, in exchange; files and
-// directories; within a directory and across. No directory ever moves below itself.
+// directories; within a directory and across; with a whiteout left behind. No directory ever moves
+// below itself.
 #pragma once
 
+#include "fs/ops/create.hpp"
 #include "fs/ops/unlink.hpp"
 
 namespace warren::ops {
@@ -10,7 +12,16 @@ namespace warren::ops {
 /// How many metadata blocks a move dirties at most: of all operations beside the cuts of files and
 /// trees it is the one with most.
 inline constexpr u32 move_dirties_max = 7 + disposal_blocks_max;
-static_assert(move_dirties_max <= journal_room_min);
+/// With a whiteout, whose inode comes beside them.
+inline constexpr u32 whiteout_dirties_max = move_dirties_max + new_inode_blocks_max;
+static_assert(whiteout_dirties_max <= journal_room_min);
+
+WARREN_HD constexpr bool leaves_whiteout(Rename how) {
+    return how == Rename::whiteout || how == Rename::whiteout_no_replace;
+}
+WARREN_HD constexpr bool may_replace(Rename how) {
+    return how == Rename::replace || how == Rename::whiteout;
+}
 
 /// How far a look for circles came before it needed a block that was not in memory. A meta buffer
 /// may be too small for all inodes of a deep path at once, so the next attempt goes on from here.
@@ -63,7 +74,23 @@ struct RenamePlan {
     bool crosses = false;  // the two directories differ
     bool nothing = false;  // both names lead to one inode already
     Disposal disposal;     // of the replaced target
+    NewInode whiteout;
 };
+
+/// A whiteout is a character device 0/0 without permission bits, as the kernel makes it.
+WARREN_HD inline CreateArguments whiteout_arguments(i64 now) {
+    CreateArguments arguments;
+    arguments.mode = format::type_character;
+    arguments.now = now;
+    return arguments;
+}
+
+/// Reserves the whiteout that takes the old name.
+template <class Team>
+WARREN_HD WARREN_NOINLINE Errc plan_whiteout(Operation<Team>& op, const Credentials& caller,
+                                             RenamePlan& plan) {
+    return plan_inode(op, caller, plan.source.directory, whiteout_arguments(0), plan.whiteout);
+}
 
 /// Checks permission and kinds as rename(2) does.
 template <class Team>
@@ -73,7 +100,7 @@ WARREN_HD Errc check_rename(Operation<Team>& op, const Credentials& caller, Rena
     const Found& target = plan.target;
     const bool replaces = target.entry.exists;
     if (!source.entry.exists) return Errc::no_entry;
-    if (how == Rename::no_replace && replaces) return Errc::exists;
+    if (replaces && !may_replace(how) && how != Rename::exchange) return Errc::exists;
     if (how == Rename::exchange && !replaces) return Errc::no_entry;
     constexpr u8 directory_type = format::entry_type(format::type_directory);
     plan.source_is_directory = source.entry.type == directory_type;
@@ -152,13 +179,28 @@ WARREN_HD void apply_retarget(Operation<Team>& op, const Found& where, const Ent
     op.mark_dirty(where.directory.block_place());
 }
 
+/// Lets the old name lead to the whiteout. Only within apply.
+template <class Team>
+WARREN_HD WARREN_NOINLINE void apply_whiteout(Operation<Team>& op, RenamePlan& plan, i64 now) {
+    const Found& source = plan.source;
+    apply_inode(op, source.directory, whiteout_arguments(now), plan.whiteout, 1);
+    Entry leads_to;
+    leads_to.inode = plan.whiteout.inode.number;
+    leads_to.type = format::entry_type(format::type_character);
+    apply_retarget(op, source, leads_to, now);
+}
+
 /// The writes of a rename that is not an exchange. Only within apply.
 template <class Team>
-WARREN_HD Removed apply_rename(Operation<Team>& op, const RenamePlan& plan, i64 now) {
+WARREN_HD Removed apply_rename(Operation<Team>& op, Rename how, RenamePlan& plan, i64 now) {
     const Found& source = plan.source;
     const Found& target = plan.target;
     Removed removed;
-    apply_unlink(op, source.directory, source.entry, now);
+    if (leaves_whiteout(how)) {
+        apply_whiteout(op, plan, now);
+    } else {
+        apply_unlink(op, source.directory, source.entry, now);
+    }
     if (target.entry.exists) {
         apply_retarget(op, target, source.entry, now);
         if (plan.target_is_directory) {
@@ -194,10 +236,11 @@ WARREN_HD void apply_exchange(Operation<Team>& op, const RenamePlan& plan, i64 n
 /// Does to directories what others decide by without a lock: counts the new name, ends the one that
 /// is replaced. Errc::no_entry if one is going, Errc::not_empty. One lane, within apply.
 WARREN_HD inline Errc claim_directories(Rename how, const RenamePlan& plan) {
+    // Whoever takes a directory apart has read what is a file there and what a directory.
+    const bool retargets = how == Rename::exchange || leaves_whiteout(how);
+    if (retargets && is_dying(plan.source.directory)) return Errc::no_entry;
     if (how == Rename::exchange) {
-        // Whoever takes a directory apart has read what is a file there and what a directory.
-        const bool is_late = is_dying(plan.source.directory) || is_dying(plan.target.directory);
-        return is_late ? Errc::no_entry : Errc::ok;
+        return is_dying(plan.target.directory) ? Errc::no_entry : Errc::ok;
     }
     if (!plan.target.entry.exists) {
         return count_entry(plan.target.directory, 1) ? Errc::ok : Errc::no_entry;
@@ -233,8 +276,13 @@ WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller,
     } else {
         WARREN_TRY(plan_link(op, plan.target.directory, plan.target.name, plan.target.entry));
     }
+    u32 dirties = move_dirties_max;
+    if (leaves_whiteout(how)) {
+        WARREN_TRY(plan_whiteout(op, caller, plan));
+        dirties = whiteout_dirties_max;
+    }
 
-    WARREN_TRY(op.begin_apply(move_dirties_max));
+    WARREN_TRY(op.begin_apply(dirties));
     const Errc refused = once(op.team, [&] { return claim_directories(how, plan); });
     if (refused != Errc::ok) {
         op.cancel_apply();
@@ -245,7 +293,7 @@ WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller,
         op.end_apply();
         return Removed{};
     }
-    const Removed removed = apply_rename(op, plan, now);
+    const Removed removed = apply_rename(op, how, plan, now);
     op.end_apply();
     return removed;
 }

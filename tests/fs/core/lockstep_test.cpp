@@ -193,7 +193,8 @@ class TeamDirectory {
         const bool has_from = names_.contains(from);
         const bool has_to = names_.contains(to);
         Errc wanted = has_from ? Errc::ok : Errc::no_entry;
-        if (has_from && how == Rename::no_replace && has_to) wanted = Errc::exists;
+        const bool may_replace = how != Rename::no_replace && how != Rename::whiteout_no_replace;
+        if (has_from && !may_replace && has_to) wanted = Errc::exists;
         if (has_from && how == Rename::exchange && !has_to) wanted = Errc::no_entry;
         EXPECT_EQ(removed.code(), wanted) << from << " to " << to;
         if (!removed) return;
@@ -202,6 +203,12 @@ class TeamDirectory {
         if (how == Rename::exchange) return std::swap(names_[from], names_[to]);
         names_[to] = names_[from];
         names_.erase(from);
+        if (!ops::leaves_whiteout(how)) return;
+        const auto whiteout = volume_.run([&](TeamOperation& op) {
+            return ops::lookup(op, anyone, handle_, from.data(), length_of(from), 0);
+        });
+        EXPECT_TRUE(whiteout && whiteout->mode == format::type_character) << from;
+        if (whiteout) names_[from] = whiteout->handle;
     }
 
     /// Lists the directory leaf by leaf and compares.
@@ -264,7 +271,7 @@ TEST_P(LockstepOperations, onNamesAgreeWithAMap) {
                 directory.unlink(name);
             } else if (choice < 9) {
                 directory.rename(name, some_name(random, 1500),
-                                 static_cast<Rename>(random.below(3)));
+                                 static_cast<Rename>(random.below(5)));
             } else {
                 directory.lookup(name);
             }
