@@ -9,6 +9,7 @@
 #include "apps/fuse/operations.hpp"
 #include "apps/fuse/request.hpp"
 #include "base/file_clock.hpp"
+#include "base/file_time.hpp"
 
 namespace warren::fuse {
 
@@ -17,7 +18,7 @@ namespace {
 constexpr std::string_view access_list_name = "system.posix_acl_access";
 
 i64 to_ns(const timespec& time) {
-    return time.tv_sec * second_ns + time.tv_nsec;
+    return file_time(time.tv_sec, time.tv_nsec);
 }
 
 /// What is left of an inode that is gone while the kernel remembers it, as of a directory in which

@@ -4,11 +4,13 @@
 
 #include <unistd.h>
 
+#include "base/file_time.hpp"
+
 namespace warren::cli {
 namespace {
 
 i64 nanoseconds(const statx_timestamp& time) {
-    return time.tv_sec * i64{1'000'000'000} + static_cast<i64>(time.tv_nsec);
+    return file_time(time.tv_sec, time.tv_nsec);
 }
 
 }  // namespace

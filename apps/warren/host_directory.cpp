@@ -13,6 +13,7 @@
 
 #include "apps/warren/directory.hpp"
 #include "apps/warren/host_attributes.hpp"
+#include "base/file_time.hpp"
 
 namespace warren::cli {
 
@@ -120,16 +121,6 @@ class HostDirectory : public Directory {
 /// "" is the directory itself.
 std::string own_name(std::string_view name) {
     return std::string(name.empty() ? "." : name);
-}
-
-timespec to_timespec(i64 time) {
-    i64 seconds = time / 1'000'000'000;
-    i64 rest = time % 1'000'000'000;
-    if (rest < 0) {
-        rest += 1'000'000'000;
-        --seconds;
-    }
-    return {static_cast<time_t>(seconds), static_cast<long>(rest)};
 }
 
 Result<Facts> HostDirectory::stat(std::string_view name, Follow follow) {
