@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "apps/fuse/request_wait.hpp"
+#include "apps/fuse/statx_reply.hpp"
 #include "warren/types.hpp"
 
 namespace warren::fuse {
@@ -21,6 +22,7 @@ namespace {
 
 thread_local bool request_clears_privileges = false;
 thread_local bool request_is_answered = false;
+thread_local bool request_is_statx = false;
 
 // The first request: its number and what the kernel offers. Written before any thread answers.
 std::atomic<u64> first_request{0};
@@ -36,17 +38,24 @@ T copy_of(const char* bytes) {
     return value;
 }
 
-/// libfuse does not know the request for a file without a name (O_TMPFILE). It is that for a file,
-/// and the kernel names the file "/", which no other request does: see unnamed_file.
-void present_as_create(char* bytes) {
-    const u32 opcode = FUSE_CREATE;
+void set_opcode(char* bytes, u32 opcode) {
     std::memcpy(bytes + offsetof(fuse_in_header, opcode), &opcode, sizeof(opcode));
+}
+
+/// Requests that libfuse does not know go to it as others that begin with the same words. That for
+/// a file without a name (O_TMPFILE) as one for a file, which the kernel names "/", as no other
+/// request does: see unnamed_file. FUSE_STATX as one for attributes: see is_statx().
+void present_as_known(char* bytes) {
+    const u32 opcode = copy_of<fuse_in_header>(bytes).opcode;
+    request_is_statx = opcode == statx_opcode;
+    if (opcode == FUSE_TMPFILE) set_opcode(bytes, FUSE_CREATE);
+    if (opcode == statx_opcode) set_opcode(bytes, FUSE_GETATTR);
 }
 
 void look_at_request(char* bytes, size_t size_bytes) {
     request_clears_privileges = false;
     if (size_bytes < sizeof(fuse_in_header)) return;
-    if (copy_of<fuse_in_header>(bytes).opcode == FUSE_TMPFILE) present_as_create(bytes);
+    present_as_known(bytes);
     const auto header = copy_of<fuse_in_header>(bytes);
     const char* body = bytes + sizeof(header);
     const size_t body_bytes = size_bytes - sizeof(header);
@@ -113,6 +122,10 @@ bool install_device_layer(fuse_session* session) {
 
 bool clears_privileges() {
     return request_clears_privileges;
+}
+
+bool is_statx() {
+    return request_is_statx;
 }
 
 bool has_answered() {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thin layer between libfuse and the kernel's device, for what libfuse 3.14 drops: the kernel's
 // offer that the file system clears set-user-id bits itself (without it every write(2) asks for an
-// extended attribute first), the mark on a request that they are to be cleared, and the request for
-// a file without a name (O_TMPFILE). It also sees which requests have been answered.
+// extended attribute first), the mark on a request that they are to be cleared, and the requests
+// for a file without a name (O_TMPFILE) and for the time of birth (FUSE_STATX). It also sees which
+// requests have been answered.
 //
 // Invariant: bytes pass unchanged, but for one bit in the answer to the first request, and the kind
-// of a request that libfuse does not know.
+// of requests that libfuse does not know.
 #pragma once
 
 #include <string_view>
@@ -24,6 +25,9 @@ bool install_device_layer(fuse_session* session);
 /// Whether the request that this thread works on came from somebody whose writes clear the
 /// set-user-id bit of the file.
 bool clears_privileges();
+
+/// Whether the request for attributes that this thread works on wants reply_statx().
+bool is_statx();
 
 /// Whether this thread has answered the request that it read last, or that it took over from
 /// another thread by take_request_over().

@@ -7,25 +7,17 @@
 #include <sys/sysmacros.h>
 
 #include <cerrno>
-#include <ctime>
 
+#include "apps/fuse/device.hpp"
+#include "apps/fuse/statx_reply.hpp"
 #include "base/file_clock.hpp"
+#include "base/file_time.hpp"
 
 namespace warren::fuse {
 
 namespace {
 
 constexpr i64 day_ns = 24 * 3600 * second_ns;
-
-timespec to_timespec(i64 time) {
-    i64 seconds = time / second_ns;
-    i64 rest = time % second_ns;
-    if (rest < 0) {
-        rest += second_ns;
-        --seconds;
-    }
-    return {static_cast<time_t>(seconds), static_cast<long>(rest)};
-}
 
 /// Whether an access now is worth a note.
 bool is_stale(const Attributes& attributes, AccessTimes rule, i64 now) {
@@ -86,6 +78,7 @@ void Request::reply_entry(const Result<Attributes>& result) const {
 
 void Request::reply_attributes(const Result<Attributes>& result) const {
     if (!result) return reply(result.code());
+    if (is_statx()) return reply_statx(raw_, *result);
     const struct stat facts = to_stat(*result);
     fuse_reply_attr(raw_, &facts, cache_seconds);
 }
