@@ -43,6 +43,13 @@ NodeTable::Remembered NodeTable::remember(const Attributes& attributes) {
     return result;
 }
 
+void NodeTable::note_shared(u64 node) {
+    Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    if (entry != home.nodes.end()) entry->second.shared = true;
+}
+
 std::optional<NodeTable::Forgotten> NodeTable::forget(u64 node, u64 count) {
     Shard& home = shard(node);
     std::lock_guard lock(home.mutex);

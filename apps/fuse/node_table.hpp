@@ -39,6 +39,8 @@ class NodeTable {
     /// Counts a reference that the kernel gets with a reply, and that the volume has counted.
     /// Requires: prepare() before each call.
     Remembered remember(const Attributes& attributes);
+    /// Notes that a file has another link now, if the kernel has this node.
+    void note_shared(u64 node);
     struct Forgotten {
         Handle handle;
         u64 held = 0;  // references for the caller to give back to the volume

@@ -66,7 +66,7 @@ Errc RingCommands::admit(const ring::Received& received) {
             return (command.change.which & others) != 0 ? Errc::invalid : Errc::ok;
         }
         case Verb::rename:
-            return command.how <= static_cast<u8>(Rename::exchange) ? Errc::ok : Errc::invalid;
+            return command.how <= static_cast<u8>(rename_last) ? Errc::ok : Errc::invalid;
         case Verb::set_attribute:
         case Verb::remove_attribute:
             return Errc::not_supported;  // the kernel decides who may use which names
@@ -120,23 +120,29 @@ void RingCommands::create(Volume& volume, Commands commands, Replies replies) {
         take_found(commands[i].command, made[i], replies[i]);
 }
 
-/// unlink and rmdir. What else the kernel knows of a file (its other names, those who have it open)
-/// shows how many links it has.
+/// What these names lead to now changes with them. What else the kernel knows of a file (its other
+/// names, those who have it open) shows how many links it has.
+void RingCommands::note_named(Volume& volume, const Caller& caller,
+                              const std::vector<Lookup>& names) {
+    std::vector<Result<Attributes>> found(names.size(), Errc::io);
+    volume.lookup_many(caller, names, found);
+    for (size_t i = 0; i < names.size(); ++i) {
+        note_name(names[i].directory, names[i].name);
+        if (found[i]) note_inode(found[i]->handle.inode);
+    }
+}
+
+/// unlink and rmdir.
 void RingCommands::remove(Volume& volume, Commands commands, Replies replies) {
     std::vector<Lookup> items;
     for (const ring::Received& one : commands)
         items.push_back({one.command.handle, name_of(one.command)});
-    std::vector<Result<Attributes>> found(items.size(), Errc::io);
     const Caller caller = caller_of(commands[0].command);
-    volume.lookup_many(caller, items, found);
+    note_named(volume, caller, items);
     const bool of_directories = commands[0].command.verb == Verb::remove_directory;
     std::vector<Unlink> names;
     for (const Lookup& item : items)
         names.push_back({item.directory, item.name, of_directories});
-    for (size_t i = 0; i < items.size(); ++i) {
-        note_name(items[i].directory, items[i].name);
-        if (found[i]) note_inode(found[i]->handle.inode);
-    }
     std::vector<Errc> codes(items.size(), Errc::io);
     volume.remove_many(caller, names, codes);
     for (size_t i = 0; i < items.size(); ++i)
@@ -146,14 +152,16 @@ void RingCommands::remove(Volume& volume, Commands commands, Replies replies) {
 void RingCommands::rename(Volume& volume, Commands commands, Replies replies) {
     const auto how = static_cast<Rename>(commands[0].command.how);
     std::vector<Move> items;
+    std::vector<Lookup> names;  // of what moves, and of what is replaced
     for (const ring::Received& one : commands) {
         const ops::Command& command = one.command;
         items.push_back({command.handle, name_of(command), command.target, new_name_of(command)});
-        note_name(command.handle, name_of(command));
-        note_name(command.target, new_name_of(command));
+        names.push_back({command.handle, name_of(command)});
+        names.push_back({command.target, new_name_of(command)});
     }
     std::vector<Errc> codes(items.size(), Errc::io);
     const Caller caller = caller_of(commands[0].command);
+    note_named(volume, caller, names);
     if (how == Rename::replace) {
         volume.move_many(caller, items, codes);
     } else {
@@ -192,6 +200,7 @@ void RingCommands::run_one(Volume& volume, const ops::Command& command, ops::Rep
         case Verb::link:
             note_name(command.target, name_of(command));
             note_inode(command.handle.inode);
+            mount_.nodes.note_shared(mount_.nodes.node_of(command.handle.inode));
             take_found(command, link(volume, command), reply);
             break;
         case Verb::read_link: {

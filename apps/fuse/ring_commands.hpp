@@ -49,6 +49,7 @@ class RingCommands {
                     ops::Reply& reply);
     void note_name(Handle directory, std::string_view name);
     void note_inode(u64 inode);
+    void note_named(Volume& volume, const Caller& caller, const std::vector<Lookup>& names);
 
     MountState& mount_;
     Invalidator& invalidator_;

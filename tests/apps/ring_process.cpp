@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process with a ring of a mount, good or hostile, for tests/apps/mount_ring_test.py.
-//
 //   ring_process create|lookup|unlink|rmdir DIRECTORY STEM COUNT [MODE]
 //   ring_process move DIRECTORY STEM COUNT TARGET      prints how often each error number came:
 //                                                      {"0": 990, "2": 10}
 //   ring_process guess DIRECTORY INODE GENERATION NAME looks NAME up below a handle of its own
 //                                                      making, and prints the error number
 //   ring_process by_c DIRECTORY STEM COUNT TARGET      all of these, by the C interface
-//   ring_process hold DIRECTORY STEM COUNT             submits and reads no reply until it is
-//   killed ring_process hostile DIRECTORY SECONDS SEED        writes what it likes
+//   ring_process script DIRECTORY                      see ring_script.hpp
+//   ring_process hold DIRECTORY STEM COUNT             submits, and reads no reply until killed
+//   ring_process hostile DIRECTORY SECONDS SEED        writes what it likes
 //
 // Invariant: "hostile" touches names below DIRECTORY at most, if the daemon is sound.
 #include <fcntl.h>
@@ -29,6 +29,7 @@
 #include "fs/ring/encode_command.hpp"
 #include "fs/ring/parking.hpp"
 #include "fs/ring/pool.hpp"
+#include "tests/apps/ring_script.hpp"
 #include "warren/mount_ring.h"
 #include "warren/mount_ring.hpp"
 
@@ -346,6 +347,7 @@ int main(int argument_count, char** arguments) {
     }
     if (verb == "by_c" && words.size() == 4) return run_by_c(words);
     if (verb == "guess" && words.size() == 4) return guess(words);
+    if (verb == "script" && words.size() == 1) return run_script(words[0]);
     if (verb == "hold" && words.size() == 3) return hold(words);
     if (verb == "hostile" && words.size() == 3) return be_hostile(words);
     die("wrong arguments: see the head of its source");
