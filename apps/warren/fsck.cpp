@@ -84,7 +84,7 @@ std::string json_report(const std::string& image, const std::vector<std::string>
     json.close_array();
     json.member("problem_count", result.problems).member("repaired", result.repaired);
     json.member("inodes", result.inodes).member("directories", result.directories);
-    json.member("blocks_used", result.blocks_used);
+    json.member("blocks_used", result.blocks_used).member("orphans", result.orphans);
     json.key("first_look").text(name_of_look(result));
     json.member("note", std::string_view(result.note));
     json.member("start_us", microseconds(result.start_seconds));
@@ -96,6 +96,10 @@ std::string json_report(const std::string& image, const std::vector<std::string>
 
 void print_summary(const std::string& image, const CheckResult& result, bool repair) {
     std::string verdict = "clean";
+    if (result.orphans != 0) {
+        verdict += " but for " + counted(result.orphans, "orphan", "orphans") +
+                   ", which the next mount frees";
+    }
     if (result.problems != 0) {
         verdict = counted(result.problems, "problem", "problems") + ", ";
         verdict += repair ? grouped(result.repaired) + " repaired" : "none repaired (say --repair)";

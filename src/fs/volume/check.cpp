@@ -68,6 +68,13 @@ class Checker {
           superblock_(reinterpret_cast<Superblock&>(block_)) {}
 
     Failure run() {
+        const Failure failure = check();
+        if (failure.code == Errc::ok) result_.orphans = count_orphans();
+        return failure;
+    }
+
+ private:
+    Failure check() {
         result_ = {};
         Failure failure = open();
         if (failure.code != Errc::ok) return failure;
@@ -82,7 +89,18 @@ class Checker {
         return repair_until_clean();
     }
 
- private:
+    /// As the directory of orphans says; 0 if it cannot be read.
+    u64 count_orphans() {
+        const u64 place = superblock_.orphan_directory * format::inode_size;
+        Block block;
+        const u64 start = place / format::block_size * format::block_size;
+        const Errc read = disk_.read(start, std::as_writable_bytes(std::span(&block, 1)));
+        if (read != Errc::ok) return 0;
+        const auto* bytes = reinterpret_cast<const std::byte*>(&block) + (place - start);
+        const auto& directory = *reinterpret_cast<const format::Inode*>(bytes);
+        return directory.entries & ~format::entries_dying;
+    }
+
     /// Reads the superblock and replays the journal, or reads through it.
     Failure open() {
         SuperblockNotes notes;

@@ -164,7 +164,6 @@ Errc examine_volume(Disk& disk, const format::Superblock& superblock, u64 hash_m
     verdict.inodes = state.inodes;
     verdict.directories = state.directories;
     verdict.blocks_used = state.blocks_used;
-    verdict.has_orphans = state.orphans != 0;
     return Errc::ok;
 }
 

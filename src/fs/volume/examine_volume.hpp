@@ -35,7 +35,6 @@ struct Verdict {
     u64 inodes = 0;
     u64 directories = 0;
     u64 blocks_used = 0;
-    bool has_orphans = false;
     std::string why_not;  // why nobody looked; empty if somebody did
 };
 

@@ -467,6 +467,7 @@ Errc VolumeImplementation::close() {
     closed_ = true;
     mapped_files_.leave();
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
+    reclaim_at_close();
     WARREN_TRY(commit_and_free(false));
     superblock_.clean = 1;
     superblock_.generation = committer_->last_generation();  // what was raised ahead is not needed

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <concepts>
 #include <functional>
 #include <memory>
@@ -135,6 +136,7 @@ class VolumeImplementation {
     void watch_disk();
     /// Frees what was removed but still open when the volume was last in use.
     Errc reclaim_orphans();
+    Errc visit_orphans(const std::function<Errc(const format::DirectorySlot&)>& visit);
     Errc close();
 
     /// Gives `command` to the engine until there is an answer for the caller: the reply's code.
@@ -211,8 +213,13 @@ class VolumeImplementation {
     /// Frees an inode without names, whatever hangs on it.
     Errc reclaim(Handle handle);
     /// As reclaim(), for what is no directory with names; with `although_open` not even those who
-    /// have it open keep it.
-    Errc reclaim_by_steps(Handle handle, bool although_open = false);
+    /// have it open keep it. After the deadline the rest of it stays.
+    Errc reclaim_by_steps(Handle handle, bool although_open = false,
+                          std::chrono::steady_clock::time_point deadline =
+                              std::chrono::steady_clock::time_point::max());
+    /// When the volume is closed nobody has anything open: frees what has no name, but for
+    /// directories that still hold names, and what takes too long. The next opening frees that.
+    void reclaim_at_close();
     /// Frees a directory that hangs on the orphan directory, and all below it.
     Errc remove_detached(Handle root, Removal& removal);
     /// Unlinks the files that a dying directory still names, each by an operation of its own; adds

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is left to do when names have gone: empty leaves are pruned, and inodes without names are
 // freed, files step by step, directories with all that hangs on them.
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,6 +15,13 @@
 namespace warren {
 
 using ops::Verb;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::chrono::milliseconds closing_reclaim_time{1000};
+
+}  // namespace
 
 Errc VolumeImplementation::settle(const ops::Removed& removed) {
     if (removed.prune_inode != 0) {
@@ -49,7 +58,8 @@ Errc VolumeImplementation::reclaim(Handle handle) {
     return remove_detached(handle, removal);
 }
 
-Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open) {
+Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open,
+                                            std::chrono::steady_clock::time_point deadline) {
     std::unique_lock lock(data_lock(handle.inode));
     ops::Command step = command_on(handle);
     step.how = although_open ? 1 : 0;
@@ -58,6 +68,7 @@ Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open) {
         const Result<ops::Reclaimed> done = ask<Verb::reclaim_step>(step);
         if (!done) return done.code() == Errc::stale ? Errc::ok : done.code();
         if (done->is_done) return settle(done->removed);
+        if (Clock::now() > deadline) return Errc::ok;
     }
 }
 
@@ -116,30 +127,62 @@ Errc VolumeImplementation::remove_leftovers(u64 directory, u64& files) {
     });
 }
 
+/// Calls `visit(slot)` for the names in the directory of orphans, which must not change meanwhile.
+Errc VolumeImplementation::visit_orphans(
+    const std::function<Errc(const format::DirectorySlot&)>& visit) {
+    ops::Command find;
+    find.from = store().orphan_directory;
+    const Result<Handle> directory = ask<Verb::handle_of>(find);
+    if (!directory) return directory.code();
+    const auto leaf = std::make_unique<format::DirectoryLeaf>();
+    ops::Command read = command_on(*directory);
+    read.buffer = leaf.get();
+    read.buffer_bytes = sizeof *leaf;
+    while (read.from != core::key_end) {
+        const Result<u64> next = ask<Verb::read_leaf>(read);
+        if (!next) return next.code();
+        for (const format::DirectorySlot& slot : leaf->slots) {
+            if (slot.inode() != 0) WARREN_TRY(visit(slot));
+        }
+        read.from = *next;
+    }
+    return Errc::ok;
+}
+
+void VolumeImplementation::reclaim_at_close() {
+    const Clock::time_point deadline = Clock::now() + closing_reclaim_time;
+    static_cast<void>(or_no_memory([&] {
+        std::vector<u64> orphans;
+        WARREN_TRY(visit_orphans([&](const format::DirectorySlot& slot) {
+            orphans.push_back(slot.inode());
+            return Errc::ok;
+        }));
+        ops::Command find;
+        for (const u64 orphan : orphans) {
+            find.from = orphan;
+            const Result<Attributes> found = ask<Verb::attributes_of>(find);
+            // In a damaged volume it may have a name.
+            if (!found || found->links != 0) continue;
+            const Result<u64> names = ask<Verb::count_names>(command_on(found->handle));
+            if (names && *names != 0) continue;
+            WARREN_TRY(reclaim_by_steps(found->handle, true, deadline));
+            if (Clock::now() > deadline) break;
+        }
+        return Errc::ok;
+    }));
+}
+
 Errc VolumeImplementation::reclaim_orphans() {
     return or_no_memory([&]() -> Errc {
         ops::Command find;
-        find.from = store().orphan_directory;
-        const Result<Handle> directory = ask<Verb::handle_of>(find);
-        if (!directory) return directory.code();
         std::vector<u64> orphans;
-        const auto leaf = std::make_unique<format::DirectoryLeaf>();
-        ops::Command read = command_on(*directory);
-        read.buffer = leaf.get();
-        read.buffer_bytes = sizeof *leaf;
-        while (read.from != core::key_end) {
-            const Result<u64> next = ask<Verb::read_leaf>(read);
-            if (!next) return next.code();
-            for (const format::DirectorySlot& slot : leaf->slots) {
-                if (slot.inode() == 0) continue;
-                orphans.push_back(slot.inode());
-                if (slot.type() != format::entry_type(format::type_directory)) continue;
-                // Of those that a cut removal left, not all know that they are going.
-                find.from = slot.inode();
-                WARREN_TRY(ask<Verb::start_dying>(find));
-            }
-            read.from = *next;
-        }
+        WARREN_TRY(visit_orphans([&](const format::DirectorySlot& slot) {
+            orphans.push_back(slot.inode());
+            if (slot.type() != format::entry_type(format::type_directory)) return Errc::ok;
+            // Of those that a cut removal left, not all know that they are going.
+            find.from = slot.inode();
+            return ask<Verb::start_dying>(find);
+        }));
         for (const u64 orphan : orphans) {
             find.from = orphan;
             const Result<Handle> handle = ask<Verb::handle_of>(find);

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "fs/volume/check.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
@@ -145,6 +146,34 @@ TEST_P(Lifetimes, aHandleOfTheLastLifeOfANumberIsStale) {
         volume_.open();
         EXPECT_EQ(volume().attributes(file).code(), Errc::stale);
     }
+    volume_.close_and_check();
+}
+
+/// At close nobody can come back to what was open: it is freed, whatever its size.
+TEST_P(Lifetimes, closingFreesWhatWasOpen) {
+    const Handle kept = make_file(volume(), root(), "kept");
+    ASSERT_EQ(volume().open_file(kept), Errc::ok);
+    for (int i = 0; i < 500; ++i) {
+        const auto file = volume().create(anybody, root(), "f", {.open = true});
+        ASSERT_TRUE(file);
+        // In pieces that do not lie side by side, so that some take several steps.
+        for (u64 piece = 0; i == 0 && piece < 300; ++piece)
+            ASSERT_TRUE(volume().write(file->handle, piece * 8192, std::as_bytes(std::span("x"))));
+        ASSERT_EQ(volume().unlink(anybody, root(), "f"), Errc::ok);
+    }
+    const Handle directory = make_directory(volume(), root(), "d");
+    ASSERT_EQ(volume().open_file(directory), Errc::ok);
+    ASSERT_EQ(volume().remove_directory(anybody, root(), "d"), Errc::ok);
+    ASSERT_TRUE(volume().create_unnamed(anybody, root(), {}));
+    ASSERT_EQ(volume().statistics().inodes_used, 505u);
+    volume_.close();
+    CheckResult result;
+    ASSERT_EQ(check_disk(volume_.disk(), "image", {}, result).code, Errc::ok);
+    EXPECT_EQ(result.problems, 0u);
+    EXPECT_EQ(result.orphans, 0u);
+    EXPECT_EQ(result.inodes, 3u);
+    volume_.open();
+    EXPECT_TRUE(volume().lookup(anybody, root(), "kept"));
     volume_.close_and_check();
 }
 
