@@ -197,6 +197,21 @@ struct ScanFilter {
     i64 modified_max = INT64_MAX;
 };
 
+/// Where a scan goes on: in a directory of this depth, with the names from a key on.
+struct ScanPosition {
+    Handle directory;
+    u32 depth = 0;
+    u64 from = 0;
+};
+
+/// For a visitor that passes on what it gets, to one who may be slower.
+struct ScanSteps {
+    std::function<bool()> is_full = {};  // asked by workers; true: the step ends soon
+    /// Waits for room, or says why there will be none. Called by an engine that cannot end a step
+    /// in the middle, in the caller's thread, when it has given the visitor a part.
+    std::function<Errc()> wait = {};
+};
+
 /// What usage() tells.
 struct UsageOptions {
     u32 depth_max = 0;          // directories below this depth get no sum of their own
@@ -455,6 +470,12 @@ class Volume {
     /// before their entries. `visit` is called from many threads and returns whether to descend.
     Errc scan(const Caller& caller, Handle directory,
               const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter = {});
+    /// As scan(), step by step, so that nothing is held or kept busy in between: begins or goes on
+    /// at `left`, which gets what is still to be visited; empty once all is. To begin with, `left`
+    /// is the position of one directory with depth 0.
+    Errc scan_step(const Caller& caller, std::vector<ScanPosition>& left,
+                   const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter,
+                   const ScanSteps& steps);
     /// Adds up what `directory` and all below it take. The answer begins with `directory` itself;
     /// a directory comes before those in it. A file with several names counts where one is met.
     Errc usage(const Caller& caller, Handle directory, const UsageOptions& options,

@@ -33,6 +33,7 @@ struct ScanCall {
     const std::function<bool(const Scanned&)>& visit;
     /// Calls `body(i)` for each i below `count`, by many threads.
     std::function<void(u64 count, const std::function<void(u64)>& body)> for_each;
+    std::function<Errc()> wait = {};  // see ScanSteps
 };
 
 /// Frames, of each of its two kinds, that one call of Engine::publish() takes.

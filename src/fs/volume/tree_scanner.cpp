@@ -2,6 +2,7 @@
 // One directory is one task. An entry that vanishes while the scan runs is skipped.
 #include "fs/volume/tree_scanner.hpp"
 
+#include <algorithm>
 #include <memory>
 
 #include "base/out_of_memory.hpp"
@@ -30,9 +31,39 @@ bool has_vanished(Errc code) {
 }  // namespace
 
 Errc TreeScanner::scan(const ScanCall& call) {
-    const Visitor visitor{
-        core::may_read | core::may_execute, call.filter, call.visit, {}, core::TreeCheck::as_rm};
-    return walk(call.caller, call.root, visitor);
+    const Visitor visitor{core::may_read | core::may_execute,
+                          call.filter,
+                          call.visit,
+                          {},
+                          {},
+                          core::TreeCheck::as_rm};
+    const Directory root{call.root, 0};
+    return walk(call.caller, {&root, 1}, visitor);
+}
+
+Errc TreeScanner::scan_on(const core::Credentials& caller, const ops::FileFilter& files,
+                          const std::function<bool(const Scanned&)>& visit, const ScanSteps& steps,
+                          std::vector<ScanPosition>& left) {
+    // The latest ones, as the crew takes its tasks: so few are left at any time. And not all, or a
+    // step would be spent with putting tasks off that it has no room for.
+    constexpr std::size_t most = 1024;
+    const Visitor visitor{core::may_read | core::may_execute,
+                          files,
+                          visit,
+                          {},
+                          steps.is_full,
+                          core::TreeCheck::as_rm};
+    const std::size_t begin = left.size() - std::min(left.size(), most);
+    std::vector<Directory> first;
+    for (const ScanPosition& position : std::span(left).subspan(begin)) {
+        Directory directory{{}, position.depth, position.from};
+        directory.attributes.handle = position.directory;
+        first.push_back(directory);
+    }
+    WARREN_TRY(walk(caller, first, visitor));
+    left.resize(begin);
+    left.insert(left.end(), left_.begin(), left_.end());
+    return Errc::ok;
 }
 
 namespace {
@@ -56,10 +87,11 @@ Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root,
         return bound ? Errc::not_permitted : Errc::ok;
     };
     visitor.tree_check = check;
-    return walk(caller, *attributes, visitor);
+    const Directory first{*attributes, 0};
+    return walk(caller, {&first, 1}, visitor);
 }
 
-Errc TreeScanner::walk(const core::Credentials& caller, const Attributes& root,
+Errc TreeScanner::walk(const core::Credentials& caller, std::span<const Directory> first,
                        const Visitor& visitor) {
     const auto visit = [&](Crew::Worker& worker, const Task& task) {
         const std::unique_ptr<Directory> directory(static_cast<Directory*>(task.context));
@@ -69,12 +101,18 @@ Errc TreeScanner::walk(const core::Credentials& caller, const Attributes& root,
         Errc none = Errc::ok;
         error_.compare_exchange_strong(none, code);
     };
-    auto first = std::make_unique<Directory>(Directory{root, 0});
+    std::vector<std::unique_ptr<Directory>> owned;
+    std::vector<Task> tasks;
+    for (const Directory& directory : first) {
+        owned.push_back(std::make_unique<Directory>(directory));
+        tasks.push_back({0, 0, owned.back().get()});
+    }
     WARREN_TRY(or_no_memory([&] {
-        volume_.crew().run({{0, 0, first.get()}}, visit);
+        volume_.crew().run(std::move(tasks), visit);
         return Errc::ok;
     }));
-    first.release();  // its task had it
+    for (std::unique_ptr<Directory>& directory : owned)
+        static_cast<void>(directory.release());  // its task had it
     return error_;
 }
 
@@ -91,7 +129,15 @@ Errc TreeScanner::list(Crew::Worker& worker, const core::Credentials& caller,
     const bool checks_whole = visitor.tree_check == core::TreeCheck::whole;
     if (checks_whole && must_own_entries(caller, directory.attributes)) return Errc::not_permitted;
     bool may_list = false;
-    for (u64 key = 0; key != core::key_end;) {
+    for (u64 key = directory.from; key != core::key_end;) {
+        // The first names of all are listed in any case: the position before them is that of a scan
+        // that has not begun.
+        const bool may_wait = visitor.is_full && (key != 0 || directory.depth != 0);
+        if (may_wait && visitor.is_full()) {
+            const std::lock_guard lock(mutex_);
+            left_.push_back({handle, directory.depth, key});
+            return Errc::ok;
+        }
         read.from = key;
         const Result<u64> next = volume_.ask<Verb::read_leaf>(read);
         if (!next) return next.code();

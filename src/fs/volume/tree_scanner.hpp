@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
+#include <span>
 #include <vector>
 
 #include "fs/volume/volume_implementation.hpp"
@@ -17,6 +19,11 @@ class TreeScanner {
 
     /// Visits everything below the root that the caller may see.
     Errc scan(const ScanCall& call);
+    /// Goes on at some of the positions in `left`, until `steps.is_full`; `left` gets what is still
+    /// to be listed.
+    Errc scan_on(const core::Credentials& caller, const ops::FileFilter& files,
+                 const std::function<bool(const Scanned&)>& visit, const ScanSteps& steps,
+                 std::vector<ScanPosition>& left);
 
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
@@ -31,14 +38,17 @@ class TreeScanner {
         ops::FileFilter files;
         std::function<bool(const Scanned&)> entry;
         std::function<Errc(const Attributes& directory, const Attributes& entry)> check;
+        std::function<bool()> is_full;  // if set, whether directories are left for later
         core::TreeCheck tree_check = core::TreeCheck::as_rm;
     };
     struct Directory {
-        Attributes attributes;
+        Attributes attributes;  // of a scan that goes on: the handle alone
         u32 depth;
+        u64 from = 0;  // the names from this key on
     };
 
-    Errc walk(const core::Credentials& caller, const Attributes& root, const Visitor& visitor);
+    Errc walk(const core::Credentials& caller, std::span<const Directory> first,
+              const Visitor& visitor);
     Errc list(Crew::Worker& worker, const core::Credentials& caller, const Directory& directory,
               const Visitor& visitor);
     Errc list_leaf(Crew::Worker& worker, const Directory& directory,
@@ -56,6 +66,8 @@ class TreeScanner {
 
     VolumeImplementation& volume_;
     std::atomic<Errc> error_{Errc::ok};
+    std::mutex mutex_;                // guards what follows
+    std::vector<ScanPosition> left_;  // for later
 };
 
 }  // namespace warren

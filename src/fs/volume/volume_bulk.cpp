@@ -328,23 +328,43 @@ Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
 Errc Volume::scan(const Caller& caller, Handle directory,
                   const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter) {
     return or_no_memory([&]() -> Errc {
+        std::vector<ScanPosition> left{{directory}};
+        return scan_step(caller, left, visit, filter, {});
+    });
+}
+
+Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
+                       const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter,
+                       const ScanSteps& steps) {
+    return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
         ops::FileFilter files;
         WARREN_TRY(ops::set_filter(files, filter));
+        if (left.empty()) return Errc::ok;
+        if (left.size() > 1 || left[0].depth > 0 || left[0].from > 0) {
+            return TreeScanner(volume).scan_on(credentials_of(caller), files, visit, steps, left);
+        }
+        const Handle directory = left[0].directory;
         const Result<Attributes> root = attributes(directory);
         if (!root) return root.code();
         Scanned first;
         first.directory = directory;
         first.attributes = *root;
         const bool is_directory = (root->mode & format::type_mask) == format::type_directory;
-        if (!visit(first) || !is_directory || filter.depth_max == 0) return Errc::ok;
+        if (!visit(first) || !is_directory || filter.depth_max == 0) {
+            left.clear();
+            return Errc::ok;
+        }
         const auto for_each = [&](u64 count, const std::function<void(u64)>& body) {
             volume.crew().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
         };
-        const ScanCall call{credentials_of(caller), *root, files, visit, for_each};
+        const ScanCall call{credentials_of(caller), *root, files, visit, for_each, steps.wait};
         const Errc scanned = volume.engine().scan(call);
-        if (scanned != Errc::not_supported) return scanned;
-        return TreeScanner(volume).scan(call);
+        if (scanned == Errc::not_supported) {
+            return TreeScanner(volume).scan_on(call.caller, files, visit, steps, left);
+        }
+        left.clear();
+        return scanned;
     });
 }
 

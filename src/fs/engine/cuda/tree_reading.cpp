@@ -69,8 +69,14 @@ Errc TreeReading::scan(const EngineLoan& engine, const ScanCall& call) {
     plan.caller = call.caller;
     plan.files = call.filter;
     ScanVisits visits(call);
-    return run(engine, plan, call.root.handle,
-               [&](const ScanOutput& output) { visits.take(output); });
+    // Who takes no more is not visited any more: the run comes to its end, and its output to
+    // nothing.
+    Errc waited = Errc::ok;
+    const Errc code = run(engine, plan, call.root.handle, [&](const ScanOutput& output) {
+        if (waited == Errc::ok) visits.take(output);
+        if (waited == Errc::ok && call.wait) waited = call.wait();
+    });
+    return code == Errc::ok ? waited : code;
 }
 
 Errc TreeReading::usage(const EngineLoan& engine, const core::Credentials& caller,
