@@ -26,8 +26,6 @@ namespace warren::fuse {
 
 namespace {
 
-constexpr int hearing_patience_ms = 5000;
-
 Errc last_error() {
     return static_cast<Errc>(errno);
 }
@@ -81,21 +79,49 @@ std::string resolved_path(const Place& place) {
     return full.ends_with('/') ? full : full + "/";
 }
 
+/// Makes the kernel write out what it holds back of the file system that `directory` lies on, since
+/// the daemon sees only what has been written. It is done here because the daemon must not wait for
+/// its own mount, and with this process's rights: of a directory that it may not read, another one
+/// of the mount must do.
+Errc flush(int directory) {
+    constexpr int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    Descriptor readable(::openat(directory, ".", flags));
+    struct statx wanted {};
+    if (!readable && look_at(directory, wanted) == Errc::ok) {
+        for (const MountedPlace& place : read_mount_table()) {
+            struct statx found {};
+            if (place.device_major != wanted.stx_dev_major ||
+                place.device_minor != wanted.stx_dev_minor) {
+                continue;
+            }
+            readable = Descriptor(::open(place.mountpoint.c_str(), flags));
+            if (readable && look_at(readable.get(), found) == Errc::ok &&
+                found.stx_dev_major == wanted.stx_dev_major &&
+                found.stx_dev_minor == wanted.stx_dev_minor) {
+                break;
+            }
+            readable.close();
+        }
+    }
+    if (!readable) return Errc::access;
+    return ::syncfs(readable.get()) == 0 ? Errc::ok : last_error();
+}
+
 /// Errc::busy if `name` is a mount point or has one below, as rmdir(2) and rename(2) answer.
 Errc check_nothing_mounted(const Place& place, const std::string& name) {
     const std::string directory = resolved_path(place);
     return !directory.empty() && is_mounted_below(directory + name) ? Errc::busy : Errc::ok;
 }
 
-std::vector<std::string> socket_paths(const struct statx& facts) {
-    const std::string name = "/warren/" + socket_name(facts.stx_dev_major, facts.stx_dev_minor);
+std::vector<std::string> socket_paths(u32 device_major, u32 device_minor) {
+    const std::string name = "/warren/" + socket_name(device_major, device_minor);
     std::vector<std::string> paths = {"/run" + name};
     if (const char* own = std::getenv("XDG_RUNTIME_DIR"); own != nullptr && own[0] == '/') {
         paths.push_back(own + name);
     }
     for (const MountedPlace& place : read_mount_table()) {
-        if (!place.is_warren() || place.device_major != facts.stx_dev_major ||
-            place.device_minor != facts.stx_dev_minor) {
+        if (!place.is_warren() || place.device_major != device_major ||
+            place.device_minor != device_minor) {
             continue;
         }
         const u32 owner = option_number(place.options, "user_id", 0);
@@ -162,7 +188,11 @@ std::optional<ControlConnection> ControlConnection::for_path(const std::string& 
         open_parent(path, place) != Errc::ok) {
         return std::nullopt;
     }
-    for (const std::string& candidate : socket_paths(place.facts)) {
+    return for_device(place.facts.stx_dev_major, place.facts.stx_dev_minor);
+}
+
+std::optional<ControlConnection> ControlConnection::for_device(u32 device_major, u32 device_minor) {
+    for (const std::string& candidate : socket_paths(device_major, device_minor)) {
         Descriptor socket = connect_to(candidate);
         if (socket) return ControlConnection(std::move(socket));
     }
@@ -173,6 +203,7 @@ Errc ControlConnection::remove_tree(const std::string& path, Removal& removal) {
     Place place;
     WARREN_TRY(open_parent(path, place));
     WARREN_TRY(check_nothing_mounted(place, place.name));
+    static_cast<void>(flush(place.directory.get()));
     Encoder request;
     request.text(place.name);
     const int directory = place.directory.get();
@@ -283,6 +314,7 @@ Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
                              const std::function<void(const Scanned&)>& visit) {
     Place place;
     if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
+    static_cast<void>(flush(place.directory.get()));
     Encoder request;
     request.text(place.name);
     encode(request, filter);
@@ -309,6 +341,7 @@ Errc ControlConnection::usage(const std::string& path, const UsageOptions& optio
                               std::vector<DirectoryUsage>& answer) {
     Place place;
     if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
+    static_cast<void>(flush(place.directory.get()));
     Encoder request;
     request.text(place.name).number(options.depth_max).number(options.counts_links ? 1 : 0);
     const int directory = place.directory.get();
@@ -348,11 +381,16 @@ Errc ControlConnection::attach(std::span<const int> directories,
     std::string answer;
     WARREN_TRY(ask(socket_.get(), Verb::attach_ring, Encoder(), directories, answer));
     Decoder body = body_of(answer);
+    bool is_flushed = false;
     for (Result<Handle>& handle : handles) {
         const auto code = static_cast<Errc>(body.number32());
         const u64 inode = body.number();
         const u32 generation = body.number32();
         handle = code == Errc::ok ? Result<Handle>(Handle{inode, generation}) : code;
+        if (code == Errc::ok && !is_flushed) {
+            static_cast<void>(flush(directories[static_cast<size_t>(&handle - handles.data())]));
+            is_flushed = true;
+        }
     }
     return body.good() ? Errc::ok : Errc::io;
 }
@@ -362,7 +400,10 @@ bool ControlConnection::is_broken() const {
     return ::poll(&waiting, 1, 0) > 0;  // nobody sends without being asked
 }
 
-Errc ControlConnection::sync() {
+Errc ControlConnection::sync(const std::string& path) {
+    Place place;
+    if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
+    WARREN_TRY(flush(place.directory.get()));
     std::string answer;
     return ask(socket_.get(), Verb::sync, Encoder(), {}, answer);
 }
@@ -396,11 +437,11 @@ Errc ControlConnection::remount(bool read_only, AccessTimes access_times) {
     return ask(socket_.get(), Verb::remount, request, {}, answer);
 }
 
-Errc ControlConnection::ask_for_close() {
+Errc ControlConnection::ask_for_close(int patience_ms) {
     WARREN_TRY(send_frame(socket_.get(), Verb::close, {}));
     // Unmounting ends the daemon's conversations: who has not been heard by then is cut off.
     pollfd waiting{socket_.get(), POLLIN, 0};
-    if (::poll(&waiting, 1, hearing_patience_ms) == 0) return Errc::busy;
+    if (::poll(&waiting, 1, patience_ms) == 0) return Errc::busy;
     Frame heard;
     return receive_frame(socket_.get(), heard);
 }

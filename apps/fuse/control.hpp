@@ -52,6 +52,12 @@ class ControlConnection {
     /// not be there); nothing if that is no Warren mount or its daemon is out of reach.
     static std::optional<ControlConnection> for_path(const std::string& path);
 
+    /// The daemon of the mount with this device number; touches no path on it.
+    static std::optional<ControlConnection> for_device(u32 device_major, u32 device_minor);
+
+    // Calls that read what the volume knows of files have the kernel write out first what it holds
+    // back, in this process and with its rights.
+
     /// Removes `path` and all below it.
     Errc remove_tree(const std::string& path, Removal& removal);
     /// Renames item by item, in order; `results` gets the error of each. Requires: equal sizes.
@@ -74,15 +80,15 @@ class ControlConnection {
     static constexpr size_t attach_directories_max = 128;
     /// Whether the daemon has gone.
     bool is_broken() const;
-    /// Makes everything written so far durable.
-    Errc sync();
+    /// Makes everything written so far durable on the volume that `path` lies on.
+    Errc sync(const std::string& path);
     Errc info(MountInfo& info);
     /// Tells the daemon what the mount's options are now. Root or the mount's owner only.
     Errc remount(bool read_only, AccessTimes access_times);
 
     /// Asks to be told when the volume is closed, and returns when the daemon has heard it (busy if
-    /// it does not within seconds); wait_until_closed() follows after unmounting.
-    Errc ask_for_close();
+    /// it does not within `patience_ms`); wait_until_closed() follows after unmounting.
+    Errc ask_for_close(int patience_ms);
     /// Waits until the volume is closed and answers how that went; Errc::busy if the volume is
     /// still in use elsewhere after `patience_ms`.
     Errc wait_until_closed(int patience_ms);

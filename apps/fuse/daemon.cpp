@@ -5,11 +5,9 @@
 #include "apps/fuse/daemon.hpp"
 
 #include <fcntl.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
+#include <signal.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -19,10 +17,10 @@
 #include "apps/fuse/housekeeping.hpp"
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
-#include "apps/fuse/mount_flags.hpp"
+#include "apps/fuse/mount_table.hpp"
 #include "apps/fuse/recovery.hpp"
 #include "apps/fuse/session.hpp"
-#include "apps/fuse/unmount.hpp"
+#include "apps/fuse/watchdog.hpp"
 
 namespace warren::fuse {
 
@@ -58,42 +56,43 @@ void raise_read_ahead(u32 device_major, u32 device_minor) {
     static_cast<void>(!::write(file.get(), text.data(), text.size()));
 }
 
-/// Sets what libfuse could not when it mounted.
-void set_late_flags(const MountOptions& options) {
-    const unsigned long now = current_mount_flags(options.mountpoint);
-    const unsigned long wanted = changed_mount_flags(now, options);
-    if (wanted == now || ::geteuid() != 0) return;
-    ::mount(nullptr, options.mountpoint.c_str(), nullptr, MS_REMOUNT | MS_BIND | wanted, nullptr);
-}
-
 /// What is done once requests are answered. Empty, or why the mount does not work.
-std::string finish_start(const MountOptions& options, ControlServer& server) {
-    struct statx facts {};
-    if (::statx(AT_FDCWD, options.mountpoint.c_str(), AT_STATX_FORCE_SYNC, STATX_BASIC_STATS,
-                &facts) != 0) {
-        return options.mountpoint + ": the mount does not answer: " + std::strerror(errno);
+std::string finish_start(const MountOptions& options, const MountedPlace& place,
+                         ControlServer& server, Watchdog& watchdog) {
+    const Errc code = watchdog.finish_mount();
+    if (code != Errc::ok) {
+        return options.mountpoint +
+               ": the mount does not answer: " + std::strerror(static_cast<int>(code));
     }
     std::string error;
-    if (!server.start(facts.stx_dev_major, facts.stx_dev_minor, error)) {
+    if (!server.start(place.device_major, place.device_minor, error)) {
         log_line("no control socket, bulk commands on the mount are off: " + error);
     }
-    raise_read_ahead(facts.stx_dev_major, facts.stx_dev_minor);
-    set_late_flags(options);
+    raise_read_ahead(place.device_major, place.device_minor);
     return "";
 }
 
 /// Serves a mounted session until the end.
 void serve_session(const MountOptions& options, MountState& mount, Session& session,
-                   ControlServer& server, const StartReport& report, const std::string& warning) {
+                   ControlServer& server, Watchdog& watchdog, const StartReport& report,
+                   const std::string& warning) {
+    std::string error;
+    const auto place = top_mount_on(options.mountpoint);
+    if (!place || watchdog.guard(place->device_minor) != Errc::ok) {
+        log_line(options.mountpoint +
+                 ": the kernel's fusectl is out of reach: if this daemon is killed, processes may "
+                 "wait for it until 'warren umount -f'");
+    }
     const Committer committer(mount, options.commit_seconds);
-    const Terminator terminator(mount, ::pthread_self(), options.foreground);
+    const Terminator terminator(mount, watchdog, ::pthread_self(), options.foreground);
     std::thread starter([&] {
-        const std::string error = finish_start(options, server);
-        if (!error.empty()) static_cast<void>(detach(options.mountpoint, Detach::lazily));
-        report(error.empty() ? EXIT_SUCCESS : exit_mount_failed, error.empty() ? warning : error);
+        error = finish_start(options, place.value_or(MountedPlace()), server, watchdog);
+        if (error.empty()) return report(EXIT_SUCCESS, warning);
+        ::kill(::getpid(), SIGTERM);
     });
     const int code = session.serve(options);
     starter.join();
+    if (!error.empty()) report(exit_mount_failed, error);
     if (code != 0) log_line(options.mountpoint + ": " + std::strerror(code));
 }
 
@@ -116,6 +115,12 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
     how.report = [&](const std::string& line) { recovery.note_loss(options.image + ": " + line); };
     DamageLog damage(options.image);
     how.refused = [&](const DiskRefusal& refusal) { damage.note_refusal(refusal); };
+    Watchdog watchdog;  // before there are other threads
+    if (const Errc code = watchdog.start(options); code != Errc::ok) {
+        report(exit_mount_failed,
+               std::string("no process for a watchdog: ") + std::strerror(static_cast<int>(code)));
+        return exit_mount_failed;
+    }
     auto volume = open_image(options, how, warning, failure);
     if (!volume) {
         report(exit_mount_failed, failure.message);
@@ -144,7 +149,7 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
         mount.late_seeker = late_seeker.get();
         const auto server = std::make_shared<ControlServer>(mount, invalidator);
         recovery.start(mount);
-        serve_session(options, mount, session, *server, report, warning);
+        serve_session(options, mount, session, *server, watchdog, report, warning);
         server->stop();
         recovery.stop();
         late_seeker.reset();  // before the volume closes

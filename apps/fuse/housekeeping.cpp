@@ -3,7 +3,6 @@
 // for a few seconds more; then, or at a second signal, the connection is cut.
 #include "apps/fuse/housekeeping.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -14,7 +13,6 @@
 
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
-#include "apps/fuse/unmount.hpp"
 
 namespace warren::fuse {
 
@@ -70,8 +68,8 @@ void block_ending_signals() {
     ::sigaction(interrupt, &action, nullptr);
 }
 
-Terminator::Terminator(MountState& mount, pthread_t server, bool hang_up)
-    : mount_(mount), server_(server) {
+Terminator::Terminator(MountState& mount, Watchdog& watchdog, pthread_t server, bool hang_up)
+    : mount_(mount), watchdog_(watchdog), server_(server) {
     const sigset_t signals = ending_signals(hang_up);
     signals_ = Descriptor(::signalfd(-1, &signals, SFD_CLOEXEC));
     end_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
@@ -85,43 +83,49 @@ Terminator::~Terminator() {
     thread_.join();
 }
 
-bool Terminator::wait(int timeout_ms, bool& signalled) {
-    std::array<pollfd, 2> events{{{signals_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
-    signalled = false;
-    const int ready = ::poll(events.data(), events.size(), timeout_ms);
-    if (ready > 0 && events[0].revents != 0) {
-        signalfd_siginfo signal{};
-        signalled = ::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal);
+Terminator::Event Terminator::wait(int timeout_ms, bool awaits_reply) {
+    // poll() passes over a negative number.
+    const int replies = awaits_reply ? watchdog_.descriptor() : -1;
+    std::array<pollfd, 3> events{
+        {{end_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {replies, POLLIN, 0}}};
+    if (::poll(events.data(), events.size(), timeout_ms) <= 0) return Event::none;
+    if (events[0].revents != 0) return Event::end;
+    signalfd_siginfo signal{};
+    if (events[1].revents != 0 &&
+        ::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
+        return Event::signal;
     }
-    return ready > 0 && events[1].revents != 0;
+    return events[2].revents != 0 ? Event::reply : Event::none;
 }
 
-void Terminator::unmount_in_order() {
-    {
-        const Descriptor root(
-            ::open(mount_.mountpoint.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-        if (root) ::syncfs(root.get());
-    }
-    if (detach(mount_.mountpoint, Detach::when_unused) == Errc::ok) return;
-    if (detach(mount_.mountpoint, Detach::lazily) == Errc::ok) {
+/// Returns with an event that ends the waiting: another signal, or the end.
+Terminator::Event Terminator::unmount_in_order() {
+    watchdog_.begin_unmount();
+    Event event = Event::none;
+    while (event == Event::none)
+        event = wait(-1, true);  // much may have to be written
+    if (event != Event::reply) return event;
+    if (watchdog_.reply() == Errc::busy) {
         log_line(mount_.mountpoint + ": still in use; unmounted for newcomers, ends in " +
                  std::to_string(grace_ms / 1000) + " s");
     }
+    return wait(grace_ms);
 }
 
 void Terminator::run() {
-    bool signalled = false;
-    while (!signalled) {
-        if (wait(-1, signalled)) return;
-    }
-    unmount_in_order();
-    if (wait(grace_ms, signalled)) return;
-    mount_.late_seeker->stop();
+    Event event = Event::none;
+    while (event == Event::none)
+        event = wait(-1);
+    if (event == Event::signal) event = unmount_in_order();
+    if (event == Event::end) return;
     log_line(mount_.mountpoint + ": the connection is cut");
+    // Ends the waits in the kernel that would not end once nobody answers; then the loop.
+    watchdog_.abort();
+    mount_.late_seeker->stop();
     do {
         fuse_session_exit(mount_.session);
         ::pthread_kill(server_, interrupt);
-    } while (!wait(50, signalled));
+    } while (wait(50) != Event::end);
 }
 
 }  // namespace warren::fuse

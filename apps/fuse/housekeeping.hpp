@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two threads beside those that answer the kernel: one commits every few seconds, one waits for
-// signals and then unmounts from inside.
+// signals and then has the watchdog unmount.
 //
 // Invariant: a signal ends the mount in order: the kernel writes out what it holds back while
 // requests are still answered, and only then does the device close.
@@ -14,6 +14,7 @@
 
 #include "apps/fuse/descriptor.hpp"
 #include "apps/fuse/mount_state.hpp"
+#include "apps/fuse/watchdog.hpp"
 
 namespace warren::fuse {
 
@@ -43,18 +44,22 @@ void block_ending_signals();
 class Terminator {
  public:
     /// `server` is the thread in Session::serve(); `hang_up` says whether SIGHUP counts.
-    Terminator(MountState& mount, pthread_t server, bool hang_up);
+    Terminator(MountState& mount, Watchdog& watchdog, pthread_t server, bool hang_up);
     ~Terminator();
     Terminator(const Terminator&) = delete;
     Terminator& operator=(const Terminator&) = delete;
 
  private:
+    enum class Event : u8 { none, signal, end, reply };
+
     void run();
-    /// Waits for a signal or the end for `timeout_ms` (-1: for ever); true at the end.
-    bool wait(int timeout_ms, bool& signalled);
-    void unmount_in_order();
+    /// Waits `timeout_ms` (-1: for ever) for an event; with `awaits_reply`, one of the watchdog
+    /// too.
+    Event wait(int timeout_ms, bool awaits_reply = false);
+    Event unmount_in_order();
 
     MountState& mount_;
+    Watchdog& watchdog_;
     pthread_t server_;
     Descriptor signals_;
     Descriptor end_;

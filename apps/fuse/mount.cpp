@@ -46,12 +46,9 @@ void remove_dead_mount(const std::string& mountpoint) {
         errno != ENOTCONN) {
         return;
     }
-    const auto table = read_mount_table();
-    const auto top = std::find_if(table.rbegin(), table.rend(), [&](const MountedPlace& place) {
-        return place.mountpoint == mountpoint;
-    });
+    const auto top = top_mount_on(mountpoint);
     // Who may not unmount it hears the reason from the mount that follows.
-    if (top != table.rend() && top->is_warren()) {
+    if (top && top->is_warren()) {
         static_cast<void>(detach(mountpoint, Detach::lazily));
     }
 }
@@ -136,11 +133,8 @@ int mount_in_background(const MountOptions& options) {
 
 int remount(const MountOptions& options) {
     const std::string mountpoint = resolved(options.mountpoint);
-    const auto table = read_mount_table();
-    const auto mounted = std::find_if(table.rbegin(), table.rend(), [&](const MountedPlace& place) {
-        return place.mountpoint == mountpoint;
-    });
-    if (mountpoint.empty() || mounted == table.rend() || !mounted->is_warren()) {
+    const auto mounted = top_mount_on(mountpoint);
+    if (!mounted || !mounted->is_warren()) {
         return complain(
             options, quoted_if_needed(options.mountpoint) + ": no Warren volume is mounted here");
     }

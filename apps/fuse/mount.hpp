@@ -49,8 +49,13 @@ bool add_mount_options(const std::string& text, MountOptions& options, std::stri
 /// foreground only when the mount is gone again.
 int mount_volume(const MountOptions& options);
 
+struct UnmountOptions {
+    bool lazy = false;   // now, even if it is in use
+    bool force = false;  // cut the connection first: the daemon and the path are not asked
+};
+
 /// Unmounts what is mounted on `place` (or the image of that name) and waits until the volume is
 /// closed. Answers the exit code.
-int unmount_volume(const std::string& program, const std::string& place, bool lazy);
+int unmount_volume(const std::string& program, const std::string& place, UnmountOptions options);
 
 }  // namespace warren::fuse

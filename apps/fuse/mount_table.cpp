@@ -3,9 +3,14 @@
 // optional fields, "-", type, source, options of the file system (proc_pid_mountinfo(5)).
 #include "apps/fuse/mount_table.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
-#include <sstream>
+
+#include "apps/fuse/descriptor.hpp"
 
 namespace warren::fuse {
 
@@ -38,34 +43,86 @@ u32 to_number(std::string_view text, u32 missing) {
     return value;
 }
 
-MountedPlace parse_line(const std::string& line) {
-    std::istringstream words(line);
-    std::string number, parent, device, root, mountpoint, word, type, source, options;
-    words >> number >> parent >> device >> root >> mountpoint;
-    while (words >> word && word != "-") {
-    }
-    words >> type >> source >> options;
+/// Takes what lies before the next `separator`, and that.
+std::string_view take(std::string_view& text, char separator) {
+    const size_t length = std::min(text.size(), text.find(separator));
+    const std::string_view taken = text.substr(0, length);
+    text.remove_prefix(std::min(text.size(), length + 1));
+    return taken;
+}
+
+MountedPlace parse_line(std::string_view line) {
     MountedPlace place;
-    const size_t colon = device.find(':');
-    place.device_major = to_number(device, 0);
-    if (colon != std::string::npos) {
-        place.device_minor = to_number(std::string_view(device).substr(colon + 1), 0);
+    place.number = to_number(take(line, ' '), 0);
+    take(line, ' ');  // the mount above
+    place.device_major = to_number(take(line, ':'), 0);
+    place.device_minor = to_number(take(line, ' '), 0);
+    take(line, ' ');  // what is mounted of the file system
+    place.mountpoint = unescaped(take(line, ' '));
+    const std::string_view flags = take(line, ' ');
+    place.read_only = flags == "ro" || flags.starts_with("ro,");
+    while (!line.empty() && take(line, ' ') != "-") {
     }
-    place.mountpoint = unescaped(mountpoint);
-    place.type = type;
-    place.source = unescaped(source);
-    place.options = options;
+    place.type = take(line, ' ');
+    place.source = unescaped(take(line, ' '));
+    place.options = take(line, ' ');
     return place;
+}
+
+/// The contents of a file of the kernel's; what could be read of it. Throws where there is no
+/// memory, as a stream of the standard library does not.
+std::string read_all(const std::string& path) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::string text;
+    std::array<char, 4096> piece;
+    while (file) {
+        const ssize_t got = ::read(file.get(), piece.data(), piece.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        text.append(piece.data(), static_cast<size_t>(got));
+    }
+    return text;
 }
 
 }  // namespace
 
-std::vector<MountedPlace> read_mount_table() {
+std::vector<MountedPlace> read_mount_table(u32 process) {
     std::vector<MountedPlace> places;
-    std::ifstream table("/proc/self/mountinfo");
-    for (std::string line; std::getline(table, line);)
-        places.push_back(parse_line(line));
+    const std::string whose = process == 0 ? "self" : std::to_string(process);
+    const std::string table = read_all("/proc/" + whose + "/mountinfo");
+    for (std::string_view rest = table; !rest.empty();)
+        places.push_back(parse_line(take(rest, '\n')));
     return places;
+}
+
+std::optional<MountedPlace> top_mount_on(const std::string& path) {
+    const std::vector<MountedPlace> table = read_mount_table();
+    for (auto place = table.rbegin(); place != table.rend(); ++place) {
+        if (place->mountpoint == path) return *place;
+    }
+    return std::nullopt;
+}
+
+std::optional<bool> PeerMounts::find(u64 number, u32 process, std::vector<MountedPlace>& table) {
+    if (table.empty()) table = read_mount_table(process);
+    for (const MountedPlace& place : table) {
+        if (place.number == number) return place.read_only;
+    }
+    return std::nullopt;
+}
+
+bool PeerMounts::is_read_only(int descriptor) {
+    const std::string facts = read_all("/proc/self/fdinfo/" + std::to_string(descriptor));
+    u64 number = 0;
+    for (std::string_view rest = facts; !rest.empty();) {
+        std::string_view line = take(rest, '\n');
+        if (take(line, '\t') == "mnt_id:") number = to_number(line, 0);
+    }
+    // The descriptor keeps the number from being anybody else's, also in the table of a process
+    // that has got the peer's number since.
+    std::optional<bool> found = find(number, 0, ours_);
+    if (!found && process_ != 0) found = find(number, process_, theirs_);
+    return found.value_or(true);
 }
 
 bool is_mounted_below(const std::string& path) {

@@ -15,6 +15,7 @@ struct Peer {
     u32 user = 0;
     u32 group = 0;
     std::vector<u32> groups;
+    u32 process = 0;  // its number when it connected; 0: none that this process can see
 
     Caller caller() const { return {user, group, groups, 0, true}; }
 };

@@ -10,11 +10,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/mount_table.hpp"
@@ -25,6 +28,9 @@ namespace warren::fuse {
 namespace {
 
 constexpr int patience_ms = 10'000;
+constexpr int hearing_patience_ms = 5000;
+constexpr int forced_patience_ms = 500;  // with a daemon that may be stopped
+constexpr int leaving_patience_ms = 2000;
 
 Errc run_fusermount(const std::string& mountpoint, Detach how) {
     std::string words[] = {"fusermount3", "-u", "--", mountpoint};
@@ -41,22 +47,32 @@ Errc run_fusermount(const std::string& mountpoint, Detach how) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Errc::ok : Errc::io;
 }
 
-std::string resolved(const std::string& path) {
+std::string resolved(const std::filesystem::path& path) {
     const std::unique_ptr<char, decltype(&std::free)> full(::realpath(path.c_str(), nullptr),
                                                            &std::free);
-    return full ? std::string(full.get()) : path;
+    return full ? std::string(full.get()) : path.string();
 }
 
 /// The topmost mount on `place`, or of the image of that name.
-std::optional<MountedPlace> find_mount(const std::vector<MountedPlace>& table,
-                                       const std::string& place) {
-    for (auto mounted = table.rbegin(); mounted != table.rend(); ++mounted) {
-        if (mounted->mountpoint == place) return *mounted;
-    }
+std::optional<MountedPlace> find_by_name(const std::string& place) {
+    if (auto mounted = top_mount_on(place)) return mounted;
+    const std::vector<MountedPlace> table = read_mount_table();
     for (auto mounted = table.rbegin(); mounted != table.rend(); ++mounted) {
         if (mounted->is_warren() && mounted->source == place) return *mounted;
     }
     return std::nullopt;
+}
+
+/// Finds the mount that is meant. A path is compared as it is written before links in it are
+/// followed, the last component's at last: that would ask a daemon which may not answer.
+std::optional<MountedPlace> find_mount(const std::string& place, bool may_ask) {
+    std::error_code error;
+    std::filesystem::path path = std::filesystem::absolute(place, error).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();  // a slash at the end
+    if (auto mounted = find_by_name(path.string())) return mounted;
+    path = std::filesystem::path(resolved(path.parent_path())) / path.filename();
+    if (auto mounted = find_by_name(path.string())) return mounted;
+    return may_ask ? find_by_name(resolved(place)) : std::nullopt;
 }
 
 int complain(const std::string& program, const std::string& place, const std::string& reason) {
@@ -85,21 +101,41 @@ bool is_still_mounted(const MountedPlace& mounted) {
 }  // namespace
 
 Errc detach(const std::string& mountpoint, Detach how) {
-    const int flags = UMOUNT_NOFOLLOW | (how == Detach::lazily ? MNT_DETACH : 0);
+    const int flags = UMOUNT_NOFOLLOW | (how == Detach::lazily ? MNT_DETACH : 0) |
+                      (how == Detach::forcibly ? MNT_FORCE : 0);
     if (::umount2(mountpoint.c_str(), flags) == 0) return Errc::ok;
     const auto code = static_cast<Errc>(errno);
     return code == Errc::not_permitted && ::geteuid() != 0 ? run_fusermount(mountpoint, how) : code;
 }
 
-int unmount_volume(const std::string& program, const std::string& place, bool lazy) {
-    const auto mounted = find_mount(read_mount_table(), resolved(place));
+namespace {
+
+/// Cuts the connection, and unmounts once the processes that waited for it have left.
+Errc cut_and_detach(const std::string& mountpoint, bool lazy) {
+    Errc code = detach(mountpoint, Detach::forcibly);
+    for (int waited_ms = 0; code == Errc::busy && !lazy && waited_ms < leaving_patience_ms;
+         waited_ms += 20) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        code = detach(mountpoint, Detach::forcibly);
+    }
+    return code == Errc::busy && lazy ? detach(mountpoint, Detach::lazily) : code;
+}
+
+}  // namespace
+
+int unmount_volume(const std::string& program, const std::string& place, UnmountOptions options) {
+    const auto [lazy, force] = options;
+    const auto mounted = find_mount(place, !force);
     if (!mounted) return complain(program, place, "not mounted");
     if (!mounted->is_warren()) {
         return complain(program, place, "a " + mounted->type + " mount, not a Warren volume");
     }
-    auto daemon = ControlConnection::for_path(mounted->mountpoint);
-    if (daemon && daemon->ask_for_close() != Errc::ok) daemon.reset();
-    const Errc code = detach(mounted->mountpoint, lazy ? Detach::lazily : Detach::when_unused);
+    auto daemon = ControlConnection::for_device(mounted->device_major, mounted->device_minor);
+    const int hearing_ms = force ? forced_patience_ms : hearing_patience_ms;
+    if (daemon && daemon->ask_for_close(hearing_ms) != Errc::ok) daemon.reset();
+    const Errc code =
+        force ? cut_and_detach(mounted->mountpoint, lazy)
+              : detach(mounted->mountpoint, lazy ? Detach::lazily : Detach::when_unused);
     if (code != Errc::ok) return complain(program, place, why(code));
     if (!daemon || lazy || is_still_mounted(*mounted)) return EXIT_SUCCESS;
     const Errc closed = daemon->wait_until_closed(patience_ms);

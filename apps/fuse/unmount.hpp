@@ -8,10 +8,10 @@
 
 namespace warren::fuse {
 
-enum class Detach : bool { when_unused, lazily };
+enum class Detach : u8 { when_unused, lazily, forcibly };
 
 /// Unmounts what is on top of `mountpoint`; the error of umount2(2), or Errc::io if fusermount3
-/// failed (it has said why).
+/// failed (it has said why). `forcibly` cuts the connection first, as umount(8) -f does.
 Errc detach(const std::string& mountpoint, Detach how);
 
 }  // namespace warren::fuse

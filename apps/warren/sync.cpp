@@ -159,7 +159,7 @@ bool sync_mount(const std::string& path) {
     Errc code = Errc::ok;
     {
         const Progress progress("syncing " + quote(path));
-        code = connection->sync();
+        code = connection->sync(path);
     }
     if (code != Errc::ok) complain({attempt, ": ", reason(code)});
     return code == Errc::ok;

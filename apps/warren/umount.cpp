@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::array<Option, 6> options{{
     {'l', "lazy", nullptr, "unmount now, close the volume when nobody uses it any more"},
-    {'f', "force", nullptr, nullptr},
+    {'f', "force", nullptr,
+     "cut the connection to the daemon first, which need not answer: what was\nwritten and not yet "
+     "synced may be lost, open files fail"},
     {'n', "no-mtab", nullptr, nullptr},
     {'r', "read-only", nullptr, nullptr},
     {'v', "verbose", nullptr, nullptr},
@@ -22,10 +24,12 @@ constexpr std::array<Option, 6> options{{
 }};
 
 constexpr Page page{
-    .usage = "[-l] DIRECTORY|IMAGE...",
+    .usage = "[-fl] DIRECTORY|IMAGE...",
     .summary = "Unmount volumes and wait until they are closed.",
     .options = options,
-    .examples = "  warren umount /mnt\n",
+    .examples =
+        "  warren umount /mnt\n"
+        "  warren umount -fl /mnt   also where its daemon is stopped or hangs\n",
 };
 
 }  // namespace
@@ -36,7 +40,7 @@ int command_umount(std::span<char* const> arguments) {
     if (!need_operand(parsed)) return page.usage_exit;
     int exit_code = EXIT_SUCCESS;
     for (const std::string& place : parsed.operands) {
-        const int code = fuse::unmount_volume(program(), place, parsed.has('l'));
+        const int code = fuse::unmount_volume(program(), place, {parsed.has('l'), parsed.has('f')});
         if (code != EXIT_SUCCESS) exit_code = code;
     }
     return exit_code;
