@@ -58,6 +58,7 @@ Peer identify(int socket) {
     }
     peer.user = ids.uid;
     peer.group = ids.gid;
+    peer.process = static_cast<u32>(ids.pid);
     peer.groups.resize(64);
     size = static_cast<socklen_t>(peer.groups.size() * sizeof(u32));
     int answer = ::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, peer.groups.data(), &size);
@@ -116,6 +117,8 @@ bool ControlServer::start(u32 device_major, u32 device_minor, std::string& error
         return false;
     }
     path_ = path;
+    struct stat facts {};
+    if (::lstat(path.c_str(), &facts) == 0) socket_inode_ = facts.st_ino;
     start_unheard(device_major, device_minor);
     thread_ = std::thread([this] { listen(); });
     return true;
@@ -218,7 +221,7 @@ Errc ControlServer::open_ring(const Peer& peer, std::unique_ptr<RingServer>& rin
     return Errc::ok;
 }
 
-std::string ControlServer::answer(int socket, const Peer& peer, const Frame& frame,
+std::string ControlServer::answer(int socket, const Peer& peer, Frame& frame,
                                   std::unique_ptr<RingServer>& ring) {
     std::string text;
     const Errc memory = or_no_memory([&] {
@@ -229,18 +232,44 @@ std::string ControlServer::answer(int socket, const Peer& peer, const Frame& fra
     return text;  // moved: a copy would ask for memory
 }
 
-std::string ControlServer::answer_or_throw(int socket, const Peer& peer, const Frame& frame,
+/// A verb that may send parts, until this goes: stop() breaks it off.
+class ControlServer::Streaming {
+ public:
+    Streaming(ControlServer& server, int socket) : server_(server), socket_(socket) {
+        const std::lock_guard lock(server_.mutex_);
+        server_.streaming_.insert(socket);
+        if (server_.stage_ != Stage::serving) ::shutdown(socket, SHUT_RDWR);
+    }
+    ~Streaming() {
+        const std::lock_guard lock(server_.mutex_);
+        server_.streaming_.erase(socket_);
+    }
+    Streaming(const Streaming&) = delete;
+    Streaming& operator=(const Streaming&) = delete;
+
+ private:
+    ControlServer& server_;
+    int socket_;
+};
+
+std::string ControlServer::answer_or_throw(int socket, const Peer& peer, Frame& frame,
                                            std::unique_ptr<RingServer>& ring) {
+    const PartSink sink{
+        [&](std::string_view part) { return send_frame(socket, Verb::part, part) == Errc::ok; },
+        [&] { ::shutdown(socket, SHUT_RDWR); }};
     switch (frame.verb) {
         case Verb::open_ring:
             return lone_answer(open_ring(peer, ring));
         case Verb::attach_ring:
             return ring == nullptr ? lone_answer(Errc::invalid)
-                                   : verbs_->attach(frame, ring->grants());
+                                   : verbs_->attach(peer, frame, ring->grants());
+        case Verb::scan:
+        case Verb::usage: {
+            const Streaming streaming(*this, socket);
+            return verbs_->serve(peer, frame, sink);
+        }
         default:
-            return verbs_->serve(peer, frame, [&](std::string_view part) {
-                return send_frame(socket, Verb::part, part) == Errc::ok;
-            });
+            return verbs_->serve(peer, frame, sink);
     }
 }
 
@@ -312,6 +341,8 @@ void ControlServer::stop() {
     if (stage_ == Stage::serving) stage_ = Stage::stopping;
     for (const int socket : sockets_)
         ::shutdown(socket, SHUT_RD);  // nothing more is read
+    for (const int socket : streaming_)
+        ::shutdown(socket, SHUT_RDWR);
     changed_.notify_all();
     changed_.wait(lock, [&] { return verbs_running_ == 0; });
 }
@@ -321,7 +352,12 @@ void ControlServer::report_closed(Errc code) {
     if (stage_ == Stage::closed) return;
     stage_ = Stage::closed;
     close_code_ = code;
-    if (!path_.empty()) ::unlink(path_.c_str());
+    // The kernel gives a device number again once it has let go of the mount: the socket of that
+    // name may be another daemon's.
+    struct stat facts {};
+    if (!path_.empty() && ::lstat(path_.c_str(), &facts) == 0 && facts.st_ino == socket_inode_) {
+        ::unlink(path_.c_str());
+    }
     changed_.notify_all();
     changed_.wait_for(lock, std::chrono::seconds(5), [&] { return sockets_.empty(); });
 }

@@ -3,7 +3,8 @@
 // thread of its own.
 //
 // Invariant: a connection costs others nothing but its thread, and one user has few of them; a
-// peer that stops in the middle of a frame is dropped. No verb runs after stop(). Connections share
+// peer that stops in the middle of a frame is dropped. No verb runs after stop(), which waits for
+// no peer: an answer in parts is broken off. Connections share
 // the server with its owner, because closing a stranger's descriptor may block for ever.
 #pragma once
 
@@ -43,12 +44,13 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
  private:
     enum class Stage : u8 { serving, stopping, closed };
     class RunningVerb;
+    class Streaming;
 
     void listen();
     void converse(int socket, const Peer& peer);
-    std::string answer(int socket, const Peer& peer, const Frame& frame,
+    std::string answer(int socket, const Peer& peer, Frame& frame,
                        std::unique_ptr<RingServer>& ring);
-    std::string answer_or_throw(int socket, const Peer& peer, const Frame& frame,
+    std::string answer_or_throw(int socket, const Peer& peer, Frame& frame,
                                 std::unique_ptr<RingServer>& ring);
     Errc open_ring(const Peer& peer, std::unique_ptr<RingServer>& ring);
     /// Counts a verb that begins; false once stop() was called.
@@ -60,6 +62,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     Invalidator& invalidator_;
     std::unique_ptr<ControlVerbs> verbs_;
     std::string path_;
+    u64 socket_inode_ = 0;  // of path_, as it was made here
     Descriptor listener_;
     Descriptor wake_;  // an eventfd that ends listen()
     std::thread thread_;
@@ -69,6 +72,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     Stage stage_ = Stage::serving;
     Errc close_code_ = Errc::ok;
     std::set<int> sockets_;              // of all connections
+    std::set<int> streaming_;            // of those whose verb sends parts
     std::map<u32, int> connections_of_;  // by user
     int verbs_running_ = 0;
     int rings_ = 0;  // open now

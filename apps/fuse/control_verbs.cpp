@@ -5,11 +5,9 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <mutex>
 
 #include "apps/fuse/device.hpp"
 #include "base/out_of_memory.hpp"
@@ -20,7 +18,6 @@ namespace warren::fuse {
 namespace {
 
 constexpr size_t longest_name_bytes = 255;
-constexpr size_t part_size_bytes = 256 * kib;
 constexpr size_t counts_bytes_max = 64;  // of an answer that is a few counts
 
 /// Errc::ok if `name` can name an entry of a directory.
@@ -51,43 +48,9 @@ std::vector<std::string> some_names(Volume& volume, Handle directory) {
     return names;
 }
 
-/// Collects what the threads of a scan meet and sends it in parts, in the order it was met.
-class ScanStream {
- public:
-    ScanStream(const ControlVerbs::SendPart& send_part, u64 max_depth)
-        : send_part_(send_part), max_depth_(max_depth) {}
-
-    /// Takes an entry; answers whether to go on below it.
-    bool take(const Scanned& entry) {
-        Encoder encoded;
-        encode(encoded, entry);
-        std::lock_guard lock(mutex_);
-        part_.append(encoded);
-        if (part_.size() >= part_size_bytes) send();
-        return !broken_ && entry.depth < max_depth_;
-    }
-    Errc finish() {
-        std::lock_guard lock(mutex_);
-        if (part_.size() > 0) send();
-        return broken_ ? Errc::canceled : Errc::ok;
-    }
-
- private:
-    void send() {
-        broken_ = broken_ || !send_part_(part_.bytes());
-        part_.clear();
-    }
-
-    const ControlVerbs::SendPart& send_part_;
-    u64 max_depth_;
-    std::mutex mutex_;
-    Encoder part_;
-    bool broken_ = false;
-};
-
 }  // namespace
 
-std::string ControlVerbs::serve(const Peer& peer, const Frame& frame, const SendPart& send_part) {
+std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& sink) {
     Encoder answer;
     answer.reserve(counts_bytes_max);  // what was done must not end as if it were not
     answer.number(0);                  // the code's place
@@ -110,10 +73,10 @@ std::string ControlVerbs::serve(const Peer& peer, const Frame& frame, const Send
             code = rebuild(peer, frame, answer);
             break;
         case Verb::scan:
-            code = scan(peer, frame, send_part);
+            code = scan(peer, frame, sink);
             break;
         case Verb::usage:
-            code = usage(peer, frame, send_part);
+            code = usage(peer, frame, sink);
             break;
         case Verb::remount:
             code = remount(peer, frame);
@@ -126,18 +89,16 @@ std::string ControlVerbs::serve(const Peer& peer, const Frame& frame, const Send
     return answer.take();
 }
 
-std::string ControlVerbs::attach(const Frame& frame, RingGrants& grants) {
+std::string ControlVerbs::attach(const Peer& peer, const Frame& frame, RingGrants& grants) {
+    PeerMounts mounts(peer.process);
     Encoder answer;
     answer.number(static_cast<u64>(frame.descriptors.empty() ? Errc::invalid : Errc::ok));
-    bool is_flushed = false;
     for (const Descriptor& descriptor : frame.descriptors) {
         Handle directory;
-        Errc code = find_directory(descriptor, true, directory);
+        Errc code = find_directory(mounts, descriptor, true, directory);
         const bool may_change = code == Errc::ok;
-        if (code == Errc::read_only) code = find_directory(descriptor, false, directory);
+        if (code == Errc::read_only) code = find_directory(mounts, descriptor, false, directory);
         if (code == Errc::ok) {
-            if (!is_flushed) flush_kernel(descriptor);
-            is_flushed = true;
             // Taken before the lock of the grants, as by the thread that runs the ring's commands.
             const auto volume = mount_.volume.access();
             code = grants.attach(directory, may_change, [&](Handle handle) {
@@ -150,7 +111,8 @@ std::string ControlVerbs::attach(const Frame& frame, RingGrants& grants) {
     return answer.bytes();
 }
 
-Errc ControlVerbs::find_directory(const Descriptor& descriptor, bool to_change, Handle& directory) {
+Errc ControlVerbs::find_directory(PeerMounts& mounts, const Descriptor& descriptor, bool to_change,
+                                  Handle& directory) {
     struct statx facts {};
     if (::statx(descriptor.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE,
                 &facts) != 0) {
@@ -162,23 +124,13 @@ Errc ControlVerbs::find_directory(const Descriptor& descriptor, bool to_change, 
     if (!S_ISDIR(facts.stx_mode)) return Errc::not_directory;
     if (to_change) {
         // The peer may see the volume through a read-only mount of its own.
-        struct statvfs seen {};
-        if (::fstatvfs(descriptor.get(), &seen) == 0 && (seen.f_flag & ST_RDONLY) != 0) {
-            return Errc::read_only;
-        }
+        if (mounts.is_read_only(descriptor.get())) return Errc::read_only;
         if (mount_.read_only.load(std::memory_order_relaxed)) return Errc::read_only;
     }
     const auto handle = mount_.nodes.find(mount_.nodes.node_of(facts.stx_ino));
     if (!handle) return Errc::stale;
     directory = *handle;
     return Errc::ok;
-}
-
-void ControlVerbs::flush_kernel(const Descriptor& directory) {
-    constexpr int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-    Descriptor readable(::openat(directory.get(), ".", flags | O_NOATIME));
-    if (!readable) readable = Descriptor(::openat(directory.get(), ".", flags));
-    if (readable) ::syncfs(readable.get());
 }
 
 void ControlVerbs::drop_cached(std::vector<StaleName> stale) {
@@ -197,18 +149,22 @@ Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& an
     const std::string name(request.text());
     if (!request.good() || frame.descriptors.size() != 1) return Errc::invalid;
     WARREN_TRY(check_name(name));
+    PeerMounts mounts(peer.process);
     Handle directory;
-    WARREN_TRY(find_directory(frame.descriptors[0], true, directory));
-    flush_kernel(frame.descriptors[0]);
-    const auto volume = mount_.volume.access();
-    const Result<Attributes> child = volume->lookup({0, 0, {}, 0, false}, directory, name);
-    const bool is_directory = child && S_ISDIR(child->mode);
+    WARREN_TRY(find_directory(mounts, frame.descriptors[0], true, directory));
     // Made now: once the tree is gone there may be no memory to tell the kernel so.
     std::vector<StaleName> stale(1);
-    stale[0] = {node(directory), is_directory ? node(child->handle) : 0, name, {}};
-    if (is_directory) stale[0].below = some_names(*volume, child->handle);
     Removal removal;
-    const Errc code = volume->remove_tree(peer.caller(), directory, name, removal);
+    Errc code = Errc::ok;
+    {
+        // Not held while the kernel is told, which may wait for a process that waits for a volume.
+        const auto volume = mount_.volume.access();
+        const Result<Attributes> child = volume->lookup({0, 0, {}, 0, false}, directory, name);
+        const bool is_directory = child && S_ISDIR(child->mode);
+        stale[0] = {node(directory), is_directory ? node(child->handle) : 0, name, {}};
+        if (is_directory) stale[0].below = some_names(*volume, child->handle);
+        code = volume->remove_tree(peer.caller(), directory, name, removal);
+    }
     const bool has_changed = code == Errc::ok || removal.files + removal.directories > 0;
     if (has_changed) drop_cached(std::move(stale));
     answer.number(removal.files).number(removal.directories).number(removal.blocks);
@@ -216,10 +172,11 @@ Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& an
 }
 
 Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
+    PeerMounts mounts(peer.process);
     std::vector<Handle> directories(frame.descriptors.size());
     std::vector<Errc> found(frame.descriptors.size(), Errc::ok);
     for (size_t i = 0; i < directories.size(); ++i) {
-        found[i] = find_directory(frame.descriptors[i], true, directories[i]);
+        found[i] = find_directory(mounts, frame.descriptors[i], true, directories[i]);
     }
     std::vector<Move> moves;
     std::vector<size_t> positions;  // of the moves among the results
@@ -261,8 +218,9 @@ Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
 
 Errc ControlVerbs::rebuild(const Peer& peer, const Frame& frame, Encoder& answer) {
     if (frame.descriptors.size() != 1) return Errc::invalid;
+    PeerMounts mounts(peer.process);
     Handle directory;
-    WARREN_TRY(find_directory(frame.descriptors[0], true, directory));
+    WARREN_TRY(find_directory(mounts, frame.descriptors[0], true, directory));
     Rebuilt rebuilt;
     const Errc code = mount_.volume.access()->rebuild(peer.caller(), directory, rebuilt);
     answer.number(rebuilt.entries).number(rebuilt.blocks_before).number(rebuilt.blocks_after);
@@ -270,65 +228,85 @@ Errc ControlVerbs::rebuild(const Peer& peer, const Frame& frame, Encoder& answer
     return code;
 }
 
-Errc ControlVerbs::scan(const Peer& peer, const Frame& frame, const SendPart& send_part) {
+/// Where a scan begins: the directory that the frame shows, which is let go then, since the answer
+/// may take long and a descriptor keeps the mount busy. (A descriptor of another file system is
+/// not closed here: that may wait for it, and a verb must end.)
+Errc ControlVerbs::take_start(const Peer& peer, Frame& frame, Handle& start) {
+    if (frame.descriptors.size() != 1) return Errc::invalid;
+    PeerMounts mounts(peer.process);
+    WARREN_TRY(find_directory(mounts, frame.descriptors[0], false, start));
+    frame.descriptors.clear();
+    return Errc::ok;
+}
+
+Errc ControlVerbs::scan(const Peer& peer, Frame& frame, const PartSink& sink) {
     Decoder request(frame.payload);
     const std::string_view name = request.text();
     const ScanFilter filter = decode_filter(request);
-    if (!request.good() || frame.descriptors.size() != 1) return Errc::invalid;
+    if (!request.good()) return Errc::invalid;
     Handle from;
-    WARREN_TRY(find_directory(frame.descriptors[0], false, from));
-    flush_kernel(frame.descriptors[0]);
-    const auto volume = mount_.volume.access();
-    ScanStream stream(send_part, filter.depth_max);
+    WARREN_TRY(take_start(peer, frame, from));
+    PartStream stream(sink);
+    const auto put = [&](const Scanned& entry) {
+        Encoder encoded;
+        encode(encoded, entry);
+        return stream.put(encoded) && entry.depth < filter.depth_max;
+    };
     if (!name.empty()) {
         WARREN_TRY(check_name(name));
-        const Result<Attributes> found = volume->lookup(peer.caller(), from, name);
+        const Result<Attributes> found = mount_.volume.access()->lookup(peer.caller(), from, name);
         if (!found) return found.code();
         if (!S_ISDIR(found->mode)) {
-            stream.take({from, "", 0, *found});
+            put({from, "", 0, *found});
             return stream.finish();
         }
         from = found->handle;
     }
-    const Errc code = volume->scan(
-        peer.caller(), from, [&](const Scanned& entry) { return stream.take(entry); }, filter);
+    const ScanSteps steps{[&] { return stream.is_full(); }, [&] { return stream.wait_for_room(); }};
+    std::vector<ScanPosition> left{{from}};
+    Errc code = Errc::ok;
+    while (code == Errc::ok && !left.empty()) {
+        code = mount_.volume.access()->scan_step(peer.caller(), left, put, filter, steps);
+        if (code == Errc::ok && stream.is_full()) code = stream.wait_for_room();
+    }
     const Errc sent = stream.finish();
     return code == Errc::ok ? sent : code;
 }
 
-Errc ControlVerbs::usage(const Peer& peer, const Frame& frame, const SendPart& send_part) {
+Errc ControlVerbs::usage(const Peer& peer, Frame& frame, const PartSink& sink) {
     Decoder request(frame.payload);
     const std::string_view name = request.text();
     UsageOptions options;
     options.depth_max = request.number32();
     options.counts_links = request.number() != 0;
-    if (!request.good() || frame.descriptors.size() != 1) return Errc::invalid;
+    if (!request.good()) return Errc::invalid;
     Handle from;
-    WARREN_TRY(find_directory(frame.descriptors[0], false, from));
-    flush_kernel(frame.descriptors[0]);
-    const auto volume = mount_.volume.access();
-    if (!name.empty()) {
-        WARREN_TRY(check_name(name));
-        const Result<Attributes> found = volume->lookup(peer.caller(), from, name);
-        if (!found) return found.code();
-        from = found->handle;
-    }
+    WARREN_TRY(take_start(peer, frame, from));
     std::vector<DirectoryUsage> answer;
-    const Errc code = volume->usage(peer.caller(), from, options, answer);
-    // With an error, what was added up before.
-    Encoder part;
-    for (std::size_t i = 0; i < answer.size(); ++i) {
-        encode(part, answer[i]);
-        if (part.size() < part_size_bytes && i + 1 < answer.size()) continue;
-        if (!send_part(part.bytes())) return Errc::canceled;
-        part.clear();
+    Errc code = Errc::ok;
+    {
+        const auto volume = mount_.volume.access();
+        if (!name.empty()) {
+            WARREN_TRY(check_name(name));
+            const Result<Attributes> found = volume->lookup(peer.caller(), from, name);
+            if (!found) return found.code();
+            from = found->handle;
+        }
+        code = volume->usage(peer.caller(), from, options, answer);
     }
-    return code;
+    // With an error, what was added up before.
+    PartStream stream(sink);
+    for (const DirectoryUsage& one : answer) {
+        Encoder encoded;
+        encode(encoded, one);
+        stream.put(encoded);
+        if (stream.is_full()) WARREN_TRY(stream.wait_for_room());
+    }
+    const Errc sent = stream.finish();
+    return code == Errc::ok ? sent : code;
 }
 
 Errc ControlVerbs::sync() {
-    const Descriptor root(::open(mount_.mountpoint.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (root) flush_kernel(root);
     return mount_.sync();
 }
 

@@ -28,6 +28,19 @@ namespace {
 
 constexpr u32 read_ahead_kib = 1024;
 
+/// What of the mount's options concerns the volume.
+OpenOptions open_options(const MountOptions& options) {
+    OpenOptions how;
+    how.read_only = options.read_only;
+    how.engine = options.engine;
+    how.disk = options.disk;
+    how.data = options.data;
+    how.errors = options.errors;
+    how.meta_buffer_bytes = options.meta_buffer_bytes;
+    how.file_buffer_bytes = options.file_buffer_bytes;
+    return how;
+}
+
 /// Opens the image; read-only if it is write-protected and nobody insists on writing.
 std::unique_ptr<Volume> open_image(MountOptions& options, OpenOptions& how, std::string& warning,
                                    Failure& failure) {
@@ -104,14 +117,7 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
     std::string warning, error;
     Failure failure;
     Recovery recovery;
-    OpenOptions how;
-    how.read_only = options.read_only;
-    how.engine = options.engine;
-    how.disk = options.disk;
-    how.data = options.data;
-    how.errors = options.errors;
-    how.meta_buffer_bytes = options.meta_buffer_bytes;
-    how.file_buffer_bytes = options.file_buffer_bytes;
+    OpenOptions how = open_options(options);
     how.report = [&](const std::string& line) { recovery.note_loss(options.image + ": " + line); };
     DamageLog damage(options.image);
     how.refused = [&](const DiskRefusal& refusal) { damage.note_refusal(refusal); };

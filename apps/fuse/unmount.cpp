@@ -19,6 +19,7 @@
 #include <optional>
 #include <thread>
 
+#include "apps/fuse/connection.hpp"
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/mount_table.hpp"
 #include "base/quote.hpp"
@@ -111,7 +112,12 @@ Errc detach(const std::string& mountpoint, Detach how) {
 namespace {
 
 /// Cuts the connection, and unmounts once the processes that waited for it have left.
-Errc cut_and_detach(const std::string& mountpoint, bool lazy) {
+Errc cut_and_detach(const MountedPlace& mounted, bool lazy) {
+    const std::string& mountpoint = mounted.mountpoint;
+    if (::geteuid() != 0) {  // fusermount3 cannot cut it
+        const Descriptor file = open_abort_file(mounted.device_minor);
+        static_cast<void>(file && ::write(file.get(), "1", 1) == 1);
+    }
     Errc code = detach(mountpoint, Detach::forcibly);
     for (int waited_ms = 0; code == Errc::busy && !lazy && waited_ms < leaving_patience_ms;
          waited_ms += 20) {
@@ -134,7 +140,7 @@ int unmount_volume(const std::string& program, const std::string& place, Unmount
     const int hearing_ms = force ? forced_patience_ms : hearing_patience_ms;
     if (daemon && daemon->ask_for_close(hearing_ms) != Errc::ok) daemon.reset();
     const Errc code =
-        force ? cut_and_detach(mounted->mountpoint, lazy)
+        force ? cut_and_detach(*mounted, lazy)
               : detach(mounted->mountpoint, lazy ? Detach::lazily : Detach::when_unused);
     if (code != Errc::ok) return complain(program, place, why(code));
     if (!daemon || lazy || is_still_mounted(*mounted)) return EXIT_SUCCESS;

@@ -23,6 +23,7 @@
 #include <sstream>
 #include <vector>
 
+#include "apps/fuse/connection.hpp"
 #include "apps/fuse/mount_flags.hpp"
 #include "apps/fuse/unmount.hpp"
 
@@ -91,35 +92,6 @@ void close_from(int first_closed) {
     const long limit = ::sysconf(_SC_OPEN_MAX);
     for (int number = first_closed; number < limit; ++number)
         ::close(number);
-}
-
-/// A file system of the kernel's, as fsmount(2) gives it: nobody else sees this mount.
-Descriptor mount_privately(const char* type) {
-#ifdef SYS_fsopen
-    constexpr int close_on_exec = 1;  // of either call
-    constexpr int create = 6;         // FSCONFIG_CMD_CREATE
-    const Descriptor context(static_cast<int>(::syscall(SYS_fsopen, type, close_on_exec)));
-    if (!context) return Descriptor();
-    if (::syscall(SYS_fsconfig, context.get(), create, nullptr, nullptr, 0) != 0) {
-        return Descriptor();
-    }
-    return Descriptor(static_cast<int>(::syscall(SYS_fsmount, context.get(), close_on_exec, 0)));
-#else
-    static_cast<void>(type);
-    errno = ENOSYS;
-    return Descriptor();
-#endif
-}
-
-/// The file that aborts the connection of the mount with this device number.
-Descriptor open_abort_file(u32 device_minor) {
-    const std::string name = std::to_string(device_minor) + "/abort";
-    const std::string path = "/sys/fs/fuse/connections/" + name;
-    Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (file) return file;
-    const Descriptor control = mount_privately("fusectl");
-    if (!control) return Descriptor();
-    return Descriptor(::openat(control.get(), name.c_str(), O_WRONLY | O_CLOEXEC));
 }
 
 Errc finish_mount_here(const MountOptions& options) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The daemon of a mount that holds 100,000 files, each made durable by its own fsync, is killed 200
-times at random moments while programs write. After each kill all that the programs had noted as
-durable is there and a part of the 100,000, after the last one all of them. WARREN_SEED repeats a
-run; WARREN_FILES and WARREN_ROUNDS change its length.
+times at random moments while programs write and several clients ask over its control socket. After
+each kill nothing waits for it, all that the programs had noted as durable is there and a part of
+the 100,000, after the last one all of them. WARREN_SEED repeats a run; WARREN_FILES and
+WARREN_ROUNDS change its length.
 
 With WARREN_FOLDER the volume, the notes and the number of rounds lie in that folder and stay there:
 a run that was ended goes on where it was, and WARREN_ROUNDS=50, 100, ... splits one into parts. A
@@ -47,6 +48,7 @@ class KillLong(kill_test.KillTest):
     volume_size = "4G"
     kept_folder = FOLDER
     seconds = (0.05, 0.8)
+    askers = 3
 
     def setUp(self):
         super().setUp()

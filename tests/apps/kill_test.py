@@ -15,6 +15,7 @@ import time
 import unittest
 
 import mounted
+from kill_verbs_test import check_nothing_waits
 from mounted import Volume, run
 
 PATIENCE_SECONDS = 20
@@ -93,6 +94,29 @@ def make_noise(folder, _note, generator, start):
                            stderr=subprocess.DEVNULL)
 
 
+def ask_by_socket(folder, _note, generator, start):
+    """Commands that the daemon does at once, one after the other, some while files are open that
+    the kernel has not written out."""
+    for number in range(start, start + 100_000):
+        tree = f"{folder}/tree{number}"
+        os.makedirs(f"{tree}/a/b")
+        files = []
+        for i in range(generator.randrange(60)):
+            files.append(os.open(f"{tree}/a/{i}", os.O_CREAT | os.O_RDWR))
+            os.write(files[-1], b"x" * generator.randrange(60_000))
+        words = generator.choice([("find", folder), ("du", "-s", folder), ("sync", folder),
+                                  ("rm", *(f"{tree}/a/{i}" for i in range(len(files)))),
+                                  ("mv", f"{tree}/a", f"{tree}/c")])
+        done = []
+        for one in (words, ("rm", "-r", tree)):
+            done.append(subprocess.run([mounted.WARREN, *one], check=False, timeout=60,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        for file in files:
+            os.close(file)
+        if done[-1].returncode != 0:
+            return  # the daemon has gone
+
+
 class Notes:
     """What the programs have noted, read back."""
 
@@ -121,6 +145,7 @@ class KillTest(unittest.TestCase):
     volume_size = "256M"
     kept_folder = None
     seconds = (0.3, 1.5)  # until the kill
+    askers = 1  # of the control socket
 
     def setUp(self):
         self.seed = int(os.environ.get("WARREN_SEED", time.time_ns() % 1_000_000))
@@ -195,13 +220,14 @@ class KillTest(unittest.TestCase):
         start = number * 100_000
         children = [self.start(work, index, start)
                     for work, index in ((write_files, 0), (write_files, 1), (replace_files, 0),
-                                        (commit_rows, 0), (make_noise, 0))]
+                                        (commit_rows, 0), (make_noise, 0),
+                                        *((ask_by_socket, i) for i in range(self.askers)))]
         time.sleep(self.random.uniform(*self.seconds))
         self.daemon.send_signal(signal.SIGKILL)
-        self.daemon.wait(PATIENCE_SECONDS)
+        check_nothing_waits(self, self.volume, self.daemon)
         for child in children:
             os.waitpid(child, 0)
-        run("umount", "-l", self.volume.root)
+        run("umount", *self.random.choice([(), ("-l",), ("-f",)]), self.volume.root)
         self.mount()
         notes = Notes(self.notes)
         self.check_files(notes)

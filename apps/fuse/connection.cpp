@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// fusectl has a directory for each connection, with the number of its device for a name. Often it
+// is not mounted, in containers for instance.
+#include "apps/fuse/connection.hpp"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+namespace warren::fuse {
+
+namespace {
+
+/// A file system of the kernel's, as fsmount(2) gives it: nobody else sees this mount.
+Descriptor mount_privately(const char* type) {
+#ifdef SYS_fsopen
+    constexpr int close_on_exec = 1;  // of either call
+    constexpr int create = 6;         // FSCONFIG_CMD_CREATE
+    const Descriptor context(static_cast<int>(::syscall(SYS_fsopen, type, close_on_exec)));
+    if (!context) return Descriptor();
+    if (::syscall(SYS_fsconfig, context.get(), create, nullptr, nullptr, 0) != 0) {
+        return Descriptor();
+    }
+    return Descriptor(static_cast<int>(::syscall(SYS_fsmount, context.get(), close_on_exec, 0)));
+#else
+    static_cast<void>(type);
+    errno = ENOSYS;
+    return Descriptor();
+#endif
+}
+
+}  // namespace
+
+Descriptor open_abort_file(u32 device_minor) {
+    const std::string name = std::to_string(device_minor) + "/abort";
+    const std::string path = "/sys/fs/fuse/connections/" + name;
+    Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (file) return file;
+    const Descriptor control = mount_privately("fusectl");
+    if (!control) return Descriptor();
+    return Descriptor(::openat(control.get(), name.c_str(), O_WRONLY | O_CLOEXEC));
+}
+
+}  // namespace warren::fuse

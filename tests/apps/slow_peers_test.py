@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Peers of the control socket that ask for long answers and do not read them, or read them byte by
+byte: as many as a user may connect. Everybody else goes on meanwhile, and an unmount does not wait
+for them. WARREN_SEED repeats a run."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+import kill_verbs_test
+import mounted
+from kill_verbs_test import VERB_SCAN, VERB_USAGE, frame, scan_request, wait_until, within
+from mounted import Volume, run
+
+BUILD = os.environ.get("WARREN_BUILD", "")
+PROCESS = os.path.join(BUILD, "tests", "ring_process")
+SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
+SOMEBODY = 12345
+PEERS = 20  # more than one user may connect
+FILES = 40_000  # an answer of several times what the daemon and the kernel hold of it
+FOLDERS = 30_000
+PROMPTLY_SECONDS = 20  # where a peer that is waited for costs 60
+
+
+def ask_and_stay(root, seed, ready):
+    """A process of another user that asks and then takes next to nothing."""
+    try:
+        os.setgroups([])
+        os.setresgid(SOMEBODY, SOMEBODY, SOMEBODY)
+        os.setresuid(SOMEBODY, SOMEBODY, SOMEBODY)
+        choose = random.Random(seed)
+        peers = []
+        for _ in range(PEERS):
+            peer = kill_verbs_test.connect(root)
+            directory = os.open(root, os.O_PATH)
+            usage = b"".join(number.to_bytes(8, "little") for number in (0, 99, 0))
+            asked = choose.choice([frame(VERB_SCAN, scan_request()), frame(VERB_USAGE, usage)])
+            try:
+                socket.send_fds(peer, [asked], [directory])
+                peers.append(peer)
+            except OSError:
+                pass  # one more than a user may have
+            os.close(directory)
+        os.write(ready, b"%d\n" % len(peers))
+        trickle = peers[: PEERS // 4]
+        while True:
+            for peer in trickle:
+                try:
+                    peer.recv(1)
+                except OSError:
+                    pass
+            time.sleep(0.5)
+    finally:
+        os._exit(1)
+
+
+class SlowPeers(unittest.TestCase):
+    def setUp(self):
+        print("WARREN_SEED", SEED, file=sys.stderr)
+        self.volume = Volume("256M")
+        self.addCleanup(self.volume.remove)
+
+    def path(self, *names):
+        return os.path.join(self.volume.root, *names)
+
+    def fill(self):
+        os.mkdir(self.path("many"))
+        os.mkdir(self.path("folders"))
+        subprocess.run([PROCESS, "create", self.path("many"), "a-file-" + "x" * 40 + "-",
+                        str(FILES)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([PROCESS, "create", self.path("folders"), "a-folder-" + "x" * 40 + "-",
+                        str(FOLDERS), "40755"], check=True, stdout=subprocess.DEVNULL)
+
+    def start_peers(self):
+        ends = os.pipe()
+        child = os.fork()
+        if child == 0:
+            mounted.die_with_parent()
+            ask_and_stay(self.volume.root, SEED, ends[1])
+        os.close(ends[1])
+        with os.fdopen(ends[0], "rb") as ready:
+            self.assertGreater(int(ready.readline()), 0)
+
+        def end():
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+        self.addCleanup(end)
+        time.sleep(1)  # their queues are full
+
+    def promptly(self, *words):
+        return within(PROMPTLY_SECONDS, lambda: run(*words))
+
+    def test_others_go_on(self):
+        self.volume.mount()
+        self.fill()
+        self.start_peers()
+        os.makedirs(self.path("tree/below"))
+        with open(self.path("tree/below/f"), "wb") as file:
+            file.write(b"x" * 10_000)
+        self.assertEqual(self.promptly("find", self.path("tree")).stdout.count("\n"), 3)
+        self.promptly("sync", self.volume.root)
+        self.promptly("rm", "-r", self.path("tree"))
+        self.promptly("rebuild", self.volume.root)
+        started = time.time()
+        self.promptly("mount", "-o", "remount,ro", self.volume.root)
+        self.promptly("mount", "-o", "remount,rw", self.volume.root)
+        # No descriptor of theirs keeps the mount busy, and nobody waits for them.
+        self.promptly("umount", self.volume.root)
+        print(f"remounts and unmount {time.time() - started:.2f} s", file=sys.stderr)
+        self.volume.check()
+
+    def test_a_volume_that_is_exchanged(self):
+        """Mounted read-only: a remount for writing opens the image again under those who ask."""
+        self.volume.mount()
+        self.fill()
+        self.volume.unmount()
+        self.volume.mount("-o", "ro")
+        self.start_peers()
+        self.promptly("mount", "-o", "remount,rw", self.volume.root)
+        with open(self.path("new"), "wb") as file:
+            file.write(b"written")
+        self.promptly("umount", self.volume.root)
+        self.volume.check()
+
+    def test_a_slow_reader_gets_all(self):
+        """Once each, although the scan is put off many times, beside others that do not read."""
+        self.volume.mount()
+        self.fill()
+        self.start_peers()
+        finding = subprocess.Popen([mounted.WARREN, "find", self.volume.root],
+                                   stdout=subprocess.PIPE)
+        names = []
+        for line in finding.stdout:
+            names.append(line)
+            if len(names) % 10_000 == 0:
+                time.sleep(0.1)
+        finding.stdout.close()
+        self.assertEqual(finding.wait(), 0)
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual(len(names), 3 + FILES + FOLDERS)
+        self.volume.unmount()
+
+    def test_a_signal_ends_the_mount(self):
+        self.volume.mount()
+        self.fill()
+        self.start_peers()
+        daemon = self.volume.process()
+        os.kill(daemon, 15)
+        self.assertTrue(wait_until(lambda: not os.path.exists(f"/proc/{daemon}"),
+                                   PROMPTLY_SECONDS))
+        self.volume.check()
+
+
+if __name__ == "__main__":
+    if not os.access(PROCESS, os.X_OK):
+        print("skipped: WARREN_BUILD does not name the build folder")
+        raise SystemExit(mounted.SKIPPED)
+    mounted.main()
