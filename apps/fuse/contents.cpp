@@ -32,11 +32,20 @@ std::span<std::byte> thread_buffer(size_t size_bytes) {
 }
 
 Handle handle_of(const Request& request, fuse_ino_t node, const fuse_file_info* info) {
-    return {request.mount.nodes.inode_of(node), UnsavedWrites::generation_of(info->fh)};
+    return {request.mount.nodes.inode_of(node), OpenNumber(info->fh).generation()};
 }
 
 bool writes(const fuse_file_info* info) {
     return (info->flags & O_ACCMODE) != O_RDONLY;
+}
+
+/// Chooses how the kernel has the file open, and its number.
+void set_way(const Request& request, Handle file, fuse_file_info* info) {
+    MountState& mount = request.mount;
+    const bool is_direct = writes(info) && mount.full_watch.is_nearly_full(*request.volume);
+    info->direct_io = is_direct;
+    info->keep_cache = 1;
+    info->fh = mount.opens.next(file.generation, writes(info), is_direct).number();
 }
 
 void close_again(const Request& request, fuse_ino_t node, Handle file, const fuse_file_info* info) {
@@ -67,8 +76,7 @@ Errc open_file(const Request& request, fuse_ino_t node, Handle file, fuse_file_i
     } else if ((info->flags & O_ACCMODE) != O_WRONLY && (info->flags & O_NOATIME) == 0) {
         request.note_access(file, node, true);
     }
-    info->fh = request.mount.unsaved.number_open(file.generation, writes(info));
-    info->keep_cache = 1;
+    set_way(request, file, info);
     return Errc::ok;
 }
 
@@ -122,8 +130,7 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
     const fuse_entry_param entry = request.take_entry(*made);
     request.mount.nodes.count_open(entry.ino, writes(info));
     request.mount.unsaved.note(entry.ino);
-    info->fh = request.mount.unsaved.number_open(made->handle.generation, writes(info));
-    info->keep_cache = 1;
+    set_way(request, made->handle, info);
     if (fuse_reply_create(raw, &entry, info) != 0) {
         close_again(request, entry.ino, made->handle, info);
         request.give_back(entry.ino, 1);
@@ -132,9 +139,13 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
 
 void release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw, node, "", Takes::nothing);
-    request.mount.nodes.count_release(node, writes(info));
-    request.mount.unsaved.close(info->fh);
+    MountState& mount = request.mount;
+    const bool has_new_times = mount.nodes.count_release(node, writes(info));
+    mount.unsaved.losses().close(node, info->fh);
+    mount.refused.close(node, info->fh);
+    if (!mount.refused.is_empty() && !mount.nodes.is_written(node)) mount.refused.forget(node);
     request.reply(request.volume->release(handle_of(request, node, info)));
+    if (has_new_times) make_kernel_forget(mount.session, node);
 }
 
 void read(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t offset, fuse_file_info* info) {
@@ -169,6 +180,20 @@ Result<u64> write_back(Volume& volume, Handle file, u64 offset, std::span<const 
     return done;
 }
 
+/// Bytes that the kernel held back have found no room. It tells fsync(2) and close(2); this lets
+/// the next write(2) of each descriptor ask for attributes, and hear of it there.
+void tell_writers(const Request& request, fuse_ino_t node) {
+    MountState& mount = request.mount;
+    mount.full_watch.look_again();
+    // Without memory to note it fsync(2) and close(2) tell.
+    static_cast<void>(or_no_memory([&] {
+        mount.refused.add(node, mount.opens.last());
+        return Errc::ok;
+    }));
+    request.reply(Errc::no_space);
+    fuse_lowlevel_notify_inval_inode(mount.session, node, -1, 0);
+}
+
 void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes, off_t offset,
            fuse_file_info* info) {
     const Request request(raw, node);
@@ -176,25 +201,29 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     if (clears_privileges()) clear_privileges(request, node, file);
     const std::span<const std::byte> source = std::as_bytes(std::span(bytes, size_bytes));
     const u64 at = static_cast<u64>(offset);
-    const Result<u64> put = info->writepage != 0
-                                ? write_back(*request.volume, file, at, source)
-                                : request.volume->write(file, at, source, Stamp::no);
+    const bool stamps = info->writepage == 0 && OpenNumber(info->fh).is_direct();
+    const Result<u64> put =
+        info->writepage != 0
+            ? write_back(*request.volume, file, at, source)
+            : request.volume->write(file, at, source, stamps ? Stamp::yes : Stamp::no);
     if (put) {
+        if (stamps) request.mount.nodes.note_new_times(node);
         request.mount.unsaved.note(node);
         fuse_reply_write(raw, *put);
         return;
     }
     // What the kernel writes back and cannot is told by it to all who have the file open.
     if (info->writepage != 0) request.mount.unsaved.forget(node);
+    if (info->writepage != 0 && put.code() == Errc::no_space) return tell_writers(request, node);
     request.reply(put.code());
 }
 
 void sync(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info* info) {
     const Request request(raw, node);
-    UnsavedWrites& unsaved = request.mount.unsaved;
+    LossNotices& losses = request.mount.unsaved.losses();
     const Errc code =
-        unsaved.must_tell(node, info->fh) ? Errc::io : request.sync(handle_of(request, node, info));
-    if (code == Errc::io) unsaved.note_told(info->fh);
+        losses.must_tell(node, info->fh) ? Errc::io : request.sync(handle_of(request, node, info));
+    if (code == Errc::io) losses.note_told(node, info->fh);
     request.reply(code);
 }
 
@@ -207,7 +236,7 @@ void flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
         fuse_reply_err(raw, ENOSYS);
         return;
     }
-    Errc code = unsaved.must_tell(node, info->fh) ? Errc::io : Errc::ok;
+    Errc code = unsaved.losses().must_tell(node, info->fh) ? Errc::io : Errc::ok;
     // An engine that was lost just now: nobody has noticed it yet.
     if (code == Errc::ok && unsaved.is_unsaved(node) &&
         request.volume->attributes(handle_of(request, node, info)).code() == Errc::io) {
@@ -251,7 +280,7 @@ void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_i
         return;
     }
     MountState& mount = MountState::of(raw);
-    const Handle file{mount.nodes.inode_of(node), UnsavedWrites::generation_of(info->fh)};
+    const Handle file{mount.nodes.inode_of(node), OpenNumber(info->fh).generation()};
     const SeekRequest seek{raw, node, file, static_cast<u64>(offset),
                            whence == SEEK_DATA ? Seek::data : Seek::hole};
     if (mount.nodes.is_written(node)) {

@@ -13,7 +13,9 @@
 #include <memory>
 #include <thread>
 
+#include "apps/fuse/backing_device.hpp"
 #include "apps/fuse/control_server.hpp"
+#include "apps/fuse/device.hpp"
 #include "apps/fuse/housekeeping.hpp"
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
@@ -25,8 +27,6 @@
 namespace warren::fuse {
 
 namespace {
-
-constexpr u32 read_ahead_kib = 1024;
 
 /// What of the mount's options concerns the volume.
 OpenOptions open_options(const MountOptions& options) {
@@ -58,19 +58,16 @@ std::unique_ptr<Volume> open_image(MountOptions& options, OpenOptions& how, std:
     return volume;
 }
 
-/// Larger read-ahead than the kernel's 128 KiB: a request costs two switches, whatever its size.
-void raise_read_ahead(u32 device_major, u32 device_minor) {
-    const std::string path =
-        "/sys/class/bdi/" + socket_name(device_major, device_minor) + "/read_ahead_kb";
-    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!file) return;
-    const std::string text = std::to_string(read_ahead_kib);
-    // A system that forbids it keeps the kernel's default.
-    static_cast<void>(!::write(file.get(), text.data(), text.size()));
+/// Sets up the kernel's page cache, and asks it how near the end of the volume matters.
+void bound_what_is_held_back(MountState& mount, u32 device_major, u32 device_minor) {
+    const u64 volume_bytes = mount.volume.access()->statistics().blocks * 4096;
+    const u64 credit_bytes =
+        set_up_page_cache(socket_name(device_major, device_minor), volume_bytes);
+    if (takes_direct_opens()) mount.full_watch.start(credit_bytes);
 }
 
 /// What is done once requests are answered. Empty, or why the mount does not work.
-std::string finish_start(const MountOptions& options, const MountedPlace& place,
+std::string finish_start(const MountOptions& options, MountState& mount, const MountedPlace& place,
                          ControlServer& server, Watchdog& watchdog) {
     const Errc code = watchdog.finish_mount();
     if (code != Errc::ok) {
@@ -81,7 +78,7 @@ std::string finish_start(const MountOptions& options, const MountedPlace& place,
     if (!server.start(place.device_major, place.device_minor, error)) {
         log_line("no control socket, bulk commands on the mount are off: " + error);
     }
-    raise_read_ahead(place.device_major, place.device_minor);
+    bound_what_is_held_back(mount, place.device_major, place.device_minor);
     return "";
 }
 
@@ -99,7 +96,7 @@ void serve_session(const MountOptions& options, MountState& mount, Session& sess
     const Committer committer(mount, options.commit_seconds);
     const Terminator terminator(mount, watchdog, ::pthread_self(), options.foreground);
     std::thread starter([&] {
-        error = finish_start(options, place.value_or(MountedPlace()), server, watchdog);
+        error = finish_start(options, mount, place.value_or(MountedPlace()), server, watchdog);
         if (error.empty()) return report(EXIT_SUCCESS, warning);
         ::kill(::getpid(), SIGTERM);
     });

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -24,9 +25,16 @@ thread_local bool request_clears_privileges = false;
 thread_local bool request_is_answered = false;
 thread_local bool request_is_statx = false;
 
+// Of the protocol, but not in the header of Debian 12.
+constexpr u32 direct_io_allow_mmap = 1 << 4;  // in flags2
+constexpr u32 first_minor_with_prune = 45;
+constexpr i32 notify_prune = 9;
+
 // The first request: its number and what the kernel offers. Written before any thread answers.
 std::atomic<u64> first_request{0};
 std::atomic<u32> offered_flags{0};
+std::atomic<u32> offered_flags2{0};
+std::atomic<u32> offered_minor{0};
 
 RequestWait request_wait;
 std::atomic<u64> request_count{0};
@@ -52,6 +60,16 @@ void present_as_known(char* bytes) {
     if (opcode == statx_opcode) set_opcode(bytes, FUSE_GETATTR);
 }
 
+void note_offer(u64 unique, const char* body, size_t body_bytes) {
+    fuse_init_in offer{};
+    std::memcpy(&offer, body, std::min(body_bytes, sizeof(offer)));
+    const bool has_more = (offer.flags & FUSE_INIT_EXT) != 0;
+    offered_flags.store(offer.flags, std::memory_order_relaxed);
+    offered_flags2.store(has_more ? offer.flags2 : 0, std::memory_order_relaxed);
+    offered_minor.store(offer.minor, std::memory_order_relaxed);
+    first_request.store(unique, std::memory_order_relaxed);
+}
+
 void look_at_request(char* bytes, size_t size_bytes) {
     request_clears_privileges = false;
     if (size_bytes < sizeof(fuse_in_header)) return;
@@ -69,9 +87,7 @@ void look_at_request(char* bytes, size_t size_bytes) {
         request_clears_privileges =
             (copy_of<fuse_create_in>(body).open_flags & FUSE_OPEN_KILL_SUIDGID) != 0;
     } else if (header.opcode == FUSE_INIT && body_bytes >= offsetof(fuse_init_in, flags) + 4) {
-        offered_flags.store(copy_of<u32>(body + offsetof(fuse_init_in, flags)),
-                            std::memory_order_relaxed);
-        first_request.store(header.unique, std::memory_order_relaxed);
+        note_offer(header.unique, body, body_bytes);
     }
 }
 
@@ -83,9 +99,12 @@ void look_at_reply(const iovec* pieces, int count) {
         return;
     }
     first_request.store(0, std::memory_order_relaxed);
-    if (header->error == 0) {
-        static_cast<fuse_init_out*>(pieces[1].iov_base)->flags |=
-            offered_flags.load(std::memory_order_relaxed) & FUSE_HANDLE_KILLPRIV_V2;
+    if (header->error != 0) return;
+    auto* answer = static_cast<fuse_init_out*>(pieces[1].iov_base);
+    answer->flags |= offered_flags.load(std::memory_order_relaxed) & FUSE_HANDLE_KILLPRIV_V2;
+    if (takes_direct_opens() && pieces[1].iov_len >= offsetof(fuse_init_out, flags2) + 4) {
+        answer->flags |= FUSE_INIT_EXT;
+        answer->flags2 |= direct_io_allow_mmap;
     }
 }
 
@@ -134,6 +153,23 @@ bool has_answered() {
 
 void take_request_over() {
     request_is_answered = false;
+}
+
+bool takes_direct_opens() {
+    return (offered_flags2.load(std::memory_order_relaxed) & direct_io_allow_mmap) != 0 &&
+           offered_minor.load(std::memory_order_relaxed) >= first_minor_with_prune;
+}
+
+void make_kernel_forget(fuse_session* session, u64 node) {
+    struct {
+        fuse_out_header header;
+        u32 count;
+        u32 padding;
+        u64 spare;
+        u64 node;
+    } notice{{sizeof(notice), notify_prune, 0}, 1, 0, 0, node};
+    // The kernel may have forgotten it, or be gone.
+    static_cast<void>(!::write(fuse_session_fd(session), &notice, sizeof(notice)));
 }
 
 u64 requests_read() {

@@ -30,10 +30,16 @@ Attributes removed_inode(const Request& request, fuse_ino_t node, Handle handle)
     return attributes;
 }
 
-void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
+/// With an open file it is write(2) that asks, once the kernel was told to forget what it knows of
+/// the inode: there a writer hears of what was refused before.
+void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
+    if (info != nullptr && request.mount.refused.must_tell(node, info->fh)) {
+        request.mount.refused.note_told(node, info->fh);
+        return request.reply(Errc::no_space);
+    }
     const Result<Attributes> attributes = request.volume->attributes(handle);
     if (attributes.code() == Errc::stale && request.mount.nodes.is_directory(node)) {
         return request.reply_attributes(removed_inode(request, node, handle));

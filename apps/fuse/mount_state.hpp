@@ -9,10 +9,13 @@
 
 #include "apps/fuse/control.hpp"
 #include "apps/fuse/damage_log.hpp"
+#include "apps/fuse/full_watch.hpp"
 #include "apps/fuse/library.hpp"
 #include "apps/fuse/live_volume.hpp"
+#include "apps/fuse/loss_notices.hpp"
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/node_table.hpp"
+#include "apps/fuse/open_numbers.hpp"
 #include "apps/fuse/unsaved_writes.hpp"
 
 namespace warren::fuse {
@@ -32,7 +35,10 @@ struct MountState {
 
     LiveVolume volume;
     NodeTable nodes;
+    OpenNumbers opens;
     UnsavedWrites unsaved;
+    LossNotices refused;  // of what the kernel held back and the full volume did not take
+    FullWatch full_watch;
     DamageLog& damage;
     std::string image;       // absolute
     std::string mountpoint;  // absolute

@@ -96,13 +96,21 @@ void NodeTable::count_open(u64 node, bool writes) {
     if (writes) ++entry->second.writers;
 }
 
-void NodeTable::count_release(u64 node, bool writes) {
+bool NodeTable::count_release(u64 node, bool writes) {
     Shard& home = shard(node);
     std::lock_guard lock(home.mutex);
     const auto entry = home.nodes.find(node);
-    if (entry == home.nodes.end() || entry->second.opens == 0) return;
+    if (entry == home.nodes.end() || entry->second.opens == 0) return false;
     --entry->second.opens;
     if (writes && entry->second.writers > 0) --entry->second.writers;
+    return entry->second.opens == 0 && std::exchange(entry->second.has_new_times, false);
+}
+
+void NodeTable::note_new_times(u64 node) {
+    Shard& home = shard(node);
+    std::lock_guard lock(home.mutex);
+    const auto entry = home.nodes.find(node);
+    if (entry != home.nodes.end()) entry->second.has_new_times = true;
 }
 
 bool NodeTable::is_written(u64 node) const {

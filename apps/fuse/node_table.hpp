@@ -58,8 +58,11 @@ class NodeTable {
     bool is_directory(u64 node) const;
 
     /// Counts an open, by one who will write or only read, and its end.
+    /// The end: whether that was the last, and the kernel should forget the node for its new times.
     void count_open(u64 node, bool writes);
-    void count_release(u64 node, bool writes);
+    bool count_release(u64 node, bool writes);
+    /// The open file `node` has new times, of which the kernel has not heard and lets nobody tell.
+    void note_new_times(u64 node);
     /// Whether it is open for writing: then the kernel may hold back what was written.
     bool is_written(u64 node) const;
 
@@ -81,6 +84,7 @@ class NodeTable {
         bool shared = false;  // has been seen with more than one link
         bool directory = false;
         bool renewed = false;
+        bool has_new_times = false;
         u64 opens = 0;
         u64 references = 0;  // of the kernel's
         u64 writers = 0;     // of the opens

@@ -60,7 +60,7 @@ void Recovery::run(MountState& mount) {
         if (is_ending_) return;
     }
     mount.volume.leave_gpu(mount.nodes, [&] {
-        for (const u64 node : mount.unsaved.lose())
+        for (const u64 node : mount.unsaved.lose(mount.opens.last()))
             mount.nodes.renew(node);
     });
     drop_all(mount);

@@ -12,9 +12,9 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "apps/fuse/loss_notices.hpp"
 #include "apps/fuse/spare.hpp"
 #include "warren/volume.hpp"
 
@@ -24,10 +24,6 @@ class UnsavedWrites {
  public:
     /// `engine_may_be_lost`: else nothing is noted, and nothing costs anything.
     explicit UnsavedWrites(bool engine_may_be_lost) : is_noting_(engine_may_be_lost) {}
-
-    /// The number by which the kernel will name a new open file of this generation.
-    u64 number_open(u32 generation, bool writes);
-    static u32 generation_of(u64 number) { return static_cast<u32>(number); }
 
     /// Takes the memory that this thread's next note() needs. Throws std::bad_alloc.
     static void prepare() { Spare<Rounds>::take(); }
@@ -44,16 +40,17 @@ class UnsavedWrites {
     /// Whether `node` has changed and no commit has followed.
     bool is_unsaved(u64 node) const;
 
-    /// The engine is gone, and with it all that was noted; no other will be lost. The nodes.
-    std::vector<u64> lose();
-    /// Whether this descriptor has not been told yet of a loss in its file.
-    bool must_tell(u64 node, u64 number) const;
-    void note_told(u64 number);
+    /// The engine is gone, and with it all that was noted; no other will be lost. `last`: the count
+    /// of the last open. The nodes.
+    std::vector<u64> lose(u32 last);
+    /// Which descriptors have not been told yet of a loss in their file.
+    LossNotices& losses() { return losses_; }
     /// The kernel tells all descriptors of the file.
     void forget(u64 node);
-    void close(u64 number);
     /// Whether there is, or may ever be, something to tell.
-    bool may_have_losses() const;
+    bool may_have_losses() const {
+        return is_noting_.load(std::memory_order_relaxed) || !losses_.is_empty();
+    }
 
  private:
     using Rounds = std::unordered_map<u64, u64>;
@@ -62,13 +59,10 @@ class UnsavedWrites {
     void end_commit(u64 round);
 
     std::atomic<bool> is_noting_;
-    std::atomic<u32> opens_{0};
-    std::atomic<bool> has_told_{false};
+    LossNotices losses_;
     mutable std::mutex mutex_;  // guards what follows
     u64 round_ = 1;
-    Rounds changed_;                     // node: the round in which it last changed
-    std::unordered_map<u64, u32> lost_;  // node: the last open before the loss
-    std::unordered_set<u64> told_;       // numbers of open files
+    Rounds changed_;  // node: the round in which it last changed
 };
 
 }  // namespace warren::fuse

@@ -203,13 +203,13 @@ def allocate_unlinked(stage):
 
 def fill(path):
     """Writes until it fails; the error number."""
-    with open(path, "wb", buffering=0) as file:
-        try:
+    try:
+        with open(path, "wb", buffering=0) as file:  # close(2) may tell as well
             for _ in range(400):
                 file.write(b"f" * (1 << 20))
             os.fsync(file.fileno())
-        except OSError as error:
-            return error.errno
+    except OSError as error:
+        return error.errno
     return 0
 
 

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Who writes into a full volume through the kernel's page cache hears of it from write(2), after no
+more than what fits and what the kernel may hold back. What has its blocks can be overwritten."""
+
+import errno
+import mmap
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+import mounted
+from mounted import Volume, run
+
+MIB = 1 << 20
+VOLUME_BYTES = 256 * MIB
+
+# Writes pieces until write(2) fails, for the argument's `flags`; prints how much it took.
+WRITER = """
+import errno, os, sys
+file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | int(sys.argv[2]))
+piece = bytes(int(sys.argv[3]))
+done = 0
+try:
+    while done < 1 << 30:
+        done += os.write(file, piece)
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+    print(done)
+"""
+
+
+class FullMountTest(unittest.TestCase):
+    def setUp(self):
+        self.volume = Volume(str(VOLUME_BYTES))
+        self.addCleanup(self.volume.remove)
+        self.volume.mount()
+        number = os.stat(self.volume.root).st_dev
+        self.settings = f"/sys/class/bdi/{os.major(number)}:{os.minor(number)}"
+
+    def path(self, name):
+        return os.path.join(self.volume.root, name)
+
+    def available(self):
+        facts = os.statvfs(self.volume.root)
+        return facts.f_bavail * facts.f_bsize
+
+    def held_back(self):
+        """What the kernel may have of writes that the volume has not seen."""
+        with open(f"{self.settings}/max_bytes", encoding="ascii") as file:
+            return int(file.read())
+
+    def leave(self, size):
+        """Takes all but `size` bytes, and waits until the mount has noticed."""
+        filler = os.open(self.path("filler"), os.O_CREAT | os.O_WRONLY)
+        mounted.fallocate(filler, 0, 0, self.available() - size)
+        os.close(filler)
+        time.sleep(0.1)
+
+    def start(self, name, flags=0, piece=MIB):
+        return subprocess.Popen([sys.executable, "-c", WRITER, self.path(name), str(flags),
+                                 str(piece)], stdout=subprocess.PIPE, text=True)
+
+    def expect_end(self, writers):
+        """All writers are told, and have not written much more than there was room for."""
+        bound = self.available() + self.held_back() + 2 * MIB * (1 + len(writers))
+        processes = [self.start(*writer) for writer in writers]
+        done = [int(process.communicate(timeout=120)[0] or -1) for process in processes]
+        self.assertNotIn(-1, done)
+        self.assertLessEqual(sum(done), bound, f"{done}")
+        self.assertEqual(self.available(), 0)
+
+    def test_the_kernel_holds_back_no_more_than_an_eighth(self):
+        self.assertLessEqual(self.held_back(), VOLUME_BYTES // 8)
+
+    def test_one_writer(self):
+        self.expect_end([("f",)])
+
+    def test_dd_as_it_is(self):
+        done = subprocess.run(["dd", "if=/dev/zero", f"of={self.path('f')}", "bs=1M",
+                               "count=1024"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("error writing", done.stderr)
+
+    def test_one_writer_that_appends_small_pieces(self):
+        self.leave(20 * MIB)
+        with open(self.path("f"), "wb") as file:
+            file.write(b"bytes")
+        self.expect_end([("f", os.O_APPEND, 5000)])
+
+    def test_many_writers(self):
+        self.expect_end([(f"f{i}", os.O_APPEND * (i % 2), 100_000 * (i + 1)) for i in range(6)])
+
+    def fill(self, file, offset):
+        """Writes behind what is there until write(2) fails."""
+        with self.assertRaises(OSError) as caught:
+            while offset < 4 * VOLUME_BYTES:
+                offset += os.pwrite(file, bytes(MIB), offset)
+        self.assertEqual(caught.exception.errno, errno.ENOSPC)
+
+    def test_blocks_that_are_there_can_be_overwritten(self):
+        self.leave(2 * self.held_back() + 8 * MIB)  # enough to be open through the page cache
+        with open(self.path("f"), "wb") as file:
+            file.write(b"a" * (8 * MIB))
+            os.fsync(file.fileno())
+        cached = os.open(self.path("f"), os.O_RDWR)
+        idle = os.open(self.path("f"), os.O_RDWR)
+        reader = os.open(self.path("f"), os.O_RDONLY)
+        self.fill(cached, 8 * MIB)
+        # What the kernel still holds is refused now, and told by fsync(2).
+        for file in (cached, idle):
+            with self.assertRaises(OSError) as caught:
+                os.fsync(file)
+            self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        # Each descriptor that could have written is told once more, by write(2).
+        for file in (cached, idle):
+            with self.assertRaises(OSError) as caught:
+                os.pwrite(file, b"b", 0)
+            self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        self.assertEqual(os.fstat(reader).st_size, os.fstat(cached).st_size)
+        for file in (cached, idle, os.open(self.path("f"), os.O_RDWR)):
+            letter = bytes([98 + file % 20])
+            self.assertEqual(os.pwrite(file, letter * (8 * MIB), 0), 8 * MIB)
+            os.fsync(file)
+            self.assertEqual(os.pread(reader, 8 * MIB, 0), letter * (8 * MIB))
+            os.close(file)
+        os.close(reader)
+        mounted.drop_caches()
+        with open(self.path("f"), "rb") as file:
+            self.assertEqual(file.read(8 * MIB), letter * (8 * MIB))
+        os.unlink(self.path("filler"))
+        run("sync", self.volume.root)
+        with open(self.path("again"), "wb") as file:
+            file.write(bytes(100 * MIB))
+            os.fsync(file.fileno())
+
+    def test_small_files_are_refused_by_write(self):
+        """By files that are opened when there is hardly room."""
+        self.leave(2 * MIB)
+        stored = []
+        with self.assertRaises(OSError) as caught:
+            while len(stored) < 1000:
+                number = len(stored)
+                file = os.open(self.path(f"s{number}"), os.O_CREAT | os.O_WRONLY)
+                try:
+                    stored.append(os.write(file, bytes([number % 256]) * 10_000))
+                finally:
+                    os.close(file)
+        self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        self.assertGreater(len(stored), 100)
+        mounted.drop_caches()
+        for number, length in enumerate(stored):
+            with open(self.path(f"s{number}"), "rb") as file:
+                self.assertEqual(file.read(), bytes([number % 256]) * length)
+
+    def test_files_of_a_nearly_full_volume_are_files(self):
+        """They can be mapped, they have new times once they are closed, they share their pages."""
+        self.leave(4 * MIB)
+        file = os.open(self.path("f"), os.O_CREAT | os.O_RDWR)
+        made = os.fstat(file)
+        time.sleep(0.03)
+        os.write(file, b"a" * 10_000)
+        with mmap.mmap(file, 10_000) as memory:
+            memory[5000:5005] = b"bytes"
+            self.assertEqual(os.pread(file, 5, 5000), b"bytes")
+            os.pwrite(file, b"other", 7000)
+            self.assertEqual(memory[7000:7005], b"other")
+        os.close(file)
+        for _ in range(100):  # the kernel says a little later that a file is closed
+            facts = os.stat(self.path("f"))
+            if facts.st_mtime_ns > made.st_mtime_ns:
+                break
+            time.sleep(0.02)
+        self.assertGreater(facts.st_mtime_ns, made.st_mtime_ns)
+        self.assertGreater(facts.st_ctime_ns, made.st_ctime_ns)
+        with open(self.path("f"), "rb") as file:
+            self.assertEqual(file.read(), b"a" * 5000 + b"bytes" + b"a" * 1995 + b"other" +
+                             b"a" * 2995)
+
+    def tearDown(self):
+        self.volume.unmount()
+        self.volume.check()
+
+
+if __name__ == "__main__":
+    mounted.main()
