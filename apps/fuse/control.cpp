@@ -330,7 +330,8 @@ Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
                 entry.depth = part.number32();
                 entry.attributes = decode_attributes(part);
                 entry.name = part.text();
-                is_sound = entry.name.empty() ? entry.depth == 0 : format::is_name(entry.name);
+                is_sound =
+                    entry.name.empty() ? entry.depth == 0 : format::name_is_sound(entry.name);
                 if (part.good() && is_sound) visit(entry);
             }
         });
@@ -358,10 +359,10 @@ Errc ControlConnection::usage(const std::string& path, const UsageOptions& optio
                 usage.entries = part.number();
                 usage.blocks = part.number();
                 usage.bytes = part.number();
-                is_sound =
-                    is_sound && part.good() &&
-                    (answer.empty() ? usage.above == 0
-                                    : usage.above < answer.size() && format::is_name(usage.name));
+                is_sound = is_sound && part.good() &&
+                           (answer.empty()
+                                ? usage.above == 0
+                                : usage.above < answer.size() && format::name_is_sound(usage.name));
                 if (is_sound) answer.push_back(std::move(usage));
             }
         });

@@ -23,7 +23,7 @@ constexpr size_t counts_bytes_max = 64;  // of an answer that is a few counts
 /// Errc::ok if `name` can name an entry of a directory.
 Errc check_name(std::string_view name) {
     if (name.size() > longest_name_bytes) return Errc::name_too_long;
-    return format::is_name(name) ? Errc::ok : Errc::invalid;
+    return format::name_is_sound(name) ? Errc::ok : Errc::invalid;
 }
 
 void encode(Encoder& part, const Scanned& entry) {

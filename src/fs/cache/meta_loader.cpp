@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/out_of_memory.hpp"
+#include "fs/core/acl.hpp"
 #include "fs/core/frame_bits.hpp"
 #include "fs/core/head_table.hpp"
 #include "fs/format/check_block.hpp"
@@ -382,7 +383,9 @@ Errc MetaLoader::accept(u64 place, const Expected& expected, Block& block) const
     if (!is_tree_kind(found)) return Errc::corrupt;
     WARREN_TRY(format::check_block(block, static_cast<BlockKind>(found), volume_, place));
     const bool is_sound =
-        format::structure_is_sound(block, static_cast<BlockKind>(found), store_.size_bytes);
+        static_cast<BlockKind>(found) == BlockKind::attributes
+            ? core::attributes_are_sound(reinterpret_cast<const format::AttributeBlock&>(block))
+            : format::structure_is_sound(block, static_cast<BlockKind>(found), store_.size_bytes);
     return is_sound ? Errc::ok : Errc::corrupt;
 }
 
@@ -390,9 +393,9 @@ void MetaLoader::accept_inodes(u64 place, u64 used, Block& block) const {
     const u64 first = place / format::inode_size;
     auto* inodes = reinterpret_cast<format::Inode*>(&block);
     for (u32 i = 0; i < format::inodes_per_block; ++i) {
-        const bool lives = (used >> i & 1) != 0 && inodes[i].generation != 0 &&
+        const bool lives = (used >> i & 1) != 0 &&
                            format::inode_is_sound(inodes[i], volume_, first + i) &&
-                           format::area_is_sound(inodes[i], store_.size_bytes);
+                           format::inode_is_possible(inodes[i], store_.size_bytes);
         if (!lives) inodes[i].generation = 0;
         inodes[i].references = 0;
     }

@@ -99,6 +99,33 @@ WARREN_HD inline Errc check_acl(const AclValue& value) {
     return acl_is_sound(value) ? Errc::ok : Errc::invalid;
 }
 
+/// Whether the record, if it is an ACL by its name, holds one.
+WARREN_HD inline bool acl_record_is_sound(const AttributeBlock& block,
+                                          const AttributeRecord& record) {
+    if (!has_name(block, record, acl_access_name, acl_access_length) &&
+        !has_name(block, record, acl_default_name, acl_default_length)) {
+        return true;
+    }
+    if (record.value_length < acl_header_bytes) return false;
+    const u32 at = record.value_offset();
+    const u32 version = read_byte(block, at) | read_byte(block, at + 1) << 8 |
+                        read_byte(block, at + 2) << 16 | read_byte(block, at + 3) << 24;
+    return version == acl_version &&
+           (record.value_length - acl_header_bytes) % acl_entry_bytes == 0 &&
+           acl_is_sound(AclInBlock{block, record});
+}
+
+/// Whether the records of a block fill what is in use, one behind the other, each with a name of
+/// its own, and ACLs are such. One lane.
+WARREN_HD inline bool attributes_are_sound(const AttributeBlock& block) {
+    if (!records_are_sound(block)) return false;
+    for (AttributeRecord record = record_at(block, 0); record.offset != attribute_none;
+         record = record_at(block, record.offset + record.bytes())) {
+        if (!acl_record_is_sound(block, record)) return false;
+    }
+    return true;
+}
+
 /// The permission bits that an ACL stands for, and whether it says nothing more than these.
 struct AclMode {
     u32 bits = 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fs/core/block_identity.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren::core {
 
@@ -43,21 +44,55 @@ WARREN_HD inline AttributeRecord record_at(const AttributeBlock& block, u32 offs
     return record;
 }
 
+WARREN_HD inline bool has_name(const AttributeBlock& block, const AttributeRecord& record,
+                               const char* name, u32 length) {
+    if (record.name_length != length) return false;
+    u32 same = 0;
+    while (same < length &&
+           read_byte(block, record.name_offset() + same) == static_cast<u8>(name[same])) {
+        ++same;
+    }
+    return same == length;
+}
+
 /// The record called `name`, if there is one.
 WARREN_HD inline AttributeRecord find_record(const AttributeBlock& block, const char* name,
                                              u32 length) {
     AttributeRecord record = record_at(block, 0);
-    for (; record.offset != attribute_none;
-         record = record_at(block, record.offset + record.bytes())) {
-        if (record.name_length != length) continue;
-        u32 same = 0;
-        while (same < length &&
-               read_byte(block, record.name_offset() + same) == static_cast<u8>(name[same])) {
-            ++same;
-        }
-        if (same == length) return record;
-    }
+    while (record.offset != attribute_none && !has_name(block, record, name, length))
+        record = record_at(block, record.offset + record.bytes());
     return record;
+}
+
+/// Whether two records have one name.
+WARREN_HD inline bool have_one_name(const AttributeBlock& block, const AttributeRecord& a,
+                                    const AttributeRecord& b) {
+    if (a.name_length != b.name_length) return false;
+    u32 same = 0;
+    while (same < a.name_length &&
+           read_byte(block, a.name_offset() + same) == read_byte(block, b.name_offset() + same)) {
+        ++same;
+    }
+    return same == a.name_length;
+}
+
+/// Whether the records fill what is in use, one behind the other, each with a name of its own.
+WARREN_HD inline bool records_are_sound(const AttributeBlock& block) {
+    const u32 used = relaxed_load(block.bytes_used);
+    u32 end = 0;
+    for (AttributeRecord record = record_at(block, 0); record.offset != attribute_none;
+         record = record_at(block, end)) {
+        end = record.offset + record.bytes();
+        if (record.name_length > format::name_length_max) return false;
+        for (u32 i = 0; i < record.name_length; ++i) {
+            if (read_byte(block, record.name_offset() + i) == 0) return false;
+        }
+        for (AttributeRecord other = record_at(block, 0); other.offset != record.offset;
+             other = record_at(block, other.offset + other.bytes())) {
+            if (have_one_name(block, record, other)) return false;
+        }
+    }
+    return end == used;
 }
 
 /// Takes a record out and closes the gap.
@@ -97,7 +132,7 @@ WARREN_HD Result<AttributeBlock*> attribute_block(Operation<Team>& op, const Ino
     const format::BlockPointer pointer{load(op.team, inode.at->attributes.raw)};
     WARREN_TRY(op.confirm(inode.seen));
     if (pointer.raw == 0) return static_cast<AttributeBlock*>(nullptr);
-    if (!pointer.is_valid() || pointer.offset() >= op.store.size_bytes) return Errc::corrupt;
+    if (!format::pointer_is_sound(pointer, false, op.store.size_bytes)) return Errc::corrupt;
     const Result<Block*> block = op.pin(pointer.offset());
     if (!block) return block.code();
     WARREN_TRY(

@@ -13,10 +13,10 @@
 namespace warren::core {
 
 using format::BlockPointer;
+using format::tree_height_max;
 using format::TreeNode;
 using format::TreePair;
 
-inline constexpr u32 tree_height_max = 12;
 inline constexpr u64 key_end = ~u64{0};
 
 /// What differs between the two trees.

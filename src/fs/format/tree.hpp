@@ -18,6 +18,7 @@ struct TreePair {
 static_assert(sizeof(TreePair) == 16);
 
 inline constexpr u32 node_pairs_max = 252;
+inline constexpr u32 tree_height_max = 12;
 inline constexpr u32 root_pairs_max = 8;
 
 struct TreeNode {

@@ -190,12 +190,7 @@ WARREN_HD inline RecordSearch search_records(const AttributeBlock& block, const 
                                              u32 length) {
     RecordSearch search;
     search.used = relaxed_load(block.bytes_used);
-    u32 end = 0;
-    AttributeRecord record = record_at(block, 0);
-    for (; record.offset != attribute_none; record = record_at(block, end)) {
-        end = record.offset + record.bytes();
-    }
-    search.is_sound = end == search.used;
+    search.is_sound = records_are_sound(block);
     search.record = find_record(block, name, length);
     return search;
 }

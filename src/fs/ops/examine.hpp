@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/host_device.hpp"
+#include "fs/format/check_structure.hpp"
 #include "fs/format/directory.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/inode.hpp"
@@ -29,13 +30,13 @@ using format::FrameKind;
 using format::Inode;
 using format::inodes_per_block;
 using format::inodes_per_frame;
+using format::tree_height_max;
 
 /// No inode, no frame in memory.
 inline constexpr u32 nobody = ~u32{0};
 /// Bit of Exam::names: the directory of orphans names the inode.
 inline constexpr u32 is_orphan = u32{1} << 31;
 inline constexpr u64 key_end = ~u64{0};
-inline constexpr u32 tree_height_max = 12;
 /// Longer runs of blocks are claimed in pieces, by many.
 inline constexpr u64 run_blocks = 64 * blocks_per_frame;
 
@@ -195,8 +196,8 @@ struct Exam {
     WARREN_HD u32 claim_block(BlockPointer pointer, const Promise& promise) const {
         const bool is_indirect = promise.height > 0;
         const u32 index = metadata_index(pointer.offset());
-        const bool is_good = pointer.is_valid() && pointer.is_indirect() == is_indirect &&
-                             pointer.size_class() == format::SizeClass::kib_4 && index != nobody;
+        const bool is_good =
+            format::pointer_is_sound(pointer, is_indirect, facts.size_bytes) && index != nobody;
         if (!is_good) {
             flaw();
             return nobody;

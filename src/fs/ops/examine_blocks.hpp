@@ -4,6 +4,7 @@
 // Nodes come level by level, because a promise must stand before its block is read.
 #pragma once
 
+#include "fs/core/acl.hpp"
 #include "fs/core/name_hash.hpp"
 #include "fs/ops/examine_inodes.hpp"
 
@@ -77,33 +78,27 @@ struct ExamineBlocks {
                 return examine_extents(team, reinterpret_cast<const format::ExtentLeaf&>(block),
                                        promise);
             case BlockKind::link_target:
-                if (reinterpret_cast<const format::LinkTarget&>(block).length != promise.high) {
-                    exam.flaw();
+                if (team.is_leader()) {
+                    examine_target(reinterpret_cast<const format::LinkTarget&>(block), promise);
                 }
                 return;
             default:
-                if (team.is_leader()) {
-                    examine_attributes(reinterpret_cast<const format::AttributeBlock&>(block));
+                if (team.is_leader() &&
+                    !core::attributes_are_sound(
+                        reinterpret_cast<const format::AttributeBlock&>(block))) {
+                    exam.flaw();
                 }
         }
     }
 
  private:
     static constexpr u32 entries_max = format::leaf_entries_max;
-    static constexpr u32 record_head_bytes = 4;
 
     template <class Team>
     WARREN_HD void examine_names(const Team& team, const format::DirectoryLeaf& leaf,
                                  const Promise& promise) const {
-        u32 count = 0;
-        u32 live_bytes = 0;
-        for (u32 i = 0; i < entries_max; ++i) {
-            if (leaf.slots[i].inode() == 0) continue;
-            ++count;
-            live_bytes += padded(leaf.slots[i].name_length());
-        }
-        if (count != leaf.count || live_bytes != leaf.heap_live ||
-            leaf.heap_used > format::leaf_heap_bytes) {
+        if (team.is_leader() &&
+            (!format::leaf_counts_are_sound(leaf) || format::names_overlap(leaf))) {
             exam.flaw();
         }
         const u32 directory = exam.ordinal_of(promise.owner);
@@ -115,25 +110,15 @@ struct ExamineBlocks {
             }
             meet(directory, leaf, leaf.slots[i]);
         }
-        if (team.is_leader()) Exam::add(exam.entries[directory], count);
+        if (team.is_leader()) Exam::add(exam.entries[directory], leaf.count);
     }
-
-    static WARREN_HD u32 padded(u32 length) { return (length + 7) / 8 * 8; }
 
     WARREN_HD bool is_good_entry(const format::DirectoryLeaf& leaf, u32 at,
                                  const Promise& promise) const {
+        if (!format::entry_is_sound(leaf, at)) return false;
         const format::DirectorySlot slot = leaf.slots[at];
         const u32 length = slot.name_length();
-        const u32 offset = slot.name_offset();
-        if (length == 0 || offset % 8 != 0 || offset + padded(length) > leaf.heap_used ||
-            leaf.heap_used > format::leaf_heap_bytes || slot.position >> 47 != 0) {
-            return false;
-        }
-        const char* name = reinterpret_cast<const char*>(leaf.heap) + offset;
-        for (u32 i = 0; i < padded(length); ++i) {
-            if (i < length ? name[i] == 0 || name[i] == '/' : name[i] != 0) return false;
-        }
-        if (name[0] == '.' && (length == 1 || (length == 2 && name[1] == '.'))) return false;
+        const char* name = reinterpret_cast<const char*>(leaf.heap) + slot.name_offset();
         const u64 key = format::entry_key(leaf.hashes[at], slot);
         const u64 hash = name_hash(exam.facts.hash_key, name, length) & exam.facts.hash_mask;
         if (key < promise.low || key >= promise.high || key >> 8 != hash) return false;
@@ -145,20 +130,17 @@ struct ExamineBlocks {
         return true;
     }
 
-    /// Whether two entries have one key, one name, or bytes of the heap in common.
+    /// Whether two entries have one key or one name. Requires: the first is sound.
     WARREN_HD bool meets(const format::DirectoryLeaf& leaf, u32 one, u32 other) const {
         const format::DirectorySlot a = leaf.slots[one];
         const format::DirectorySlot b = leaf.slots[other];
-        const u32 a_end = a.name_offset() + padded(a.name_length());
-        const u32 b_end = b.name_offset() + padded(b.name_length());
-        if (a.name_offset() < b_end && b.name_offset() < a_end) return true;
         if (leaf.hashes[one] != leaf.hashes[other]) return false;
         const u64 a_key = format::entry_key(leaf.hashes[one], a);
         const u64 b_key = format::entry_key(leaf.hashes[other], b);
         if (a_key == b_key) return true;
         if (a_key >> 8 != b_key >> 8 || a.name_length() != b.name_length()) return false;
         const char* heap = reinterpret_cast<const char*>(leaf.heap);
-        if (b_end > format::leaf_heap_bytes) return true;
+        if (b.name_offset() + b.name_length() > format::leaf_heap_bytes) return true;
         for (u32 i = 0; i < a.name_length(); ++i) {
             if (heap[a.name_offset() + i] != heap[b.name_offset() + i]) return false;
         }
@@ -230,44 +212,8 @@ struct ExamineBlocks {
         }
     }
 
-    /// Whether the records fill what is in use, one behind the other, and no name is there twice.
-    WARREN_HD void examine_attributes(const format::AttributeBlock& block) const {
-        const u32 used = block.bytes_used;
-        if (used > sizeof block.records) return exam.flaw();
-        for (u32 at = 0; at < used;) {
-            const u32 size = record_size(block, at, used);
-            if (size == 0) return exam.flaw();
-            for (u32 other = 0; other < at; other += record_size(block, other, used)) {
-                if (is_same_name(block, at, other)) return exam.flaw();
-            }
-            at += size;
-        }
-    }
-
-    static WARREN_HD u32 half(const format::AttributeBlock& block, u32 at) {
-        return block.records[at] | u32{block.records[at + 1]} << 8;
-    }
-    /// 0 if the record at `at` is none.
-    static WARREN_HD u32 record_size(const format::AttributeBlock& block, u32 at, u32 used) {
-        if (used - at < record_head_bytes) return 0;
-        const u32 length = half(block, at);
-        const u32 size = (record_head_bytes + length + half(block, at + 2) + 3) / 4 * 4;
-        if (length == 0 || length > format::name_length_max || size > used - at) return 0;
-        for (u32 i = 0; i < length; ++i) {
-            if (block.records[at + record_head_bytes + i] == 0) return 0;
-        }
-        return size;
-    }
-    static WARREN_HD bool is_same_name(const format::AttributeBlock& block, u32 a, u32 b) {
-        const u32 length = half(block, a);
-        if (length != half(block, b)) return false;
-        for (u32 i = 0; i < length; ++i) {
-            if (block.records[a + record_head_bytes + i] !=
-                block.records[b + record_head_bytes + i]) {
-                return false;
-            }
-        }
-        return true;
+    WARREN_HD void examine_target(const format::LinkTarget& target, const Promise& promise) const {
+        if (target.length != promise.high || !format::target_is_sound(target)) exam.flaw();
     }
 };
 

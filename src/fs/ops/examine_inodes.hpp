@@ -15,21 +15,6 @@ namespace warren::ops::examine {
 /// Inodes that one part of the phases below goes through.
 inline constexpr u32 inodes_per_part = 32;
 
-WARREN_HD inline bool is_known_type(u32 mode) {
-    switch (mode & format::type_mask) {
-        case format::type_directory:
-        case format::type_regular:
-        case format::type_symlink:
-        case format::type_block:
-        case format::type_character:
-        case format::type_fifo:
-        case format::type_socket:
-            return true;
-        default:
-            return false;
-    }
-}
-
 WARREN_HD inline bool is_directory(const Inode& inode) {
     return (inode.mode & format::type_mask) == format::type_directory;
 }
@@ -37,19 +22,9 @@ WARREN_HD inline bool is_directory(const Inode& inode) {
 /// Whether an extent makes sense by itself and lies within [low, high) and the file's size.
 WARREN_HD inline bool is_good_extent(const Exam& exam, const Inode& inode,
                                      const format::Extent& extent, u64 low, u64 high) {
-    constexpr u64 file_blocks_max = format::file_size_max / block_size;
-    const u64 place = extent.start.offset();
-    const bool is_possible = extent.start.is_valid() && !extent.start.is_indirect() &&
-                             extent.start.size_class() == format::SizeClass::kib_4 &&
-                             place % block_size == 0 && place < exam.facts.size_bytes &&
-                             extent.length >= 1 && extent.length <= format::extent_length_max &&
-                             (extent.flags & ~format::extent_unwritten) == 0 &&
-                             extent.file_block < file_blocks_max &&
-                             extent.file_block + extent.length <= file_blocks_max &&
-                             place + u64{extent.length} * block_size <= exam.facts.size_bytes;
-    if (!is_possible || extent.file_block < low || extent.file_block + extent.length > high) {
-        return false;
-    }
+    const bool is_possible = format::extent_is_sound(extent, exam.facts.size_bytes) &&
+                             extent.file_block >= low && extent.file_block + extent.length <= high;
+    if (!is_possible) return false;
     const u64 end_of_file = (inode.size + block_size - 1) / block_size;
     return extent.file_block < end_of_file || (extent.flags & format::extent_unwritten) != 0;
 }
@@ -91,7 +66,7 @@ struct ExamineInodes {
     }
 
     WARREN_HD void examine_inode(const Inode& inode, u64 number, u32 ordinal) const {
-        if (inode.generation == 0 || !is_known_type(inode.mode)) return exam.flaw();
+        if (!format::inode_is_possible(inode, exam.facts.size_bytes)) return exam.flaw();
         u64 blocks = 0;
         if (inode.attributes.raw != 0) {
             claim(inode, number, inode.attributes, BlockKind::attributes, 0, 0, key_end);
@@ -100,7 +75,6 @@ struct ExamineInodes {
         const u32 type = inode.mode & format::type_mask;
         const auto kind = static_cast<format::AreaKind>(inode.area_kind);
         if (type == format::type_directory) {
-            if (kind != format::AreaKind::tree) return exam.flaw();
             blocks +=
                 enter_tree(inode, number, BlockKind::directory_leaf, BlockKind::directory_node);
         } else if (type == format::type_regular) {
@@ -118,16 +92,9 @@ struct ExamineInodes {
     }
 
     WARREN_HD u64 enter_contents(const Inode& inode, u64 number, format::AreaKind kind) const {
-        if (kind == format::AreaKind::bytes) {
-            if (inode.size > format::area_bytes) exam.flaw();
-            return 0;
-        }
+        if (kind == format::AreaKind::bytes) return 0;
         if (kind == format::AreaKind::tree) {
             return enter_tree(inode, number, BlockKind::extent_leaf, BlockKind::extent_node);
-        }
-        if (kind != format::AreaKind::extents || inode.area_count > format::inline_extents_max) {
-            exam.flaw();
-            return 0;
         }
         u64 blocks = 0;
         u64 low = 0;
@@ -145,15 +112,7 @@ struct ExamineInodes {
     }
 
     WARREN_HD u64 enter_target(const Inode& inode, u64 number, format::AreaKind kind) const {
-        const bool is_short =
-            kind == format::AreaKind::bytes && inode.size > 0 && inode.size <= format::area_bytes;
-        const bool is_long = kind == format::AreaKind::target && inode.size > format::area_bytes &&
-                             inode.size <= format::target_length_max;
-        if (is_short) return 0;
-        if (!is_long) {
-            exam.flaw();
-            return 0;
-        }
+        if (kind == format::AreaKind::bytes) return 0;
         claim(inode, number, BlockPointer{inode.area.words[0]}, BlockKind::link_target, 0, 0,
               inode.size - format::target_head_bytes);
         return 1;
@@ -162,16 +121,10 @@ struct ExamineInodes {
     /// The number of blocks that the root leads to.
     WARREN_HD u64 enter_tree(const Inode& inode, u64 number, BlockKind leaf, BlockKind node) const {
         const u32 count = inode.area_count;
-        if (count > format::root_pairs_max || inode.height > tree_height_max ||
-            (inode.height == 0) != (count == 0)) {
-            exam.flaw();
-            return 0;
-        }
-        if (count > 0 && inode.area.pairs[0].key != 0) exam.flaw();
         for (u32 i = 0; i < count; ++i) {
             const format::TreePair pair = inode.area.pairs[i];
             const u64 high = i + 1 < count ? inode.area.pairs[i + 1].key : key_end;
-            if (pair.key >= high) exam.flaw();
+            if (i + 1 == count && pair.key >= high) exam.flaw();
             const u32 height = inode.height - 1u;
             const u32 index =
                 claim(inode, number, pair.child, height > 0 ? node : leaf, height, pair.key, high);

@@ -24,7 +24,7 @@ WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 le
                               char* target) {
     const format::BlockPointer pointer{load(op.team, inode.at->area.words[0])};
     WARREN_TRY(op.confirm(inode.seen));
-    if (!pointer.is_valid() || pointer.offset() >= op.store.size_bytes) return Errc::corrupt;
+    if (!format::pointer_is_sound(pointer, false, op.store.size_bytes)) return Errc::corrupt;
     const Result<Block*> pinned = op.pin(pointer.offset());
     if (!pinned) return pinned.code();
     auto& block = *reinterpret_cast<format::LinkTarget*>(*pinned);

@@ -49,8 +49,7 @@ WARREN_HD inline Weight weigh_tree(const InodeRef& inode) {
 /// Weighs all that an inode holds. One lane.
 WARREN_HD inline Weight weigh_contents(const Store& store, const InodeRef& inode) {
     const auto is_block = [&](u64 pointer) {
-        const BlockPointer block{pointer};
-        return block.is_valid() && block.offset() < store.size_bytes;
+        return format::pointer_is_sound({pointer}, false, store.size_bytes);
     };
     const u64 attributes = relaxed_load(inode.at->attributes.raw);
     if (attributes != 0 && !is_block(attributes)) return Weight::damaged;

@@ -32,7 +32,7 @@ struct InodePlan {
     u32 generation = 0;                   // of a damaged inode: what its blocks say; 0: its own
     bool drops_contents = false;          // replace the extents by those below
     std::vector<format::Extent> extents;  // what is left of them
-    bool shortens_target = false;         // the rest of a long target is lost
+    u32 target_bytes = 0;                 // so many of a link's target are left; 0: all
 };
 
 struct Context {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "fs/format/check_structure.hpp"
 #include "fs/volume/check_trees.hpp"
 
 namespace warren::check {
@@ -18,17 +19,7 @@ using format::Inode;
 
 namespace {
 
-constexpr u64 file_blocks_max = format::file_size_max / block_size;
 constexpr u64 key_end = ~u64{0};
-
-/// Whether an extent makes sense by itself.
-bool is_good_extent(const Context& context, const Extent& extent) {
-    return is_good_pointer(context, extent.start, false) && extent.length >= 1 &&
-           extent.length <= format::extent_length_max &&
-           (extent.flags & ~format::extent_unwritten) == 0 && extent.file_block < file_blocks_max &&
-           extent.file_block + extent.length <= file_blocks_max &&
-           extent.start.offset() + u64{extent.length} * block_size <= context.superblock.size_bytes;
-}
 
 /// Hands out the extents of a file one by one with the keys that they must lie in.
 class ExtentReader : public TreeVisitor {
@@ -36,7 +27,8 @@ class ExtentReader : public TreeVisitor {
     ExtentReader(Context& context, u32 ordinal) : context_(context), ordinal_(ordinal) {}
 
     void run(const Inode& inode) {
-        end_of_file_ = (inode.size + block_size - 1) / block_size;
+        const u64 size = std::min(inode.size, format::file_size_max);
+        end_of_file_ = (size + block_size - 1) / block_size;
         const auto kind = static_cast<format::AreaKind>(inode.area_kind);
         if (kind == format::AreaKind::tree) {
             walk_tree(context_, tree_owner(context_, ordinal_, inode), inode, *this);
@@ -103,7 +95,7 @@ class Claiming final : public ExtentReader {
  protected:
     void extent(const Extent& extent, u64 low, u64 high) override {
         const std::string what = "the extent at its block " + std::to_string(extent.file_block);
-        if (!is_good_extent(context_, extent)) {
+        if (!format::extent_is_sound(extent, context_.superblock.size_bytes)) {
             flaw(what + " makes no sense", false);
         } else if (extent.file_block < std::max(low, end_) ||
                    extent.file_block + extent.length > high) {
@@ -169,7 +161,7 @@ class Saving final : public Collecting {
 
  protected:
     void extent(const Extent& extent, u64, u64) override {
-        if (is_good_extent(context_, extent)) {
+        if (format::extent_is_sound(extent, context_.superblock.size_bytes)) {
             extents.push_back(extent);
         } else {
             ++refused;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "fs/format/check_block.hpp"
+#include "fs/format/check_structure.hpp"
 #include "fs/volume/check_attributes.hpp"
 #include "fs/volume/check_extents.hpp"
 #include "fs/volume/check_trees.hpp"
@@ -49,9 +49,14 @@ class FileScan {
         u64 blocks = check_attributes(context_, ordinal, inode);
         const u32 type = inode.mode & format::type_mask;
         const auto kind = static_cast<AreaKind>(inode.area_kind);
-        if (type == format::type_regular && kind == AreaKind::bytes) {
+        if (type == format::type_regular) check_size(ordinal, inode);
+        if (type == format::type_symlink) {
+            blocks += check_target(ordinal, inode);
+        } else if (type != format::type_regular) {
+            check_special(ordinal, inode);
+        } else if (kind == AreaKind::bytes) {
             check_bytes(ordinal, inode);
-        } else if (type == format::type_regular) {
+        } else {
             const ExtentCount count = claim_extents(context_, ordinal, inode);
             if (!count.is_good) {
                 release_extents(context_, ordinal, inode, count.extents);
@@ -59,8 +64,6 @@ class FileScan {
                 return;
             }
             blocks += count.blocks + count.tree_blocks;
-        } else if (type == format::type_symlink && kind == AreaKind::target) {
-            blocks += check_target(ordinal, inode);
         }
         compare_blocks(ordinal, inode, blocks);
     }
@@ -89,23 +92,44 @@ class FileScan {
         inodes_.set(ordinal, mark_write);
     }
 
+    void check_size(u32 ordinal, const Inode& inode) {
+        if (inode.size <= format::file_size_max) return;
+        context_.problem(ordinal, "has a size of " + std::to_string(inode.size) +
+                                      ", no file is longer than " +
+                                      std::to_string(format::file_size_max));
+        inodes_.set(ordinal, mark_write);
+    }
+
+    void check_special(u32 ordinal, const Inode& inode) {
+        if (format::special_is_sound(inode)) return;
+        context_.problem(ordinal, "is no file but says that it has contents");
+        inodes_.set(ordinal, mark_write);
+    }
+
     /// The number of good blocks that hold the rest of a link's target: 0 or 1.
     u64 check_target(u32 ordinal, const Inode& inode) {
+        const format::TargetHead head = format::target_head(inode);
+        const u32 good = format::bytes_before_nul(head.bytes, head.length);
+        const bool is_long = inode.area_kind == static_cast<u8>(AreaKind::target);
+        if (good == head.length && (!is_long || claim_rest(ordinal, inode))) return is_long;
+        context_.problem(ordinal, "the end of its target is lost");
+        inodes_.set(ordinal, mark_write);
+        context_.plans[ordinal].target_bytes = good;
+        return 0;
+    }
+
+    /// Gives the block with the rest of a link's target its owner. False if it is not good.
+    bool claim_rest(u32 ordinal, const Inode& inode) {
         const format::BlockPointer pointer{inode.area.words[0]};
         const u64 place = pointer.offset();
         const TreeOwner owner = tree_owner(context_, ordinal, inode);
         Block block;
-        const bool is_good =
-            is_good_pointer(context_, pointer, false) && context_.read(place, block) &&
-            is_sound_block(context_, block, format::BlockKind::link_target, owner, place) &&
-            reinterpret_cast<const format::LinkTarget&>(block).length ==
-                inode.size - format::target_head_bytes &&
-            context_.frames.claim(place, 1, FrameKind::metadata, context_.trust(ordinal)) == 1;
-        if (is_good) return 1;
-        context_.problem(ordinal, "the end of its target is lost");
-        inodes_.set(ordinal, mark_write);
-        context_.plans[ordinal].shortens_target = true;
-        return 0;
+        const auto& rest = reinterpret_cast<const format::LinkTarget&>(block);
+        return is_good_pointer(context_, pointer, false) && context_.read(place, block) &&
+               is_sound_block(context_, block, format::BlockKind::link_target, owner, place) &&
+               rest.length == inode.size - format::target_head_bytes &&
+               format::target_is_sound(rest) &&
+               context_.frames.claim(place, 1, FrameKind::metadata, context_.trust(ordinal)) == 1;
     }
 
     void save(u32 ordinal) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fs/format/check_block.hpp"
+#include "fs/format/check_structure.hpp"
 #include "fs/volume/check_context.hpp"
 
 namespace warren::check {
@@ -51,31 +52,13 @@ namespace {
 
 constexpr u32 run_blocks_max = 64;
 
-bool is_known_type(u32 mode) {
-    switch (mode & format::type_mask) {
-        case format::type_directory:
-        case format::type_regular:
-        case format::type_symlink:
-        case format::type_block:
-        case format::type_character:
-        case format::type_fifo:
-        case format::type_socket:
-            return true;
-        default:
-            return false;
-    }
-}
-
 /// Why nothing can be done with an inode, or null.
 const char* find_hopeless(const Inode& inode) {
     if (inode.generation == 0) return "was never used";
-    if (!is_known_type(inode.mode)) return "has no valid type";
+    if (!format::type_is_known(inode.mode)) return "has no valid type";
     if ((inode.mode & format::type_mask) != format::type_symlink) return nullptr;
-    const bool is_short = inode.area_kind == static_cast<u8>(format::AreaKind::bytes) &&
-                          inode.size > 0 && inode.size <= format::area_bytes;
-    const bool is_long = inode.area_kind == static_cast<u8>(format::AreaKind::target) &&
-                         inode.size > format::area_bytes && inode.size <= format::target_length_max;
-    return is_short || is_long ? nullptr : "is a symbolic link without a target";
+    const bool has_target = format::link_is_possible(inode) && *format::target_head(inode).bytes;
+    return has_target ? nullptr : "is a symbolic link without a target";
 }
 
 class InodeScan {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "fs/format/check_block.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren::check {
 
@@ -19,7 +20,6 @@ using format::TreePair;
 namespace {
 
 constexpr u64 key_end = ~u64{0};
-constexpr u32 height_max = 12;
 
 struct Level {
     u32 count = 0;
@@ -52,7 +52,7 @@ class Walk {
     bool enter_root(const Inode& inode) {
         const bool is_good = inode.area_kind == static_cast<u8>(format::AreaKind::tree) &&
                              inode.area_count <= format::root_pairs_max &&
-                             inode.height <= height_max &&
+                             inode.height <= format::tree_height_max &&
                              (inode.height == 0) == (inode.area_count == 0);
         if (!is_good) {
             visitor_.flaw("the root of its tree makes no sense", true);
@@ -136,10 +136,7 @@ bool is_sound_block(const Context& context, const Block& block, format::BlockKin
 }
 
 bool is_good_pointer(const Context& context, BlockPointer pointer, bool is_indirect) {
-    return pointer.is_valid() && pointer.is_indirect() == is_indirect &&
-           pointer.size_class() == format::SizeClass::kib_4 &&
-           pointer.offset() % format::block_size == 0 &&
-           pointer.offset() < context.superblock.size_bytes;
+    return format::pointer_is_sound(pointer, is_indirect, context.superblock.size_bytes);
 }
 
 TreeOwner tree_owner(const Context& context, u32 ordinal, const Inode& inode) {

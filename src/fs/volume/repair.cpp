@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "fs/format/check_block.hpp"
+#include "fs/format/check_structure.hpp"
 #include "fs/volume/check_directories.hpp"
 
 namespace warren::check {
@@ -20,6 +21,14 @@ namespace {
 
 constexpr u32 permission_bits = 07777;
 constexpr char lost_and_found_name[] = "lost+found";
+
+/// Lets the area hold no bytes.
+void clear_area(Inode& inode) {
+    std::ranges::fill(inode.area.words, 0);
+    inode.area_kind = static_cast<u8>(AreaKind::bytes);
+    inode.area_count = 0;
+    inode.height = 0;
+}
 
 }  // namespace
 
@@ -190,16 +199,21 @@ Inode Repair::fixed_inode(u32 ordinal) {
     }
     inode.links = inodes_.names[ordinal];
     const auto plan = context_.plans.find(ordinal);
-    if (plan == context_.plans.end()) return inode;
-    inode.blocks = plan->second.blocks;
-    const bool is_regular = (inode.mode & format::type_mask) == format::type_regular;
-    if (is_regular && inode.area_kind == static_cast<u8>(AreaKind::bytes)) {
-        inode.size = std::min<u64>(inode.size, format::area_bytes);
-    }
-    if (plan->second.shortens_target) {
-        std::memmove(inode.area.words, inode.area.words + 1, format::target_head_bytes);
-        inode.area_kind = static_cast<u8>(AreaKind::bytes);
-        inode.size = format::target_head_bytes;
+    if (plan != context_.plans.end()) inode.blocks = plan->second.blocks;
+    const u32 type = inode.mode & format::type_mask;
+    if (type == format::type_regular) {
+        const bool has_bytes = inode.area_kind == static_cast<u8>(AreaKind::bytes);
+        inode.size = std::min(inode.size, has_bytes ? format::area_bytes : format::file_size_max);
+    } else if (type != format::type_symlink) {
+        clear_area(inode);
+        inode.size = 0;
+    } else if (plan != context_.plans.end() && plan->second.target_bytes != 0) {
+        const format::TargetHead head = format::target_head(inode);
+        u8 kept[format::area_bytes];
+        std::memcpy(kept, head.bytes, plan->second.target_bytes);
+        clear_area(inode);
+        inode.size = plan->second.target_bytes;
+        std::memcpy(inode.area.words, kept, inode.size);
     }
     return inode;
 }

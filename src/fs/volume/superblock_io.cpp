@@ -74,9 +74,16 @@ bool is_good_range(u64 offset, u64 blocks, u64 size_bytes) {
            !overlaps(offset, blocks, format::superblock_copy_offset, 1);
 }
 
-bool is_good_inode(u64 number, u64 frame_count) {
-    return number / format::inodes_per_frame < frame_count &&
-           number % format::inodes_per_frame >= format::inodes_per_block;
+/// Whether there can be an inode of this number: not in a frame with parts of the volume itself.
+bool is_good_inode(u64 number, const Superblock& superblock) {
+    const u64 frame = number / format::inodes_per_frame;
+    constexpr u64 blocks = format::blocks_per_frame;
+    return frame != 0 && frame < superblock.frame_count &&
+           number % format::inodes_per_frame >= format::inodes_per_block &&
+           !overlaps(frame * format::frame_size, blocks, superblock.frame_table_offset,
+                     superblock.frame_table_blocks) &&
+           !overlaps(frame * format::frame_size, blocks, superblock.journal_offset,
+                     superblock.journal_blocks);
 }
 
 /// The part of the superblock that makes no sense, or null.
@@ -99,8 +106,8 @@ const char* find_nonsense(const Superblock& superblock) {
                  superblock.frame_table_offset, superblock.frame_table_blocks)) {
         return "journal's place";
     }
-    if (!is_good_inode(superblock.root_inode, frames) ||
-        !is_good_inode(superblock.orphan_directory, frames) ||
+    if (!is_good_inode(superblock.root_inode, superblock) ||
+        !is_good_inode(superblock.orphan_directory, superblock) ||
         superblock.root_inode == superblock.orphan_directory) {
         return "root directory";
     }
