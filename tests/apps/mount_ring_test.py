@@ -143,6 +143,19 @@ class Rings(MountedTest):
             os.rmdir(seen)
         self.assertTrue(os.path.exists(self.path("f0")))
 
+    def test_mounts_of_a_namespace_of_its_own(self):
+        """The daemon does not see these mounts, and knows what they allow."""
+        seen = tempfile.mkdtemp(prefix="warren-seen-")
+        self.addCleanup(os.rmdir, seen)
+        for option, number in (("ro", errno.EROFS), ("rw", 0)):
+            script = (f"mount --make-rprivate / && mount --bind {self.folder} {seen} && "
+                      f"mount -o remount,bind,{option} {seen} && "
+                      f"exec {PROCESS} create {seen} {option} 3")
+            done = subprocess.run(["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE,
+                                  check=True)
+            self.assertEqual(json.loads(done.stdout), {str(number): 3})
+        self.assertEqual(sorted(os.listdir(self.folder)), ["rw0", "rw1", "rw2"])
+
     def test_a_client_that_dies(self):
         """It was killed with replies unread; what it had submitted is done or not, and its ring
         can be had again: more often than there are rings."""
