@@ -126,8 +126,7 @@ void Copier::copy_directory(const Task& task, const Facts& facts, const Existing
     }
     if (!existing.found) {
         CreateOptions options;
-        options.mode = 0040000 | (facts.attributes.mode & 0777) | 0700;
-        if (options_.preserve) options.mode = 0040700;
+        options.mode = 0040700 | (options_.preserve ? 0 : facts.attributes.mode & 0777);
         code = parent.target->create(task.new_name(), options);
         node->created = code == Errc::ok;
     }

@@ -155,7 +155,8 @@ class TerminalTest(CommandCase):
                           ["mkdir", "-v", *missing[:1]], ["rm", "-rv", *missing[:1]],
                           ["touch", b"no\x1b/\x1b"], ["chunk", *plain[:3]], ["dedup", "tree"],
                           ["fsck", plain[0]], ["sync", *missing[:1]], ["rebuild", *missing[:1]],
-                          [b"\x1b[2J"], ["ls", b"--\x1b[2J"], ["ls", b"-\x9b"], ["cp", "--sparse=\x1b", "a", "b"]):
+                          [b"\x1b[2J"], ["ls", b"--\x1b[2J"], ["ls", b"-\x9b"],
+                          ["cp", "--sparse=\x1b", "a", "b"]):
                 with self.subTest(words=words[:4], locale=locale):
                     self.own(*words, locale=locale)
 
