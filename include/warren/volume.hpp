@@ -19,6 +19,7 @@
 #include "warren/mapped_file.hpp"
 #include "warren/result.hpp"
 #include "warren/types.hpp"
+#include "warren/volume_modes.hpp"
 
 namespace warren {
 
@@ -228,88 +229,6 @@ struct DirectoryUsage {
     u64 blocks = 0;    // 4 KiB blocks
     u64 bytes = 0;     // sizes; devices have none
 };
-
-/// What runs the operations. `automatic`: a GPU if there is one and this build can use it.
-enum class EngineChoice : u8 { automatic, cpu, cuda };
-
-/// The names that people write for engines.
-inline constexpr std::string_view engine_names[] = {"auto", "cpu", "cuda"};
-constexpr std::string_view name_of(EngineChoice engine) {
-    return engine_names[static_cast<u8>(engine)];
-}
-/// Finds the engine of a name. False if there is none.
-constexpr bool find_engine(std::string_view name, EngineChoice& engine) {
-    for (const EngineChoice one :
-         {EngineChoice::automatic, EngineChoice::cpu, EngineChoice::cuda}) {
-        if (name != name_of(one)) continue;
-        engine = one;
-        return true;
-    }
-    return false;
-}
-
-/// How a volume reaches its file or device. `plain`: read(2) and write(2), one at a time for each
-/// caller. `ring`: io_uring(7), many requests at once. `direct`: so, and past the page cache of the
-/// system (O_DIRECT). `automatic`: what turns out fastest when the volume is opened.
-enum class DiskAccess : u8 { automatic, plain, ring, direct };
-
-/// The names that people write for ways to a disk.
-inline constexpr std::string_view disk_access_names[] = {"auto", "plain", "ring", "direct"};
-constexpr std::string_view name_of(DiskAccess access) {
-    return disk_access_names[static_cast<u8>(access)];
-}
-/// Finds the way of a name. False if there is none.
-constexpr bool find_disk_access(std::string_view name, DiskAccess& access) {
-    for (const DiskAccess one :
-         {DiskAccess::automatic, DiskAccess::plain, DiskAccess::ring, DiskAccess::direct}) {
-        if (name != name_of(one)) continue;
-        access = one;
-        return true;
-    }
-    return false;
-}
-
-/// What a power cut may do to file contents that were written since the last commit. `ordered`: a
-/// file shows what was written to it, or what it was before. `journal`: all contents are those of
-/// one commit, as names and sizes are. `writeback`: a new part of a file may show what lay on the
-/// disk before. After fsync or sync they are durable in each mode.
-enum class DataMode : u8 { ordered, journal, writeback };
-
-/// The names that people write for modes; ext4 has the same.
-inline constexpr std::string_view data_mode_names[] = {"ordered", "journal", "writeback"};
-constexpr std::string_view name_of(DataMode mode) {
-    return data_mode_names[static_cast<u8>(mode)];
-}
-/// Finds the mode of a name. False if there is none.
-constexpr bool find_data_mode(std::string_view name, DataMode& mode) {
-    for (const DataMode one : {DataMode::ordered, DataMode::journal, DataMode::writeback}) {
-        if (name != name_of(one)) continue;
-        mode = one;
-        return true;
-    }
-    return false;
-}
-
-/// What becomes of a volume whose disk has refused a write. `remount_ro`: nothing changes any more,
-/// reads go on. `go_on`: contents that are refused are told to their writer, and that is all; but
-/// after a commit that fails nothing changes any more either, nor once the disk is found to have
-/// become smaller, nor after any refusal on an engine with memory of its own.
-enum class ErrorMode : u8 { remount_ro, go_on };
-
-/// The names that people write for it; ext4 has the same.
-inline constexpr std::string_view error_mode_names[] = {"remount-ro", "continue"};
-constexpr std::string_view name_of(ErrorMode mode) {
-    return error_mode_names[static_cast<u8>(mode)];
-}
-/// Finds the mode of a name. False if there is none.
-constexpr bool find_error_mode(std::string_view name, ErrorMode& mode) {
-    for (const ErrorMode one : {ErrorMode::remount_ro, ErrorMode::go_on}) {
-        if (name != name_of(one)) continue;
-        mode = one;
-        return true;
-    }
-    return false;
-}
 
 /// A write that the disk of a volume refused, or a flush of it; or one that was not made because
 /// the disk had become smaller.

@@ -370,6 +370,7 @@ class Life(unittest.TestCase):
         self.assertEqual(done.stderr.count("\n"), 1)
         with open(self.volume.folder + "/text", "wb") as file:
             file.write(b"no volume" * 1000)
+        os.chmod(self.volume.folder + "/text", 0o600)  # else there is a warning as well
         done = run("mount", self.volume.folder + "/text", place, code=32)
         self.assertEqual(done.stderr.count("\n"), 1)
         run("mount", "-o", "nonsense", self.volume.image, place, code=1)
