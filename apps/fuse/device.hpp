@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thin layer between libfuse and the kernel's device, for what libfuse 3.14 drops: the kernel's
 // offer that the file system clears set-user-id bits itself (without it every write(2) asks for an
-// extended attribute first), the mark on a request that they are to be cleared, the requests
-// for a file without a name (O_TMPFILE) and for the time of birth (FUSE_STATX), and the offer to map
-// what is opened past the page cache. It also sees which requests have been answered.
+// extended attribute first), the mark on a request that they are to be cleared, the requests for a
+// file without a name (O_TMPFILE) and for the time of birth (FUSE_STATX), and the offer to map what
+// is opened past the page cache. It also sees which requests have been answered.
 //
 // Invariant: bytes pass unchanged, but for two offers accepted in the answer to the first request,
 // and the kind of requests that libfuse does not know.
