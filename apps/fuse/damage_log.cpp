@@ -16,9 +16,9 @@ void DamageLog::note(u64 inode, std::string_view name) {
         const std::lock_guard lock(mutex_);
         if (told_.size() >= lines_max) return Errc::ok;
         const std::string number = std::to_string(inode);
-        const std::string object = name.empty()
-                                       ? "inode " + number
-                                       : quoted(name) + " in the directory with inode " + number;
+        const std::string object =
+            name.empty() ? "inode " + number
+                         : shell_quoted(name) + " in the directory with inode " + number;
         const std::string line =
             image_ + ": a request about " + object +
             " met damaged metadata and was answered with EIO; unmount the volume and run "

@@ -43,7 +43,7 @@ bool ask(std::initializer_list<std::string_view> parts);
 
 /// 'name' in quotes, for the middle of a sentence.
 inline std::string quote(std::string_view name) {
-    return quoted(name);
+    return shell_quoted(name);
 }
 /// For its beginning ("NAME: reason"): without quotes where it needs none.
 inline std::string quote_if_needed(std::string_view name) {

@@ -71,7 +71,7 @@ bool is_all_printable(std::string_view name) {
 
 }  // namespace
 
-std::string quoted(std::string_view name) {
+std::string shell_quoted(std::string_view name) {
     const bool doubles = name.find('\'') != name.npos && is_all_printable(name) &&
                          name.find_first_of("!\"$&()*;<=>?[\\^`{|}") == name.npos &&
                          name.find_last_of("#~") + 1 <= 1;  // none but at the beginning
@@ -100,7 +100,7 @@ std::string quoted_if_needed(std::string_view name) {
     const bool is_plain =
         !name.empty() && name.find_first_of(" !\"$&'()*;<=>?[\\^`|") == name.npos &&
         name[0] != '#' && name[0] != '~' && name != "{" && name != "}" && is_all_printable(name);
-    return is_plain ? std::string(name) : quoted(name);
+    return is_plain ? std::string(name) : shell_quoted(name);
 }
 
 std::string masked(std::string_view name) {

@@ -12,7 +12,7 @@
 namespace warren {
 
 /// In quotes that a shell undoes, with $'...' for what is not printable.
-std::string quoted(std::string_view name);
+std::string shell_quoted(std::string_view name);
 
 /// The same, but as it is where a shell would take it as one word without quotes.
 std::string quoted_if_needed(std::string_view name);

@@ -236,7 +236,7 @@ bool DirectoryScan::is_repeated(const EntryView& entry) {
 /// Checks one entry and notes what it names. Whether it counts.
 bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace place) {
     const auto complain = [&](const char* text) {
-        spoil(directory, quoted(entry.name) + " " + text);
+        spoil(directory, shell_quoted(entry.name) + " " + text);
     };
     if (entry.hash() != hash_of(context_, entry.name)) complain("is filed under a wrong hash");
     if (is_repeated(entry)) {

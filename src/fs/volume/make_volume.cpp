@@ -48,7 +48,7 @@ Failure check_size(const std::string& path, u64 size_bytes) {
 /// Labels are shown on terminals: printable UTF-8 that fits.
 Failure check_label(const std::string& path, const std::string& label) {
     if (label.size() > sizeof Superblock::label) {
-        return {Errc::invalid, path + ": the label " + quoted(label) +
+        return {Errc::invalid, path + ": the label " + shell_quoted(label) +
                                    " is longer than 32 bytes; choose "
                                    "a shorter one"};
     }
