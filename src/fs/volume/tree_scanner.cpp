@@ -38,6 +38,7 @@ Errc TreeScanner::scan(const ScanCall& call) {
                           {},
                           core::TreeCheck::as_rm};
     const Directory root{call.root, 0};
+    root_ = call.root.handle.inode;
     return walk(call.caller, {&root, 1}, visitor);
 }
 
@@ -88,6 +89,7 @@ Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root,
     };
     visitor.tree_check = check;
     const Directory first{*attributes, 0};
+    root_ = root.inode;
     return walk(caller, {&first, 1}, visitor);
 }
 
@@ -199,10 +201,28 @@ Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
     return Errc::ok;
 }
 
+/// A name has led to a directory that lies elsewhere by its own word, or to the root of the scan.
+/// Errc::corrupt if it still does; else it was moved, and is met where it is. A scan that went on
+/// there might go in a circle for ever.
+Errc TreeScanner::explain_stray(const Directory& directory, const Named& named, Handle met) {
+    const Handle in = directory.attributes.handle;
+    const Result<Attributes> now = volume_.ask<Verb::lookup>([&](ops::Command& command) {
+        set_subject(command, in);
+        set_name(command, named.name);
+        command.caller.check = false;
+    });
+    if (!now) return has_vanished(now.code()) ? Errc::ok : now.code();
+    const bool is_here = now->parent == in.inode && now->handle.inode != root_;
+    return now->handle == met && !is_here ? Errc::corrupt : Errc::ok;
+}
+
 Errc TreeScanner::visit_name(Crew::Worker& worker, const Directory& directory, const Named& named,
                              const Attributes& attributes, const Visitor& visitor) {
-    if (visitor.check) WARREN_TRY(visitor.check(directory.attributes, attributes));
     const bool descends = is_directory(attributes);
+    const bool is_stray =
+        attributes.parent != directory.attributes.handle.inode || attributes.handle.inode == root_;
+    if (descends && is_stray) return explain_stray(directory, named, attributes.handle);
+    if (visitor.check) WARREN_TRY(visitor.check(directory.attributes, attributes));
     if (!descends && !visitor.files.wants_file(attributes.size, attributes.modified)) {
         return Errc::ok;
     }

@@ -61,10 +61,12 @@ class TreeScanner {
     };
 
     std::vector<ops::Reply> ask_for(const std::vector<Named>& names);
+    Errc explain_stray(const Directory& directory, const Named& named, Handle met);
     Errc visit_name(Crew::Worker& worker, const Directory& directory, const Named& named,
                     const Attributes& attributes, const Visitor& visitor);
 
     VolumeImplementation& volume_;
+    u64 root_ = 0;  // number of the first directory; 0 where a scan goes on
     std::atomic<Errc> error_{Errc::ok};
     std::mutex mutex_;                // guards what follows
     std::vector<ScanPosition> left_;  // for later

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "tests/fs/engine/host_scan.hpp"
+#include "tests/support/directory_circle.hpp"
 
 namespace warren {
 namespace {
@@ -150,6 +151,16 @@ TEST(TreeScanWork, MeetsWhatStaysBesideChanges) {
         thread.join();
     EXPECT_EQ(volume->close(), Errc::ok);
     expect_clean(*disk);
+}
+
+TEST(TreeScanWork, GoesInNoCircle) {
+    const auto disk = make_directory_circle();
+    for (const HostScanShape& shape : shapes) {
+        InsideVolume volume(*disk);
+        HostScan scan(volume.inside(), shape);
+        scan_by(scan, volume, anybody, volume->root(), {}, Errc::corrupt);
+        EXPECT_EQ(volume->close(), Errc::ok);
+    }
 }
 
 }  // namespace

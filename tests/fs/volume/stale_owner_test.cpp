@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "tests/support/block_history.hpp"
+#include "tests/support/directory_circle.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
+#include "tests/support/watchdog.hpp"
 
 namespace warren {
 namespace {
@@ -259,6 +262,55 @@ TEST_P(StaleOwner, ofALinksTargetIsNotShown) {
     lose_last_write_of(block, BlockKind::link_target);
     EXPECT_EQ(volume_->read_link(link).code(), Errc::corrupt);
     EXPECT_EQ(volume_->close(), Errc::ok);
+}
+
+class StaleName : public testing::TestWithParam<u64> {};
+INSTANTIATE_TEST_SUITE_P(BlockMaps, StaleName, testing::ValuesIn(block_maps));
+
+/// A name that the directory itself had before cannot be told from one that it has. But no walk
+/// goes round for ever.
+TEST_P(StaleName, leadsNobodyInACircle) {
+    Watchdog watchdog;
+    const auto disk = make_directory_circle();
+    const auto volume = open_on(*disk, {.workers = 2, .meta_buffer_bytes = GetParam()});
+    ASSERT_TRUE(volume);
+    std::atomic<u64> visits = 0;
+    const auto count = [&](const Scanned&) { return ++visits < 1000; };
+    EXPECT_EQ(volume->scan(anybody, volume->root(), count), Errc::corrupt);
+    EXPECT_LT(visits, 1000u);
+    std::vector<DirectoryUsage> usage;
+    EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::corrupt);
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(user, volume->root(), "top", removal), Errc::corrupt);
+    EXPECT_TRUE(volume->resolve(anybody, "/top/middle/low/file"));
+    EXPECT_TRUE(is_final(volume->remove_tree(root, volume->root(), "top", removal)));
+    EXPECT_TRUE(is_final(volume->close()));
+}
+
+/// Nor where each directory of the circle says that it lies there.
+TEST_P(StaleName, leadsNobodyInACircleThatAgrees) {
+    Watchdog watchdog;
+    const auto disk = make_directory_circle();
+    {
+        const auto volume = open_on(*disk, {.read_only = true, .engine = EngineChoice::cpu});
+        const u64 top = volume->resolve(anybody, "/top")->handle.inode;
+        const u64 low = volume->resolve(anybody, "/top/middle/low")->handle.inode;
+        test::ImageEditor editor(*disk);
+        format::Inode inode = editor.inode(top);
+        inode.parent = low;
+        editor.set_inode(top, inode);
+    }
+    const auto volume = open_on(*disk, {.workers = 2, .meta_buffer_bytes = GetParam()});
+    ASSERT_TRUE(volume);
+    std::atomic<u64> visits = 0;
+    const auto count = [&](const Scanned&) { return ++visits < 1000; };
+    for (const char* path : {"/", "/top", "/top/middle", "/top/middle/low"}) {
+        const auto found = volume->resolve(anybody, path);
+        ASSERT_TRUE(found) << path;
+        EXPECT_EQ(volume->scan(anybody, found->handle, count), Errc::corrupt) << path;
+    }
+    EXPECT_LT(visits, 1000u);
+    EXPECT_TRUE(is_final(volume->close()));
 }
 
 }  // namespace

@@ -89,6 +89,15 @@ class ScanWay {
         }
         return team_.ballot(is_stale) != 0 ? Errc::retry : Errc::ok;
     }
+    /// Whether nothing on the way has changed. One lane.
+    WARREN_HD bool stands() const {
+        core::fence_acquire();  // pairs with fence_release() of writers
+        for (u32 i = 0; i < count_; ++i) {
+            const u64 now = relaxed_load(store_.versions[core::stripe_of(scratch_.places[i])]);
+            if (now != scratch_.versions[i]) return false;
+        }
+        return true;
+    }
     /// The answer to what cannot be: Errc::corrupt if it has not changed meanwhile.
     WARREN_HD Errc doubt() const {
         const Errc code = confirm();

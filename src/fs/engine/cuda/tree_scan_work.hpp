@@ -301,6 +301,20 @@ WARREN_HD inline void want_block(const ScanRef& ref, u64 place) {
     if (index < ref.wanted_max) ref.wanted[index] = place;
 }
 
+/// What is needed where nothing is told of files. One lane.
+WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
+    const format::Inode& at = *inode.at;
+    Attributes few;
+    few.handle = inode.handle();
+    few.mode = relaxed_load(at.mode);
+    few.links = relaxed_load(at.links);
+    few.user = relaxed_load(at.user);
+    few.size = relaxed_load(at.size);
+    few.blocks = relaxed_load(at.blocks);
+    few.parent = relaxed_load(at.parent);
+    return few;
+}
+
 /// Gets ready for a scan of the directory `root`. One lane.
 WARREN_HD inline void start_scan(const ScanRef& ref, Handle root) {
     ScanState& state = *ref.state;

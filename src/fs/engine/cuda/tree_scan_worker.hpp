@@ -51,6 +51,7 @@ class ScanWorker {
     /// What a worker knows of its task.
     struct Task {
         ScanDirectory directory;
+        u64 root;  // number of the scan's first directory
         KeyRange keys;
         bool is_over;  // an error was met: nothing matters any more
     };
@@ -74,6 +75,7 @@ class ScanWorker {
             copy.directory.depth = relaxed_load(at.depth);
             copy.directory.sum = relaxed_load(at.sum);
             copy.directory.is_allowed = relaxed_load(at.is_allowed);
+            copy.root = relaxed_load(ref_.directories[0].number);
             copy.keys = {relaxed_load(keys.from), relaxed_load(keys.end)};
             copy.is_over = relaxed_load(ref_.state->error) != 0;
             return copy;
@@ -292,6 +294,11 @@ class ScanWorker {
         if (!looks || found.code != Errc::ok) return found;
         const Attributes& attributes = found.attributes;
         found.is_directory = (attributes.mode & format::type_mask) == format::type_directory;
+        if (found.is_directory && is_stray(attributes)) {
+            // It was moved meanwhile and is met elsewhere, or the volume is damaged.
+            if (way_.stands()) fail_scan(ref_, Errc::corrupt);
+            return {};
+        }
         if (found.name_offset % 8 != 0 ||
             found.name_offset + core::padded(found.name_length) > format::leaf_heap_bytes) {
             fail_scan(ref_, Errc::corrupt);
@@ -304,6 +311,12 @@ class ScanWorker {
             fail_scan(ref_, Errc::not_permitted);
         }
         return found;
+    }
+
+    /// Whether a directory says that it lies elsewhere, or is the first of the scan: a way that
+    /// goes on there might lead in a circle.
+    WARREN_HD bool is_stray(const Attributes& directory) const {
+        return directory.parent != task_.directory.number || directory.handle.inode == task_.root;
     }
 
     /// A consistent copy of an inode's attributes. Errc::stale if it is gone. One lane.
@@ -329,19 +342,6 @@ class ScanWorker {
         core::fence_acquire();  // pairs with fence_release() of writers
         if (relaxed_load(word) != version) return Errc::retry;
         return inode.generation == 0 ? Errc::stale : Errc::ok;
-    }
-
-    /// What is needed where nothing is told of files. One lane.
-    static WARREN_HD Attributes read_few(const core::InodeRef& inode) {
-        const format::Inode& at = *inode.at;
-        Attributes few;
-        few.handle = inode.handle();
-        few.mode = relaxed_load(at.mode);
-        few.links = relaxed_load(at.links);
-        few.user = relaxed_load(at.user);
-        few.size = relaxed_load(at.size);
-        few.blocks = relaxed_load(at.blocks);
-        return few;
     }
 
     // ---- what comes of it
