@@ -59,6 +59,7 @@ Errc TreeScanner::scan_on(const core::Credentials& caller, const ops::FileFilter
     for (const ScanPosition& position : std::span(left).subspan(begin)) {
         Directory directory{{}, position.depth, position.from};
         directory.attributes.handle = position.directory;
+        if (position.depth == 0) root_ = position.directory.inode;
         first.push_back(directory);
     }
     WARREN_TRY(walk(caller, first, visitor));

@@ -66,7 +66,7 @@ class TreeScanner {
                     const Attributes& attributes, const Visitor& visitor);
 
     VolumeImplementation& volume_;
-    u64 root_ = 0;  // number of the first directory; 0 where a scan goes on
+    u64 root_ = 0;  // number of the first directory; 0 if a scan goes on below it
     std::atomic<Errc> error_{Errc::ok};
     std::mutex mutex_;                // guards what follows
     std::vector<ScanPosition> left_;  // for later

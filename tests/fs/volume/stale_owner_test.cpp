@@ -281,7 +281,9 @@ TEST_P(StaleName, leadsNobodyInACircle) {
     std::vector<DirectoryUsage> usage;
     EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::corrupt);
     Removal removal;
-    EXPECT_EQ(volume->remove_tree(user, volume->root(), "top", removal), Errc::corrupt);
+    const auto top = volume->lookup(anybody, volume->root(), "top");
+    ASSERT_TRUE(top);
+    EXPECT_EQ(volume->remove_tree(user, top->handle, "middle", removal), Errc::corrupt);
     EXPECT_TRUE(volume->resolve(anybody, "/top/middle/low/file"));
     EXPECT_TRUE(is_final(volume->remove_tree(root, volume->root(), "top", removal)));
     EXPECT_TRUE(is_final(volume->close()));
