@@ -18,7 +18,6 @@ inline constexpr u64 superblock_copy_offset = frame_size - block_size;
 /// is durable, in transactions that a cut loses either; whoever opens the volume for writing goes
 /// on from so far beyond it. So no inode number ever has the same generation twice.
 inline constexpr u64 generation_margin = 65536;
-inline constexpr u64 generation_end = u64{1} << 63;  // the superblock's is below
 
 /// Feature bits that this code knows. Unknown compatible bits are ignored, unknown read-only
 /// compatible bits allow reading only, unknown incompatible bits refuse the volume.

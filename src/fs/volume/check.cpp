@@ -69,8 +69,9 @@ class Checker {
 
     Failure run() {
         const Failure failure = check();
-        if (failure.code == Errc::ok) result_.orphans = count_orphans();
-        return failure;
+        if (failure.code != Errc::ok) return failure;
+        const Errc counted = count_orphans();
+        return counted == Errc::ok ? Failure{} : io_failure(path_, counted);
     }
 
  private:
@@ -89,16 +90,16 @@ class Checker {
         return repair_until_clean();
     }
 
-    /// As the directory of orphans says; 0 if it cannot be read.
-    u64 count_orphans() {
+    /// As the directory of orphans says.
+    Errc count_orphans() {
         const u64 place = superblock_.orphan_directory * format::inode_size;
         Block block;
         const u64 start = place / format::block_size * format::block_size;
-        const Errc read = disk_.read(start, std::as_writable_bytes(std::span(&block, 1)));
-        if (read != Errc::ok) return 0;
+        WARREN_TRY(disk_.read(start, std::as_writable_bytes(std::span(&block, 1))));
         const auto* bytes = reinterpret_cast<const std::byte*>(&block) + (place - start);
         const auto& directory = *reinterpret_cast<const format::Inode*>(bytes);
-        return directory.entries & ~format::entries_dying;
+        result_.orphans = directory.entries & ~format::entries_dying;
+        return Errc::ok;
     }
 
     /// Reads the superblock and replays the journal, or reads through it.

@@ -114,7 +114,7 @@ const char* find_nonsense(const Superblock& superblock) {
     if (superblock.metadata_frames_end > frames || superblock.data_frames_begin > frames ||
         superblock.blocks_used > frames * format::blocks_per_frame ||
         superblock.inodes_used > frames * format::inodes_per_frame || superblock.clean > 1 ||
-        superblock.generation >= format::generation_end || superblock.header.transaction == 0) {
+        superblock.header.transaction == 0) {
         return "state";
     }
     return nullptr;

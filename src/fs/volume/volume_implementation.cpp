@@ -94,8 +94,9 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     state.data_frames_begin = superblock_.data_frames_begin;
     state.blocks_used = superblock_.blocks_used;
     state.inodes_used = superblock_.inodes_used;
-    state.generation =
-        superblock_.generation + (options_.read_only ? 0 : format::generation_margin);
+    // Inodes get the low 32 bits of the count: it starts with no others, so it never overflows.
+    state.generation = static_cast<u32>(superblock_.generation + format::generation_margin);
+    state.generation_limit = state.generation + 1;  // whoever only reads is refused later
     state.read_only = options_.read_only ? 1 : 0;
     u64 volume;
     std::memcpy(&volume, superblock_.uuid, sizeof volume);
@@ -106,6 +107,7 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
         return start_engine();
     }
     superblock_.clean = 0;
+    superblock_.generation = state.generation;
     raise_generation(superblock_, state.generation);
     WARREN_TRY(
         write_superblock(disk_, superblock_, superblock_.header.transaction + 1, Copies::both));

@@ -346,6 +346,8 @@ class Parent {
         auto& block = *reinterpret_cast<AttributeBlock*>(store_.base + block_place);
         std::memcpy(&block, &attributes, sizeof block);
         block.header.kind = static_cast<u16>(format::BlockKind::attributes);
+        block.header.owner = number;
+        block.header.owner_generation = 1;
         auto& inode = *reinterpret_cast<Inode*>(store_.base + number * format::inode_size);
         inode.attributes = format::BlockPointer::to(block_place);
     }
