@@ -185,6 +185,7 @@ bool ControlServer::begin_verb() {
     std::lock_guard lock(mutex_);
     if (stage_ != Stage::serving) return false;
     ++verbs_running_;
+    mount_.verbs_served.fetch_add(1, std::memory_order_relaxed);
     return true;
 }
 

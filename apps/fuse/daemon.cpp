@@ -19,6 +19,7 @@
 #include "apps/fuse/housekeeping.hpp"
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
+#include "apps/fuse/memory_keeper.hpp"
 #include "apps/fuse/mount_table.hpp"
 #include "apps/fuse/recovery.hpp"
 #include "apps/fuse/session.hpp"
@@ -94,6 +95,7 @@ void serve_session(const MountOptions& options, MountState& mount, Session& sess
                  "wait for it until 'warren umount -f'");
     }
     const Committer committer(mount, options.commit_seconds);
+    const MemoryKeeper keeper(mount, options.commit_seconds != 0);
     const Terminator terminator(mount, watchdog, ::pthread_self(), options.foreground);
     std::thread starter([&] {
         error = finish_start(options, mount, place.value_or(MountedPlace()), server, watchdog);

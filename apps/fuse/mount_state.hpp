@@ -46,6 +46,7 @@ struct MountState {
     LateSeeker* late_seeker = nullptr;  // set while requests are answered
     std::atomic<bool> read_only;
     std::atomic<AccessTimes> access_times{AccessTimes::relative};
+    std::atomic<u64> verbs_served{0};     // of the control socket, turns of rings among them
     std::atomic<bool> can_expire{false};  // see Invalidator; known once the kernel has said hello
     bool allow_other = false;
 

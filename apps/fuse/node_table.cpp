@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/out_of_memory.hpp"
+
 namespace warren::fuse {
 
 namespace {
@@ -129,6 +131,18 @@ std::vector<u64> NodeTable::shared_or_open() const {
         }
     }
     return nodes;
+}
+
+void NodeTable::shrink() {
+    for (Shard& home : shards_) {
+        std::lock_guard lock(home.mutex);
+        if (home.nodes.bucket_count() <= 8 * home.nodes.size() + 64) continue;
+        // Without memory for that it stays as it is.
+        static_cast<void>(or_no_memory([&] {
+            home.nodes.rehash(2 * home.nodes.size());
+            return Errc::ok;
+        }));
+    }
 }
 
 std::vector<NodeTable::Use> NodeTable::in_use() const {

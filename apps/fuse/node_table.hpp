@@ -69,6 +69,9 @@ class NodeTable {
     /// Nodes whose attributes may change when other names go away: several links, or open.
     std::vector<u64> shared_or_open() const;
 
+    /// Gives back what a table keeps that held many more entries once.
+    void shrink();
+
     struct Use {
         Handle handle;
         u64 held = 0;  // references of the volume's

@@ -45,9 +45,7 @@ Errc RingServer::open() {
     const Result<u32> index = pool_.open_ring({peer_.user, peer_.group, peer_.groups}, false);
     if (!index) return index.code();
     reader_ = std::make_unique<ring::RingReader>(pool_.ring(*index), pool_.stamp(*index));
-    received_.resize(turn_commands_max);
-    replies_.resize(turn_commands_max);
-    return Errc::ok;
+    return received_.data() != nullptr && replies_.data() != nullptr ? Errc::ok : Errc::no_memory;
 }
 
 Errc RingServer::hand_over(int socket) {
@@ -62,8 +60,11 @@ Errc RingServer::hand_over(int socket) {
 u32 RingServer::take_turn() {
     u32 count = 0;
     u64 bytes = 0;
-    while (count < turn_commands_max && bytes < turn_bytes_max && reader_->take(received_[count])) {
-        bytes += received_[count].block_bytes;
+    while (count < turn_commands_max && bytes < turn_bytes_max) {
+        ring::Received& next = received_.reach(count);
+        if (!reader_->take(next)) break;
+        replies_.reach(count);
+        bytes += next.block_bytes;
         ++count;
     }
     if (count == 0) return 0;

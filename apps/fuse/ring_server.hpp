@@ -10,10 +10,12 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <thread>
-#include <vector>
 
 #include "apps/fuse/ring_commands.hpp"
+#include "base/check.hpp"
+#include "fs/engine/cpu/store_memory.hpp"
 #include "fs/ring/pool.hpp"
 
 namespace warren::fuse {
@@ -24,6 +26,33 @@ struct RingTurn {
     std::function<bool()> begin;
     std::function<void()> end;
     std::function<void()> gone;
+};
+
+/// An array that takes memory as it grows, never moves, and gives it back to the system at the end:
+/// malloc would keep as much for each thread that has ever served a ring.
+template <class T>
+class GrowingArray {
+ public:
+    explicit GrowingArray(std::size_t most) : range_(most * sizeof(T)), most_(most) {}
+    ~GrowingArray() {
+        if (size_ != 0) std::destroy_n(data(), size_);
+    }
+    GrowingArray(const GrowingArray&) = delete;
+    GrowingArray& operator=(const GrowingArray&) = delete;
+
+    /// Null if there is no memory.
+    T* data() const { return range_.as<T>(); }
+    /// Element `index`, a new one if it is the first behind those that there are.
+    T& reach(std::size_t index) {
+        WARREN_CHECK(index <= size_ && index < most_);
+        if (index == size_) std::construct_at(data() + size_++);
+        return data()[index];
+    }
+
+ private:
+    ReservedRange range_;
+    const std::size_t most_;
+    std::size_t size_ = 0;
 };
 
 class RingServer {
@@ -57,8 +86,8 @@ class RingServer {
     RingCommands commands_;
     ring::RingPool pool_;
     std::unique_ptr<ring::RingReader> reader_;
-    std::vector<ring::Received> received_;  // never moved: commands point into them
-    std::vector<ops::Reply> replies_;
+    GrowingArray<ring::Received> received_{turn_commands_max};  // commands point into them
+    GrowingArray<ops::Reply> replies_{turn_commands_max};
     std::atomic<bool> ending_{false};
     std::thread thread_;
 };

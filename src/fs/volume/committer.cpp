@@ -17,6 +17,7 @@
 #include "fs/format/check_block.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "fs/volume/empty_inode_frames.hpp"
+#include "fs/volume/free_frames.hpp"
 #include "fs/volume/superblock_io.hpp"
 
 namespace warren {
@@ -35,6 +36,8 @@ constexpr u64 metadata_room_min = core::journal_room_min;
 static_assert(Journal::capacity(format::journal_blocks_min / 2) - 1 >= core::journal_room_min);
 // Memory for copies that stays between commits: that of a larger one goes back when it is done.
 constexpr u64 kept_copies_bytes = 16 * mib;
+// A volume that had nothing to commit for so long is at rest.
+constexpr std::chrono::seconds idle_time{1};
 
 u64 volume_id(const format::Superblock& superblock) {
     u64 id;
@@ -128,7 +131,28 @@ Errc Committer::fail(Errc error) {
 
 Errc Committer::commit() {
     const std::lock_guard lock(mutex_);
-    return commit_once();
+    const u64 before = transaction_;
+    WARREN_TRY(commit_once());
+    const auto now = Clock::now();
+    if (transaction_ != before) {
+        last_commit_ = now;
+        may_give_back_ = true;
+    } else if (may_give_back_ && now - last_commit_ >= idle_time) {
+        may_give_back_ = false;
+        return give_back_memory();
+    }
+    return Errc::ok;
+}
+
+/// What a volume at rest keeps no memory for: copies, and frames that hold nothing. Requires: the
+/// lock, and nothing is dirty.
+Errc Committer::give_back_memory() {
+    area_.give_back(0);
+    if (engine_ != nullptr) return Errc::ok;
+    WARREN_TRY(or_no_memory([this] { return end_empty_inode_frames(false); }));
+    if (publisher_.ended_frames()) WARREN_TRY(commit_once());
+    if (store_.heads == nullptr) give_back_free_frames(store_);
+    return Errc::ok;
 }
 
 Errc Committer::commit_and_free(bool looks_on_disk) {

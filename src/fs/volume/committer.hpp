@@ -12,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -66,7 +67,8 @@ class Committer {
     /// Blocks of contents that one transaction can hold with DataMode::journal.
     u64 data_capacity_blocks() const;
 
-    /// Makes everything applied so far durable, file data included.
+    /// Makes everything applied so far durable, file data included. If there is nothing, and was
+    /// nothing for a second, it gives back memory that holds nothing any more, once.
     Errc commit();
     /// As commit(), and gives out again all that was freed before: frames of inodes that hold none
     /// come back with the commit after the one that emptied them. With `looks_on_disk` also those
@@ -101,6 +103,7 @@ class Committer {
 
  private:
     Errc commit_once();
+    Errc give_back_memory();
     Errc end_empty_inode_frames(bool looks_on_disk);
     Errc commit_dirty();
     Errc fail(Errc error);
@@ -132,6 +135,8 @@ class Committer {
     Journal journal_;
     FreePublisher publisher_;
     std::mutex mutex_;  // one commit at a time
+    std::chrono::steady_clock::time_point last_commit_;  // that wrote something
+    bool may_give_back_ = false;                         // something was written since the last time
     u64 transaction_;
     u64 last_generation_;
     u64 generation_limit_;  // the superblock's generation that is durable

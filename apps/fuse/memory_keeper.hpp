@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread that gives memory back to the system when a mount that was busy is at rest: what the
+// volume keeps of removed files, empty hash tables, and what malloc keeps of freed memory for each
+// thread. A mount that is never at rest gives back what malloc keeps once a minute.
+//
+// Invariant: a mount at rest costs a look at two counters every few seconds.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "apps/fuse/mount_state.hpp"
+
+namespace warren::fuse {
+
+class MemoryKeeper {
+ public:
+    /// `may_commit`: what the volume keeps is given back too, which may take a commit.
+    MemoryKeeper(MountState& mount, bool may_commit);
+    ~MemoryKeeper();
+    MemoryKeeper(const MemoryKeeper&) = delete;
+    MemoryKeeper& operator=(const MemoryKeeper&) = delete;
+
+ private:
+    void run();
+    void give_back_at_rest();
+
+    MountState& mount_;
+    const bool may_commit_;
+    std::mutex mutex_;
+    std::condition_variable ending_changed_;
+    bool ending_ = false;
+    std::thread thread_;
+};
+
+}  // namespace warren::fuse
