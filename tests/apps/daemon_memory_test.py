@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a mount's daemon: it comes back when what took it is removed, and serving any number
-of commands leaves nothing behind."""
+"""The memory of a mount's daemon: it comes back when what took it is removed, and serving any
+number of commands leaves nothing behind."""
 
 import array
 import os

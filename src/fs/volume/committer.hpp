@@ -134,9 +134,9 @@ class Committer {
     format::Superblock& superblock_;
     Journal journal_;
     FreePublisher publisher_;
-    std::mutex mutex_;  // one commit at a time
+    std::mutex mutex_;                                   // one commit at a time
     std::chrono::steady_clock::time_point last_commit_;  // that wrote something
-    bool may_give_back_ = false;                         // something was written since the last time
+    bool may_give_back_ = false;                         // since something was written
     u64 transaction_;
     u64 last_generation_;
     u64 generation_limit_;  // the superblock's generation that is durable
