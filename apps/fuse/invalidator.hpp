@@ -42,9 +42,6 @@ class Invalidator {
     /// Returns when the kernel has been told. `can_expire`: the kernel knows how to look a name up
     /// anew without forgetting what is below it first. Asks for no memory that it needs.
     void drop(std::vector<StaleName> stale, bool can_expire);
-    /// Makes the kernel forget a node that nobody has open, a little later; without memory, never.
-    /// Requires: takes_direct_opens().
-    void forget(u64 node);
 
  private:
     struct Batch {
@@ -68,7 +65,6 @@ class Invalidator {
     Batch* first_ = nullptr;  // of those that wait, each on the stack of who waits for it
     Batch** end_ = &first_;
     std::deque<StaleName> removed_;  // touched by the thread alone
-    std::deque<u64> unused_;         // nodes to forget
     bool ending_ = false;
     std::thread thread_;
 };

@@ -4,20 +4,12 @@
 
 namespace warren::fuse {
 
-void LossNotices::add(u64 node, u32 last, u64 writers) {
+void LossNotices::add(u64 node, u32 last) {
     const std::lock_guard lock(mutex_);
     Loss& loss = losses_[node];
     loss.last = last;
-    loss.untold = writers;
     loss.told.clear();
     count_.store(losses_.size(), std::memory_order_relaxed);
-}
-
-bool LossNotices::has_untold(u64 node) const {
-    if (is_empty()) return false;
-    const std::lock_guard lock(mutex_);
-    const auto loss = losses_.find(node);
-    return loss != losses_.end() && loss->second.untold > 0;
 }
 
 bool LossNotices::must_tell(u64 node, OpenNumber number) const {
@@ -31,18 +23,14 @@ bool LossNotices::must_tell(u64 node, OpenNumber number) const {
 void LossNotices::note_told(u64 node, OpenNumber number) {
     const std::lock_guard lock(mutex_);
     const auto loss = losses_.find(node);
-    if (loss == losses_.end()) return;
-    const bool is_new = loss->second.told.insert(number.number()).second;
-    if (is_new && loss->second.untold > 0) --loss->second.untold;
+    if (loss != losses_.end()) loss->second.told.insert(number.number());
 }
 
 void LossNotices::close(u64 node, OpenNumber number) {
     if (is_empty()) return;
     const std::lock_guard lock(mutex_);
     const auto loss = losses_.find(node);
-    if (loss == losses_.end() || !number.writes() || !number.is_up_to(loss->second.last)) return;
-    const bool was_told = loss->second.told.erase(number.number()) != 0;
-    if (!was_told && loss->second.untold > 0) --loss->second.untold;
+    if (loss != losses_.end()) loss->second.told.erase(number.number());
 }
 
 void LossNotices::forget(u64 node) {

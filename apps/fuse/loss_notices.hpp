@@ -15,11 +15,9 @@ namespace warren::fuse {
 
 class LossNotices {
  public:
-    /// The descriptors of `node` up to the open with the count `last` are to be told, `writers` of
-    /// them. Throws std::bad_alloc.
-    void add(u64 node, u32 last, u64 writers);
-    /// Whether a descriptor of this file has not been told yet.
-    bool has_untold(u64 node) const;
+    /// The descriptors of `node` up to the open with the count `last` are to be told. Throws
+    /// std::bad_alloc.
+    void add(u64 node, u32 last);
     /// Whether this descriptor has not been told yet.
     bool must_tell(u64 node, OpenNumber number) const;
     void note_told(u64 node, OpenNumber number);
@@ -32,7 +30,6 @@ class LossNotices {
  private:
     struct Loss {
         u32 last = 0;
-        u64 untold = 0;
         std::unordered_set<u64> told;  // numbers of open files
     };
 

@@ -78,9 +78,9 @@ void Request::reply_entry(const Result<Attributes>& result) const {
 
 void Request::reply_attributes(const Result<Attributes>& result) const {
     if (!result) return reply(result.code());
-    if (is_statx()) return reply_statx(raw_, *result, attribute_seconds(node_));
+    if (is_statx()) return reply_statx(raw_, *result);
     const struct stat facts = to_stat(*result);
-    fuse_reply_attr(raw_, &facts, attribute_seconds(node_));
+    fuse_reply_attr(raw_, &facts, cache_seconds);
 }
 
 void Request::reply_absent() const {
@@ -96,13 +96,9 @@ fuse_entry_param Request::take_entry(const Attributes& attributes) const {
     if (remembered.surplus != 0) volume->forget(attributes.handle, remembered.surplus);
     entry.generation = remembered.generation;
     entry.attr = to_stat(attributes);
-    entry.attr_timeout = attribute_seconds(entry.ino);
+    entry.attr_timeout = cache_seconds;
     entry.entry_timeout = cache_seconds;
     return entry;
-}
-
-double Request::attribute_seconds(fuse_ino_t node) const {
-    return mount.refused.has_untold(node) ? 0 : cache_seconds;
 }
 
 void Request::give_back(fuse_ino_t node, u64 count) const {

@@ -90,10 +90,6 @@ class Request {
     /// that the kernel may serve it without asking again, so it has to be told of the new time.
     void note_access(Handle handle, fuse_ino_t node, bool in_cache) const;
 
-    /// How long the kernel may believe attributes of `node`: not while a writer has to hear of a
-    /// loss, for it does so where the kernel asks for them.
-    double attribute_seconds(fuse_ino_t node) const;
-
     MountState& mount;
     LiveVolume::Access volume;
 

@@ -30,7 +30,7 @@ std::vector<u64> UnsavedWrites::lose(u32 last) {
     const std::lock_guard lock(mutex_);
     std::vector<u64> nodes;
     for (const auto& change : changed_) {
-        losses_.add(change.first, last, 0);  // nobody waits to be asked
+        losses_.add(change.first, last);
         nodes.push_back(change.first);
     }
     changed_.clear();
