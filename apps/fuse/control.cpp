@@ -404,9 +404,11 @@ bool ControlConnection::is_broken() const {
 Errc ControlConnection::sync(const std::string& path) {
     Place place;
     if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
-    WARREN_TRY(flush(place.directory.get()));
+    // What the volume refused earlier keeps nothing else from being saved.
+    const Errc flushed = flush(place.directory.get());
     std::string answer;
-    return ask(socket_.get(), Verb::sync, Encoder(), {}, answer);
+    WARREN_TRY(ask(socket_.get(), Verb::sync, Encoder(), {}, answer));
+    return flushed;
 }
 
 Errc ControlConnection::info(MountInfo& info) {

@@ -12,6 +12,7 @@
 
 #include "apps/warren/ranks.hpp"
 #include "base/temporary_file.hpp"
+#include "walk/launch.hpp"
 
 namespace warren::cli {
 
@@ -107,7 +108,10 @@ bool ask(std::initializer_list<std::string_view> parts) {
 }
 
 bool prints_to_terminal() {
-    static const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+    // mpirun gives ranks a terminal of its own, and passes on what they print to wherever it
+    // prints.
+    static const bool is_terminal =
+        ::isatty(STDOUT_FILENO) == 1 && walk::launch_of_environment().is_alone();
     return is_terminal;
 }
 

@@ -87,7 +87,9 @@ WARREN_HD inline bool records_are_sound(const AttributeBlock& block) {
         for (u32 i = 0; i < record.name_length; ++i) {
             if (read_byte(block, record.name_offset() + i) == 0) return false;
         }
-        for (AttributeRecord other = record_at(block, 0); other.offset != record.offset;
+        // Less, and not other than: of a block that a writer changes meanwhile there may be no
+        // record at that offset any more.
+        for (AttributeRecord other = record_at(block, 0); other.offset < record.offset;
              other = record_at(block, other.offset + other.bytes())) {
             if (have_one_name(block, record, other)) return false;
         }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fs/core/tree.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren::ops {
 
