@@ -65,7 +65,8 @@ class FullMountTest(unittest.TestCase):
 
     def expect_end(self, writers):
         """All writers are told, and have not written much more than there was room for."""
-        bound = self.available() + self.held_back() + 2 * MIB * (1 + len(writers))
+        # The kernel slows writers down after they have exceeded its limit: it is not a strict one.
+        bound = self.available() + 2 * self.held_back() + 2 * MIB * (1 + len(writers))
         processes = [self.start(*writer) for writer in writers]
         done = [int(process.communicate(timeout=120)[0] or -1) for process in processes]
         self.assertNotIn(-1, done)
