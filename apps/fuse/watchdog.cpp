@@ -144,7 +144,7 @@ class Watcher {
  private:
     struct Job {
         pid_t process;
-        int socket;  // who wants to hear of it
+        int socket;  // of the caller that waits for the answer
     };
 
     static void answer(const Descriptor& socket, Errc code) { answer(socket.get(), code); }

@@ -65,7 +65,7 @@ class FullMountTest(unittest.TestCase):
 
     def expect_end(self, writers):
         """All writers are told, and have not written much more than there was room for."""
-        # The kernel slows writers down after they have exceeded its limit: it is not a strict one.
+        # Twice: the kernel was seen to exceed its limit by half on a busy machine.
         bound = self.available() + 2 * self.held_back() + 2 * MIB * (1 + len(writers))
         processes = [self.start(*writer) for writer in writers]
         done = [int(process.communicate(timeout=120)[0] or -1) for process in processes]

@@ -144,7 +144,7 @@ class LostEngineTest(unittest.TestCase):
         os.close(again)
         try:
             os.close(file)
-        except OSError as error:  # the new file has the number of the lost one, which is bad now
+        except OSError as error:  # if the new file got the number of the lost one
             self.assertEqual(error.errno, errno.EIO)
         self.finish()
 

@@ -66,9 +66,9 @@ WARREN_HD inline bool has_memory(const Store& store, u64 frame) {
     return end == 0 || frame < end;
 }
 
-/// Takes up to `wanted` off the count of free frames, but leaves `kept`; how many. Who takes one
-/// off has a right to a free frame: a frame is counted once its bit is set, and counted off before
-/// its bit is cleared. One lane.
+/// Takes up to `wanted` off the count of free frames, but leaves `kept`; how many. There is a free
+/// frame for each caller that takes one off: a frame is counted once its bit is set, and counted
+/// off before its bit is cleared. One lane.
 WARREN_HD inline u64 count_frames_off(const Store& store, u64 wanted, u64 kept) {
     device_atomic<u64> count(store.state->free_frames);
     u64 old = count.load(hd::memory_order_relaxed);

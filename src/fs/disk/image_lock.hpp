@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who uses an image or a device: one writer or any number of readers, of all processes.
+// Which processes use an image or a device: one writer or any number of readers, of all processes.
 //
 // Invariant: the lock is flock(2). It belongs to the open file, so it survives a fork into the
 // background and ends with the last process that has the file open.
@@ -14,8 +14,8 @@ namespace warren {
 /// holds a device for a moment.
 bool lock_image(int descriptor, bool is_exclusive, bool is_device);
 
-/// Who has locked the file, as far as this user may know: "process 71 (warren)"; else "another
-/// process".
+/// The process that has locked the file, as far as this user may know: "process 71 (warren)"; else
+/// "another process".
 std::string lock_holder(int descriptor);
 
 /// What claims a block device that cannot be opened with O_EXCL: "mounted on /mnt", "a part of

@@ -236,7 +236,7 @@ WARREN_HD void apply_exchange(Operation<Team>& op, const RenamePlan& plan, i64 n
 /// Does to directories what others decide by without a lock: counts the new name, ends the one that
 /// is replaced. Errc::no_entry if one is going, Errc::not_empty. One lane, within apply.
 WARREN_HD inline Errc claim_directories(Rename how, const RenamePlan& plan) {
-    // Whoever takes a directory apart has read what is a file there and what a directory.
+    // A removal that takes a directory apart has read already which entries are directories.
     const bool retargets = how == Rename::exchange || leaves_whiteout(how);
     if (retargets && is_dying(plan.source.directory)) return Errc::no_entry;
     if (how == Rename::exchange) {

@@ -74,7 +74,7 @@ Errc SharedMemory::create(const char* name, u64 bytes, Others others) {
     if (data == MAP_FAILED) return Errc::no_memory;
     data_ = static_cast<std::byte*>(data);
     bytes_ = bytes;
-    // The mode of a descriptor protects nothing: whoever has one opens the file again by
+    // The mode of a descriptor protects nothing: its holder opens the file again by
     // /proc/self/fd. The seal refuses every write but those by the mapping made above.
     const int unwritable = others == Others::read ? F_SEAL_FUTURE_WRITE : 0;
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | unwritable;

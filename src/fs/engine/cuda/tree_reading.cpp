@@ -69,8 +69,8 @@ Errc TreeReading::scan(const EngineLoan& engine, const ScanCall& call) {
     plan.caller = call.caller;
     plan.files = call.filter;
     ScanVisits visits(call);
-    // Who takes no more is not visited any more: the run comes to its end, and its output to
-    // nothing.
+    // A visitor that takes no more is not called any more: the run ends, and its output is
+    // dropped.
     Errc waited = Errc::ok;
     const Errc code = run(engine, plan, call.root.handle, [&](const ScanOutput& output) {
         if (waited == Errc::ok) visits.take(output);
