@@ -24,6 +24,7 @@
 #include "apps/fuse/recovery.hpp"
 #include "apps/fuse/session.hpp"
 #include "apps/fuse/watchdog.hpp"
+#include "base/notice.hpp"
 
 namespace warren::fuse {
 
@@ -112,6 +113,7 @@ void serve_session(const MountOptions& options, MountState& mount, Session& sess
 
 int serve_mount(const MountOptions& asked, const StartReport& report) {
     block_ending_signals();
+    set_notice_sink([](const std::string& line) { log_line(line); });
     MountOptions options = asked;
     std::string warning, error;
     Failure failure;

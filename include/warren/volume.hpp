@@ -283,8 +283,8 @@ class VolumeImplementation;
 
 class Volume {
  public:
-    /// Opens the volume at `path`, replays its journal and finishes removals that were cut short.
-    /// Null and a filled `failure` if that is not possible.
+    /// Opens the volume at `path`, replays its journal and goes on in the background with
+    /// removals that were cut short. Null and a filled `failure` if that is not possible.
     static std::unique_ptr<Volume> open(const std::string& path, const OpenOptions& options,
                                         Failure& failure);
     explicit Volume(std::unique_ptr<VolumeImplementation> implementation);

@@ -140,6 +140,41 @@ class DamageTest(mounted.unittest.TestCase):
         self.assertEqual(self.read("noted"), b"a file with a note")
         self.volume.unmount()
 
+    def test_an_orphan_keeps_only_its_space(self):
+        self.mount_in_foreground()
+        for i in range(20):
+            self.write(f"other{i}", b"")  # the root's inode lies in another block then
+        self.write("open", b"text" * 1000)
+        inode = self.inode("open")
+        held = os.open(self.path("open"), os.O_RDONLY)
+        os.unlink(self.path("open"))
+        run("sync", self.volume.root)
+        for mode in (0o700, 0o755):  # the journal keeps two transactions
+            os.chmod(self.volume.root, mode)
+            run("sync", self.volume.root)
+        self.daemon.kill()
+        self.daemon.wait()
+        os.close(held)
+        subprocess.run(["umount", "-l", self.volume.root], check=True)
+
+        flip(self.volume.image, inode * 256 + 150)
+        self.mount_in_foreground()
+        self.write("new", b"text")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self.lines():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.unmount()
+        told = self.lines()
+        self.assertEqual(len(told), 1, told)
+        self.assertIn(f"inode {inode}, which was removed, is damaged or unreadable", told[0])
+        run("fsck", "--repair", self.volume.image, code=1)
+        self.volume.check()
+        self.mount_in_foreground()
+        self.assertEqual(self.read("new"), b"text")
+        self.unmount()
+        self.assertEqual(self.lines(), [])
+
     def test_does_not_fill_the_log(self):
         self.volume.mount()
         os.mkdir(self.path("directory"))

@@ -158,6 +158,7 @@ std::unique_ptr<Volume> open_on_commands(
     chosen.meta_buffer_bytes = 0;
     OpenChanges changes;
     changes.hash_mask = hash_mask;
+    changes.finishes_removals = true;
     const auto use_commands = [&](VolumeImplementation& volume) {
         volume.use_engine(
             wrap(make_command_engine(volume.store(), buffer_bytes / format::block_size)));
@@ -182,6 +183,7 @@ std::unique_ptr<Volume> open_on_engine(std::unique_ptr<Disk> disk, std::string_v
     }
     OpenChanges changes;
     changes.hash_mask = hash_mask;
+    changes.finishes_removals = true;
     changes.adjust = adjust;
     return open_volume(std::move(disk), "image", chosen, failure, changes);
 }

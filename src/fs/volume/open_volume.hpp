@@ -17,6 +17,7 @@ struct OpenChanges {
     u64 hash_mask = ~u64{0};  // names have only those bits of their hash
     /// Called before the first operation.
     std::function<void(VolumeImplementation&)> adjust = {};
+    bool finishes_removals = false;  // orphans are freed before the volume is handed out
 };
 
 /// Opens the volume on `disk`; `path` is for messages. Null and a filled `failure` if not possible.

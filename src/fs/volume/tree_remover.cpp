@@ -161,6 +161,7 @@ Errc TreeRemover::remove_in_steps() {
         WARREN_TRY(began);
         WARREN_TRY(ended);
         WARREN_TRY(prepare_next_step());
+        if (volume_.must_stop_reclaiming()) return Errc::busy;
         const u64 done_before = std::exchange(done, total_.files + total_.directories);
         idle_steps = done == done_before && !was_full_ ? idle_steps + 1 : 0;
         // A directory counts names that are nowhere to be found.

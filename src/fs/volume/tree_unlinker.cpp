@@ -74,6 +74,7 @@ Errc TreeUnlinker::empty(std::vector<Emptied>& wave) {
         return one.is_gone || one.from == core::key_end;
     };
     while (!std::ranges::all_of(wave, is_over)) {
+        if (volume_.must_stop_reclaiming()) return Errc::busy;
         WARREN_TRY(read_leaves(wave));
         WARREN_TRY(remove_names());
     }

@@ -90,7 +90,6 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
         return nullptr;
     }
     if (started == Errc::ok && changes.adjust) changes.adjust(*implementation);
-    if (started == Errc::ok && !options.read_only) started = implementation->reclaim_orphans();
     if (started != Errc::ok) {
         failure = {started, path + ": cannot open the volume: " +
                                 (started == Errc::corrupt
@@ -99,6 +98,8 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
         return nullptr;
     }
     implementation->watch_disk();
+    if (!options.read_only) implementation->start_reclaimer(path);
+    if (changes.finishes_removals) implementation->finish_reclaiming();
     return std::make_unique<Volume>(std::move(implementation));
 }
 

@@ -161,7 +161,8 @@ Errc VolumeImplementation::start_engine() {
         if (options.meta_buffer_blocks == 0) {
             options.volume.load_metadata = [this] { load_metadata(); };
         }
-        options.volume.commit = [this] { return commit(); };
+        // A removal commits between two steps.
+        options.volume.commit = [this] { return must_stop_reclaiming() ? Errc::busy : commit(); };
         options.volume.remove_leftovers = [this](u64 directory, u64& files) {
             return remove_leftovers(directory, files);
         };
@@ -286,6 +287,24 @@ void VolumeImplementation::wait_a_moment() {
     }
 }
 
+/// Whether a commit may give an operation the space that it lacks: the first one may, and each that
+/// follows what orphans have given back. Waits for these.
+bool VolumeImplementation::may_find_space(Attempts& attempts) {
+    if (!std::exchange(attempts.committed_for_space, true)) {
+        if (reclaimer_ != nullptr) attempts.orphans_freed = reclaimer_->freed();
+        return true;
+    }
+    if (reclaimer_ == nullptr) return false;
+    const auto blocks_used = [this] {
+        static_cast<void>(engine_->refresh_counters());
+        return relaxed_load(store().state->blocks_used);
+    };
+    const u64 before = blocks_used();
+    if (reclaimer_->wait_for_space(attempts.orphans_freed)) return true;
+    // A large orphan is freed in many steps.
+    return reclaimer_->is_running() && blocks_used() < before;
+}
+
 Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
     switch (wish.code) {
         case Errc::retry:
@@ -296,8 +315,7 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
         case Errc::need_commit:
             return commit();
         case Errc::need_space:
-            if (attempts.committed_for_space) return Errc::no_space;
-            attempts.committed_for_space = true;
+            if (!may_find_space(attempts)) return Errc::no_space;
             return commit_and_free(true);
         case Errc::need_split:
         case Errc::need_prune:
@@ -467,6 +485,7 @@ Errc VolumeImplementation::commit_and_free(bool looks_on_disk) {
 Errc VolumeImplementation::close() {
     if (closed_) return Errc::ok;
     closed_ = true;
+    if (reclaimer_ != nullptr) reclaimer_->stop();
     mapped_files_.leave();
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
     reclaim_at_close();

@@ -30,6 +30,7 @@
 #include "fs/ops/execute.hpp"
 #include "fs/volume/committer.hpp"
 #include "fs/volume/mapped_files.hpp"
+#include "fs/volume/orphan_reclaimer.hpp"
 #include "fs/volume/pending_prunes.hpp"
 #include "fs/volume/removal_turns.hpp"
 #include "fs/volume/volume_disk.hpp"
@@ -134,9 +135,18 @@ class VolumeImplementation {
     void use_engine(std::unique_ptr<Engine> engine);
     /// From now on ErrorMode::remount_ro holds, if it was asked for. Requires: no operation runs.
     void watch_disk();
-    /// Frees what was removed but still open when the volume was last in use.
-    Errc reclaim_orphans();
+    /// Calls `visit(slot)` for the names in the directory of orphans, which must not change
+    /// meanwhile.
     Errc visit_orphans(const std::function<Errc(const format::DirectorySlot&)>& visit);
+    /// Begins to free, in the background, what was removed but still open when the volume was last
+    /// in use; `name` is the volume's, for messages. Requires: nobody else uses it yet.
+    void start_reclaimer(const std::string& name);
+    /// Waits until the above is done.
+    void finish_reclaiming();
+    /// Whether the calling thread frees such inodes and is to leave the rest to the next opening.
+    bool must_stop_reclaiming() const {
+        return reclaimer_ != nullptr && reclaimer_->is_stopping() && reclaimer_->is_own_thread();
+    }
     Errc close();
 
     /// Gives `command` to the engine until there is an answer for the caller: the reply's code.
@@ -329,6 +339,7 @@ class VolumeImplementation {
         u32 damaged = 0;
         u32 crowded = 0;
         bool committed_for_space = false;
+        u64 orphans_freed = 0;  // when it was
     };
     struct Wish {
         Errc code;
@@ -373,6 +384,7 @@ class VolumeImplementation {
     class ManyWishes;
     class PieceUnderWay;
     void wait_a_moment();
+    bool may_find_space(Attempts& attempts);
     Errc serve(const Wish& wish, Attempts& attempts);
     Errc serve_block(u64 place, Attempts& attempts);
     Errc settle_block(Errc loaded, u64 place, Attempts& attempts);
@@ -421,6 +433,7 @@ class VolumeImplementation {
     mutable std::mutex times_mutex_;
     BatchTimes batch_times_;
     LookupTimes lookup_times_;
+    std::unique_ptr<OrphanReclaimer> reclaimer_;  // the last member: its thread uses the others
 };
 
 inline void set_creation(ops::Command& command, const VolumeImplementation& volume,

@@ -104,8 +104,8 @@ class VolumeImplementation::ManyWishes {
 
     /// Whether a command may be given again: a commit for space helps once, and what seems damaged
     /// is looked at a few times.
-    static bool may_go_on(Attempts& attempts, Errc code) {
-        if (code == Errc::need_space) return !std::exchange(attempts.committed_for_space, true);
+    bool may_go_on(Attempts& attempts, Errc code) {
+        if (code == Errc::need_space) return volume_.may_find_space(attempts);
         return code != Errc::corrupt || ++attempts.damaged < damaged_max;
     }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/out_of_memory.hpp"
-#include "fs/core/tree.hpp"
 #include "fs/volume/tree_remover.hpp"
 #include "fs/volume/tree_unlinker.hpp"
 #include "fs/volume/volume_implementation.hpp"
@@ -60,10 +59,15 @@ Errc VolumeImplementation::reclaim(Handle handle) {
 
 Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open,
                                             std::chrono::steady_clock::time_point deadline) {
-    std::unique_lock lock(data_lock(handle.inode));
+    std::unique_lock lock(data_lock(handle.inode), std::defer_lock);
+    const bool is_reclaimer = reclaimer_ != nullptr && reclaimer_->is_own_thread();
+    // A thread that has the lock may wait for space, and so for the reclaimer.
+    if (is_reclaimer && !lock.try_lock()) return Errc::busy;
+    if (!is_reclaimer) lock.lock();
     ops::Command step = command_on(handle);
     step.how = although_open ? 1 : 0;
     for (;;) {
+        if (must_stop_reclaiming()) return Errc::busy;
         step.now = now_nanoseconds();
         const Result<ops::Reclaimed> done = ask<Verb::reclaim_step>(step);
         if (!done) return done.code() == Errc::stale ? Errc::ok : done.code();
@@ -127,7 +131,6 @@ Errc VolumeImplementation::remove_leftovers(u64 directory, u64& files) {
     });
 }
 
-/// Calls `visit(slot)` for the names in the directory of orphans, which must not change meanwhile.
 Errc VolumeImplementation::visit_orphans(
     const std::function<Errc(const format::DirectorySlot&)>& visit) {
     ops::Command find;
@@ -173,25 +176,13 @@ void VolumeImplementation::reclaim_at_close() {
     }));
 }
 
-Errc VolumeImplementation::reclaim_orphans() {
-    return or_no_memory([&]() -> Errc {
-        ops::Command find;
-        std::vector<u64> orphans;
-        WARREN_TRY(visit_orphans([&](const format::DirectorySlot& slot) {
-            orphans.push_back(slot.inode());
-            if (slot.type() != format::entry_type(format::type_directory)) return Errc::ok;
-            // Of those that a cut removal left, not all know that they are going.
-            find.from = slot.inode();
-            return ask<Verb::start_dying>(find);
-        }));
-        for (const u64 orphan : orphans) {
-            find.from = orphan;
-            const Result<Handle> handle = ask<Verb::handle_of>(find);
-            if (!handle) return handle.code();
-            WARREN_TRY(reclaim(*handle));
-        }
-        return Errc::ok;
-    });
+void VolumeImplementation::start_reclaimer(const std::string& name) {
+    reclaimer_ = std::make_unique<OrphanReclaimer>(*this, name);
+    reclaimer_->start();
+}
+
+void VolumeImplementation::finish_reclaiming() {
+    if (reclaimer_ != nullptr) reclaimer_->finish();
 }
 
 }  // namespace warren

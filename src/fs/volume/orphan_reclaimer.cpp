@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// A damaged orphan is told of and left; whatever else goes wrong ends the thread, for the next
+// orphan would meet it too.
+#include "fs/volume/orphan_reclaimer.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/notice.hpp"
+#include "base/out_of_memory.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+namespace {
+
+using ops::Verb;
+using std::chrono::milliseconds;
+
+constexpr u64 lines_max = 20;
+// A thread that wants space looks for it so often at most, for that takes a commit.
+constexpr milliseconds gathering{100};
+constexpr milliseconds patience{1000};
+constexpr milliseconds before_next_try{10};
+
+}  // namespace
+
+void OrphanReclaimer::start() {
+    const Errc listed = or_no_memory([this] { return list(); });
+    if (listed != Errc::ok) {
+        tell(std::string("not all of what was removed before is known, and some of it may keep "
+                         "its space: ") +
+             (listed == Errc::corrupt ? "the orphan directory is damaged; run warren fsck --repair"
+                                      : std::strerror(static_cast<int>(listed))));
+    }
+    if (orphans_.empty()) return;
+    is_over_ = false;
+    const Errc started = or_no_memory([this] {
+        const std::lock_guard lock(mutex_);  // the thread looks at thread_
+        thread_ = std::thread([this] { run(); });
+        return Errc::ok;
+    });
+    if (started == Errc::ok) return;
+    is_over_ = true;
+    tell("what was removed before keeps its space: there is no memory for a thread");
+}
+
+/// Notes what hangs on the orphan directory.
+Errc OrphanReclaimer::list() {
+    ops::Command find;
+    find.from = volume_.store().orphan_directory;
+    const Result<Handle> directory = volume_.ask<Verb::handle_of>(find);
+    if (!directory) return directory.code() == Errc::stale ? Errc::corrupt : directory.code();
+    directory_ = *directory;
+    const Errc visited = volume_.visit_orphans([this](const format::DirectorySlot& slot) {
+        if (orphans_.size() == orphans_max) return Errc::overflow;
+        orphans_.push_back(
+            {slot.inode(), slot.type() == format::entry_type(format::type_directory)});
+        return Errc::ok;
+    });
+    return visited == Errc::overflow ? Errc::ok : visited;
+}
+
+void OrphanReclaimer::stop() {
+    is_stopping_.store(true, std::memory_order_relaxed);
+    {
+        const std::lock_guard lock(mutex_);
+        changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+}
+
+void OrphanReclaimer::finish() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_over_; });
+}
+
+u64 OrphanReclaimer::freed() {
+    const std::lock_guard lock(mutex_);
+    return freed_;
+}
+
+bool OrphanReclaimer::is_running() {
+    const std::lock_guard lock(mutex_);
+    return !is_over_ && !is_own_thread();
+}
+
+bool OrphanReclaimer::wait_for_space(u64& freed) {
+    std::unique_lock lock(mutex_);
+    if (!is_over_ && !is_own_thread()) {
+        changed_.wait_for(lock, gathering, [this] { return is_over_; });
+        changed_.wait_for(lock, patience, [&] { return is_over_ || freed_ != freed; });
+    }
+    return std::exchange(freed, freed_) != freed_;
+}
+
+void OrphanReclaimer::run() {
+    { const std::lock_guard started(mutex_); }
+    const Errc code = or_no_memory([this] { return free_all(); });
+    if (code != Errc::ok) {
+        tell(std::string("what was removed before keeps its space until the next opening: ") +
+             std::strerror(static_cast<int>(code)));
+    }
+    if (damaged_ > lines_max) {
+        tell(std::to_string(damaged_) + " removed inodes are damaged; warren fsck names all");
+    }
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+}
+
+Errc OrphanReclaimer::free_all() {
+    begin_dying();
+    while (!orphans_.empty()) {
+        std::vector<Orphan> busy;
+        for (const Orphan& orphan : orphans_) {
+            if (is_stopping()) return Errc::ok;
+            const Errc code = reclaim(orphan);
+            if (code == Errc::busy) busy.push_back(orphan);
+            WARREN_TRY(note(orphan, code));
+        }
+        orphans_ = std::move(busy);
+        if (orphans_.empty()) break;
+        std::unique_lock lock(mutex_);
+        changed_.wait_for(lock, before_next_try, [this] { return is_stopping(); });
+    }
+    return Errc::ok;
+}
+
+/// Of the directories that a removal has left when it was cut off not all know that they are going.
+void OrphanReclaimer::begin_dying() {
+    ops::Command find;
+    for (const Orphan& orphan : orphans_) {
+        if (is_stopping()) return;
+        if (!orphan.is_directory) continue;
+        find.from = orphan.inode;
+        static_cast<void>(volume_.ask<Verb::start_dying>(find));  // told when it is to be freed
+    }
+}
+
+Errc OrphanReclaimer::reclaim(const Orphan& orphan) {
+    ops::Command find;
+    find.from = orphan.inode;
+    const Result<Handle> handle = volume_.ask<Verb::handle_of>(find);
+    if (handle) return volume_.reclaim(*handle);
+    if (handle.code() != Errc::stale) return handle.code();
+    // What cannot be an inode is none; what somebody else has freed has no name any more.
+    const Result<bool> named = has_name(orphan.inode);
+    if (!named) return named.code();
+    return *named ? Errc::corrupt : Errc::ok;
+}
+
+/// Whether the orphan directory names an inode.
+Result<bool> OrphanReclaimer::has_name(u64 inode) {
+    char name[17];
+    std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(inode));
+    ops::Command look = command_on(directory_);
+    set_name(look, name);
+    const Errc code = volume_.ask<Verb::lookup>(look).code();
+    if (code == Errc::ok || code == Errc::stale || code == Errc::corrupt) return true;
+    return code == Errc::no_entry ? Result<bool>(false) : code;
+}
+
+/// Counts what has been freed, and tells of what is damaged. An error ends the thread.
+Errc OrphanReclaimer::note(const Orphan& orphan, Errc code) {
+    if (code == Errc::busy || (code != Errc::ok && is_stopping())) return Errc::ok;
+    if (code == Errc::corrupt || code == Errc::io) {
+        if (++damaged_ <= lines_max) {
+            tell("inode " + std::to_string(orphan.inode) +
+                 ", which was removed, is damaged or unreadable and keeps its space; unmount the "
+                 "volume and run warren fsck --repair");
+        }
+        return Errc::ok;
+    }
+    if (code != Errc::ok) return code;
+    const std::lock_guard lock(mutex_);
+    ++freed_;
+    changed_.notify_all();
+    return Errc::ok;
+}
+
+void OrphanReclaimer::tell(const std::string& what) {
+    static_cast<void>(or_no_memory([&] {
+        notice(name_ + ": " + what);
+        return Errc::ok;
+    }));
+}
+
+}  // namespace warren
