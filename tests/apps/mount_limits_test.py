@@ -92,13 +92,17 @@ class FullTest(unittest.TestCase):
         facts = os.statvfs(self.volume.root)
         return facts.f_bfree, facts.f_bavail, facts.f_ffree
 
-    def wait_for_space(self, wanted):
-        """The kernel says a little later than close(2) that a file is closed."""
+    def wait_for_space(self, wanted, has_refused):
+        """The kernel says a little later than close(2) that a file is closed, and the mount looks a
+        little later than that whether it is full. syncfs(2) tells once of a write back that the
+        volume `has_refused`."""
         for _ in range(100):
             if self.space()[0] == wanted[0]:
                 break
             time.sleep(0.1)
-        run("sync", self.volume.root, code=None)  # it may tell of a write that did not fit
+        time.sleep(0.1)
+        told = run("sync", self.volume.root, code=int(has_refused)).stderr
+        self.assertEqual(os.strerror(errno.ENOSPC) in told, has_refused, told)
         self.assertEqual(self.space(), wanted)
 
     def write_until_full(self, name):
@@ -123,14 +127,14 @@ class FullTest(unittest.TestCase):
                 os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
             for name in names:
                 os.unlink(name)
-            self.wait_for_space(first)
+            self.wait_for_space(first, has_refused=False)
             # A few blocks are metadata of the file.
             self.assertAlmostEqual(self.write_until_full("large"), first[1], delta=8)
             self.assertEqual(self.space()[1], 0)
             self.assertEqual(self.write_until_full("small"), 0)
             os.unlink(self.path("large"))
             os.unlink(self.path("small"))
-            self.wait_for_space(first)
+            self.wait_for_space(first, has_refused=True)
         self.volume.unmount()
         self.volume.check()
         self.volume.mount()
