@@ -42,7 +42,8 @@ bool writes(const fuse_file_info* info) {
 /// Chooses how the kernel has the file open, and its number.
 void set_way(const Request& request, Handle file, fuse_file_info* info) {
     MountState& mount = request.mount;
-    const bool is_direct = writes(info) && mount.full_watch.is_nearly_full(*request.volume);
+    const bool is_direct =
+        writes(info) && takes_direct_opens() && mount.full_watch.is_nearly_full(*request.volume);
     info->direct_io = is_direct;
     info->keep_cache = 1;
     info->fh = mount.opens.next(file.generation, writes(info), is_direct).number();
@@ -184,7 +185,7 @@ Result<u64> write_back(Volume& volume, Handle file, u64 offset, std::span<const 
 /// the next write(2) of each descriptor ask for attributes, and hear of it there.
 void tell_writers(const Request& request, fuse_ino_t node) {
     MountState& mount = request.mount;
-    mount.full_watch.look_again();
+    mount.full_watch.note_refusal();
     // Without memory to note it fsync(2) and close(2) tell.
     static_cast<void>(or_no_memory([&] {
         mount.refused.add(node, mount.opens.last());

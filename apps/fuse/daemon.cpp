@@ -65,7 +65,7 @@ void bound_what_is_held_back(MountState& mount, u32 device_major, u32 device_min
     const u64 volume_bytes = mount.volume.access()->statistics().blocks * 4096;
     const u64 credit_bytes =
         set_up_page_cache(socket_name(device_major, device_minor), volume_bytes);
-    if (takes_direct_opens()) mount.full_watch.start(credit_bytes);
+    mount.full_watch.start(credit_bytes);
 }
 
 /// What is done once requests are answered. Empty, or why the mount does not work.

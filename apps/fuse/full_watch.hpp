@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a volume is so nearly full that what the kernel holds back of writes may find no room.
-// Then files are opened for writing past the page cache, so that write(2) itself is told.
+// Then files are opened for writing past the page cache, so that write(2) itself is told, and a
+// refusal is still worth telling.
 #pragma once
 
 #include <atomic>
@@ -18,8 +19,11 @@ class FullWatch {
     /// Looks at the volume at most once in 50 ms, for that takes longer than to open a file.
     bool is_nearly_full(const Volume& volume);
 
-    /// A write has been refused: the next call looks.
-    void look_again() { next_look_.store(0, std::memory_order_relaxed); }
+    /// A write has been refused: the volume counts as full, and the next call looks.
+    void note_refusal() {
+        answer_.store(true, std::memory_order_relaxed);
+        next_look_.store(0, std::memory_order_relaxed);
+    }
 
  private:
     std::atomic<u64> credit_bytes_{0};

@@ -36,7 +36,8 @@ void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw, node);
     Handle handle;
     if (!request.find(node, handle)) return;
-    if (info != nullptr && request.mount.refused.must_tell(node, info->fh)) {
+    if (info != nullptr && request.tells_refusals() &&
+        request.mount.refused.must_tell(node, info->fh)) {
         request.mount.refused.note_told(node, info->fh);
         return request.reply(Errc::no_space);
     }

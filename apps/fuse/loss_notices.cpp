@@ -26,6 +26,13 @@ void LossNotices::note_told(u64 node, OpenNumber number) {
     if (loss != losses_.end()) loss->second.told.insert(number.number());
 }
 
+bool LossNotices::has_untold(u64 node, u64 writers) const {
+    if (is_empty()) return false;
+    const std::lock_guard lock(mutex_);
+    const auto loss = losses_.find(node);
+    return loss != losses_.end() && loss->second.told.size() < writers;
+}
+
 void LossNotices::close(u64 node, OpenNumber number) {
     if (is_empty()) return;
     const std::lock_guard lock(mutex_);
@@ -38,6 +45,12 @@ void LossNotices::forget(u64 node) {
     const std::lock_guard lock(mutex_);
     losses_.erase(node);
     count_.store(losses_.size(), std::memory_order_relaxed);
+}
+
+void LossNotices::forget_all() {
+    const std::lock_guard lock(mutex_);
+    losses_.clear();
+    count_.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace warren::fuse

@@ -21,10 +21,14 @@ class LossNotices {
     /// Whether this descriptor has not been told yet.
     bool must_tell(u64 node, OpenNumber number) const;
     void note_told(u64 node, OpenNumber number);
+    /// Whether fewer than the `writers` that have the file open have been told of a loss.
+    bool has_untold(u64 node, u64 writers) const;
     /// The descriptor is gone.
     void close(u64 node, OpenNumber number);
     /// Nobody is to be told of this file any more.
     void forget(u64 node);
+    /// Likewise of any file.
+    void forget_all();
     bool is_empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 
  private:

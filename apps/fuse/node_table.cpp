@@ -115,11 +115,11 @@ void NodeTable::note_new_times(u64 node) {
     if (entry != home.nodes.end()) entry->second.has_new_times = true;
 }
 
-bool NodeTable::is_written(u64 node) const {
+u64 NodeTable::writers(u64 node) const {
     const Shard& home = shard(node);
     std::lock_guard lock(home.mutex);
     const auto entry = home.nodes.find(node);
-    return entry != home.nodes.end() && entry->second.writers > 0;
+    return entry != home.nodes.end() ? entry->second.writers : 0;
 }
 
 std::vector<u64> NodeTable::shared_or_open() const {

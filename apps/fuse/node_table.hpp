@@ -64,7 +64,9 @@ class NodeTable {
     /// The open file `node` has new times, of which the kernel has not heard and lets nobody tell.
     void note_new_times(u64 node);
     /// Whether it is open for writing: then the kernel may hold back what was written.
-    bool is_written(u64 node) const;
+    bool is_written(u64 node) const { return writers(node) > 0; }
+    /// How many opens for writing it has.
+    u64 writers(u64 node) const;
 
     /// Nodes whose attributes may change when other names go away: several links, or open.
     std::vector<u64> shared_or_open() const;

@@ -78,9 +78,9 @@ void Request::reply_entry(const Result<Attributes>& result) const {
 
 void Request::reply_attributes(const Result<Attributes>& result) const {
     if (!result) return reply(result.code());
-    if (is_statx()) return reply_statx(raw_, *result);
+    if (is_statx()) return reply_statx(raw_, *result, attribute_seconds(node_));
     const struct stat facts = to_stat(*result);
-    fuse_reply_attr(raw_, &facts, cache_seconds);
+    fuse_reply_attr(raw_, &facts, attribute_seconds(node_));
 }
 
 void Request::reply_absent() const {
@@ -96,9 +96,22 @@ fuse_entry_param Request::take_entry(const Attributes& attributes) const {
     if (remembered.surplus != 0) volume->forget(attributes.handle, remembered.surplus);
     entry.generation = remembered.generation;
     entry.attr = to_stat(attributes);
-    entry.attr_timeout = cache_seconds;
+    entry.attr_timeout = attribute_seconds(entry.ino);
     entry.entry_timeout = cache_seconds;
     return entry;
+}
+
+bool Request::tells_refusals() const {
+    if (mount.refused.is_empty()) return false;
+    if (mount.full_watch.is_nearly_full(*volume)) return true;
+    mount.refused.forget_all();
+    return false;
+}
+
+double Request::attribute_seconds(fuse_ino_t node) const {
+    const bool has_untold =
+        tells_refusals() && mount.refused.has_untold(node, mount.nodes.writers(node));
+    return has_untold ? 0 : cache_seconds;
 }
 
 void Request::give_back(fuse_ino_t node, u64 count) const {

@@ -90,10 +90,18 @@ class Request {
     /// that the kernel may serve it without asking again, so it has to be told of the new time.
     void note_access(Handle handle, fuse_ino_t node, bool in_cache) const;
 
+    /// Whether writers are still to be told what the volume refused of their files: not once there
+    /// is room again.
+    bool tells_refusals() const;
+
     MountState& mount;
     LiveVolume::Access volume;
 
  private:
+    /// How long the kernel may believe attributes of `node`: not while a writer is to be told of a
+    /// refusal, for it is told where the kernel asks for them.
+    double attribute_seconds(fuse_ino_t node) const;
+
     fuse_req_t raw_;
     fuse_ino_t node_;
     const char* name_;

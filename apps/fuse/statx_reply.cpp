@@ -18,10 +18,10 @@ StatxReply::Time to_time(const timespec& time) {
 
 }  // namespace
 
-void reply_statx(fuse_req_t raw, const Attributes& attributes) {
+void reply_statx(fuse_req_t raw, const Attributes& attributes, double seconds) {
     const struct stat facts = to_stat(attributes);
     StatxReply reply{};
-    reply.valid_seconds = static_cast<u64>(cache_seconds);
+    reply.valid_seconds = static_cast<u64>(seconds);
     reply.mask = STATX_BASIC_STATS;
     reply.block_bytes = static_cast<u32>(facts.st_blksize);
     reply.links = static_cast<u32>(facts.st_nlink);

@@ -49,7 +49,7 @@ struct StatxReply {
 };
 static_assert(sizeof(StatxReply) == 288 && offsetof(StatxReply, accessed) == 96);
 
-/// Answers FUSE_STATX.
-void reply_statx(fuse_req_t raw, const Attributes& attributes);
+/// Answers FUSE_STATX. `seconds`: how long the kernel may believe it.
+void reply_statx(fuse_req_t raw, const Attributes& attributes, double seconds);
 
 }  // namespace warren::fuse

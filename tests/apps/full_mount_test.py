@@ -16,6 +16,7 @@ from mounted import Volume, run
 
 MIB = 1 << 20
 VOLUME_BYTES = 256 * MIB
+PAGE = 4096
 NO_SPACE = os.strerror(errno.ENOSPC)
 
 # Writes pieces until write(2) fails, for the argument's `flags`; prints how much it took.
@@ -56,7 +57,7 @@ class FullMountTest(unittest.TestCase):
     def leave(self, size):
         """Takes all but `size` bytes, and waits until the mount has noticed."""
         filler = os.open(self.path("filler"), os.O_CREAT | os.O_WRONLY)
-        mounted.fallocate(filler, 0, 0, self.available() - size)
+        mounted.fallocate(filler, 0, os.fstat(filler).st_size, self.available() - size)
         os.close(filler)
         time.sleep(0.1)
 
@@ -139,6 +140,52 @@ class FullMountTest(unittest.TestCase):
         with open(self.path("again"), "wb") as file:
             file.write(bytes(100 * MIB))
             os.fsync(file.fileno())
+
+    def refused_write(self):
+        """A file open for writing, of which the volume has refused what the kernel held back."""
+        self.leave(2 * self.held_back())  # enough to be open through the page cache
+        file = os.open(self.path("log"), os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        self.leave(0)
+        os.write(file, b"r" * PAGE)
+        self.assertIn(NO_SPACE, run("sync", self.volume.root, code=1).stderr)
+        return file
+
+    def fails_for_space(self, call, *arguments):
+        with self.assertRaises(OSError) as caught:
+            call(*arguments)
+        self.assertEqual(caught.exception.errno, errno.ENOSPC)
+
+    def test_a_slow_writer_is_told_although_others_look_at_its_file(self):
+        """Once for each refusal, and for each descriptor; those who look are told nothing."""
+        file = self.refused_write()
+        second = os.open(self.path("log"), os.O_RDONLY)
+        for _ in range(2):
+            for _ in range(3):
+                os.stat(self.path("log"))
+                os.fstat(file)
+                os.fstat(second)
+                os.listdir(self.volume.root)
+            self.fails_for_space(os.write, file, b"told")
+            self.assertEqual(os.write(file, b"h" * PAGE), PAGE)
+            self.fails_for_space(os.fsync, file)
+        os.close(second)
+        os.close(file)
+
+    def test_write_does_not_tell_of_a_refusal_once_there_is_room(self):
+        """fsync(2) does."""
+        file = self.refused_write()
+        os.unlink(self.path("filler"))
+        while self.available() < self.held_back():
+            time.sleep(0.02)
+        time.sleep(0.1)
+        self.assertEqual(os.write(file, b"s" * PAGE), PAGE)
+        self.fails_for_space(os.fsync, file)
+        os.fsync(file)
+        os.close(file)
+        run("sync", self.volume.root)
+        mounted.drop_caches()
+        with open(self.path("log"), "rb") as stored:
+            self.assertEqual(stored.read(), bytes(PAGE) + b"s" * PAGE)
 
     def test_small_files_are_refused_by_write(self):
         """By files that are opened when there is hardly room."""
