@@ -15,6 +15,7 @@
 
 #include "apps/fuse/device.hpp"
 #include "apps/fuse/guard.hpp"
+#include "apps/fuse/invalidator.hpp"
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/operations.hpp"
@@ -146,7 +147,7 @@ void release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     mount.refused.close(node, info->fh);
     if (!mount.refused.is_empty() && !mount.nodes.is_written(node)) mount.refused.forget(node);
     request.reply(request.volume->release(handle_of(request, node, info)));
-    if (has_new_times) make_kernel_forget(mount.session, node);
+    if (has_new_times) mount.invalidator->forget(node);
 }
 
 void read(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t offset, fuse_file_info* info) {

@@ -152,6 +152,7 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
             return directory &&
                    mount.volume.access()->lookup({0, 0, {}, 0, false}, *directory, name);
         });
+        mount.invalidator = &invalidator;
         auto late_seeker = std::make_unique<LateSeeker>(session.get());
         mount.late_seeker = late_seeker.get();
         const auto server = std::make_shared<ControlServer>(mount, invalidator);

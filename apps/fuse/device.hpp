@@ -38,7 +38,8 @@ void take_request_over();
 /// and it can be made to forget them, for it does not see that their writes change their times.
 bool takes_direct_opens();
 
-/// Makes the kernel forget a node that nobody uses. Requires: takes_direct_opens().
+/// Makes the kernel forget a node that nobody uses. It waits for requests about the node that are
+/// under way, so no thread that serves requests may call this. Requires: takes_direct_opens().
 void make_kernel_forget(fuse_session* session, u64 node);
 
 /// The requests that the kernel has sent since the program began.

@@ -6,6 +6,7 @@
 // if it does not have the name.
 #include "apps/fuse/invalidator.hpp"
 
+#include "apps/fuse/device.hpp"
 #include "base/out_of_memory.hpp"
 
 namespace warren::fuse {
@@ -29,6 +30,15 @@ void Invalidator::drop(std::vector<StaleName> stale, bool can_expire) {
     end_ = &batch.next;
     changed_.notify_all();
     changed_.wait(lock, [&] { return batch.done; });
+}
+
+void Invalidator::forget(u64 node) {
+    const std::lock_guard lock(mutex_);
+    static_cast<void>(or_no_memory([&] {
+        closed_.push_back(node);
+        return Errc::ok;
+    }));
+    changed_.notify_all();
 }
 
 void Invalidator::tell(const StaleName& stale, bool can_expire) {
@@ -83,7 +93,9 @@ Invalidator::Batch* Invalidator::take_batch() {
 void Invalidator::run() {
     std::unique_lock lock(mutex_);
     while (true) {
-        changed_.wait(lock, [&] { return ending_ || first_ != nullptr || !removed_.empty(); });
+        changed_.wait(lock, [&] {
+            return ending_ || first_ != nullptr || !closed_.empty() || !removed_.empty();
+        });
         if (first_ != nullptr) {
             Batch* batch = take_batch();
             lock.unlock();
@@ -93,6 +105,12 @@ void Invalidator::run() {
             changed_.notify_all();
         } else if (ending_) {
             return;
+        } else if (!closed_.empty()) {
+            const u64 node = closed_.front();
+            closed_.pop_front();
+            lock.unlock();
+            make_kernel_forget(session_, node);
+            lock.lock();
         } else {
             const StaleName removed = std::move(removed_.front());
             removed_.pop_front();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells the kernel which cached names and attributes are no longer true after the daemon changed
-// the volume on its own (a bulk command). The kernel takes its own locks for that, so it is done by
-// one thread that holds no lock of ours and serves no request.
+// the volume on its own (a bulk command), and which nodes it is to forget. The kernel takes its own
+// locks for that and waits for requests, so it is done by one thread that holds no lock of ours and
+// serves no request.
 //
 // Invariant: when drop() returns, no path leads to a stale name. What the kernel caches below a
 // removed directory is only memory then (seen by nobody but who stands inside it); that much work
@@ -42,6 +43,9 @@ class Invalidator {
     /// Returns when the kernel has been told. `can_expire`: the kernel knows how to look a name up
     /// anew without forgetting what is below it first. Asks for no memory that it needs.
     void drop(std::vector<StaleName> stale, bool can_expire);
+    /// Makes the kernel forget a node that is not open, a little later; without memory, never.
+    /// Requires: takes_direct_opens().
+    void forget(u64 node);
 
  private:
     struct Batch {
@@ -65,6 +69,7 @@ class Invalidator {
     Batch* first_ = nullptr;  // of those that wait, each on the stack of who waits for it
     Batch** end_ = &first_;
     std::deque<StaleName> removed_;  // touched by the thread alone
+    std::deque<u64> closed_;         // nodes to forget
     bool ending_ = false;
     std::thread thread_;
 };

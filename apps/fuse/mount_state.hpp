@@ -20,6 +20,7 @@
 
 namespace warren::fuse {
 
+class Invalidator;
 class LateSeeker;
 
 struct MountState {
@@ -43,7 +44,8 @@ struct MountState {
     std::string image;       // absolute
     std::string mountpoint;  // absolute
     fuse_session* session = nullptr;
-    LateSeeker* late_seeker = nullptr;  // set while requests are answered
+    LateSeeker* late_seeker = nullptr;   // set while requests are answered
+    Invalidator* invalidator = nullptr;  // likewise
     std::atomic<bool> read_only;
     std::atomic<AccessTimes> access_times{AccessTimes::relative};
     std::atomic<u64> verbs_served{0};     // of the control socket, turns of rings among them
