@@ -67,12 +67,15 @@ class FullMountTest(unittest.TestCase):
 
     def expect_end(self, writers):
         """All writers are told, and have not written much more than there was room for."""
-        # Twice: the kernel was seen to exceed its limit by half on a busy machine.
-        bound = self.available() + 2 * self.held_back() + 2 * MIB * (1 + len(writers))
+        room = self.available() + 2 * MIB * (1 + len(writers))
+        before = self.held_back()
         processes = [self.start(*writer) for writer in writers]
         done = [int(process.communicate(timeout=120)[0] or -1) for process in processes]
         self.assertNotIn(-1, done)
-        self.assertLessEqual(sum(done), bound, f"{done}")
+        # What is refused of one file makes room in the page cache for the others. The limit moves
+        # with the memory that is free.
+        held_back = len(writers) * max(before, self.held_back())
+        self.assertLessEqual(sum(done), room + held_back, f"{done}")
         self.assertEqual(self.available(), 0)
 
     def test_the_kernel_holds_back_no_more_than_an_eighth(self):
