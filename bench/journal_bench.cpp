@@ -63,7 +63,8 @@ struct Place {
         meter.end = meter.begin + superblock.journal_blocks * format::block_size;
         OpenOptions options;
         options.engine = EngineChoice::cpu;
-        volume = open_volume(std::make_unique<PassingDisk>(meter), "memory", options, failure);
+        volume = open_volume(std::make_unique<PassingDisk>(static_cast<Disk&>(meter)), "memory",
+                             options, failure);
         require(volume != nullptr, failure.message);
     }
 };
@@ -131,6 +132,7 @@ int main(int argument_count, char** arguments) {
         const std::string subject = in_bulk ? "remove_tree" : "unlink, one after the other";
         report.add(scenario, subject, seconds, static_cast<double>(files));
         report.note(subject + ": " + figures(place.meter));
+        require(place.meter.within > 0, "the journal's writes were not counted");
         if (in_bulk) {
             report.must(
                 "100 MB for 1,000,000 files over what remove_tree logs",

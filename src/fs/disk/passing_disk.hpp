@@ -13,6 +13,8 @@ class PassingDisk : public Disk {
  public:
     /// Requires: `below` outlives this.
     explicit PassingDisk(Disk& below) : below_(below) {}
+    /// A PassingDisk over another would else be a copy of it, and pass by what that one does.
+    PassingDisk(const PassingDisk&) = delete;
 
     u64 size_bytes() const override { return below_.size_bytes(); }
     Result<u64> present_size() const override { return below_.present_size(); }
