@@ -314,19 +314,6 @@ def differences(name, old, new):
             return
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the figures in")
-    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the repository's folder")
-    options = parser.parse_args()
-    findings = list(update(options.root, options.write))
-    for finding in findings:
-        print(finding)
-    if findings and not options.write:
-        print("tools/bench_table.py --write puts the figures of the CSV files in")
-    return 1 if findings else 0
-
-
 def update(root, write):
     """Writes the documents, or compares them; what is wrong, one text each."""
     results = Results(root / RESULTS)
@@ -352,6 +339,19 @@ def update(root, write):
             yield from differences(name, text, generated)
     for name in unused:
         yield f"{TEMPLATES}: no document has a place for '== {name}'"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--write", action="store_true", help="put the figures in")
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the repository's folder")
+    options = parser.parse_args()
+    findings = list(update(options.root, options.write))
+    for finding in findings:
+        print(finding)
+    if findings and not options.write:
+        print("tools/bench_table.py --write puts the figures of the CSV files in")
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":
