@@ -189,7 +189,7 @@ class Reference:
         if self.operator == " / ":
             return three_digits(one / other)
         text = f"{three_digits(other / one)}x"
-        return f"**{text}**" if other < one else text
+        return f"**{text}**" if round(other / one, 2) < 1 else text
 
     def figure(self, row):
         median, fastest, slowest = (float(row[name]) for name in COLUMNS)

@@ -17,6 +17,8 @@ CSV = ("# machine: two cores\n# date: 2026-01-01\n# commit: abc\n# command: ./de
        "# must: rate, at least 1: met\n" + HEAD +
        '"Mix","Warren",100,5,0.002,0.001,0.0021,\n'
        '"Mix","rm -rf",100,5,0.1,0.1,0.1,\n'
+       '"Even","Warren",1,5,1.001,1.001,1.001,\n'
+       '"Even","rm -rf",1,5,1,1,1,\n'
        '"Deep","Warren",10,5,0.004,0.004,0.004,\n'
        '"Deep","rm -rf",20,5,0.004,0.004,0.004,\n'
        '"Wide","Warren",4e9,5,0.002,0.002,0.002,\n')
@@ -35,6 +37,7 @@ EXPECTED = """# Figures
 | | Warren | each | times |
 |---|---|---|---|
 | Mix | 2.00 ms ±50% | 20.0 us | 50.0x |
+| Even | 1.00 s ±0% | 1.00 s | 1.00x |
 | Deep | 4.00 ms ±0% | 400 us | **0.50x** |
 | Wide | 2.00 ms ±0% | 0.0005 ns |  |
 | Mix | 2.00 | 1.00 s | |
