@@ -25,7 +25,7 @@ function(warren_library name)
         warren_sources(some "${PROJECT_SOURCE_DIR}/src/${folder}" .cpp .cu)
         list(APPEND sources ${some})
     endforeach()
-    # The plug-in of cmake/mpi.cmake.
+    # The plug-ins of cmake/mpi.cmake.
     list(FILTER sources EXCLUDE REGEX "/src/walk/mpi/")
     list(FILTER sources EXCLUDE REGEX "/src/fs/.*/cuda/")
     if(NOT WARREN_CUDA)

@@ -44,7 +44,10 @@ bool join_ranks(bool spans_ranks) {
     }
     group = walk::mpi_group(problem);
     if (!problem.empty()) {
-        complain({"started by mpirun, but cannot use MPI: ", problem});
+        // A machine may lack what another one has, so the first process on each complains.
+        if (launch.is_first_here) {
+            complain({"started by ", launch.launcher, ", but cannot use MPI: ", problem});
+        }
         return false;
     }
     if (group != nullptr) group->set_hearer(hear);

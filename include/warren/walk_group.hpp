@@ -91,10 +91,10 @@ class Group {
     bool in_walk_ = false;
 };
 
-/// The ranks of the MPI job that this process belongs to: Open MPI, loaded at the first call if
-/// the process was started by it, and left when the process ends. Null with an empty `problem` if
-/// there is no such job, or if the job has one rank only; null with a `problem` also where another
-/// launcher (srun, MPICH) has started several processes, each of which would do all of the work.
+/// The ranks of the MPI job that this process belongs to: Open MPI or MPICH, whichever has started
+/// the process, is loaded at the first call and left when the process ends. Null with an empty
+/// `problem` if there is no such job, or if the job has one rank only; null with a `problem` also
+/// where another launcher has started several processes, each of which would do all of the work.
 /// `WARREN_WALK_NODE` (a name) or `WARREN_WALK_RANKS_PER_NODE` stand in for the nodes that the
 /// ranks are on, for tests.
 Group* mpi_group(std::string& problem);

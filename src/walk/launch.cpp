@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpirun within a step of Slurm leaves the step's variables to its processes, so what an MPI
-// launcher says counts first. srun may tell PMIX_RANK besides its own.
+// launcher says counts first. srun without PMI or PMIx starts processes that cannot find each
+// other.
 #include "walk/launch.hpp"
 
 #include <charconv>
@@ -11,19 +12,28 @@ namespace warren::walk {
 
 namespace {
 
+constexpr Mpi open_mpi = {"Open MPI", "libwarren-mpi-openmpi.so", "openmpi-bin"};
+constexpr Mpi mpich = {"MPICH", "libwarren-mpi-mpich.so", "mpich"};
+
 struct Launcher {
     const char* name;
     const char* size;  // null: it tells the rank only
     const char* rank;
-    bool settles;  // what is said further below does not count
+    const char* rank_here;
+    const Mpi* mpi;
+    const char* needs;  // null, or what is set too if that MPI can be used
+    bool settles;       // what is said further below does not count
 };
 
 // SLURM_NTASKS is not among them: a script under sbatch has it and is one process.
 constexpr Launcher launchers[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", true},
-    {"MPICH, Intel MPI or another launcher with PMI", "PMI_SIZE", "PMI_RANK", true},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", false},
-    {"a launcher with PMIx", nullptr, "PMIX_RANK", false},
+    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+     &open_mpi, nullptr, true},
+    {"MPICH, Intel MPI or another launcher with PMI", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID",
+     &mpich, nullptr, true},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", &open_mpi, "PMIX_RANK",
+     false},
+    {"a launcher with PMIx", nullptr, "PMIX_RANK", "PMIX_LOCAL_RANK", nullptr, nullptr, false},
 };
 
 u32 number_of(const char* variable) {
@@ -41,7 +51,10 @@ Launch launch_of_environment() {
         launch.launcher = launcher.name;
         launch.variable = launcher.size != nullptr ? launcher.size : launcher.rank;
         if (std::getenv(launch.variable) == nullptr) continue;
-        launch.is_open_mpi = &launcher == launchers;
+        if (launcher.needs == nullptr || std::getenv(launcher.needs) != nullptr) {
+            launch.mpi = launcher.mpi;
+        }
+        launch.is_first_here = number_of(launcher.rank_here) == 0;
         launch.rank = number_of(launcher.rank);
         launch.processes = launcher.size != nullptr ? number_of(launcher.size) : launch.rank + 1;
         if (launcher.settles || !launch.is_alone()) return launch;
@@ -52,9 +65,16 @@ Launch launch_of_environment() {
 std::string Launch::refusal() const {
     return std::string("started as one of several processes by ") + launcher + " (" + variable +
            " is " + std::to_string(number_of(variable)) +
-           "), each of which would do all of the work: start it by Open MPI's mpirun, or as one "
-           "process; or unset " +
+           "), each of which would do all of the work: start it by mpirun of Open MPI or MPICH, by "
+           "srun --mpi=pmix or --mpi=pmi2, or as one process; or unset " +
            variable + " where each is to work by itself";
+}
+
+std::string Launch::mismatch(u32 ranks) const {
+    return "of the " + std::to_string(processes) + " processes that " + variable + " counts, " +
+           mpi->name + " has joined " + std::to_string(ranks) +
+           ": start it by the launcher of that MPI, or unset " + variable +
+           " where each is to work by itself";
 }
 
 }  // namespace warren::walk

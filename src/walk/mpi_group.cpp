@@ -1,37 +1,248 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks for the plug-in beside the program, then where it is installed, then where the system
-// looks.
-#include <dlfcn.h>
+// The ranks of an MPI job, by the plug-in for their MPI.
+//
+// MPI has no wait that another thread, or a rank that sends something, can end, but by keeping a
+// core busy. So ranks on one machine ring at each other: a word of shared memory for each, a futex.
+//
+// Invariant: all calls of the plug-in come from the thread that has loaded it.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <list>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "base/check.hpp"
 #include "walk/launch.hpp"
+#include "walk/mpi_plugin.hpp"
 #include "warren/walk_group.hpp"
 
 namespace warren::walk {
 
 namespace {
 
-constexpr const char* plugin_name = "libwarren_walk_mpi.so";
-constexpr const char* entry_name = "warren_walk_mpi_2";
+constexpr size_t arriving_most = 64;
+constexpr u32 shortest_pause_us = 20;  // while MPI has something under way that does not ring
+constexpr u32 longest_pause_us = 500;
+constexpr u64 round_bytes = 128 * kib;  // of each rank, gathered in one call
+constexpr u64 rounds_bytes = 1 * gib;   // of all
 
-std::string folder_of_program() {
-    std::string path(4096, '\0');
-    const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
-    path.resize(size < 0 ? 0 : static_cast<size_t>(size));
-    return path.substr(0, path.rfind('/') + 1);
+/// In memory that all ranks of a machine see; zeros at first.
+struct alignas(64) Bell {
+    std::atomic<u32> rings;
+    std::atomic<u32> sleeps;  // whether its rank waits for the next ring
+    std::atomic<u32> posted;  // messages to its rank, from ranks of this machine
+};
+static_assert(std::atomic<u32>::is_always_lock_free);
+
+/// MPI counts bytes by int.
+int mpi_size(size_t bytes) {
+    WARREN_CHECK(bytes <= static_cast<size_t>(std::numeric_limits<int>::max()));
+    return static_cast<int>(bytes);
 }
 
-void* load_plugin() {
-    const std::string folder = folder_of_program();
-    for (const char* place : {"", "../bin/", "../lib/warren/", "../lib/"}) {
-        const std::string path = folder + place + plugin_name;
-        // MPI's own plug-ins look for its symbols among all that is loaded.
-        if (void* plugin = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return plugin;
+class MpiGroup : public Group {
+ public:
+    MpiGroup(const warren_mpi_plugin_table& mpi, u32 rank, u32 ranks);
+
+    u32 rank() const override { return rank_; }
+    const std::vector<u32>& nodes() const override { return nodes_; }
+    void begin_walk() override;
+    void end_walk() override;
+    void send(u32 to, std::string message) override;
+    bool receive(u32& from, std::string& message) override;
+    bool wait(u32 microseconds) override;
+    void ring() override;
+    bool hears_all() const override { return hears_all_; }
+    std::vector<std::string> gather(std::string_view own) override;
+
+ private:
+    struct Letter {
+        warren_mpi_handle request{};
+        std::string bytes;
+        u32 peer = 0;
+    };
+    std::string node_name() const;
+    void hang_bells();
+    void ring_at(u32 rank);
+    bool has_more() const;
+    void forget_sent();
+    void begin_arrivals();
+
+    const warren_mpi_plugin_table& mpi_;
+    u32 rank_;
+    std::vector<u32> nodes_;
+    std::list<Letter> sent_;
+    std::list<Letter> arriving_;
+    std::vector<Bell*> bells_;  // of each rank; null: on another machine
+    bool hears_all_ = false;
+    u32 heard_ = 0;     // rings before the last wait's end
+    u32 received_ = 0;  // messages
+    u32 pauses_ = 0;
+};
+
+MpiGroup::MpiGroup(const warren_mpi_plugin_table& mpi, u32 rank, u32 ranks)
+    : mpi_(mpi), rank_(rank), nodes_(ranks), bells_(ranks) {
+    const std::vector<std::string> names = gather(node_name());
+    for (size_t other = 0; other < names.size(); ++other) {
+        const auto first = std::find(names.begin(), names.end(), names[other]);
+        nodes_[other] = static_cast<u32>(first - names.begin());
     }
-    return ::dlopen(plugin_name, RTLD_NOW | RTLD_GLOBAL);
+    hang_bells();
 }
+
+std::string MpiGroup::node_name() const {
+    if (const char* name = std::getenv("WARREN_WALK_NODE")) return name;
+    if (const char* text = std::getenv("WARREN_WALK_RANKS_PER_NODE")) {
+        const unsigned long ranks = std::max(1ul, std::strtoul(text, nullptr, 10));
+        return "node " + std::to_string(rank_ / ranks);
+    }
+    char name[WARREN_MPI_NAME_BYTES] = {};
+    mpi_.get_machine_name(name);
+    return name;
+}
+
+void MpiGroup::hang_bells() {
+    std::vector<void*> places(ranks());
+    mpi_.share_memory(sizeof(Bell), places.data());
+    for (size_t other = 0; other < places.size(); ++other)
+        bells_[other] = static_cast<Bell*>(places[other]);
+    hears_all_ = std::find(bells_.begin(), bells_.end(), nullptr) == bells_.end();
+}
+
+void MpiGroup::ring_at(u32 rank) {
+    Bell* const bell = bells_[rank];
+    if (bell == nullptr) return;
+    // Sequentially consistent: the partner is wait(), which looks the other way round.
+    bell->rings.fetch_add(1, std::memory_order_seq_cst);
+    if (bell->sleeps.load(std::memory_order_seq_cst) == 0) return;
+    ::syscall(SYS_futex, &bell->rings, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+void MpiGroup::ring() {
+    ring_at(rank_);
+}
+
+/// Whether there may be something to receive.
+bool MpiGroup::has_more() const {
+    // Acquire: what was sent before is there; the partner is send().
+    return !hears_all_ || bells_[rank_]->posted.load(std::memory_order_acquire) != received_;
+}
+
+bool MpiGroup::wait(u32 microseconds) {
+    // What is under way in parts goes on only when MPI is looked at.
+    if (sent_.empty() && !has_more()) {
+        pauses_ = 0;
+    } else {
+        microseconds = std::min(
+            {microseconds, shortest_pause_us << std::min(pauses_++, 5u), longest_pause_us});
+    }
+    Bell& bell = *bells_[rank_];
+    // The partner is ring_at(): the futex sees its ring, or it sees that this rank sleeps.
+    bell.sleeps.store(1, std::memory_order_seq_cst);
+    const timespec time{0, long{microseconds} * 1000};
+    ::syscall(SYS_futex, &bell.rings, FUTEX_WAIT, heard_, &time, nullptr, 0);
+    bell.sleeps.store(0, std::memory_order_relaxed);
+    // Acquire: what was done before the ring is seen; the partner is ring_at().
+    const u32 rings = bell.rings.load(std::memory_order_acquire);
+    return std::exchange(heard_, rings) != rings;
+}
+
+void MpiGroup::begin_walk() {
+    mpi_.begin_walk();
+}
+
+void MpiGroup::end_walk() {
+    for (Letter& letter : sent_)
+        mpi_.wait_for_request(&letter.request);
+    sent_.clear();
+    mpi_.end_walk();
+}
+
+void MpiGroup::send(u32 to, std::string message) {
+    Letter& letter = sent_.emplace_back();
+    letter.bytes = std::move(message);
+    letter.peer = to;
+    mpi_.begin_send(to, letter.bytes.data(), mpi_size(letter.bytes.size()), &letter.request);
+    // Release: the partner is has_more().
+    if (bells_[to] != nullptr) bells_[to]->posted.fetch_add(1, std::memory_order_release);
+    ring_at(to);
+    forget_sent();
+}
+
+/// What is not gone yet rings again: the other side may have to do its part.
+void MpiGroup::forget_sent() {
+    for (auto letter = sent_.begin(); letter != sent_.end();) {
+        const bool is_done = mpi_.test_request(&letter->request) != 0;
+        if (!is_done) ring_at(letter->peer);
+        letter = is_done ? sent_.erase(letter) : std::next(letter);
+    }
+}
+
+void MpiGroup::begin_arrivals() {
+    u32 from = 0;
+    int size = 0;
+    warren_mpi_handle message{};
+    while (arriving_.size() < arriving_most && mpi_.find_message(&from, &size, &message) != 0) {
+        Letter& letter = arriving_.emplace_back();
+        letter.peer = from;
+        letter.bytes.resize(static_cast<size_t>(size));
+        mpi_.begin_receive(message, letter.bytes.data(), size, &letter.request);
+    }
+}
+
+/// Handed over in the order in which they were met, however long each takes to be here.
+bool MpiGroup::receive(u32& from, std::string& message) {
+    forget_sent();
+    // To ask MPI is to let it look everywhere, and give up the core if nothing is there.
+    if (!has_more()) return false;
+    begin_arrivals();
+    if (arriving_.empty()) return false;
+    if (mpi_.test_request(&arriving_.front().request) == 0) return false;
+    from = arriving_.front().peer;
+    message = std::move(arriving_.front().bytes);
+    arriving_.pop_front();
+    ++received_;
+    return true;
+}
+
+/// In rounds, since MPI counts bytes by int.
+std::vector<std::string> MpiGroup::gather(std::string_view own) {
+    std::vector<int> sizes(ranks(), mpi_size(sizeof(u64)));
+    std::vector<int> offsets;
+    for (size_t other = 0; other < ranks(); ++other)
+        offsets.push_back(mpi_size(other * sizeof(u64)));
+    const u64 size = own.size();
+    std::vector<u64> left(ranks());
+    mpi_.gather(&size, sizes.data(), offsets.data(), left.data());
+    std::vector<std::string> parts(ranks());
+    const u64 most = std::min(round_bytes, rounds_bytes / ranks());
+    while (std::any_of(left.begin(), left.end(), [](u64 bytes) { return bytes != 0; })) {
+        size_t end = 0;
+        for (size_t other = 0; other < parts.size(); ++other) {
+            sizes[other] = mpi_size(std::min(left[other], most));
+            offsets[other] = mpi_size(end);
+            end += static_cast<size_t>(sizes[other]);
+            left[other] -= static_cast<u64>(sizes[other]);
+        }
+        std::string all(end, '\0');
+        mpi_.gather(own.data(), sizes.data(), offsets.data(), all.data());
+        own.remove_prefix(static_cast<size_t>(sizes[rank_]));
+        for (size_t other = 0; other < parts.size(); ++other)
+            parts[other].append(all, static_cast<size_t>(offsets[other]),
+                                static_cast<size_t>(sizes[other]));
+    }
+    return parts;
+}
+
+const warren_mpi_plugin_table* started = nullptr;
 
 }  // namespace
 
@@ -43,15 +254,22 @@ Group* mpi_group(std::string& problem) {
         problem = launch.refusal();
         return nullptr;
     }
-    void* plugin = load_plugin();
-    void* entry = plugin == nullptr ? nullptr : ::dlsym(plugin, entry_name);
-    if (entry == nullptr) {
-        const char* reason = ::dlerror();
-        problem = reason == nullptr ? "it is of another version" : reason;
+    const warren_mpi_plugin_table* const plugin = load_mpi_plugin(*launch.mpi, problem);
+    if (plugin == nullptr) return nullptr;
+    u32 rank = 0;
+    u32 ranks = 0;
+    if (const char* reason = plugin->start(&rank, &ranks)) {
+        problem = std::string(launch.mpi->name) + " does not start: " + reason;
         return nullptr;
     }
-    group = reinterpret_cast<Group* (*)(size_t)>(entry)(sizeof(Group));
-    if (group == nullptr) problem = "MPI_Init failed, or the plug-in is of another version";
+    if (ranks != launch.processes) {
+        plugin->finish();
+        problem = launch.mismatch(ranks);
+        return nullptr;
+    }
+    started = plugin;
+    std::atexit([] { started->finish(); });
+    group = new MpiGroup(*plugin, rank, ranks);
     return group;
 }
 

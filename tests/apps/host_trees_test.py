@@ -438,7 +438,7 @@ class ModesTest(TreesCase):
                       self.output("chown", "-c", "daemon:bin", "tree"))
 
 
-@unittest.skipUnless(HAS_MPI, "mpirun is not installed")
+@unittest.skipUnless(HAS_MPI, "there is no MPI here")
 class RanksTest(TreesCase):
     """The same tools under mpirun: what one process does is what several do together."""
 

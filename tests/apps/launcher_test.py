@@ -7,11 +7,9 @@ import unittest
 from command_line import WARREN, CommandCase
 
 # What each launcher sets, and the variable that the refusal names.
-SEVERAL = [({"PMI_SIZE": "4", "PMI_RANK": "{}"}, "PMI_SIZE"),
-           ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "{}"}, "SLURM_STEP_NUM_TASKS"),
-           ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "{}", "PMIX_RANK": "{}"},
-            "SLURM_STEP_NUM_TASKS"),
-           ({"SLURM_NTASKS": "4", "PMI_SIZE": "4", "PMI_RANK": "{}"}, "PMI_SIZE")]
+SEVERAL = [({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "{}"}, "SLURM_STEP_NUM_TASKS"),
+           ({"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "{}"},
+            "SLURM_STEP_NUM_TASKS")]
 ALONE = [{"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, {"PMI_SIZE": "1", "PMI_RANK": "0"},
          {"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "8", "SLURM_PROCID": "0"},
          {"PMIX_RANK": "0"}, {"SLURM_STEP_NUM_TASKS": "", "PMI_SIZE": "x"},
@@ -26,7 +24,7 @@ class LauncherTest(CommandCase):
         settings = [f"{name}={value}" for name, value in variables.items()]
         return self.run_program("env", *settings, WARREN, *words, code=code)
 
-    def test_several_processes_of_another_launcher_are_refused(self):
+    def test_several_processes_without_an_mpi_are_refused(self):
         self.write("kept/f")
         for variables, named in SEVERAL:
             for words in (("rm", "-r", "kept"), ("cp", "-r", "kept", "copy"), ("ls", "kept")):

@@ -16,15 +16,20 @@ import unittest
 
 import ranks
 from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
-from ranks import catches, in_ranks, rank_of
+from ranks import MPICH, OPEN_MPI, catches
 from walk_tools_test import make_tree
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
 
-class RanksTest(CommandCase):
+class RanksTests:
+    """By `mpi`; `host_words` make its mpirun use two hosts, by an agent that is named behind them;
+    `told_of_death` is what it says of a rank that was killed."""
+
     @classmethod
     def setUpClass(cls):
+        if reason := cls.mpi.why_missing():
+            raise unittest.SkipTest(reason)
         print(f"WARREN_SEED={SEED}", flush=True)
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         cls.place = pathlib.Path(tempfile.mkdtemp(prefix="warren-ranks-", dir=memory))
@@ -44,7 +49,7 @@ class RanksTest(CommandCase):
             os.link(linked, cls.tree / f"link{number % 20}" / str(number))
 
     def ranks(self, count, *words, **more):
-        return self.run_program(*in_ranks(count, WARREN, *words), **more)
+        return self.run_program(*self.mpi.in_ranks(count, WARREN, *words), **more)
 
     def ranked_lines(self, count, *words, **more):
         done = self.ranks(count, *words, **more)
@@ -75,7 +80,7 @@ class RanksTest(CommandCase):
         for scheduler in ("cp", "cp-directories", "drqs", "pa-drqs-list", "h-drqs-batches"):
             words = ["env", "WARREN_WALK_RANKS_PER_NODE=2", WARREN, "du", "-s", "--scheduler",
                      scheduler, self.tree]
-            done = self.run_program(*in_ranks(4, *words))
+            done = self.run_program(*self.mpi.in_ranks(4, *words))
             self.assertEqual(done.stdout, expected, scheduler)
 
     def test_two_hosts_that_are_namespaces(self):
@@ -84,11 +89,8 @@ class RanksTest(CommandCase):
         # mpirun starts its daemons by this: each gets a host name of its own, and they talk by TCP.
         agent = self.write("agent", b'#!/bin/sh\nhost=$1\nshift\n'
                            b'exec unshare --uts sh -c "hostname $host; $*"\n', 0o755)
-        words = ["mpirun", "--host", "left:2,right:2", "-np", "4", "--bind-to", "none",
-                 "--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1",
-                 "--mca", "btl", "self,vader,tcp", "--mca", "oob_tcp_if_include", "lo",
-                 "--mca", "btl_tcp_if_include", "lo"]
-        done = self.run_program(*words, WARREN, "du", "-s", self.tree)
+        done = self.run_program(self.mpi.launcher, *self.host_words, agent, "-np", "4",
+                                WARREN, "du", "-s", self.tree)
         self.assertEqual(done.stdout, self.run_program("du", "-s", self.tree).stdout)
 
     def test_removes_all(self):
@@ -161,7 +163,7 @@ class RanksTest(CommandCase):
     def test_a_rank_that_dies_ends_the_job(self):
         code, error = self.signal_rank_1(signal.SIGKILL, "walk", "--max-ops", "60", self.tree)
         self.assertNotEqual(code, 0)
-        self.assertIn(b"rank 1", error)
+        self.assertIn(self.told_of_death, error)
 
     def test_goes_on_from_a_checkpoint_with_other_ranks(self):
         words = ["du", "-s", self.tree, "--checkpoint", self.folder / "kept"]
@@ -175,20 +177,36 @@ class RanksTest(CommandCase):
 
     def signal_rank_1(self, number, *words):
         """Sends the signal in the middle of the job; its exit code and what it says."""
-        job = subprocess.Popen(in_ranks(3, WARREN, *words),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        job = subprocess.Popen(self.mpi.in_ranks(3, WARREN, *words),
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         victim = None
         is_ready = False
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while not is_ready and job.poll() is None and time.monotonic() < deadline:
-            victim = victim or rank_of(job, 1)
+            victim = victim or self.mpi.rank_of(job, 1)
             is_ready = victim and (number != signal.SIGTERM or catches(victim, number))
             time.sleep(0.02)
         self.assertTrue(is_ready)
         time.sleep(0.4)
         os.kill(victim, number)
-        error = job.communicate(timeout=60)[1]
+        error = job.communicate(timeout=60)[0]
         return job.returncode, error
+
+
+class OpenMpiTest(RanksTests, CommandCase):
+    mpi = OPEN_MPI
+    host_words = ["--host", "left:2,right:2", "--bind-to", "none",
+                  "--mca", "btl", "self,vader,tcp", "--mca", "oob_tcp_if_include", "lo",
+                  "--mca", "btl_tcp_if_include", "lo", "--mca", "plm_rsh_no_tree_spawn", "1",
+                  "--mca", "plm_rsh_agent"]
+    told_of_death = b"rank 1"
+
+
+class MpichTest(RanksTests, CommandCase):
+    mpi = MPICH
+    host_words = ["-hosts", "left:2,right:2", "-iface", "lo", "-launcher", "rsh",
+                  "-launcher-exec"]
+    told_of_death = b"BAD TERMINATION"
 
 
 if __name__ == "__main__":

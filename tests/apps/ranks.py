@@ -4,34 +4,76 @@
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import unittest
-
-HAS_MPI = shutil.which("mpirun") is not None
 
 # Open MPI runs nothing as root unless it is told twice.
 os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
+class Mpi:
+    """An MPI with a plug-in: its launcher, and what tells a process its rank."""
+
+    def __init__(self, name, tells_version, options, rank_variable):
+        self.name = name
+        self.options = options
+        self.rank_variable = rank_variable
+        self.plugin = pathlib.Path(os.environ.get("WARREN_BUILD", ""),
+                                   f"bin/libwarren-mpi-{name}.so")
+        found = (shutil.which(program) for program in (f"mpirun.{name}", "mpirun"))
+        self.launcher = next((path for path in found if path and tells_version in version(path)),
+                             None)
+
+    def why_missing(self):
+        """Why nothing can run by this MPI; None if it can."""
+        if self.launcher is None:
+            return f"mpirun of {self.name} is not installed"
+        if not self.plugin.exists():
+            return f"Warren was built without {self.name}: there is no {self.plugin}"
+        return None
+
+    def in_ranks(self, count, *words):
+        """What runs the words in so many ranks; 0: in a process without mpirun."""
+        if count == 0:
+            return list(words)
+        return [self.launcher, *self.options, "-np", str(count), *words]
+
+    def rank_of(self, job, rank):
+        """The process of that rank of an mpirun; None if it is not there."""
+        waiting = [job.pid]
+        for process in waiting:
+            try:
+                place = pathlib.Path(f"/proc/{process}")
+                waiting += map(int, (place / f"task/{process}/children").read_text().split())
+                environment = (place / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"{self.rank_variable}={rank}".encode() in environment:
+                return process
+        return None
+
+
+def version(launcher):
+    done = subprocess.run([launcher, "--version"], capture_output=True, check=False)
+    return (done.stdout + done.stderr).decode(errors="replace")
+
+
+OPEN_MPI = Mpi("openmpi", "Open", ["--oversubscribe", "--bind-to", "none", "--mca",
+                                   "mpi_yield_when_idle", "1"], "OMPI_COMM_WORLD_RANK")
+MPICH = Mpi("mpich", "HYDRA", [], "PMI_RANK")
+
+# What tests run by that do not compare one MPI with another.
+ANY_MPI = next((mpi for mpi in (OPEN_MPI, MPICH) if not mpi.why_missing()), None)
+HAS_MPI = ANY_MPI is not None
+
+
 def in_ranks(count, *words):
-    """What runs the words in so many ranks; 0: in a process without mpirun."""
-    if count == 0:
-        return list(words)
-    return ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
-            "-np", str(count), *words]
+    return ANY_MPI.in_ranks(count, *words) if count else list(words)
 
 
 def rank_of(job, rank):
-    """The process of that rank of an mpirun; None if it is not there."""
-    try:
-        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-        for child in children:
-            environment = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in environment:
-                return int(child)
-    except OSError:
-        pass
-    return None
+    return ANY_MPI.rank_of(job, rank)
 
 
 def catches(process, number):
@@ -48,6 +90,6 @@ def catches(process, number):
 def main(**options):
     """Runs a script's tests, or says why they cannot be run."""
     if not HAS_MPI:
-        print("mpirun is not installed")
+        print(f"{OPEN_MPI.why_missing()}; {MPICH.why_missing()}")
         sys.exit(77)
     unittest.main(**options)

@@ -183,7 +183,7 @@ class ResumeTest(ResumeCase):
                       self.check_hash):
             check(0, signal.SIGTERM)
 
-    @unittest.skipUnless(HAS_MPI, "mpirun is not installed")
+    @unittest.skipUnless(HAS_MPI, "there is no MPI here")
     def test_a_rank_that_dies_ends_the_job_and_the_rest_is_done_by_others(self):
         self.check_du(2, signal.SIGKILL, 0)
         self.check_walk(2, signal.SIGKILL, 0)

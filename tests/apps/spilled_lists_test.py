@@ -121,7 +121,7 @@ class SpilledListsTest(CommandCase):
         self.assertIn("4K or more", self.error("find", "-s", "--memory", "4095", "tree"))
         self.assertIn("4K or more", self.error("hash", "--memory", "much", "tree"))
 
-    @unittest.skipUnless(HAS_MPI, "mpirun is not installed")
+    @unittest.skipUnless(HAS_MPI, "there is no MPI here")
     def test_ranks(self):
         expected = self.printed("hash", "-z", "tree")
         words = [WARREN, "hash", "-z", *LEAST, "tree"]

@@ -86,7 +86,8 @@ class CallsTest(CommandCase):
 
     def test_one_process_loads_no_mpi(self):
         paths = [path or "" for _, _, path in self.calls("walk", "tree")]
-        self.assertFalse([path for path in paths if re.search("libmpi|openmpi|warren_mpi", path)])
+        self.assertFalse([path for path in paths
+                          if re.search("libmpi|mpich|openmpi|warren-mpi", path)])
 
 
 class TerminalTest(CommandCase):

@@ -4,10 +4,24 @@
 # job, prints the total of du(1), in which a file with several names counts once on whatever ranks.
 set -euo pipefail
 
-for tool in cc mpirun du; do
+for tool in cc du; do
     command -v "$tool" >/dev/null || { echo "no $tool here"; exit 77; }
 done
-[[ -e $WARREN_BUILD/bin/libwarren_walk_mpi.so ]] || { echo "built without MPI"; exit 77; }
+launchers=()
+find_launcher() {
+    local mpi=$1 says=$2 launcher
+    launcher=$(command -v "mpirun.$mpi" || command -v mpirun || true)
+    if [[ -z $launcher || $("$launcher" --version 2>&1) != *"$says"* ]]; then
+        echo "mpirun of $mpi is not installed"
+    elif [[ ! -e $WARREN_BUILD/bin/libwarren-mpi-$mpi.so ]]; then
+        echo "built without $mpi"
+    else
+        launchers+=("$launcher${3:+ $3}")
+    fi
+}
+find_launcher openmpi Open "--oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
+find_launcher mpich HYDRA
+((${#launchers[@]} > 0)) || exit 77
 source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -84,6 +98,7 @@ expect() {
     [[ $told == "$expected ranks $ranks" ]]
 }
 expect 1 "$folder/du" 0
-ranks=(mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
-expect 2 "${ranks[@]}" -np 2 "$folder/du" 0
-expect 3 "${ranks[@]}" -np 3 "$folder/du" 1 # cp: rank 0 keeps the queue
+for launcher in "${launchers[@]}"; do
+    expect 2 $launcher -np 2 "$folder/du" 0
+    expect 3 $launcher -np 3 "$folder/du" 1 # cp: rank 0 keeps the queue
+done
