@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <functional>
 #include <random>
 
 #include "apps/warren/location.hpp"
@@ -18,13 +16,10 @@ namespace warren::cli {
 
 namespace {
 
-/// A beginning of names that the processes of one run share and other runs do not have.
+/// A beginning of names that other runs do not have; all ranks take that of rank 0.
 std::string make_mark() {
-    const char* job = std::getenv("OMPI_MCA_orte_precondition_transports");
-    const u32 number = job == nullptr ? std::random_device()()
-                                      : static_cast<u32>(std::hash<std::string_view>()(job));
     char text[32];
-    std::snprintf(text, sizeof text, ".warren-%08x", number);
+    std::snprintf(text, sizeof text, ".warren-%08x", std::random_device()());
     return text;
 }
 

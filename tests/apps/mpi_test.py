@@ -15,7 +15,7 @@ import time
 import unittest
 
 import ranks
-from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
+from command_line import TIMEOUT_SECONDS, WARREN, CommandCase, describe_tree
 from ranks import MPICH, OPEN_MPI, catches
 from walk_tools_test import make_tree
 
@@ -92,6 +92,12 @@ class RanksTests:
         done = self.run_program(self.mpi.launcher, *self.host_words, agent, "-np", "4",
                                 WARREN, "du", "-s", self.tree)
         self.assertEqual(done.stdout, self.run_program("du", "-s", self.tree).stdout)
+
+    def test_copies_files_with_several_names(self):
+        copy = self.place / "copied"
+        self.ranks(3, "cp", "-a", self.tree, copy)
+        self.assertEqual(describe_tree(copy), describe_tree(self.tree))
+        self.assertEqual([name for name in os.listdir(self.place) if name.startswith(".")], [])
 
     def test_removes_all(self):
         copy = self.place / "copy"
