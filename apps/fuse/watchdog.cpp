@@ -62,8 +62,8 @@ Errc receive_answer(int socket) {
     return got == sizeof(answer) ? static_cast<Errc>(answer) : Errc::io;
 }
 
-/// Gives the process a name of its own in ps(1), its command line included: who ends the daemons
-/// of a command line must not end this one.
+/// Gives the process a name of its own in ps(1), its command line included: a user
+/// who ends all daemons by their command line must not end this process.
 void rename_process() {
     ::prctl(PR_SET_NAME, process_name);
     std::ifstream file("/proc/self/stat");

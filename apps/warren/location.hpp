@@ -32,15 +32,15 @@ Location parse_location(std::string_view text);
 /// For a host path that is not there: what the user may have meant, in parentheses, or nothing.
 std::string missing_hint(const Location& location);
 
-/// Warns if users other than the image's owner and group may open it: who may read an image may
-/// lock it, which keeps a mount out, and see all that is in it.
+/// Warns if users other than the image's owner and group may open it: a user who may read it
+/// may lock it, which keeps a mount out, and see all that is in it.
 void warn_of_exposure(const std::string& image);
 
 /// Whether the file begins with a volume's superblock.
 bool looks_like_volume(const std::string& path);
 
 /// On whose behalf commands work in an image: new files get the user's ids, permissions inside are
-/// not checked, because who may write the image file may write every byte of it.
+/// not checked, because the right to write the image file is the right to write every byte of it.
 Caller command_caller();
 
 /// The process's umask.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names as people may be shown them. A name is any bytes but '/' and NUL, whoever chose it: an
+// Names as people may be shown them. A name is any bytes but '/' and NUL, a stranger's too: an
 // escape sequence in it would be obeyed by a terminal, a newline would begin a line of its own.
 //
 // What is printable is what the locale of the environment (LC_CTYPE) says of UTF-8; in a locale of

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk that takes nothing more under a mount: the file system in which a sparse image lies is
-full, or somebody has cut off the image's end. Who wrote hears of it, the volume is read-only from
+full, or somebody has cut off the image's end. The writer hears of it, the volume is read-only from
 then on (with errors=continue only after a commit that fails, or if the image is shorter), the log
 says why and what to do, and what was synced before and is not cut off is there afterwards.
 Needs root and /dev/fuse; skipped without."""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit that a mount makes every few seconds: it saves whatever has changed, whoever changed
-// it and however long that took, tries again after one that failed for want of memory, and leaves
+// The commit that a mount makes every few seconds: it saves all changes, by whatever way they
+// came and however long they took, tries again after one that failed for want of memory, and leaves
 // the disk of an idle mount alone.
 #include <gtest/gtest.h>
 

@@ -133,7 +133,7 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
 // and is bound by no sticky one, may do so in all that come.
 
 /// Counts such a change. One lane, within apply, which locks what readers of the rights look at: so
-/// who sees the new count finds the change made or its place locked.
+/// a caller that sees the new count finds the change made or its place locked.
 WARREN_HD inline void note_rights_change(const Store& store) {
     device_atomic<u64>(store.state->rights_changes).fetch_add(1, hd::memory_order_relaxed);
 }

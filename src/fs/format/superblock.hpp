@@ -15,8 +15,8 @@ inline constexpr u64 superblock_offset = 0;
 inline constexpr u64 superblock_copy_offset = frame_size - block_size;
 
 /// Inodes get their generations from one counter. It never goes so far beyond the superblock's that
-/// is durable, in transactions that a cut loses either; whoever opens the volume for writing goes
-/// on from so far beyond it. So no inode number ever has the same generation twice.
+/// is durable, in transactions that a cut loses either; the next opening for writing goes on
+/// from so far beyond it. So no inode number ever has the same generation twice.
 inline constexpr u64 generation_margin = 65536;
 
 /// Feature bits that this code knows. Unknown compatible bits are ignored, unknown read-only

@@ -108,7 +108,7 @@ WARREN_HD inline Attributes changed_attributes(const Attributes& old, const Cred
     }
     const bool says_changed = (change.which & AttributeChange::changed) != 0;
     const i64 changed = says_changed ? time(change.new_changed, old.changed) : now;
-    // Who sets a time took it before his turn, and the kernel sends the times that it has cached
+    // The caller took the time before its turn, and the kernel sends the times that it has cached
     // some seconds later.
     const bool is_late = changed < old.changed &&
                          static_cast<u64>(old.changed) - static_cast<u64>(changed) <= lateness_max;

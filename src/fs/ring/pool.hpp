@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's rings. Each is a sealed memory file, made and shown to the GPU at the start; a
 // process that asks for one over a Unix socket gets the files of its ring, of the doorbell and of
-// the status page, which only the daemon can write. Who it is, the kernel says; the daemon stamps
-// that on the ring.
+// the status page, which only the daemon can write. The kernel tells the credentials of the
+// process; the daemon stamps them on the ring.
 //
 // Invariant: stamps lie in the daemon's own memory. The memory of a ring never goes to a second
 // process: the first may have it mapped still, so a ring that is opened again gets a new file.

@@ -156,7 +156,7 @@ class Checker {
     }
 
     /// Makes the journal history, if it is not: else a volume that was found or made sound would
-    /// still look cut off to whoever only reads it. Orphans are left to the next who writes.
+    /// still look cut off to a reader. Orphans are left to the next opening for writing.
     Failure mark_closed() {
         if (superblock_.clean == 1) return {};
         superblock_.clean = 1;

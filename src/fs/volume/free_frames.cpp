@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A frame is claimed meanwhile, as for data, so nobody else uses it. Whoever reads there by a
+// A frame is claimed meanwhile, as for data, so nobody else uses it. A thread that reads there by a
 // stale pointer finds other contents than before, as if the frame had been used again.
 #include "fs/volume/free_frames.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A metadata write that the disk has lost: in the block's place is what an inode of the same number
-// had there before, with a right checksum. It may lead to what belongs to others by now. Whoever
-// comes by way of it is told of the damage, and nobody sees or changes what is not his.
+// had there before, with a right checksum. It may lead to what belongs to others by now. A
+// caller who follows it is told of the damage, and nobody sees or changes what is not his.
 #include <gtest/gtest.h>
 
 #include <algorithm>
