@@ -76,7 +76,8 @@ struct CreateOptions {
     bool open = false;  // count an open as well: release() must follow
 };
 
-/// As new_modified or new_changed: the time that the inode has, even if another call sets it meanwhile.
+/// As new_modified or new_changed: the time that the inode has, even if another call sets it
+/// meanwhile.
 inline constexpr i64 time_kept = -0x7fffffffffffffff;
 
 /// What set_attributes() changes; unset members stay. The time of change does not go back: where
