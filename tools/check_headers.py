@@ -2,72 +2,154 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every header under src/ and include/ compiles alone.
 
-A header that leans on what its includer happened to include breaks at the next rearrangement. Each
-one is included by a file of its own, twice, and compiled with the warnings of the build. Objects
-are kept in a folder and compiled through ccache if there is one, so a second run costs little.
+A header that leans on what its includer happened to include breaks at the next rearrangement. What
+the compiler has seen already is not looked at a second time:
+
+- A source that includes its own header first shows that this header compiles alone. It counts if it
+  is in the compilation database of a build that reads no precompiled header.
+- If one header includes another, at whatever depth, then both compile alone if the including one
+  compiles behind the other: it meets nothing there that it does not ask for itself. So the other
+  headers are put into chains, as few as possible, and each chain is one run of the compiler, with
+  the warnings of the build. A header stands in it twice, so it must guard itself.
+
 Headers of the CUDA runtime's side (src/gpu, cuda/ folders, .cuh) are compiled only with --cuda.
 """
 
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-O0"]
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-O0",
+         "-fsyntax-only", "-x", "c++", "-"]
+INCLUDE = re.compile(r'\s*#\s*include\s+["<]([^">]+)[">]')
+CONDITION = re.compile(r"\s*#\s*(if|endif)")
 
 
-def needs_cuda(header):
-    parts = header.relative_to(ROOT).parts
-    return parts[:2] == ("src", "gpu") or "cuda" in parts or header.suffix == ".cuh"
+def needs_cuda(name):
+    return name.startswith("gpu/") or "/cuda/" in name or name.endswith(".cuh")
 
 
-def headers(with_cuda):
-    for folder in ("include", "src"):
-        for path in sorted((ROOT / folder).rglob("*")):
+def find_headers(root, with_cuda):
+    """The headers by the names under which others include them."""
+    found = {}
+    for folder in (root / "include", root / "src"):
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder).as_posix()
             if path.suffix in (".hpp", ".h", ".cuh") and not path.name.startswith("."):
-                if with_cuda or not needs_cuda(path):
-                    yield path
+                if with_cuda or not needs_cuda(name):
+                    found[name] = path
+    return found
 
 
-def compile_alone(header, options):
-    name = header.relative_to(ROOT / header.relative_to(ROOT).parts[0])
-    source = options.folder / (str(name).replace("/", "__") + ".cpp")
-    text = f'#include "{name}"\n' * 2
-    if not source.exists() or source.read_text() != text:
-        source.write_text(text)
-    command = [*options.launcher, options.compiler, *FLAGS]
-    command += ["-I", str(ROOT / "src"), "-I", str(ROOT / "include")]
+def includes_of(path):
+    """What a file includes under no condition, in order."""
+    names, depth = [], 0
+    for line in path.read_text().splitlines():
+        if condition := CONDITION.match(line):
+            depth += 1 if condition[1] == "if" else -1
+        elif depth == 0 and (include := INCLUDE.match(line)):
+            names.append(include[1])
+    return names
+
+
+def shown_by_sources(root, database, headers):
+    """The headers that a compiled source of the same name includes first."""
+    if not database.exists():
+        return set()
+    shown = set()
+    for entry in json.loads(database.read_text()):
+        source = pathlib.Path(entry["directory"], entry["file"]).resolve()
+        if root / "src" not in source.parents or "cmake_pch" in entry["command"]:
+            continue
+        first = next(iter(includes_of(source)), "")
+        if first in headers and headers[first].with_suffix("") == source.with_suffix(""):
+            shown.add(first)
+    return shown
+
+
+def close(headers):
+    """For each header all headers that it includes, at whatever depth."""
+    closed = {}
+
+    def visit(name):
+        if name not in closed:
+            closed[name] = set()
+            for other in includes_of(headers[name]):
+                if other in headers:
+                    closed[name] |= {other} | visit(other)
+        return closed[name]
+
+    for name in headers:
+        visit(name)
+    return closed
+
+
+def make_chains(names, closed):
+    """As few lists as possible in which each header includes the one before it: a largest matching
+    between headers and their next ones, by augmenting paths."""
+    before = {}
+
+    def match(name, tried):
+        for follower in names:
+            if name in closed[follower] and follower not in tried:
+                tried.add(follower)
+                if follower not in before or match(before[follower], tried):
+                    before[follower] = name
+                    return True
+        return False
+
+    for name in names:
+        match(name, set())
+    chains = []
+    for last in set(names) - set(before.values()):
+        chain = [last]
+        while chain[-1] in before:
+            chain.append(before[chain[-1]])
+        chains.append(chain[::-1])
+    return sorted(chains)
+
+
+def compile_chain(chain, options):
+    command = [options.compiler, *FLAGS]
+    command += ["-I", str(options.root / "src"), "-I", str(options.root / "include")]
     if options.cuda:
         command.append("-DWARREN_CUDA=1")
         for folder in options.cuda:
             command += ["-isystem", folder]
-    command += ["-c", str(source), "-o", str(source.with_suffix(".o"))]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return header, done.returncode, done.stdout
+    text = "".join(f'#include "{name}"\n' for name in chain * 2)
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
+    return chain, done.returncode, done.stdout
 
 
 def main():
     parser = argparse.ArgumentParser(description="compile every header alone")
+    parser.add_argument("--root", type=pathlib.Path, help="the tree whose headers are compiled",
+                        default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--compiler", default=os.environ.get("CXX", "c++"))
-    parser.add_argument("--launcher", default=[], nargs="*", help="for instance ccache")
-    parser.add_argument("--folder", default="build/check_headers", type=pathlib.Path,
-                        help="where objects are kept")
+    parser.add_argument("--build", default="build", type=pathlib.Path,
+                        help="a build folder; what its sources show is not compiled again")
     parser.add_argument("--cuda", default=[], nargs="*", help="include folders of a CUDA build")
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    options.root = options.root.resolve()
 
-    failed = count = 0
+    headers = find_headers(options.root, bool(options.cuda))
+    closed = close(headers)
+    shown = shown_by_sources(options.root, options.build / "compile_commands.json", headers)
+    chains = make_chains([name for name in headers if name not in shown], closed)
+    failed = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for header, status, output in pool.map(lambda path: compile_alone(path, options),
-                                               headers(bool(options.cuda))):
-            count += 1
+        for chain, status, output in pool.map(lambda each: compile_chain(each, options), chains):
             if status != 0:
                 failed += 1
-                print(f"{header.relative_to(ROOT)}: does not compile alone\n{output}")
-    print(f"{count} headers, {failed} do not compile alone")
+                print(f"{', '.join(chain)}: one of these does not compile alone\n{output}")
+    print(f"{len(headers)} headers: {len(shown)} shown by their sources, the others in "
+          f"{len(chains)} runs of the compiler, of which {failed} failed")
     return 1 if failed else 0
 
 
