@@ -41,11 +41,11 @@ constexpr bool is_walk_option(int id) {
 }
 
 /// A row for the table of options of a command that keeps a list, or may keep a queue.
-#define WARREN_MEMORY_OPTION                                                  \
-    {                                                                         \
-        ::warren::cli::memory_option, "memory", "SIZE",                       \
-            "most memory for a list to sort (default: 64M), or a queue of\n"  \
-            "cp under mpirun (48M); the rest goes to $TMPDIR"                 \
+#define WARREN_MEMORY_OPTION                                                 \
+    {                                                                        \
+        ::warren::cli::memory_option, "memory", "SIZE",                      \
+            "most memory for a list to sort (default: 64M), or a queue of\n" \
+            "cp under mpirun (48M); the rest goes to $TMPDIR"                \
     }
 
 /// Rows for the table of options of a command that walks the host's files.
