@@ -1,35 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds a CUDA compiler that takes C++20 with the host compiler at hand, and turns the language on.
-#
-# A toolkit of the machine (PATH, then /usr/local/cuda) is preferred; one too old is passed over in
-# favour of the private one that `./dev bootstrap cuda` puts into .toolchain/cuda. Afterwards the
-# INTERFACE target warren_toolkit carries what every file of a CUDA build needs, .cpp and .cu
-# alike: the headers of the runtime and of libcu++, as system includes.
+# Turns on CUDA with a compiler that takes C++20. Afterwards the INTERFACE target warren_toolkit
+# carries what every file of a CUDA build needs, .cpp and .cu alike: the headers of the runtime and
+# of libcu++, as system includes.
 
-set(WARREN_TOOLKIT_MINIMUM 13.0)
-
-function(warren_find_nvcc result)
-    set(tried "")
-    find_program(nvcc_on_path nvcc NO_CACHE)
-    foreach(candidate "$ENV{CUDACXX}" "${nvcc_on_path}" /usr/local/cuda/bin/nvcc
-                      "${PROJECT_SOURCE_DIR}/.toolchain/cuda/bin/nvcc")
-        if(NOT candidate OR NOT EXISTS "${candidate}")
-            continue()
-        endif()
-        execute_process(COMMAND "${candidate}" --version
-                        OUTPUT_VARIABLE answer ERROR_QUIET RESULT_VARIABLE failed)
-        if(NOT failed AND answer MATCHES "release ([0-9]+\\.[0-9]+)"
-           AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL WARREN_TOOLKIT_MINIMUM)
-            set(${result} "${candidate}" PARENT_SCOPE)
-            return()
-        endif()
-        string(APPEND tried "\n  ${candidate} (release ${CMAKE_MATCH_1})")
-    endforeach()
-    message(FATAL_ERROR
-            "No nvcc of CUDA ${WARREN_TOOLKIT_MINIMUM} or later.\n"
-            "Run './dev bootstrap cuda', which fetches one into .toolchain/cuda, or set CUDACXX."
-            "\nTried and found unfit:${tried}")
-endfunction()
+include(find_nvcc)
 
 if(NOT CMAKE_CUDA_COMPILER)
     warren_find_nvcc(nvcc)
