@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests carry the label `threads`, for the thread sanitizer: those of a source that, by
+itself or by a header of tests/ that it includes, names something that starts threads.
+
+Prints a CMake command for each part: set(threads_<part> "<suite>|<suite>|...").
+"""
+
+import pathlib
+import re
+
+TESTS = pathlib.Path(__file__).resolve().parent
+STARTS = re.compile(r"std::(jthread|thread|async)\b|\b(Crew|Workers|run_once|Volume)\b"
+                    r"|warren/(hash|chunk|walk)\.h|cuda/memory_ahead\.hpp")
+SUITE = re.compile(r"^\s*(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+)", re.MULTILINE)
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+
+
+def starts_threads(path, known):
+    """Whether this file, or one that it includes, matches; `known` keeps what was found."""
+    if path not in known:
+        text = path.read_text()
+        known[path] = bool(STARTS.search(text))
+        for name in INCLUDE.findall(text):
+            header = TESTS.parent / name if name.startswith("tests/") else TESTS / name
+            if header.exists():
+                known[path] |= starts_threads(header, known)
+    return known[path]
+
+
+def main():
+    known = {}
+    for part in sorted(path for path in TESTS.iterdir() if path.is_dir()):
+        suites = set()
+        for source in part.rglob("*_test.cpp"):
+            if starts_threads(source, known):
+                suites |= set(SUITE.findall(source.read_text()))
+        print(f'set(threads_{part.name} "{"|".join(sorted(suites))}")')
+
+
+if __name__ == "__main__":
+    main()
