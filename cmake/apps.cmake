@@ -46,6 +46,8 @@ function(warren_program)
     endif()
 
     add_executable(warren ${sources})
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/apps/warren/main.cpp" PROPERTIES
+                                INCLUDE_DIRECTORIES "${PROJECT_BINARY_DIR}/include")
     target_include_directories(warren PRIVATE "${PROJECT_SOURCE_DIR}")
     target_link_libraries(warren PRIVATE warren_all ${fuse})
     set_target_properties(warren PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")

@@ -5,6 +5,8 @@
 //
 // Invariant: exit code 2 means that there is no such command; what was printed on stdout has been
 // written when the program ends with success.
+#include <warren/version.h>
+
 #include <algorithm>
 #include <csignal>
 #include <string>
@@ -16,7 +18,6 @@
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
-#include "apps/warren/version.hpp"
 
 namespace warren::cli {
 
@@ -159,7 +160,7 @@ int run(int count, char** words) {
     }
     const std::string_view first = words[1];
     if (first == "--version" || first == "-V") {
-        print_line({"warren ", version});
+        print_line({"warren ", WARREN_VERSION});
         return finish_output() ? 0 : 1;
     }
     const bool help = first == "--help" || first == "-h" || first == "help";
