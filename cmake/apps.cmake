@@ -12,6 +12,35 @@ function(warren_client_library)
     target_link_libraries(warren_all INTERFACE warren_mount_ring)
 endfunction()
 
+# Sets `result` to what this build supports, in words for `warren doctor`.
+function(warren_build_note result)
+    set(note "engine cpu")
+    if(WARREN_CUDA)
+        string(APPEND note ", engine cuda for")
+        foreach(processor IN LISTS CMAKE_CUDA_ARCHITECTURES)
+            string(REGEX REPLACE "-.*" "" number "${processor}")
+            if(NOT processor MATCHES "-virtual")
+                string(APPEND note " sm_${number}")
+            endif()
+            if(NOT processor MATCHES "-real")
+                string(APPEND note " PTX_${number}")
+            endif()
+        endforeach()
+    endif()
+    foreach(library FUSE3_FOUND:libfuse3 WARREN_URING_LIBRARY:liburing OPENSSL_FOUND:OpenSSL
+                    WARREN_XXHASH_INCLUDE:xxHash)
+        string(REPLACE ":" ";" library "${library}")
+        list(GET library 0 found)
+        list(GET library 1 name)
+        if(${found})
+            string(APPEND note ", ${name}")
+        else()
+            string(APPEND note ", no ${name}")
+        endif()
+    endforeach()
+    set(${result} "${note}" PARENT_SCOPE)
+endfunction()
+
 # apps/fuse needs libfuse3. A folder apps/fuse_absent may stand in for it on machines without.
 function(warren_program)
     warren_sources(sources "${PROJECT_SOURCE_DIR}/apps" .cpp)
@@ -46,12 +75,15 @@ function(warren_program)
     endif()
 
     add_executable(warren ${sources})
-    set_source_files_properties("${PROJECT_SOURCE_DIR}/apps/warren/main.cpp" PROPERTIES
-                                INCLUDE_DIRECTORIES "${PROJECT_BINARY_DIR}/include")
+    warren_build_note(note)
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/apps/warren/main.cpp"
+                                "${PROJECT_SOURCE_DIR}/apps/warren/doctor.cpp" PROPERTIES
+                                INCLUDE_DIRECTORIES "${PROJECT_BINARY_DIR}/include"
+                                COMPILE_DEFINITIONS "WARREN_BUILD_NOTE=\"${note}\"")
     target_include_directories(warren PRIVATE "${PROJECT_SOURCE_DIR}")
     target_link_libraries(warren PRIVATE warren_all ${fuse})
     set_target_properties(warren PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
-    install(TARGETS warren RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(TARGETS warren RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 
     file(RELATIVE_PATH from_sbin "/${CMAKE_INSTALL_SBINDIR}" "/${CMAKE_INSTALL_BINDIR}/warren")
     foreach(name mkfs.warren fsck.warren mount.warren mount.fuse.warren umount.warren
@@ -62,6 +94,7 @@ function(warren_program)
         install(CODE "
             set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_SBINDIR}\")
             file(MAKE_DIRECTORY \"\${folder}\")
-            file(CREATE_LINK ${from_sbin} \"\${folder}/${name}\" SYMBOLIC)")
+            file(CREATE_LINK ${from_sbin} \"\${folder}/${name}\" SYMBOLIC)"
+            COMPONENT program)
     endforeach()
 endfunction()

@@ -4,10 +4,12 @@
 
 find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
 if(OPENSSL_FOUND)
-    target_compile_definitions(warren_hash PRIVATE WARREN_HASH_OPENSSL=1)
+    target_compile_definitions(warren_hash PRIVATE WARREN_HASH_OPENSSL=1
+                               OPENSSL_API_COMPAT=30000 OPENSSL_NO_DEPRECATED)
     target_link_libraries(warren_hash PRIVATE OpenSSL::Crypto)
 else()
-    message(STATUS "OpenSSL is not installed: one stream of MD5, SHA-1 or SHA-256 will be slow")
+    message(STATUS "OpenSSL is not installed: one stream of SHA-1 or SHA-256 will be slower on "
+                   "processors without SHA instructions")
 endif()
 # Headers only: it is compiled for each width of vectors.
 find_path(WARREN_XXHASH_INCLUDE xxhash.h)

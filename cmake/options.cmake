@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What every compilation of the tree shares: the standard, warnings as errors, sanitizers, ccache.
+# What every compilation of the tree shares: the standard, warnings, sanitizers, ccache.
 #
 # Asserts stay on in every build type: an invariant that is checked only in some builds is not one.
 # Source paths are recorded relative to the tree, so that equal sources give equal programs.
@@ -11,9 +11,9 @@ endif()
 # would take 40% of the compiler's time. A Debug build has them.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -Xcompiler=-g1")
-foreach(language CXX CUDA)
-    set(CMAKE_${language}_FLAGS_RELEASE "-O3")
-endforeach()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+# Kernels for several processors make up most of a program.
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 --compress-mode=size")
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -21,11 +21,14 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-find_program(WARREN_CCACHE ccache)
 if(WARREN_CCACHE)
+    find_program(WARREN_CCACHE_PROGRAM ccache)
+    if(NOT WARREN_CCACHE_PROGRAM)
+        message(STATUS "ccache is not installed: everything is compiled")
+    endif()
     foreach(language CXX CUDA)
-        if(NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
-            set(CMAKE_${language}_COMPILER_LAUNCHER "${WARREN_CCACHE}")
+        if(WARREN_CCACHE_PROGRAM AND NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
+            set(CMAKE_${language}_COMPILER_LAUNCHER "${WARREN_CCACHE_PROGRAM}")
         endif()
     endforeach()
 endif()
@@ -33,7 +36,12 @@ endif()
 find_package(Threads REQUIRED)
 
 # -Wrestrict of g++ 12 sees overlapping copies inside std::string that cannot be (GCC bug 105651).
-set(warren_warnings -Wall -Wextra -Wconversion -Wshadow -Wno-restrict -Werror)
+set(warren_warnings -Wall -Wextra -Wconversion -Wshadow -Wno-restrict)
+set(warren_cuda_warnings -Xcompiler=-Wall,-Wextra)
+if(WARREN_WERROR)
+    list(APPEND warren_warnings -Werror)
+    list(APPEND warren_cuda_warnings -Werror=all-warnings)
+endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warren_warnings}>")
 # A metadata block is looked at through the structure of its kind and copied as words: the compiler
 # must not conclude from the types that these are different memory.
@@ -43,7 +51,7 @@ add_compile_options(
 # The host half of a .cu passes through nvcc's rewriting, which casts and shadows as it pleases;
 # the same headers meet the full set of warnings in the .cpp files.
 add_compile_options(
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;-Werror=all-warnings>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:${warren_cuda_warnings}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>"
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda>"
     # For profilers; it records where the sources lay.

@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <warren/version.h>
 
 #include <cerrno>
 #include <chrono>
@@ -282,6 +283,7 @@ int command_doctor(std::span<char* const> arguments) {
     const std::string directory = given != nullptr ? *given : temporary_folder();
     const bool measure = !parsed.has('q');
     Report report(parsed.has(json_option));
+    report.add(State::good, "program", "warren " WARREN_VERSION ", " WARREN_BUILD_NOTE);
     check_engine(report, examine_gpu(directory, measure));
     check_kernel(report);
     check_fuse(report);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenSSL's low-level functions are used although it calls them deprecated since 3.0: only they can
-// go on in the middle of a message, which is how the last of many messages leaves its lane, and
-// only they cost nothing for short messages.
+// OpenSSL's EVP cannot begin in the middle of a message, which is how the last of many messages
+// leaves its lane, and costs more than a short message takes. So it does long messages only, and
+// those where it is faster: SHA on processors without the instructions of sha_blocks.hpp.
 #include "hash/alone.hpp"
 
+#include "base/check.hpp"
 #include "hash/portable.hpp"
+#include "hash/sha_blocks.hpp"
 
 #if defined(WARREN_HASH_OPENSSL)
-#define OPENSSL_SUPPRESS_DEPRECATED
-#include <openssl/md5.h>
-#include <openssl/sha.h>
+#include <openssl/evp.h>
 #endif
 #if defined(WARREN_HASH_XXHASH)
 #include "hash/xxh3_library.hpp"
@@ -20,73 +20,24 @@ namespace {
 
 #if defined(WARREN_HASH_OPENSSL)
 
-/// How OpenSSL does one of the three.
-struct OpensslMd5 {
-    using Context = MD5_CTX;
-    static void begin(Context& context) { MD5_Init(&context); }
-    static void resume(Context& context, const u32* state) {
-        context.A = state[0];
-        context.B = state[1];
-        context.C = state[2];
-        context.D = state[3];
-    }
-    static void update(Context& context, Bytes part) {
-        MD5_Update(&context, part.data(), part.size());
-    }
-    static void finish(Context& context, u8* digest) { MD5_Final(digest, &context); }
-};
-
-struct OpensslSha1 {
-    using Context = SHA_CTX;
-    static void begin(Context& context) { SHA1_Init(&context); }
-    static void resume(Context& context, const u32* state) {
-        context.h0 = state[0];
-        context.h1 = state[1];
-        context.h2 = state[2];
-        context.h3 = state[3];
-        context.h4 = state[4];
-    }
-    static void update(Context& context, Bytes part) {
-        SHA1_Update(&context, part.data(), part.size());
-    }
-    static void finish(Context& context, u8* digest) { SHA1_Final(digest, &context); }
-};
-
-struct OpensslSha256 {
-    using Context = SHA256_CTX;
-    static void begin(Context& context) { SHA256_Init(&context); }
-    static void resume(Context& context, const u32* state) { std::copy_n(state, 8, context.h); }
-    static void update(Context& context, Bytes part) {
-        SHA256_Update(&context, part.data(), part.size());
-    }
-    static void finish(Context& context, u8* digest) { SHA256_Final(digest, &context); }
-};
-
-template <class Library>
 class OpensslStream final : public Sequential {
  public:
-    OpensslStream() { Library::begin(context_); }
-    OpensslStream(const u32* state, u64 length_bytes) : OpensslStream() {
-        Library::resume(context_, state);
-        context_.Nl = static_cast<u32>(length_bytes << 3);
-        context_.Nh = static_cast<u32>(length_bytes >> 29);
+    explicit OpensslStream(const EVP_MD* type) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+        is_ready_ = context_ != nullptr && EVP_DigestInit_ex2(context_.get(), type, nullptr) == 1;
     }
-    void update(Bytes part) override { Library::update(context_, part); }
-    void finish(u8* digest) override { Library::finish(context_, digest); }
+    /// False if memory is short, or OpenSSL's configuration forbids the digest.
+    bool is_ready() const { return is_ready_; }
+    void update(Bytes part) override {
+        WARREN_CHECK(EVP_DigestUpdate(context_.get(), part.data(), part.size()) == 1);
+    }
+    void finish(u8* digest) override {
+        WARREN_CHECK(EVP_DigestFinal_ex(context_.get(), digest, nullptr) == 1);
+    }
 
  private:
-    typename Library::Context context_;
+    std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+    bool is_ready_;
 };
-
-using Md5Stream = OpensslStream<OpensslMd5>;
-using Sha1Stream = OpensslStream<OpensslSha1>;
-using Sha256Stream = OpensslStream<OpensslSha256>;
-
-#else
-
-using Md5Stream = PortableStream<Md5>;
-using Sha1Stream = PortableStream<Sha1>;
-using Sha256Stream = PortableStream<Sha256>;
 
 #endif
 
@@ -102,6 +53,36 @@ void hash_with(Bytes data, u8* digest) {
     Stream stream;
     stream.update(data);
     stream.finish(digest);
+}
+
+template <class Stream>
+std::unique_ptr<Sequential> open_with() {
+    return std::make_unique<Stream>();
+}
+
+/// One message of MD5, SHA-1 or SHA-256 on one thread, by our own code.
+struct Alone {
+    std::unique_ptr<Sequential> (*open)();
+    void (*hash)(Bytes data, u8* digest);
+    FinishOne finish;
+};
+
+template <class Stream>
+constexpr Alone alone_with = {open_with<Stream>, hash_with<Stream>, finish_with<Stream>};
+
+constexpr Alone portable[] = {alone_with<BlockStream<Md5>>, alone_with<BlockStream<Sha1>>,
+                              alone_with<BlockStream<Sha256>>};
+constexpr Alone by_sha_instructions[] = {alone_with<BlockStream<Md5>>,
+                                         alone_with<BlockStream<Sha1, take_sha1_blocks>>,
+                                         alone_with<BlockStream<Sha256, take_sha256_blocks>>};
+
+const Alone& fastest(Algorithm algorithm) {
+    return (has_sha_instructions() ? by_sha_instructions : portable)[static_cast<u32>(algorithm)];
+}
+
+bool is_faster_by_library(Algorithm algorithm) {
+    return !has_sha_instructions() &&
+           (algorithm == Algorithm::sha1 || algorithm == Algorithm::sha256);
 }
 
 /// Long messages by our own vectors, which keep the accumulators in registers, as xxHash does only
@@ -125,72 +106,51 @@ void hash_xxh3_alone(Bytes data, u8* digest) {
 }  // namespace
 
 std::unique_ptr<Sequential> open_portable(Algorithm algorithm) {
-    switch (algorithm) {
-        case Algorithm::md5:
-            return std::make_unique<PortableStream<Md5>>();
-        case Algorithm::sha1:
-            return std::make_unique<PortableStream<Sha1>>();
-        case Algorithm::sha256:
-            return std::make_unique<PortableStream<Sha256>>();
-        default:
-            return std::make_unique<PortableXxh3>();
+    if (algorithm == Algorithm::xxh3_128) return std::make_unique<PortableXxh3>();
+    return portable[static_cast<u32>(algorithm)].open();
+}
+
+std::unique_ptr<Sequential> open_by_library([[maybe_unused]] Algorithm algorithm) {
+#if defined(WARREN_HASH_XXHASH)
+    if (algorithm == Algorithm::xxh3_128) return open_xxh3();
+#endif
+#if defined(WARREN_HASH_OPENSSL)
+    if (algorithm != Algorithm::xxh3_128) {
+        const EVP_MD* const types[] = {EVP_md5(), EVP_sha1(), EVP_sha256()};
+        auto stream = std::make_unique<OpensslStream>(types[static_cast<u32>(algorithm)]);
+        if (stream->is_ready()) return stream;
     }
+#endif
+    return nullptr;
 }
 
 std::unique_ptr<Sequential> open_sequential(Algorithm algorithm) {
-    switch (algorithm) {
-        case Algorithm::md5:
-            return std::make_unique<Md5Stream>();
-        case Algorithm::sha1:
-            return std::make_unique<Sha1Stream>();
-        case Algorithm::sha256:
-            return std::make_unique<Sha256Stream>();
-        default:
-#if defined(WARREN_HASH_XXHASH)
-            return open_xxh3();
-#else
-            return std::make_unique<PortableXxh3>();
-#endif
+    if (algorithm == Algorithm::xxh3_128 || is_faster_by_library(algorithm)) {
+        if (auto stream = open_by_library(algorithm)) return stream;
+        return open_portable(algorithm);
     }
+    return fastest(algorithm).open();
 }
 
 void hash_alone(Algorithm algorithm, Bytes data, u8* digest) {
-    switch (algorithm) {
-        case Algorithm::md5:
-            return hash_with<Md5Stream>(data, digest);
-        case Algorithm::sha1:
-            return hash_with<Sha1Stream>(data, digest);
-        case Algorithm::sha256:
-            return hash_with<Sha256Stream>(data, digest);
-        default:
-            return hash_xxh3_alone(data, digest);
+    constexpr u64 least_library_bytes = 4 * kib;
+    if (algorithm == Algorithm::xxh3_128) return hash_xxh3_alone(data, digest);
+    if (data.size() >= least_library_bytes && is_faster_by_library(algorithm)) {
+        const auto stream = open_sequential(algorithm);
+        stream->update(data);
+        return stream->finish(digest);
     }
+    fastest(algorithm).hash(data, digest);
 }
 
 FinishOne finish_alone(Algorithm algorithm) {
-    constexpr FinishOne functions[] = {finish_with<Md5Stream>, finish_with<Sha1Stream>,
-                                       finish_with<Sha256Stream>};
-    return functions[static_cast<u32>(algorithm)];
+    return fastest(algorithm).finish;
 }
 
 u32 alone_at_most(Algorithm algorithm, u32 lanes) {
-#if defined(WARREN_HASH_OPENSSL)
     // How many times faster one message alone is than one in a lane; bench/hash_bench prints both.
-#if defined(__x86_64__)
-    static const bool has_sha = [] {
-        u32 a = 7, b = 0, c = 0, d = 0;
-        __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-        return (b >> 29 & 1) != 0;
-    }();
-#else
-    constexpr bool has_sha = false;
-#endif
-    const u32 alone[2][3] = {{2, 2, 2}, {2, 5, 9}};
-    return std::min(alone[has_sha ? 1 : 0][static_cast<u32>(algorithm)], lanes);
-#else
-    static_cast<void>(algorithm);
-    return std::min(2u, lanes);
-#endif
+    constexpr u32 alone[2][3] = {{2, 2, 2}, {2, 5, 9}};
+    return std::min(alone[has_sha_instructions() ? 1 : 0][static_cast<u32>(algorithm)], lanes);
 }
 
 }  // namespace warren::hash

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One message on one thread. MD5, SHA-1 and SHA-256 are OpenSSL's where the build has it, XXH3 is
-// xxHash's: nobody does one stream better. Without these libraries it is our own code, one lane
-// wide, which the tests check in every build.
+// One message on one thread. MD5 is our own code, one lane wide, and so are SHA-1 and SHA-256 on
+// processors with SHA instructions; on others these two are OpenSSL's, and XXH3 is xxHash's, where
+// the build has them.
 #pragma once
 
 #include <array>
@@ -28,8 +28,11 @@ class Sequential {
 /// An empty stream. Requires: the algorithm is not BLAKE3.
 std::unique_ptr<Sequential> open_sequential(Algorithm algorithm);
 
-/// The same, of our own code.
+/// The same, of our own code in plain C++.
 std::unique_ptr<Sequential> open_portable(Algorithm algorithm);
+
+/// The same, of OpenSSL or xxHash. Null if the build is without, or OpenSSL refuses.
+std::unique_ptr<Sequential> open_by_library(Algorithm algorithm);
 
 /// The digest of one message. Requires: the algorithm is not BLAKE3.
 void hash_alone(Algorithm algorithm, Bytes data, u8* digest);

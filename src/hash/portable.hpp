@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of MD5, SHA-1, SHA-256 and XXH3 in plain C++, one block at a time.
+// Streams of MD5, SHA-1, SHA-256 and XXH3 in plain C++, one block at a time; BlockStream takes
+// other code for its blocks too.
 //
 // Invariant: of the bytes taken in, those that do not fill a block yet (for XXH3: the last block
 // and the 64 bytes before it) lie in the stream's own buffer.
@@ -12,14 +13,33 @@
 
 namespace warren::hash {
 
+/// Takes `count` blocks of 64 bytes into a state.
+using TakeBlocks = void (*)(u32* state, const u8* blocks, u64 count);
+
 template <class Digest>
-class PortableStream final : public Sequential {
+void take_blocks(u32* state, const u8* blocks, u64 count) {
+    u32 words[Digest::state_words];
+    std::copy_n(state, Digest::state_words, words);
+    for (; count != 0; --count, blocks += 64) {
+        u32 message[16];
+        std::memcpy(message, blocks, sizeof message);
+        if (Digest::is_big_endian) {
+            for (u32& word : message)
+                word = byte_swap(word);
+        }
+        Digest::compress(words, message);
+    }
+    std::copy_n(words, Digest::state_words, state);
+}
+
+template <class Digest, TakeBlocks take = take_blocks<Digest>>
+class BlockStream final : public Sequential {
     static constexpr u64 block_bytes = 64;
 
  public:
-    PortableStream() { std::copy_n(Digest::initial, Digest::state_words, state_); }
+    BlockStream() { std::copy_n(Digest::initial, Digest::state_words, state_); }
     /// Goes on from the middle of a message, behind a whole number of blocks.
-    PortableStream(const u32* state, u64 length_bytes) : length_bytes_(length_bytes) {
+    BlockStream(const u32* state, u64 length_bytes) : length_bytes_(length_bytes) {
         std::copy_n(state, Digest::state_words, state_);
     }
 
@@ -34,11 +54,10 @@ class PortableStream final : public Sequential {
             at += taken;
             left -= taken;
             if (held + taken < block_bytes) return;
-            compress(held_);
+            take(state_, held_, 1);
         }
-        for (; left >= block_bytes; left -= block_bytes, at += block_bytes)
-            compress(at);
-        if (left != 0) std::copy_n(at, left, held_);
+        take(state_, at, left / block_bytes);
+        std::copy_n(at + left / block_bytes * block_bytes, left % block_bytes, held_);
     }
 
     void finish(u8* digest) override {
@@ -47,7 +66,7 @@ class PortableStream final : public Sequential {
         held_[held++] = 0x80;
         if (held > block_bytes - 8) {
             std::fill(held_ + held, held_ + block_bytes, u8{0});
-            compress(held_);
+            take(state_, held_, 1);
             held = 0;
         }
         std::fill(held_ + held, held_ + block_bytes - 8, u8{0});
@@ -55,7 +74,7 @@ class PortableStream final : public Sequential {
             const u32 place = Digest::is_big_endian ? 7 - i : i;
             held_[block_bytes - 8 + place] = static_cast<u8>(bits >> (8 * i));
         }
-        compress(held_);
+        take(state_, held_, 1);
         for (int i = 0; i < Digest::state_words; ++i) {
             const u32 word = Digest::is_big_endian ? byte_swap(state_[i]) : state_[i];
             std::memcpy(digest + 4 * i, &word, 4);
@@ -63,16 +82,6 @@ class PortableStream final : public Sequential {
     }
 
  private:
-    void compress(const u8* block) {
-        u32 message[16];
-        std::memcpy(message, block, block_bytes);
-        if (Digest::is_big_endian) {
-            for (u32& word : message)
-                word = byte_swap(word);
-        }
-        Digest::compress(state_, message);
-    }
-
     u32 state_[Digest::state_words];
     u64 length_bytes_ = 0;
     u8 held_[block_bytes];

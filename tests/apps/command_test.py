@@ -78,6 +78,7 @@ class VolumeTest(CommandCase):
         self.assertEqual(done.returncode, int(any(entry["state"] == "missing" for entry in report)))
         subjects = {entry["subject"]: entry for entry in report}
         self.assertEqual(subjects["engine"]["state"], "ok")
+        self.assertRegex(subjects["program"]["detail"], r"^warren \d+\.\d+\.\d+, engine cpu, ")
         fuse = os.access("/dev/fuse", os.R_OK | os.W_OK)
         self.assertEqual(subjects["/dev/fuse"]["state"], "ok" if fuse else "missing")
         self.assertFalse(any("measured" in entry["detail"] for entry in report))

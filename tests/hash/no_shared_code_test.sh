@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What is compiled for AVX2 and AVX-512 must not be shared with the rest of a program: the linker
-# keeps one copy of an inline function, and it could be one that this processor cannot run. So the
-# objects of these files have no such functions.
+# What is compiled for AVX2, AVX-512 or SHA instructions must not be shared with the rest of a
+# program: the linker keeps one copy of an inline function, and it could be one that this processor
+# cannot run. So the objects of these files have no such functions.
 set -euo pipefail
 
 command -v nm >/dev/null || { echo "no nm here"; exit 77; }
@@ -10,6 +10,7 @@ grep -q '^WARREN_SANITIZE:STRING=$' "$WARREN_BUILD/CMakeCache.txt" ||
     { echo "sanitizers inline less; their programs stay on this machine"; exit 77; }
 count=0
 for object in $(find "$WARREN_BUILD" -name 'lanes_8.cpp.o' -o -name 'lanes_16.cpp.o' \
+    -o -name 'sha_blocks.cpp.o' \
     -o -name 'xxh3_library_8.cpp.o' -o -name 'xxh3_library_16.cpp.o'); do
     count=$((count + 1))
     # W and V: functions and data that the linker may take from any file.
