@@ -24,7 +24,12 @@
 // g++ 12 does not define the macros of a target that a pragma names.
 #define WARREN_HASH_AVX2 1
 #define WARREN_HASH_AVX512 1
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), \
+                             apply_to = function)
+#else
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
+#endif
 
 #include "hash/lanes_body.hpp"
 
@@ -35,4 +40,8 @@ const LaneSet lanes_16 = make_lane_set<16>("16 lanes (AVX-512)");
 
 }  // namespace warren::hash
 
+#endif
+
+#if defined(__clang__)
+#pragma clang attribute pop
 #endif

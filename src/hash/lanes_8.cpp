@@ -19,7 +19,11 @@
 #include "warren/hash.hpp"
 
 #define WARREN_HASH_AVX2 1
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
 #pragma GCC target("avx2")
+#endif
 
 #include "hash/lanes_body.hpp"
 
@@ -30,4 +34,8 @@ const LaneSet lanes_8 = make_lane_set<8>("8 lanes (AVX2)");
 
 }  // namespace warren::hash
 
+#endif
+
+#if defined(__clang__)
+#pragma clang attribute pop
 #endif

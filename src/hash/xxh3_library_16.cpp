@@ -13,7 +13,12 @@
 
 // g++ 12 does not define the macros of a target that a pragma names, by which xxhash.h chooses.
 #define XXH_VECTOR 3
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), \
+                             apply_to = function)
+#else
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
+#endif
 
 #include "hash/xxh3_library_body.hpp"
 
@@ -25,4 +30,8 @@ const Xxh3Functions xxh3_functions_16 = {hash_here, open_here, update_here, fini
 
 }  // namespace warren::hash
 
+#endif
+
+#if defined(__clang__)
+#pragma clang attribute pop
 #endif

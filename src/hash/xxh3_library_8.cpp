@@ -13,7 +13,11 @@
 
 // g++ 12 does not define the macros of a target that a pragma names, by which xxhash.h chooses.
 #define XXH_VECTOR 2
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
 #pragma GCC target("avx2")
+#endif
 
 #include "hash/xxh3_library_body.hpp"
 
@@ -24,4 +28,8 @@ const Xxh3Functions xxh3_functions_8 = {hash_here, open_here, update_here, finis
 
 }  // namespace warren::hash
 
+#endif
+
+#if defined(__clang__)
+#pragma clang attribute pop
 #endif
