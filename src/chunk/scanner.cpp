@@ -131,7 +131,9 @@ void scan_digests(const Rule& rule, const u8* bytes, u64 position, u64 count, u6
     const hash::Windows windows{
         rule.method == Method::md5 ? hash::Algorithm::md5 : hash::Algorithm::sha1, window, stride};
     const u64 size = position + count - first;
-    const hash::Bytes data(reinterpret_cast<const std::byte*>(bytes + (first - position)), size);
+    // The first window may begin in the bytes before `position`.
+    const auto offset = static_cast<std::ptrdiff_t>(first - position);
+    const hash::Bytes data(reinterpret_cast<const std::byte*>(bytes + offset), size);
     std::vector<u64> found((hash::window_count(windows, size) + 63) / 64);
     const auto zero_bits = static_cast<u32>(std::popcount(rule.mask));
     const Errc code = hash::match_windows(windows, data, zero_bits, found,
