@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# Fuzzing by libFuzzer: the preset `fuzz` builds tests/fuzz/fuzz_NAME.cpp with clang and the address
+# and undefined-behaviour sanitizers, and the target `fuzz` runs each of them on its corpus,
+# tests/fuzz/corpus/NAME, for WARREN_FUZZ_SECONDS (tools/fuzz.sh).
+#
+# Included before the libraries: all code is compiled with the counters that lead the fuzzer.
+option(WARREN_FUZZ "Build the fuzz targets of tests/fuzz (needs clang)" OFF)
+if(NOT WARREN_FUZZ)
+    return()
+endif()
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "WARREN_FUZZ needs clang with libFuzzer, not ${CMAKE_CXX_COMPILER}: "
+                        "install clang-19 and libclang-rt-19-dev, use the preset `fuzz`")
+endif()
+# Warnings are g++'s business.
+add_compile_options(-fsanitize=fuzzer-no-link -Wno-error -Wno-unknown-warning-option)
+
+find_package(GTest REQUIRED)
+
+# What the targets share, and of the tests what they build on.
+add_library(fuzz_support STATIC EXCLUDE_FROM_ALL
+    tests/fuzz/image.cpp tests/support/image_builder.cpp)
+target_include_directories(fuzz_support PUBLIC "${PROJECT_SOURCE_DIR}")
+target_link_libraries(fuzz_support PUBLIC warren_all GTest::gtest)
+
+add_custom_target(fuzz_targets)
+warren_sources(fuzz_sources "${PROJECT_SOURCE_DIR}/tests/fuzz" .cpp)
+list(FILTER fuzz_sources INCLUDE REGEX "/fuzz_[a-z]+\\.cpp$")
+foreach(source IN LISTS fuzz_sources)
+    cmake_path(GET source STEM target)
+    add_executable(${target} EXCLUDE_FROM_ALL "${source}" tests/fuzz/target.cpp)
+    target_link_libraries(${target} PRIVATE fuzz_support)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${target} PROPERTIES
+                          RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
+    add_dependencies(fuzz_targets ${target})
+endforeach()
+foreach(target fuzz_control fuzz_ring)
+    target_sources(${target} PRIVATE tests/apps/fake_kernel.cpp)
+    target_link_libraries(${target} PRIVATE warren_mount)
+endforeach()
+# The options of `warren chunk`: those sources of the program that read them, and what these need.
+set(option_sources arguments engine_choice hash_choice hash_files hash_jobs hash_kept
+    host_attributes host_directory host_walk interrupt json location messages mounts progress ranks
+    splitting units volume_directory volume_path)
+list(TRANSFORM option_sources PREPEND apps/warren/)
+list(TRANSFORM option_sources APPEND .cpp)
+target_sources(fuzz_rule PRIVATE ${option_sources})
+
+add_custom_target(fuzz
+    COMMAND "${PROJECT_SOURCE_DIR}/tools/fuzz.sh" "${PROJECT_BINARY_DIR}"
+    USES_TERMINAL)
+add_dependencies(fuzz fuzz_targets)

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The volumes that the targets begin with: the same in every process, for an input means what it
+// changes of them.
+#pragma once
+
+#include <memory>
+
+#include "fs/disk/memory_disk.hpp"
+#include "warren/volume.hpp"
+
+namespace warren::fuzz {
+
+inline const Caller anybody{.check = false};
+
+/// One of everything, closed.
+const MemoryDisk& closed_image();
+/// The same, changed and cut off: its journal is to be replayed.
+const MemoryDisk& cut_image();
+
+/// Opens the volume on `disk`, which outlives it; null if that is not possible.
+std::unique_ptr<Volume> open(Disk& disk, OpenOptions options = {});
+
+}  // namespace warren::fuzz
