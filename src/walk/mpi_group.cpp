@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <limits>
 #include <list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -110,10 +111,17 @@ std::string MpiGroup::node_name() const {
 }
 
 void MpiGroup::hang_bells() {
+    // MPI aligns for words only. All ranks map the memory where a page begins, so each finds the
+    // same aligned place in it.
+    const size_t bytes = sizeof(Bell) + alignof(Bell);
     std::vector<void*> places(ranks());
-    mpi_.share_memory(sizeof(Bell), places.data());
-    for (size_t other = 0; other < places.size(); ++other)
-        bells_[other] = static_cast<Bell*>(places[other]);
+    mpi_.share_memory(bytes, places.data());
+    for (size_t other = 0; other < places.size(); ++other) {
+        size_t left = bytes;
+        void* place = places[other];
+        if (place != nullptr) place = std::align(alignof(Bell), sizeof(Bell), place, left);
+        bells_[other] = static_cast<Bell*>(place);
+    }
     hears_all_ = std::find(bells_.begin(), bells_.end(), nullptr) == bells_.end();
 }
 
