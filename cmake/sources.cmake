@@ -67,3 +67,16 @@ function(warren_cuda_library name)
     endif()
     set_property(GLOBAL APPEND PROPERTY WARREN_LIBRARIES ${name})
 endfunction()
+
+# A target that compiles .cu files to PTX and no further: what a machine without a GPU can say of
+# programs that only run on one, in a fraction of the time.
+function(warren_ptx name library)
+    add_library(${name} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+    target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}"
+                                               "${PROJECT_SOURCE_DIR}/tests")
+    target_link_libraries(${name} PRIVATE ${library})
+    list(GET CMAKE_CUDA_ARCHITECTURES 0 architecture)
+    string(REGEX REPLACE "-.*" "" architecture "${architecture}")
+    set_target_properties(${name} PROPERTIES CUDA_PTX_COMPILATION ON
+                          CUDA_ARCHITECTURES "${architecture}-virtual")
+endfunction()
