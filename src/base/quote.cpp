@@ -18,7 +18,9 @@ locale_t character_classes() {
         const locale_t found = ::newlocale(LC_CTYPE_MASK, "", nullptr);
         const bool is_utf8 =
             found != nullptr && std::string_view(::nl_langinfo_l(CODESET, found)) == "UTF-8";
-        return is_utf8 ? found : nullptr;
+        if (is_utf8 || found == nullptr) return found;
+        ::freelocale(found);
+        return locale_t{};
     }();
     return classes;
 }
