@@ -28,11 +28,13 @@ struct Original {
         files::create_directories(tree + "/directory/inner");
         write_file(tree + "/directory/file", "text");
         write_file(tree + "/other", "text");
+        const walk::CheckpointFolder checkpoint(folder);
         walk::Options options;
         options.checkpoint = folder;
         options.interrupt = [] { return true; };
-        run(options);
-        walk::CheckpointFolder checkpoint(folder);
+        // The walk may be done before it is asked.
+        while (!checkpoint.has_manifest())
+            run(options);
         WARREN_CHECK(checkpoint.write_command("command") == Errc::ok);
         walk::CheckpointFile queue = checkpoint.begin_queue(1, 0);
         walk::CheckpointFolder::write_parcel(queue, "parcel");
