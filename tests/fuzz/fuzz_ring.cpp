@@ -71,7 +71,8 @@ std::string seed_of(const ops::Command& command, u8 flags) {
 
 std::vector<std::string> seeds() {
     std::vector<std::string> all;
-    const Handle root{u64{1} << 13, 1};  // as in the image of the mount
+    const auto disk = closed_image().copy();
+    const Handle root = open(*disk)->root();
     for (const ops::Verb verb :
          {ops::Verb::lookup, ops::Verb::create, ops::Verb::unlink, ops::Verb::rename,
           ops::Verb::set_attributes, ops::Verb::read_link, ops::Verb::link}) {
