@@ -10,6 +10,7 @@
 
 #include "apps/fuse/control.hpp"
 #include "apps/fuse/live_volume.hpp"
+#include "apps/fuse/option_word.hpp"
 
 namespace warren::fuse {
 
@@ -44,6 +45,9 @@ inline constexpr int exit_mount_failed = 32;
 
 /// Adds comma-separated options as behind -o. False, and `error` says why, if one makes no sense.
 bool add_mount_options(const std::string& text, MountOptions& options, std::string& error);
+
+/// What may stand behind -o. A name that ends with '*' is the beginning of any word.
+std::vector<OptionWord> mount_option_words();
 
 /// Mounts, or changes the mount if options.remount is set. Answers the exit code; in the
 /// foreground only when the mount is gone again.

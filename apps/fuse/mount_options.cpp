@@ -17,111 +17,64 @@ namespace {
 constexpr u64 meta_buffer_min_bytes = 1 * mib;
 constexpr u64 file_buffer_min_bytes = 256 * kib;
 
-/// Options that are passed to the kernel, and what each replaces.
-struct FlagPair {
-    std::string_view name;
-    std::string_view opposite;
-};
-constexpr std::array<FlagPair, 11> kernel_flags{{{"dev", "nodev"},
-                                                 {"nodev", "dev"},
-                                                 {"suid", "nosuid"},
-                                                 {"nosuid", "suid"},
-                                                 {"exec", "noexec"},
-                                                 {"noexec", "exec"},
-                                                 {"sync", "async"},
-                                                 {"async", "sync"},
-                                                 {"dirsync", ""},
-                                                 {"nodiratime", "diratime"},
-                                                 {"diratime", "nodiratime"}}};
-
-constexpr std::array<std::string_view, 21> ignored{"defaults",
-                                                   "auto",
-                                                   "noauto",
-                                                   "nouser",
-                                                   "nousers",
-                                                   "_netdev",
-                                                   "nofail",
-                                                   "loop",
-                                                   "group",
-                                                   "quiet",
-                                                   "silent",
-                                                   "loud",
-                                                   "norelatime",
-                                                   "nostrictatime",
-                                                   "lazytime",
-                                                   "nolazytime",
-                                                   "iversion",
-                                                   "noiversion",
-                                                   "default_permissions",
-                                                   "big_writes",
-                                                   "mand"};
-
-/// The last ones are what the kernel shows of a FUSE mount: mount(8) repeats them at a remount.
-constexpr std::array<std::string_view, 10> ignored_beginnings{
-    "x-",    "X-",       "comment=",  "uhelper=",  "helper=",
-    "user=", "user_id=", "group_id=", "max_read=", "blksize="};
-
 void set_flag(MountOptions& options, std::string_view name, std::string_view opposite) {
     std::erase_if(options.flags,
                   [&](const std::string& flag) { return flag == name || flag == opposite; });
     options.flags.emplace_back(name);
 }
 
-/// What mount(8) means by an option that lets users mount.
-void restrict_as_user(MountOptions& options) {
-    set_flag(options, "nodev", "dev");
-    set_flag(options, "nosuid", "suid");
-    set_flag(options, "noexec", "exec");
+std::string_view value_of(std::string_view option) {
+    return option.substr(option.find('=') + 1);
 }
 
-bool take_access_times(std::string_view option, MountOptions& options) {
-    if (option == "noatime") {
-        options.access_times = AccessTimes::never;
-    } else if (option == "strictatime") {
-        options.access_times = AccessTimes::always;
-    } else if (option == "relatime" || option == "atime") {
-        options.access_times = AccessTimes::relative;
-    } else {
-        return false;
-    }
+/// Takes one option, as it was written. False, and `error`, if it makes no sense.
+using Take = bool (*)(MountOptions& options, std::string_view option, std::string& error);
+
+bool ignore(MountOptions&, std::string_view, std::string&) {
     return true;
 }
 
-bool take_switch(std::string_view option, MountOptions& options) {
-    if (option == "ro" || option == "rw") {
+bool take_switch(MountOptions& options, std::string_view option, std::string&) {
+    if (option == "remount") {
+        options.remount = true;
+    } else if (option == "allow_other" || option == "noallow_other") {
+        options.allow_other = option == "allow_other";
+    } else {
         options.read_only = option == "ro";
         options.writable = option == "rw";
-    } else if (option == "remount") {
-        options.remount = true;
-    } else if (option == "allow_other") {
-        options.allow_other = true;
-    } else if (option == "noallow_other") {
-        options.allow_other = false;
-    } else if (option == "user" || option == "users" || option == "owner") {
-        restrict_as_user(options);
-    } else {
-        return take_access_times(option, options);
     }
     return true;
 }
 
-bool take_kernel_flag(std::string_view option, MountOptions& options) {
-    for (const FlagPair& flag : kernel_flags) {
-        if (flag.name == option) return set_flag(options, flag.name, flag.opposite), true;
-    }
-    return false;
+bool take_access_times(MountOptions& options, std::string_view option, std::string&) {
+    options.access_times = option == "noatime"       ? AccessTimes::never
+                           : option == "strictatime" ? AccessTimes::always
+                                                     : AccessTimes::relative;
+    return true;
 }
 
-bool is_ignored(std::string_view option) {
-    return option.empty() || std::ranges::find(ignored, option) != ignored.end() ||
-           std::ranges::any_of(ignored_beginnings, [&](std::string_view beginning) {
-               return option.starts_with(beginning);
-           });
+/// NAME or noNAME, which is passed to the kernel in place of its opposite.
+bool take_kernel_flag(MountOptions& options, std::string_view option, std::string&) {
+    const bool is_negative = option.starts_with("no");
+    set_flag(options, option, is_negative ? option.substr(2) : "no" + std::string(option));
+    return true;
+}
+
+bool take_sync(MountOptions& options, std::string_view option, std::string&) {
+    set_flag(options, option, option == "sync" ? "async" : "sync");
+    return true;
+}
+
+/// What mount(8) means by an option that lets users mount.
+bool restrict_as_user(MountOptions& options, std::string_view, std::string& error) {
+    for (const std::string_view flag : {"nodev", "nosuid", "noexec"})
+        take_kernel_flag(options, flag, error);
+    return true;
 }
 
 /// "name=number"; false, and `error`, if it is not that.
-bool take_number(std::string_view option, std::string_view name, u32& number, std::string& error) {
-    const std::string_view text = option.substr(name.size());
+bool take_number(std::string_view option, u32& number, std::string& error) {
+    const std::string_view text = value_of(option);
     const char* end = text.data() + text.size();
     const auto [stop, code] = std::from_chars(text.data(), end, number);
     if (code == std::errc() && stop == end && !text.empty()) return true;
@@ -132,7 +85,7 @@ bool take_number(std::string_view option, std::string_view name, u32& number, st
 /// "name=size", in bytes or with K, M or G behind it; false, and `error`, if it is not that or less
 /// than `least` and not 0.
 bool take_size(std::string_view option, u64 least, u64& size, std::string& error) {
-    const std::string_view text = option.substr(option.find('=') + 1);
+    const std::string_view text = value_of(option);
     const char* end = text.data() + text.size();
     const auto [stop, code] = std::from_chars(text.data(), end, size);
     constexpr std::string_view units = "KMG";
@@ -149,62 +102,165 @@ bool take_size(std::string_view option, u64 least, u64& size, std::string& error
     return false;
 }
 
-/// An option whose value is one of a few names.
-bool take_choice(std::string_view option, MountOptions& options, bool& is_known,
-                 std::string& error) {
-    const std::string_view name = option.substr(0, option.find('='));
-    const std::string_view value = option.substr(std::min(option.size(), name.size() + 1));
-    std::string_view what;
-    is_known = true;
-    if (name == "engine") {
-        if (find_engine(value, options.engine)) return true;
-        what = "engine: it is auto, cpu or cuda";
-    } else if (name == "disk") {
-        if (find_disk_access(value, options.disk)) return true;
-        what = "way to a disk: it is auto, plain, ring or direct";
-    } else if (name == "data") {
-        if (find_data_mode(value, options.data)) return true;
-        what = "mode: it is ordered, journal or writeback";
-    } else if (name == "errors") {
-        if (find_error_mode(value, options.errors)) return true;
-        what = "way to go on: it is remount-ro or continue";
-    } else {
-        is_known = false;
-        return false;
-    }
-    error = "'" + std::string(option) + "': there is no such " + std::string(what);
+/// "name=value" with a value that is none of `choices`.
+bool refuse(std::string_view option, std::string_view what, Choices choices, std::string& error) {
+    error = "'" + std::string(option) + "': there is no such " + std::string(what) + ": it is " +
+            listed(choices());
     return false;
 }
 
+bool take_engine(MountOptions& options, std::string_view option, std::string& error) {
+    return find_engine(value_of(option), options.engine) ||
+           refuse(option, "engine", names_of<engine_names>, error);
+}
+
+bool take_disk(MountOptions& options, std::string_view option, std::string& error) {
+    return find_disk_access(value_of(option), options.disk) ||
+           refuse(option, "way to a disk", names_of<disk_access_names>, error);
+}
+
+bool take_data(MountOptions& options, std::string_view option, std::string& error) {
+    return find_data_mode(value_of(option), options.data) ||
+           refuse(option, "mode", names_of<data_mode_names>, error);
+}
+
+bool take_errors(MountOptions& options, std::string_view option, std::string& error) {
+    return find_error_mode(value_of(option), options.errors) ||
+           refuse(option, "way to go on", names_of<error_mode_names>, error);
+}
+
+bool take_commit(MountOptions& options, std::string_view option, std::string& error) {
+    return take_number(option, options.commit_seconds, error);
+}
+
+bool take_threads(MountOptions& options, std::string_view option, std::string& error) {
+    return take_number(option, options.threads, error);
+}
+
+bool take_meta_buffer(MountOptions& options, std::string_view option, std::string& error) {
+    return take_size(option, meta_buffer_min_bytes, options.meta_buffer_bytes, error);
+}
+
+bool take_file_buffer(MountOptions& options, std::string_view option, std::string& error) {
+    return take_size(option, file_buffer_min_bytes, options.file_buffer_bytes, error);
+}
+
+struct Entry {
+    OptionWord word;
+    Take take = ignore;
+};
+
+/// A name that ends with '=' takes a value; one that ends with '*' is the beginning of any word.
+constexpr Entry entries[] = {
+    {{"ro", nullptr, "mount read-only"}, take_switch},
+    {{"rw", nullptr, "mount writable, or fail"}, take_switch},
+    {{"remount", nullptr, "change the options of a mount"}, take_switch},
+    {{"noatime", nullptr, "record no access times"}, take_access_times},
+    {{"relatime", nullptr, "record the first access after a change and in a day (default)"},
+     take_access_times},
+    {{"strictatime", nullptr, "record every access"}, take_access_times},
+    {{"atime", nullptr, "the same as relatime"}, take_access_times},
+    {{"nodiratime", nullptr, "record no access times of directories"}, take_kernel_flag},
+    {{"diratime", nullptr, "record them (default)"}, take_kernel_flag},
+    {{"nodev", nullptr, "device files do not work"}, take_kernel_flag},
+    {{"dev", nullptr, "they do"}, take_kernel_flag},
+    {{"nosuid", nullptr, "set-user-ID, set-group-ID and file capabilities have no effect"},
+     take_kernel_flag},
+    {{"suid", nullptr, "they have"}, take_kernel_flag},
+    {{"noexec", nullptr, "programs cannot be run"}, take_kernel_flag},
+    {{"exec", nullptr, "they can"}, take_kernel_flag},
+    {{"sync", nullptr, "every change is durable when its call returns"}, take_sync},
+    {{"async", nullptr, "changes become durable later (default)"}, take_sync},
+    {{"dirsync", nullptr, "changes of directories are durable when their call returns"},
+     take_kernel_flag},
+    {{"allow_other", nullptr, "other users may use the mount (default for root)"}, take_switch},
+    {{"noallow_other", nullptr, "nobody but the user that mounts may use it"}, take_switch},
+    {{"user", nullptr, "the same as nodev,nosuid,noexec; mount(8) lets any user mount"},
+     restrict_as_user},
+    {{"users", nullptr, "likewise, and any user may unmount"}, restrict_as_user},
+    {{"owner", nullptr, "likewise, for the owner of the device"}, restrict_as_user},
+    {{"commit=", "SECONDS", "make changes durable that often (default: 5; 0: only when asked to)"},
+     take_commit},
+    {{"threads=", "NUMBER", "most threads that answer requests (default: by the number of cores)"},
+     take_threads},
+    {{"engine=", nullptr, "what works on the volume (default: $WARREN_ENGINE, auto)",
+      names_of<engine_names>},
+     take_engine},
+    {{"disk=", nullptr, "how the image is read and written (default: auto)",
+      names_of<disk_access_names>},
+     take_disk},
+    {{"data=", nullptr, "what a power cut may do to contents (default: ordered)",
+      names_of<data_mode_names>},
+     take_data},
+    {{"errors=", nullptr, "what follows a write that the disk refuses (default: remount-ro)",
+      names_of<error_mode_names>},
+     take_errors},
+    {{"meta_buffer=", "SIZE", "memory for metadata, 1M or more (default: 0, all of them)"},
+     take_meta_buffer},
+    {{"file_buffer=", "SIZE", "memory for contents, 256K or more (default: 0, none)"},
+     take_file_buffer},
+    {{"defaults", nullptr, nullptr}},
+    {{"auto", nullptr, nullptr}},
+    {{"noauto", nullptr, nullptr}},
+    {{"nouser", nullptr, nullptr}},
+    {{"nousers", nullptr, nullptr}},
+    {{"_netdev", nullptr, nullptr}},
+    {{"nofail", nullptr, nullptr}},
+    {{"loop", nullptr, nullptr}},
+    {{"group", nullptr, nullptr}},
+    {{"quiet", nullptr, nullptr}},
+    {{"silent", nullptr, nullptr}},
+    {{"loud", nullptr, nullptr}},
+    {{"norelatime", nullptr, nullptr}},
+    {{"nostrictatime", nullptr, nullptr}},
+    {{"lazytime", nullptr, nullptr}},
+    {{"nolazytime", nullptr, nullptr}},
+    {{"iversion", nullptr, nullptr}},
+    {{"noiversion", nullptr, nullptr}},
+    {{"default_permissions", nullptr, nullptr}},
+    {{"big_writes", nullptr, nullptr}},
+    {{"mand", nullptr, nullptr}},
+    {{"x-*", nullptr, nullptr}},
+    {{"X-*", nullptr, nullptr}},
+    {{"comment=", "TEXT", nullptr}},
+    {{"uhelper=", "NAME", nullptr}},
+    {{"helper=", "NAME", nullptr}},
+    {{"user=", "NAME", nullptr}},
+    // What the kernel shows of a FUSE mount: mount(8) repeats it at a remount.
+    {{"user_id=", "NUMBER", nullptr}},
+    {{"group_id=", "NUMBER", nullptr}},
+    {{"max_read=", "BYTES", nullptr}},
+    {{"blksize=", "BYTES", nullptr}},
+};
+
+bool is_called(std::string_view option, std::string_view name) {
+    if (name.ends_with('=')) return option.starts_with(name);
+    if (name.ends_with('*')) return option.starts_with(name.substr(0, name.size() - 1));
+    return option == name;
+}
+
 bool take_option(std::string_view option, MountOptions& options, std::string& error) {
-    if (take_switch(option, options) || take_kernel_flag(option, options)) return true;
-    if (is_ignored(option)) return true;
-    if (option.starts_with("commit=")) {
-        return take_number(option, "commit=", options.commit_seconds, error);
-    }
-    if (option.starts_with("threads=")) {
-        return take_number(option, "threads=", options.threads, error);
-    }
-    if (option.starts_with("meta_buffer=")) {
-        return take_size(option, meta_buffer_min_bytes, options.meta_buffer_bytes, error);
-    }
-    if (option.starts_with("file_buffer=")) {
-        return take_size(option, file_buffer_min_bytes, options.file_buffer_bytes, error);
-    }
-    bool is_known = false;
-    const bool is_taken = take_choice(option, options, is_known, error);
-    if (is_known) return is_taken;
+    const auto entry = std::ranges::find_if(
+        entries, [&](const Entry& one) { return is_called(option, one.word.name); });
+    if (entry != std::end(entries)) return entry->take(options, option, error);
     error = "unknown mount option '" + std::string(option) + "'";
     return false;
 }
 
 }  // namespace
 
+std::vector<OptionWord> mount_option_words() {
+    std::vector<OptionWord> words;
+    for (const Entry& entry : entries)
+        words.push_back(entry.word);
+    return words;
+}
+
 bool add_mount_options(const std::string& text, MountOptions& options, std::string& error) {
     std::string_view rest = text;
     while (!rest.empty()) {
         const std::string_view option = rest.substr(0, rest.find(','));
-        if (!take_option(option, options, error)) return false;
+        if (!option.empty() && !take_option(option, options, error)) return false;
         rest.remove_prefix(std::min(rest.size(), option.size() + 1));
     }
     return true;

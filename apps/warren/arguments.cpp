@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// getopt_long does the parsing and words its own complaints; this file feeds it the table and
-// lays out the help page.
+// getopt_long does the parsing and words its own complaints; this file feeds it the table.
 #include "apps/warren/arguments.hpp"
 
 #include <getopt.h>
@@ -8,86 +7,13 @@
 #include <algorithm>
 
 #include "apps/warren/engine_choice.hpp"
+#include "apps/warren/help_page.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
 
 namespace warren::cli {
 
 namespace {
-
-bool is_optional(const Option& option) {
-    return option.value != nullptr && option.value[0] == '[';
-}
-
-std::string option_label(const Option& option) {
-    std::string label =
-        option.id < 256 ? std::string("  -") + static_cast<char>(option.id) : "    ";
-    if (option.name != nullptr) {
-        label += option.id < 256 ? ", --" : "  --";
-        label += option.name;
-    }
-    if (option.value != nullptr) {
-        if (!is_optional(option)) label += option.name != nullptr ? "=" : " ";
-        label += option.value;
-    }
-    return label;
-}
-
-/// Appends `text` from column `indent` on, each further line of it below the first.
-void append_indented(std::string& page, std::string_view text, size_t indent) {
-    while (true) {
-        const size_t end = text.find('\n');
-        page += text.substr(0, end);
-        page += '\n';
-        if (end == std::string_view::npos) return;
-        text.remove_prefix(end + 1);
-        page.append(indent, ' ');
-    }
-}
-
-void append_options(std::string& page, const Page& description) {
-    constexpr size_t column = 28;
-    page += "\nOptions:\n";
-    auto append = [&](const Option& option) {
-        if (option.help == nullptr) return;
-        std::string label = option_label(option);
-        if (label.size() + 2 > column) {
-            page += label + "\n";
-            label.clear();
-        }
-        label.resize(column, ' ');
-        page += label;
-        append_indented(page, option.help, column);
-    };
-    for (const Option& option : description.options)
-        append(option);
-    if (description.chooses_processor) {
-        append({engine_option, "engine", "ENGINE",
-                "what computes: auto, cpu or cuda (default:\n$WARREN_ENGINE, auto)"});
-    } else if (description.opens_images) {
-        append({engine_option, "engine", "ENGINE",
-                "what works on images: auto, cpu or cuda (default:\n$WARREN_ENGINE, auto)"});
-    }
-    append({help_option, "help", nullptr, "show this page"});
-}
-
-void print_page(const Page& description) {
-    if (rank_number() != 0) return;
-    std::string page;
-    std::string_view usage = description.usage;
-    for (const char* head = "Usage: "; !usage.empty(); head = "   or: ") {
-        const size_t end = std::min(usage.find('\n'), usage.size());
-        page += head + program() + " " + std::string(usage.substr(0, end)) + "\n";
-        usage.remove_prefix(std::min(end + 1, usage.size()));
-    }
-    page += std::string(description.summary) + "\n";
-    append_options(page, description);
-    if (description.notes != nullptr) page += "\n" + std::string(description.notes) + "\n";
-    if (description.examples != nullptr) {
-        page += "\nExamples:\n" + std::string(description.examples) + "\n";
-    }
-    print_bytes(page);
-}
 
 struct GetoptTables {
     std::string letters;
@@ -97,7 +23,7 @@ struct GetoptTables {
 GetoptTables make_tables(const Page& page) {
     GetoptTables tables;
     if (page.stop_at_operand) tables.letters = "+";
-    for (const Option& entry : page.options) {
+    for (const Option& entry : all_options(page)) {
         const int has_value = is_optional(entry)       ? optional_argument
                               : entry.value != nullptr ? required_argument
                                                        : no_argument;
@@ -108,15 +34,46 @@ GetoptTables make_tables(const Page& page) {
         if (entry.name != nullptr)
             tables.names.push_back({entry.name, has_value, nullptr, entry.id});
     }
-    if (page.opens_images || page.chooses_processor) {
-        tables.names.push_back({"engine", required_argument, nullptr, engine_option});
-    }
-    tables.names.push_back({"help", no_argument, nullptr, help_option});
     tables.names.push_back({nullptr, 0, nullptr, 0});
     return tables;
 }
 
 }  // namespace
+
+bool is_optional(const Option& option) {
+    return option.value != nullptr && option.value[0] == '[';
+}
+
+ValueKind value_kind(const Option& option) {
+    if (option.value == nullptr) return ValueKind::none;
+    const std::string_view value = option.value;
+    if (option.choices != nullptr) {
+        const bool takes_several = value == "LIST" || value == "[=LIST]" || value == "OPTIONS";
+        return takes_several ? ValueKind::list : ValueKind::choice;
+    }
+    if (value == "FILE") return ValueKind::file;
+    return value == "DIRECTORY" || value == "FOLDER" ? ValueKind::directory : ValueKind::text;
+}
+
+std::string help_of(const Option& option) {
+    std::string help = option.help;
+    const size_t mark = option.choices == nullptr ? help.npos : help.find("{}");
+    if (mark != help.npos) help.replace(mark, 2, listed(option.choices()));
+    return help;
+}
+
+std::vector<Option> all_options(const Page& page) {
+    std::vector<Option> options(page.options.begin(), page.options.end());
+    if (page.opens_images || page.chooses_processor) {
+        options.push_back({engine_option, "engine", "ENGINE",
+                           page.chooses_processor
+                               ? "what computes: {} (default: $WARREN_ENGINE, auto)"
+                               : "what works on images: {} (default: $WARREN_ENGINE, auto)",
+                           names_of<engine_names>});
+    }
+    options.push_back({help_option, "help", nullptr, "show this page"});
+    return options;
+}
 
 bool Arguments::has(int id) const {
     return value(id) != nullptr;
@@ -164,7 +121,7 @@ Arguments parse_arguments(const Page& page, std::span<char* const> arguments) {
             return parsed;
         }
         if (id == help_option) {
-            print_page(page);
+            if (rank_number() == 0) print_bytes(help_page(page, program()));
             parsed.done = true;
             return parsed;
         }

@@ -22,12 +22,13 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "FILE...",
     .summary =
-        "Write the contents of files to standard output: IMAGE:/path inside a volume that is "
-        "not\nmounted, or a path of the host.",
+        "Write the contents of files to standard output: IMAGE:/path inside a volume that is not "
+        "mounted, or a path of the host.",
     .options = options,
     .examples =
         "  warren cat v.img:/etc/hosts\n"
         "  warren cat v.img:/backup.tar | tar t",
+    .see_also = "cat(1)",
     .opens_images = true,
 };
 
@@ -66,8 +67,6 @@ Outcome copy_out(Directory& start, const Location& location, std::vector<std::by
     return Outcome::bad_source;
 }
 
-}  // namespace
-
 int command_cat(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -84,5 +83,9 @@ int command_cat(std::span<char* const> arguments) {
     }
     return session.close() && good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command cat_command = {"cat", "write out contents", page, command_cat};
 
 }  // namespace warren::cli

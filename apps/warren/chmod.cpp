@@ -43,10 +43,11 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... MODE[,MODE]... FILE...\n[OPTION]... --reference=FILE FILE...",
     .summary =
-        "Change the modes of files of the host, with -R of whole trees on all cores. A mode is an\n"
+        "Change the modes of files of the host, with -R of whole trees on all cores. A mode is an "
         "octal number or clauses like u+rwX,g=u,o-w. Symbolic links in a tree are left alone.",
     .options = options,
     .examples = "  warren chmod -R u+rwX,go-w tree",
+    .see_also = "chmod(1)",
 };
 
 /// A mode written like an option: "-x", or "-rw,+x" behind which getopt saw letters.
@@ -97,8 +98,6 @@ Changed apply(const ModeChange& change, u32 umask, const Place& place, bool foll
     return Changed::yes;
 }
 
-}  // namespace
-
 int command_chmod(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -137,5 +136,10 @@ int command_chmod(std::span<char* const> arguments) {
     change.action = "change the mode of";
     return change_trees(change, setup, operands);
 }
+
+}  // namespace
+
+const Command chmod_command = {"chmod", "change modes, of whole trees too", page, command_chmod,
+                               true};
 
 }  // namespace warren::cli

@@ -41,11 +41,12 @@ constexpr Page page = {
         "[OPTION]... OWNER[:[GROUP]] FILE...\n[OPTION]... :GROUP FILE...\n"
         "[OPTION]... --reference=FILE FILE...",
     .summary =
-        "Change owner and group of files of the host, with -R of whole trees on all cores. Names\n"
-        "or numbers; OWNER: is the owner with his login group. In a tree links are changed\n"
+        "Change owner and group of files of the host, with -R of whole trees on all cores. Names "
+        "or numbers; OWNER: is the owner with his login group. In a tree links are changed "
         "themselves, never what they name.",
     .options = options,
     .examples = "  warren chown -R build:build tree",
+    .see_also = "chown(1)",
 };
 
 constexpr u32 any_id = ~0u;  // as in chown(2): not to be changed
@@ -149,8 +150,6 @@ bool read_owner(const Arguments& parsed, std::vector<std::string>& operands, Own
     return false;
 }
 
-}  // namespace
-
 int command_chown(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -176,5 +175,10 @@ int command_chown(std::span<char* const> arguments) {
     change.changes_links = true;
     return change_trees(change, setup, operands);
 }
+
+}  // namespace
+
+const Command chown_command = {"chown", "change owners, of whole trees too", page, command_chown,
+                               true};
 
 }  // namespace warren::cli

@@ -23,11 +23,11 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
     .summary =
-        "Cut files where their contents say so, and print each chunk: offset, length, "
-        "digest.\nFILE - is standard input. Without --preset, lbfs.",
+        "Cut files into content-defined chunks, and print each: offset, length, digest. FILE "
+        "- is standard input. Without --preset, lbfs.",
     .options = options,
     .notes =
-        "The cuts depend on the rule and the bytes alone, whatever the number of threads. The\n"
+        "The cuts depend on the rule and the bytes alone, whatever the number of threads. The "
         "presets cut where the programs of these names do.",
     .examples =
         "  warren chunk disk.img\n"
@@ -139,8 +139,6 @@ class Chunking {
     Json json_;
 };
 
-}  // namespace
-
 int command_chunk(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -158,5 +156,10 @@ int command_chunk(std::span<char* const> arguments) {
     chunking.finish();
     return good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command chunk_command = {"chunk", "print the content-defined chunks of files", page,
+                               command_chunk};
 
 }  // namespace warren::cli

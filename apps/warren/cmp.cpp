@@ -35,20 +35,28 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "an object a line for what differs"},
     {'x', "one-file-system", nullptr, "do not enter what is mounted in the first tree"},
     {attributes_option, "attributes", nullptr,
-     "also compare modes, owners, times of change, extended attributes and\nwhich names are one "
+     "also compare modes, owners, times of change, extended attributes and which names are one "
      "file"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
 
+constexpr ExitCode exits[] = {
+    {"0", "all is equal"},
+    {"1", "something differs"},
+    {"2", "something could not be compared, or the call made no sense"},
+};
+
 constexpr Page page = {
     .usage = "[OPTION]... FILE1 FILE2\n[OPTION]... DIRECTORY1 DIRECTORY2",
     .summary =
-        "Compare two files byte by byte, or two trees of the host: what is only in one of them,\n"
-        "what is of another kind, which files and symbolic links differ. Links are compared, not\n"
-        "followed. Exit code 0: equal, 1: different, 2: trouble.",
+        "Compare two files byte by byte, or two trees of the host: what is only in one of them, "
+        "what is of another kind, which files and symbolic links differ. Links are compared, not "
+        "followed.",
     .options = options,
+    .exits = exits,
     .examples = "  warren cmp --attributes src /backup/src",
+    .see_also = "cmp(1), diff(1)",
     .usage_exit = trouble_exit,
 };
 
@@ -437,8 +445,6 @@ bool is_tree(const std::string& path, bool& tree) {
     return true;
 }
 
-}  // namespace
-
 int command_cmp(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -476,5 +482,9 @@ int command_cmp(std::span<char* const> arguments) {
     }
     return compare_two_files(files[0], files[1], form);
 }
+
+}  // namespace
+
+const Command cmp_command = {"cmp", "compare files and trees of the host", page, command_cmp, true};
 
 }  // namespace warren::cli

@@ -5,37 +5,44 @@
 // else on stderr, and answers the exit code of the program.
 #pragma once
 
+#include <array>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/warren/arguments.hpp"
 
 namespace warren::cli {
 
-int command_cat(std::span<char* const> arguments);
-int command_chmod(std::span<char* const> arguments);
-int command_chown(std::span<char* const> arguments);
-int command_chunk(std::span<char* const> arguments);
-int command_cmp(std::span<char* const> arguments);
-int command_cp(std::span<char* const> arguments);
-int command_dedup(std::span<char* const> arguments);
-int command_doctor(std::span<char* const> arguments);
-int command_du(std::span<char* const> arguments);
-int command_find(std::span<char* const> arguments);
-int command_fsck(std::span<char* const> arguments);
-int command_hash(std::span<char* const> arguments);
-int command_info(std::span<char* const> arguments);
-int command_ln(std::span<char* const> arguments);
-int command_ls(std::span<char* const> arguments);
-int command_mkdir(std::span<char* const> arguments);
-int command_mkfs(std::span<char* const> arguments);
-int command_mount(std::span<char* const> arguments);
-int command_mv(std::span<char* const> arguments);
-int command_rebuild(std::span<char* const> arguments);
-int command_resize(std::span<char* const> arguments);
-int command_rm(std::span<char* const> arguments);
-int command_similar(std::span<char* const> arguments);
-int command_stat(std::span<char* const> arguments);
-int command_sync(std::span<char* const> arguments);
-int command_touch(std::span<char* const> arguments);
-int command_umount(std::span<char* const> arguments);
-int command_walk(std::span<char* const> arguments);
+struct Command {
+    const char* name;
+    const char* purpose;  // in one line
+    const Page& page;
+    int (*run)(std::span<char* const> arguments);
+    bool spans_ranks = false;  // whether the processes that mpirun starts do it together
+    /// The programs by which mount(8), mkfs(8) and their like run it.
+    std::array<const char*, 2> helpers = {};
+};
+
+extern const Command cat_command, chmod_command, chown_command, chunk_command, cmp_command,
+    cp_command, dedup_command, doctor_command, du_command, find_command, fsck_command, hash_command,
+    info_command, ln_command, ls_command, mkdir_command, mkfs_command, mount_command, mv_command,
+    rebuild_command, resize_command, rm_command, similar_command, stat_command, sync_command,
+    touch_command, umount_command, walk_command;
+
+struct CommandGroup {
+    const char* heading;
+    std::vector<const Command*> commands;
+};
+
+/// All commands, as the help page of the program shows them.
+const std::vector<CommandGroup>& command_groups();
+
+/// What the program says of itself.
+extern const Page program_page;
+
+/// The command of that name; null if there is none.
+const Command* command_named(std::string_view name);
 
 }  // namespace warren::cli

@@ -27,6 +27,9 @@ constexpr int preserve_option = 258;
 constexpr int no_preserve_option = 259;
 constexpr int sparse_option = 260;
 
+constexpr std::string_view preserved_names[] = {"mode",    "ownership", "timestamps", "links",
+                                                "context", "xattr",     "all"};
+
 constexpr Option options[] = {
     {'a', "archive", nullptr, "same as -r -P -p, and hard links stay hard links"},
     {'d', nullptr, nullptr, "same as -P; hard links stay hard links"},
@@ -38,8 +41,8 @@ constexpr Option options[] = {
     {'P', "no-dereference", nullptr, "copy symbolic links as links (default with -r)"},
     {'p', nullptr, nullptr, "keep mode, owner, times and extended attributes"},
     {preserve_option, "preserve", "[=LIST]",
-     "keep these: mode, ownership, timestamps, links, context,\nxattr, all (default: as -p)"},
-    {no_preserve_option, "no-preserve", "LIST", "do not keep these"},
+     "keep these, with commas between them: {} (default: as -p)", names_of<preserved_names>},
+    {no_preserve_option, "no-preserve", "LIST", "do not keep these", names_of<preserved_names>},
     {'R', nullptr, nullptr, nullptr},
     {'r', "recursive", nullptr, "copy directories with all that is in them"},
     {'T', "no-target-directory", nullptr,
@@ -48,19 +51,18 @@ constexpr Option options[] = {
     {'u', "update", nullptr, "copy only what is newer than the target, or not there"},
     {'v', "verbose", nullptr, "print every name"},
     {'x', "one-file-system", nullptr, "do not enter what is mounted in a tree"},
-    {reflink_option, "reflink", "[=WHEN]",
-     "share blocks: auto (default), always (without WHEN) or never"},
+    {reflink_option, "reflink", "[=WHEN]", "share blocks: {} (default: auto; without WHEN: always)",
+     names_of<when_names>},
     {sparse_option, "sparse", "WHEN",
-     "holes where the source has them (auto, default), wherever\nzeros are (always), nowhere "
-     "(never)"},
+     "holes where the source has them (auto, the default), wherever zeros are (always), nowhere "
+     "(never)",
+     names_of<when_names>},
     {verify_option, "verify", nullptr, "read the copies again and compare them"},
     {json_option, "json", nullptr, "at the end an object: how much was copied, how much failed"},
-    {rate_option, "max-ops", "N",
-     "at most N opens, reads and stats a second,\nand as many changes"},
+    {rate_option, "max-ops", "N", "at most N opens, reads and stats a second, and as many changes"},
     {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
     {inode_order_option, "inode-order", nullptr, "for cold disks with a seek"},
-    {scheduler_option, "scheduler", "NAME", "under mpirun: pa-drqs (default), drqs, h-drqs, ..."},
-    {split_option, "split", "HOW", "what is given to an idle rank: half (default) or random"},
+    WARREN_RANK_OPTIONS,
     WARREN_MEMORY_OPTION,
     {progress_option, "progress", nullptr, "tell how far it is also where stderr is no terminal"},
     WARREN_CHECKPOINT_OPTIONS,
@@ -69,20 +71,20 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
     .summary =
-        "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that "
-        "is not\nmounted. Holes in files stay holes. A file of the host gets its name when it is "
-        "whole: what\nwas there before is replaced, and keeps its contents under its other names.",
+        "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that is not "
+        "mounted. Holes in files stay holes. A file of the host gets its name when it is whole: "
+        "what was there before is replaced, and keeps its contents under its other names.",
     .options = options,
     .notes =
-        "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it.\n"
-        "-x, --preserve, --sparse, --reflink, --verify, --max-ops, --errors, --inode-order, "
-        "--json\n"
-        "and --checkpoint are for files of the host.",
+        "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it. -x, --preserve, "
+        "--sparse, --reflink, --verify, --max-ops, --errors, --inode-order, --json and "
+        "--checkpoint are for files of the host.",
     .examples =
         "  warren cp -a src dst                a tree, on all cores\n"
         "  warren cp -a src v.img:/            put the tree src into the volume\n"
         "  warren cp -a v.img:/src/. back      take out what is in /src\n"
         "  warren cp v.img:/a old.img:/b       from one volume to another",
+    .see_also = "cp(1)",
     .opens_images = true,
 };
 
@@ -188,13 +190,9 @@ bool read_preserved(const std::string& list, bool keeps, TreeCopyRules& rules) {
         const size_t end = std::min(list.find(',', begin), list.size());
         const std::string name = list.substr(begin, end - begin);
         const bool all = name == "all";
-        const bool is_known = all || name == "mode" || name == "ownership" ||
-                              name == "timestamps" || name == "links" || name == "xattr" ||
-                              name == "context";
-        if (!is_known) {
-            usage_error(page, {"invalid argument ", quote(name),
-                               " for --preserve: name mode, ownership, timestamps, links, "
-                               "context, xattr or all"});
+        if (std::ranges::find(preserved_names, name) == std::end(preserved_names)) {
+            usage_error(page, {"invalid argument ", quote(name), " for --preserve: name ",
+                               listed(names_of<preserved_names>())});
             return false;
         }
         if (all || name == "mode") rules.keeps.mode = keeps;
@@ -229,8 +227,8 @@ bool read_when(const Arguments& parsed, int option, const char* name, When& when
     if (text == nullptr || *text == "auto") return true;
     when = *text == "never" ? When::never : When::always;
     if (*text == "never" || *text == "always" || text->empty()) return true;
-    usage_error(page,
-                {"invalid argument ", quote(*text), " for ", name, ": name auto, always or never"});
+    usage_error(page, {"invalid argument ", quote(*text), " for ", name, ": name ",
+                       listed(names_of<when_names>())});
     return false;
 }
 
@@ -314,8 +312,6 @@ int copy_on_host(const Arguments& parsed, const CopyOptions& how,
     return good ? 0 : 1;
 }
 
-}  // namespace
-
 int command_cp(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -343,5 +339,10 @@ int command_cp(std::span<char* const> arguments) {
     }
     return code;
 }
+
+}  // namespace
+
+const Command cp_command = {"cp", "copy files and trees, into and out of volumes too", page,
+                            command_cp, true};
 
 }  // namespace warren::cli

@@ -26,7 +26,7 @@ constexpr Option options[] = {
     {fixed_option, "fixed", "SIZE", "compare blocks of this size (default: 4K)"},
     WARREN_SPLITTING_OPTIONS,
     {apply_option, "apply", nullptr,
-     "share equal blocks; the kernel compares them byte by byte\nbefore it does (btrfs, xfs)"},
+     "share equal blocks; the kernel compares them byte by byte before it does (btrfs, xfs)"},
     {index_option, "index", "FILE", "what earlier runs saw counts too; the file is replaced"},
     {secret_option, "secret-file", "FILE", "key the index with the contents of this file"},
     {memory_option, "memory", "SIZE", "most memory for the index; the rest goes to $TMPDIR"},
@@ -36,12 +36,12 @@ constexpr Option options[] = {
 
 constexpr Page page = {
     .usage = "[OPTION]... DIR...",
-    .summary = "Report what is there twice in trees of files, and where.",
+    .summary = "Report the duplicate data in trees of files, and where it is.",
     .options = options,
     .notes =
-        "Of equal blocks the first one seen is the original. Other names of a file (hard\n"
-        "links), holes, and blocks that are shared already are no savings. Equal md5, sha1 and\n"
-        "xxh3-128 digests are confirmed byte by byte. Symbolic links are not followed.",
+        "Of equal blocks the first one seen is the original. Other names of a file (hard links), "
+        "holes, and blocks that are shared already are no savings. Equal md5, sha1 and xxh3-128 "
+        "digests are confirmed byte by byte. Symbolic links are not followed.",
     .examples =
         "  warren dedup /srv/images\n"
         "  warren dedup --preset fastcdc --json ~/backups\n"
@@ -186,8 +186,6 @@ void print_text(const Wishes& wishes, const DedupScan& scan, const SharingResult
     }
 }
 
-}  // namespace
-
 int command_dedup(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -224,5 +222,9 @@ int command_dedup(std::span<char* const> arguments) {
     }
     return good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command dedup_command = {"dedup", "find duplicate data, and share it", page, command_dedup};
 
 }  // namespace warren::cli

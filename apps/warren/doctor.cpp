@@ -43,15 +43,19 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "an array of objects"},
 };
 
+constexpr ExitCode exits[] = {
+    {"0", "Warren can be used in full here"},
+    {"1", "something is missing"},
+};
+
 constexpr Page page = {
     .usage = "[OPTION]... [MOUNT]...",
     .summary =
         "Say which engine and which paths of the kernel are active, and measure them: a small "
-        "volume\nin DIRECTORY on each engine, and the round trip of a look-up on each MOUNT "
-        "(default: "
-        "all).",
+        "volume in DIRECTORY on each engine, and the round trip of a look-up on each MOUNT "
+        "(default: all).",
     .options = options,
-    .notes = "Exit code: 0 if Warren can be used in full here, 1 if something is missing.",
+    .exits = exits,
     .examples =
         "  warren doctor\n"
         "  warren doctor -d /data /mnt/w",
@@ -276,6 +280,8 @@ std::vector<Finding> measured_findings(const std::string& directory, EngineChoic
     return findings;
 }
 
+namespace {
+
 int command_doctor(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -303,5 +309,10 @@ int command_doctor(std::span<char* const> arguments) {
         check_mount(report, mount, measure);
     return report.finish();
 }
+
+}  // namespace
+
+const Command doctor_command = {"doctor", "say what this machine gives Warren, and measure it",
+                                page, command_doctor};
 
 }  // namespace warren::cli

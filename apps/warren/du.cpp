@@ -67,13 +67,14 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... [FILE]...",
     .summary =
-        "Show how much space trees take: IMAGE:/path inside a volume that is not mounted, or "
-        "any path\nof the host.",
+        "Show how much space trees take: IMAGE:/path inside a volume that is not mounted, or any "
+        "path of the host.",
     .options = options,
     .examples =
         "  warren du -sh v.img:/          all of it\n"
         "  warren du -h -d 1 /mnt/w       each directory at the top\n"
         "  warren du -sx --top 10 /       a whole system and its largest files",
+    .see_also = "du(1)",
     .opens_images = true,
 };
 
@@ -407,8 +408,6 @@ bool choose_host(const Arguments& parsed, const How& how, UsageChoices& choices,
     return setup.take_all(parsed) && take_checkpoint(page, parsed, trees, setup);
 }
 
-}  // namespace
-
 int command_du(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -446,5 +445,9 @@ int command_du(std::span<char* const> arguments) {
     usage.finish();
     return session.close() && good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command du_command = {"du", "show how much space trees take", page, command_du, true};
 
 }  // namespace warren::cli

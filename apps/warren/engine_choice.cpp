@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "apps/fuse/option_word.hpp"
 #include "apps/warren/messages.hpp"
 
 namespace warren::cli {
@@ -14,7 +15,8 @@ EngineChoice chosen = EngineChoice::automatic;
 
 bool take(const std::string& source, const std::string& name) {
     if (find_engine(name, chosen)) return true;
-    complain({source, quote(name), ": there is no such engine: it is auto, cpu or cuda"});
+    complain({source, quote(name), ": there is no such engine: it is ",
+              listed(names_of<engine_names>())});
     remark({"Try '", program(), " --help' for more information."});
     return false;
 }

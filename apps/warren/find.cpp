@@ -4,8 +4,10 @@
 
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
+#include "apps/warren/engine_choice.hpp"
 #include "apps/warren/find_expression.hpp"
 #include "apps/warren/find_host.hpp"
+#include "apps/warren/find_words.hpp"
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
@@ -24,6 +26,7 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "an array of objects in place of paths"},
     {'H', nullptr, nullptr, "follow symbolic links among the starts"},
     {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
+    {'P', nullptr, nullptr, "follow no symbolic links (default)"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -31,28 +34,19 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[-H|-L|-P] [-s] [--json] [START]... [EXPRESSION]",
     .summary =
-        "Search trees, on all cores: IMAGE:/path inside a volume that is not mounted, or any "
-        "path of\nthe host.",
+        "Search trees, on all cores: IMAGE:/path inside a volume that is not mounted, or any path "
+        "of the host.",
     .options = options,
+    .sections = find_sections,
     .notes =
-        "Tests:    -name, -iname, -path, -ipath, -lname, -ilname GLOB  -regex, -iregex PATTERN\n"
-        "          -regextype SYNTAX  -type [fdlbcps],...  -size [+-]N[cwbkMG]  -empty\n"
-        "          -newer, -anewer, -cnewer, -newerXY FILE  -newermt TIME\n"
-        "          -mtime, -atime, -ctime [+-]DAYS\n"
-        "          -mmin, -amin, -cmin [+-]MINUTES  -links [+-]N  -inum N  -samefile FILE\n"
-        "          -user NAME  -group NAME  -uid N  -gid N  -nouser  -nogroup\n"
-        "          -perm [-/]MODE  -readable  -writable  -executable  -true  -false\n"
-        "Limits:   -maxdepth N  -mindepth N  -prune  -xdev  -depth  -quit\n"
-        "Actions:  -print  -print0  -ls  -exec COMMAND ;  -exec COMMAND {} +  -delete\n"
-        "          -printf FORMAT (%p %P %H %f %h %l %d %s %b %k %m %M %y %i %n %u %g %U %G\n"
-        "          %t %T@ %T+ %Ts, the same with A and C, %-20f with a width, \\n \\t \\0)\n"
-        "Joined by ( ) ! -not -a -and -o -or , as in find(1). -lname, -samefile, -readable and\n"
-        "its like, -depth, -exec and -delete are for files of the host.",
+        "-lname, -samefile, -readable and its like, -depth, -exec and -delete are for files of the "
+        "host.",
     .examples =
         "  warren find v.img:/ -name '*.o' -size +1M\n"
         "  warren find /mnt/w -type f -newer stamp -print0 | xargs -0 ls -l\n"
         "  warren find v.img:/ -type d -empty\n"
         "  warren find /data -name '*.tmp' -mtime +7 -delete",
+    .see_also = "find(1)",
     .opens_images = true,
 };
 
@@ -175,6 +169,7 @@ struct Asked {
     bool sorted = false;
     bool json = false;
     bool help = false;
+    std::optional<std::string> engine;
     WalkSetup setup;
     std::vector<std::string> starts;
     std::vector<std::string> expression;
@@ -202,51 +197,61 @@ bool take_checkpoints(const Asked& asked, WalkSetup& setup) {
     return take_checkpoint(words, asked.starts.size(), setup);
 }
 
+/// The option that `name` is, in any of its forms; null if it is none.
+const Option* option_called(std::span<const Option> known, std::string_view name) {
+    const auto found = std::ranges::find_if(known, [&](const Option& one) {
+        const bool is_letter = name.size() == 2 && name[1] == one.id;
+        return is_letter || (one.name != nullptr && name == "--" + std::string(one.name));
+    });
+    return found == known.end() ? nullptr : &*found;
+}
+
+bool take_option(const Option& option, const std::string& value, Asked& asked) {
+    if (is_walk_option(option.id)) return asked.setup.take(option.id, value);
+    if (option.id == 's') asked.sorted = true;
+    if (option.id == json_option) asked.json = true;
+    if (option.id == help_option) asked.help = true;
+    if (option.id == engine_option) asked.engine = value;
+    if (option.id == 'L') asked.setup.options.follow = walk::Follow::all;
+    if (option.id == 'H') asked.setup.options.follow = walk::Follow::roots;
+    if (option.id == 'P') asked.setup.options.follow = walk::Follow::none;
+    return true;
+}
+
 /// Takes the options that are no part of the expression. They are words of their own here: getopt
 /// would take -name for -n -a -m -e.
 bool parse_options(std::vector<std::string> words, Asked& asked) {
+    const std::vector<Option> known = all_options(page);
     std::vector<std::string> rest;
     for (size_t at = 0; at < words.size(); ++at) {
         const std::string& word = words[at];
         const size_t equals = word.find('=');
-        const std::string name = word.substr(0, equals);
-        const auto known =
-            std::find_if(std::begin(options), std::end(options), [&](const auto& one) {
-                return is_walk_option(one.id) && name == "--" + std::string(one.name);
-            });
-        if (known != std::end(options) && known->value == nullptr) {
-            asked.setup.take(known->id, "");
-        } else if (known != std::end(options)) {
-            if (equals == word.npos && at + 1 == words.size()) {
-                complain({quote(word), " needs a value"});
-                return false;
-            }
-            const std::string value = equals == word.npos ? words[++at] : word.substr(equals + 1);
-            if (!asked.setup.take(known->id, value)) return false;
-        } else if (word == "-s" || word == "--sorted") {
-            asked.sorted = true;
-        } else if (word == "--json") {
-            asked.json = true;
-        } else if (word == "--help") {
-            asked.help = true;
-        } else if (rest.empty() && word == "-L") {
-            asked.setup.options.follow = walk::Follow::all;
-        } else if (rest.empty() && word == "-H") {
-            asked.setup.options.follow = walk::Follow::roots;
-        } else if (rest.empty() && word == "-P") {
-            asked.setup.options.follow = walk::Follow::none;
-        } else {
+        const Option* option =
+            word.starts_with('-') ? option_called(known, word.substr(0, equals)) : nullptr;
+        const bool is_for_links =
+            option != nullptr && (option->id == 'L' || option->id == 'H' || option->id == 'P');
+        const bool has_value = option != nullptr && option->value != nullptr;
+        if (option == nullptr || (is_for_links && !rest.empty()) ||
+            (equals != word.npos && !has_value)) {
             rest.push_back(word);
+            continue;
         }
+        if (has_value && equals == word.npos && at + 1 == words.size()) {
+            complain({quote(word), " needs a value"});
+            return false;
+        }
+        const std::string value = !has_value            ? ""
+                                  : equals == word.npos ? words[++at]
+                                                        : word.substr(equals + 1);
+        if (!take_option(*option, value, asked)) return false;
     }
     const auto first = std::find_if(rest.begin(), rest.end(), begins_expression);
     asked.starts.assign(rest.begin(), first);
     if (asked.starts.empty()) asked.starts = {"."};
     asked.expression.assign(first, rest.end());
-    return take_checkpoints(asked, asked.setup);
+    return take_checkpoints(asked, asked.setup) &&
+           choose_engine(asked.engine ? &*asked.engine : nullptr);
 }
-
-}  // namespace
 
 int command_find(std::span<char* const> arguments) {
     Asked asked;
@@ -299,5 +304,9 @@ int command_find(std::span<char* const> arguments) {
     list.close();
     return session.close() && good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command find_command = {"find", "search a tree", page, command_find, true};
 
 }  // namespace warren::cli

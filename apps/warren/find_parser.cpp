@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "apps/fuse/option_word.hpp"
 #include "apps/warren/find_expression.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/time_text.hpp"
@@ -327,7 +328,11 @@ bool ExpressionParser::parse_newer(const std::string& word, const std::string& v
 
 bool ExpressionParser::parse_regex(const std::string& word, const std::string& value, Node& node) {
     if (word == "-regextype") {
-        if (!FindRegex::knows(value)) return bad(word, value);
+        if (!FindRegex::knows(value)) {
+            complain({"invalid argument ", quote(value), " to ", quote(word), ": name ",
+                      listed(FindRegex::syntaxes())});
+            return false;
+        }
         regex_syntax_ = value;
         return true;
     }

@@ -11,7 +11,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr std::pair<std::string_view, reg_syntax_t> syntaxes[] = {
+constexpr std::pair<std::string_view, reg_syntax_t> known_syntaxes[] = {
     {"findutils-default", RE_SYNTAX_EMACS},
     {"emacs", RE_SYNTAX_EMACS},
     {"ed", RE_SYNTAX_ED},
@@ -28,7 +28,7 @@ constexpr std::pair<std::string_view, reg_syntax_t> syntaxes[] = {
 };
 
 const reg_syntax_t* syntax_of(std::string_view name) {
-    for (const auto& [known, bits] : syntaxes) {
+    for (const auto& [known, bits] : known_syntaxes) {
         if (known == name) return &bits;
     }
     return nullptr;
@@ -57,6 +57,13 @@ class GnuRegex : public FindRegex {
 };
 
 }  // namespace
+
+std::vector<std::string_view> FindRegex::syntaxes() {
+    std::vector<std::string_view> names;
+    for (const auto& [name, bits] : known_syntaxes)
+        names.push_back(name);
+    return names;
+}
 
 bool FindRegex::knows(std::string_view syntax) {
     return syntax_of(syntax) != nullptr;

@@ -7,11 +7,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace warren::cli {
 
 class FindRegex {
  public:
+    /// The names of the syntaxes.
+    static std::vector<std::string_view> syntaxes();
     /// Whether there is a syntax of this name.
     static bool knows(std::string_view syntax);
     /// Null, with the reason in `problem`, if the pattern is none in this syntax.

@@ -35,19 +35,24 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "an object with all problems"},
 };
 
+constexpr ExitCode exits[] = {
+    {"0", "the volume is clean"},     {"1", "all problems were repaired"},
+    {"4", "problems are left"},       {"8", "the volume could not be checked"},
+    {"16", "the call made no sense"},
+};
+
 constexpr Page page = {
     .usage = "[OPTION]... IMAGE",
     .summary = "Check a Warren volume that is not mounted; one line a problem, then a summary.",
     .options = options,
     .notes =
-        "All metadata are looked at at once first, by all cores or the GPU; what is not sound "
-        "then\n"
-        "is looked at closer, by one core.\n"
-        "Exit code: 0 clean, 1 all problems repaired, 4 problems left, 8 the volume could not\n"
-        "be checked, 16 wrong use.",
+        "A parallel quick check, by all cores or the GPU, reads all metadata; whatever looks "
+        "suspicious gets the full check, by one core.",
+    .exits = exits,
     .examples =
         "  warren fsck v.img\n"
         "  warren fsck --repair v.img",
+    .see_also = "fsck(8)",
     .usage_exit = exit_usage,
     .opens_images = true,
 };
@@ -115,8 +120,6 @@ int exit_code(const CheckResult& result) {
     return result.repaired >= result.problems ? exit_repaired : exit_problems_left;
 }
 
-}  // namespace
-
 int command_fsck(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -168,5 +171,10 @@ int command_fsck(std::span<char* const> arguments) {
     }
     return exit_code(result);
 }
+
+}  // namespace
+
+const Command fsck_command = {
+    "fsck", "check a volume, repair it", page, command_fsck, false, {"fsck.warren"}};
 
 }  // namespace warren::cli

@@ -32,7 +32,7 @@ constexpr int missing_option = 264;
 constexpr int verbose_option = 265;
 
 constexpr Option options[] = {
-    {'a', "algorithm", "NAME", "md5, sha1, sha256, blake3 (default) or xxh3-128"},
+    {'a', "algorithm", "NAME", "digest: {} (default: blake3)", algorithm_choices},
     {'c', "check", nullptr, "read lists of digests and check the files they name"},
     {direct_option, "direct", "BYTES", "the direct hash over pieces of that size (0: 4096)"},
     {windows_option, "windows", "WIDTH/STRIDE", "the digest of every window, with its offset"},
@@ -44,11 +44,11 @@ constexpr Option options[] = {
      "an object a line: path, algorithm, digest; with --check: path, ok"},
     {tag_option, "tag", nullptr, "lines as the BSD tools write them"},
     {'z', "zero", nullptr, "end lines with a zero byte, escape no names"},
-    {missing_option, "ignore-missing", nullptr, "with --check: files that are not there are fine"},
+    {missing_option, "ignore-missing", nullptr, "with --check: a missing file is no failure"},
     {quiet_option, "quiet", nullptr, "with --check: print nothing for good files"},
     {status_option, "status", nullptr, "with --check: print nothing, only exit"},
-    {strict_option, "strict", nullptr, "with --check: fail for lines that are none"},
-    {'w', "warn", nullptr, "with --check: name the lines that are none"},
+    {strict_option, "strict", nullptr, "with --check: exit non-zero on malformed lines"},
+    {'w', "warn", nullptr, "with --check: name malformed lines"},
     {verbose_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"},
     WARREN_MEMORY_OPTION,
     {rate_option, "max-ops", "N", "at most N opens, reads and stats a second"},
@@ -61,26 +61,24 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... [FILE|DIRECTORY]...",
     .summary =
-        "Print the digests of files and of all files in trees, in sorted order: IMAGE:/path "
-        "inside\na volume that is not mounted, or a path of the host; - or nothing is standard "
-        "input.",
+        "Print the digests of files and of all files in trees, in sorted order: IMAGE:/path inside "
+        "a volume that is not mounted, or a path of the host; - or nothing is standard input.",
     .options = options,
     .notes =
         "Under mpirun each process hashes a share of the files; the order of the lines is the "
-        "same.\n"
-        "With --checkpoint digests are kept as they are made and printed when there are all; a\n"
-        "file that has changed since is hashed again. It is for files of the host.\n"
-        "With --engine cuda a GPU computes. With auto it does so from 2 GiB on where a model of\n"
-        "this machine says that it is done first; one long stream of any but blake3 never goes "
-        "there.\n"
-        "A direct hash (md5, sha1 or sha256) is the parallel form of StoreGPU, not the standard\n"
-        "digest. MD5 and SHA-1 can be forged, XXH3 is no protection at all: use BLAKE3 or "
-        "SHA-256\nwhere somebody may want to deceive you.",
+        "same. With --checkpoint digests are kept as they are made and printed when there are all; "
+        "a file that has changed since is hashed again. It is for files of the host. With --engine "
+        "cuda a GPU computes. With auto it does so from 2 GiB on where a model of this machine "
+        "says that it is done first; one long stream of any but blake3 never goes there. A direct "
+        "hash (md5, sha1 or sha256) is the parallel form of StoreGPU, not the standard digest. MD5 "
+        "and SHA-1 can be forged, XXH3 is no protection at all: use BLAKE3 or SHA-256 where "
+        "somebody may want to deceive you.",
     .examples =
         "  warren hash -a sha256 *.iso > SHA256SUMS\n"
         "  warren hash -c SHA256SUMS -a sha256\n"
         "  warren hash v.img:/backup\n"
         "  warren hash -a sha1 --windows 48/1 --zero-bits 13 disk.img",
+    .see_also = "b3sum(1), sha256sum(1)",
     .opens_images = true,
     .chooses_processor = true,
 };
@@ -130,8 +128,8 @@ bool read_settings(const Arguments& parsed, Settings& settings) {
     if (const std::string* text = parsed.value('a')) {
         const auto algorithm = hash::algorithm_by_name(*text);
         if (!algorithm) {
-            usage_error(page, {"unknown algorithm ", quote(*text),
-                               "; there are md5, sha1, sha256, blake3 and xxh3-128"});
+            usage_error(page, {"unknown algorithm ", quote(*text), ": there are ",
+                               listed(algorithm_choices())});
             return false;
         }
         settings.algorithm = *algorithm;
@@ -346,8 +344,6 @@ bool end_all(Session& session, FailureList& failures) {
     return is_closed && is_complete;
 }
 
-}  // namespace
-
 int command_hash(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -398,5 +394,10 @@ int command_hash(std::span<char* const> arguments) {
                                           : list.run(session, operands);
     return end_all(session, failures) ? code : std::max(code, 1);
 }
+
+}  // namespace
+
+const Command hash_command = {"hash", "print digests of files and trees, and check them", page,
+                              command_hash, true};
 
 }  // namespace warren::cli

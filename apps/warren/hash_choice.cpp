@@ -82,6 +82,13 @@ void tell_work(const GpuWork& work) {
 
 }  // namespace
 
+std::vector<std::string_view> algorithm_choices() {
+    std::vector<std::string_view> names;
+    for (const hash::Algorithm algorithm : hash::all_algorithms)
+        names.push_back(hash::name(algorithm));
+    return names;
+}
+
 bool choose_processor(hash::Processor& processor) {
     processor = hash::Processor::automatic;
     if (chosen_engine() == EngineChoice::cpu) processor = hash::Processor::cpu;

@@ -6,12 +6,18 @@
 // Invariant: what is printed on stdout is the same, whoever computes.
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "apps/warren/hash_files.hpp"
 
 namespace warren::cli {
 
 /// Below this `auto` is the CPU, unasked.
 inline constexpr u64 least_bytes_for_model = 2 * gib;
+
+/// The values of --algorithm.
+std::vector<std::string_view> algorithm_choices();
 
 /// The processor that --engine asks for. False, with a complaint, if that is a GPU and there is
 /// none.

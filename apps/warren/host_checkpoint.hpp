@@ -15,12 +15,14 @@
 namespace warren::cli {
 
 /// Rows for the table of options of a command that can be taken up again.
-#define WARREN_CHECKPOINT_OPTIONS                                                                 \
-    {::warren::cli::checkpoint_option, "checkpoint", "FOLDER",                                    \
-     "keep in FOLDER how far the walk is, every 30 s and when it\nis told to stop"},              \
-        {::warren::cli::checkpoint_seconds_option, "checkpoint-every", "N", "every N seconds"}, { \
-        ::warren::cli::resume_option, "resume", nullptr,                                          \
-            "go on from what --checkpoint has kept, with any number\nof ranks"                    \
+#define WARREN_CHECKPOINT_OPTIONS                                           \
+    {::warren::cli::checkpoint_option, "checkpoint", "FOLDER",              \
+     "save checkpoints in FOLDER, every 30 s and when told to stop"},       \
+        {::warren::cli::checkpoint_seconds_option, "checkpoint-every", "N", \
+         "save them every N seconds"},                                      \
+    {                                                                       \
+        ::warren::cli::resume_option, "resume", nullptr,                    \
+            "go on from the checkpoint, with any number of ranks"           \
     }
 
 /// Checks what take_all() has taken of checkpoints and, with them, minds signals; false, with a

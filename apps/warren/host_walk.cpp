@@ -68,7 +68,23 @@ std::string sentence(const walk::Failure& failure) {
     return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why;
 }
 
+/// Whether the option's value is one of the names; complains if not.
+bool is_one_of(std::span<const std::string_view> names, std::string_view value,
+               std::string_view option) {
+    if (std::ranges::find(names, value) != names.end()) return true;
+    complain({"invalid value ", quote(value), " for ", option, ": name ",
+              listed({names.begin(), names.end()})});
+    return false;
+}
+
 }  // namespace
+
+std::vector<std::string_view> scheduler_choices() {
+    std::vector<std::string_view> names;
+    for (const walk::SchedulerName& known : walk::scheduler_names())
+        names.push_back(known.name);
+    return names;
+}
 
 WalkSetup::WalkSetup() {
     options.group = rank_group();
@@ -95,28 +111,19 @@ bool WalkSetup::take(int option, const std::string& value) {
     } else if (option == scheduler_option) {
         const auto named = walk::scheduler_named(value);
         if (!named) {
-            std::string names;
-            for (const walk::SchedulerName& known : walk::scheduler_names())
-                names += (names.empty() ? "" : ", ") + std::string(known.name);
-            complain({"there is no scheduler ", quote(value), ": name one of ", names});
+            complain(
+                {"there is no scheduler ", quote(value), ": it is ", listed(scheduler_choices())});
             return false;
         }
         options.scheduler = named->scheduler;
         if (!split_given) options.split = named->split;
     } else if (option == ahead_option) {
-        if (value != "auto" && value != "always" && value != "never") {
-            complain(
-                {"invalid value ", quote(value), " for --ask-ahead: name auto, always or never"});
-            return false;
-        }
+        if (!is_one_of(when_names, value, "--ask-ahead")) return false;
         options.ahead = value == "auto"     ? walk::Ahead::measured
                         : value == "always" ? walk::Ahead::always
                                             : walk::Ahead::never;
     } else if (option == split_option) {
-        if (value != "half" && value != "random") {
-            complain({"invalid value ", quote(value), " for --split: name half or random"});
-            return false;
-        }
+        if (!is_one_of(split_names, value, "--split")) return false;
         options.split = value == "half" ? walk::Split::half : walk::Split::random;
         split_given = true;
     } else {

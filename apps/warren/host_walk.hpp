@@ -35,37 +35,50 @@ inline constexpr int progress_option = 909;
 inline constexpr int ahead_option = 910;
 inline constexpr int memory_option = 911;
 
+/// The values of --ask-ahead and of its like, and of --split.
+inline constexpr std::string_view when_names[] = {"auto", "always", "never"};
+inline constexpr std::string_view split_names[] = {"half", "random"};
+std::vector<std::string_view> scheduler_choices();
+
 /// Whether the option says how a tree is walked, not what is done with it.
 constexpr bool is_walk_option(int id) {
     return id >= threads_option && id <= memory_option;
 }
 
 /// A row for the table of options of a command that keeps a list, or may keep a queue.
-#define WARREN_MEMORY_OPTION                                                 \
-    {                                                                        \
-        ::warren::cli::memory_option, "memory", "SIZE",                      \
-            "most memory for a list to sort (default: 64M), or a queue of\n" \
-            "cp under mpirun (48M); the rest goes to $TMPDIR"                \
+#define WARREN_MEMORY_OPTION                                                                       \
+    {                                                                                              \
+        ::warren::cli::memory_option, "memory", "SIZE",                                            \
+            "most memory for a list to sort (default: 64M), or a queue of cp under mpirun (48M); " \
+            "the rest goes to $TMPDIR"                                                             \
+    }
+
+/// Rows for the table of options of a command whose work several ranks share.
+#define WARREN_RANK_OPTIONS                                                     \
+    {::warren::cli::scheduler_option, "scheduler", "NAME",                      \
+     "under mpirun, which rank does what: {} (default: pa-drqs; docs/WALK.md)", \
+     ::warren::cli::scheduler_choices},                                         \
+    {                                                                           \
+        ::warren::cli::split_option, "split", "HOW",                            \
+            "what is given to an idle rank: {} (default: half)",                \
+            ::warren::names_of<::warren::cli::split_names>                      \
     }
 
 /// Rows for the table of options of a command that walks the host's files.
 #define WARREN_WALK_OPTIONS                                                                \
     {::warren::cli::threads_option, "threads", "N", "threads (default: one a processor)"}, \
         {::warren::cli::rate_option, "max-ops", "N",                                       \
-         "at most N opens, reads and stats a second,\nand as many changes"},               \
+         "at most N opens, reads and stats a second, and as many changes"},                \
         {::warren::cli::errors_option, "errors", "FILE",                                   \
          "write what failed to FILE, one JSON object a line"},                             \
         {::warren::cli::inode_order_option, "inode-order", nullptr,                        \
          "in the order of inodes, for cold disks with a seek"},                            \
         {::warren::cli::ahead_option, "ask-ahead", "WHEN",                                 \
-         "many stats at once: auto (default: where one takes\nlong), always or never"},    \
+         "many stats at once: {} (default: auto, where one takes long)",                   \
+         ::warren::names_of<::warren::cli::when_names>},                                   \
         {::warren::cli::progress_option, "progress", nullptr,                              \
-         "tell how far the walk is also where stderr is no terminal,\nas under mpirun"},   \
-        {::warren::cli::scheduler_option, "scheduler", "NAME",                             \
-         "under mpirun: pa-drqs (default), drqs, deqs, h-drqs, cp, ..."},                  \
-        {::warren::cli::split_option, "split", "HOW",                                      \
-         "what is given to an idle rank: half (default) or random"},                       \
-        WARREN_MEMORY_OPTION
+         "tell how far the walk is also where stderr is no terminal, as under mpirun"},    \
+        WARREN_RANK_OPTIONS, WARREN_MEMORY_OPTION
 
 /// How a walk of the host's files is done, from the command line.
 struct WalkSetup {

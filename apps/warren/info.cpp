@@ -120,8 +120,6 @@ void add_info(Json& json, const fuse::MountInfo& info) {
     json.close_object();
 }
 
-}  // namespace
-
 int command_info(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -145,5 +143,10 @@ int command_info(std::span<char* const> arguments) {
     if (parsed.has(json_option)) print_line({json.close_array().result()});
     return good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command info_command = {"info", "show what a volume is and how full it is", page,
+                              command_info};
 
 }  // namespace warren::cli

@@ -21,12 +21,13 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... TARGET NAME\n[OPTION]... TARGET... DIRECTORY",
     .summary =
-        "Make links in a volume that is not mounted (IMAGE:/path), or among the host's files. "
-        "The\nTARGET of a symbolic link is written down as it is given.",
+        "Make links in a volume that is not mounted (IMAGE:/path), or among the host's files. The "
+        "TARGET of a symbolic link is written down as it is given.",
     .options = options,
     .examples =
         "  warren ln v.img:/a v.img:/b             a second name for the file\n"
         "  warren ln -s ../shared v.img:/home/s    a symbolic link",
+    .see_also = "ln(1)",
     .opens_images = true,
 };
 
@@ -76,8 +77,6 @@ bool make_link(Directory& start, const Arguments& parsed, const std::string& tar
     return false;
 }
 
-}  // namespace
-
 int command_ln(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -109,5 +108,9 @@ int command_ln(std::span<char* const> arguments) {
     }
     return session.close() && good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command ln_command = {"ln", "make links", page, command_ln};
 
 }  // namespace warren::cli

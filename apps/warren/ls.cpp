@@ -41,13 +41,14 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... [FILE]...",
     .summary =
-        "List files: IMAGE:/path inside a volume that is not mounted, or a path of the host "
-        "(the\ncurrent directory by default).",
+        "List files: IMAGE:/path inside a volume that is not mounted, or a path of the host (the "
+        "current directory by default).",
     .options = options,
     .examples =
         "  warren ls v.img:/              names at the root\n"
         "  warren ls -lh v.img:/src       with sizes and times\n"
         "  warren ls --json v.img:/src    for a script",
+    .see_also = "ls(1)",
     .usage_exit = 2,
     .opens_images = true,
 };
@@ -329,8 +330,6 @@ Style read_style(const Arguments& parsed) {
     return style;
 }
 
-}  // namespace
-
 int command_ls(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -373,5 +372,9 @@ int command_ls(std::span<char* const> arguments) {
     lister.finish();
     return session.close() && good ? 0 : 2;
 }
+
+}  // namespace
+
+const Command ls_command = {"ls", "list names", page, command_ls};
 
 }  // namespace warren::cli

@@ -15,6 +15,7 @@
 
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
+#include "apps/warren/help_page.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
@@ -22,77 +23,6 @@
 namespace warren::cli {
 
 namespace {
-
-struct Command {
-    const char* name;
-    int (*run)(std::span<char* const> arguments);
-    const char* group;  // heading on the help page; null: same as before
-    const char* summary;
-    bool spans_ranks = false;  // whether the processes that mpirun starts do it together
-};
-
-constexpr Command commands[] = {
-    {"mkfs", command_mkfs, "Volumes", "make an empty volume in a file or on a device"},
-    {"mount", command_mount, nullptr, "mount a volume"},
-    {"umount", command_umount, nullptr, "unmount it and wait until all is written"},
-    {"fsck", command_fsck, nullptr, "check a volume, repair it"},
-    {"info", command_info, nullptr, "what a volume is and how full it is"},
-    {"resize", command_resize, nullptr, "make a volume larger"},
-    {"sync", command_sync, nullptr, "make what was written durable, or a tree equal to another",
-     true},
-    {"doctor", command_doctor, nullptr, "what this machine gives Warren, and what it measures"},
-    {"rm", command_rm, "Whole trees as one command", "remove files and trees", true},
-    {"mv", command_mv, nullptr, "rename and move files"},
-    {"find", command_find, nullptr, "search a tree", true},
-    {"du", command_du, nullptr, "how much space trees take", true},
-    {"cmp", command_cmp, nullptr, "compare files and trees of the host", true},
-    {"chmod", command_chmod, nullptr, "change modes, of whole trees too", true},
-    {"chown", command_chown, nullptr, "change owners, of whole trees too", true},
-    {"walk", command_walk, nullptr, "list a tree of the host, on all cores", true},
-    {"rebuild", command_rebuild, nullptr, "pack directories"},
-    {"hash", command_hash, "Contents", "digests of files and trees, and checks of them", true},
-    {"chunk", command_chunk, nullptr, "cut files where their contents say so"},
-    {"similar", command_similar, nullptr, "how much of a file is in another"},
-    {"dedup", command_dedup, nullptr, "what is there twice, and share it"},
-    {"ls", command_ls, "Files", "list names"},
-    {"cp", command_cp, nullptr, "copy files and trees, into and out of volumes too", true},
-    {"cat", command_cat, nullptr, "write out contents"},
-    {"mkdir", command_mkdir, nullptr, "make directories"},
-    {"ln", command_ln, nullptr, "make links"},
-    {"touch", command_touch, nullptr, "make empty files, set times"},
-    {"stat", command_stat, nullptr, "all attributes of a file"},
-};
-
-constexpr std::string_view help_tail =
-    "\nFILE is IMAGE:/path inside a volume that is not mounted, or a path of the host.\n"
-    "'warren COMMAND --help' says more about each.\n"
-    "\nExamples:\n"
-    "  warren mkfs v.img --size 2G\n"
-    "  warren cp -a ~/src v.img:/\n"
-    "  warren mount v.img /mnt/w && make -C /mnt/w/src\n"
-    "  warren rm -r /mnt/w/src\n"
-    "  warren umount /mnt/w && warren fsck v.img\n";
-
-void print_help() {
-    std::string page =
-        "Usage: warren COMMAND [OPTION]... [FILE]...\n"
-        "The Warren file system: volumes, and bulk work on them as one command of the engine.\n";
-    for (const Command& command : commands) {
-        if (command.group != nullptr) page += "\n" + std::string(command.group) + ":\n";
-        std::string line = "  " + std::string(command.name);
-        line.resize(12, ' ');
-        page += line + command.summary + "\n";
-    }
-    print_bytes(page);
-    print_bytes(help_tail);
-}
-
-const Command* find_command(std::string_view name) {
-    for (const Command& command : commands) {
-        if (name == command.name) return &command;
-    }
-    return nullptr;
-}
 
 /// How many letters must be changed, added or left out to turn one word into the other.
 size_t distance(std::string_view left, std::string_view right) {
@@ -114,11 +44,13 @@ size_t distance(std::string_view left, std::string_view right) {
 int unknown_command(std::string_view name) {
     const Command* nearest = nullptr;
     size_t best = 3;  // further away is no misspelling
-    for (const Command& command : commands) {
-        const size_t here = distance(name, command.name);
-        if (here < best && here < name.size()) {
-            best = here;
-            nearest = &command;
+    for (const CommandGroup& group : command_groups()) {
+        for (const Command* command : group.commands) {
+            const size_t here = distance(name, command->name);
+            if (here < best && here < name.size()) {
+                best = here;
+                nearest = command;
+            }
         }
     }
     const std::string hint =
@@ -138,6 +70,18 @@ int run_command(const Command& command, std::string program_name,
     return code == 0 && !written ? 1 : code;
 }
 
+/// The program without a command: `warren help`, or options of its own.
+int run_program(const std::vector<char*>& arguments) {
+    const Arguments parsed = parse_arguments(program_page, arguments);
+    const int code = parsed.exit_code;
+    if (parsed.has('V')) {
+        print_line({"warren ", WARREN_VERSION});
+    } else if (!parsed.done) {
+        print_bytes(help_page(program_page, program()));
+    }
+    return finish_output() ? code : 1;
+}
+
 /// The part of a path behind its last slash.
 std::string_view base_name(std::string_view path) {
     return path.substr(path.rfind('/') + 1);
@@ -149,7 +93,7 @@ int run(int count, char** words) {
     for (const std::string_view helper_ending : {".fuse.warren", ".warren"}) {
         if (!called.ends_with(helper_ending)) continue;
         const std::string_view name = called.substr(0, called.size() - helper_ending.size());
-        if (const Command* command = find_command(name)) {
+        if (const Command* command = command_named(name)) {
             return run_command(*command, std::string(called), arguments);
         }
     }
@@ -159,17 +103,11 @@ int run(int count, char** words) {
         return 2;
     }
     const std::string_view first = words[1];
-    if (first == "--version" || first == "-V") {
-        print_line({"warren ", WARREN_VERSION});
-        return finish_output() ? 0 : 1;
-    }
     const bool help = first == "--help" || first == "-h" || first == "help";
-    if (help && count == 2) {
-        print_help();
-        return finish_output() ? 0 : 1;
-    }
+    const bool names_command = help ? count > 2 : !first.starts_with('-');
+    if (!names_command) return run_program(arguments);
     const std::string_view name = help ? words[2] : words[1];
-    const Command* command = find_command(name);
+    const Command* command = command_named(name);
     if (command == nullptr) return unknown_command(name);
     const std::string program_name = "warren " + std::string(name);
     if (!help) {

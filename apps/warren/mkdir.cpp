@@ -18,10 +18,10 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... DIRECTORY...",
     .summary =
-        "Make directories: IMAGE:/path inside a volume that is not mounted, or a path of the "
-        "host.",
+        "Make directories: IMAGE:/path inside a volume that is not mounted, or a path of the host.",
     .options = options,
     .examples = "  warren mkdir -p v.img:/projects/warren",
+    .see_also = "mkdir(1)",
     .opens_images = true,
 };
 
@@ -70,8 +70,6 @@ bool make_path(Directory& start, const Location& location, const How& how) {
     return make_one(start, location, path.substr(0, end), how, true);
 }
 
-}  // namespace
-
 int command_mkdir(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -97,5 +95,9 @@ int command_mkdir(std::span<char* const> arguments) {
     }
     return session.close() && good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command mkdir_command = {"mkdir", "make directories", page, command_mkdir};
 
 }  // namespace warren::cli

@@ -25,8 +25,8 @@ constexpr Option options[] = {
     {'n', "dry-run", nullptr, "say what would be done, change nothing"},
     {'q', "quiet", nullptr, "print nothing"},
     {'s', "size", "SIZE",
-     "the volume's size: 512M, 2G, 1T. The default is the size of what is\n"
-     "there; a file is made if it is not there"},
+     "the volume's size: 512M, 2G, 1T. The default is the size of what is there; a file is made if "
+     "it is not there"},
     {'v', "verbose", nullptr, nullptr},
     {'V', nullptr, nullptr, nullptr},
     {'t', "type", "TYPE", nullptr},
@@ -37,11 +37,12 @@ constexpr Page page = {
     .summary = "Make an empty Warren volume in a file or on a block device.",
     .options = options,
     .notes =
-        "A file takes only as much space as is written into the volume. One that is made is its\n"
+        "A file takes only as much space as is written into the volume. One that is made is its "
         "owner's alone (0600): who may read an image may lock it, and see all that is in it.",
     .examples =
         "  warren mkfs v.img --size 2G\n"
         "  warren mkfs --label scratch --force /dev/sdb1",
+    .see_also = "mkfs(8)",
 };
 
 /// The size to make; nothing, with a complaint, if the words say none.
@@ -81,8 +82,6 @@ bool describe(const std::string& image) {
     return session.close();
 }
 
-}  // namespace
-
 int command_mkfs(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -119,5 +118,11 @@ int command_mkfs(std::span<char* const> arguments) {
     warn_of_exposure(image);
     return parsed.has('q') || describe(image) ? 0 : 1;
 }
+
+}  // namespace
+
+const Command mkfs_command = {"mkfs", "make an empty volume in a file or on a device",
+                              page,   command_mkfs,
+                              false,  {"mkfs.warren"}};
 
 }  // namespace warren::cli

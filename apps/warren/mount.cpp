@@ -17,16 +17,30 @@ namespace warren::cli {
 
 namespace {
 
+std::vector<Section> sections() {
+    return {{"Mount options", fuse::mount_option_words()}};
+}
+
+/// What may stand behind -o, with all values of those that have a few.
+std::vector<std::string_view> mount_choices() {
+    static const std::vector<std::string> words = [] {
+        std::vector<std::string> all;
+        for (const OptionWord& word : fuse::mount_option_words()) {
+            if (word.help == nullptr) continue;
+            if (word.choices == nullptr) all.emplace_back(word.name);
+            if (word.choices == nullptr) continue;
+            for (const std::string_view value : word.choices())
+                all.push_back(std::string(word.name) += value);
+        }
+        return all;
+    }();
+    return {words.begin(), words.end()};
+}
+
 constexpr std::array<Option, 9> options{{
-    {'f', "foreground", nullptr, "stay in the foreground; ^C unmounts"},
-    {'o', nullptr, "OPTIONS",
-     "options with commas between them: ro, rw, remount, noatime,\n"
-     "relatime, strictatime, nodev, nosuid, noexec, sync, dirsync,\n"
-     "allow_other, commit=SECONDS, threads=NUMBER,\n"
-     "engine=auto|cpu|cuda, disk=auto|plain|ring|direct,\n"
-     "data=ordered|journal|writeback, errors=remount-ro|continue,\n"
-     "meta_buffer=SIZE, file_buffer=SIZE,\n"
-     "and those that only mount(8) reads"},
+    {'f', "foreground", nullptr,
+     "stay in the foreground; ^C unmounts. As mount.warren: do nothing (the --fake of mount(8))"},
+    {'o', nullptr, "OPTIONS", "mount options, with commas between them; see below", mount_choices},
     {'r', "read-only", nullptr, "the same as -o ro"},
     {'w', "rw", nullptr, "the same as -o rw"},
     {'n', "no-mtab", nullptr, nullptr},
@@ -36,35 +50,46 @@ constexpr std::array<Option, 9> options{{
     {'N', "namespace", "NAMESPACE", nullptr},
 }};
 
+constexpr ExitCode exits[] = {
+    {"0", "success"},
+    {"1", "the call made no sense"},
+    {"32", "the mount failed"},
+};
+
 constexpr Page page{
     .usage = "[-f] [-o OPTIONS] IMAGE DIRECTORY\n-o remount[,OPTIONS] [IMAGE] DIRECTORY",
     .summary = "Mount the volume in IMAGE (a file or block device) on DIRECTORY.",
     .options = options,
+    .sections = sections,
     .notes =
-        "Returns when the mount works; the daemon that serves it goes on in the background\n"
-        "and ends when the volume is unmounted. Changes are made durable every 5 seconds\n"
-        "(commit=), by fsync(2), and by `warren sync` and `warren umount`. The engine `auto` is\n"
-        "cuda if there is a GPU that this program can use, else cpu; `warren info` says which.\n"
-        "The disk is reached by plain reads and writes, by io_uring through the page cache (ring)\n"
-        "or past it (direct); auto measures which is fastest, and `warren info` says what it saw.\n"
-        "What a power cut may do to contents that were not synced: ordered leaves each part of a\n"
-        "file old or new, journal all files as of one moment, writeback may show what lay on the\n"
-        "disk before. file_buffer= sets how much of files' contents the daemon keeps in memory\n"
-        "besides the kernel's page cache (0: nothing), meta_buffer= how much of the metadata\n"
-        "(0: all), with engine=cuda in the GPU's memory. SIZE is in bytes or has K, M or G behind "
-        "it.\n"
-        "A volume that is full says so (ENOSPC) when the kernel writes back what it has taken:\n"
-        "to fsync(2), or else to close(2); write(2) itself says it with -o sync or O_SYNC.\n"
-        "What is damaged answers EIO, and all else goes on: the system's log names the inode,\n"
-        "`warren fsck` the path. A write that the disk refuses is told to who wrote, by write(2),\n"
-        "fsync(2) or close(2), and to the system's log; from then on nothing changes any more\n"
-        "(EROFS) and reads go on. With errors=continue that is so after a commit that fails;\n"
-        "contents that are refused are told to who wrote, and all else goes on (not on a GPU,\n"
-        "which takes no more changes then).",
+        "The command returns when the mount works; the daemon that serves it goes on in the "
+        "background and ends when the volume is unmounted. Changes are made durable every 5 "
+        "seconds (commit=), by fsync(2), and by `warren sync` and `warren umount`.\n\n"
+        "The engine auto is cuda if there is a GPU that this program can use, else cpu; `warren "
+        "info` says which.\n\n"
+        "The disk is reached by plain reads and writes (plain), by io_uring through the page cache "
+        "(ring) or past it (direct); auto measures which is fastest, and `warren info` says what "
+        "it saw.\n\n"
+        "What a power cut may do to contents that were not synced: ordered leaves each part of a "
+        "file old or new, journal all files as of one moment, writeback may show what lay on the "
+        "disk before.\n\n"
+        "file_buffer= sets how much of files' contents the daemon keeps in memory besides the "
+        "kernel's page cache, meta_buffer= how much of the metadata, with engine=cuda in the GPU's "
+        "memory. SIZE is in bytes or has K, M or G behind it.\n\n"
+        "A volume that is full says so (ENOSPC) when the kernel writes back what it has taken: to "
+        "fsync(2), or else to close(2); write(2) itself says it with -o sync or O_SYNC.\n\n"
+        "Access to a damaged object returns EIO; the rest of the volume stays usable. The system's "
+        "log names the inode, `warren fsck` the path.\n\n"
+        "A write that the disk refuses is told to its writer, by write(2), fsync(2) or close(2), "
+        "and to the system's log. From then on the volume is read-only (EROFS). With "
+        "errors=continue the volume becomes read-only only when a commit fails; a GPU takes no "
+        "more changes after any refused write.",
+    .exits = exits,
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"
-        "  warren mount -o remount,rw /mnt\n",
+        "  warren mount -o remount,rw /mnt",
+    .see_also = "fstab(5), mount(8)",
     .opens_images = true,
 };
 
@@ -86,8 +111,6 @@ bool read_options(const Arguments& parsed, fuse::MountOptions& mount) {
     }
     return true;
 }
-
-}  // namespace
 
 int command_mount(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
@@ -112,5 +135,10 @@ int command_mount(std::span<char* const> arguments) {
     }
     return fuse::mount_volume(mount);
 }
+
+}  // namespace
+
+const Command mount_command = {
+    "mount", "mount a volume", page, command_mount, false, {"mount.warren", "mount.fuse.warren"}};
 
 }  // namespace warren::cli

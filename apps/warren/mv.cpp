@@ -31,13 +31,14 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
     .summary =
-        "Rename files or move them into a directory, inside one volume: IMAGE:/path if it is "
-        "not\nmounted, else paths on the mount. All names together are one command.",
+        "Rename files or move them into a directory, inside one volume: IMAGE:/path if it is not "
+        "mounted, else paths on the mount. All names together are one command.",
     .options = options,
     .examples =
         "  warren mv v.img:/a v.img:/b          rename\n"
         "  warren mv v.img:/x v.img:/y v.img:/d  put x and y into d\n"
         "  warren mv -t /mnt/w/done /mnt/w/in/*",
+    .see_also = "mv(1)",
     .opens_images = true,
 };
 
@@ -229,8 +230,6 @@ int Mover::run(const std::vector<std::string>& sources, const Location& target, 
     return session_.close() && good ? 0 : 1;
 }
 
-}  // namespace
-
 int command_mv(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -251,5 +250,9 @@ int command_mv(std::span<char* const> arguments) {
     Mover mover(parsed);
     return mover.run(sources, target, parsed.has('T'), directory != nullptr || sources.size() > 1);
 }
+
+}  // namespace
+
+const Command mv_command = {"mv", "rename and move files", page, command_mv};
 
 }  // namespace warren::cli

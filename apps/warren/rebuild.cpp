@@ -24,9 +24,9 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... DIRECTORY...",
     .summary =
-        "Pack directories into as few blocks as they need: IMAGE:/path inside a volume that "
-        "is not\nmounted, or a directory on a mounted volume. Warren does this by itself when "
-        "it pays;\nthis does it now.",
+        "Pack directories into as few blocks as they need: IMAGE:/path inside a volume that is not "
+        "mounted, or a directory on a mounted volume. Warren does this by itself when it pays; "
+        "this does it now.",
     .options = options,
     .examples =
         "  warren rebuild v.img:/mail/inbox\n"
@@ -133,8 +133,6 @@ bool Rebuilder::rebuild(const std::string& text) {
     return location.in_image() ? rebuild_in_image(location, paths) : rebuild_on_mount(paths);
 }
 
-}  // namespace
-
 int command_rebuild(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -146,5 +144,9 @@ int command_rebuild(std::span<char* const> arguments) {
     }
     return rebuilder.finish() && good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command rebuild_command = {"rebuild", "pack directories", page, command_rebuild};
 
 }  // namespace warren::cli

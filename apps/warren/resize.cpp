@@ -21,8 +21,8 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "IMAGE SIZE\nIMAGE +SIZE\nDEVICE",
     .summary =
-        "Make a volume that is not mounted larger. The file grows with it; without a SIZE "
-        "the volume\ntakes all of a file or device that has grown.",
+        "Make a volume that is not mounted larger. The file grows with it; without a SIZE the "
+        "volume takes all of a file or device that has grown.",
     .options = options,
     .examples =
         "  warren resize v.img 4G\n"
@@ -37,8 +37,6 @@ std::optional<u64> present_size(const std::string& image) {
     const u64 size = volume->statistics().blocks * 4096;
     return session.close() ? std::optional<u64>(size) : std::nullopt;
 }
-
-}  // namespace
 
 int command_resize(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
@@ -85,5 +83,9 @@ int command_resize(std::span<char* const> arguments) {
     print_line({quote(image), ": ", long_size(*before), " -> ", long_size(*after)});
     return 0;
 }
+
+}  // namespace
+
+const Command resize_command = {"resize", "make a volume larger", page, command_resize};
 
 }  // namespace warren::cli

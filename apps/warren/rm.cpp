@@ -36,14 +36,15 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
     .summary =
-        "Remove files: IMAGE:/path inside a volume that is not mounted, or any path of the "
-        "host.\nWith -r a whole tree: in a volume as one command, whatever its size, elsewhere on "
-        "all\ncores.",
+        "Remove files: IMAGE:/path inside a volume that is not mounted, or any path of the host. "
+        "With -r a whole tree: in a volume as one command, whatever its size, elsewhere on all "
+        "cores.",
     .options = options,
     .examples =
         "  warren rm -r v.img:/build     a tree in an image\n"
         "  warren rm -r /mnt/w/build     a tree on a mounted volume\n"
         "  warren rm -rf /tmp/build      a tree on any other file system",
+    .see_also = "rm(1)",
     .opens_images = true,
 };
 
@@ -226,8 +227,6 @@ bool Remover::remove_all(const std::vector<std::string>& texts) {
     return remove_by_ring(ring) && good;
 }
 
-}  // namespace
-
 int command_rm(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -251,5 +250,9 @@ int command_rm(std::span<char* const> arguments) {
     if (remover.was_interrupted()) return exit_interrupted(setup);
     return good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command rm_command = {"rm", "remove files and trees", page, command_rm, true};
 
 }  // namespace warren::cli

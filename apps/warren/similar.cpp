@@ -33,13 +33,12 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... A B...",
     .summary =
-        "For each file after the first: how many of its bytes are in the file before it, "
-        "and in\nall files before it. Without --fixed and --preset, by blocks of 4 KiB and "
-        "by lbfs.",
+        "For each file after the first: how many of its bytes are in the file before it, and in "
+        "all files before it. Without --fixed and --preset, by blocks of 4 KiB and by lbfs.",
     .options = options,
     .notes =
-        "Zero blocks are counted apart: found and new are shares of the rest. Equal md5, sha1\n"
-        "and xxh3-128 digests are confirmed byte by byte.",
+        "Zero blocks are counted apart: found and new are shares of the rest. Equal md5, sha1 and "
+        "xxh3-128 digests are confirmed byte by byte.",
     .examples =
         "  warren similar core.1 core.2 core.3\n"
         "  warren similar --fixed 4K --algorithm sha1 old.img new.img\n"
@@ -216,8 +215,6 @@ bool compare(Comparison& comparison, const Arguments& parsed, Json& json) {
     return good;
 }
 
-}  // namespace
-
 int command_similar(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -251,5 +248,10 @@ int command_similar(std::span<char* const> arguments) {
     if (parsed.has(json_option)) print_bytes(json.result() + "\n");
     return good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command similar_command = {"similar", "say how much of a file is in another", page,
+                                 command_similar};
 
 }  // namespace warren::cli

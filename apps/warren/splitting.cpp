@@ -80,6 +80,11 @@ void set_numbers(chunk::Rule& rule, const Arguments& parsed, Complaint& complain
 
 }  // namespace
 
+std::vector<std::string_view> preset_choices() {
+    const auto names = chunk::preset_names();
+    return {names.begin(), names.end()};
+}
+
 std::optional<chunk::Rule> parse_rule(const Page& page, const Arguments& parsed,
                                       const char* otherwise) {
     Complaint complaint{page};
@@ -87,10 +92,7 @@ std::optional<chunk::Rule> parse_rule(const Page& page, const Arguments& parsed,
     const std::string name = given != nullptr ? *given : otherwise;
     const Result<chunk::Rule> preset = chunk::preset(name);
     if (!preset) {
-        std::string known;
-        for (std::string_view each : chunk::preset_names())
-            known += (known.empty() ? "" : ", ") + std::string(each);
-        complaint({"unknown preset ", quote(name), ": there are ", known});
+        complaint({"unknown preset ", quote(name), ": there are ", listed(preset_choices())});
         return std::nullopt;
     }
     chunk::Rule rule = *preset;
@@ -118,8 +120,8 @@ bool parse_work(const Page& page, const Arguments& parsed, dedup::Splitter& spli
     if (const std::string* text = parsed.value(algorithm_option)) {
         const std::optional<hash::Algorithm> algorithm = hash::algorithm_by_name(*text);
         if (!algorithm) {
-            complaint({"unknown algorithm ", quote(*text),
-                       ": there are blake3, sha256, sha1, md5, xxh3-128"});
+            complaint(
+                {"unknown algorithm ", quote(*text), ": there are ", listed(algorithm_choices())});
         } else {
             splitter.algorithm = *algorithm;
         }

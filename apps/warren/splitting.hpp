@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/warren/arguments.hpp"
+#include "apps/warren/hash_choice.hpp"
 #include "warren/dedup.hpp"
 
 namespace warren::cli {
@@ -24,21 +25,22 @@ enum SplittingOption : int {
     verbose_work_option,
 };
 
+std::vector<std::string_view> preset_choices();
+
 #define WARREN_SPLITTING_OPTIONS                                                                   \
-    {preset_option, "preset", "NAME",                                                              \
-     "cut by this rule: lbfs, restic, fastcdc, gear, xet, borg,\nstoregpu-md5, storegpu-sha1"},    \
+    {preset_option, "preset", "NAME", "content-defined chunks by this rule: {}", preset_choices},  \
         {minimum_option, "minimum", "SIZE", "shortest chunk, in place of the preset's"},           \
         {average_option, "average", "SIZE",                                                        \
-         "chunks of this size on average, a power of two (lbfs,\nrestic, fastcdc, gear, xet, "     \
+         "chunks of this size on average, a power of two (lbfs, restic, fastcdc, gear, xet, "      \
          "borg)"},                                                                                 \
         {maximum_option, "maximum", "SIZE", "longest chunk"},                                      \
         {window_option, "window", "SIZE",                                                          \
-         "bytes that a cut depends on (lbfs, restic, borg,\nstoregpu)"},                           \
+         "bytes that a cut depends on (lbfs, restic, borg, storegpu)"},                            \
         {polynomial_option, "polynomial", "HEX",                                                   \
          "polynomial of rabin (restic: that of the repository)"},                                  \
         {seed_option, "seed", "NUMBER", "seed of borg's table"},                                   \
-        {algorithm_option, "algorithm", "NAME",                                                    \
-         "digest: blake3 (default), sha256, sha1, md5, xxh3-128"},                                 \
+        {algorithm_option, "algorithm", "NAME", "digest: {} (default: blake3)",                    \
+         algorithm_choices},                                                                       \
         {threads_option, "threads", "N", "threads that work (default: one for each processor)"}, { \
         verbose_work_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"  \
     }

@@ -20,12 +20,13 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
     .summary =
-        "Show the attributes of files: IMAGE:/path inside a volume that is not mounted, or a "
-        "path\nof the host.",
+        "Show the attributes of files: IMAGE:/path inside a volume that is not mounted, or a path "
+        "of the host.",
     .options = options,
     .examples =
         "  warren stat v.img:/src/main.c\n"
         "  warren stat --json v.img:/src",
+    .see_also = "stat(1)",
     .opens_images = true,
 };
 
@@ -91,8 +92,6 @@ bool read_subject(Directory& start, const Location& location, Follow follow, Sub
     return false;
 }
 
-}  // namespace
-
 int command_stat(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -117,5 +116,9 @@ int command_stat(std::span<char* const> arguments) {
     if (parsed.has(json_option)) print_line({json.close_array().result()});
     return session.close() && good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command stat_command = {"stat", "show all attributes of a file", page, command_stat};
 
 }  // namespace warren::cli

@@ -26,7 +26,7 @@ constexpr int verify_option = 257;
 constexpr Option options[] = {
     {'c', "checksum", nullptr, "compare the bytes of files, not their size and time"},
     {json_option, "json", nullptr,
-     "at the end an object: how much was copied, made, removed; with -n,\nwould be"},
+     "at the end an object: how much was copied, made, removed; with -n, would be"},
     {delete_option, "delete", nullptr, "remove from TARGET what SOURCE does not have"},
     {'L', "copy-links", nullptr, "copy what symbolic links name"},
     {'n', "dry-run", nullptr, "change nothing, print what would be"},
@@ -41,22 +41,21 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET\nIMAGE|PATH...",
     .summary =
-        "Make the tree TARGET equal to SOURCE: contents, owners, modes, times, extended\n"
-        "attributes, hard links. What has the same size and time is left alone.\n"
-        "Or, with one name in a volume, or with volumes: make everything that was written to them\n"
-        "durable. A path on a mounted volume, or an image, whose journal is replayed if it was "
-        "not\n"
-        "closed cleanly.",
+        "Make the tree TARGET equal to SOURCE: contents, owners, modes, times, extended "
+        "attributes, hard links. What has the same size and time is left alone. Or, with one name "
+        "in a volume, or with volumes: make everything that was written to them durable. A path on "
+        "a mounted volume, or an image, whose journal is replayed if it was not closed cleanly.",
     .options = options,
     .notes =
-        "TARGET itself becomes what SOURCE is; a slash behind either makes no difference. A file\n"
+        "TARGET itself becomes what SOURCE is; a slash behind either makes no difference. A file "
         "in TARGET is replaced when its copy is whole. In a directory that could not be read "
-        "wholly\nnothing is removed. TARGET must not lie in SOURCE, nor with --delete SOURCE in "
+        "wholly nothing is removed. TARGET must not lie in SOURCE, nor with --delete SOURCE in "
         "TARGET.",
     .examples =
         "  warren sync --delete src /backup/src\n"
         "  warren sync -n --delete src /backup/src   what would be done\n"
         "  warren sync /mnt/w                        durable",
+    .see_also = "rsync(1), sync(1)",
     .opens_images = true,
 };
 
@@ -177,8 +176,6 @@ bool sync_operand(const std::string& text) {
     return session.open(image, Access::write) != nullptr && session.close();
 }
 
-}  // namespace
-
 int command_sync(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -196,5 +193,10 @@ int command_sync(std::span<char* const> arguments) {
     }
     return good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command sync_command = {"sync", "make what was written durable, or a tree equal to another",
+                              page, command_sync, true};
 
 }  // namespace warren::cli

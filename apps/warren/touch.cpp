@@ -19,10 +19,11 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
     .summary =
-        "Make empty files, or set the times of existing ones to now: IMAGE:/path inside a "
-        "volume\nthat is not mounted, or a path of the host.",
+        "Make empty files, or set the times of existing ones to now: IMAGE:/path inside a volume "
+        "that is not mounted, or a path of the host.",
     .options = options,
     .examples = "  warren touch v.img:/ready",
+    .see_also = "touch(1)",
     .opens_images = true,
 };
 
@@ -44,8 +45,6 @@ bool touch(Directory& start, const Location& location, const Arguments& parsed) 
     return false;
 }
 
-}  // namespace
-
 int command_touch(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -59,5 +58,9 @@ int command_touch(std::span<char* const> arguments) {
     }
     return session.close() && good ? 0 : 1;
 }
+
+}  // namespace
+
+const Command touch_command = {"touch", "make empty files, set times", page, command_touch};
 
 }  // namespace warren::cli

@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<Option, 6> options{{
     {'l', "lazy", nullptr, "unmount now, close the volume when nobody uses it any more"},
     {'f', "force", nullptr,
-     "cut the connection to the daemon first, which need not answer: what was\nwritten and not yet "
+     "cut the connection to the daemon first, which need not answer: what was written and not yet "
      "synced may be lost, open files fail"},
     {'n', "no-mtab", nullptr, nullptr},
     {'r', "read-only", nullptr, nullptr},
@@ -23,16 +23,22 @@ constexpr std::array<Option, 6> options{{
     {'t', "types", "TYPE", nullptr},
 }};
 
+constexpr ExitCode exits[] = {
+    {"0", "all are unmounted and closed"},
+    {"1", "the call made no sense"},
+    {"32", "something could not be unmounted, or not be closed"},
+};
+
 constexpr Page page{
     .usage = "[-fl] DIRECTORY|IMAGE...",
     .summary = "Unmount volumes and wait until they are closed.",
     .options = options,
+    .exits = exits,
     .examples =
         "  warren umount /mnt\n"
-        "  warren umount -fl /mnt   also where its daemon is stopped or hangs\n",
+        "  warren umount -fl /mnt   also where its daemon is stopped or hangs",
+    .see_also = "umount(8)",
 };
-
-}  // namespace
 
 int command_umount(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
@@ -45,5 +51,11 @@ int command_umount(std::span<char* const> arguments) {
     }
     return exit_code;
 }
+
+}  // namespace
+
+const Command umount_command = {"umount", "unmount a volume and wait until all is written",
+                                page,     command_umount,
+                                false,    {"umount.warren", "umount.fuse.warren"}};
 
 }  // namespace warren::cli

@@ -48,14 +48,15 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... [DIRECTORY]...",
     .summary =
-        "List trees of the host's files on all cores. What cannot be read is told at the end, "
-        "with\nexit code 1. 'warren find' has tests and actions, and works in volumes.",
+        "List trees of the host's files on all cores. What cannot be read is told at the end, with "
+        "exit code 1. 'warren find' has tests and actions, and works in volumes.",
     .options = options,
     .examples =
         "  warren walk --type f --stat /data\n"
         "  warren walk --count --stat /data\n"
         "  warren walk -0 --type f src | xargs -0 wc -c\n"
         "  warren walk --max-ops 2000 --errors failed.json /mnt/lustre",
+    .see_also = "find(1)",
 };
 
 enum class Form : u8 { path, size, format, json, count };
@@ -262,8 +263,6 @@ bool choose(const Arguments& parsed, How& how, WalkSetup& setup) {
     return true;
 }
 
-}  // namespace
-
 int command_walk(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -283,5 +282,10 @@ int command_walk(std::span<char* const> arguments) {
     raise_open_limit();
     return Listing(how, setup).run(roots);
 }
+
+}  // namespace
+
+const Command walk_command = {"walk", "list a tree of the host, on all cores", page, command_walk,
+                              true};
 
 }  // namespace warren::cli

@@ -41,6 +41,9 @@ class EngineChoiceTest(CommandCase):
         line = self.error("ls", "--engine=gpu", self.inside("/"), code=2)
         self.assertEqual(line, "warren ls: --engine='gpu': there is no such engine: it is auto, "
                                "cpu or cuda")
+        line = self.error("find", self.inside("/"), "--engine", "gpu")
+        self.assertIn("--engine='gpu': there is no such engine", line)
+        self.assertEqual(self.lines("find", self.inside("/"), "--engine=cpu"), [self.inside("/")])
         done = self.run_program("env", "WARREN_ENGINE=gpu", WARREN, "rm", self.inside("/x"), code=1)
         self.assertIn(b"warren rm: WARREN_ENGINE='gpu': there is no such engine", done.stderr)
         line = self.error("mount", "-o", "engine=gpu", self.image, self.folder)

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of all commands, and what `warren --help` says.
+#include "apps/warren/commands.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+std::vector<Section> program_sections() {
+    std::vector<Section> sections;
+    for (const CommandGroup& group : command_groups()) {
+        Section& section = sections.emplace_back(group.heading);
+        for (const Command* command : group.commands)
+            section.words.push_back({command->name, nullptr, command->purpose});
+    }
+    return sections;
+}
+
+constexpr Option options[] = {
+    {'V', "version", nullptr, "print the version"},
+    {'h', nullptr, nullptr, nullptr},
+};
+
+constexpr ExitCode exits[] = {
+    {"0", "success"},
+    {"1", "something could not be written"},
+    {"2", "there is no such command"},
+    {"else", "that of the command"},
+};
+
+}  // namespace
+
+const Page program_page = {
+    .usage = "COMMAND [OPTION]... [FILE]...\nhelp [COMMAND]",
+    .summary =
+        "The Warren file system: volumes, and bulk work on them as one command of the engine. FILE "
+        "is IMAGE:/path inside a volume that is not mounted, or a path of the host. `warren "
+        "COMMAND --help` says more about each.",
+    .options = options,
+    .sections = program_sections,
+    .exits = exits,
+    .examples =
+        "  warren mkfs v.img --size 2G\n"
+        "  warren cp -a ~/src v.img:/\n"
+        "  warren mount v.img /mnt/w && make -C /mnt/w/src\n"
+        "  warren rm -r /mnt/w/src\n"
+        "  warren umount /mnt/w && warren fsck v.img",
+    .usage_exit = 2,
+    .stop_at_operand = true,
+};
+
+const std::vector<CommandGroup>& command_groups() {
+    static const std::vector<CommandGroup> groups = {
+        {"Volumes",
+         {&mkfs_command, &mount_command, &umount_command, &fsck_command, &info_command,
+          &resize_command, &sync_command, &doctor_command}},
+        {"Whole trees as one command",
+         {&rm_command, &mv_command, &find_command, &du_command, &cmp_command, &chmod_command,
+          &chown_command, &walk_command, &rebuild_command}},
+        {"Contents", {&hash_command, &chunk_command, &similar_command, &dedup_command}},
+        {"Files",
+         {&ls_command, &cp_command, &cat_command, &mkdir_command, &ln_command, &touch_command,
+          &stat_command}},
+    };
+    return groups;
+}
+
+const Command* command_named(std::string_view name) {
+    for (const CommandGroup& group : command_groups()) {
+        for (const Command* command : group.commands) {
+            if (name == command->name) return command;
+        }
+    }
+    return nullptr;
+}
+
+}  // namespace warren::cli

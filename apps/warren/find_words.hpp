@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may stand in an expression of `warren find`, for its help page, manual page and completions.
+#pragma once
+
+#include <vector>
+
+#include "apps/warren/arguments.hpp"
+
+namespace warren::cli {
+
+std::vector<Section> find_sections();
+
+}  // namespace warren::cli
