@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The one program, `warren`, and the names under which mount(8), mkfs(8) and fsck(8) look for it.
+# The one program, `warren`, and the library by which others talk to its mounts.
 
 # What a client of a mount needs, without libfuse: the control socket, and rings
 # (warren/mount_ring.hpp). It is a library for others too.
@@ -77,24 +77,12 @@ function(warren_program)
     add_executable(warren ${sources})
     warren_build_note(note)
     set_source_files_properties("${PROJECT_SOURCE_DIR}/apps/warren/main.cpp"
-                                "${PROJECT_SOURCE_DIR}/apps/warren/doctor.cpp" PROPERTIES
+                                "${PROJECT_SOURCE_DIR}/apps/warren/doctor.cpp"
+                                "${PROJECT_SOURCE_DIR}/apps/warren/roff_page.cpp" PROPERTIES
                                 INCLUDE_DIRECTORIES "${PROJECT_BINARY_DIR}/include"
                                 COMPILE_DEFINITIONS "WARREN_BUILD_NOTE=\"${note}\"")
     target_include_directories(warren PRIVATE "${PROJECT_SOURCE_DIR}")
     target_link_libraries(warren PRIVATE warren_all ${fuse})
     set_target_properties(warren PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
     install(TARGETS warren RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
-
-    file(RELATIVE_PATH from_sbin "/${CMAKE_INSTALL_SBINDIR}" "/${CMAKE_INSTALL_BINDIR}/warren")
-    foreach(name mkfs.warren fsck.warren mount.warren mount.fuse.warren umount.warren
-                 umount.fuse.warren)
-        add_custom_command(TARGET warren POST_BUILD
-            COMMAND "${CMAKE_COMMAND}" -E create_symlink warren
-                    "${PROJECT_BINARY_DIR}/bin/${name}")
-        install(CODE "
-            set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_SBINDIR}\")
-            file(MAKE_DIRECTORY \"\${folder}\")
-            file(CREATE_LINK ${from_sbin} \"\${folder}/${name}\" SYMBOLIC)"
-            COMPONENT program)
-    endforeach()
 endfunction()

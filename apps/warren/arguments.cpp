@@ -41,7 +41,7 @@ GetoptTables make_tables(const Page& page) {
 }  // namespace
 
 bool is_optional(const Option& option) {
-    return option.value != nullptr && option.value[0] == '[';
+    return option.value != nullptr && std::string_view(option.value).starts_with("[=");
 }
 
 ValueKind value_kind(const Option& option) {

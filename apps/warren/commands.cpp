@@ -18,6 +18,8 @@ std::vector<Section> program_sections() {
 
 constexpr Option options[] = {
     {'V', "version", nullptr, "print the version"},
+    {manual_option, "manual", "FOLDER",
+     "write the manual pages and the completions for shells into FOLDER"},
     {'h', nullptr, nullptr, nullptr},
 };
 

@@ -39,8 +39,9 @@ struct CommandGroup {
 /// All commands, as the help page of the program shows them.
 const std::vector<CommandGroup>& command_groups();
 
-/// What the program says of itself.
+/// What the program says of itself, and the id of its option --manual.
 extern const Page program_page;
+inline constexpr int manual_option = 256;
 
 /// The command of that name; null if there is none.
 const Command* command_named(std::string_view name);

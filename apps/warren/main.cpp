@@ -17,6 +17,7 @@
 #include "apps/warren/commands.hpp"
 #include "apps/warren/help_page.hpp"
 #include "apps/warren/location.hpp"
+#include "apps/warren/manual.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
 
@@ -73,9 +74,11 @@ int run_command(const Command& command, std::string program_name,
 /// The program without a command: `warren help`, or options of its own.
 int run_program(const std::vector<char*>& arguments) {
     const Arguments parsed = parse_arguments(program_page, arguments);
-    const int code = parsed.exit_code;
+    int code = parsed.exit_code;
     if (parsed.has('V')) {
         print_line({"warren ", WARREN_VERSION});
+    } else if (const std::string* folder = parsed.value(manual_option)) {
+        if (!write_manual(*folder)) code = 1;
     } else if (!parsed.done) {
         print_bytes(help_page(program_page, program()));
     }

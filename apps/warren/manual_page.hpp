@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Manual pages in the macros of man(7).
+#pragma once
+
+#include <string>
+
+#include "apps/warren/commands.hpp"
+
+namespace warren::cli {
+
+/// warren(1).
+std::string program_manual();
+/// warren-COMMAND(1).
+std::string command_manual(const Command& command);
+/// The page of a program by which mount(8) and its like run the command, in section 8.
+std::string helper_manual(const Command& command, const std::string& helper);
+/// warren-format(5).
+std::string format_manual();
+
+}  // namespace warren::cli
