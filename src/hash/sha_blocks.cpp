@@ -29,7 +29,11 @@ bool has_sha_instructions() {
 
 }  // namespace warren::hash
 
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("sha,sse4.1"))), apply_to = function)
+#else
 #pragma GCC target("sha,sse4.1")
+#endif
 
 #include "hash/sha1.hpp"
 #include "hash/sha256.hpp"
@@ -118,6 +122,10 @@ void take_sha256_blocks(u32* state, const u8* blocks, u64 count) {
 }
 
 }  // namespace warren::hash
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
 
 #else
 
