@@ -33,17 +33,44 @@ __device__ Key load_key(const Key* at) {
     return key;
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+
+/// Puts `key` where there is none; answers what is there then. Processors before sm_90 exchange no
+/// 16 bytes at once: a thread holds the slot's length as a lock meanwhile, which is 0 in a slot
+/// without a key.
+__device__ Key take_key(Entry& slot, const Key& key) {
+    device_atomic<u32> lock(slot.length);
+    u32 free = 0;
+    while (!lock.compare_exchange_weak(free, 1, hd::memory_order_acquire, hd::memory_order_relaxed))
+        free = 0;
+    Key there = load_key(&slot.key);
+    if (there.low == 0 && there.high == 0) {
+        there = key;
+        asm volatile(
+            "{ .reg .b128 whole; mov.b128 whole, {%1, %2}; st.relaxed.gpu.global.b128 [%0], whole; "
+            "}" ::"l"(&slot.key),
+            "l"(key.low), "l"(key.high)
+            : "memory");
+    }
+    lock.store(0, hd::memory_order_release);
+    return there;
+}
+
+#else
+
 /// Puts `key` where there is none; answers what is there then.
-__device__ Key take_key(Key* at, const Key& key) {
+__device__ Key take_key(Entry& slot, const Key& key) {
     Key before;
     asm volatile(
         "{ .reg .b128 none, mine, was; mov.b128 none, {%3, %3}; mov.b128 mine, {%4, %5};"
         " atom.relaxed.gpu.global.cas.b128 was, [%2], none, mine; mov.b128 {%0, %1}, was; }"
         : "=l"(before.low), "=l"(before.high)
-        : "l"(at), "l"(u64{0}), "l"(key.low), "l"(key.high)
+        : "l"(&slot.key), "l"(u64{0}), "l"(key.low), "l"(key.high)
         : "memory");
     return before.low == 0 && before.high == 0 ? key : before;
 }
+
+#endif
 
 __device__ bool is_same(const Key& left, const Key& right) {
     return left.low == right.low && left.high == right.high;
@@ -58,7 +85,7 @@ __device__ u64 slot_of(const Table& table, const Key& key, bool takes) {
         Key there = load_key(&table.slots[at].key);
         if (there.low == 0 && there.high == 0) {
             if (!takes) return no_slot;
-            there = take_key(&table.slots[at].key, key);
+            there = take_key(table.slots[at], key);
         }
         if (is_same(there, key)) return at;
         at = (at + 1) & table.mask;
