@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Tries the given packages in a fresh Debian of this machine's release and sources: installs them,
+# runs debian/tests/demo, purges them, and compares the file system with what it was. Root; the
+# network for what the packages depend on. The libraries of libwarren-dev are linked and run by
+# tests/install/use_libraries_test.sh, unpacked on this machine.
+set -euo pipefail
+export LC_ALL=C.UTF-8
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+die() {
+    printf 'check_package: %s\n' "$*" >&2
+    exit 1
+}
+[[ $# -gt 0 ]] || die "name the packages (*.deb) to try"
+[[ $(id -u) == 0 ]] || die "needs root: it makes a chroot and mounts /proc and /dev/fuse there"
+[[ -c /dev/fuse ]] || die "there is no /dev/fuse here (modprobe fuse)"
+command -v mmdebstrap >/dev/null || die "mmdebstrap is not installed"
+
+folder=$(mktemp -d)
+place=$folder/debian
+undo() {
+    umount "$place/proc" "$place/dev/fuse" 2>/dev/null || true
+    rm -rf --one-file-system "$folder"
+}
+trap undo EXIT
+
+packages=()
+for package in "$@"; do
+    # Of warren and warren-cuda there can be only one.
+    [[ $(basename "$package") == warren-cuda_* ]] || packages+=("$(realpath "$package")")
+done
+
+printf '== libraries, unpacked\n'
+for package in "${packages[@]}"; do
+    [[ $(basename "$package") != libwarren* ]] || dpkg-deb -x "$package" "$folder/libraries"
+done
+WARREN_PREFIX=$folder/libraries/usr bash "$root/tests/install/use_libraries_test.sh"
+
+printf '== a fresh Debian\n'
+release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+system=$(. /etc/os-release && echo "$ID")
+mmdebstrap --quiet --mode=root --variant=apt --skip=cleanup/apt/lists "$release" "$place" - \
+    <"/etc/apt/sources.list.d/$system.sources"
+mount -t proc proc "$place/proc"
+touch "$place/dev/fuse"
+mount --bind /dev/fuse "$place/dev/fuse"
+mkdir "$place/packages"
+cp "${packages[@]}" "$place/packages"
+cp "$root/debian/tests/demo" "$place/packages"
+inside() {
+    chroot "$place" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+        DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"
+}
+
+# Everything but what apt, dpkg and mount(8) note down about any package or mount.
+list_files() {
+    (cd "$place" && find . -xdev \( -path ./proc -o -path ./var/log -o -path ./var/lib/dpkg \
+        -o -path ./var/lib/apt -o -path ./var/cache -o -path ./packages -o -path ./etc/ld.so.cache \
+        -o -path ./run/mount \) -prune -o -print | sort)
+}
+apt() {
+    inside apt-get -q -y "$@" >"$folder/log" 2>&1 ||
+        { tail -n 30 "$folder/log" >&2; die "apt-get $* failed"; }
+}
+
+printf '== installing\n'
+names=()
+for package in "${packages[@]}"; do
+    names+=("$(dpkg-deb -f "$package" Package)")
+done
+# First what they and the demo need: what Debian's packages leave behind is not looked at.
+files=("${packages[@]/#*\///packages/}")
+mapfile -t needed < <(inside apt-get -s --no-install-recommends install "${files[@]}" fuse3 mount |
+    awk '/^Inst/ { print $2 }' | grep -vxF "$(printf '%s\n' "${names[@]}")")
+apt --no-install-recommends install "${needed[@]}"
+list_files >"$folder/before"
+apt --no-install-recommends install "${files[@]}"
+printf '== the demo\n'
+inside sh /packages/demo
+printf '== uninstalling\n'
+apt purge "${names[@]}"
+list_files >"$folder/after"
+diff "$folder/before" "$folder/after" || die "the packages left something behind, or took something"
+printf 'installed, tried and removed %d packages; nothing is left\n' "${#packages[@]}"
