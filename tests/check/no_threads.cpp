@@ -7,8 +7,9 @@
 #include <cstdlib>
 
 extern "C" int pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) {
-    std::fputs("this test starts a thread, but tests/label_threads.py finds nothing in its source "
-               "that does: extend the list there\n",
-               stderr);
+    std::fputs(
+        "this test starts a thread, but tests/label_threads.py finds nothing in its source "
+        "that does: extend the list there\n",
+        stderr);
     std::abort();
 }
