@@ -17,7 +17,8 @@ fail() { echo "tidy: $*" >&2; exit 2; }
 [[ -f $build/compile_commands.json ]] ||
     fail "no '$build/compile_commands.json': configure the build folder first"
 command -v "$tidy" >/dev/null || fail "'$tidy' is missing: install clang-tidy-19"
-[[ $part =~ ^([0-9]+)/([0-9]+)$ ]] && ((BASH_REMATCH[1] >= 1 && BASH_REMATCH[1] <= BASH_REMATCH[2])) ||
+[[ $part =~ ^([0-9]+)/([0-9]+)$ ]] &&
+    ((BASH_REMATCH[1] >= 1 && BASH_REMATCH[1] <= BASH_REMATCH[2])) ||
     fail "WARREN_TIDY_PART is '$part': write K/N with K from 1 to N"
 first=${BASH_REMATCH[1]} step=${BASH_REMATCH[2]}
 
@@ -28,7 +29,8 @@ import json, os, sys
 database, root, first, step = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 names = {os.path.relpath(os.path.join(entry['directory'], entry['file']), root)
          for entry in json.load(open(database))}
-ours = sorted(name for name in names if name.startswith(('src/', 'apps/')) and name.endswith('.cpp'))
+ours = sorted(name for name in names
+              if name.startswith(('src/', 'apps/')) and name.endswith('.cpp'))
 print('\n'.join(ours[first - 1::step]))
 PYTHON
     )
