@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was removed and not yet freed when a volume was cut off is freed while the volume is used
 // again: opening does not wait for it, nor does closing, a damaged orphan keeps nobody from
-// anything, and a writer who finds no space gets what the orphans give back.
+// anything, and a write that finds no space gets what the orphans give back.
 #include "fs/volume/orphan_reclaimer.hpp"
 
 #include <gtest/gtest.h>
