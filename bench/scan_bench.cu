@@ -195,8 +195,8 @@ class Bench {
             const double by_device = time_of([&] { scan(plan, host); });
             const double by_threads = time_of([&] {
                 require(TreeScanner(volumes_.inside())
-                                .check_removable(credentials_of(caller),
-                                                 volumes_.volume().root()) == Errc::ok,
+                                .check_removable(credentials_of(caller), volumes_.volume().root(),
+                                                 core::TreeCheck::as_rm) == Errc::ok,
                         "the CPU engine failed");
             });
             if (run > 0) add(label, by_device, by_threads);
