@@ -8,6 +8,7 @@
 #include "chunk/scanner.hpp"
 #include "chunk/select.hpp"
 #include "tests/chunk/random_cases.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 #include "warren/chunk.h"
 
@@ -23,11 +24,7 @@ class SmallBlocks {
     ~SmallBlocks() { block_sizes() = {}; }
 };
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr u64 most_cases = 100'000;  // threads take several times as long to start
-#else
-constexpr u64 most_cases = 1'000'000;
-#endif
+constexpr u64 most_cases = 1'000'000 / case_step;
 
 bool differs(const Case& test) {
     return cut_in_calls(test) != cut_serial(test.rule, test.bytes);

@@ -9,17 +9,14 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
 namespace {
 
 // Sanitizers take memory of their own for what is touched.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool knows_own_memory = false;
-#else
-constexpr bool knows_own_memory = true;
-#endif
+constexpr bool knows_own_memory = !is_sanitized;
 
 /// Memory of this process that the system has given it, in blocks.
 u64 resident_blocks() {

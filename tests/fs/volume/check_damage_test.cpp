@@ -14,6 +14,7 @@
 #include "fs/volume/check.hpp"
 #include "tests/support/bounded_disk.hpp"
 #include "tests/support/image_builder.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"
 
@@ -112,17 +113,10 @@ void flip_all(ImageBuilder& image, u64 step, u64 repair_step) {
     }
 }
 
-// A sanitizer makes a check ten times as slow; it sees enough in each fifth byte.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr u64 flip_step = 5;
-#else
-constexpr u64 flip_step = 1;
-#endif
-
 TEST(CheckDamage, EveryByteOfASmallVolume) {
     ImageBuilder image(16 * mib);
     test::build_one_of_everything(image, 3, 14);
-    flip_all(image, flip_step, 61);
+    flip_all(image, case_step, 61);
 }
 
 TEST(CheckDamage, EveryThirdByteRepairedLong) {

@@ -10,6 +10,7 @@
 #include "fs/volume/make_volume.hpp"
 #include "fs/volume/superblock_io.hpp"
 #include "tests/support/check_sample.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace warren::test {
 namespace {
@@ -238,7 +239,7 @@ TEST_F(CheckTest, RepairSurvivesACutAfterEveryWrite) {
 void fail_each(CheckTest& test, bool is_once) {
     const auto pristine = test.disk().copy();
     u64 count = ~u64{0};
-    for (u64 nth = 1; nth <= count; ++nth) {
+    for (u64 nth = 1; nth <= count; nth += case_step) {
         const auto copy = pristine->copy();
         FaultDisk failing(*copy);
         failing.set_plan({true, true, true, nth, is_once, true});
