@@ -95,8 +95,8 @@ void serve_session(const MountOptions& options, MountState& mount, Session& sess
                  ": the kernel's fusectl is out of reach: if this daemon is killed, processes may "
                  "wait for it until 'warren umount -f'");
     }
-    const Committer committer(mount, options.commit_seconds);
-    const MemoryKeeper keeper(mount, options.commit_seconds != 0);
+    const std::jthread committer = start_committer(mount, options.commit_seconds);
+    const std::jthread keeper = start_memory_keeper(mount, options.commit_seconds != 0);
     const Terminator terminator(mount, watchdog, ::pthread_self(), options.foreground);
     std::thread starter([&] {
         error = finish_start(options, mount, place.value_or(MountedPlace()), server, watchdog);

@@ -10,9 +10,11 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 
 #include "apps/fuse/late_seek.hpp"
 #include "apps/fuse/log.hpp"
+#include "base/wait_for_stop.hpp"
 
 namespace warren::fuse {
 
@@ -35,28 +37,14 @@ sigset_t ending_signals(bool hang_up) {
 
 }  // namespace
 
-Committer::Committer(MountState& mount, u32 seconds) : mount_(mount) {
-    if (seconds != 0) thread_ = std::thread([this, seconds] { run(seconds); });
-}
-
-Committer::~Committer() {
-    {
-        std::lock_guard lock(mutex_);
-        ending_ = true;
-    }
-    ending_changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
-}
-
-void Committer::run(u32 seconds) {
-    std::unique_lock lock(mutex_);
-    while (
-        !ending_changed_.wait_for(lock, std::chrono::seconds(seconds), [&] { return ending_; })) {
-        lock.unlock();
-        // The log is told if it fails; the next round tries again.
-        if (mount_.volume.access()->has_unsaved()) static_cast<void>(mount_.sync());
-        lock.lock();
-    }
+std::jthread start_committer(MountState& mount, u32 seconds) {
+    if (seconds == 0) return {};
+    return std::jthread([&mount, seconds](const std::stop_token& stop) {
+        while (!wait_for_stop(stop, std::chrono::seconds(seconds))) {
+            // The log is told if it fails; the next round tries again.
+            if (mount.volume.access()->has_unsaved()) static_cast<void>(mount.sync());
+        }
+    });
 }
 
 void block_ending_signals() {

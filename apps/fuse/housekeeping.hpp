@@ -8,8 +8,6 @@
 
 #include <pthread.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "apps/fuse/descriptor.hpp"
@@ -19,22 +17,7 @@
 namespace warren::fuse {
 
 /// Commits every `seconds` if the volume has something unsaved; 0: never.
-class Committer {
- public:
-    Committer(MountState& mount, u32 seconds);
-    ~Committer();
-    Committer(const Committer&) = delete;
-    Committer& operator=(const Committer&) = delete;
-
- private:
-    void run(u32 seconds);
-
-    MountState& mount_;
-    std::mutex mutex_;
-    std::condition_variable ending_changed_;
-    bool ending_ = false;
-    std::thread thread_;
-};
+std::jthread start_committer(MountState& mount, u32 seconds);
 
 /// Blocks the signals that end a daemon, for this thread and all that it starts. Requires: called
 /// before any thread is started.

@@ -6,8 +6,10 @@
 #include <malloc.h>
 
 #include <chrono>
+#include <functional>
 
 #include "apps/fuse/device.hpp"
+#include "base/wait_for_stop.hpp"
 
 namespace warren::fuse {
 
@@ -18,49 +20,38 @@ constexpr u32 looks_when_busy = 20;  // between two times that memory is given b
 // Then the last commit is long enough ago for the volume to give back as well.
 constexpr u32 looks_at_rest = 2;
 
-}  // namespace
-
-MemoryKeeper::MemoryKeeper(MountState& mount, bool may_commit)
-    : mount_(mount), may_commit_(may_commit), thread_([this] { run(); }) {}
-
-MemoryKeeper::~MemoryKeeper() {
-    {
-        std::lock_guard lock(mutex_);
-        ending_ = true;
-    }
-    ending_changed_.notify_all();
-    thread_.join();
-}
-
-void MemoryKeeper::give_back_at_rest() {
-    const bool is_read_only = mount_.read_only.load(std::memory_order_relaxed);
+void give_back_at_rest(MountState& mount, bool may_commit) {
+    const bool is_read_only = mount.read_only.load(std::memory_order_relaxed);
     // The log is told if it fails.
-    if (may_commit_ && !is_read_only) static_cast<void>(mount_.sync());
-    mount_.nodes.shrink();
+    if (may_commit && !is_read_only) static_cast<void>(mount.sync());
+    mount.nodes.shrink();
 }
 
-void MemoryKeeper::run() {
+void keep_memory_low(const std::stop_token& stop, MountState& mount, bool may_commit) {
     u64 asked = 0;        // by kernel and clients, up to the last look
     bool is_due = false;  // something was asked since memory was given back
     u32 rest = 0;         // looks in a row at a mount at rest
     u32 busy = 0;         // looks since memory was given back
-    std::unique_lock lock(mutex_);
-    while (!ending_changed_.wait_for(lock, between_looks, [&] { return ending_; })) {
-        const u64 now = requests_read() + mount_.verbs_served.load(std::memory_order_relaxed);
+    while (!wait_for_stop(stop, between_looks)) {
+        const u64 now = requests_read() + mount.verbs_served.load(std::memory_order_relaxed);
         const bool is_new = now != asked;
         asked = now;
         is_due = is_due || is_new;
         if (!is_due) continue;
         ++busy;
-        rest = is_new || mount_.volume.access()->has_unsaved() ? 0 : rest + 1;
+        rest = is_new || mount.volume.access()->has_unsaved() ? 0 : rest + 1;
         if (rest < looks_at_rest && busy < looks_when_busy) continue;
-        lock.unlock();
-        if (rest >= looks_at_rest) give_back_at_rest();
+        if (rest >= looks_at_rest) give_back_at_rest(mount, may_commit);
         ::malloc_trim(0);
-        lock.lock();
         is_due = rest < looks_at_rest;
         busy = 0;
     }
+}
+
+}  // namespace
+
+std::jthread start_memory_keeper(MountState& mount, bool may_commit) {
+    return std::jthread(keep_memory_low, std::ref(mount), may_commit);
 }
 
 }  // namespace warren::fuse

@@ -6,32 +6,13 @@
 // Invariant: a mount at rest costs a look at two counters every few seconds.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "apps/fuse/mount_state.hpp"
 
 namespace warren::fuse {
 
-class MemoryKeeper {
- public:
-    /// `may_commit`: what the volume keeps is given back too, which may take a commit.
-    MemoryKeeper(MountState& mount, bool may_commit);
-    ~MemoryKeeper();
-    MemoryKeeper(const MemoryKeeper&) = delete;
-    MemoryKeeper& operator=(const MemoryKeeper&) = delete;
-
- private:
-    void run();
-    void give_back_at_rest();
-
-    MountState& mount_;
-    const bool may_commit_;
-    std::mutex mutex_;
-    std::condition_variable ending_changed_;
-    bool ending_ = false;
-    std::thread thread_;
-};
+/// `may_commit`: what the volume keeps is given back too, which may take a commit.
+std::jthread start_memory_keeper(MountState& mount, bool may_commit);
 
 }  // namespace warren::fuse

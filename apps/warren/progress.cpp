@@ -6,10 +6,12 @@
 
 #include <chrono>
 #include <map>
+#include <mutex>
 
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
+#include "base/wait_for_stop.hpp"
 #include "walk/bytes.hpp"
 
 namespace warren::cli {
@@ -45,7 +47,8 @@ void Progress::start() {
         ranks_entries.clear();
         ranks_queued.clear();
     }
-    if (always || is_terminal()) thread_ = std::thread([this] { run(); });
+    if (!always && !is_terminal()) return;
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 void Progress::show_always() {
@@ -68,16 +71,6 @@ Progress::Counts Progress::counts_of_all_ranks() const {
     for (const auto& [rank, queued] : ranks_queued)
         sum.queued += queued;
     return sum;
-}
-
-Progress::~Progress() {
-    if (!thread_.joinable()) return;
-    {
-        std::lock_guard lock(mutex_);
-        done_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
 }
 
 /// What has been done so far, with a comma behind it.
@@ -110,12 +103,11 @@ void Progress::show(double seconds) const {
     remark({program(), ": ", line});
 }
 
-void Progress::run() {
+void Progress::run(const std::stop_token& stop) const {
     const auto start = std::chrono::steady_clock::now();
     auto pause = 1000ms;
     bool shown = false;
-    std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
+    while (!wait_for_stop(stop, pause)) {
         pause = rank_number() != 0 ? 1000ms : is_terminal() ? 200ms : 5000ms;
         const std::chrono::duration<double> past = std::chrono::steady_clock::now() - start;
         show(past.count());

@@ -5,8 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -21,9 +19,6 @@ class Progress {
     explicit Progress(std::string what);
     /// Shows what `meter` counts: how much, how fast, what waits.
     Progress(std::string what, const walk::Meter& meter);
-    ~Progress();
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
 
     /// From now on also where stderr is no terminal, as for the processes that mpirun starts.
     static void show_always();
@@ -44,7 +39,7 @@ class Progress {
     };
 
     void start();
-    void run();
+    void run(const std::stop_token& stop) const;
     void show(double seconds) const;
     std::string counts(double seconds) const;
     Counts counts_of_all_ranks() const;
@@ -53,10 +48,7 @@ class Progress {
     const walk::Meter* meter_ = nullptr;
     std::atomic<u64> items_{0};
     std::atomic<u64> bytes_{0};
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    bool done_ = false;
-    std::thread thread_;
+    std::jthread thread_;  // last, so that its end comes before that of what it shows
 };
 
 }  // namespace warren::cli

@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, PeriodicCommit, testing::Values("cpu", "comman
 
 /// Nothing tells the mount of a change: it asks the volume.
 TEST_P(PeriodicCommit, savesWhatHasChangedWhoeverChangedIt) {
-    Committer committer(mount_->state, interval_seconds);
+    const std::jthread committer = start_committer(mount_->state, interval_seconds);
     make_file(volume(), volume().root(), "new");
     EXPECT_TRUE(comes_true([&] { return is_durable("new"); }));
     EXPECT_EQ(volume().rename(anybody, volume().root(), "new", volume().root(), "moved"), Errc::ok);
@@ -84,7 +84,7 @@ TEST_P(PeriodicCommit, flushesBytesInPlaceOfOthers) {
     ASSERT_TRUE(volume().write(file, 4096, std::vector(4096, std::byte{'n'}), Stamp::no));
     EXPECT_TRUE(volume().has_unsaved());
     EXPECT_EQ(disk_->count_unflushed(disk_->event_count()), 1u);
-    Committer committer(mount_->state, interval_seconds);
+    const std::jthread committer = start_committer(mount_->state, interval_seconds);
     EXPECT_TRUE(comes_true([&] { return disk_->count_unflushed(disk_->event_count()) == 0; }));
     disk_->stop_recording();
 }
@@ -92,7 +92,7 @@ TEST_P(PeriodicCommit, flushesBytesInPlaceOfOthers) {
 TEST_P(PeriodicCommit, triesAgainWhenMemoryIsThere) {
     const UncountedAllocations uncounted;
     make_file(volume(), volume().root(), "new");
-    Committer committer(mount_->state, interval_seconds);
+    const std::jthread committer = start_committer(mount_->state, interval_seconds);
     {
         const FailingAllocation failing(1);
         EXPECT_TRUE(comes_true([&] { return failing.has_failed(); }));
@@ -101,7 +101,7 @@ TEST_P(PeriodicCommit, triesAgainWhenMemoryIsThere) {
 }
 
 TEST_P(PeriodicCommit, leavesAnIdleDiskAlone) {
-    Committer committer(mount_->state, interval_seconds);
+    const std::jthread committer = start_committer(mount_->state, interval_seconds);
     make_file(volume(), volume().root(), "new");
     ASSERT_EQ(volume().unlink(anybody, volume().root(), "other"), Errc::ok);
     wait_until_saved();

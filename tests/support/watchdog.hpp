@@ -4,29 +4,18 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "base/wait_for_stop.hpp"
+
 namespace warren {
 
 class Watchdog {
  public:
-    Watchdog() : thread_([this] { watch(); }) {}
-    ~Watchdog() {
-        {
-            const std::lock_guard guard(mutex_);
-            stop_ = true;
-        }
-        wake_.notify_all();
-        thread_.join();
-    }
-    Watchdog(const Watchdog&) = delete;
-    Watchdog& operator=(const Watchdog&) = delete;
-
     /// What is done from here on until the next call must end in time.
     void begin(const std::string& what) {
         const std::lock_guard guard(mutex_);
@@ -37,9 +26,9 @@ class Watchdog {
  private:
     static constexpr std::chrono::seconds time_max{60};
 
-    void watch() {
-        std::unique_lock lock(mutex_);
-        while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stop_; })) {
+    void watch(const std::stop_token& stop) {
+        while (!wait_for_stop(stop, std::chrono::milliseconds(500))) {
+            const std::lock_guard guard(mutex_);
             if (std::chrono::steady_clock::now() < end_) continue;
             std::fprintf(stderr, "does not end: %s\n", what_.c_str());
             std::abort();
@@ -47,11 +36,9 @@ class Watchdog {
     }
 
     std::mutex mutex_;  // guards all but the thread
-    std::condition_variable wake_;
     std::string what_;
     std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + time_max;
-    bool stop_ = false;
-    std::thread thread_;
+    std::jthread thread_{[this](const std::stop_token& stop) { watch(stop); }};
 };
 
 }  // namespace warren

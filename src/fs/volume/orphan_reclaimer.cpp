@@ -10,6 +10,7 @@
 
 #include "base/notice.hpp"
 #include "base/out_of_memory.hpp"
+#include "base/wait_for_stop.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -38,7 +39,7 @@ void OrphanReclaimer::start() {
     is_over_ = false;
     const Errc started = or_no_memory([this] {
         const std::lock_guard lock(mutex_);  // the thread looks at thread_
-        thread_ = std::thread([this] { run(); });
+        thread_ = std::jthread([this] { run(); });
         return Errc::ok;
     });
     if (started == Errc::ok) return;
@@ -63,11 +64,7 @@ Errc OrphanReclaimer::list() {
 }
 
 void OrphanReclaimer::stop() {
-    is_stopping_.store(true, std::memory_order_relaxed);
-    {
-        const std::lock_guard lock(mutex_);
-        changed_.notify_all();
-    }
+    thread_.request_stop();
     if (thread_.joinable()) thread_.join();
 }
 
@@ -122,8 +119,7 @@ Errc OrphanReclaimer::free_all() {
         }
         orphans_ = std::move(busy);
         if (orphans_.empty()) break;
-        std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, before_next_try, [this] { return is_stopping(); });
+        if (wait_for_stop(thread_.get_stop_token(), before_next_try)) return Errc::ok;
     }
     return Errc::ok;
 }

@@ -7,7 +7,6 @@
 // left hangs on the orphan directory until the next opening.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -30,9 +29,6 @@ class OrphanReclaimer {
     /// `name` is the volume's, for messages.
     OrphanReclaimer(VolumeImplementation& volume, std::string name)
         : volume_(volume), name_(std::move(name)) {}
-    ~OrphanReclaimer() { stop(); }
-    OrphanReclaimer(const OrphanReclaimer&) = delete;
-    OrphanReclaimer& operator=(const OrphanReclaimer&) = delete;
 
     /// Lists what hangs on the orphan directory and begins to free it. Requires: nobody else uses
     /// the volume yet.
@@ -49,7 +45,7 @@ class OrphanReclaimer {
     bool wait_for_space(u64& freed);
 
     bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
-    bool is_stopping() const { return is_stopping_.load(std::memory_order_relaxed); }
+    bool is_stopping() const { return thread_.get_stop_token().stop_requested(); }
 
  private:
     struct Orphan {
@@ -70,12 +66,11 @@ class OrphanReclaimer {
     Handle directory_;
     std::vector<Orphan> orphans_;
     u64 damaged_ = 0;
-    std::atomic<bool> is_stopping_{false};
     std::mutex mutex_;  // guards what follows
     std::condition_variable changed_;
     u64 freed_ = 0;
     bool is_over_ = true;
-    std::thread thread_;
+    std::jthread thread_;
 };
 
 }  // namespace warren
