@@ -12,10 +12,9 @@
 
 #include "fs/ops/create.hpp"
 #include "fs/ops/unlink.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 
 namespace warren {
 namespace {
@@ -35,13 +34,8 @@ struct Word {
 class Beeline : public testing::Test {
  protected:
     explicit Beeline(u64 hash_mask = ~u64{0}) : disk_(make_memory_disk(256 * mib)) {
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(*disk_, "image", superblock).code, Errc::ok);
-        auto implementation = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(*disk_), superblock,
-            OpenOptions{.workers = 1, .engine = EngineChoice::cpu}, hash_mask);
+        auto implementation = open_inside(*disk_, {.workers = 1}, hash_mask);
         implementation_ = implementation.get();
-        EXPECT_EQ(implementation_->start(), Errc::ok);
         volume_ = std::make_unique<Volume>(std::move(implementation));
     }
     ~Beeline() override { EXPECT_EQ(volume_->close(), Errc::ok); }

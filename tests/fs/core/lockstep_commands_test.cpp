@@ -10,10 +10,9 @@
 
 #include "base/random.hpp"
 #include "fs/ops/execute.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -90,14 +89,7 @@ class Lanes {
 template <class Runner>
 class Side {
  public:
-    explicit Side(Disk& disk) {
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
-        volume_ = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(disk), superblock,
-            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
-        EXPECT_EQ(volume_->start(), Errc::ok);
-    }
+    explicit Side(Disk& disk) { volume_ = open_inside(disk); }
     ~Side() { EXPECT_EQ(volume_->close(), Errc::ok); }
 
     VolumeImplementation& volume() { return *volume_; }

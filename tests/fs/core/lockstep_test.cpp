@@ -19,10 +19,9 @@
 #include "fs/ops/rename.hpp"
 #include "fs/ops/set_attributes.hpp"
 #include "fs/ops/unlink.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -37,13 +36,7 @@ const core::Credentials anyone{.check = false};
 class TeamVolume {
  public:
     TeamVolume(Disk& disk, u64 meta_buffer_bytes) : lanes_(0) {
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
-        implementation_ = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(disk), superblock,
-            OpenOptions{
-                .workers = 1, .meta_buffer_bytes = meta_buffer_bytes, .engine = EngineChoice::cpu});
-        EXPECT_EQ(implementation_->start(), Errc::ok);
+        implementation_ = open_inside(disk, {.workers = 1, .meta_buffer_bytes = meta_buffer_bytes});
     }
     ~TeamVolume() { EXPECT_EQ(implementation_->close(), Errc::ok); }
     TeamVolume(const TeamVolume&) = delete;

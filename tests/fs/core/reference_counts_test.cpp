@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "fs/ops/answer.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/by_team.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -27,12 +26,7 @@ class ReferenceCounts : public testing::Test {
             root_ = volume->root();
             EXPECT_EQ(volume->close(), Errc::ok);
         }
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(*disk_, "image", superblock).code, Errc::ok);
-        volume_ = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(*disk_), superblock,
-            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
-        EXPECT_EQ(volume_->start(), Errc::ok);
+        volume_ = open_inside(*disk_);
         EXPECT_EQ(take(0), Errc::ok);  // its blocks are in memory from now on
     }
     ~ReferenceCounts() override {

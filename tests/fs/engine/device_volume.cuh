@@ -16,10 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "fs/disk/fault_disk.hpp"
 #include "fs/engine/cuda/operations.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
+#include "tests/support/open_inside.hpp"
 
 namespace warren {
 
@@ -89,12 +87,7 @@ class DeviceVolume {
     /// limit of the real journal and the host commits between runs; else there is no limit.
     explicit DeviceVolume(Disk& disk, bool keeps_journal_room = false, Launch launch = {})
         : keeps_journal_room_(keeps_journal_room), launch_(launch) {
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
-        host_ = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(disk), superblock,
-            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
-        EXPECT_EQ(host_->start(), Errc::ok);
+        host_ = open_inside(disk);
         device_ = host_->store();
         journal_room_ = device_.state->journal_room;
         load_all();

@@ -13,12 +13,10 @@
 #include <thread>
 
 #include "fs/ops/harvest_tree.hpp"
-#include "fs/ops/references.hpp"
 #include "fs/ops/remove_tree.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/fs/engine/removal_trees.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 
 namespace warren {
 
@@ -130,23 +128,8 @@ class HarvestedVolume {
             built_ = volume->statistics().inodes_used;
             EXPECT_EQ(volume->close(), Errc::ok);
         }
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(*disk_, "image", superblock).code, Errc::ok);
-        volume_ = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(*disk_), superblock,
-            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
-        EXPECT_EQ(volume_->start(), Errc::ok);
-        for (const Handle file : tree_.to_open)
-            EXPECT_EQ(volume_->run([&](CpuOperation& op) { return ops::open_file(op, file); }),
-                      Errc::ok);
-        const core::Credentials anyone{.check = false};
-        const Result<Handle> root =
-            volume_->run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
-        const Result<Handle> detached = volume_->run([&](CpuOperation& op) {
-            return ops::detach_tree(op, anyone, *root, "doomed", 6, now_nanoseconds());
-        });
-        EXPECT_TRUE(detached);
-        roots_ = {detached->inode};
+        volume_ = open_inside(*disk_);
+        roots_ = {detach_doomed(*volume_, tree_)};
     }
 
     VolumeImplementation& volume() { return *volume_; }

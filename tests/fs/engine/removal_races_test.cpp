@@ -5,9 +5,8 @@
 
 #include "fs/core/inode_table.hpp"
 #include "fs/ops/answer.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -20,12 +19,7 @@ class RemovalRaces : public testing::Test {
  protected:
     void SetUp() override {
         disk_ = make_memory_disk(64 * mib);
-        format::Superblock superblock;
-        ASSERT_EQ(read_superblock(*disk_, "image", superblock).code, Errc::ok);
-        volume_ = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(*disk_), superblock,
-            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
-        ASSERT_EQ(volume_->start(), Errc::ok);
+        volume_ = open_inside(*disk_);
         const auto root =
             volume_->run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
         ASSERT_TRUE(root);

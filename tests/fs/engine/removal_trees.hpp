@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "fs/ops/references.hpp"
+#include "fs/ops/remove_tree.hpp"
+#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/volume_walk.hpp"
 #include "warren/volume.hpp"
 
@@ -22,6 +25,20 @@ struct DoomedTree {
     std::vector<Handle> to_open;  // files that are open while the tree goes
     u64 others = 0;               // directories in "others" of the root, which stay
 };
+
+/// Opens what is to be open and detaches "doomed"; its inode.
+inline u64 detach_doomed(VolumeImplementation& volume, const DoomedTree& tree) {
+    for (const Handle file : tree.to_open)
+        EXPECT_EQ(volume.run([&](CpuOperation& op) { return ops::open_file(op, file); }), Errc::ok);
+    const core::Credentials anyone{.check = false};
+    const Result<Handle> root =
+        volume.run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
+    const Result<Handle> detached = volume.run([&](CpuOperation& op) {
+        return ops::detach_tree(op, anyone, *root, "doomed", 6, now_nanoseconds());
+    });
+    EXPECT_TRUE(detached);
+    return detached->inode;
+}
 
 struct TreeRecipe {
     std::string label;

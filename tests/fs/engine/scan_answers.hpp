@@ -14,11 +14,10 @@
 #include <vector>
 
 #include "fs/engine/cuda/tree_scan_answer.hpp"
-#include "fs/volume/superblock_io.hpp"
 #include "fs/volume/tree_scanner.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/fs/engine/removal_trees.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 
 namespace warren {
 
@@ -28,13 +27,8 @@ using cuda_engine::ScanPurpose;
 class InsideVolume {
  public:
     explicit InsideVolume(Disk& disk) {
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
-        auto made = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(disk), superblock,
-            OpenOptions{.workers = 2, .engine = EngineChoice::cpu});
+        auto made = open_inside(disk, {.workers = 2});
         inside_ = made.get();
-        EXPECT_EQ(inside_->start(), Errc::ok);
         volume_ = std::make_unique<Volume>(std::move(made));
     }
 

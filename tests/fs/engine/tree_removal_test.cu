@@ -8,12 +8,9 @@
 
 #include "fs/engine/cuda/device_store.hpp"
 #include "fs/engine/cuda/tree_removal.hpp"
-#include "fs/ops/references.hpp"
-#include "fs/ops/remove_tree.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/fs/engine/removal_trees.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 
 namespace warren {
 namespace {
@@ -48,18 +45,10 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
             tree_ = recipe.build(*volume);
             EXPECT_EQ(volume->close(), Errc::ok);
         }
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(*disk_, "image", superblock).code, Errc::ok);
-        volume_ = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(*disk_), superblock,
-            OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
-        EXPECT_EQ(volume_->start(), Errc::ok);
+        volume_ = open_inside(*disk_);
         if (conditions.is_warm) load_all();
         if (!conditions.keeps_journal_room) volume_->store().state->journal_room = u64{1} << 40;
-        for (const Handle file : tree_.to_open)
-            EXPECT_EQ(volume_->run([&](CpuOperation& op) { return ops::open_file(op, file); }),
-                      Errc::ok);
-        detach();
+        root_ = detach_doomed(*volume_, tree_);
         if (!conditions.has_free_blocks) reserve_blocks();
         hide_frames(conditions.free_frames);
         EXPECT_EQ(device_.open(volume_->store()), Errc::ok);
@@ -154,17 +143,6 @@ class DeviceRemoval : public cuda_engine::RemovalHost {
                 --store.state->free_frames;
             }
         }
-    }
-
-    void detach() {
-        const core::Credentials anyone{.check = false};
-        const Result<Handle> root =
-            volume_->run([&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
-        const Result<Handle> detached = volume_->run([&](CpuOperation& op) {
-            return ops::detach_tree(op, anyone, *root, "doomed", 6, now_nanoseconds());
-        });
-        EXPECT_TRUE(detached);
-        root_ = detached->inode;
     }
 
     std::unique_ptr<MemoryDisk> disk_;

@@ -6,9 +6,8 @@
 #include <string>
 
 #include "fs/format/superblock.hpp"
-#include "fs/volume/superblock_io.hpp"
-#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/open_inside.hpp"
 
 namespace warren {
 namespace {
@@ -40,13 +39,8 @@ struct Started {
     std::unique_ptr<Volume> volume;
 
     explicit Started(Disk& disk) {
-        format::Superblock superblock;
-        EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
-        auto made = std::make_unique<VolumeImplementation>(
-            std::make_unique<FaultDisk>(disk), superblock,
-            OpenOptions{.workers = 2, .engine = EngineChoice::cpu});
+        auto made = open_inside(disk, {.workers = 2});
         implementation = made.get();
-        EXPECT_EQ(made->start(), Errc::ok);
         volume = std::make_unique<Volume>(std::move(made));
     }
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens a volume for a test that works on what is behind a Volume: its Store and its operations.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "fs/disk/fault_disk.hpp"
+#include "fs/volume/superblock_io.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+/// The volume on `disk`, which outlives it, with the CPU engine. See open_on() for `hash_mask`.
+inline std::unique_ptr<VolumeImplementation> open_inside(Disk& disk,
+                                                         OpenOptions options = {.workers = 1},
+                                                         u64 hash_mask = ~u64{0}) {
+    options.engine = EngineChoice::cpu;
+    format::Superblock superblock;
+    EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
+    auto volume = std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk),
+                                                         superblock, options, hash_mask);
+    EXPECT_EQ(volume->start(), Errc::ok);
+    return volume;
+}
+
+}  // namespace warren
