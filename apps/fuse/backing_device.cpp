@@ -11,7 +11,7 @@
 #include <charconv>
 #include <optional>
 
-#include "apps/fuse/descriptor.hpp"
+#include "base/descriptor.hpp"
 
 namespace warren::fuse {
 

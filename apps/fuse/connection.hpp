@@ -2,7 +2,7 @@
 // The kernel's end of a mount: the connection over which it asks the daemon.
 #pragma once
 
-#include "apps/fuse/descriptor.hpp"
+#include "base/descriptor.hpp"
 #include "warren/types.hpp"
 
 namespace warren::fuse {

@@ -13,7 +13,7 @@
 #include <span>
 #include <string>
 
-#include "apps/fuse/descriptor.hpp"
+#include "base/descriptor.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::ring {

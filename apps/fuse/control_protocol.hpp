@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/fuse/descriptor.hpp"
+#include "base/descriptor.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::fuse {

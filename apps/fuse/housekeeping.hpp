@@ -10,9 +10,9 @@
 
 #include <thread>
 
-#include "apps/fuse/descriptor.hpp"
 #include "apps/fuse/mount_state.hpp"
 #include "apps/fuse/watchdog.hpp"
+#include "base/descriptor.hpp"
 
 namespace warren::fuse {
 

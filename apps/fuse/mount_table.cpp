@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <charconv>
 
-#include "apps/fuse/descriptor.hpp"
+#include "base/descriptor.hpp"
 
 namespace warren::fuse {
 

@@ -16,8 +16,8 @@
 
 #include <string>
 
-#include "apps/fuse/descriptor.hpp"
 #include "apps/fuse/mount.hpp"
+#include "base/descriptor.hpp"
 
 namespace warren::fuse {
 

@@ -265,9 +265,9 @@ void TreeComparison::compare_files(const walk::Entry& entry, const Place& second
 void TreeComparison::compare_range(const Place& first, const Place& second, u64 begin, u64 end,
                                    std::string_view below) {
     const Descriptor one(::openat(first.directory, first.name, read_flags | O_NOFOLLOW));
-    if (!one.is_open()) return fail(first_path(below), "open for reading", errno);
+    if (!one) return fail(first_path(below), "open for reading", errno);
     const Descriptor two(::openat(second.directory, second.name, read_flags | O_NOFOLLOW));
-    if (!two.is_open()) return fail(second_path(below), "open for reading", errno);
+    if (!two) return fail(second_path(below), "open for reading", errno);
     std::optional<Difference> difference;
     const Fault fault = compare_part(one.get(), two.get(), begin, end, difference);
     if (fault) {
@@ -297,9 +297,9 @@ void TreeComparison::finish(const walk::Finished& directory) {
     const std::string below(below_root(path, first_));
     const Descriptor first(
         ::openat(directory.directory(), directory.name(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!first.is_open()) return fail(path, "open", errno);
+    if (!first) return fail(path, "open", errno);
     const Descriptor second = other_.open(below);
-    if (!second.is_open()) return fail(second_path(below), "open", errno);
+    if (!second) return fail(second_path(below), "open", errno);
     std::vector<std::string> names;
     if (const int error = list_names(second.get(), names)) {
         return fail(second_path(below), "read", error);
@@ -394,10 +394,9 @@ int compare_two_files(const std::string& first, const std::string& second, Form 
     const Descriptor one(::open(first.c_str(), O_RDONLY | O_CLOEXEC));
     const int error = errno;
     const Descriptor two(::open(second.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!one.is_open() || !two.is_open()) {
-        const std::string& path = one.is_open() ? second : first;
-        complain({quote_if_needed(path), ": ",
-                  reason(static_cast<Errc>(one.is_open() ? errno : error))});
+    if (!one || !two) {
+        const std::string& path = one ? second : first;
+        complain({quote_if_needed(path), ": ", reason(static_cast<Errc>(one ? errno : error))});
         return trouble_exit;
     }
     std::optional<Difference> difference;

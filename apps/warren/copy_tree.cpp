@@ -215,7 +215,7 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     if (parts == 0 && run_.is_resumed() && !run_.rules.dry_run) clear_parts(below);
     if (parts > 0 || clears) {
         const Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
-        if (!source.is_open()) return fail(false, "open", errno, below);
+        if (!source) return fail(false, "open", errno, below);
         if (parts > 0) finish_parts(source.get(), below);
         if (clears) delete_others(source.get(), below);
     }
@@ -226,7 +226,7 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     Place to{AT_FDCWD, tree_.root().c_str()};
     if (!below.empty()) {
         above = tree_.open(without_last(below));
-        if (!above.is_open()) return fail(true, "open", errno, without_last(below));
+        if (!above) return fail(true, "open", errno, without_last(below));
         to = {above.get(), directory.name()};
     }
     if (const Fault fault = keep_attributes(from, to, state.kept, keeps)) fail(fault, below);
@@ -239,9 +239,9 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
 /// Removes what the source directory does not have.
 void TreeCopy::delete_others(int source, std::string_view below) {
     const Descriptor target = tree_.open(below);
-    if (!target.is_open() && run_.rules.dry_run) return;  // it would be new
+    if (!target && run_.rules.dry_run) return;  // it would be new
     std::vector<std::string> names;
-    int error = target.is_open() ? list_names(target.get(), names) : errno;
+    int error = target ? list_names(target.get(), names) : errno;
     if (error != 0) return fail(true, "read", error, below);
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {

@@ -115,7 +115,7 @@ bool TreeCopy::is_equal(const Job& job) {
     if (!run_.rules.contents) return same_time(there.st_mtim, job.kept.modified);
     const Descriptor from(::openat(job.from.directory, job.from.name, open_flags()));
     const Descriptor to(::openat(job.to.directory, job.to.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!from.is_open() || !to.is_open()) return false;  // told when it is copied
+    if (!from || !to) return false;  // told when it is copied
     std::optional<Difference> difference;
     return !compare_part(from.get(), to.get(), 0, to_the_end, difference) && !difference;
 }
@@ -197,7 +197,7 @@ bool TreeCopy::discard(const Job& job) {
 bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
     const Descriptor from(::openat(job.from.directory, job.from.name, open_flags()));
     struct stat status {};
-    if (!from.is_open() || ::fstat(from.get(), &status) != 0) {
+    if (!from || ::fstat(from.get(), &status) != 0) {
         fail(false, "open for reading", errno, job.below);
         return false;
     }
@@ -206,7 +206,7 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
         return false;
     }
     Descriptor to = create_file(job.at(), made_mode(job));
-    if (!to.is_open()) {
+    if (!to) {
         fail(true, "create regular file", errno, job.below);
         return false;
     }
@@ -314,9 +314,9 @@ void TreeCopy::copy_task(const walk::Task& task) {
 
 Fault TreeCopy::copy_one_part(const Place& from, const Place& to, u64 begin, u64 end) {
     const Descriptor source(::openat(from.directory, from.name, open_flags()));
-    if (!source.is_open()) return {errno, "open for reading"};
+    if (!source) return {errno, "open for reading"};
     const Descriptor target(::openat(to.directory, to.name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-    if (!target.is_open()) return {errno, "open", true};
+    if (!target) return {errno, "open", true};
     const Written what = written(true);
     if (const Fault fault = copy_part(source.get(), target.get(), begin, end, what)) return fault;
     return run_.rules.verify ? check(source.get(), target.get(), begin, end) : Fault{};
@@ -343,7 +343,7 @@ bool TreeCopy::copy_with_threads(const Job& job) {
 void TreeCopy::finish_parts(int source, std::string_view below) {
     const Descriptor target = tree_.open(below);
     std::vector<std::string> names;
-    int error = target.is_open() ? list_names(target.get(), names) : errno;
+    int error = target ? list_names(target.get(), names) : errno;
     if (error != 0) return fail(true, "read", error, below);
     std::set<std::string> waiting;
     for (std::string& name : names) {
@@ -377,7 +377,7 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
 void TreeCopy::clear_parts(std::string_view below) {
     const Descriptor target = tree_.open(below);
     std::vector<std::string> names;
-    if (!target.is_open() || list_names(target.get(), names) != 0) return;  // told elsewhere
+    if (!target || list_names(target.get(), names) != 0) return;  // told elsewhere
     for (const std::string& name : names) {
         if (name.starts_with(run_.mark + "-") && name != links_folder_name(run_.mark)) {
             ::unlinkat(target.get(), name.c_str(), 0);
@@ -437,10 +437,10 @@ bool TreeCopy::write_into(const Job& job) {
     const auto copy = [&]() -> Fault {
         const Place at = job.at();
         const Descriptor from(::openat(at.directory, at.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-        if (!from.is_open()) return {errno, "open the copy for", true};
+        if (!from) return {errno, "open the copy for", true};
         constexpr int flags = O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
         Descriptor to(::openat(job.to.directory, job.to.name, flags));
-        if (!to.is_open()) return {errno, "create regular file", true};
+        if (!to) return {errno, "create regular file", true};
         struct stat status {};
         if (::fstat(from.get(), &status) != 0 || ::ftruncate(to.get(), status.st_size) != 0) {
             return {errno, "extend", true};

@@ -28,7 +28,7 @@ std::string links_folder_name(const std::string& mark) {
 /// The open folder for links, made when it is first needed; -1 if it cannot be.
 int TreeCopy::links() {
     std::lock_guard lock(links_mutex_);
-    if (links_directory_.is_open()) return links_directory_.get();
+    if (links_directory_) return links_directory_.get();
     const std::string path = joined(links_folder_, links_folder_name(run_.mark));
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return -1;
     links_directory_ =
@@ -80,7 +80,7 @@ void remove_link_folder(const CopyRun& run, const std::string& folder) {
     const std::string path = joined(folder, links_folder_name(run.mark));
     const Descriptor directory(
         ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!directory.is_open()) return;  // there were none
+    if (!directory) return;  // there were none
     std::vector<std::string> names;
     if (list_names(directory.get(), names) != 0) return;
     for (const std::string& name : names)

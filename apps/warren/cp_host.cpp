@@ -144,10 +144,10 @@ bool HostCopy::copies_stream(const std::string& source, const struct stat& from,
 
 void HostCopy::copy_through(const std::string& source, const std::string& target, u32 mode) {
     const Descriptor from(::open(source.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-    if (!from.is_open()) return run_.failures.add({source, "open for reading", errno});
+    if (!from) return run_.failures.add({source, "open for reading", errno});
     Descriptor to(
         ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, mode));
-    if (!to.is_open()) return run_.failures.add({target, "create regular file", errno});
+    if (!to) return run_.failures.add({target, "create regular file", errno});
     const Fault fault = copy_stream(from.get(), to.get());
     if (fault) {
         return run_.failures.add({fault.at_target ? target : source, fault.action, fault.error});

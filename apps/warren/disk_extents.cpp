@@ -7,11 +7,12 @@
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "base/descriptor.hpp"
 
 namespace warren::cli {
 
@@ -19,20 +20,6 @@ namespace {
 
 constexpr u32 extents_at_once = 256;
 constexpr u64 most_at_once = 16 * mib;  // what one call of FIDEDUPERANGE takes
-
-class File {
- public:
-    File(const std::string& path, int flags) : number_(::open(path.c_str(), flags | O_CLOEXEC)) {}
-    ~File() {
-        if (number_ >= 0) ::close(number_);
-    }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    int number() const { return number_; }
-
- private:
-    int number_;
-};
 
 /// The extent that holds `offset`, or null.
 const DiskExtent* extent_at(const std::vector<DiskExtent>& extents, u64 offset) {
@@ -107,10 +94,10 @@ bool same_place(const std::vector<DiskExtent>& left, u64 left_offset,
 
 Errc share_range(const std::string& original, u64 original_offset, const std::string& path,
                  u64 offset, u64 length, u64& shared_bytes) {
-    const File from(original, O_RDONLY);
-    if (from.number() < 0) return static_cast<Errc>(errno);
-    const File to(path, O_RDWR);
-    if (to.number() < 0) return static_cast<Errc>(errno);
+    const Descriptor from(::open(original.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!from) return static_cast<Errc>(errno);
+    const Descriptor to(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!to) return static_cast<Errc>(errno);
     alignas(
         file_dedupe_range) char memory[sizeof(file_dedupe_range) + sizeof(file_dedupe_range_info)];
     auto* range = reinterpret_cast<file_dedupe_range*>(memory);
@@ -120,9 +107,9 @@ Errc share_range(const std::string& original, u64 original_offset, const std::st
         range->src_length = std::min(length, most_at_once);
         range->dest_count = 1;
         file_dedupe_range_info& info = range->info[0];
-        info.dest_fd = to.number();
+        info.dest_fd = to.get();
         info.dest_offset = offset;
-        int failure = ::ioctl(from.number(), FIDEDUPERANGE, range) != 0 ? errno : 0;
+        int failure = ::ioctl(from.get(), FIDEDUPERANGE, range) != 0 ? errno : 0;
         if (failure == 0 && info.status < 0) failure = -info.status;
         if (failure == ENOTTY || failure == EINVAL || failure == ENOSYS) failure = EOPNOTSUPP;
         if (failure != 0) return static_cast<Errc>(failure);

@@ -11,10 +11,10 @@
 #include <functional>
 #include <sstream>
 
-#include "apps/fuse/descriptor.hpp"
 #include "apps/warren/doctor.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/units.hpp"
+#include "base/descriptor.hpp"
 #include "fs/engine/gpu_facts.hpp"
 
 namespace warren::cli {
@@ -133,8 +133,8 @@ GpuExamination examine_gpu(const std::string& directory, bool measure) {
     GpuExamination examination;
     int ends[2];
     if (::pipe(ends) != 0) return examination;
-    fuse::Descriptor input(ends[0]);
-    fuse::Descriptor output(ends[1]);
+    Descriptor input(ends[0]);
+    Descriptor output(ends[1]);
     const pid_t child = ::fork();
     if (child < 0) return examination;
     if (child == 0) be_child(output.get(), directory, measure);

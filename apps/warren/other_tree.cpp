@@ -28,9 +28,9 @@ int open_below(int directory, const std::string& below) {
     for (size_t begin = 0; begin <= below.size();) {
         const size_t end = std::min(below.find('/', begin), below.size());
         const std::string name = below.substr(begin, end - begin);
-        const int from = at.is_open() ? at.get() : directory;
+        const int from = at ? at.get() : directory;
         Descriptor next(::openat(from, name.c_str(), flags));
-        if (!next.is_open()) return -1;
+        if (!next) return -1;
         at = std::move(next);
         begin = end + 1;
     }
@@ -53,10 +53,10 @@ std::string_view without_last(std::string_view below) {
 
 int OtherTree::root_descriptor() {
     std::lock_guard lock(mutex_);
-    if (root_directory_.is_open()) return root_directory_.get();
+    if (root_directory_) return root_directory_.get();
     Descriptor opened(::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     struct stat status {};
-    if (!opened.is_open() || ::fstat(opened.get(), &status) != 0) return -1;
+    if (!opened || ::fstat(opened.get(), &status) != 0) return -1;
     root_device_ = device_of(status);
     root_inode_ = status.st_ino;
     root_directory_ = std::move(opened);
@@ -75,9 +75,9 @@ Descriptor OtherTree::open(std::string_view below) {
     while (true) {
         size_t end = below.size();
         if (end > path_most) end = below.rfind('/', path_most);
-        const int from = at.is_open() ? at.get() : root;
+        const int from = at ? at.get() : root;
         Descriptor next(open_below(from, std::string(below.substr(0, end))));
-        if (!next.is_open() || end == below.size()) return next;
+        if (!next || end == below.size()) return next;
         at = std::move(next);
         below.remove_prefix(end + 1);
     }
@@ -85,7 +85,7 @@ Descriptor OtherTree::open(std::string_view below) {
 
 int OtherTree::directory(std::string_view below) {
     Recent& recent = recent_.local();
-    if (recent.directory.is_open() && recent.below == below) return recent.directory.get();
+    if (recent.directory && recent.below == below) return recent.directory.get();
     recent.directory.close();
     recent.directory = open(below);
     recent.below = below;

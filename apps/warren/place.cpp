@@ -13,11 +13,6 @@
 
 namespace warren::cli {
 
-int Descriptor::close() {
-    const int number = std::exchange(number_, -1);
-    return number >= 0 && ::close(number) != 0 ? errno : 0;
-}
-
 std::string path_for_system(const Place& place) {
     if (place.directory == AT_FDCWD) return place.name;
     return "/proc/self/fd/" + std::to_string(place.directory) + "/" + place.name;
@@ -31,7 +26,7 @@ int change_mode(const Place& place, u32 mode) {
     if (errno != ENOSYS && errno != EPERM) return errno;
     const Descriptor file(::openat(place.directory, place.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
-    if (!file.is_open() || ::fstat(file.get(), &status) != 0) return errno;
+    if (!file || ::fstat(file.get(), &status) != 0) return errno;
     if (S_ISLNK(status.st_mode)) return EOPNOTSUPP;
     const std::string path = "/proc/self/fd/" + std::to_string(file.get());
     return ::chmod(path.c_str(), mode) == 0 ? 0 : errno;

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A name in an open directory, which is how tools on the walk speak of files: no path is looked up
 // again, so a tree that is changed meanwhile cannot lead a tool elsewhere, and no path is too long.
-//
-// Invariant: a descriptor is closed by the one Descriptor that owns it.
 #pragma once
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include <string>
-#include <utility>
 
+#include "base/descriptor.hpp"
 #include "warren/types.hpp"
 
 namespace warren::cli {
@@ -23,29 +20,6 @@ struct Place {
     int directory = -1;
     const char* name = "";
     int file = -1;
-};
-
-/// Owns an open file.
-class Descriptor {
- public:
-    Descriptor() = default;
-    explicit Descriptor(int number) : number_(number) {}
-    Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-        std::swap(number_, other.number_);
-        return *this;
-    }
-    ~Descriptor() {
-        if (number_ >= 0) ::close(number_);
-    }
-
-    int get() const { return number_; }
-    bool is_open() const { return number_ >= 0; }
-    /// Closes it now; 0 or errno.
-    int close();
-
- private:
-    int number_ = -1;
 };
 
 /// A path by which calls that know no directories reach the place without following its name.

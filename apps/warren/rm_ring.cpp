@@ -9,10 +9,10 @@
 
 #include <cstdlib>
 
-#include "apps/fuse/descriptor.hpp"
 #include "apps/fuse/mount_table.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/mounts.hpp"
+#include "base/descriptor.hpp"
 
 namespace warren::cli {
 
@@ -35,7 +35,7 @@ bool has_mounts_below(const std::string& path) {
 }  // namespace
 
 std::optional<Handle> RingRemover::attach(const std::string& path) {
-    const fuse::Descriptor opened(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const Descriptor opened(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     struct stat facts {};
     if (!opened || ::fstat(opened.get(), &facts) != 0) return std::nullopt;
     if (ring_ == nullptr) {

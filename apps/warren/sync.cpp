@@ -95,10 +95,10 @@ bool lies_below(const std::string& inner, const std::string& outer) {
     constexpr int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
     const Descriptor wanted(::open(outer.c_str(), flags));
     const Descriptor start(::open(inner.c_str(), flags));
-    Descriptor at(start.is_open() ? ::openat(start.get(), "..", flags)
-                                  : ::open(folder_of(inner).c_str(), flags));
-    if (start.is_open() && is_same(start, at)) return false;  // the root
-    while (wanted.is_open() && at.is_open()) {
+    Descriptor at(start ? ::openat(start.get(), "..", flags)
+                        : ::open(folder_of(inner).c_str(), flags));
+    if (start && is_same(start, at)) return false;  // the root
+    while (wanted && at) {
         if (is_same(at, wanted)) return true;
         Descriptor above(::openat(at.get(), "..", flags));
         if (is_same(at, above)) return false;

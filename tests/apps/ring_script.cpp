@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "apps/fuse/control.hpp"
-#include "apps/fuse/descriptor.hpp"
+#include "base/descriptor.hpp"
 #include "fs/ring/client.hpp"
 #include "fs/ring/pool.hpp"
 
@@ -82,7 +82,7 @@ class Script {
     }
 
     Errc attach(const std::string& path, Handle& handle) {
-        const fuse::Descriptor opened(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+        const Descriptor opened(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
         if (!opened) return static_cast<Errc>(errno);
         const int number = opened.get();
         Result<Handle> found = Errc::io;

@@ -36,7 +36,6 @@ namespace warren::fuzz {
 
 namespace {
 
-using fuse::Descriptor;
 using fuse::Encoder;
 using fuse::Verb;
 

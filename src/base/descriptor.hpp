@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file descriptor that closes itself: daemon, control socket and commands pass many around, some
-// of them received from strangers.
+// A file descriptor that closes itself.
 //
 // Invariant: one owner at a time; -1 means none.
 #pragma once
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
-namespace warren::fuse {
+namespace warren {
 
 class Descriptor {
  public:
@@ -28,13 +28,14 @@ class Descriptor {
     explicit operator bool() const { return number_ >= 0; }
     int get() const { return number_; }
 
-    void close() {
-        if (number_ >= 0) ::close(number_);
-        number_ = -1;
+    /// Closes it now; 0 or errno.
+    int close() {
+        const int number = std::exchange(number_, -1);
+        return number >= 0 && ::close(number) != 0 ? errno : 0;
     }
 
  private:
     int number_ = -1;
 };
 
-}  // namespace warren::fuse
+}  // namespace warren
