@@ -2,12 +2,11 @@
 // warren cat: writes the contents of files to standard output.
 #include <unistd.h>
 
-#include <cerrno>
-
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
+#include "base/whole_io.hpp"
 
 namespace warren::cli {
 
@@ -32,16 +31,6 @@ constexpr Page page = {
     .opens_images = true,
 };
 
-/// Writes all of `bytes` to standard output.
-Errc write_out(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-        const ssize_t put = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
-        if (put < 0 && errno != EINTR) return static_cast<Errc>(errno);
-        if (put > 0) bytes = bytes.subspan(static_cast<size_t>(put));
-    }
-    return Errc::ok;
-}
-
 enum class Outcome : u8 { good, bad_source, bad_output };
 
 Outcome copy_out(Directory& start, const Location& location, std::vector<std::byte>& buffer) {
@@ -57,7 +46,8 @@ Outcome copy_out(Directory& start, const Location& location, std::vector<std::by
         if (got && *got == 0) return Outcome::good;
         code = got.code();
         if (code != Errc::ok) break;
-        if (const Errc out = write_out(std::span(buffer).first(*got)); out != Errc::ok) {
+        const Errc out = write_fully(STDOUT_FILENO, std::span(buffer).first(*got));
+        if (out != Errc::ok) {
             complain({"cannot write to standard output: ", reason(out)});
             return Outcome::bad_output;
         }

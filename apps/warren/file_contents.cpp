@@ -15,6 +15,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/whole_io.hpp"
+
 namespace warren::cli {
 
 namespace {
@@ -33,29 +35,12 @@ std::byte* buffer(u32 which) {
     return memory[which].get();
 }
 
-/// Reads until `size` bytes are there or the file ends; answers how many, or -1 with errno.
-i64 read_fully(int file, std::byte* target, u64 size, u64 offset) {
-    u64 done = 0;
-    while (done < size) {
-        const ssize_t got =
-            ::pread(file, target + done, size - done, static_cast<off_t>(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return -1;
-        if (got == 0) break;
-        done += static_cast<u64>(got);
-    }
-    return static_cast<i64>(done);
+Fault reading(Errc code, bool at_target = false) {
+    return {static_cast<i32>(code), "read from", at_target};
 }
 
-Fault write_fully(int file, const std::byte* source, u64 size, u64 offset) {
-    for (u64 done = 0; done < size;) {
-        const ssize_t put =
-            ::pwrite(file, source + done, size - done, static_cast<off_t>(offset + done));
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return {put == 0 ? ENOSPC : errno, "write", true};
-        done += static_cast<u64>(put);
-    }
-    return {};
+Fault writing(Errc code) {
+    return {static_cast<i32>(code), "write", true};
 }
 
 /// Lets the kernel copy as much as it will; answers where it stopped.
@@ -78,22 +63,20 @@ bool is_zero(const std::byte* bytes, u64 size) {
 }
 
 /// Writes of the bytes those blocks that are not zero.
-Fault write_nonzero(int file, const std::byte* source, u64 size, u64 offset) {
+Errc write_nonzero(int file, u64 offset, std::span<const std::byte> source) {
+    const u64 size = source.size();
     for (u64 begin = 0; begin < size;) {
         // Blocks lie where those of the file lie.
         u64 end = std::min(size, begin + block_bytes - (offset + begin) % block_bytes);
         const u64 start = begin;
-        while (begin < size && !is_zero(source + begin, end - begin)) {
+        while (begin < size && !is_zero(&source[begin], end - begin)) {
             begin = end;
             end = std::min(size, begin + block_bytes);
         }
-        if (begin > start) {
-            const Fault fault = write_fully(file, source + start, begin - start, offset + start);
-            if (fault) return fault;
-        }
+        WARREN_TRY(write_fully(file, offset + start, source.subspan(start, begin - start)));
         begin = end;
     }
-    return {};
+    return Errc::ok;
 }
 
 /// Copies [offset, end) or up to the end; `offset` becomes where that is.
@@ -101,14 +84,16 @@ Fault copy_range(int from, int to, u64& offset, u64 end, bool leaves_zeros) {
     if (!leaves_zeros) {
         if (const Fault fault = copy_in_kernel(from, to, offset, end)) return fault;
     }
-    const auto write = leaves_zeros ? write_nonzero : write_fully;
     while (offset < end) {
-        std::byte* bytes = buffer(0);
-        const i64 got = read_fully(from, bytes, std::min(end - offset, buffer_bytes), offset);
-        if (got < 0) return {errno, "read from", false};
-        if (got == 0) break;
-        if (const Fault fault = write(to, bytes, static_cast<u64>(got), offset)) return fault;
-        offset += static_cast<u64>(got);
+        const std::span bytes(buffer(0), std::min(end - offset, buffer_bytes));
+        const Result<u64> got = read_fully(from, offset, bytes);
+        if (!got) return reading(got.code());
+        if (*got == 0) break;
+        const auto source = bytes.first(*got);
+        const Errc code =
+            leaves_zeros ? write_nonzero(to, offset, source) : write_fully(to, offset, source);
+        if (code != Errc::ok) return writing(code);
+        offset += *got;
     }
     return {};
 }
@@ -143,14 +128,10 @@ Fault copy_stream(int from, int to) {
     while (true) {
         const ssize_t got = ::read(from, bytes, buffer_bytes);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return {errno, "read from", false};
+        if (got < 0) return reading(static_cast<Errc>(errno));
         if (got == 0) return {};
-        for (ssize_t done = 0; done < got;) {
-            const ssize_t put = ::write(to, bytes + done, static_cast<size_t>(got - done));
-            if (put < 0 && errno == EINTR) continue;
-            if (put < 0) return {errno, "write", true};
-            done += put;
-        }
+        const Errc code = write_fully(to, {bytes, static_cast<size_t>(got)});
+        if (code != Errc::ok) return writing(code);
     }
 }
 
@@ -158,19 +139,19 @@ Fault compare_part(int first, int second, u64 begin, u64 end,
                    std::optional<Difference>& difference) {
     for (u64 offset = begin; offset < end;) {
         const u64 wanted = std::min(end - offset, buffer_bytes);
-        const i64 one = read_fully(first, buffer(0), wanted, offset);
-        if (one < 0) return {errno, "read from", false};
-        const i64 two = read_fully(second, buffer(1), wanted, offset);
-        if (two < 0) return {errno, "read from", true};
-        const auto both = static_cast<size_t>(std::min(one, two));
+        const Result<u64> one = read_fully(first, offset, {buffer(0), wanted});
+        if (!one) return reading(one.code());
+        const Result<u64> two = read_fully(second, offset, {buffer(1), wanted});
+        if (!two) return reading(two.code(), true);
+        const u64 both = std::min(*one, *two);
         if (std::memcmp(buffer(0), buffer(1), both) != 0) {
             const std::byte* const place =
                 std::mismatch(buffer(0), buffer(0) + both, buffer(1)).first;
             difference = {offset + static_cast<u64>(place - buffer(0)), false, false};
             return {};
         }
-        if (one != two) {
-            difference = {offset + both, true, one < two};
+        if (*one != *two) {
+            difference = {offset + both, true, *one < *two};
             return {};
         }
         if (both < wanted) return {};

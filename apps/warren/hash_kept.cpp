@@ -20,6 +20,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
 #include "base/crc32c.hpp"
+#include "base/whole_io.hpp"
 #include "walk/bytes.hpp"
 #include "walk/checkpoint.hpp"
 
@@ -196,12 +197,8 @@ void DigestKeeper::keep(std::string_view path, const FileStamp& stamp, std::span
 
 /// Requires: mutex_.
 void DigestKeeper::write_out() {
-    std::string_view left = records_;
-    while (!left.empty() && error_ == 0) {
-        const ssize_t written = ::write(file_, left.data(), left.size());
-        if (written < 0 && errno != EINTR) error_ = errno;
-        if (written > 0) left.remove_prefix(static_cast<size_t>(written));
-    }
+    const auto bytes = std::as_bytes(std::span(records_));
+    if (error_ == 0) error_ = static_cast<int>(write_fully(file_, bytes));
     records_.clear();
 }
 

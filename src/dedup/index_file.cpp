@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/crc32c.hpp"
+#include "base/whole_io.hpp"
 
 namespace warren::dedup {
 
@@ -57,30 +58,12 @@ u64 group_count(u64 entries) {
 }
 
 Errc read_at(int file, u64 place, void* at, u64 bytes) {
-    auto* to = static_cast<char*>(at);
-    while (bytes > 0) {
-        const ssize_t count = ::pread(file, to, bytes, static_cast<off_t>(place));
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return static_cast<Errc>(errno);
-        if (count == 0) return Errc::corrupt;
-        to += count;
-        place += static_cast<u64>(count);
-        bytes -= static_cast<u64>(count);
-    }
-    return Errc::ok;
+    const Result<u64> got = read_fully(file, place, {static_cast<std::byte*>(at), bytes});
+    return got && *got != bytes ? Errc::corrupt : got.code();
 }
 
 Errc write_at(int file, u64 place, const void* at, u64 bytes) {
-    const auto* from = static_cast<const char*>(at);
-    while (bytes > 0) {
-        const ssize_t count = ::pwrite(file, from, bytes, static_cast<off_t>(place));
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return static_cast<Errc>(errno);
-        from += count;
-        place += static_cast<u64>(count);
-        bytes -= static_cast<u64>(count);
-    }
-    return Errc::ok;
+    return write_fully(file, place, {static_cast<const std::byte*>(at), bytes});
 }
 
 Errc parse_sources(const std::string& text, u64 count, std::vector<Source>& sources) {

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
+#include "base/whole_io.hpp"
 #include "warren/dedup.hpp"
 
 namespace warren::dedup {
@@ -34,15 +34,8 @@ bool Originals::equal(const Source& source, u64 offset, std::span<const std::byt
         path_ = source.path;
     }
     buffer_.resize(bytes.size());
-    size_t got = 0;
-    while (got < bytes.size()) {
-        const ssize_t count = ::pread(file_, buffer_.data() + got, bytes.size() - got,
-                                      static_cast<off_t>(offset + got));
-        if (count < 0 && errno == EINTR) continue;
-        if (count <= 0) return false;
-        got += static_cast<size_t>(count);
-    }
-    return std::equal(bytes.begin(), bytes.end(), buffer_.begin());
+    const Result<u64> got = read_fully(file_, offset, buffer_);
+    return got && *got == bytes.size() && std::ranges::equal(bytes, buffer_);
 }
 
 }  // namespace warren::dedup

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/crc32c.hpp"
+#include "base/whole_io.hpp"
 #include "walk/parcel.hpp"
 
 namespace warren::walk {
@@ -23,15 +24,6 @@ namespace {
 
 Errc last_error() {
     return static_cast<Errc>(errno);
-}
-
-bool write_all(int file, std::string_view bytes) {
-    while (!bytes.empty()) {
-        const ssize_t written = ::write(file, bytes.data(), bytes.size());
-        if (written < 0 && errno != EINTR) return false;
-        if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
-    }
-    return true;
 }
 
 /// Before each parcel of a queue, which may be looked into before the file's end has come.
@@ -88,7 +80,7 @@ void CheckpointFile::note_error() {
 void CheckpointFile::put(std::string_view bytes) {
     if (code_ != Errc::ok) return;
     checksum_ = crc32c(std::as_bytes(std::span(bytes)), checksum_);
-    if (!write_all(file_, bytes)) note_error();
+    code_ = write_fully(file_, std::as_bytes(std::span(bytes)));
 }
 
 Errc CheckpointFile::finish() {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call has left over, or a signal has cut short, is done by the next.
+// A file without a name, made with the first bytes that are written.
 #include "walk/spill_store.hpp"
 
 #include <unistd.h>
 
-#include <cerrno>
-
 #include "base/temporary_file.hpp"
+#include "base/whole_io.hpp"
 
 namespace warren::walk {
 
@@ -19,26 +18,12 @@ class TemporaryStore : public SpillStore {
             WARREN_TRY(file_.make(temporary_folder()));
             file_.forget_name();
         }
-        while (!bytes.empty()) {
-            const ssize_t written = ::pwrite(file_.descriptor(), bytes.data(), bytes.size(),
-                                             static_cast<off_t>(offset));
-            if (written < 0 && errno == EINTR) continue;
-            if (written <= 0) return written < 0 ? static_cast<Errc>(errno) : Errc::io;
-            offset += static_cast<u64>(written);
-            bytes.remove_prefix(static_cast<size_t>(written));
-        }
-        return Errc::ok;
+        return write_fully(file_.descriptor(), offset, std::as_bytes(std::span(bytes)));
     }
     Errc read(u64 offset, std::span<char> target) override {
-        while (!target.empty()) {
-            const ssize_t got = ::pread(file_.descriptor(), target.data(), target.size(),
-                                        static_cast<off_t>(offset));
-            if (got < 0 && errno == EINTR) continue;
-            if (got <= 0) return got < 0 ? static_cast<Errc>(errno) : Errc::io;
-            offset += static_cast<u64>(got);
-            target = target.subspan(static_cast<size_t>(got));
-        }
-        return Errc::ok;
+        const Result<u64> got =
+            read_fully(file_.descriptor(), offset, std::as_writable_bytes(target));
+        return got && *got != target.size() ? Errc::io : got.code();
     }
     void cut(u64 bytes) override {
         // What stays behind is written over later.

@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "base/quote.hpp"
+#include "base/whole_io.hpp"
 #include "fs/disk/disk_error.hpp"
 #include "fs/disk/image_lock.hpp"
 #include "fs/format/layout.hpp"
@@ -28,7 +29,6 @@ constexpr mode_t image_mode = 0600;  // whoever may read an image may lock it, a
 constexpr int claim_tries = 20;
 constexpr long claim_wait_nanoseconds = 50'000'000;
 // Linux moves at most a little less than 2 GiB in one call.
-constexpr u64 io_bytes_max = gib;
 
 Failure open_failure(const std::string& path, int error) {
     const std::string start = quoted_if_needed(path) + ": ";
@@ -233,17 +233,10 @@ Errc FileDisk::read(u64 offset, std::span<std::byte> target) {
         return read_many(std::span(&one, 1));
     }
     if (!contains(offset, target.size())) return Errc::io;
-    while (!target.empty()) {
-        const ssize_t done =
-            ::pread(descriptor_, target.data(), std::min<u64>(target.size(), io_bytes_max),
-                    static_cast<off_t>(offset));
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return disk_error(errno);
-        if (done == 0) return Errc::io;  // somebody has cut the file since it was measured
-        offset += static_cast<u64>(done);
-        target = target.subspan(static_cast<u64>(done));
-    }
-    return Errc::ok;
+    const Result<u64> got = read_fully(descriptor_, offset, target);
+    if (!got) return disk_error(static_cast<int>(got.code()));
+    // Less: somebody has cut the file since it was measured.
+    return *got == target.size() ? Errc::ok : Errc::io;
 }
 
 Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
@@ -253,17 +246,8 @@ Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
     }
     WARREN_TRY(check_writable());
     if (!contains(offset, source.size())) return Errc::io;
-    while (!source.empty()) {
-        const ssize_t done =
-            ::pwrite(descriptor_, source.data(), std::min<u64>(source.size(), io_bytes_max),
-                     static_cast<off_t>(offset));
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return disk_error(errno);
-        if (done == 0) return Errc::io;
-        offset += static_cast<u64>(done);
-        source = source.subspan(static_cast<u64>(done));
-    }
-    return Errc::ok;
+    const Errc code = write_fully(descriptor_, offset, source);
+    return code == Errc::ok ? code : disk_error(static_cast<int>(code));
 }
 
 Errc FileDisk::flush() {
