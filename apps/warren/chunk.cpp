@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "apps/warren/arguments.hpp"
+#include "apps/warren/checksum_line.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/json.hpp"
 #include "apps/warren/messages.hpp"
@@ -103,7 +104,7 @@ class Chunking {
             totals.longest = std::max(totals.longest, length);
             if (chunk.is_zero) totals.zero_bytes += length;
             if (is_short_) continue;
-            const std::string digest = hexadecimal(chunk.digest);
+            const std::string digest = hex_of(chunk.digest);
             if (is_json_) {
                 json_.open_object().member("offset", chunk.offset).member("length", length);
                 json_.member("digest", digest).close_object();

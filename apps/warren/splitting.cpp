@@ -155,15 +155,6 @@ void tell_work(const Arguments& parsed, const dedup::Splitter& splitter,
     remark({program(), ": the GPU took ", text, " for ", long_size(work.gpu_bytes)});
 }
 
-std::string hexadecimal(std::span<const u8> digest) {
-    std::string text;
-    for (const u8 byte : digest) {
-        text += "0123456789abcdef"[byte >> 4];
-        text += "0123456789abcdef"[byte & 15];
-    }
-    return text;
-}
-
 int open_input(const std::string& path) {
     if (path == "-") return ::dup(STDIN_FILENO);
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -58,9 +58,6 @@ bool parse_work(const Page& page, const Arguments& parsed, dedup::Splitter& spli
 void tell_work(const Arguments& parsed, const dedup::Splitter& splitter,
                const dedup::ReadWork& work);
 
-/// The digest as hexadecimal digits.
-std::string hexadecimal(std::span<const u8> digest);
-
 /// Opens a file to read, "-" for standard input; -1 with a complaint.
 int open_input(const std::string& path);
 
