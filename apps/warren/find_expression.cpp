@@ -90,17 +90,9 @@ bool Expression::test(const Node& node, const Found& found, FindPlace& place,
             return place.may(found, static_cast<int>(node.number));
         case Kind::same_file:
             return place.is_file(found, node.unit, node.number);
-        case Kind::print:
-        case Kind::print_zero:
-        case Kind::print_format:
-        case Kind::print_list:
-        case Kind::prune:
-        case Kind::quit:
-        case Kind::remove:
-        case Kind::run:
-            return act(node, found, place, verdict);
         default:
-            return test_attributes(node, found);
+            return is_action(node.kind) ? act(node, found, place, verdict)
+                                        : test_attributes(node, found);
     }
 }
 

@@ -112,6 +112,7 @@ class Expression {
         sequence,
         negation,
     };
+    static constexpr bool is_action(Kind kind) { return kind >= Kind::print && kind <= Kind::run; }
     enum class Sign : u8 { equal, more, less, any };
     struct Node {
         Kind kind = Kind::always;

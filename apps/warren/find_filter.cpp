@@ -45,17 +45,8 @@ bool Expression::acts(size_t index) const {
             return acts(node.left) || acts(node.right);
         case Kind::negation:
             return acts(node.left);
-        case Kind::print:
-        case Kind::print_zero:
-        case Kind::print_format:
-        case Kind::print_list:
-        case Kind::prune:
-        case Kind::quit:
-        case Kind::remove:
-        case Kind::run:
-            return true;
         default:
-            return false;
+            return is_action(node.kind);
     }
 }
 
