@@ -89,6 +89,15 @@ class MountRing::Implementation {
         for (; taken < count; ++taken)
             take(taken, refusal(Errc::io));
     }
+    /// Likewise a command for each name.
+    template <class Take>
+    void run_on(Verb verb, std::span<const Lookup> names, const Take& take) {
+        const auto fill = [&](std::size_t i, ops::Command& command) {
+            command.handle = names[i].directory;
+            set_name(command, names[i].name);
+        };
+        run(verb, names.size(), fill, take);
+    }
 
  private:
     static ops::Reply refusal(Errc code) {
@@ -143,13 +152,9 @@ Result<Handle> MountRing::attach(int directory) {
 }
 
 void MountRing::lookup_many(std::span<const Lookup> names, std::span<Result<Attributes>> results) {
-    implementation_->run(
-        Verb::lookup, names.size(),
-        [&](std::size_t i, ops::Command& command) {
-            command.handle = names[i].directory;
-            set_name(command, names[i].name);
-        },
-        [&](std::size_t i, const ops::Reply& reply) { results[i] = attributes_in(reply); });
+    implementation_->run_on(Verb::lookup, names, [&](std::size_t i, const ops::Reply& reply) {
+        results[i] = attributes_in(reply);
+    });
 }
 
 void MountRing::create_many(std::span<const Creation> creations, u32 umask,
@@ -170,22 +175,14 @@ void MountRing::create_many(std::span<const Creation> creations, u32 umask,
 }
 
 void MountRing::unlink_many(std::span<const Lookup> names, std::span<Errc> results) {
-    implementation_->run(
-        Verb::unlink, names.size(),
-        [&](std::size_t i, ops::Command& command) {
-            command.handle = names[i].directory;
-            set_name(command, names[i].name);
-        },
-        [&](std::size_t i, const ops::Reply& reply) { results[i] = reply.code; });
+    implementation_->run_on(Verb::unlink, names, [&](std::size_t i, const ops::Reply& reply) {
+        results[i] = reply.code;
+    });
 }
 
 void MountRing::remove_directories(std::span<const Lookup> names, std::span<Errc> results) {
-    implementation_->run(
-        Verb::remove_directory, names.size(),
-        [&](std::size_t i, ops::Command& command) {
-            command.handle = names[i].directory;
-            set_name(command, names[i].name);
-        },
+    implementation_->run_on(
+        Verb::remove_directory, names,
         [&](std::size_t i, const ops::Reply& reply) { results[i] = reply.code; });
 }
 
