@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzing by libFuzzer. In the preset `asan` the target `fuzz_targets` builds the programs
-# tests/fuzz/fuzz_NAME.cpp, and `fuzz` runs each of them on its corpus, tests/fuzz/corpus/NAME, for
-# WARREN_FUZZ_SECONDS (tools/fuzz.sh).
+# Fuzzing by libFuzzer: in the preset `asan` the target `fuzz_targets` builds tests/fuzz/fuzz_NAME.cpp,
+# and tools/fuzz.sh runs each of them on its corpus, tests/fuzz/corpus/NAME.
 #
 # Included before the libraries: all code is compiled with the counters that lead the fuzzer.
 option(WARREN_FUZZ "Build the fuzz targets of tests/fuzz (needs clang)" OFF)
@@ -41,8 +40,3 @@ endforeach()
 # The options of `warren chunk` are read by the program, which has a main() of its own.
 set(program_objects "$<FILTER:$<TARGET_OBJECTS:warren>,EXCLUDE,/main\\.cpp>")
 target_link_libraries(fuzz_rule PRIVATE "${program_objects}" warren_mount)
-
-add_custom_target(fuzz
-    COMMAND "${PROJECT_SOURCE_DIR}/tools/fuzz.sh" "${PROJECT_BINARY_DIR}"
-    USES_TERMINAL)
-add_dependencies(fuzz fuzz_targets)

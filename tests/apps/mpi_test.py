@@ -89,7 +89,7 @@ class RanksTests:
         # mpirun starts its daemons by this: each gets a host name of its own, and they talk by TCP.
         agent = self.write("agent", b'#!/bin/sh\nhost=$1\nshift\n'
                            b'exec unshare --uts sh -c "hostname $host; $*"\n', 0o755)
-        done = self.run_program(self.mpi.launcher, *self.host_words, agent, "-np", "4",
+        done = self.run_program(*self.mpi.launch, *self.host_words, agent, "-np", "4",
                                 WARREN, "du", "-s", self.tree)
         self.assertEqual(done.stdout, self.run_program("du", "-s", self.tree).stdout)
 

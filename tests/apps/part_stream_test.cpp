@@ -151,7 +151,7 @@ TEST(ScanSteps, MeetWhatOneScanMeetsOnceEach) {
         std::atomic<i64> room = 0;
         std::vector<ScanPosition> left{{volume->root()}};
         while (!left.empty()) {
-            room = static_cast<i64>(random.below(200));
+            room = static_cast<i64>(random.below(1 + whole.times().size() / 8));
             ASSERT_EQ(volume->scan_step(anybody, left,
                                         [&](const Scanned& entry) {
                                             --room;

@@ -28,7 +28,6 @@ namespace {
 constexpr mode_t image_mode = 0600;  // whoever may read an image may lock it, and see all in it
 constexpr int claim_tries = 20;
 constexpr long claim_wait_nanoseconds = 50'000'000;
-// Linux moves at most a little less than 2 GiB in one call.
 
 Failure open_failure(const std::string& path, int error) {
     const std::string start = quoted_if_needed(path) + ": ";
