@@ -66,7 +66,7 @@ struct Share {
     u64 messages;
     u64 message_bytes;
     u64 peak_growth_kib;
-    double processor_seconds;
+    u64 processor_us;
 };
 
 /// Each line: a rank and another, what the one sent to the other; or what a rank has walked.
@@ -89,7 +89,8 @@ void print_pairs(const std::string& scheduler, walk::Group& group, const Share& 
                         static_cast<unsigned long long>(bytes));
         }
         std::printf("%s,%zu,files,%llu,%.6f\n", scheduler.c_str(), from,
-                    static_cast<unsigned long long>(share.entries), share.processor_seconds);
+                    static_cast<unsigned long long>(share.entries),
+                    1e-6 * static_cast<double>(share.processor_us));
     }
 }
 
@@ -118,7 +119,8 @@ int run_job(const std::string& root, const std::string& scheduler, u32 threads, 
     const walk::Totals totals = walk::walk(std::span(&root, 1), options, callbacks);
     const double seconds = now_seconds() - start;
     const Share own{totals.own_entries, totals.messages, totals.message_bytes,
-                    peak_kib() - peak_before, processor_seconds() - processor_before};
+                    peak_kib() - peak_before,
+                    static_cast<u64>(1e6 * (processor_seconds() - processor_before))};
     if (sleep_us == pairs_wanted) {
         require(group != nullptr, "pairs are of several ranks");
         print_pairs(scheduler, *group, own);
@@ -138,7 +140,7 @@ int run_job(const std::string& root, const std::string& scheduler, u32 threads, 
         sum.messages += one.messages;
         sum.message_bytes += one.message_bytes;
         sum.peak_growth_kib = std::max(sum.peak_growth_kib, one.peak_growth_kib);
-        sum.processor_seconds += one.processor_seconds;
+        sum.processor_us += one.processor_us;
     }
     const double mean = static_cast<double>(sum.entries) / static_cast<double>(all.size());
     std::printf(
@@ -148,7 +150,7 @@ int run_job(const std::string& root, const std::string& scheduler, u32 threads, 
         static_cast<unsigned long long>(sum.messages),
         static_cast<unsigned long long>(sum.message_bytes),
         static_cast<unsigned long long>(sum.peak_growth_kib), static_cast<double>(most) / mean,
-        sum.processor_seconds);
+        1e-6 * static_cast<double>(sum.processor_us));
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/tally.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
@@ -71,7 +72,8 @@ int change_trees(const TreeChange& change, WalkSetup& setup,
         return tally.save() + failures.save();
     };
     callbacks.load = [&](std::string_view saved) {
-        failures.load(saved.substr(tally.load(saved)));
+        walk::ByteReader reader(saved, walk::Origin::file);
+        return tally.load(reader) && failures.load(reader);
     };
     walk::Totals totals;
     {

@@ -11,6 +11,7 @@
 #include "apps/warren/commands.hpp"
 #include "apps/warren/directory.hpp"
 #include "apps/warren/file_attributes.hpp"
+#include "apps/warren/file_parts.hpp"
 #include "apps/warren/host_checkpoint.hpp"
 #include "apps/warren/json.hpp"
 #include "apps/warren/location.hpp"
@@ -25,8 +26,6 @@ namespace warren::cli {
 namespace {
 
 constexpr int trouble_exit = 2;
-constexpr u64 large_bytes = 64 * mib;
-constexpr u64 part_bytes = 16 * mib;
 constexpr int attributes_option = 256;
 constexpr int read_flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
@@ -87,12 +86,6 @@ int link_target(const Place& place, std::string& target) {
     return 0;
 }
 
-/// A part of a large file; the name follows.
-struct Part {
-    u64 begin;
-    u64 end;
-};
-
 enum class Form : u8 { words, json, silent };
 
 class TreeComparison {
@@ -136,7 +129,7 @@ class TreeComparison {
     void work(const walk::Task& task);
     void finish(const walk::Finished& directory);
     std::string save();
-    void load(std::string_view saved);
+    bool load(std::string_view saved);
     bool conclude();
 
     WalkSetup setup_;
@@ -252,14 +245,7 @@ void TreeComparison::compare_files(const walk::Entry& entry, const Place& second
                                    std::string_view below) {
     const Place first{entry.directory(), entry.name()};
     if (size < large_bytes) return compare_range(first, second, 0, to_the_end, below);
-    const std::string_view name = entry.name_view();
-    std::vector<std::byte> payload(sizeof(Part) + name.size() + 1);
-    std::memcpy(payload.data() + sizeof(Part), name.data(), name.size());
-    for (u64 begin = 0; begin < size; begin += part_bytes) {
-        const Part part{begin, std::min(begin + part_bytes, size)};
-        std::memcpy(payload.data(), &part, sizeof part);
-        entry.add(payload);
-    }
+    add_file_parts(entry, size);
 }
 
 void TreeComparison::compare_range(const Place& first, const Place& second, u64 begin, u64 end,
@@ -280,14 +266,14 @@ void TreeComparison::compare_range(const Place& first, const Place& second, u64 
 }
 
 void TreeComparison::work(const walk::Task& task) {
-    Part part;
-    std::memcpy(&part, task.payload.data(), sizeof part);
-    const char* name = reinterpret_cast<const char*>(task.payload.data() + sizeof part);
     const std::string folder(below_root(task.path, first_));
+    const std::optional<FilePart> part = file_part_of(task);
+    if (!part) return fail(first_path(folder), walk::action_resume, EUCLEAN);
+    const char* const name = part->name;
     const std::string below = folder.empty() ? name : joined(folder, name);
     const int second = other_.directory(folder);
     if (task.directory < 0 || second < 0) return fail(first_path(below), "open for reading", errno);
-    compare_range({task.directory, name}, {second, name}, part.begin, part.end, below);
+    compare_range({task.directory, name}, {second, name}, part->begin, part->end, below);
 }
 
 /// Tells what only the second tree has in this directory.
@@ -323,7 +309,7 @@ int TreeComparison::run() {
     callbacks.fail = [&](const walk::Failure& failure) { failures_.add(failure); };
     callbacks.work = [&](const walk::Task& task) { work(task); };
     callbacks.save = [&] { return save(); };
-    callbacks.load = [&](std::string_view saved) { load(saved); };
+    callbacks.load = [&](std::string_view saved) { return load(saved); };
     walk::Totals totals;
     {
         const Progress progress("comparing", meter);
@@ -347,12 +333,12 @@ std::string TreeComparison::save() {
     return writer.take() + failures_.save();
 }
 
-void TreeComparison::load(std::string_view saved) {
-    walk::ByteReader reader(saved);
+bool TreeComparison::load(std::string_view saved) {
+    walk::ByteReader reader(saved, walk::Origin::file);
     if (reader.get<bool>()) differs_ = true;
-    for (u32 left = reader.get<u32>(); left > 0; --left)
+    for (u64 left = reader.get_count(1); left > 0; --left)
         told_.emplace(reader.get_bytes());
-    failures_.load(reader.rest());
+    return failures_.load(reader);
 }
 
 /// Tells the large files that differ, of which several ranks may have found parts; whether anything

@@ -11,6 +11,7 @@
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
@@ -53,7 +54,8 @@ bool TreeCopy::copy() {
         return run_.tally.save() + run_.failures.save();
     };
     callbacks.load = [&](std::string_view saved) {
-        run_.failures.load(saved.substr(run_.tally.load(saved)));
+        walk::ByteReader reader(saved, walk::Origin::file);
+        return run_.tally.load(reader) && run_.failures.load(reader);
     };
     const walk::Totals totals = walk::walk(std::span(&source_, 1), options, callbacks);
     return !totals.interrupted;

@@ -142,7 +142,6 @@ class TreeCopy {
     bool fill(const walk::Entry& entry, const Job& job, int from, Descriptor& to, bool& waits);
     bool clone(const Job& job, int from, int to, bool& done);
     Fault check(int from, int to, u64 begin, u64 end);
-    bool add_parts(const walk::Entry& entry, const Job& job);
     bool copy_with_threads(const Job& job);
     void copy_task(const walk::Task& task);
     Fault copy_one_part(const Place& from, const Place& to, u64 begin, u64 end);

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "apps/warren/copy_tree.hpp"
+#include "apps/warren/file_parts.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "base/workers.hpp"
@@ -22,15 +23,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr u64 large_bytes = 64 * mib;
-constexpr u64 part_bytes = 16 * mib;
 constexpr int create_flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-
-/// A part of a large file; the name follows.
-struct Part {
-    u64 begin;
-    u64 end;
-};
 
 bool same_time(const timespec& one, const timespec& two) {
     return one.tv_sec == two.tv_sec && one.tv_nsec == two.tv_nsec;
@@ -243,7 +236,8 @@ bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descript
     if (is_large && entry.depth() > 0) {
         ++entry.result<State>().parts;
         waits = true;
-        return add_parts(entry, job);
+        add_file_parts(entry, job.size);
+        return true;
     }
     if (is_large) return copy_with_threads(job);
     const u64 end = job.size == 0 ? to_the_end : job.size;  // files of /proc have no size
@@ -281,31 +275,19 @@ Fault TreeCopy::check(int from, int to, u64 begin, u64 end) {
     return {};
 }
 
-bool TreeCopy::add_parts(const walk::Entry& entry, const Job& job) {
-    const std::string_view name = entry.name_view();
-    std::vector<std::byte> payload(sizeof(Part) + name.size() + 1);
-    std::memcpy(payload.data() + sizeof(Part), name.data(), name.size());
-    for (u64 begin = 0; begin < job.size; begin += part_bytes) {
-        const Part part{begin, std::min(begin + part_bytes, job.size)};
-        std::memcpy(payload.data(), &part, sizeof part);
-        entry.add(payload);
-    }
-    return true;
-}
-
 void TreeCopy::copy_task(const walk::Task& task) {
     if (run_.is_cut()) return;
-    Part part;
-    std::memcpy(&part, task.payload.data(), sizeof part);
-    const char* name = reinterpret_cast<const char*>(task.payload.data() + sizeof part);
     const std::string folder(below_root(task.path, source_));
+    const std::optional<FilePart> part = file_part_of(task);
+    if (!part) return fail(false, walk::action_resume, EUCLEAN, folder);
+    const char* const name = part->name;
     const std::string below = folder.empty() ? name : joined(folder, name);
     if (task.directory < 0) return fail(false, "open for reading", ENOENT, below);
     const int to = tree_.directory(folder);
     if (to < 0) return fail(true, "open", errno, folder);
     const std::string temporary = temporary_name(name);
     const Place at{to, temporary.c_str()};
-    const Fault fault = copy_one_part({task.directory, name}, at, part.begin, part.end);
+    const Fault fault = copy_one_part({task.directory, name}, at, part->begin, part->end);
     if (!fault) return;
     // Another part has failed before if the file is gone.
     if (fault.error != ENOENT || !fault.at_target) fail(fault, below);

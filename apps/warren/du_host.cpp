@@ -15,6 +15,7 @@
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
@@ -167,7 +168,10 @@ void HostUsage::measure(const std::string& operand) {
         if (rank_number() == 0) finish_output();
         return failures_.save();
     };
-    callbacks.load = [&](std::string_view saved) { failures_.load(saved); };
+    callbacks.load = [&](std::string_view saved) {
+        walk::ByteReader reader(saved, walk::Origin::file);
+        return failures_.load(reader);
+    };
     const walk::Totals totals = walk::walk(std::span(&operand, 1), setup_.options, callbacks, &sum);
     was_interrupted_ = was_interrupted_ || totals.interrupted;
     total_ += sum.own + sum.below;

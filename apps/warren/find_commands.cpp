@@ -98,13 +98,19 @@ std::string FindCommands::save() const {
     return writer.take();
 }
 
-void FindCommands::load(std::string_view saved) {
-    walk::ByteReader reader(saved);
-    good_ = reader.get<bool>() && good_;
+bool FindCommands::load(std::string_view saved) {
+    walk::ByteReader reader(saved, walk::Origin::file);
+    const bool was_good = reader.get<bool>();
+    std::vector<std::pair<size_t, std::string>> paths;  // none is used before all are read
     for (size_t number = 0; number < commands_.size(); ++number) {
-        for (u32 left = reader.get<u32>(); left > 0; --left)
-            run(number, std::string(reader.get_bytes()));
+        for (u64 left = reader.get_count(1); left > 0; --left)
+            paths.emplace_back(number, reader.get_bytes());
     }
+    if (!reader.expect(reader.at_end())) return false;
+    good_ = was_good && good_;
+    for (auto& [number, path] : paths)
+        run(number, std::move(path));
+    return true;
 }
 
 bool FindCommands::finish() {

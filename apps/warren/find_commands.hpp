@@ -24,7 +24,7 @@ class FindCommands {
     bool finish();
     /// What a checkpoint keeps of what is gathered, and the same again; while nothing is run.
     std::string save() const;
-    void load(std::string_view saved);
+    bool load(std::string_view saved);
 
  private:
     struct Gathered {

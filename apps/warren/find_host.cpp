@@ -223,10 +223,10 @@ bool HostSearch::run(const std::string& start) {
         };
     }
     callbacks.fail = [&](const walk::Failure& failure) {
-        if (walk::is_of_queue(failure) || !may_be_gone(failure.error)) failures_.add(failure);
+        if (walk::is_of_walk(failure) || !may_be_gone(failure.error)) failures_.add(failure);
     };
     callbacks.save = [&] { return save(); };
-    callbacks.load = [&](std::string_view saved) { load(saved); };
+    callbacks.load = [&](std::string_view saved) { return load(saved); };
     walk::Totals totals;
     {
         const Progress progress("searching " + quote(start), meter);
@@ -250,10 +250,10 @@ std::string HostSearch::save() {
     return writer.take() + failures_.save();
 }
 
-void HostSearch::load(std::string_view saved) {
-    walk::ByteReader reader(saved);
-    commands_.load(reader.get_bytes());
-    failures_.load(reader.rest());
+bool HostSearch::load(std::string_view saved) {
+    walk::ByteReader reader(saved, walk::Origin::file);
+    const std::string_view commands = reader.get_bytes();
+    return reader.good() && failures_.load(reader) && commands_.load(commands);
 }
 
 bool HostSearch::finish() {

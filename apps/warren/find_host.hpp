@@ -44,7 +44,7 @@ class HostSearch {
     bool prints_at_once() const { return !list_.is_sorted() && !list_.is_json(); }
     bool may_be_gone(i32 error) const;
     std::string save();
-    void load(std::string_view saved);
+    bool load(std::string_view saved);
 
     const Expression& expression_;
     WalkSetup setup_;

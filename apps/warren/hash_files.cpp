@@ -178,6 +178,7 @@ class Hasher {
     bool take_kept(Taken& taken) {
         const std::shared_ptr<const KeptDigest> kept = taken.job.kept;
         if (kept == nullptr || stamp_now(taken.job) != kept->stamp) return false;
+        if (kept->digest.size() != hash::digest_bytes(taken.job.algorithm)) return false;
         progress_.add(1, 0);
         report(taken, {Errc::ok, kept->digest});
         return true;

@@ -67,9 +67,10 @@ void read_list(const files::path& list, walk::SpillSort& recalled) {
         bytes.resize(head.bytes);
         if (!file.read(bytes.data(), head.bytes)) return;
         if (crc32c(std::as_bytes(std::span(bytes))) != head.checksum) return;
-        walk::ByteReader reader(bytes);
+        walk::ByteReader reader(bytes, walk::Origin::file);
         reader.get<FileStamp>();
         reader.get_bytes();
+        if (!reader.good()) return;
         const std::string_view path = reader.rest();
         const std::string_view kept = std::string_view(bytes).substr(0, bytes.size() - path.size());
         if (recalled.add(path, kept) != Errc::ok) return;
@@ -141,7 +142,8 @@ bool DigestKeeper::begin(bool goes_on) {
         ++manifest.epoch;
         if (code == Errc::ok) code = folder.write_manifest(manifest);
         if (code == Errc::ok) run = manifest.epoch;
-        if (code != Errc::ok) complain({"cannot use ", quote(folder_), ": ", reason(code)});
+        if (code != Errc::ok)
+            complain({"cannot use ", quote(folder_), ": ", checkpoint_reason(code)});
     }
     const std::string shared = share_over_ranks({reinterpret_cast<const char*>(&run), sizeof run});
     run = walk::ByteReader(shared).get<u64>();

@@ -42,10 +42,10 @@ Errc read_command(const walk::CheckpointFolder& folder, Kept& kept) {
     std::string bytes;
     const Errc code = folder.read_command(bytes);
     if (code != Errc::ok) return code;
-    walk::ByteReader reader(bytes);
+    walk::ByteReader reader(bytes, walk::Origin::file);
     kept.words = reader.get_bytes();
     kept.plan = reader.get_bytes();
-    return Errc::ok;
+    return reader.expect(reader.at_end()) ? Errc::ok : Errc::corrupt;
 }
 
 Errc write_command(const walk::CheckpointFolder& folder, const Kept& kept) {
@@ -83,7 +83,7 @@ bool look_into_folder(WalkSetup& setup, std::string& plan) {
     if (code != Errc::ok) {
         const bool is_none = code == Errc::no_entry && !has_state;
         complain({"cannot resume from ", name, ": ",
-                  is_none ? "there is nothing to go on from" : reason(code)});
+                  is_none ? "there is nothing to go on from" : checkpoint_reason(code)});
     } else if (!is_same) {
         complain({"cannot resume from ", name, ": it is of another command: ", kept.words});
     } else if (!has_state) {

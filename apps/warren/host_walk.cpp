@@ -64,6 +64,10 @@ std::string sentence(const walk::Failure& failure) {
         return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why +
                "; a part of the tree is missing: let TMPDIR name another folder";
     }
+    if (action == walk::action_resume) {
+        return "cannot resume from " + quote(failure.path) + ": " +
+               checkpoint_reason(static_cast<Errc>(failure.error));
+    }
     if (action == "verify") return quote(failure.path) + " is not what was written";
     return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why;
 }
@@ -236,23 +240,28 @@ std::string FailureList::save() {
     return writer.take();
 }
 
-void FailureList::load(std::string_view saved) {
+bool FailureList::load(walk::ByteReader& saved) {
+    const u64 count = saved.get<u64>();
+    const std::string_view file = saved.get_bytes();
+    const auto kept = static_cast<off_t>(saved.get<u64>());
+    std::vector<walk::Failure> failures;
+    while (!saved.at_end()) {
+        const i32 error = saved.get<i32>();
+        const char* action = lasting(saved.get_bytes());
+        failures.push_back({std::string(saved.get_bytes()), action, error});
+    }
+    if (!saved.good()) return false;
     std::lock_guard lock(mutex_);
-    walk::ByteReader reader(saved);
-    count_ += reader.get<u64>();
-    const bool is_same_file = reader.get_bytes() == name_;
-    const auto kept = static_cast<off_t>(reader.get<u64>());
+    count_ += count;
+    const bool is_same_file = file == name_;
     // What was written after the checkpoint is told again; the last line may be half a one.
     struct stat status {};
     if (is_same_file && file_ != nullptr && ::fstat(::fileno(file_), &status) == 0 &&
         status.st_size > kept && ::ftruncate(::fileno(file_), kept) != 0) {
         file_failed_ = true;
     }
-    while (!reader.at_end()) {
-        const i32 error = reader.get<i32>();
-        const char* action = lasting(reader.get_bytes());
-        first_.push_back({std::string(reader.get_bytes()), action, error});
-    }
+    std::ranges::move(failures, std::back_inserter(first_));
+    return true;
 }
 
 bool FailureList::finish() {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "apps/warren/arguments.hpp"
+#include "walk/bytes.hpp"
 #include "walk/rate_limit.hpp"
 #include "walk/spill_sort.hpp"
 #include "warren/volume.hpp"
@@ -130,7 +131,8 @@ class FailureList {
     static void hear(std::string_view told);
     /// What a checkpoint keeps of it, and the same again.
     std::string save();
-    void load(std::string_view saved);
+    /// Takes all that is left. False if that is not what was saved; nothing has changed then.
+    bool load(walk::ByteReader& saved);
 
  private:
     mutable std::mutex mutex_;

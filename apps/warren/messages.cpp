@@ -138,6 +138,12 @@ std::string reason(Errc code) {
     return "error " + std::to_string(static_cast<int>(code));
 }
 
+std::string checkpoint_reason(Errc code) {
+    if (code != Errc::corrupt) return reason(code);
+    return "it is damaged or was not written by Warren, or by another version of it; remove the "
+           "checkpoint and run the command without --resume";
+}
+
 void complain_of_list(Errc code) {
     complain({"cannot keep the list of files in ", quote(temporary_folder()), ": ", reason(code),
               "; let TMPDIR name a folder with room for it, or give it more --memory"});

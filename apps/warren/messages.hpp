@@ -60,6 +60,8 @@ std::string masked_name(std::string_view name);
 
 /// What strerror says of the code, in English, and what to do where that is certain.
 std::string reason(Errc code);
+/// The same of a file of a checkpoint, with what to do.
+std::string checkpoint_reason(Errc code);
 
 /// Complains that a list of files found no room in its temporary file, and says what to do.
 void complain_of_list(Errc code);

@@ -13,6 +13,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
+#include "walk/bytes.hpp"
 
 namespace warren::cli {
 
@@ -141,7 +142,8 @@ void HostRemover::walk_tree(const std::string& operand) {
         return tally_.save() + failures_.save();
     };
     callbacks.load = [&](std::string_view saved) {
-        failures_.load(saved.substr(tally_.load(saved)));
+        walk::ByteReader reader(saved, walk::Origin::file);
+        return tally_.load(reader) && failures_.load(reader);
     };
     const Progress progress("removing " + quote(operand), meter);
     const walk::Totals totals = walk::walk(std::span(&operand, 1), setup_.options, callbacks);
@@ -150,7 +152,7 @@ void HostRemover::walk_tree(const std::string& operand) {
 
 /// A directory that cannot be read may still be empty: whether it fails is seen when it goes.
 void HostRemover::note_unopened(const walk::Failure& failure) {
-    if (walk::is_of_queue(failure)) return failures_.add(failure);
+    if (walk::is_of_walk(failure)) return failures_.add(failure);
     if (std::string_view(failure.action) != "open") {
         if (!may_be_gone(failure.error)) fail(failure.path, failure.error);
         return;

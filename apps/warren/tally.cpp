@@ -18,11 +18,14 @@ std::string Tally::save() const {
     return writer.take();
 }
 
-size_t Tally::load(std::string_view saved) {
-    walk::ByteReader reader(saved);
-    for (std::atomic<u64>& count : counts_)
-        count.fetch_add(reader.get<u64>(), std::memory_order_relaxed);
-    return saved.size() - reader.rest().size();
+bool Tally::load(walk::ByteReader& saved) {
+    std::vector<u64> counts(counts_.size());
+    for (u64& count : counts)
+        count = saved.get<u64>();
+    if (!saved.good()) return false;
+    for (size_t which = 0; which < counts.size(); ++which)
+        add(which, counts[which]);
+    return true;
 }
 
 void Tally::print(u64 failures) const {

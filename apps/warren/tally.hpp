@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "walk/bytes.hpp"
 #include "warren/types.hpp"
 
 namespace warren::cli {
@@ -27,8 +28,8 @@ class Tally {
     }
     /// For a checkpoint, and the same again.
     std::string save() const;
-    /// How many bytes it has taken of what was saved.
-    size_t load(std::string_view saved);
+    /// False if there is too little; nothing has changed then.
+    bool load(walk::ByteReader& saved);
     /// Prints the object, at rank 0, with how many failures there were. All call it.
     void print(u64 failures) const;
 

@@ -95,7 +95,7 @@ class Listing {
     Counts own_counts() const;
     void print_counts();
     std::string save();
-    void load(std::string_view saved);
+    bool load(std::string_view saved);
 
     const How& how_;
     WalkSetup setup_;
@@ -179,13 +179,14 @@ std::string Listing::save() {
     return writer.take() + failures_.save();
 }
 
-void Listing::load(std::string_view saved) {
-    walk::ByteReader reader(saved);
+bool Listing::load(std::string_view saved) {
+    walk::ByteReader reader(saved, walk::Origin::file);
     const auto counts = reader.get<Counts>();
+    if (!failures_.load(reader)) return false;
     for (size_t type = 0; type < std::size(workers_[0].counts); ++type)
         workers_[0].counts[type] += counts[type];
     workers_[0].bytes += counts[8];
-    failures_.load(reader.rest());
+    return true;
 }
 
 /// Adds up what all ranks have counted; rank 0 prints it.
@@ -219,7 +220,7 @@ int Listing::run(const std::vector<std::string>& roots) {
         callbacks.fail = [&](const walk::Failure& failure) { failures_.add(failure); };
         const Progress progress("walking " + quote(root), meter);
         callbacks.save = [&] { return save(); };
-        callbacks.load = [&](std::string_view saved) { load(saved); };
+        callbacks.load = [&](std::string_view saved) { return load(saved); };
         const walk::Totals totals = walk::walk(std::span(&root, 1), setup_.options, callbacks);
         lines_.flush();
         if (totals.interrupted) return exit_interrupted(setup_);

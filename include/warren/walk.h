@@ -60,7 +60,8 @@ typedef struct {
 /// All but `visit` may be null. The last three are for checkpoints: whether to write one and stop;
 /// what this rank has counted outside of results (valid until it is asked again), while no other
 /// callback runs, rank 0's when it has heard all that the others told it; and the same before a
-/// walk that goes on, once for each rank there was.
+/// walk that goes on, once for each rank there was: not 0 if `save` does not write such bytes,
+/// which may be anybody's. Then nothing is walked.
 typedef struct {
     int (*visit)(const warren_walk_entry* entry, void* context);
     void (*finish)(const warren_walk_finished* directory, void* context);
@@ -69,7 +70,7 @@ typedef struct {
     void (*work)(int directory, const void* payload, size_t size, void* result, void* context);
     int (*interrupt)(void* context);
     const void* (*save)(size_t* size, void* context);
-    void (*load)(const void* bytes, size_t size, void* context);
+    int (*load)(const void* bytes, size_t size, void* context);
 } warren_walk_callbacks;
 
 /// With a group: of all ranks, but for the last three, which are of this one.

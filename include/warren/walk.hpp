@@ -55,16 +55,17 @@ constexpr bool has_central_queue(Scheduler scheduler) {
 struct Failure {
     std::string path;
     /// "open", "read", "stat", "loop": a link to a directory above it; and what is there to do
-    /// with the folder of temporary files.
+    /// with the folder of temporary files, or the files of a checkpoint.
     const char* action;
     i32 error;  // errno
 };
 inline constexpr const char* action_keep_queue = "keep the queue of rank 0 in";
 inline constexpr const char* action_read_queue = "read again the queue of rank 0 in";
-/// Whether it is about the file of rank 0's queue, and not about the tree.
-inline bool is_of_queue(const Failure& failure) {
+inline constexpr const char* action_resume = "resume from";
+/// Whether it is about a file of the walk, and not about the tree.
+inline bool is_of_walk(const Failure& failure) {
     const std::string_view action = failure.action;
-    return action == action_keep_queue || action == action_read_queue;
+    return action == action_keep_queue || action == action_read_queue || action == action_resume;
 }
 
 struct Node;
@@ -206,9 +207,10 @@ struct Callbacks {
     std::function<void(const Task&)> work;
     /// For checkpoints: what this rank's caller has counted outside of results, while no other
     /// callback runs, rank 0's when it has heard all that the others told it; and the same before a
-    /// walk that goes on, once for each rank there was.
+    /// walk that goes on, once for each rank there was. False if save() does not write such bytes:
+    /// they may be anybody's. Then nothing is walked.
     std::function<std::string()> save;
-    std::function<void(std::string_view)> load;
+    std::function<bool(std::string_view)> load;
 };
 
 struct Totals {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers and strings one after the other, as they travel between ranks of one program on machines
-// of one kind.
+// of one kind, and as checkpoints keep them.
 //
-// Invariant: a reader never looks behind its end: what is cut short stops the program.
+// Invariant: a reader never looks behind its end. No byte is written that nobody has set.
 #pragma once
 
 #include <cstring>
@@ -21,6 +21,7 @@ class ByteWriter {
     template <class T>
     void put(const T& value) {
         static_assert(std::is_trivially_copyable_v<T>);
+        static_assert(std::has_unique_object_representations_v<T>, "its padding would be written");
         bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
     /// Seven bits a byte, the lowest first: small numbers are short.
@@ -42,40 +43,69 @@ class ByteWriter {
     std::string bytes_;
 };
 
+/// Where bytes come from.
+enum class Origin : u8 {
+    peer,  // a rank of this job, or this process: bytes that cannot be right end the program
+    file   // anybody may have written it: they make a reader fail
+};
+
+/// A reader that has failed is at its end, reads zeros and is not good().
 class ByteReader {
  public:
-    explicit ByteReader(std::string_view bytes) : left_(bytes) {}
+    explicit ByteReader(std::string_view bytes, Origin origin = Origin::peer)
+        : left_(bytes), origin_(origin) {}
 
     template <class T>
     T get() {
         static_assert(std::is_trivially_copyable_v<T>);
-        WARREN_CHECK(left_.size() >= sizeof(T));
-        T value;
-        std::memcpy(&value, left_.data(), sizeof value);
-        left_.remove_prefix(sizeof value);
-        return value;
+        if constexpr (std::is_same_v<T, bool>) {
+            const u8 byte = get<u8>();
+            return expect(byte <= 1) && byte == 1;
+        } else {
+            T value{};
+            const std::string_view bytes = take(sizeof value);
+            if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
+            return value;
+        }
     }
     u64 get_number() {
         u64 value = 0;
-        for (u32 shift = 0;; shift += 7) {
+        for (u32 shift = 0; expect(shift < 64); shift += 7) {
             const u8 byte = get<u8>();
-            WARREN_CHECK(shift < 64);
             value |= u64{byte & 0x7fu} << shift;
             if (byte < 0x80) return value;
         }
+        return 0;
+    }
+    /// How many things follow, each of `least_bytes` or more.
+    u64 get_count(size_t least_bytes) { return expect_count(get<u32>(), least_bytes); }
+    /// The same where the count has been read; 0 if they cannot be there.
+    u64 expect_count(u64 count, size_t least_bytes) {
+        return expect(count <= left_.size() / least_bytes) ? count : 0;
     }
     std::string_view get_bytes() { return take(get_number()); }
     std::string_view take(u64 size) {
-        WARREN_CHECK(left_.size() >= size);
+        if (!expect(left_.size() >= size)) return {};
         const std::string_view bytes = left_.substr(0, size);
         left_.remove_prefix(size);
         return bytes;
     }
+    /// Fails if this is not so; whether it has not failed.
+    bool expect(bool is_so) {
+        WARREN_CHECK(is_so || origin_ == Origin::file);
+        if (is_so) return good_;
+        good_ = false;
+        left_ = {};
+        return false;
+    }
+    bool good() const { return good_; }
     bool at_end() const { return left_.empty(); }
     std::string_view rest() const { return left_; }
 
  private:
     std::string_view left_;
+    Origin origin_;
+    bool good_ = true;
 };
 
 }  // namespace warren::walk

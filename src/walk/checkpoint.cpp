@@ -44,11 +44,11 @@ Errc CheckpointFolder::prepare() const {
 }
 
 bool CheckpointFolder::has_manifest() const {
-    return ::access((path_ + "/manifest").c_str(), F_OK) == 0;
+    return ::access(manifest_name().c_str(), F_OK) == 0;
 }
 
 void CheckpointFolder::remove(const Manifest& manifest) const {
-    ::unlink((path_ + "/manifest").c_str());
+    ::unlink(manifest_name().c_str());
     remove_ranks(manifest.epoch, manifest.ranks);
 }
 
@@ -146,7 +146,7 @@ void CheckpointFolder::write_parcel(CheckpointFile& queue, std::string_view parc
 }
 
 Errc CheckpointFolder::read_queue(u64 epoch, u32 rank, u64 parcels,
-                                  const std::function<void(std::string_view)>& visitor) const {
+                                  const std::function<Errc(std::string_view)>& visitor) const {
     const std::unique_ptr<FILE, int (*)(FILE*)> file(
         std::fopen(queue_name(epoch, rank).c_str(), "re"), std::fclose);
     if (file == nullptr) return last_error();
@@ -166,7 +166,7 @@ Errc CheckpointFolder::read_queue(u64 epoch, u32 rank, u64 parcels,
         parcel.resize(head.size);
         WARREN_TRY(read(parcel.data(), head.size));
         if (head_of(parcel).checksum != head.checksum) return Errc::corrupt;
-        visitor(parcel);
+        WARREN_TRY(visitor(parcel));
     }
     const u32 expected = sum;
     u32 checksum = 0;
@@ -175,18 +175,19 @@ Errc CheckpointFolder::read_queue(u64 epoch, u32 rank, u64 parcels,
 }
 
 Errc CheckpointFolder::write_manifest(const Manifest& manifest) const {
-    return write_whole(path_ + "/manifest",
+    return write_whole(manifest_name(),
                        {reinterpret_cast<const char*>(&manifest), sizeof manifest});
 }
 
 Errc CheckpointFolder::read_manifest(Manifest& manifest) const {
     std::string bytes;
-    const Errc code = read_whole(path_ + "/manifest", bytes);
+    const Errc code = read_whole(manifest_name(), bytes);
     if (code != Errc::ok) return code;
     if (bytes.size() != sizeof manifest) return Errc::corrupt;
     std::memcpy(&manifest, bytes.data(), sizeof manifest);
-    return manifest.magic == Manifest::expected_magic && manifest.ranks > 0 ? Errc::ok
-                                                                            : Errc::corrupt;
+    const bool is_good = manifest.magic == Manifest::expected_magic && manifest.ranks > 0 &&
+                         manifest.epoch > 0 && manifest.epoch < ~u64{0};
+    return is_good ? Errc::ok : Errc::corrupt;
 }
 
 Errc CheckpointFolder::write_command(std::string_view bytes) const {

@@ -17,7 +17,7 @@
 namespace warren::walk {
 
 struct Manifest {
-    static constexpr u64 expected_magic = 0x344b4c41574e5257;  // "WRNWALK4"
+    static constexpr u64 expected_magic = 0x354b4c41574e5257;  // "WRNWALK5"
 
     u64 magic = expected_magic;
     u64 epoch = 0;  // part of the names of the ranks' files
@@ -25,6 +25,7 @@ struct Manifest {
     u32 result_bytes = 0;
     u64 roots_hash = 0;  // of what the walk was begun with
 };
+static_assert(std::has_unique_object_representations_v<Manifest>, "it has padding");
 
 /// A file that is written bit by bit and is there whole, with a checksum, or not at all.
 class CheckpointFile {
@@ -63,6 +64,10 @@ class CheckpointFolder {
     /// no_entry: there is none; corrupt: it makes no sense.
     Errc read_manifest(Manifest& manifest) const;
     bool has_manifest() const;
+    /// The paths of the files.
+    std::string manifest_name() const { return path_ + "/manifest"; }
+    std::string rank_name(u64 epoch, u32 rank) const;
+    std::string queue_name(u64 epoch, u32 rank) const;
     /// What a program says of itself, which the walk does not look at.
     Errc write_command(std::string_view bytes) const;
     Errc read_command(std::string& bytes) const;
@@ -71,16 +76,14 @@ class CheckpointFolder {
     /// The file of a rank's queue, for write_parcel().
     CheckpointFile begin_queue(u64 epoch, u32 rank) const;
     static void write_parcel(CheckpointFile& queue, std::string_view parcel);
-    /// Shows the parcels in the order in which they were written, as they were written. corrupt:
-    /// one is not, or they are not all; those before have been shown.
+    /// Shows the parcels in the order in which they were written, as they were written, until there
+    /// is an error. corrupt: one is not, or they are not all.
     Errc read_queue(u64 epoch, u32 rank, u64 parcels,
-                    const std::function<void(std::string_view)>& visitor) const;
+                    const std::function<Errc(std::string_view)>& visitor) const;
     /// Removes what only an older checkpoint needed. What fails here is tried again by the next.
     void remove_ranks(u64 epoch, u32 ranks) const;
 
  private:
-    std::string rank_name(u64 epoch, u32 rank) const;
-    std::string queue_name(u64 epoch, u32 rank) const;
     Errc write_whole(const std::string& name, std::string_view bytes) const;
     Errc read_whole(const std::string& name, std::string& bytes) const;
 

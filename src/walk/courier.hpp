@@ -20,6 +20,7 @@
 #include "walk/loans.hpp"
 #include "walk/parcel.hpp"
 #include "walk/rank.hpp"
+#include "walk/saved_rank.hpp"
 #include "warren/walk_group.hpp"
 
 namespace warren::walk {
@@ -39,7 +40,7 @@ class Courier : private Surroundings {
     /// What the walk begins with, as a checkpoint is to know it.
     void set_roots(u64 hash);
     /// Loads the checkpoint; false, with a report, if that cannot be done. By all ranks.
-    bool resume();
+    bool resume(std::span<const std::string> roots);
     /// Talks until the walk is over everywhere. Call on the thread that called walk().
     void run();
     /// After run() has thrown in a walk that was stopped: waits until the workers are done. For one
@@ -80,6 +81,13 @@ class Courier : private Surroundings {
         ByteWriter bytes;
         u64 count = 0;
     };
+
+    /// What was read of a rank, and its parts.
+    struct SavedBytes {
+        std::string bytes;
+        SavedRank parts;
+    };
+    using SavedRanks = std::deque<SavedBytes>;  // they stay where they are
 
     // Surroundings
     void send(u32 to, Message message) override;
@@ -144,12 +152,14 @@ class Courier : private Surroundings {
     void go_on(bool ends);
     Errc state(std::string& bytes);
     Errc save_queue();
-    void put_node(ByteWriter& writer, Node& node, u32 above);
-    Node* get_node(ByteReader& reader, const std::vector<Node*>& nodes);
-    void load(std::string_view state, bool takes);
-    void load_work(ByteReader& reader, bool takes);
+    SavedRank::Directory saved_directory(Node& node, u32 above) const;
+    Node* make_node(const SavedRank::Directory& saved, Node* above);
+    void load(const SavedRank& saved, bool takes);
+    void load_work(const SavedRank& saved);
     bool takes(u32 rank) const;
-    Errc load_queue(u32 rank, std::string_view state);
+    bool agrees(Errc code, const std::string& path);
+    Errc read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& path);
+    Errc load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLoans& loans);
     void queue_loaded();
 
     Engine& engine_;

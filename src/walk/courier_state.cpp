@@ -1,40 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one rank between two checkpoints as bytes: directories that are not finished, with
-// what they have so far, what waits, what was lent, and which files are remembered. A directory is
-// numbered after that above it, from 1; 0 stands for none. Whoever reads it may have another rank.
+// How the state of a rank comes into a checkpoint and out of it again. All files are read, and what
+// is in them is judged, before a walk goes on from any of it.
 #include <unistd.h>
 
 #include "walk/courier.hpp"
+#include "walk/saved_rank.hpp"
 
 namespace warren::walk {
 
 namespace {
-
-/// The fixed part of a directory.
-struct NodeRecord {
-    u32 above;
-    NodeKind kind;
-    bool has_identity;
-    bool complete;
-    Home home;
-    Identity identity;
-    i64 position;
-    u32 children;
-};
-
-struct Counts {
-    u64 loans_made;
-    u64 entries;
-    u64 directories;
-    u64 failures;
-};
-
-/// What is in the file of a rank's queue; no file if there is nothing. The numbers of ranks are of
-/// the walks that have gone on since.
-struct QueueRecord {
-    u64 parcels;
-    u64 walks_since;
-};
 
 /// Gives numbers to directories, those above first.
 class Numbers {
@@ -70,40 +44,29 @@ Errc Courier::state(std::string& bytes) {
     }
     for (const auto& [number, loan] : loans_.out())
         static_cast<void>(numbers.of(loan.place));
-    ByteWriter writer;
-    writer.put(QueueRecord{central_.parcels(), walks_since_.size()});
-    for (const u32 ranks : walks_since_)
-        writer.put(ranks);
-    writer.put(Counts{loans_.made(), engine_.entries_.load(std::memory_order_relaxed),
-                      engine_.directories_.load(std::memory_order_relaxed),
-                      engine_.failures_.load(std::memory_order_relaxed)});
+    SavedRank saved;
+    saved.parcels = central_.parcels();
+    saved.walks_since = walks_since_;
+    saved.counts = {loans_.made(), engine_.entries_.load(std::memory_order_relaxed),
+                    engine_.directories_.load(std::memory_order_relaxed),
+                    engine_.failures_.load(std::memory_order_relaxed)};
     const u32 result_bytes = engine_.result_ == nullptr ? 0 : engine_.options_.result_bytes;
-    writer.put_bytes({static_cast<const char*>(engine_.result_), result_bytes});
-    writer.put_bytes(caller_state_);
-    writer.put(static_cast<u32>(numbers.order().size()));
+    saved.result = {static_cast<const char*>(engine_.result_), result_bytes};
+    saved.caller = caller_state_;
     for (Node* node : numbers.order())
-        put_node(writer, *node, numbers.of(node->above));
-    writer.put(static_cast<u32>(items.size()));
+        saved.directories.push_back(saved_directory(*node, numbers.of(node->above)));
     for (const Item& item : items) {
-        writer.put(item.work);
-        writer.put(numbers.of(item.node));
-        writer.put(item.payload != nullptr);
+        auto& waiting = saved.waiting.emplace_back(item.work, numbers.of(item.node));
         if (item.payload == nullptr) continue;
-        writer.put_bytes(
-            {reinterpret_cast<const char*>(item.payload->bytes()), item.payload->size});
+        waiting.payload.emplace(reinterpret_cast<const char*>(item.payload->bytes()),
+                                item.payload->size);
     }
-    writer.put(static_cast<u32>(loans_.out().size()));
-    for (const auto& [number, loan] : loans_.out()) {
-        writer.put(number);
-        writer.put(numbers.of(loan.place));
-        writer.put(loan.due);
-    }
+    for (const auto& [number, loan] : loans_.out())
+        saved.lent.push_back({number, numbers.of(loan.place), loan.due});
     engine_.links().visit([&](u64 device, u64 inode, u32 names_left) {
-        writer.put(device);
-        writer.put(inode);
-        writer.put(names_left);
+        saved.files.push_back({device, inode, names_left});
     });
-    bytes = writer.take();
+    bytes = write_saved(saved);
     return save_queue();
 }
 
@@ -117,39 +80,33 @@ Errc Courier::save_queue() {
     return file.finish();
 }
 
-void Courier::put_node(ByteWriter& writer, Node& node, u32 above) {
-    NodeRecord record{};
-    record.above = above;
-    record.kind = node.kind;
-    record.has_identity = node.has_identity;
-    record.complete = node.complete;
-    record.home = node.home;
-    record.identity = node.identity;
-    record.position = node.position;
-    record.children = node.children.load(std::memory_order_relaxed);
-    writer.put(record);
-    writer.put_bytes(node.name_view());
-    writer.put_bytes({static_cast<const char*>(node.result()), node.result_size});
+SavedRank::Directory Courier::saved_directory(Node& node, u32 above) const {
+    const bool is_ghost = node.kind == NodeKind::ghost;
+    return {
+        above,
+        node.kind,
+        node.has_identity,
+        node.complete,
+        node.home,
+        node.identity,
+        node.position,
+        node.children.load(std::memory_order_relaxed),
+        node.name_view(),
+        {static_cast<const char*>(node.result()), is_ghost ? 0 : engine_.options_.result_bytes}};
 }
 
-Node* Courier::get_node(ByteReader& reader, const std::vector<Node*>& nodes) {
-    const auto record = reader.get<NodeRecord>();
-    const std::string_view name = reader.get_bytes();
-    const std::string_view result = reader.get_bytes();
-    WARREN_CHECK(record.above < nodes.size());
-    const bool is_ghost = record.kind == NodeKind::ghost;
-    Node* const above = nodes[record.above];
-    Node* node = Node::make(above, name, is_ghost ? 0 : engine_.options_.result_bytes);
-    WARREN_CHECK(result.size() == node->result_size);
-    result.copy(static_cast<char*>(node->result()), result.size());
-    node->kind = record.kind;
-    node->has_identity = record.has_identity;
-    node->identity = record.identity;
-    node->complete = record.complete;
-    node->position = record.position;
+Node* Courier::make_node(const SavedRank::Directory& saved, Node* above) {
+    const auto result_bytes = static_cast<u32>(saved.result.size());
+    Node* const node = Node::make(above, saved.name, result_bytes);
+    saved.result.copy(static_cast<char*>(node->result()), result_bytes);
+    node->kind = saved.kind;
+    node->has_identity = saved.has_identity;
+    node->identity = saved.identity;
+    node->complete = saved.complete;
+    node->position = saved.position;
     // Its loans have been taken over too.
-    node->home = {record.home.rank % group_.ranks(), record.home.loan};
-    node->children.store(record.children, std::memory_order_relaxed);
+    node->home = {saved.home.rank % group_.ranks(), saved.home.loan};
+    node->children.store(saved.children, std::memory_order_relaxed);
     if (!is_owed(node->kind, above != nullptr)) return node;
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
     return node;
@@ -157,78 +114,64 @@ Node* Courier::get_node(ByteReader& reader, const std::vector<Node*>& nodes) {
 
 /// Takes what the rank was that has written it, if `takes`; of the files that are remembered those
 /// that are this rank's now.
-void Courier::load(std::string_view state, bool takes) {
-    ByteReader reader(state);
-    const auto queue = reader.get<QueueRecord>();
-    reader.take(queue.walks_since * sizeof(u32));
-    const auto counts = reader.get<Counts>();
-    loans_.go_on_from(counts.loans_made);
-    const std::string result(reader.get_bytes());
-    const std::string caller_state(reader.get_bytes());
+void Courier::load(const SavedRank& saved, bool takes) {
+    loans_.go_on_from(saved.counts.loans_made);
     if (takes) {
-        engine_.entries_.fetch_add(counts.entries, std::memory_order_relaxed);
-        engine_.directories_.fetch_add(counts.directories, std::memory_order_relaxed);
-        engine_.failures_.fetch_add(counts.failures, std::memory_order_relaxed);
+        engine_.entries_.fetch_add(saved.counts.entries, std::memory_order_relaxed);
+        engine_.directories_.fetch_add(saved.counts.directories, std::memory_order_relaxed);
+        engine_.failures_.fetch_add(saved.counts.failures, std::memory_order_relaxed);
+        const std::string result(saved.result);  // aligned
         if (!result.empty()) engine_.merge_into(nullptr, result.data());
-        if (engine_.callbacks_.load) engine_.callbacks_.load(caller_state);
+        load_work(saved);
     }
-    load_work(reader, takes);
-    while (!reader.at_end()) {
-        const u64 device = reader.get<u64>();
-        const u64 inode = reader.get<u64>();
-        const u32 names_left = reader.get<u32>();
-        if (owner_of(device, inode) != group_.rank()) continue;
-        engine_.links().remember(device, inode, names_left);
+    for (const SavedRank::File& file : saved.files) {
+        if (owner_of(file.device, file.inode) != group_.rank()) continue;
+        engine_.links().remember(file.device, file.inode, file.names_left);
     }
 }
 
-void Courier::load_work(ByteReader& reader, bool takes) {
+void Courier::load_work(const SavedRank& saved) {
     std::vector<Node*> nodes = {nullptr};
-    for (u32 left = reader.get<u32>(); left > 0; --left) {
-        if (takes) {
-            nodes.push_back(get_node(reader, nodes));
-        } else {
-            static_cast<void>(reader.get<NodeRecord>());
-            static_cast<void>(reader.get_bytes());
-            static_cast<void>(reader.get_bytes());
-        }
-    }
+    for (const SavedRank::Directory& directory : saved.directories)
+        nodes.push_back(make_node(directory, nodes[directory.above]));
     // Each is counted by what waits in it, what was lent of it and what lies in it.
-    const auto hold = [&](Node* node, u32 times) {
+    const auto hold = [&](Node* node, u64 times) {
         if (node == nullptr) {
             engine_.roots_left_.fetch_add(times, std::memory_order_relaxed);
         } else {
-            node->pending.fetch_add(times, std::memory_order_relaxed);
+            node->pending.fetch_add(static_cast<u32>(times), std::memory_order_relaxed);
         }
     };
-    for (u32 left = reader.get<u32>(); left > 0; --left) {
-        Item item;
-        item.work = reader.get<Work>();
-        const u32 number = reader.get<u32>();
-        const bool has_payload = reader.get<bool>();
-        const std::string_view payload = has_payload ? reader.get_bytes() : std::string_view();
-        if (!takes) continue;
-        item.node = nodes.at(number);
-        if (has_payload) item.payload = Payload::make(std::as_bytes(std::span(payload)));
+    for (const SavedRank::Waiting& waiting : saved.waiting) {
+        Item item{nodes[waiting.directory], nullptr, waiting.work};
+        if (waiting.payload) {
+            item.payload = Payload::make(std::as_bytes(std::span(*waiting.payload)));
+        }
         hold(item.node, 1);
         loaded_.push_back(item);
     }
-    for (u32 left = reader.get<u32>(); left > 0; --left) {
-        const u64 loan = reader.get<u64>();
-        const u32 number = reader.get<u32>();
-        const u64 due = reader.get<u64>();
-        if (!takes) continue;
-        loans_.set(loan, {nodes.at(number), due});
-        hold(nodes.at(number), static_cast<u32>(due));
+    for (const SavedRank::Lent& lent : saved.lent) {
+        loans_.set(lent.loan, {nodes[lent.directory], lent.due});
+        hold(nodes[lent.directory], lent.due);
     }
     // Its first count was that of whoever makes a directory.
     for (size_t at = 1; at < nodes.size(); ++at)
         nodes[at]->pending.fetch_sub(1, std::memory_order_relaxed);
 }
 
-bool Courier::resume() {
+/// Whether all ranks have found what they need; else this one reports what it has not.
+bool Courier::agrees(Errc code, const std::string& path) {
+    bool all_good = true;
+    for (const std::string& of_rank : group_.gather(code == Errc::ok ? "good" : "bad"))
+        all_good = all_good && of_rank == "good";
+    if (code != Errc::ok) engine_.report(path, action_resume, static_cast<i32>(code));
+    return all_good;
+}
+
+bool Courier::resume(std::span<const std::string> roots) {
     const CheckpointFolder folder(engine_.options_.checkpoint);
     const Manifest mine = manifest_;
+    std::string path = folder.manifest_name();  // of what was read last
     Errc code = group_.rank() == 0 ? folder.read_manifest(manifest_) : Errc::ok;
     if (code == Errc::ok && group_.rank() == 0 &&
         (manifest_.roots_hash != mine.roots_hash || manifest_.result_bytes != mine.result_bytes)) {
@@ -239,26 +182,43 @@ bool Courier::resume() {
     writer.put(manifest_);
     const std::string shared = group_.share(writer.bytes());
     ByteReader reader(shared);
-    code = reader.get<Errc>();
+    const Errc found = reader.get<Errc>();
     manifest_ = written_ = reader.get<Manifest>();
-    // All files are read before any of it is used.
-    std::vector<std::string> states(code == Errc::ok ? manifest_.ranks : 0);
-    for (u32 rank = 0; rank < states.size() && code == Errc::ok; ++rank) {
-        code = folder.read_rank(manifest_.epoch, rank, states[rank]);
-        if (code == Errc::ok && takes(rank)) code = load_queue(rank, states[rank]);
+    if (found != Errc::ok) return agrees(code, path);
+    SavedRanks saved;
+    code = read_ranks({manifest_.ranks, manifest_.result_bytes, roots}, saved, path);
+    if (code == Errc::no_entry) code = Errc::corrupt;  // the manifest names the file
+    if (!agrees(code, path)) return false;
+    for (u32 rank = 0; rank < manifest_.ranks && code == Errc::ok; ++rank) {
+        if (!takes(rank) || !engine_.callbacks_.load) continue;
+        path = folder.rank_name(manifest_.epoch, rank);
+        if (!engine_.callbacks_.load(saved[rank].parts.caller)) code = Errc::corrupt;
     }
-    bool all_good = true;
-    for (const std::string& of_rank : group_.gather(code == Errc::ok ? "good" : "bad"))
-        all_good = all_good && of_rank == "good";
-    if (!all_good) {
-        if (code != Errc::ok) {
-            engine_.report(engine_.options_.checkpoint, "resume from", static_cast<i32>(code));
-        }
-        return false;
-    }
-    for (u32 rank = 0; rank < states.size(); ++rank)
-        load(states[rank], takes(rank));
+    if (!agrees(code, path)) return false;
+    for (u32 rank = 0; rank < manifest_.ranks; ++rank)
+        load(saved[rank].parts, takes(rank));
     return true;
+}
+
+/// Reads what the ranks have written. Rank 0 judges what concerns several of them.
+Errc Courier::read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& path) {
+    const CheckpointFolder folder(engine_.options_.checkpoint);
+    SavedLoans loans;
+    for (u32 rank = 0; rank < walk.ranks; ++rank) {
+        path = folder.rank_name(manifest_.epoch, rank);
+        auto& [bytes, saved] = ranks.emplace_back();
+        WARREN_TRY(folder.read_rank(manifest_.epoch, rank, bytes));
+        WARREN_TRY(read_saved(bytes, walk, saved));
+        if (rank > 0 && saved.parcels > 0) return Errc::corrupt;
+        if (group_.rank() == 0 && !loans.add(rank, saved)) return Errc::corrupt;
+    }
+    if (group_.rank() != 0) return Errc::ok;
+    if (ranks[0].parts.parcels > 0) {
+        path = folder.queue_name(manifest_.epoch, 0);
+        WARREN_TRY(load_queue(walk, ranks[0].parts, loans));
+    }
+    path = engine_.options_.checkpoint;
+    return loans.are_even() ? Errc::ok : Errc::corrupt;
 }
 
 /// Whether this rank goes on with what a rank of the walk before had.
@@ -266,19 +226,18 @@ bool Courier::takes(u32 rank) const {
     return rank % group_.ranks() == group_.rank();
 }
 
-/// The parcels of a rank's central queue go into this one's, whatever the scheduler: that of a
-/// rank which walks itself is looked into when there is nothing else to do. Only rank 0 ever has
-/// some, so they are of one walk.
-Errc Courier::load_queue(u32 rank, std::string_view state) {
-    ByteReader reader(state);
-    const auto queue = reader.get<QueueRecord>();
-    if (queue.parcels == 0) return Errc::ok;
-    for (u64 left = queue.walks_since; left > 0; --left)
-        walks_since_.push_back(reader.get<u32>());
+/// The parcels of rank 0's central queue go into this one's, whatever the scheduler: that of a rank
+/// which walks itself is looked into when there is nothing else to do.
+Errc Courier::load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLoans& loans) {
+    walks_since_ = saved.walks_since;
     walks_since_.push_back(group_.ranks());
     const CheckpointFolder folder(engine_.options_.checkpoint);
-    return folder.read_queue(manifest_.epoch, rank, queue.parcels,
-                             [&](std::string_view parcel) { keep(std::string(parcel)); });
+    return folder.read_queue(manifest_.epoch, 0, saved.parcels, [&](std::string_view parcel) {
+        const auto owe = [&](const Home& home) { loans.owe(home_after(home, saved.walks_since)); };
+        if (!check_saved_parcel(parcel, walk, owe)) return Errc::corrupt;
+        keep(std::string(parcel));
+        return Errc::ok;
+    });
 }
 
 /// Queues what was loaded.

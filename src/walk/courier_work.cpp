@@ -11,21 +11,13 @@
 #include "walk/courier.hpp"
 #include "walk/names.hpp"
 #include "walk/parcel.hpp"
+#include "walk/saved_rank.hpp"
 
 namespace warren::walk {
 
 namespace {
 
-constexpr size_t names_bytes = 128 * kib;  // of a directory given away at once
 constexpr u64 items_most = 16384;
-
-/// The rank that has taken over the loans in the last of `walks`, which may have had fewer ranks
-/// than the one before.
-Home home_after(Home home, std::span<const u32> walks) {
-    for (const u32 ranks : walks)
-        home.rank %= ranks;
-    return home;
-}
 
 bool is_being_read(const Item& item) {
     return item.work == Work::directory && (item.node->opened || item.node->position != 0);
@@ -89,7 +81,7 @@ bool Courier::pack_part(const Item& item, Parcel& parcel) {
     // Where files are items of their own its reader goes on. And with one worker rank 0 would only
     // keep the names for the one who has read them.
     if (engine_.gives_files_ || (is_central() && group_.ranks() == 2)) return false;
-    buffer_.resize(names_bytes);
+    buffer_.resize(records_most);
     learn_identity(node);
     if (!node.has_identity || !parcel.begin_item(node, buffer_.size())) return false;
     engine_.limit().take();
@@ -219,9 +211,10 @@ void Courier::take_over(Node* under, const Parcel::Content& content, const Home&
     content.result.copy(static_cast<char*>(node->result()), content.result.size());
     Payload* payload = nullptr;
     if (content.work != Work::directory) {
-        std::string names;
+        std::optional<std::string> names;
         if (content.work == Work::names) names = unpack_names(content.payload);
-        const std::string_view bytes = content.work == Work::names ? names : content.payload;
+        WARREN_CHECK(names || content.work != Work::names);
+        const std::string_view bytes = names ? *names : content.payload;
         payload = Payload::make(std::as_bytes(std::span(bytes)));
     }
     // Relaxed: only this thread judges by it.

@@ -71,7 +71,7 @@ bool Engine::prepare_checkpoints(Courier& courier, const std::vector<std::string
         is_good = false;
         report(options_.checkpoint, "go on with this scheduler from", ENOTSUP);
     } else if (options_.resume) {
-        is_good = courier.resume();
+        is_good = courier.resume(roots);
     } else if (is_first_rank()) {
         const Errc code = CheckpointFolder(options_.checkpoint).prepare();
         is_good = code == Errc::ok;
@@ -97,20 +97,20 @@ bool Engine::seek(Node& node) {
 Totals Engine::totals_of_all_ranks() const {
     const Totals own = totals();
     ByteWriter writer;
-    writer.put(own);
+    for (const u64 count : {own.entries, own.directories, own.failures})
+        writer.put(count);
+    for (const bool was : {own.stopped, own.interrupted})
+        writer.put(was);
     bool is_given_up = given_up_.load(std::memory_order_relaxed);
     writer.put(is_given_up);
     Totals sum = own;
     sum.entries = sum.directories = sum.failures = 0;
     for (const std::string& bytes : options_.group->gather(writer.bytes())) {
         ByteReader reader(bytes);
-        const Totals one = reader.get<Totals>();
-        is_given_up = reader.get<bool>() || is_given_up;
-        sum.entries += one.entries;
-        sum.directories += one.directories;
-        sum.failures += one.failures;
-        sum.stopped = sum.stopped || one.stopped;
-        sum.interrupted = sum.interrupted || one.interrupted;
+        for (u64* const count : {&sum.entries, &sum.directories, &sum.failures})
+            *count += reader.get<u64>();
+        for (bool* const was : {&sum.stopped, &sum.interrupted, &is_given_up})
+            *was = reader.get<bool>() || *was;
     }
     if (is_given_up) throw std::bad_alloc();
     return sum;

@@ -24,7 +24,33 @@ u64 unfold(u64 folded) {
     return folded >> 1 ^ ((folded & 1) != 0 ? ~u64{0} : 0);
 }
 
+size_t record_bytes(size_t name_bytes) {
+    return (name_at + name_bytes + 1 + 7) & ~size_t{7};
+}
+
 }  // namespace
+
+bool is_entry_name(std::string_view name) {
+    return !name.empty() && name != "." && name != ".." &&
+           name.find_first_of(std::string_view("/\0", 2)) == name.npos;
+}
+
+bool are_records(std::string_view bytes) {
+    if (bytes.size() > records_most) return false;
+    while (!bytes.empty()) {
+        Name record{};
+        if (bytes.size() < record_bytes(1)) return false;
+        std::memcpy(&record, bytes.data(), name_at);
+        if (record.size < record_bytes(1) || record.size > bytes.size() || record.size % 8 != 0) {
+            return false;
+        }
+        const std::string_view text = bytes.substr(name_at, record.size - name_at);
+        const size_t end = text.find('\0');
+        if (end == text.npos || !is_entry_name(text.substr(0, end))) return false;
+        bytes.remove_prefix(record.size);
+    }
+    return true;
+}
 
 std::string pack_names(std::string_view records) {
     ByteWriter writer;
@@ -47,18 +73,21 @@ std::string pack_names(std::string_view records) {
     return writer.take();
 }
 
-std::string unpack_names(std::string_view packed) {
+std::optional<std::string> unpack_names(std::string_view packed) {
     std::string records;
     std::string name;
     u64 inode = 0;
-    for (ByteReader reader(packed); !reader.at_end();) {
+    ByteReader reader(packed, Origin::file);
+    while (!reader.at_end()) {
         const u8 type = reader.get<u8>();
         inode += unfold(reader.get_number());
         const u64 common = reader.get_number();
-        WARREN_CHECK(common <= name.size());
+        if (!reader.expect(common <= name.size())) break;
         name.resize(common);
         name += reader.get_bytes();
-        const size_t size = (name_at + name.size() + 1 + 7) & ~size_t{7};
+        const size_t size = record_bytes(name.size());
+        const bool fits = is_entry_name(name) && records.size() + size <= records_most;
+        if (!reader.expect(fits)) break;
         Name record{};
         record.inode = inode;
         record.size = static_cast<u16>(size);
@@ -68,6 +97,7 @@ std::string unpack_names(std::string_view packed) {
         std::memcpy(records.data() + at, &record, name_at);
         name.copy(records.data() + at + name_at, name.size());
     }
+    if (!reader.good()) return {};
     return records;
 }
 

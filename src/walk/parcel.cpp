@@ -9,7 +9,8 @@ namespace warren::walk {
 
 namespace {
 
-constexpr size_t item_bytes = 128;  // of an item's numbers, and of a group's
+constexpr size_t least_place_bytes = 2;  // the length of its name, and no identity
+constexpr size_t item_bytes = 128;       // of an item's numbers, and of a group's
 
 /// What begins an item; 0 ends a group.
 constexpr u8 is_item = 0x80;
@@ -136,9 +137,10 @@ bool ParcelReader::begin_group() {
     if (reader_.at_end()) return false;
     kept_steps_ = reader_.get_number();
     steps_.clear();
-    for (u64 left = reader_.get_number(); left > 0; --left)
+    const u64 steps = reader_.get_number();
+    for (u64 left = reader_.expect_count(steps, least_place_bytes); left > 0; --left)
         steps_.push_back(read_place());
-    return true;
+    return reader_.good();
 }
 
 bool ParcelReader::next_item(Parcel::Content& content) {
@@ -151,7 +153,7 @@ bool ParcelReader::next_item(Parcel::Content& content) {
     content.place = last_;
     if ((flags & has_result) != 0) content.result = reader_.get_bytes();
     if (content.work != Work::directory) content.payload = reader_.get_bytes();
-    return true;
+    return reader_.good();
 }
 
 }  // namespace warren::walk

@@ -60,7 +60,8 @@ class Parcel {
 /// Takes a parcel apart: groups, and the items of each.
 class ParcelReader {
  public:
-    explicit ParcelReader(std::string_view parcel) : reader_(parcel) {}
+    explicit ParcelReader(std::string_view parcel, Origin origin = Origin::peer)
+        : reader_(parcel, origin) {}
 
     /// Goes to the next group, if there is one.
     bool begin_group();
@@ -69,6 +70,8 @@ class ParcelReader {
     const std::vector<Parcel::Place>& steps() const { return steps_; }
     /// The next item of the group, if there is one.
     bool next_item(Parcel::Content& content);
+    /// Whether all that was read can be right.
+    bool good() const { return reader_.good(); }
 
  private:
     Parcel::Place read_place();

@@ -96,7 +96,7 @@ Callbacks callbacks_of(const warren_walk_callbacks& given, void* context) {
     }
     if (given.load != nullptr) {
         callbacks.load = [&given, context](std::string_view saved) {
-            given.load(saved.data(), saved.size(), context);
+            return given.load(saved.data(), saved.size(), context) == 0;
         };
     }
     return callbacks;

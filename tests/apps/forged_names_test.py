@@ -12,7 +12,7 @@ import threading
 import unittest
 
 import mounted
-from command_line import WARREN, CommandCase
+from command_line import WARREN, CommandCase, crc32c
 from mounted import Volume, run
 
 BLOCK = 4096
@@ -20,15 +20,6 @@ LEAF, SLOTS, HEAP = 4, 448, 1984  # docs/FORMAT.md, section 7
 # What the name is replaced by; the original is the same bytes long, with its padding.
 FORGED = [b"..", b".", b"a/b", b"/", b"../evil", b"a\0b", b"x\0", b"../../../../evil", b"/evil" * 3,
           b"..\0\0\0/evil", b"evil/../../../x"]
-
-
-def crc32c(data):
-    crc = 0xffffffff
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    return crc ^ 0xffffffff
 
 
 def slot_of(leaf, name):

@@ -11,12 +11,13 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
 import unittest
 
-from command_line import TIMEOUT_SECONDS, WARREN, CommandCase
+from command_line import TIMEOUT_SECONDS, WARREN, CommandCase, crc32c
 from host_trees import describe, make_hostile_tree
 from ranks import HAS_MPI, catches, in_ranks, rank_of
 
@@ -313,6 +314,47 @@ class ResumeTest(ResumeCase):
         self.go_on(0, words)
         self.assertIn("cannot resume from", self.error(*words, *kept, "--resume",
                                                        folder=self.place))
+
+    def test_what_is_forged_is_refused(self):
+        words = ["du", "-s", "tree"]
+        self.cut(0, words, signal.SIGTERM, 0.1)
+        kept = self.place / "kept"
+        rank, = kept.glob("rank-*-0")
+        whole = {name: (kept / name).read_bytes() for name in ("manifest", "command", rank.name)}
+        state = whole[rank.name][:-4]
+        result = 8 + 4 + 4 * 8  # behind the queue's parcels, walks since, counts
+        caller = result + 1 + state[result]
+        forged = [("manifest", b""), ("command", b"\xff" * 9 + b"\1"), ("command", b""),
+                  ("manifest", whole["manifest"][:16] + b"\xff" * 4 + whole["manifest"][20:-4]),
+                  (rank.name, b""), (rank.name, state[:result + 3]), (rank.name, b"\xff" * 100),
+                  # What the walk takes for its caller's, and the caller for nobody's.
+                  (rank.name, state[:caller] + b"\1x" + state[caller + 1 + state[caller]:])]
+        for name, data in forged:
+            with self.subTest(name=name, data=data, seed=SEED):
+                sealed = data + struct.pack("<I", crc32c(data))
+                (kept / name).write_bytes(sealed)
+                said = self.error(*words, "--checkpoint", kept, "--resume", folder=self.place)
+                self.assertRegex(said, "^warren du: cannot resume from '.*kept.*': it is damaged "
+                                       "or was not written by Warren.* without --resume$")
+                self.assertEqual((kept / name).read_bytes(), sealed)
+                (kept / name).write_bytes(whole[name])
+        self.go_on(0, words)
+
+    def test_forged_tasks_are_refused(self):
+        """Parts of a large file wait; the names in them are replaced by such as lead away."""
+        for name in ("one", "two"):
+            (self.place / name).mkdir()
+            with open(self.place / name / "large", "wb") as file:
+                file.truncate(8 << 30)  # a hole
+        words = ["cmp", "one", "two"]
+        self.cut(0, words, signal.SIGTERM, 0.1)
+        rank, = (self.place / "kept").glob("rank-*-0")
+        state = rank.read_bytes()[:-4]
+        self.assertIn(b"\0large\0", state)
+        state = state.replace(b"\0large\0", b"\0../xx\0")
+        rank.write_bytes(state + struct.pack("<I", crc32c(state)))
+        done = self.warren(*words, "--checkpoint", "kept", "--resume", folder=self.place, code=2)
+        self.assertIn(b"cannot resume from 'one': it is damaged or was not", done.stderr)
 
     def test_wrong_words(self):
         kept = ["--checkpoint", self.place / "kept"]

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a walk's checkpoint: manifest, command, a rank's state and its queue. An input says
-// which of the files are replaced, by which bytes, and which of these get a checksum that agrees.
-// All are read; then a walk goes on from them, if no checksum hides what was changed: state that
-// was forged is not what the checksums are for (SECURITY.md).
+// The folder of a walk's checkpoint: manifest, command, the states of two ranks and the queue of
+// the first. An input says which of the files are replaced, by which bytes, and which of these get
+// checksums that agree. All are read, and a walk goes on from them: to its end, or not at all.
+//
+// The tree has the same path in every process, for the states name it.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "base/crc32c.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/walk/saved_sample.hpp"
 #include "walk/checkpoint.hpp"
 #include "warren/walk.hpp"
 
@@ -16,17 +21,48 @@ namespace {
 
 namespace files = std::filesystem;
 
-constexpr const char* names[] = {"manifest", "command", "rank-1-0", "queue-1-0"};
+enum : u8 { manifest_file, command_file, rank_0_file, queue_file, rank_1_file };
+constexpr const char* names[] = {"manifest", "command", "rank-1-0", "queue-1-0", "rank-1-1"};
+constexpr u8 is_sealed = 8;  // beside the number of a file
+constexpr int scratch_descriptor = 900;
+const std::string tree = "/proc/self/fd/" + std::to_string(scratch_descriptor) + "/tree";
 
-/// A tree, and the files of a walk through it that was interrupted at its begin.
+void add(void* into, const void* from) {
+    *static_cast<u64*>(into) += *static_cast<const u64*>(from);
+}
+
+/// Whether the walk came to its end.
+bool run(walk::Options options) {
+    options.threads = 1;
+    options.result_bytes = sizeof(u64);
+    walk::Callbacks callbacks;
+    callbacks.visit = [](const walk::Entry& entry) {
+        ++entry.result<u64>();
+        entry.add_once(1, entry.inode(), 2, walk::sample_amount.data());
+        return walk::Next::go_on;
+    };
+    callbacks.merge = add;
+    callbacks.finish = [](const walk::Finished& directory) { static_cast<void>(directory.path()); };
+    callbacks.work = [](const walk::Task& task) { add(task.result, walk::sample_amount.data()); };
+    callbacks.fail = [](const walk::Failure&) {};
+    callbacks.save = [] { return std::string("caller"); };
+    callbacks.load = [](std::string_view saved) { return saved == "caller"; };
+    u64 sum = 0;
+    return !walk::walk(std::span(&tree, 1), options, callbacks, &sum).stopped;
+}
+
+/// The files of a walk through a tree that was interrupted at its begin.
 struct Original {
-    std::string tree = scratch_folder() + "/tree";
     std::string folder = scratch_folder() + "/checkpoint";
-    std::vector<std::pair<std::string, std::string>> written;  // name and bytes
+    std::vector<std::string> written;  // of each file; empty: there is none
 
     Original() {
-        files::create_directories(tree + "/directory/inner");
-        write_file(tree + "/directory/file", "text");
+        const int scratch = ::open(scratch_folder().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+        WARREN_CHECK(::dup3(scratch, scratch_descriptor, O_CLOEXEC) == scratch_descriptor);
+        ::close(scratch);
+        files::create_directories(tree + "/child/inner");
+        files::create_directories(tree + "/adopted");
+        write_file(tree + "/child/file", "text");
         write_file(tree + "/other", "text");
         const walk::CheckpointFolder checkpoint(folder);
         walk::Options options;
@@ -36,21 +72,17 @@ struct Original {
         while (!checkpoint.has_manifest())
             run(options);
         WARREN_CHECK(checkpoint.write_command("command") == Errc::ok);
-        walk::CheckpointFile queue = checkpoint.begin_queue(1, 0);
-        walk::CheckpointFolder::write_parcel(queue, "parcel");
-        walk::CheckpointFolder::write_parcel(queue, "");
-        WARREN_CHECK(queue.finish() == Errc::ok);
+        write_queue({"parcel", ""});
         for (const char* name : names)
-            written.emplace_back(name, read_file(folder + "/" + name));
+            written.push_back(files::exists(folder + "/" + name) ? read_file(folder + "/" + name)
+                                                                 : std::string());
     }
 
-    /// Whether the walk came to its end.
-    bool run(walk::Options options) const {
-        options.threads = 1;
-        walk::Callbacks callbacks;
-        callbacks.visit = [](const walk::Entry&) { return walk::Next::go_on; };
-        callbacks.fail = [](const walk::Failure&) {};
-        return !walk::walk(std::span(&tree, 1), options, callbacks).stopped;
+    void write_queue(const std::vector<std::string>& parcels) const {
+        walk::CheckpointFile queue = walk::CheckpointFolder(folder).begin_queue(1, 0);
+        for (const std::string& parcel : parcels)
+            walk::CheckpointFolder::write_parcel(queue, parcel);
+        WARREN_CHECK(queue.finish() == Errc::ok);
     }
 };
 
@@ -67,6 +99,20 @@ bool is_whole(std::string_view file) {
     return checksum == checksum_of(file.substr(0, end));
 }
 
+/// Replaces a file by bytes with their checksums; a queue's are parcels, each behind its length.
+void write_sealed(const Original& original, u8 which, std::string_view bytes) {
+    if (which != queue_file) {
+        const u32 checksum = checksum_of(bytes);
+        std::string sealed(bytes);
+        sealed.append(reinterpret_cast<const char*>(&checksum), sizeof checksum);
+        return write_file(original.folder + "/" + names[which], sealed);
+    }
+    std::vector<std::string> parcels;
+    for (Input left(reinterpret_cast<const u8*>(bytes.data()), bytes.size()); !left.at_end();)
+        parcels.emplace_back(left.take(left.get<u16>()));
+    original.write_queue(parcels);
+}
+
 void read_all(const walk::CheckpointFolder& folder) {
     walk::Manifest manifest;
     std::string bytes;
@@ -75,26 +121,61 @@ void read_all(const walk::CheckpointFolder& folder) {
     static_cast<void>(folder.read_rank(1, 0, bytes));
     for (const u64 parcels : {0, 1, 2, 1'000'000'000}) {
         u64 shown = 0;
-        const Errc code = folder.read_queue(1, 0, parcels, [&](std::string_view) { ++shown; });
+        const Errc code = folder.read_queue(1, 0, parcels, [&](std::string_view) {
+            ++shown;
+            return Errc::ok;
+        });
         WARREN_CHECK(code != Errc::ok || shown == parcels);
     }
+}
+
+std::string replacement(int which, std::string_view bytes) {
+    return Output()
+        .put(static_cast<u8>(which))
+        .put(static_cast<u16>(bytes.size()))
+        .bytes(bytes)
+        .take();
+}
+
+/// A manifest of two ranks, what they and the queue of the first have, and what one lent another.
+std::vector<std::string> forged_seeds(const Original& original) {
+    walk::Manifest manifest;
+    std::memcpy(&manifest, original.written[manifest_file].data(), sizeof manifest);
+    manifest.ranks = 2;
+    const std::string records = walk::record_of("file");
+    walk::SavedRank first = walk::sample_state(tree, records);
+    const std::string alone = walk::write_saved(first);
+    first.parcels = 2;
+    first.lent[0].due = 4;
+    walk::SavedRank second = walk::sample_state(tree, records);
+    second.lent.clear();
+    const walk::Home home{3, walk::sample_loan};
+    std::string parcels;
+    for (const std::string& parcel :
+         {walk::parcel_of({tree, "child"},
+                          {walk::Work::names, home, {"inner", {}}, {}, walk::pack_names(records)}),
+          walk::parcel_of({},
+                          {walk::Work::directory, home, {tree, {}}, walk::sample_amount, {}})}) {
+        parcels += Output().put(static_cast<u16>(parcel.size())).bytes(parcel).take();
+    }
+    const std::string_view head(reinterpret_cast<const char*>(&manifest), sizeof manifest);
+    return {replacement(rank_0_file | is_sealed, alone),
+            replacement(manifest_file | is_sealed, head) +
+                replacement(rank_0_file | is_sealed, walk::write_saved(first)) +
+                replacement(rank_1_file | is_sealed, walk::write_saved(second)) +
+                replacement(queue_file | is_sealed, parcels)};
 }
 
 }  // namespace
 
 std::vector<std::string> seeds() {
     const Original original;
-    std::vector<std::string> all{""};
-    for (u8 which = 0; which < std::size(names); ++which) {
-        const std::string& bytes = original.written[which].second;
-        for (const u8 sealed : {u8{0}, u8{1}}) {
-            const size_t size_bytes = bytes.size() - (sealed != 0 ? sizeof(u32) : 0);
-            all.push_back(Output()
-                              .put(static_cast<u8>(which | sealed << 2))
-                              .put(static_cast<u16>(size_bytes))
-                              .bytes(std::string_view(bytes).substr(0, size_bytes))
-                              .take());
-        }
+    std::vector<std::string> all = forged_seeds(original);
+    all.emplace_back();
+    for (int which = manifest_file; which <= queue_file; ++which) {
+        const std::string_view bytes = original.written[which];
+        all.push_back(replacement(which, bytes));
+        all.push_back(replacement(which | is_sealed, bytes.substr(0, bytes.size() - sizeof(u32))));
     }
     return all;
 }
@@ -108,30 +189,32 @@ extern "C" int LLVMFuzzerTestOneInput(const warren::u8* bytes, size_t size_bytes
     std::error_code ignored;
     files::remove_all(original.folder, ignored);
     files::create_directories(original.folder);
-    std::vector<std::string> present;
-    for (const auto& [name, written] : original.written)
-        present.push_back(written);
+    for (size_t i = 0; i < original.written.size(); ++i) {
+        const std::string& written = original.written[i];
+        if (!written.empty()) write_file(original.folder + "/" + names[i], written);
+    }
     Input input(bytes, size_bytes);
     bool is_forged = false;
     while (!input.at_end()) {
-        const auto which = input.get<u8>();
-        std::string replaced(input.take(input.get<u16>()));
-        if ((which & 4) != 0) {
-            const u32 checksum = checksum_of(replaced);
-            replaced.append(reinterpret_cast<const char*>(&checksum), sizeof checksum);
-            is_forged = true;
+        const auto flags = input.get<u8>();
+        const auto which = static_cast<u8>(flags % is_sealed % std::size(names));
+        const std::string_view replaced = input.take(input.get<u16>());
+        is_forged = is_forged || (flags & is_sealed) != 0;
+        if ((flags & is_sealed) != 0) {
+            write_sealed(original, which, replaced);
+        } else {
+            write_file(original.folder + "/" + names[which], replaced);
         }
-        present[which % present.size()] = replaced;
     }
-    for (size_t i = 0; i < present.size(); ++i)
-        write_file(original.folder + "/" + original.written[i].first, present[i]);
     read_all(walk::CheckpointFolder(original.folder));
-    if (is_forged) return 0;
+    // Only the state says where the walk begins; the queue is not part of it.
+    const std::string manifest = read_file(original.folder + "/manifest");
+    const bool goes_on = manifest == original.written[manifest_file] &&
+                         is_whole(read_file(original.folder + "/rank-1-0"));
     walk::Options options;
     options.checkpoint = original.folder;
     options.resume = true;
-    // Only the state says where the walk begins; the queue is not part of it.
-    const bool goes_on = present[0] == original.written[0].second && is_whole(present[2]);
-    WARREN_CHECK(original.run(options) == goes_on);
+    const bool went_on = run(options);
+    WARREN_CHECK(is_forged || went_on == goes_on);
     return 0;
 }

@@ -100,6 +100,7 @@ Outcome walk_once(const std::string& root, const Rules& rules, Counted& counted)
         callbacks.load = [&](std::string_view saved) {
             own += std::stoull(std::string(saved));
             loaded += 1;
+            return true;
         };
         Sum sum{};
         const Totals totals = walk(std::span(&root, 1), options, callbacks, &sum);

@@ -224,10 +224,12 @@ const void* save_count(size_t* size, void* context) {
     return &parts->saved;
 }
 
-void load_count(const void* bytes, size_t size, void* context) {
+int load_count(const void* bytes, size_t size, void* context) {
     u64 saved = 0;
-    if (size == sizeof saved) std::memcpy(&saved, bytes, size);
+    if (size != sizeof saved) return 1;
+    std::memcpy(&saved, bytes, size);
     static_cast<Parts*>(context)->files += saved;
+    return 0;
 }
 
 int has_enough(void* context) {

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of one rank between two checkpoints as bytes: directories that are not finished, with
+// what they have so far, what waits, what was lent, and which files are remembered. A directory is
+// numbered after that above it, from 1; 0 stands for none. What reads it may be another rank.
+//
+// Invariant: what was read can be walked on with, whoever wrote it: a number leads to something
+// that is there, ways up end, a name is that of an entry or of a root of this walk, and everything
+// that is unfinished has something that will finish it. Nothing is used before all of it is read.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "walk/node.hpp"
+#include "walk/pool.hpp"
+#include "warren/result.hpp"
+
+namespace warren::walk {
+
+/// What a walk that goes on knows without its checkpoint.
+struct SavedWalk {
+    u32 ranks = 0;  // that have written the checkpoint
+    u32 result_bytes = 0;
+    std::span<const std::string> roots;
+};
+
+/// All strings belong to what it is written from, or to the bytes that were read.
+struct SavedRank {
+    struct Counts {
+        u64 loans_made = 0;
+        u64 entries = 0;
+        u64 directories = 0;
+        u64 failures = 0;
+    };
+    struct Directory {
+        u32 above = 0;
+        NodeKind kind = NodeKind::own;
+        bool has_identity = false;
+        bool complete = false;
+        Home home;
+        Identity identity;
+        i64 position = 0;
+        u32 children = 0;
+        std::string_view name;
+        std::string_view result;  // none of a ghost
+    };
+    struct Waiting {
+        Work work = Work::directory;
+        u32 directory = 0;
+        std::optional<std::string_view> payload;
+    };
+    struct Lent {
+        u64 loan = 0;
+        u32 directory = 0;
+        u64 due = 0;
+    };
+    struct File {
+        u64 device = 0;
+        u64 inode = 0;
+        u32 names_left = 0;
+    };
+
+    u64 parcels = 0;               // in the file of the rank's queue; there is none without
+    std::vector<u32> walks_since;  // of the walks that went on since: how many ranks each had
+    Counts counts;
+    std::string_view result;  // of the whole walk, at the rank that has it
+    std::string_view caller;  // what Callbacks::save() said
+    std::vector<Directory> directories;
+    std::vector<Waiting> waiting;
+    std::vector<Lent> lent;
+    std::vector<File> files;
+};
+
+std::string write_saved(const SavedRank& saved);
+/// Errc::corrupt: no rank of such a walk wrote that.
+Errc read_saved(std::string_view bytes, const SavedWalk& walk, SavedRank& saved);
+
+/// Whether each result that is due will come, all ranks and the queue of rank 0 taken together.
+class SavedLoans {
+ public:
+    /// What a rank lent, and what it owes. False: a loan is another's, too.
+    bool add(u32 rank, const SavedRank& saved);
+    /// Something in the queue of rank 0 that will end with a result.
+    void owe(const Home& home) { ++owed_[home]; }
+    bool are_even() const { return lent_ == owed_; }
+
+ private:
+    std::set<u64> loans_;
+    std::map<Home, u64> lent_;
+    std::map<Home, u64> owed_;
+};
+
+/// The rank that has taken over the loans in the last of `walks`, which may have had fewer ranks
+/// than the one before.
+Home home_after(Home home, std::span<const u32> walks);
+
+/// Whether a parcel of a queue that was saved can be taken over; tells the home of each item. Of
+/// one that cannot be, those before have been told.
+bool check_saved_parcel(std::string_view parcel, const SavedWalk& walk,
+                        const std::function<void(const Home&)>& tell);
+
+}  // namespace warren::walk

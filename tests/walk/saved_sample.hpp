@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A state of a rank with something of every kind in it, as a rank could write it, and a parcel of
+// its queue: what forged ones are made from.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.hpp"
+#include "walk/names.hpp"
+#include "walk/parcel.hpp"
+#include "walk/saved_rank.hpp"
+
+namespace warren::walk {
+
+inline constexpr std::string_view sample_amount("\1\0\0\0\0\0\0\0", 8);  // a result
+inline constexpr u64 sample_loan = u64{1} << loan_rank_shift | 7;
+
+/// One name as getdents64(2) writes it.
+inline std::string record_of(std::string_view name) {
+    const size_t size = (offsetof(Name, text) + name.size() + 8) & ~size_t{7};
+    std::string record(size, '\0');
+    Name head{};
+    head.size = static_cast<u16>(size);
+    head.type = 8;
+    std::memcpy(record.data(), &head, offsetof(Name, text));
+    name.copy(record.data() + offsetof(Name, text), name.size());
+    return record;
+}
+
+/// A root that is read, with a directory below it of which names and a task wait; and one that was
+/// taken over, for which the root has lent.
+inline SavedRank sample_state(std::string_view root, std::string_view records) {
+    SavedRank saved;
+    const auto add = [&](u32 above, NodeKind kind, std::string_view name) {
+        SavedRank::Directory& directory = saved.directories.emplace_back();
+        directory.above = above;
+        directory.kind = kind;
+        directory.name = name;
+        if (kind != NodeKind::ghost) directory.result = sample_amount;
+    };
+    add(0, NodeKind::own, root);
+    add(1, NodeKind::own, "child");
+    add(0, NodeKind::ghost, root);
+    add(3, NodeKind::adopted, "adopted");
+    saved.directories[3].home.loan = sample_loan;
+    saved.walks_since = {3};
+    saved.counts = {7, 10, 2, 1};
+    saved.result = sample_amount;
+    saved.caller = "caller";
+    saved.waiting = {{Work::directory, 1, {}},
+                     {Work::names, 2, records},
+                     {Work::task, 2, "task"},
+                     {Work::merge, 0, sample_amount},
+                     {Work::merge, 2, std::string_view()},
+                     {Work::directory, 4, {}}};
+    saved.lent = {{sample_loan, 1, 1}};
+    saved.files = {{1, 2, 3}, {4, 5, 6}};
+    return saved;
+}
+
+/// A parcel with one item, below the directories of `way`.
+inline std::string parcel_of(const std::vector<std::string>& way, const Parcel::Content& content) {
+    std::vector<Node*> nodes;
+    const auto add = [&](std::string_view name) {
+        nodes.push_back(Node::make(nodes.empty() ? nullptr : nodes.back(), name, 0));
+    };
+    for (const std::string& name : way)
+        add(name);
+    add(content.place.name);
+    Parcel parcel;
+    WARREN_CHECK(parcel.begin_item(*nodes.back(), content.payload.size()));
+    parcel.add_item(*nodes.back(), content);
+    for (Node* node : nodes)
+        Node::destroy(node);
+    return parcel.take();
+}
+
+}  // namespace warren::walk
