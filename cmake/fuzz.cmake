@@ -37,6 +37,7 @@ foreach(target fuzz_control fuzz_ring)
     target_sources(${target} PRIVATE tests/apps/fake_kernel.cpp)
     target_link_libraries(${target} PRIVATE warren_mount)
 endforeach()
+target_sources(fuzz_control PRIVATE tests/apps/served_control.cpp)
 # The options of `warren chunk` are read by the program, which has a main() of its own.
 set(program_objects "$<FILTER:$<TARGET_OBJECTS:warren>,EXCLUDE,/main\\.cpp>")
 target_link_libraries(fuzz_rule PRIVATE "${program_objects}" warren_mount)

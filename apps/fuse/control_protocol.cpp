@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -91,11 +92,17 @@ Errc send_frame(int socket, Verb verb, std::string_view payload, std::span<const
     if (payload.size() > frame_limit_bytes || descriptors.size() > descriptor_limit) {
         return Errc::invalid;
     }
-    FrameHeader header{static_cast<u32>(payload.size()), static_cast<u16>(verb),
-                       static_cast<u16>(protocol_version)};
+    const FrameHeader header{static_cast<u32>(payload.size()), static_cast<u16>(verb),
+                             static_cast<u16>(protocol_version)};
+    return send_with(socket, {reinterpret_cast<const char*>(&header), sizeof(header)}, payload,
+                     descriptors);
+}
+
+Errc send_with(int socket, std::string_view first, std::string_view then,
+               std::span<const int> descriptors) {
     alignas(cmsghdr) ControlBuffer control{};
-    std::array<iovec, 2> pieces{
-        {{&header, sizeof(header)}, {const_cast<char*>(payload.data()), payload.size()}}};
+    std::array<iovec, 2> pieces{{{const_cast<char*>(first.data()), first.size()},
+                                 {const_cast<char*>(then.data()), then.size()}}};
     msghdr message{};
     message.msg_iov = pieces.data();
     message.msg_iovlen = pieces.size();
@@ -113,13 +120,10 @@ Errc send_frame(int socket, Verb verb, std::string_view payload, std::span<const
         sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0) return last_error();
-    auto done = static_cast<size_t>(sent);
-    if (done < sizeof(header)) {
-        const std::string_view rest(reinterpret_cast<const char*>(&header), sizeof(header));
-        WARREN_TRY(send_all(socket, rest.substr(done)));
-        done = sizeof(header);
-    }
-    return send_all(socket, payload.substr(done - sizeof(header)));
+    const auto done = static_cast<size_t>(sent);
+    const size_t of_first = std::min(done, first.size());
+    WARREN_TRY(send_all(socket, first.substr(of_first)));
+    return send_all(socket, then.substr(done - of_first));
 }
 
 Errc receive_frame(int socket, Frame& frame) {

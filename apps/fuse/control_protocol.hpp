@@ -106,6 +106,10 @@ struct Frame {
 Errc send_frame(int socket, Verb verb, std::string_view payload,
                 std::span<const int> descriptors = {});
 
+/// Sends the bytes of both, with descriptors beside the first of them.
+Errc send_with(int socket, std::string_view first, std::string_view then,
+               std::span<const int> descriptors);
+
 /// Receives a frame; Errc::no_data at a clean end of the connection, Errc::invalid for nonsense.
 Errc receive_frame(int socket, Frame& frame);
 

@@ -1,36 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each allocation of memory within each request over a mount's control socket fails once, all of
-// them in every run; see starved_mount.hpp. The connection is served as in a daemon, but for the
-// listening. A descriptor tells the server by device and number which directory it leads to: here
-// the root of another file system, whose number is 1, stands for the root of the mount.
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
+// them in every run; see starved_mount.hpp.
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 
-#include "apps/fuse/control_server.hpp"
 #include "base/out_of_memory.hpp"
+#include "tests/apps/served_control.hpp"
 #include "tests/apps/starved_mount.hpp"
-
-namespace {
-
-/// What the number 1 is taken for.
-std::atomic<warren::u64> number_of_one = 1;
-
-}  // namespace
-
-/// The system's call, but for the number 1. Whatever is linked into this program calls this one.
-int statx(int directory, const char* path, int flags, unsigned mask, struct statx* facts) noexcept {
-    const long code = ::syscall(SYS_statx, directory, path, flags, mask, facts);
-    if (code == 0 && facts->stx_ino == 1) facts->stx_ino = number_of_one;
-    return static_cast<int>(code);
-}
 
 namespace warren::fuse::test {
 namespace {
@@ -40,39 +17,21 @@ class Control {
  public:
     explicit Control(Mount& mount)
         : invalidator_(mount.kernel.session(), [](u64, const std::string&) { return false; }),
-          server_(std::make_shared<ControlServer>(mount.state, invalidator_)),
-          directory_(::open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
-        struct statx facts {};
-        EXPECT_EQ(::statx(directory_.get(), "", AT_EMPTY_PATH, STATX_INO, &facts), 0);
-        EXPECT_EQ(facts.stx_ino, 1u) << "/proc cannot stand for the root of a mount";
-        number_of_one = mount.volume().root().inode;
-        server_->start_unheard(facts.stx_dev_major, facts.stx_dev_minor);
-    }
+          served_(mount.state, invalidator_) {}
     /// Opens a connection. Errc::no_memory: the server let it go.
     Errc connect() {
-        std::array<int, 2> ends{-1, -1};
-        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-        socket_ = Descriptor(ends[0]);
-        Descriptor other(ends[1]);
-        return or_no_memory([&] {
-            server_->admit(std::move(other));
+        auto [own, other] = make_connection();
+        socket_ = std::move(own);
+        return or_no_memory([&, &end = other] {
+            served_.server().admit(std::move(end));
             return Errc::ok;
         });
     }
-    /// Waits until the connection's thread has let go of the server.
-    ~Control() {
-        socket_.close();
-        while (server_.use_count() > 1)
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
-        number_of_one = 1;
-    }
-    Control(const Control&) = delete;
-    Control& operator=(const Control&) = delete;
 
     /// Asks and answers 0 or the errno that the client would see.
     int ask(Verb verb, const Encoder& request, bool has_results) {
         const UncountedAllocations uncounted;
-        const int directory = directory_.get();
+        const int directory = served_.root();
         if (send_frame(socket_.get(), verb, request.bytes(), {&directory, 1}) != Errc::ok) {
             return EPIPE;
         }
@@ -89,9 +48,8 @@ class Control {
 
  private:
     Invalidator invalidator_;
-    std::shared_ptr<ControlServer> server_;
-    Descriptor directory_;
-    Descriptor socket_;
+    ServedControl served_;
+    Descriptor socket_;  // closed first
 };
 
 struct VerbCall {

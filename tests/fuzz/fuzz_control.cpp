@@ -1,36 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A peer of the control socket. An input is a list of frames, each with how many descriptors of the
-// mount's root and of another directory go with it; at its end the peer hangs up. The connection is
-// served as in a daemon, but for the listening.
+// mount's root and of another directory go with it; at its end the peer hangs up.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <thread>
 
-#include "apps/fuse/control_server.hpp"
+#include "tests/apps/served_control.hpp"
 #include "tests/fuzz/mounted.hpp"
 #include "tests/fuzz/target.hpp"
-
-namespace {
-
-/// The inode number that /proc, whose number is 1, is taken for: that of the mount's root.
-std::atomic<warren::u64> number_of_one = 1;
-
-}  // namespace
-
-/// The system's call, but for the number 1. Whatever is linked into this program calls this one.
-int statx(int directory, const char* path, int flags, unsigned mask, struct statx* facts) noexcept {
-    const long code = ::syscall(SYS_statx, directory, path, flags, mask, facts);
-    if (code == 0 && facts->stx_ino == 1) facts->stx_ino = number_of_one;
-    return static_cast<int>(code);
-}
 
 namespace warren::fuzz {
 
@@ -42,48 +22,9 @@ using fuse::Verb;
 constexpr int frames_max = 8;
 constexpr u16 is_raw = 0x8000;  // in place of a verb: bytes that are no frame
 
-struct FrameHeader {
-    u32 length;
-    u16 verb;
-    u16 version;
-};
-
-/// Sends bytes with descriptors beside the first of them.
-bool send_with(int socket, std::string_view bytes, std::span<const int> descriptors) {
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(4 * sizeof(int))> control{};
-    iovec piece{const_cast<char*>(bytes.data()), bytes.size()};
-    msghdr message{};
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    if (!descriptors.empty()) {
-        message.msg_control = control.data();
-        message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
-        cmsghdr* part = CMSG_FIRSTHDR(&message);
-        part->cmsg_level = SOL_SOCKET;
-        part->cmsg_type = SCM_RIGHTS;
-        part->cmsg_len = CMSG_LEN(descriptors.size_bytes());
-        std::memcpy(CMSG_DATA(part), descriptors.data(), descriptors.size_bytes());
-    }
-    return ::sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
-}
-
-class Directories {
- public:
-    Directories()
-        : root_(::open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)),
-          other_(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
-        WARREN_CHECK(::statx(root_.get(), "", AT_EMPTY_PATH, STATX_INO, &facts) == 0);
-    }
-    int get(u32 which) const { return which % 4 == 3 ? other_.get() : root_.get(); }
-    struct statx facts {};
-
- private:
-    Descriptor root_;
-    Descriptor other_;
-};
-
 /// Sends what the input says; whether a close is among it.
-bool send_input(int socket, Input& input, const Directories& directories) {
+bool send_input(int socket, Input& input, int root) {
+    const Descriptor other(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
     bool closes = false;
     for (int i = 0; i < frames_max && !input.at_end(); ++i) {
         const auto verb = input.get<u16>();
@@ -91,16 +32,14 @@ bool send_input(int socket, Input& input, const Directories& directories) {
         const std::string_view payload = input.take(input.get<u16>());
         std::array<int, 4> descriptors{};
         for (u32 at = 0; at < descriptors.size(); ++at)
-            descriptors[at] = directories.get(count >> 2 * (at + 1));
-        std::string bytes(payload);
-        if ((verb & is_raw) == 0) {
-            const FrameHeader header{static_cast<u32>(payload.size()), verb,
-                                     fuse::protocol_version};
-            bytes.insert(0, reinterpret_cast<const char*>(&header), sizeof header);
-        }
-        if (bytes.empty()) continue;
-        if (!send_with(socket, bytes, std::span(descriptors).first(count % 4))) break;
-        closes = closes || verb == static_cast<u16>(Verb::close) || (verb & is_raw) != 0;
+            descriptors[at] = (count >> 2 * (at + 1)) % 4 == 3 ? other.get() : root;
+        const auto beside = std::span(descriptors).first(count % 4);
+        const bool raw = (verb & is_raw) != 0;
+        if (raw && payload.empty()) continue;
+        const Errc sent = raw ? fuse::send_with(socket, payload, {}, beside)
+                              : fuse::send_frame(socket, static_cast<Verb>(verb), payload, beside);
+        if (sent != Errc::ok) break;
+        closes = closes || raw || verb == static_cast<u16>(Verb::close);
     }
     ::shutdown(socket, SHUT_WR);
     return closes;
@@ -155,28 +94,18 @@ std::vector<std::string> seeds() {
     return all;
 }
 
-void serve(Input& input, const Directories& directories) {
+void serve(Input& input) {
     Mounted mounted;
-    number_of_one = mounted.root().inode;
-    auto server = std::make_shared<fuse::ControlServer>(mounted.state, mounted.invalidator);
-    server->start_unheard(directories.facts.stx_dev_major, directories.facts.stx_dev_minor);
-    std::array<int, 2> ends{-1, -1};
-    WARREN_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
-    {
-        const Descriptor own(ends[0]);
-        server->admit(Descriptor(ends[1]));
-        // A peer that waits for the close is told of it; all else ends by itself.
-        const bool closes = send_input(own.get(), input, directories);
-        if (!drain(own.get(), closes ? 50 : 20'000)) {
-            WARREN_CHECK(closes);
-            server->stop();
-            server->report_closed(Errc::ok);
-            WARREN_CHECK(drain(own.get(), 20'000));
-        }
-    }
-    while (server.use_count() > 1)
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-    number_of_one = 1;
+    fuse::test::ServedControl served(mounted.state, mounted.invalidator);
+    auto [own, other] = fuse::test::make_connection();
+    served.server().admit(std::move(other));
+    // A peer that waits for the close is told of it; all else ends by itself.
+    const bool closes = send_input(own.get(), input, served.root());
+    if (drain(own.get(), closes ? 50 : 20'000)) return;
+    WARREN_CHECK(closes);
+    served.server().stop();
+    served.server().report_closed(Errc::ok);
+    WARREN_CHECK(drain(own.get(), 20'000));
 }
 
 /// The lowest descriptor that is free: it changes if one is left open, or is not ours.
@@ -189,10 +118,9 @@ int free_descriptor() {
 
 extern "C" int LLVMFuzzerTestOneInput(const warren::u8* bytes, size_t size_bytes) {
     using namespace warren::fuzz;
-    static const Directories directories;
     Input input(bytes, size_bytes);
     const int before = free_descriptor();
-    serve(input, directories);
+    serve(input);
     WARREN_CHECK(free_descriptor() == before);
     return 0;
 }

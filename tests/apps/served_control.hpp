@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server of a mount's control socket as in a daemon, but for the listening. A descriptor tells
+// the server by device and number which directory it leads to: here the root of another file
+// system, whose number is 1, stands for the root of the mount.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "apps/fuse/control_server.hpp"
+
+namespace warren::fuse::test {
+
+class ServedControl {
+ public:
+    ServedControl(MountState& state, Invalidator& invalidator);
+    /// Waits until the threads of all connections have let go of the server.
+    ~ServedControl();
+    ServedControl(const ServedControl&) = delete;
+    ServedControl& operator=(const ServedControl&) = delete;
+
+    ControlServer& server() { return *server_; }
+    /// A directory that stands for the mount's root.
+    int root() const { return root_.get(); }
+
+ private:
+    std::shared_ptr<ControlServer> server_;
+    Descriptor root_;
+};
+
+/// Both ends of a connection.
+std::array<Descriptor, 2> make_connection();
+
+}  // namespace warren::fuse::test
