@@ -28,7 +28,8 @@ foreach(source IN LISTS fuzz_sources)
     cmake_path(GET source STEM target)
     add_executable(${target} EXCLUDE_FROM_ALL "${source}" tests/fuzz/target.cpp)
     target_link_libraries(${target} PRIVATE fuzz_support)
-    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    # libFuzzer brings libstdc++, which a shared runtime of the sanitizers would have to precede.
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer -static-libsan)
     set_target_properties(${target} PROPERTIES
                           RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
     add_dependencies(fuzz_targets ${target})
