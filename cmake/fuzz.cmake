@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzing by libFuzzer: in the preset `asan` the target `fuzz_targets` builds tests/fuzz/fuzz_NAME.cpp,
-# and tools/fuzz.sh runs each of them on its corpus, tests/fuzz/corpus/NAME.
+# Fuzzing by libFuzzer: in the preset `asan` the target `fuzz_targets` builds fuzz_NAME of each
+# tests/fuzz/fuzz_NAME.cpp; tools/fuzz.sh runs them, each on its corpus, tests/fuzz/corpus/NAME.
 #
 # Included before the libraries: all code is compiled with the counters that lead the fuzzer.
 option(WARREN_FUZZ "Build the fuzz targets of tests/fuzz (needs clang)" OFF)
