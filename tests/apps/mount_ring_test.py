@@ -17,7 +17,7 @@ import mounted
 from mounted import MountedTest, as_user, run
 
 BUILD = os.environ.get("WARREN_BUILD", "")
-PROCESS = os.path.join(BUILD, "tests", "ring_process")
+PROCESS = mounted.reachable(os.path.join(BUILD, "tests", "ring_process"))
 SOMEBODY = 12345
 ANOTHER = 23456
 LOAD = int(os.environ.get("WARREN_LOAD", "1"))

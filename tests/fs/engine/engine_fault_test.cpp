@@ -9,6 +9,7 @@
 #include "tests/support/engine_faults.hpp"
 #include "tests/support/losable_engine.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace warren {
 namespace {
@@ -48,7 +49,7 @@ class EngineFault : public testing::TestWithParam<u64> {
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, EngineFault, testing::ValuesIn(block_maps));
 
 TEST_P(EngineFault, ofAQuestionIsToldAndDoesNoHarm) {
-    fail_operations(10);
+    fail_operations(10 * case_step);
 }
 
 class EngineFaultLong : public EngineFault {};

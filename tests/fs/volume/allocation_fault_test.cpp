@@ -11,6 +11,7 @@
 #include "tests/support/failing_allocations.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/operation_cases.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 #include "tests/support/uncounted_disk.hpp"
@@ -114,7 +115,7 @@ void fail_operations(const OperationWay& way, u64 odds, u64 many_odds) {
 }
 
 TEST_P(AllocationFault, ofAnOperationIsToldAndDoesNoHarm) {
-    fail_operations(GetParam(), 10, 200);
+    fail_operations(GetParam(), 10 * case_step, 200 * case_step);
 }
 
 class AllocationFaultLong : public testing::TestWithParam<OperationWay> {};

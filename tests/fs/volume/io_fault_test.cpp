@@ -10,6 +10,7 @@
 #include "base/random.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/operation_cases.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
@@ -133,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, IoFault, testing::ValuesIn(ways), name_of_way);
 /// All requests on the host's engine. On a device a bulk command with a small meta buffer has some
 /// 1,600, and each of its runs takes a quarter of a second.
 TEST_P(IoFault, ofAnOperationIsToldAndDoesNoHarm) {
-    fail_requests(GetParam(), 256);
+    fail_requests(GetParam(), 256 / case_step);
 }
 
 class IoFaultLong : public testing::TestWithParam<OperationWay> {};
