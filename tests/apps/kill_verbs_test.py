@@ -312,7 +312,7 @@ class ForcedUnmount(MountInForeground):
 
     def test_of_a_stopped_daemon(self):
         os.mkdir(self.path("d"))
-        self.daemon.send_signal(signal.SIGSTOP)
+        mounted.stop(self.daemon.pid)
         waiting = subprocess.Popen(["stat", self.path("missing")], stderr=subprocess.DEVNULL)
         time.sleep(0.2)
         self.assertIsNone(waiting.poll())
@@ -343,7 +343,7 @@ class ForcedUnmount(MountInForeground):
         os.symlink(self.volume.folder, self.volume.folder + "/link")
         os.chdir(self.volume.folder)
         self.addCleanup(os.chdir, "/")
-        self.daemon.send_signal(signal.SIGSTOP)
+        mounted.stop(self.daemon.pid)
         within(PATIENCE_SECONDS, lambda: run("umount", "-f", "link/../link/mnt"))
         self.assertFalse(os.path.ismount(self.volume.root))
         self.daemon.send_signal(signal.SIGCONT)

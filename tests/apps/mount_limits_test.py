@@ -312,7 +312,7 @@ class LifeTest(unittest.TestCase):
     def test_doctor_of_a_stopped_daemon(self):
         self.volume.mount()
         number = self.daemon()
-        os.kill(number, signal.SIGSTOP)
+        mounted.stop(number)
         try:
             done = run("doctor", "-q", self.volume.root, code=1)
         finally:

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
-
 
 
 def reachable(program):
@@ -62,6 +62,25 @@ def run(*words, code=0):
         raise AssertionError(f"warren {' '.join(words)}: exit code {done.returncode}, expected "
                              f"{code}\n{done.stdout}{done.stderr}")
     return done
+
+
+def stop(number):
+    """Stops a process, and waits until none of its threads runs: a signal alone does not wait."""
+    os.kill(number, signal.SIGSTOP)
+    threads = pathlib.Path(f"/proc/{number}/task")
+    deadline = time.monotonic() + 20
+    while not all(is_stopped(thread) for thread in threads.iterdir()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"process {number} has not stopped in 20 s")
+        time.sleep(0.01)
+
+
+def is_stopped(thread):
+    """Whether a thread, given as its folder below /proc, is stopped or has ended."""
+    try:
+        return (thread / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] in "TZ"
+    except OSError:
+        return True
 
 
 class Volume:
