@@ -154,6 +154,9 @@ WARREN_HD inline void touch_directory(const InodeRef& directory, i64 now) {
     relaxed_store(directory.at->changed, now);
 }
 
+/// What apply_link() and apply_unlink() mark each: the leaf and the directory's inode.
+inline constexpr u32 entry_blocks_max = 2;
+
 /// Adds the name. Only within apply, after count_entry() agreed.
 template <class Team>
 WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const Name& name,

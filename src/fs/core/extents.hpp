@@ -172,13 +172,16 @@ struct ExtentLeafType {
     }
 };
 
+/// What start_tree() marks: the leaf and the inode.
+inline constexpr u32 start_tree_blocks_max = start_blocks_max + 1;
+
 /// Moves the extents in the inode into the first leaf of a tree.
 template <class Team>
 WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home) {
     const Result<FreshBlock> block = reserve_block(op);
     if (!block) return block.code();
     WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(3));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(start_tree_blocks_max)));
     start_block(op, *block, extent_tree.leaf, inode);
     once(op.team, [&] {
         auto* leaf = reinterpret_cast<ExtentLeaf*>(block->at);

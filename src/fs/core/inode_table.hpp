@@ -30,6 +30,9 @@ struct InodeRef {
     }
 };
 
+/// What a change of nothing but an inode marks: its block.
+inline constexpr u32 inode_blocks_max = 1;
+
 /// Whether there is a slot for an inode of this number: in the volume, in a frame of inodes.
 template <class Team>
 WARREN_HD bool is_inode_slot(Operation<Team>& op, u64 number) {

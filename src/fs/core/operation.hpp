@@ -14,6 +14,7 @@
 #include "fs/core/fence.hpp"
 #include "fs/core/gather.hpp"
 #include "fs/core/head_table.hpp"
+#include "fs/core/journal_credits.hpp"
 #include "fs/core/store.hpp"
 #include "fs/format/inode.hpp"
 #include "team/team.hpp"
@@ -175,10 +176,11 @@ class Operation {
     WARREN_HD Reservation reservation(u32 index) const { return reservations_[index]; }
     WARREN_HD void forget_reservations() { reservation_count_ = 0; }
 
-    /// Enters apply: passes the gate, takes the journal room for `blocks_dirtied` blocks and all
-    /// locks. Errc::retry, need_commit or read_only; then nothing is held and nothing has changed.
-    WARREN_HD Errc begin_apply(u32 blocks_dirtied) {
-        WARREN_TRY(enter_apply(blocks_dirtied));
+    /// Enters apply: passes the freeze barrier, reserves journal room for what it dirties at most
+    /// and takes all locks. Errc::retry, need_commit or read_only; then nothing is held and nothing
+    /// has changed.
+    WARREN_HD Errc begin_apply(Credits credits) {
+        WARREN_TRY(enter_apply(credits));
         open_locked();
         return Errc::ok;
     }
@@ -187,20 +189,24 @@ class Operation {
     WARREN_HD void open_locked() const {
         fence_release();  // pairs with fence_acquire() in unchanged()
     }
-    WARREN_HD Errc enter_apply(u32 blocks_dirtied) {
-        promised_ = blocks_dirtied;
-        if (!commits_wait) WARREN_TRY(once(team, [&] { return enter_gate(); }));
-        // The promise and the locks are asked for at once: on a GPU each takes its time.
-        Promise promise;
-        if (team.is_leader() && !gate_is_held) promise = make_promise();
+    WARREN_HD Errc enter_apply(Credits credits) {
+        credits_ = credits.blocks;
+        dirtied_ = 0;
+        if (!commits_wait) WARREN_TRY(once(team, [&] { return pass_barrier(); }));
+        // The room and the locks are asked for at once: on a GPU each takes its time.
+        JournalRoom room;
+        if (team.is_leader() && !gate_is_held) room = held_.reserve(*store.state, credits_);
         const bool locked = try_locks();
-        const Errc fits = once(team, [&] { return promise.verdict(promised_); });
+        const Errc fits = once(team, [&] { return room.verdict(credits_); });
         if (locked && fits == Errc::ok) {
             applying_ = true;
+            tell_audit([&](JournalAudit& audit) {
+                if (credits.name != nullptr) audit.begin(this, credits);
+            });
             return Errc::ok;
         }
         if (locked) unlock(0);
-        once(team, [&] { leave_gate(); });
+        once(team, [&] { held_.leave(); });
         return locked ? fits : Errc::retry;
     }
 
@@ -228,6 +234,7 @@ class Operation {
             const u64 place = i < count ? place_of(i) : 0;
             u64* const bitmap = i < count ? store.dirty : words;
             const u64 index = i < count ? place / format::block_size : bit;
+            if (i < count) audit_mark(place);
             if (set_shared_bit(bitmap, index) && i < count) count_dirty(place);
         }
         team.sync();
@@ -268,23 +275,6 @@ class Operation {
         u64 version;
     };
 
-    /// The journal's room and who wants it, as a promise was made.
-    struct Promise {
-        u64 ahead = 0;  // promised by others
-        u64 dirty = 0;
-        u64 room = ~u64{0};
-        u32 read_only = 0;
-
-        /// Errc::retry if there is room for `blocks` but for others, who mostly dirty less and are
-        /// done soon.
-        WARREN_HD Errc verdict(u64 blocks) const {
-            // References to inodes change even where nothing may be written.
-            if (blocks != 0 && read_only != 0) return Errc::read_only;
-            if (dirty + blocks + ahead <= room) return Errc::ok;
-            return dirty + blocks > room ? Errc::need_commit : Errc::retry;
-        }
-    };
-
     /// Sets a bit; true if it was clear. One lane.
     static WARREN_HD bool set_shared_bit(u64* words, u64 index) {
         const u64 bit = u64{1} << index % 64;
@@ -293,9 +283,11 @@ class Operation {
                (word.fetch_or(bit, hd::memory_order_relaxed) & bit) == 0;
     }
     WARREN_HD void mark_dirty_alone(u64 place) {
+        audit_mark(place);
         if (set_shared_bit(store.dirty, place / format::block_size)) count_dirty(place);
     }
     WARREN_HD void count_dirty(u64 place) {
+        ++dirtied_;
         device_atomic<u64>(store.state->dirty_blocks).fetch_add(1, hd::memory_order_relaxed);
         const u64 frame = place / format::frame_size;
         device_atomic<u64> frames(store.dirty_frames[frame / 64]);
@@ -305,46 +297,40 @@ class Operation {
         }
     }
 
-    /// Passes the gate if there is journal room. One lane.
-    WARREN_HD Errc enter_gate() {
+    /// Passes the freeze barrier if there is journal room. One lane.
+    WARREN_HD Errc pass_barrier() {
         if (gate_is_held) return Errc::ok;
-        StoreState& state = *store.state;
-        device_atomic<u64> inside(state.gate[team.worker % gate_slots].inside);
-        // Sequentially consistent: pairs with close_gate(), which closes, then looks inside. One of
-        // the two sees the other.
-        inside.fetch_add(1, hd::memory_order_seq_cst);
-        if (device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0) {
-            inside.fetch_sub(1, hd::memory_order_release);
-            return Errc::retry;
-        }
-        const Promise others = {relaxed_load(state.promised_blocks),
-                                relaxed_load(state.dirty_blocks), relaxed_load(state.journal_room),
-                                relaxed_load(state.read_only)};
-        const Errc code = others.verdict(promised_);
-        if (code != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
+        WARREN_TRY(held_.pass_barrier(*store.state, team.worker));
+        const Errc code = JournalRoom::now(*store.state).verdict(credits_);
+        if (code != Errc::ok) held_.leave();
         return code;
     }
 
-    /// Promises what apply will dirty at most; leave_gate() takes it back. One lane.
-    WARREN_HD Promise make_promise() const {
-        StoreState& state = *store.state;
-        Promise promise;
-        promise.ahead = device_atomic<u64>(state.promised_blocks)
-                            .fetch_add(promised_, hd::memory_order_relaxed);
-        promise.dirty = relaxed_load(state.dirty_blocks);
-        promise.room = relaxed_load(state.journal_room);
-        promise.read_only = relaxed_load(state.read_only);
-        return promise;
+    /// How many blocks all lanes have newly dirtied in this apply.
+    WARREN_HD u32 dirtied_by_all() const {
+        if constexpr (Team::width == 1) {
+            return dirtied_;
+        } else {
+            u32 sum = 0;
+            for (u32 bit = 0; team.ballot(dirtied_ >> bit != 0) != 0; ++bit) {
+                const u32 lanes = team.ballot((dirtied_ >> bit & 1) != 0);
+                sum += static_cast<u32>(hd::popcount(lanes)) << bit;
+            }
+            return sum;
+        }
     }
 
-    WARREN_HD void leave_gate() {
-        if (gate_is_held) return;
-        StoreState& state = *store.state;
-        device_atomic<u64>(state.promised_blocks).fetch_sub(promised_, hd::memory_order_relaxed);
-        if (commits_wait) return;
-        // Release: pairs with the acquire in close_gate(): the commit sees all that apply wrote.
-        device_atomic<u64>(state.gate[team.worker % gate_slots].inside)
-            .fetch_sub(1, hd::memory_order_release);
+    /// Lets `action` have the audit, if there is one.
+    template <class Action>
+    WARREN_HD void tell_audit([[maybe_unused]] const Action& action) const {
+#if !defined(__CUDA_ARCH__)
+        if constexpr (Team::width == 1) {
+            if (journal_audit != nullptr) action(*journal_audit);
+        }
+#endif
+    }
+    WARREN_HD void audit_mark(u64 place) const {
+        tell_audit([&](JournalAudit& audit) { audit.mark(this, place / format::block_size); });
     }
 
     /// Takes all locks, each lane its own. False if one was lost: then none is held.
@@ -388,7 +374,12 @@ class Operation {
         team.sync();
         unlock(step);
         team.sync();
-        once(team, [&] { leave_gate(); });
+        const u32 dirtied = dirtied_by_all();
+        once(team, [&] {
+            check_credits(*store.state, dirtied, credits_);
+            held_.leave();
+        });
+        tell_audit([&](JournalAudit& audit) { audit.end(this); });
         applying_ = false;
         lock_count_ = 0;
     }
@@ -402,8 +393,10 @@ class Operation {
     u32 locks_held_ = 0;  // by this lane
     u32 pin_count_ = 0;
     u32 reservation_count_ = 0;
-    u32 promised_ = 0;
+    u32 credits_ = 0;  // blocks that this apply may dirty
+    u32 dirtied_ = 0;  // by this lane, newly
     bool applying_ = false;
+    JournalCredits held_;
 };
 
 }  // namespace warren::core

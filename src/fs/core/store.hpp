@@ -52,11 +52,13 @@ struct StoreState {
     u64 frames_with_memory;  // metadata lie below this frame; 0: all frames have memory
 
     u64 dirty_blocks;     // blocks marked dirty since the last commit
-    u64 promised_blocks;  // journal room promised to operations that apply right now
+    u64 promised_blocks;  // journal room that operations which apply right now have reserved
     u64 journal_room;     // blocks that one commit can hold
 
     u32 gate_closed;
     u32 read_only;        // set by an I/O error: no operation applies any more
+    u32 overrun_blocks;   // dirtied by an operation with fewer credits, 0: by none
+    u32 overrun_credits;  // which it had
     u32 claims_metadata;  // one worker at a time takes a free frame for metadata
     GateSlot gate[gate_slots];
     WorkerHint hints[gate_slots];

@@ -173,6 +173,9 @@ WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
     return FreshBlock{place, *block};
 }
 
+/// What start_block() marks: the block, and that of the frame table.
+inline constexpr u32 start_blocks_max = 2;
+
 /// Fills a new block's header and clears the rest. Only within apply; the block is not published
 /// yet.
 template <class Team>

@@ -8,6 +8,11 @@
 
 namespace warren::core {
 
+/// A first leaf or a taller root: the new block and the inode, which holds the root.
+inline constexpr u32 taller_blocks_max = start_blocks_max + 1;
+/// A split: the new block, the one that is split, the array above, the inode.
+inline constexpr u32 split_blocks_max = start_blocks_max + 3;
+
 /// Gives an empty tree its first leaf. Errc::no_entry for a directory that takes no more names:
 /// while it is taken apart (ops/harvest_tree.hpp) its root only looks empty.
 template <class Team>
@@ -20,7 +25,7 @@ WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds 
     const Result<FreshBlock> leaf = reserve_block(op);
     if (!leaf) return leaf.code();
     WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(3));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(taller_blocks_max)));
     start_block(op, *leaf, kinds.leaf, inode);
     once(op.team, [&] {
         store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(leaf->place));
@@ -40,7 +45,7 @@ WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     const Result<FreshBlock> block = reserve_block(op);
     if (!block) return block.code();
     WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(3));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(taller_blocks_max)));
     start_block(op, *block, kinds.node, inode);
     once(op.team, [&] {
         auto* node = reinterpret_cast<TreeNode*>(block->at);
@@ -71,7 +76,7 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
     const u32 keep = key >= last ? child.count - 1 : child.count / 2;
     WARREN_TRY(op.will_write(above.seen));
     WARREN_TRY(op.will_write(child.seen));
-    WARREN_TRY(op.begin_apply(5));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(split_blocks_max)));
     start_block(op, *block, kinds.node, inode);
     auto* fresh = reinterpret_cast<TreeNode*>(block->at);
     for (u32 i = keep + op.team.lane(); i < child.count; i += Team::width) {
@@ -106,7 +111,7 @@ WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_
     if (*pivot == key_end) return Errc::ok;
     WARREN_TRY(op.will_write(descent.above.seen));
     WARREN_TRY(op.will_write(descent.leaf_seen));
-    WARREN_TRY(op.begin_apply(5));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(split_blocks_max)));
     start_block(op, *block, Leaf::kinds.leaf, inode);
     leaf_type.move_upper(op, descent.leaf, block->at, *pivot);
     once(op.team, [&] {

@@ -90,7 +90,8 @@ WARREN_HD Errc plan_unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds
     return Errc::ok;
 }
 
-/// How many blocks unhook() dirties at most, that of the inode included.
+/// How many blocks unhook() dirties at most: the array it cuts, the inode, the nodes whose first
+/// key changes, and of each block that it frees that of the frame table.
 WARREN_HD constexpr u32 unhook_dirties(const TreePath& path) {
     return 2 + path.chain_length + path.edge_length;
 }
@@ -126,7 +127,7 @@ WARREN_HD Errc prune(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
     WARREN_TRY(op.confirm(path.descent.leaf_seen));
     if (!is_empty) return Errc::ok;
     WARREN_TRY(plan_unhook(op, inode, Leaf::kinds, path));
-    WARREN_TRY(op.begin_apply(unhook_dirties(path)));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(unhook_dirties(path))));
     unhook(op, inode, Leaf::kinds, path);
     op.end_apply();
     return Errc::ok;

@@ -52,7 +52,7 @@ WARREN_HD Errc zero_inline(Operation<Team>& op, const File& file, const Allocati
     const u64 begin = what.offset < area ? what.offset : area;
     const u64 end = what.end() < area ? what.end() : area;
     WARREN_TRY(op.will_write(file.inode.seen));
-    WARREN_TRY(op.begin_apply(1));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
     set_inline(op, file.inode, static_cast<u32>(begin), static_cast<u32>(end), nullptr);
     once(op.team, [&] {
         const bool grows = what.end() <= area && !what.keeps_size() && what.end() > file.size;
@@ -84,7 +84,7 @@ WARREN_HD Result<u64> punch(Operation<Team>& op, const File& file, const Allocat
     Cut cut;
     WARREN_TRY(plan_cut(op, file, begin, end, CutFrom::begin, cut));
     const u64 done = cut.is_finished ? what.length : what.done(cut.range.end);
-    WARREN_TRY(op.begin_apply(cut_dirties(cut)));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(cut_dirties(cut))));
     apply_cut(op, file, cut);
     once(op.team, [&] { touch_contents(file.inode, what.now); });
     op.mark_dirty(file.inode.block_place());

@@ -289,7 +289,7 @@ WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const Ino
     if (!edit) return edit.code();
     if (is_empty && !edit->has_old()) return Errc::ok;
     WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(edit_blocks_max));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(edit_blocks_max)));
     apply_edit(op, inode, *edit, name, keeps, bytes, length);
     once(op.team, [&] {
         relaxed_store(inode.at->mode, mode);
@@ -318,7 +318,7 @@ WARREN_HD Errc set_attribute(Operation<Team>& op, const Credentials& caller, Han
     const Result<AttributeEdit> edit = plan_edit(op, *inode, *name, added, how);
     if (!edit) return edit.code();
     WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(edit_blocks_max));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(edit_blocks_max)));
     apply_edit(op, *inode, *edit, *name, true, value, length);
     once(op.team, [&] { relaxed_store(inode->at->changed, now); });
     op.end_apply();
@@ -338,7 +338,7 @@ WARREN_HD Errc remove_attribute(Operation<Team>& op, const Credentials& caller, 
     const Result<AttributeEdit> edit = plan_edit(op, *inode, *name, 0, AttributeSet::replace);
     if (!edit) return edit.code();
     WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(edit_blocks_max));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(edit_blocks_max)));
     apply_edit(op, *inode, *edit, *name, false, nullptr, 0);
     once(op.team, [&] { relaxed_store(inode->at->changed, now); });
     op.end_apply();

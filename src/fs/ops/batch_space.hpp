@@ -108,7 +108,6 @@ struct CheckRoom : Phase {
         const StoreState& state = *store.state;
         const u64 wanted = b.state->new_blocks;
         if (wanted > b.places_max) return Errc::not_supported;
-        if (relaxed_load(state.read_only) != 0) return Errc::read_only;
         const u64 tables = store.frame_count / format::frames_per_table_block + 1;
         const u64 changed = wanted + b.state->blocks_end + b.state->freed_tables;
         constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
@@ -117,9 +116,8 @@ struct CheckRoom : Phase {
         const u64 dirtied = wanted + b.state->directories + b.state->inode_blocks +
                             b.state->inode_frames + (removed < bitmaps ? removed : bitmaps) +
                             (changed < tables ? changed : tables);
-        if (relaxed_load(state.dirty_blocks) + dirtied > state.journal_room) {
-            return Errc::need_commit;
-        }
+        // Nobody else applies anything meanwhile, so nothing need be reserved.
+        WARREN_TRY(JournalRoom::now(state).verdict(dirtied));
         const u64 created = b.state->created;
         if (generation_before(state, created) + created > relaxed_load(state.generation_limit) &&
             created > 0) {

@@ -23,6 +23,8 @@ struct CutCounters {
     u64 metadata_frames_end;
     u64 data_frames_begin;
     u64 generation;
+    u64 overrun_blocks;  // see StoreState
+    u64 overrun_credits;
 };
 
 struct CutHeader {
@@ -120,9 +122,11 @@ template <class Team>
 WARREN_HD void end_cut(const Team& team, const Store& store, CutHeader& header) {
     once(team, [&] {
         StoreState& state = *store.state;
-        header.counters = {relaxed_load(state.blocks_used), relaxed_load(state.inodes_used),
-                           relaxed_load(state.metadata_frames_end),
-                           relaxed_load(state.data_frames_begin), relaxed_load(state.generation)};
+        header.counters = {
+            relaxed_load(state.blocks_used),         relaxed_load(state.inodes_used),
+            relaxed_load(state.metadata_frames_end), relaxed_load(state.data_frames_begin),
+            relaxed_load(state.generation),          relaxed_load(state.overrun_blocks),
+            relaxed_load(state.overrun_credits)};
         relaxed_store(state.dirty_blocks, 0);
     });
     const u64 words = dirty_frames_end(store) / 64 + 1;

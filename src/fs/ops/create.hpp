@@ -28,8 +28,13 @@ struct NewInode {
     u32 group = 0;
 };
 
-/// Metadata blocks that a new inode dirties: itself, its bitmap, an ACL, a long target, the table.
-inline constexpr u32 new_inode_blocks_max = 6;
+/// What apply_inode() marks: the inode, its bitmap, and a block for an ACL or for a long target;
+/// symbolic links have no ACL.
+inline constexpr u32 new_inode_blocks_max = 2 + start_blocks_max;
+/// What create() and create_unnamed() mark: the inode, and its name there or among the orphans.
+inline constexpr u32 create_blocks_max = entry_blocks_max + new_inode_blocks_max;
+/// What link() marks: the inode, its new name, and the one that it had among the orphans.
+inline constexpr u32 link_blocks_max = 1 + 2 * entry_blocks_max;
 
 /// What a new inode takes from its directory.
 struct Heritage {
@@ -268,7 +273,7 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     const bool is_directory = (arguments.mode & format::type_mask) == format::type_directory;
     const u32 links = is_directory ? 2 : 1;
 
-    WARREN_TRY(op.begin_apply(3 + new_inode_blocks_max));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(create_blocks_max)));
     if (!once(op.team, [&] { return count_entry(parent, 1); })) {
         op.cancel_apply();
         return Errc::no_entry;
@@ -298,7 +303,7 @@ WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentia
     if (orphan.entry.exists) return Errc::corrupt;
     WARREN_TRY(plan_link(op, orphan.directory, orphan.name(op), orphan.entry));
 
-    WARREN_TRY(op.begin_apply(3 + new_inode_blocks_max));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(create_blocks_max)));
     apply_inode(op, *parent, arguments, fresh, 0);
     once(op.team, [&] { relaxed_store(fresh.inode.at->flags, format::flag_unnamed); });
     apply_orphan(op, orphan, fresh.inode.number, fresh.inherit.mode, arguments.now);
@@ -340,7 +345,7 @@ WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller
         WARREN_TRY(op.will_write(orphan.entry.leaf_seen));
     }
 
-    WARREN_TRY(op.begin_apply(5));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(link_blocks_max)));
     if (!once(op.team, [&] { return count_entry(found->directory, 1); })) {
         op.cancel_apply();
         return Errc::no_entry;

@@ -94,7 +94,8 @@ struct Cut {
     bool is_finished = false;  // nothing of the whole range is left after this step
 };
 
-/// How many blocks apply_cut() dirties at most, that of the inode included.
+/// How many blocks apply_cut() dirties at most: the inode, the list, blocks of the frame table, and
+/// what the loss of the leaf does.
 WARREN_HD constexpr u32 cut_dirties(const Cut& cut) {
     return 2 + cut.range.tables + (cut.empties ? unhook_dirties(cut.path) : 0);
 }

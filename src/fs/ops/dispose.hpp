@@ -78,8 +78,10 @@ struct Disposal {
     OrphanEntry orphan;
 };
 
-/// Metadata blocks that a disposal can dirty.
-inline constexpr u32 disposal_blocks_max = 6 + release_blocks_max;
+/// What apply_disposal() marks where the inode is freed: its bitmap, and what its contents took.
+/// Where it becomes an orphan that is less: the inode, and its name.
+inline constexpr u32 disposal_blocks_max = 1 + release_blocks_max;
+static_assert(1 + entry_blocks_max <= disposal_blocks_max);
 
 /// Plans the loss of one name of `inode` (of the only one, for a directory).
 template <class Team>

@@ -37,7 +37,9 @@ struct ContentChange {
     i64 now = 0;            // for the times modified and changed; 0 leaves them
 };
 
-inline constexpr u32 fill_dirties = 4;  // inode, list, frame table
+/// What apply_change() marks: the inode, the leaf of its list, and the block of the frame table,
+/// for a reserved run lies in one frame.
+inline constexpr u32 change_blocks_max = 3;
 inline constexpr u32 apply_attempts = 64;
 
 /// Sets the times that a change of contents leaves. One lane, within apply.
@@ -60,7 +62,7 @@ WARREN_HD Errc apply_change(Operation<Team>& op, const Spot& spot, const Content
         WARREN_TRY(check_room(op, inode, spot.home, extent.file_block, end_of(extent), &extent));
         WARREN_TRY(op.will_write(spot.home.seen));
     }
-    WARREN_TRY(op.begin_apply(fill_dirties));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(change_blocks_max)));
     if (change.is_fresh) {
         use_blocks(op, extent.start.offset(), extent.length);
         count_blocks(op, inode, extent.length);
@@ -269,7 +271,7 @@ WARREN_HD Result<bool> store_inline(Operation<Team>& op, Handle handle, u64 offs
     const InodeRef& inode = file->inode;
     const u64 end = offset + length;
     WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(1));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
     set_inline(op, inode, static_cast<u32>(offset), static_cast<u32>(end), bytes);
     once(op.team, [&] {
         if (end > file->size) relaxed_store(inode.at->size, end);

@@ -24,13 +24,18 @@ WARREN_HD void wipe_resident_blocks(Operation<Team>& op, u64 frame) {
     }
 }
 
+/// What start_wiped_inode_frame() marks: the bitmap and the block of the frame table.
+inline constexpr u32 inode_frame_blocks_max = 2;
+/// What end_inode_frame() marks: the block of the frame table.
+inline constexpr u32 end_frame_blocks_max = 1;
+
 /// Makes a claimed frame whose blocks are resident and zero one of inodes, all free.
 template <class Team>
 WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
     const Result<Block*> block = op.pin(place);
     if (!block) return block.code();
-    WARREN_TRY(op.begin_apply(2));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_frame_blocks_max)));
     once(op.team, [&] {
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
         relaxed_store(bitmap.header.kind, static_cast<u16>(format::BlockKind::inode_bitmap));
@@ -113,7 +118,7 @@ WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
     const Result<Block*> block = op.pin(place);
     if (!block) return block.code();
     auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
-    WARREN_TRY(op.begin_apply(1));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(end_frame_blocks_max)));
     const bool is_empty = once(op.team, [&] {
         if (!hold_all_slots(bitmap)) return false;
         if (!has_dirty_block(op.store, frame)) return true;

@@ -62,6 +62,9 @@ WARREN_HD constexpr bool can_count(u64 held, u64 more) {
            held / one_open + more / one_open <= lookups_mask;
 }
 
+/// What add_references() marks: nothing, for references are not on disk.
+inline constexpr u32 reference_blocks_max = 0;
+
 /// Adds `more` to the references that a kernel or open files hold; `held`: those that there are.
 /// Only within apply, with the inode locked. They do not keep the block in memory: a loader that
 /// evicts it keeps them.
@@ -81,7 +84,7 @@ WARREN_HD Result<Attributes> end_lookup(Operation<Team>& op, const InodeRef& ino
     if (references == 0) return attributes;
     if (!can_count(held, references)) return Errc::overflow;
     WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(0));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(reference_blocks_max)));
     add_references(op, inode, held, references);
     op.end_apply();
     return attributes;

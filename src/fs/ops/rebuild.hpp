@@ -20,6 +20,12 @@ using namespace warren::core;
 inline constexpr u32 packed_entries = format::leaf_entries_max * 7 / 8;
 inline constexpr u32 packed_heap_bytes = format::leaf_heap_bytes * 7 / 8 / 8 * 8;
 
+/// What packing marks: the block that is filled, the array above, and of the one behind it itself
+/// or, if that is freed, the block of the frame table and the inode.
+inline constexpr u32 pack_blocks_max = 4;
+/// What lower_root() marks: the inode, and the block of the frame table.
+inline constexpr u32 lower_root_blocks_max = 2;
+
 /// Where packing goes on, and whether that is the end.
 struct Packed {
     u64 next_key = 0;
@@ -118,7 +124,7 @@ WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& direct
     WARREN_TRY(op.will_write(descent.leaf_seen));
     WARREN_TRY(op.will_write(right.seen));
 
-    WARREN_TRY(op.begin_apply(6));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(pack_blocks_max)));
     const u64 rest = once(op.team, [&] { return move_lowest(right_leaf, left_leaf); });
     once(op.team, [&] {
         if (rest == key_end) {
@@ -191,7 +197,7 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     WARREN_TRY(op.will_write(left->seen));
     WARREN_TRY(op.will_write(right->seen));
 
-    WARREN_TRY(op.begin_apply(6));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(pack_blocks_max)));
     const bool empties = moved == right->count;
     once(op.team, [&] {
         for (u32 i = 0; i < moved; ++i) {
@@ -240,7 +246,7 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
     WARREN_TRY(op.will_write(directory.seen));
     WARREN_TRY(op.will_write(node->seen));
 
-    WARREN_TRY(op.begin_apply(3));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(lower_root_blocks_max)));
     once(op.team, [&] {
         for (u32 i = 0; i < node->count; ++i) {
             store_pair(root->pairs[i], relaxed_load(node->pairs[i].key),
@@ -258,7 +264,7 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
 /// Notes that the directory is packed.
 template <class Team>
 WARREN_HD Errc reset_unlinks(Operation<Team>& op, const InodeRef& directory) {
-    WARREN_TRY(op.begin_apply(1));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
     once(op.team, [&] { relaxed_store(directory.at->unlinks, 0); });
     op.mark_dirty(directory.block_place());
     op.end_apply();

@@ -12,6 +12,9 @@ struct Reclaimed {
     Removed removed;  // what is left to do afterwards
 };
 
+/// What end_orphan() marks: its name, the bitmap, and what its contents took.
+inline constexpr u32 end_orphan_blocks_max = entry_blocks_max + 1 + release_blocks_max;
+
 /// Takes the orphan's name and the orphan itself away. Requires: releases_in_one_step() said yes in
 /// this operation.
 template <class Team>
@@ -23,7 +26,7 @@ WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inod
     if (!bitmap) return bitmap.code();
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.will_write(orphan.entry.leaf_seen));
-    WARREN_TRY(op.begin_apply(3 + release_blocks_max));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(end_orphan_blocks_max)));
     Reclaimed reclaimed{true, {}};
     if (apply_unlink(op, orphan.directory, orphan.entry, now)) {
         reclaimed.removed.prune_inode = orphan.directory.number;

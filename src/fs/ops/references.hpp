@@ -22,7 +22,7 @@ WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
     if (links == 0 && held < one_open) return Errc::stale;
     if (!can_count(held, one_open)) return Errc::overflow;
     WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(0));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(reference_blocks_max)));
     add_references(op, *inode, held, one_open);
     op.end_apply();
     return Errc::ok;
@@ -97,7 +97,7 @@ WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     format::InodeBitmap* bitmap = nullptr;
     WARREN_TRY(pin_bitmap_of_removed(op, *inode, bitmap));
     WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(0));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(reference_blocks_max)));
     const u64 left = drop_references(op, *inode, one_open);
     if (left == 0 && is_removed) let_number_go(op, *inode, *bitmap);
     op.end_apply();
@@ -118,7 +118,7 @@ WARREN_HD Errc forget(Operation<Team>& op, Handle handle, u64 count) {
     format::InodeBitmap* bitmap = nullptr;
     WARREN_TRY(pin_bitmap_of_removed(op, *inode, bitmap));
     WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(0));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(reference_blocks_max)));
     const u64 left = drop_references(op, *inode, given);
     if (left == 0 && is_removed) let_number_go(op, *inode, *bitmap);
     op.end_apply();

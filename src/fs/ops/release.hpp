@@ -13,11 +13,16 @@ namespace warren::ops {
 
 inline constexpr u32 release_tables_max = 12;   // frame-table blocks dirtied by inline extents
 inline constexpr u32 locks_beside_leaves = 10;  // for the operation that removes the directory
-/// How many metadata blocks release_contents() dirties at most, that of the inode not included.
-inline constexpr u32 release_blocks_max = release_tables_max + 2;
-/// How many release_leaves() dirties at most where it takes several.
-inline constexpr u32 release_leaves_dirties_max = 2 + locks_max;
-static_assert(release_leaves_dirties_max <= journal_room_min);
+/// How many metadata blocks release_contents() dirties at most, that of the inode not included:
+/// blocks of the frame table, for extents or leaves and for the attributes.
+inline constexpr u32 release_blocks_max = release_tables_max + 1;
+static_assert(format::root_pairs_max <= release_tables_max);  // leaves that go at once
+/// How many release_leaves() dirties where it takes `leaves`: the array above them, the inode, and
+/// of each leaf the block of the frame table.
+WARREN_HD constexpr u32 release_leaves_dirties(u32 leaves) {
+    return 2 + leaves;
+}
+static_assert(release_leaves_dirties(locks_max) <= journal_room_min);
 
 /// How hard it is to free all that an inode holds.
 enum class Weight : u8 { light, leaves, heavy, damaged };
@@ -146,7 +151,7 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
     Pairs above = path.descent.above;
     if (above.count == 1) {
         WARREN_TRY(plan_unhook(op, inode, directory_tree, path));
-        WARREN_TRY(op.begin_apply(unhook_dirties(path)));
+        WARREN_TRY(op.begin_apply(WARREN_CREDITS(unhook_dirties(path))));
         unhook(op, inode, directory_tree, path);
         op.end_apply();
         return true;
@@ -165,7 +170,7 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
         WARREN_TRY(op.will_write(seen));
         places[count++] = leaf.offset();
     }
-    WARREN_TRY(op.begin_apply(2 + count));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(release_leaves_dirties(count))));
     once(op.team, [&] { erase_pairs(inode, above, above.count - count, above.count); });
     op.mark_dirty(place_of(inode, above));
     for (u32 i = 0; i < count; ++i)
@@ -191,7 +196,7 @@ WARREN_HD Result<bool> release_contents_step(Operation<Team>& op, Handle handle)
     Cut cut;
     WARREN_TRY(plan_cut(op, file, 0, key_end, CutFrom::end, cut));
     if (!cut.range.frees && !cut.empties) return false;
-    WARREN_TRY(op.begin_apply(cut_dirties(cut)));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(cut_dirties(cut))));
     apply_cut(op, file, cut);
     op.mark_dirty(inode->block_place());
     op.end_apply();

@@ -131,6 +131,9 @@ WARREN_HD Result<TreeBeforeCheck> look_at_tree(Operation<Team>& op, const Creden
     return TreeBeforeCheck{tree.inode.handle(), changes};
 }
 
+/// What detach_tree() marks: the name that goes, the one among the orphans, and the inode.
+inline constexpr u32 detach_blocks_max = 2 * entry_blocks_max + 1;
+
 /// Moves the directory (directory, name) to the orphan directory and lets it take no more names.
 /// The answer is its handle. Errc::not_directory for anything else; with `checked`,
 /// Errc::canceled if the name leads elsewhere now or the caller's rights may have changed.
@@ -147,7 +150,7 @@ WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& cal
     if (orphan.entry.exists) return Errc::corrupt;
     WARREN_TRY(plan_link(op, orphan.directory, orphan.name(op), orphan.entry));
 
-    WARREN_TRY(op.begin_apply(6));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(detach_blocks_max)));
     const bool is_late = checked != nullptr && once(op.team, [&] {
                              return rights_changes(op.store) != checked->rights_changes;
                          });
@@ -180,7 +183,7 @@ WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& ca
     FoundTree tree;
     WARREN_TRY(find_tree(op, caller, directory, name, length, tree));
     if (!may_begin()) return Errc::canceled;
-    WARREN_TRY(op.begin_apply(3));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(entry_blocks_max)));
     TakenTree taken;
     taken.number = tree.inode.number;
     if (apply_detach(op, tree.parent, tree.entry, tree.inode, now)) {
@@ -196,7 +199,7 @@ template <class Team>
 WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
     const Result<InodeRef> directory = find_inode(op, number);
     if (!directory) return directory.code();
-    WARREN_TRY(op.begin_apply(1));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
     once(op.team, [&] {
         device_atomic<u64>(directory->at->entries)
             .fetch_or(format::entries_dying, hd::memory_order_relaxed);
@@ -215,7 +218,7 @@ WARREN_HD Errc adopt_orphan(Operation<Team>& op, u64 number, i64 now) {
     WARREN_TRY(find_orphan(op, number, orphan));
     if (orphan.entry.exists) return Errc::ok;
     WARREN_TRY(plan_link(op, orphan.directory, orphan.name(op), orphan.entry));
-    WARREN_TRY(op.begin_apply(2));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(entry_blocks_max)));
     apply_orphan(op, orphan, number, format::type_directory, now);
     op.end_apply();
     return Errc::ok;

@@ -9,12 +9,14 @@
 
 namespace warren::ops {
 
-/// How many metadata blocks a move dirties at most: of all operations beside the cuts of files and
-/// trees it is the one with most.
-inline constexpr u32 move_dirties_max = 7 + disposal_blocks_max;
+/// What a move marks: both names, the inode, and what becomes of the one that is replaced. Of all
+/// operations beside the cuts of files and trees it is the one with most.
+inline constexpr u32 move_blocks_max = 2 * entry_blocks_max + 1 + disposal_blocks_max;
 /// With a whiteout, whose inode comes beside them.
-inline constexpr u32 whiteout_dirties_max = move_dirties_max + new_inode_blocks_max;
-static_assert(whiteout_dirties_max <= journal_room_min);
+inline constexpr u32 whiteout_blocks_max = move_blocks_max + new_inode_blocks_max;
+static_assert(whiteout_blocks_max <= journal_room_min);
+/// An exchange: both names, and both inodes.
+static_assert(2 * entry_blocks_max + 2 <= move_blocks_max);
 
 WARREN_HD constexpr bool leaves_whiteout(Rename how) {
     return how == Rename::whiteout || how == Rename::whiteout_no_replace;
@@ -276,13 +278,13 @@ WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller,
     } else {
         WARREN_TRY(plan_link(op, plan.target.directory, plan.target.name, plan.target.entry));
     }
-    u32 dirties = move_dirties_max;
+    Credits credits = WARREN_CREDITS(move_blocks_max);
     if (leaves_whiteout(how)) {
         WARREN_TRY(plan_whiteout(op, caller, plan));
-        dirties = whiteout_dirties_max;
+        credits = WARREN_CREDITS(whiteout_blocks_max);
     }
 
-    WARREN_TRY(op.begin_apply(dirties));
+    WARREN_TRY(op.begin_apply(credits));
     const Errc refused = once(op.team, [&] { return claim_directories(how, plan); });
     if (refused != Errc::ok) {
         op.cancel_apply();

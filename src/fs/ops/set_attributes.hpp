@@ -185,7 +185,7 @@ WARREN_HD Result<Attributes> set_attributes(Operation<Team>& op, const Credentia
     WARREN_TRY(plan_beside(op, *inode, wanted.mode, change, beside));
 
     WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(edit_blocks_max));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(edit_blocks_max)));
     apply_beside(op, *inode, wanted.mode, beside);
     once(op.team, [&] {
         store_attributes(*inode, wanted, change.which);

@@ -16,7 +16,7 @@ template <class Team>
 WARREN_HD Errc truncate_bytes(Operation<Team>& op, const File& file, u64 new_size, i64 now) {
     const InodeRef& inode = file.inode;
     WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(1));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
     if (new_size < format::area_bytes) {
         set_inline(op, inode, static_cast<u32>(new_size), format::area_bytes, nullptr);
     }
@@ -59,7 +59,7 @@ WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size
         const u64 reached = cut.range.frees ? bytes_of(cut.range.begin) : file->size;
         size = file->size < reached ? file->size : reached;
     }
-    WARREN_TRY(op.begin_apply(cut_dirties(cut)));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(cut_dirties(cut))));
     apply_cut(op, *file, cut);
     once(op.team, [&] {
         if (cut.is_finished && new_size == 0) clear_area(inode, AreaKind::bytes);

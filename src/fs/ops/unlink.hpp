@@ -25,6 +25,11 @@ WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& c
     return found;
 }
 
+/// What apply_simple_unlink() marks: the leaf, the directory's inode, the bitmap.
+inline constexpr u32 simple_unlink_blocks_max = entry_blocks_max + 1;
+/// What unlink_plainly() marks: the name, and what becomes of the inode.
+inline constexpr u32 unlink_blocks_max = entry_blocks_max + disposal_blocks_max;
+
 /// Takes out a name and frees its inode, which holds nothing; `is_held`: somebody knows its number.
 /// Only within apply. `tell()` is called when all has been begun that is not behind a lock.
 template <class Team, class Tell>
@@ -92,7 +97,8 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
     op.may_use_reserve = true;
     outcome = op.will_write(file.inode.seen);
     if (outcome.code() == Errc::ok) outcome = op.will_write(seen.glance.seen);
-    if (outcome.code() == Errc::ok) outcome = op.enter_apply(3);
+    if (outcome.code() == Errc::ok)
+        outcome = op.enter_apply(WARREN_CREDITS(simple_unlink_blocks_max));
     if (outcome.code() != Errc::ok) return true;
     changed = {seen.glance.seen.place, seen.glance.seen.version + 2};
     apply_simple_unlink(op, seen, file.get(team, &Inode::references) != 0, now, tell);
@@ -116,7 +122,7 @@ WARREN_HD WARREN_NOINLINE Result<Removed> unlink_plainly(Operation<Team>& op,
     WARREN_TRY(plan_disposal(op, inode, is_directory, disposal));
     WARREN_TRY(op.will_write(found->entry.leaf_seen));
 
-    WARREN_TRY(op.begin_apply(3 + disposal_blocks_max));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(unlink_blocks_max)));
     if (is_directory) {
         const Errc killed = once(op.team, [&] { return kill_empty(inode); });
         if (killed != Errc::ok) {

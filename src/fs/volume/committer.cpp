@@ -18,6 +18,7 @@
 #include "fs/ops/inode_frame.hpp"
 #include "fs/volume/empty_inode_frames.hpp"
 #include "fs/volume/free_frames.hpp"
+#include "fs/volume/journal_overrun.hpp"
 #include "fs/volume/superblock_io.hpp"
 
 namespace warren {
@@ -86,10 +87,10 @@ void Committer::keep_data(FileBuffer* buffer, DataMode mode) {
 
 void Committer::close_gate() {
     core::StoreState& state = *store_.state;
-    // Sequentially consistent: pairs with Operation::enter_gate().
+    // Sequentially consistent: pairs with JournalCredits::pass_barrier().
     device_atomic<u32>(state.gate_closed).store(1, hd::memory_order_seq_cst);
     for (core::GateSlot& slot : state.gate) {
-        // Acquire within seq_cst: pairs with the release in leave_gate().
+        // Acquire within seq_cst: pairs with the release in JournalCredits::leave().
         while (device_atomic<u64>(slot.inside).load(hd::memory_order_seq_cst) != 0) {
             std::this_thread::yield();
         }
@@ -97,7 +98,8 @@ void Committer::close_gate() {
 }
 
 void Committer::open_gate() {
-    // Release: pairs with the sequentially consistent load in enter_gate().
+    // Release: pairs with the sequentially consistent load in
+    // JournalCredits::pass_barrier().
     device_atomic<u32>(store_.state->gate_closed).store(0, hd::memory_order_release);
 }
 
@@ -323,6 +325,7 @@ Errc Committer::take_copies_here() {
         figures_.held_ns = nanoseconds_since(begin);
     }
     WARREN_TRY(make_room(header.count));
+    WARREN_TRY(refuse_overrun(header.counters));
     take_counters(header.counters);
     list_copies(places_.data(), header.count);
     return Errc::ok;
@@ -341,6 +344,7 @@ Errc Committer::take_copies_of(Engine& engine) {
     WARREN_TRY(code);
     // The engine counts the blocks clean: without the copies what it took is lost.
     if (engine.fetch_cut(area_.as<Block>()) != Errc::ok) return Errc::io;
+    WARREN_TRY(refuse_overrun(cut.counters));
     take_counters(cut.counters);
     list_copies(places_.data(), cut.count);
     adopt_copies();

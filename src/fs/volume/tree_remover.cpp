@@ -145,6 +145,7 @@ Errc TreeRemover::remove_in_steps() {
             // A step that has begun is never begun again, whatever becomes of it: what it began
             // with may be gone.
             ended = run_step(std::move(tasks));
+            core::check_step_credits(volume_.store());
             gate.end_apply();
             return Errc::ok;
         };
@@ -211,7 +212,7 @@ Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
             tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
         return Errc::ok;
     }));
-    const Errc passed = gate.begin_apply(static_cast<u32>(promised));
+    const Errc passed = gate.begin_apply({static_cast<u32>(promised), nullptr});
     if (passed == Errc::need_commit && ++roomless_commits_ > ops::roomless_commits_max) {
         return Errc::no_space;
     }

@@ -378,7 +378,7 @@ Inherited inherit(const Parent& parent, u32 mode, u32 umask) {
     out.code = plan.code();
     if (plan) {
         out.plan = *plan;
-        EXPECT_EQ(op.begin_apply(1), Errc::ok);
+        EXPECT_EQ(op.begin_apply(WARREN_CREDITS(inode_blocks_max)), Errc::ok);
         if (plan->needs_block) apply_inherit(op, *plan, *inode, *out.block);
         op.end_apply();
     }

@@ -78,39 +78,25 @@ class RebuildParty {
         return inode_at;
     }
 
-    /// Passes the gate. One lane.
-    WARREN_HD Errc enter_gate() const {
+    /// Passes the freeze barrier. One lane.
+    WARREN_HD Errc enter_barrier(core::JournalCredits& credits) const {
         core::StoreState& all = *store_.state;
-        device_atomic<u64> inside(all.gate[0].inside);
-        // Sequentially consistent: pairs with close_gate(), which closes, then looks inside.
-        inside.fetch_add(1, hd::memory_order_seq_cst);
-        Errc code = Errc::ok;
-        if (device_atomic<u32>(all.gate_closed).load(hd::memory_order_seq_cst) != 0) {
-            code = Errc::retry;
-        } else if (relaxed_load(all.read_only) != 0) {
-            code = Errc::read_only;
-        }
-        // Release: pairs with the acquire in close_gate().
-        if (code != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
-        return code;
+        WARREN_TRY(credits.pass_barrier(all, core::step_worker));
+        return relaxed_load(all.read_only) != 0 ? Errc::read_only : Errc::ok;
     }
 
-    /// Takes `share` blocks of the journal's room. Errc::overflow if no commit will ever make so
-    /// much: then the window must be smaller. One lane, within the gate.
+    /// Reserves `share` blocks of the journal's room. Errc::overflow if no commit will ever make so
+    /// much: then the window must be smaller. One lane, behind the barrier.
     WARREN_HD Errc promise(u64 share) const {
         core::StoreState& all = *store_.state;
         const u64 room = relaxed_load(all.journal_room);
         state_.room = room;
         if (share > room) return Errc::overflow;
-        device_atomic<u64> promised(all.promised_blocks);
-        const u64 ahead = promised.fetch_add(share, hd::memory_order_relaxed);
-        const u64 wanted = relaxed_load(all.dirty_blocks) + share;
-        if (wanted + ahead <= room) {
-            state_.share = share;
-            return Errc::ok;
-        }
-        promised.fetch_sub(share, hd::memory_order_relaxed);
-        return wanted > room ? Errc::need_commit : Errc::retry;
+        auto credits = core::JournalCredits::resume(all, core::step_worker, state_.share);
+        const Errc code = credits.reserve(all, share).verdict(share);
+        if (code != Errc::ok) credits.give_back(share);
+        state_.share = credits.keep();
+        return code;
     }
 
     /// Locks the inode if nobody has it. One lane.
@@ -164,11 +150,10 @@ class RebuildParty {
         return *reinterpret_cast<format::TreeNode*>(store_.base + place);
     }
 
-    WARREN_HD void leave_gate() const {
-        device_atomic<u64>(store_.state->promised_blocks)
-            .fetch_sub(state_.share, hd::memory_order_relaxed);
-        // Release: pairs with the acquire in close_gate(): the commit sees all that was written.
-        device_atomic<u64>(store_.state->gate[0].inside).fetch_sub(1, hd::memory_order_release);
+    /// One lane.
+    WARREN_HD void leave_barrier() const {
+        core::check_step_credits(store_);
+        core::JournalCredits::resume(*store_.state, core::step_worker, state_.share).leave();
     }
 
     const Team team_;

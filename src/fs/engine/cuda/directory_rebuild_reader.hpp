@@ -14,14 +14,13 @@ template <class Team>
 class RebuildReader : protected RebuildParty<Team> {
  protected:
     using Party = RebuildParty<Team>;
-    using Party::enter_gate;
+    using Party::enter_barrier;
     using Party::fail;
     using Party::first_leaf_;
     using Party::for_each;
     using Party::inode;
     using Party::inode_place;
     using Party::leaf_count_;
-    using Party::leave_gate;
     using Party::meet;
     using Party::node_at;
     using Party::number_;
@@ -99,12 +98,11 @@ class RebuildReader : protected RebuildParty<Team> {
 
     /// One lane.
     WARREN_HD Errc lock(Handle directory) const {
-        WARREN_TRY(enter_gate());
+        core::JournalCredits credits;
+        WARREN_TRY(enter_barrier(credits));
         u64 version = 0;
-        if (!try_lock(version)) {
-            leave_gate();
-            return Errc::retry;
-        }
+        if (!try_lock(version)) return Errc::retry;
+        state_.share = credits.keep();
         state_.version = version;
         state_.is_open = 1;
         format::Inode& at = inode();

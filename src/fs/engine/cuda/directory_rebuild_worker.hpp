@@ -27,7 +27,7 @@ class RebuildWorker : private RebuildReader<Team> {
     using Party::inode_ref;
     using Party::is_first;
     using Party::leaf_count_;
-    using Party::leave_gate;
+    using Party::leave_barrier;
     using Party::meet;
     using Party::node_at;
     using Party::number_;
@@ -396,7 +396,7 @@ class RebuildWorker : private RebuildReader<Team> {
         // Release: pairs with the acquire in observe(): readers see the new tree.
         device_atomic<u64>(word_of(inode_place()))
             .store(state_.version + 2, hd::memory_order_release);
-        leave_gate();
+        leave_barrier();
         state_.is_open = 0;
     }
 };

@@ -27,39 +27,24 @@ __device__ inline u64 count_orphan_blocks(const core::Store& store) {
     return resident ? blocks : store.block_count();
 }
 
-/// Passes the gate for all that the step does, and takes `promised` blocks of the journal's room.
-/// Errc::need_space if they are too many for any commit.
-__device__ inline Errc enter_gate(const core::Store& store, u64 promised) {
+/// Passes the freeze barrier for all that the step does, and reserves `blocks` of the journal's
+/// room. Errc::need_space if they are too many for any commit. One lane.
+__device__ inline Errc enter_step(const core::Store& store, u64 blocks,
+                                  core::JournalCredits& credits) {
     core::StoreState& state = *store.state;
     const u64 room = relaxed_load(state.journal_room);
-    device_atomic<u64> inside(state.gate[0].inside);
-    // Sequentially consistent: pairs with close_gate(), which closes, then looks inside.
-    inside.fetch_add(1, hd::memory_order_seq_cst);
-    Errc code = Errc::ok;
-    if (device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0) {
-        code = Errc::retry;
-    } else if (relaxed_load(state.read_only) != 0) {
-        code = Errc::read_only;
-    } else if (promised > ops::most_promised(room)) {
-        code = Errc::need_space;
-    } else {
-        const u64 ahead =
-            device_atomic<u64>(state.promised_blocks).fetch_add(promised, hd::memory_order_relaxed);
-        const u64 wanted = relaxed_load(state.dirty_blocks) + promised;
-        if (wanted + ahead > room) {
-            device_atomic<u64>(state.promised_blocks).fetch_sub(promised, hd::memory_order_relaxed);
-            code = wanted <= room ? Errc::retry : Errc::need_commit;
-        }
+    WARREN_TRY(credits.pass_barrier(state, core::step_worker));
+    if (blocks > ops::most_promised(room)) {
+        const bool is_read_only = relaxed_load(state.read_only) != 0;
+        return is_read_only ? Errc::read_only : Errc::need_space;
     }
-    // Release: pairs with the acquire in close_gate().
-    if (code != Errc::ok) inside.fetch_sub(1, hd::memory_order_release);
-    return code;
+    return credits.reserve(state, blocks).verdict(blocks);
 }
 
-__device__ inline void leave_gate(const core::Store& store, u64 promised) {
-    device_atomic<u64>(store.state->promised_blocks).fetch_sub(promised, hd::memory_order_relaxed);
-    // Release: pairs with the acquire in close_gate(): the commit sees all that the step wrote.
-    device_atomic<u64>(store.state->gate[0].inside).fetch_sub(1, hd::memory_order_release);
+/// Gives back what enter_step() took and the step's state has kept. One lane.
+__device__ inline void leave_step(const core::Store& store, u64 blocks) {
+    core::check_step_credits(store);
+    core::JournalCredits::resume(*store.state, core::step_worker, blocks).leave();
 }
 
 /// Holds frames for the names of what the step may leave, and sets its limits by them. A step that
@@ -123,12 +108,11 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     state.room = StepRoom::of(journal_room);
     state.orphan_blocks = orphan_blocks;
     state.takes_few = state.room.takes_few(orphan_blocks) ? 1 : 0;
-    state.promised = promised;
-    Errc code = enter_gate(store, promised);
-    if (code == Errc::ok) {
-        code = hold_room(store, ref);
-        if (code != Errc::ok) leave_gate(store, promised);
-    }
+    core::JournalCredits credits;
+    Errc code = enter_step(store, promised, credits);
+    if (code == Errc::ok) code = hold_room(store, ref);
+    if (code != Errc::ok) credits.leave();
+    state.promised = credits.keep();
     state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
     state.error = static_cast<u32>(code);
     state.is_open = code == Errc::ok ? 1 : 0;

@@ -285,7 +285,7 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
         device_atomic<u64>(store.state->inodes_used)
             .fetch_sub(state.inodes, hd::memory_order_relaxed);
         core::let_go_frames(store, state.held);
-        leave_gate(store, state.promised);
+        leave_step(store, state.promised);
         state.is_open = 0;
     }
     state.times.ended = device_nanoseconds();

@@ -197,24 +197,24 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
     RemovalState& state = *ref.state;
     core::StoreState& all = *store.state;
     const u64 extra = 2 * u64{state.reached_count} + 9 * u64{state.seed_count};
-    const u64 ahead =
-        device_atomic<u64>(all.promised_blocks).fetch_add(extra, hd::memory_order_relaxed);
+    auto credits = core::JournalCredits::resume(all, core::step_worker, state.promised);
+    const core::JournalRoom room = credits.reserve(all, extra);
     // Beside what was found, few names are taken from here on: few warps can be at such leaves.
     const u64 few = state.room.few_names();
     const u64 beside = few < ref.workers ? few : ref.workers;
     const u64 own = state.room.sum() + ops::dirtied_when_full(store, beside) + extra;
-    const u64 others = relaxed_load(all.dirty_blocks) + ahead - state.promised;
+    const u64 others = room.dirty + room.ahead - state.promised;
     const u64 loose = state.loose + state.reached_count;
-    const bool has_room = others + own <= all.journal_room &&
+    const bool has_room = others + own <= room.room &&
                           state.reached_count + state.seed_count < ref.queue.capacity / 2 &&
                           loose <= state.room_names;
     if (has_room) {
-        state.promised += extra;
         // Full or not, what was found goes on.
         state.loose_max = loose + few < state.room_names ? loose + few : state.room_names;
     } else {
-        device_atomic<u64>(all.promised_blocks).fetch_sub(extra, hd::memory_order_relaxed);
+        credits.give_back(extra);
     }
+    state.promised = credits.keep();
     state.is_listing = has_room ? 1 : 0;
 }
 

@@ -44,7 +44,7 @@ struct RemovalState {
     u64 dirty_max;
     u64 deadline;
     StepRoom room;
-    u64 promised;       // blocks of the journal's room
+    u64 promised;       // blocks of the journal's room: JournalCredits::keep()
     u64 orphan_blocks;  // of the orphan directory, when the step began
     u32 takes_few;      // names: see StepRoom
     u32 unfinished_count;
