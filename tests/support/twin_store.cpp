@@ -142,10 +142,8 @@ void TwinStore::fetch_cut(format::Block* blocks) const {
 
 void TwinStore::publish(std::span<ops::CommittedFrame> frames,
                         std::span<const u64> empty_inode_frames) {
-    for (ops::CommittedFrame& frame : frames) {
-        core::Operation<ThreadTeam> op(this_team(), memory_.store());
-        ops::publish_committed(op, frame);
-    }
+    for (ops::CommittedFrame& frame : frames)
+        ops::publish_committed(this_team(), memory_.store(), frame);
     for (const u64 frame : empty_inode_frames) {
         core::Operation<ThreadTeam> op(this_team(), memory_.store());
         op.commits_wait = true;

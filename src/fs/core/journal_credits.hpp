@@ -69,12 +69,9 @@ WARREN_HD inline void check_credits(StoreState& state, u64 dirtied, u64 credits)
 }
 
 /// As above for a bulk step, whose workers do not count what they dirty: one commit must hold all
-/// that is dirty. Not counted are blocks of the frame table: the end of a commit marks those of the
-/// frames that it frees, and has no credits for them. One lane.
-WARREN_HD inline void check_step_credits(const Store& store) {
-    const u64 tables = store.frame_count / format::frames_per_table_block + 1;
-    check_credits(*store.state, relaxed_load(store.state->dirty_blocks),
-                  relaxed_load(store.state->journal_room) + tables);
+/// that is dirty. One lane.
+WARREN_HD inline void check_step_credits(StoreState& state) {
+    check_credits(state, relaxed_load(state.dirty_blocks), relaxed_load(state.journal_room));
 }
 
 /// Bulk steps of a GPU pass the barrier as this worker, whichever lane opens or ends them.

@@ -196,14 +196,14 @@ struct CommittedFrame {
     u64 was_released;  // out: it is a free frame now
 };
 
-/// Lets what a durable commit freed be given out again. Requires: whoever must know (the disk)
-/// knows that nothing is there any more; no commit takes its copies meanwhile.
+/// Lets what a durable commit freed be given out again. A frame that becomes free here is not
+/// marked dirty: on the disk it has no block in use, and opening takes such a frame for a free one.
+/// Requires: whoever must know (the disk) knows that nothing is there any more; no commit takes its
+/// copies meanwhile.
 template <class Team>
-WARREN_HD void publish_committed(Operation<Team>& op, CommittedFrame& what) {
-    const Store& store = op.store;
-    FrameOverlay& overlay = store.overlays[what.frame];
-    const bool is_free = what.kind == FrameKind::free;
-    const bool was_released = once(op.team, [&] {
+WARREN_HD void publish_committed(const Team& team, const Store& store, CommittedFrame& what) {
+    once(team, [&] {
+        FrameOverlay& overlay = store.overlays[what.frame];
         u64 any = 0;
         for (u32 w = 0; w < 8; ++w) {
             any |= what.used[w];
@@ -211,15 +211,14 @@ WARREN_HD void publish_committed(Operation<Team>& op, CommittedFrame& what) {
             // use.
             device_atomic<u64>(overlay.committed[w]).store(what.used[w], hd::memory_order_release);
         }
-        if (is_free) {
+        what.was_released = 0;
+        if (what.kind == FrameKind::free) {
             unclaim_frame(store, what.frame);
-            return false;
+            return;
         }
         mark_room(store, what.kind, what.frame);
-        return any == 0 && release_frame(store, what.frame);
+        if (any == 0 && release_frame(store, what.frame)) what.was_released = 1;
     });
-    if (was_released) op.mark_dirty(store.table_place(what.frame));
-    once(op.team, [&] { what.was_released = was_released ? 1 : 0; });
 }
 
 }  // namespace warren::ops

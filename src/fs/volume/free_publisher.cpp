@@ -98,10 +98,8 @@ Errc FreePublisher::publish_noted() {
 }
 
 void FreePublisher::publish_here() {
-    for (ops::CommittedFrame& frame : frames_) {
-        core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
-        ops::publish_committed(op, frame);
-    }
+    for (ops::CommittedFrame& frame : frames_)
+        ops::publish_committed(ThreadTeam{}, store_, frame);
     for (const u64 frame : empty_inode_frames_) {
         core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
         // If somebody is at work there, the frame stays one of inodes.

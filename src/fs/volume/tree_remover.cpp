@@ -145,7 +145,7 @@ Errc TreeRemover::remove_in_steps() {
             // A step that has begun is never begun again, whatever becomes of it: what it began
             // with may be gone.
             ended = run_step(std::move(tasks));
-            core::check_step_credits(volume_.store());
+            core::check_step_credits(*volume_.store().state);
             gate.end_apply();
             return Errc::ok;
         };

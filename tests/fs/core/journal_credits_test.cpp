@@ -223,12 +223,11 @@ TEST_F(JournalCreditsTest, partsOfAStepHaveCreditsOfTheirOwn) {
 }
 
 TEST_F(JournalCreditsTest, stepThatDirtiesMoreThanACommitHoldsMakesTheVolumeReadOnly) {
-    constexpr u64 table_blocks = 1;
-    state().dirty_blocks = journal_room + table_blocks;
-    core::check_step_credits(store());
+    state().dirty_blocks = journal_room;
+    core::check_step_credits(state());
     EXPECT_EQ(state().read_only, 0u);
     ++state().dirty_blocks;
-    core::check_step_credits(store());
+    core::check_step_credits(state());
     EXPECT_EQ(state().read_only, 1u);
 }
 

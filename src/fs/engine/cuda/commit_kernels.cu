@@ -59,12 +59,12 @@ __global__ void publish_kernel(core::Store store, ops::CommittedFrame* frames, u
     const WarpTeam team{static_cast<u32>(warp_index())};
     const ops::CutShare share = share_of_warp();
     for (u64 i = share.index; i < frame_count + empty_count; i += share.count) {
-        core::Operation<WarpTeam> op(team, store);
-        op.commits_wait = true;  // this is part of one
         if (i < frame_count) {
-            ops::publish_committed(op, frames[i]);
+            ops::publish_committed(team, store, frames[i]);
             continue;
         }
+        core::Operation<WarpTeam> op(team, store);
+        op.commits_wait = true;  // this is part of one
         // If somebody is at work there, the frame stays one of inodes.
         static_cast<void>(ops::end_inode_frame(op, load(team, empty[i - frame_count])));
         core::finish(op);

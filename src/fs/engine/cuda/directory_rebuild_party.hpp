@@ -152,7 +152,7 @@ class RebuildParty {
 
     /// One lane.
     WARREN_HD void leave_barrier() const {
-        core::check_step_credits(store_);
+        core::check_step_credits(*store_.state);
         core::JournalCredits::resume(*store_.state, core::step_worker, state_.share).leave();
     }
 

@@ -43,7 +43,7 @@ __device__ inline Errc enter_step(const core::Store& store, u64 blocks,
 
 /// Gives back what enter_step() took and the step's state has kept. One lane.
 __device__ inline void leave_step(const core::Store& store, u64 blocks) {
-    core::check_step_credits(store);
+    core::check_step_credits(*store.state);
     core::JournalCredits::resume(*store.state, core::step_worker, blocks).leave();
 }
 
