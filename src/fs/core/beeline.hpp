@@ -376,12 +376,10 @@ WARREN_HD bool sight_entry(const Team& team, const Store& store, const NameWords
 template <class Team>
 WARREN_HD bool mode_permits(const Team& team, const InodeImage<Team>& directory,
                             const Credentials& caller, u32 wanted) {
-    if (!caller.check || caller.is_root()) return true;
-    const u32 mode = directory.get(team, &Inode::mode);
-    if (caller.user == directory.get(team, &Inode::user)) return (mode >> 6 & wanted) == wanted;
-    if (directory.has_attributes(team)) return false;
-    const u32 bits = caller.is_in(directory.get(team, &Inode::group)) ? mode >> 3 : mode;
-    return (bits & wanted) == wanted;
+    const ModeAnswer answer =
+        ask_mode(caller, directory.get(team, &Inode::mode), directory.get(team, &Inode::user),
+                 directory.get(team, &Inode::group), wanted);
+    return answer.allows && !(answer.yields_to_acl && directory.has_attributes(team));
 }
 
 /// Begins with what is known of the directory, or with a look.

@@ -30,8 +30,13 @@ struct Credentials {
         return false;
     }
     WARREN_HD bool is_root() const { return user == 0; }
+    WARREN_HD bool is_privileged() const { return !check || is_root(); }
     /// Whether the caller acts as the owner of a file of `owner`.
-    WARREN_HD bool owns(u32 owner) const { return !check || is_root() || user == owner; }
+    WARREN_HD bool owns(u32 owner) const { return is_privileged() || user == owner; }
+    /// Whether a file of `group` may get the set-group-id bit from the caller.
+    WARREN_HD bool may_set_setgid(u32 group_of_file) const {
+        return is_privileged() || is_in(group_of_file);
+    }
 };
 
 enum AclTag : u32 {
@@ -94,6 +99,26 @@ WARREN_HD inline bool acl_allows(const AttributeBlock& block, const AttributeRec
     return (other & wanted) == wanted;
 }
 
+/// What the mode bits say to a caller.
+struct ModeAnswer {
+    bool allows;
+    bool yields_to_acl;  // if there is one, it decides
+};
+
+/// Whether the mode bits of a file of `user` and `group` let `caller` do `wanted`.
+WARREN_HD inline ModeAnswer ask_mode(const Credentials& caller, u32 mode, u32 user, u32 group,
+                                     u32 wanted) {
+    if (!caller.check) return {true, false};
+    if (caller.is_root()) {
+        const bool is_directory = (mode & format::type_mask) == format::type_directory;
+        const bool refused = (wanted & may_execute) != 0 && !is_directory && (mode & 0111) == 0;
+        return {!refused, false};
+    }
+    if (caller.user == user) return {(mode >> 6 & wanted) == wanted, false};
+    const u32 bits = caller.is_in(group) ? mode >> 3 : mode;
+    return {(bits & wanted) == wanted, true};
+}
+
 /// Errc::access unless `caller` may do `wanted` (read 4, write 2, execute or search 1).
 template <class Team>
 WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
@@ -103,12 +128,8 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
     const u32 user = load(op.team, inode.at->user);
     const u32 group = load(op.team, inode.at->group);
     WARREN_TRY(op.confirm(inode.seen));
-    if (caller.is_root()) {
-        const bool is_directory = (mode & format::type_mask) == format::type_directory;
-        const bool refused = (wanted & may_execute) != 0 && !is_directory && (mode & 0111) == 0;
-        return refused ? Errc::access : Errc::ok;
-    }
-    if (caller.user == user) return (mode >> 6 & wanted) == wanted ? Errc::ok : Errc::access;
+    const ModeAnswer answer = ask_mode(caller, mode, user, group, wanted);
+    if (!answer.yields_to_acl) return answer.allows ? Errc::ok : Errc::access;
     const Result<AttributeBlock*> block = attribute_block(op, inode);
     if (!block) return block.code();
     if (*block != nullptr) {
@@ -120,8 +141,7 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
         WARREN_TRY(op.confirm(inode.seen));
         if (verdict != 2) return verdict == 1 ? Errc::ok : Errc::access;
     }
-    const u32 bits = caller.is_in(group) ? mode >> 3 : mode;
-    return (bits & wanted) == wanted ? Errc::ok : Errc::access;
+    return answer.allows ? Errc::ok : Errc::access;
 }
 
 // Whether a caller may remove a whole tree is found out before the tree loses its name, and must
@@ -155,21 +175,27 @@ WARREN_HD inline bool grants_less(const format::Inode& child, const format::Inod
     const u32 taken = relaxed_load(parent.mode) & ~mode & 0777;
     const bool has_acl =
         relaxed_load(child.attributes.raw) != 0 || relaxed_load(parent.attributes.raw) != 0;
-    return taken != 0 || (mode & 01000) != 0 || has_acl ||
+    return taken != 0 || (mode & format::mode_sticky) != 0 || has_acl ||
            relaxed_load(child.user) != relaxed_load(parent.user) ||
            relaxed_load(child.group) != relaxed_load(parent.group);
+}
+
+/// Whether a directory of this mode and owner is a sticky one in which `caller` may remove and
+/// rename only what he owns.
+WARREN_HD inline bool must_own_entries(const Credentials& caller, u32 mode, u32 user) {
+    return (mode & format::mode_sticky) != 0 && !caller.owns(user);
 }
 
 /// Whether a sticky directory keeps `caller` from removing or renaming an entry of `owner`.
 template <class Team>
 WARREN_HD Errc check_sticky(Operation<Team>& op, const InodeRef& directory,
                             const Credentials& caller, u32 owner) {
-    if (!caller.check || caller.is_root()) return Errc::ok;
+    if (caller.is_privileged()) return Errc::ok;
     const u32 mode = load(op.team, directory.at->mode);
     const u32 user = load(op.team, directory.at->user);
     WARREN_TRY(op.confirm(directory.seen));
-    const bool bound = (mode & 01000) != 0 && caller.user != user && caller.user != owner;
-    return bound ? Errc::not_permitted : Errc::ok;
+    const bool is_bound = must_own_entries(caller, mode, user) && !caller.owns(owner);
+    return is_bound ? Errc::not_permitted : Errc::ok;
 }
 
 }  // namespace warren::core

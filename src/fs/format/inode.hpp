@@ -67,6 +67,10 @@ inline constexpr u32 type_block = 0060000;
 inline constexpr u32 type_character = 0020000;
 inline constexpr u32 type_fifo = 0010000;
 inline constexpr u32 type_socket = 0140000;
+inline constexpr u32 mode_bits = 07777;  // all but the type
+inline constexpr u32 mode_setuid = 04000;
+inline constexpr u32 mode_setgid = 02000;
+inline constexpr u32 mode_sticky = 01000;
 
 /// The DT_ value of a mode, as directory entries keep it.
 WARREN_HD constexpr u8 entry_type(u32 mode) {

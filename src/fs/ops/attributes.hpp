@@ -71,18 +71,18 @@ WARREN_HD Errc check_attribute_access(Operation<Team>& op, const InodeRef& inode
     const u32 type = mode & format::type_mask;
     const bool is_directory = type == format::type_directory;
     const Errc hidden = is_write ? Errc::not_permitted : Errc::no_data;
-    const bool is_privileged = !caller.check || caller.is_root();
     switch (space) {
         case AttributeSpace::user: {
             if (type != format::type_regular && !is_directory) return hidden;
-            const bool is_sticky = is_directory && (mode & 01000) != 0;
-            if (is_write && is_sticky && !caller.owns(owner)) return Errc::not_permitted;
+            if (is_write && is_directory && must_own_entries(caller, mode, owner)) {
+                return Errc::not_permitted;
+            }
             return check_permission(op, inode, caller, is_write ? may_write : may_read);
         }
         case AttributeSpace::trusted:
-            return is_privileged ? Errc::ok : hidden;
+            return caller.is_privileged() ? Errc::ok : hidden;
         case AttributeSpace::security:
-            return is_privileged || !is_write ? Errc::ok : Errc::not_permitted;
+            return caller.is_privileged() || !is_write ? Errc::ok : Errc::not_permitted;
         default:
             if (type == format::type_symlink) return Errc::not_supported;
             return !is_write || caller.owns(owner) ? Errc::ok : Errc::not_permitted;
@@ -281,7 +281,7 @@ WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const Ino
             const AclMode wanted = once(op.team, [&] { return mode_of_acl(acl); });
             mode = (old_mode & ~permission_bits) | wanted.bits;
             keeps = !wanted.is_equivalent;
-            if (caller.check && !caller.is_root() && !caller.is_in(group)) mode &= ~02000u;
+            if (!caller.may_set_setgid(group)) mode &= ~format::mode_setgid;
         }
     }
     const u32 added = keeps ? attribute_record_bytes(name.length, length) : 0;

@@ -288,7 +288,7 @@ struct Decide : Phase {
     }
 
     WARREN_HD Errc sticky(const BatchDirectory& directory, u64 target) const {
-        if (!b.header.caller.check || b.header.caller.is_root()) return Errc::ok;
+        if (b.header.caller.is_privileged()) return Errc::ok;
         const ThreadTeam team;
         LaneOperation op(team, store);
         const Result<InodeRef> parent = inode_of(op, directory.number);

@@ -76,7 +76,8 @@ WARREN_HD bool sight_tree(Operation<Team>& op, const Credentials& caller, Handle
     Sighting<Team> seen;
     if (!sight(team, op.store, caller, directory, name, length, wanted, seen)) return false;
     if (!seen.entry.exists || seen.entry.type != format::entry_type(format::type_directory) ||
-        (seen.directory.get(team, &Inode::mode) & 01000) != 0 ||
+        must_own_entries(caller, seen.directory.get(team, &Inode::mode),
+                         seen.directory.get(team, &Inode::user)) ||
         (seen.inode.get(team, &Inode::entries) & format::entries_dying) != 0) {
         return false;
     }

@@ -14,10 +14,6 @@ namespace warren::ops {
 /// may set both times to it.
 inline constexpr i64 time_now = -0x7fffffffffffffff - 1;
 
-inline constexpr u32 mode_setuid = 04000;
-inline constexpr u32 mode_setgid = 02000;
-inline constexpr u32 mode_bits = 07777;
-
 /// A time of change that is older by more than this is not late: somebody has set the clock back.
 inline constexpr u64 lateness_max = u64{300} * 1'000'000'000;
 
@@ -36,7 +32,7 @@ WARREN_HD inline bool is_touch(const AttributeChange& change) {
 /// Errc::not_permitted unless the caller may make the inode belong to whom the change says.
 WARREN_HD inline Errc check_owner_change(const Attributes& old, const Credentials& caller,
                                          const AttributeChange& change) {
-    if (!caller.check || caller.is_root()) return Errc::ok;
+    if (caller.is_privileged()) return Errc::ok;
     const bool is_owner = caller.user == old.user;
     if ((change.which & AttributeChange::user) != 0 && (!is_owner || change.new_user != old.user)) {
         return Errc::not_permitted;
@@ -73,20 +69,18 @@ WARREN_HD Errc check_change(Operation<Team>& op, const InodeRef& inode, const At
 /// set-group-id bit, and a change of owner takes such bits from all but directories.
 WARREN_HD inline u32 changed_mode(const Attributes& old, const Credentials& caller,
                                   const AttributeChange& change) {
-    const bool is_privileged = !caller.check || caller.is_root();
     if ((change.which & AttributeChange::mode) != 0) {
         const bool moves_group = (change.which & AttributeChange::group) != 0;
-        u32 bits = change.new_mode & mode_bits;
-        if (!is_privileged && !caller.is_in(moves_group ? change.new_group : old.group)) {
-            bits &= ~mode_setgid;
-        }
-        return (old.mode & ~mode_bits) | bits;
+        const u32 group = moves_group ? change.new_group : old.group;
+        u32 bits = change.new_mode & format::mode_bits;
+        if (!caller.may_set_setgid(group)) bits &= ~format::mode_setgid;
+        return (old.mode & ~format::mode_bits) | bits;
     }
     const bool is_directory = (old.mode & format::type_mask) == format::type_directory;
     if ((change.which & change_owner) == 0 || is_directory) return old.mode;
-    u32 mode = old.mode & ~mode_setuid;
+    u32 mode = old.mode & ~format::mode_setuid;
     // Without the group's execute bit, set-group-id is not a privilege of the program.
-    if ((mode & 010) != 0 || (!is_privileged && !caller.is_in(old.group))) mode &= ~mode_setgid;
+    if ((mode & 010) != 0 || !caller.may_set_setgid(old.group)) mode &= ~format::mode_setgid;
     return mode;
 }
 

@@ -89,8 +89,8 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
     }
     if (!seen.has_bitmap || seen.glance.counts.count == 1) return false;
     const InodeImage<Team>& file = seen.inode;
-    const bool is_free = !caller.check || caller.is_root();
-    if ((!is_free && (seen.directory.get(team, &Inode::mode) & 01000) != 0) ||
+    if (must_own_entries(caller, seen.directory.get(team, &Inode::mode),
+                         seen.directory.get(team, &Inode::user)) ||
         seen.entry.type == format::entry_type(format::type_directory) || !is_simple(team, file)) {
         return false;
     }

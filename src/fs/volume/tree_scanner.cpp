@@ -68,15 +68,6 @@ Errc TreeScanner::scan_on(const core::Credentials& caller, const ops::FileFilter
     return Errc::ok;
 }
 
-namespace {
-
-/// Whether a sticky directory lets `caller` remove only entries of his own.
-bool must_own_entries(const core::Credentials& caller, const Attributes& directory) {
-    return (directory.mode & 01000) != 0 && caller.user != directory.user;
-}
-
-}  // namespace
-
 Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root,
                                   core::TreeCheck check) {
     const Result<Attributes> attributes = volume_.ask<Verb::get_attributes>(command_on(root));
@@ -85,8 +76,9 @@ Errc TreeScanner::check_removable(const core::Credentials& caller, Handle root,
     visitor.permission = core::may_read | core::may_write | core::may_execute;
     visitor.entry = [](const Scanned&) { return true; };
     visitor.check = [&](const Attributes& directory, const Attributes& entry) {
-        const bool bound = must_own_entries(caller, directory) && caller.user != entry.user;
-        return bound ? Errc::not_permitted : Errc::ok;
+        const bool is_bound = core::must_own_entries(caller, directory.mode, directory.user) &&
+                              !caller.owns(entry.user);
+        return is_bound ? Errc::not_permitted : Errc::ok;
     };
     visitor.tree_check = check;
     const Directory first{*attributes, 0};
@@ -130,7 +122,10 @@ Errc TreeScanner::list(Crew::Worker& worker, const core::Credentials& caller,
     check.caller = caller;
     check.mode = visitor.permission;
     const bool checks_whole = visitor.tree_check == core::TreeCheck::whole;
-    if (checks_whole && must_own_entries(caller, directory.attributes)) return Errc::not_permitted;
+    const Attributes& own = directory.attributes;
+    if (checks_whole && core::must_own_entries(caller, own.mode, own.user)) {
+        return Errc::not_permitted;
+    }
     bool may_list = false;
     for (u64 key = directory.from; key != core::key_end;) {
         // The first names of all are listed in any case: the position before them is that of a scan

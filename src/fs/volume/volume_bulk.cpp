@@ -27,7 +27,7 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
         ops::Command detach = command_on(directory, caller);
         set_name(detach, name);
         detach.now = now_nanoseconds();
-        const bool is_bound = caller.check && caller.user != 0;
+        const bool is_bound = !detach.caller.is_privileged();
         if (!is_bound) {
             ops::Removed removed;
             const Errc gone = volume.engine().remove_named_tree(detach, removal, removed);

@@ -172,7 +172,7 @@ class ScanWorker {
     // ---- a leaf
 
     WARREN_HD Errc check_caller(const ops::TreeTask& task) {
-        if (!plan_.caller.check || plan_.caller.is_root() || task_.directory.is_allowed != 0) {
+        if (plan_.caller.is_privileged() || task_.directory.is_allowed != 0) {
             return Errc::ok;
         }
         WARREN_TRY(ask_permission());
@@ -248,10 +248,9 @@ class ScanWorker {
         return plan_.files.wants_name(heap + slot.name_offset(), slot.name_length(), slot.type());
     }
 
-    /// Whether a sticky directory keeps the caller from removing what others own.
     WARREN_HD bool must_own_entries() const {
         const format::Inode& directory = way_.inode();
-        return (directory.mode & 01000) != 0 && plan_.caller.user != directory.user;
+        return core::must_own_entries(plan_.caller, directory.mode, directory.user);
     }
 
     /// Asks for all blocks with inodes of the leaf's entries that are not in memory.
@@ -307,7 +306,7 @@ class ScanWorker {
                 found.is_directory || plan_.files.wants_file(attributes.size, attributes.modified);
         } else if (plan_.purpose == ScanPurpose::measure) {
             found.is_told = found.is_directory && task_.directory.depth < plan_.sums_depth;
-        } else if (must_own_entries() && attributes.user != plan_.caller.user) {
+        } else if (must_own_entries() && !plan_.caller.owns(attributes.user)) {
             fail_scan(ref_, Errc::not_permitted);
         }
         return found;
