@@ -12,8 +12,8 @@
 // marks; from there on nothing can fail.
 #pragma once
 
-#include "fs/core/permission.hpp"
 #include "fs/format/directory.hpp"
+#include "fs/ops/new_inode.hpp"
 
 namespace warren::ops {
 
@@ -63,6 +63,15 @@ struct BatchHeader {
     u32 mode = 0;
     u32 device = 0;
 };
+
+/// The attributes of an inode that a batch has made in the directory `parent`.
+WARREN_HD inline Attributes made_attributes(const BatchMade& made, const BatchHeader& header,
+                                            u64 parent) {
+    Attributes out = new_attributes({made.inode, made.generation}, made.mode, header.caller.user,
+                                    made.group, parent, header.now);
+    out.device = header.device;
+    return out;
+}
 
 /// The host's memory of a batch: what a caller fills in, and what he finds there afterwards.
 struct BatchMemory {

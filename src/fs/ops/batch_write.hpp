@@ -239,23 +239,8 @@ struct WriteInodes : Phase {
         const BatchMade made = made_in(parent, item);
         b.made[item] = made;
         const bool is_directory = (made.mode & format::type_mask) == format::type_directory;
-        u64* words = reinterpret_cast<u64*>(at);
-        for (u32 i = 0; i < format::inode_size / 8; ++i)
-            relaxed_store(words[i], 0);
-        relaxed_store(at->generation, made.generation);
-        relaxed_store(at->mode, made.mode);
-        relaxed_store(at->links, is_directory ? 2 : 1);
-        relaxed_store(at->parent, is_directory ? parent.number : 0);
-        relaxed_store(at->user, b.header.caller.user);
-        relaxed_store(at->group, made.group);
-        relaxed_store(at->device, b.header.device);
-        relaxed_store(at->area_kind,
-                      static_cast<u8>(is_directory ? AreaKind::tree : AreaKind::bytes));
+        write_new_inode(ThreadTeam{}, *at, made_attributes(made, b.header, parent.number), {});
         relaxed_store(at->references, b.header.references);
-        relaxed_store(at->accessed, b.header.now);
-        relaxed_store(at->modified, b.header.now);
-        relaxed_store(at->changed, b.header.now);
-        relaxed_store(at->born, b.header.now);
         change_version(store, number * format::inode_size);
         if (is_directory) {
             count_up(parent.new_directories);
@@ -274,14 +259,9 @@ struct WriteInodes : Phase {
     /// Mode and group as create() gives them where no ACL is inherited.
     WARREN_HD BatchMade made_in(const BatchDirectory& parent, u64 item) const {
         const Credentials& caller = b.header.caller;
-        u32 mode = b.mode_of(item);
-        const bool is_directory = (mode & format::type_mask) == format::type_directory;
-        const bool passes_group = (parent.mode & 02000) != 0;
-        const u32 group = passes_group ? parent.group : caller.group;
-        if (passes_group && is_directory) mode |= 02000;
-        const bool may_keep = !caller.check || caller.is_root() || caller.is_in(group);
-        if (!is_directory && !may_keep) mode &= ~02000u;
-        mode &= ~(caller.umask & permission_bits);
+        const Heritage from{parent.mode, parent.group, false};
+        const u32 group = new_group(caller, from);
+        const u32 mode = masked(caller, new_mode(caller, from, group, b.mode_of(item)));
         const u32 rank = b.rank[item];
         const auto generation = static_cast<u32>(b.state->generation + 1 + rank);
         return {b.numbers[rank], generation, mode, group, 0};

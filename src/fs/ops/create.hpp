@@ -5,6 +5,7 @@
 
 #include "fs/core/acl.hpp"
 #include "fs/ops/dispose.hpp"
+#include "fs/ops/new_inode.hpp"
 
 namespace warren::ops {
 
@@ -36,13 +37,6 @@ inline constexpr u32 create_blocks_max = entry_blocks_max + new_inode_blocks_max
 /// What link() marks: the inode, its new name, and the one that it had among the orphans.
 inline constexpr u32 link_blocks_max = 1 + 2 * entry_blocks_max;
 
-/// What a new inode takes from its directory.
-struct Heritage {
-    u32 mode = 0;
-    u32 group = 0;
-    bool may_have_acl = true;
-};
-
 /// Reserves what a new inode in `parent` needs.
 template <class Team>
 WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
@@ -51,15 +45,12 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
     const u32 type = arguments.mode & format::type_mask;
     const bool is_directory = type == format::type_directory;
     fresh.user = caller.user;
-    fresh.group = (heritage.mode & 02000) != 0 ? heritage.group : caller.group;
-    u32 mode = arguments.mode;
-    if ((heritage.mode & 02000) != 0 && is_directory) mode |= 02000;
-    const bool may_keep_setgid = !caller.check || caller.is_root() || caller.is_in(fresh.group);
-    if (!is_directory && !may_keep_setgid) mode &= ~02000u;
+    fresh.group = new_group(caller, heritage);
+    const u32 mode = new_mode(caller, heritage, fresh.group, arguments.mode);
     if (type == format::type_symlink) {
         fresh.inherit.mode = mode;
     } else if (!heritage.may_have_acl) {
-        fresh.inherit.mode = mode & ~(caller.umask & permission_bits);
+        fresh.inherit.mode = masked(caller, mode);
     } else {
         const Result<InheritPlan> inherit =
             plan_inherit(op, parent, mode, caller.umask, is_directory);
@@ -127,6 +118,19 @@ WARREN_HD void apply_target(Operation<Team>& op, const NewInode& fresh,
     });
 }
 
+/// What stat(2) tells of an inode that apply_inode() writes in this apply.
+WARREN_HD inline Attributes made_attributes(const InodeRef& parent,
+                                            const CreateArguments& arguments, const NewInode& fresh,
+                                            u32 links) {
+    Attributes out = new_attributes(fresh.inode.handle(), fresh.inherit.mode, fresh.user,
+                                    fresh.group, parent.number, arguments.now);
+    out.links = links;
+    out.device = arguments.device;
+    out.size = arguments.target_length;
+    out.blocks = (fresh.acl.place != 0 ? 1u : 0u) + (fresh.target.place != 0 ? 1u : 0u);
+    return out;
+}
+
 /// Writes the new inode. Only within apply.
 template <class Team>
 WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
@@ -134,31 +138,9 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
     use_inode(op, fresh.inode, *fresh.bitmap);
     Inode& at = *fresh.inode.at;
     const bool is_directory = (fresh.inherit.mode & format::type_mask) == format::type_directory;
-    u64* words = reinterpret_cast<u64*>(&at);
-    for (u32 i = op.team.lane(); i < format::inode_size / 8; i += Team::width)
-        relaxed_store(words[i], 0);
-    op.team.sync();
-    once(op.team, [&] {
-        relaxed_store(at.generation, fresh.inode.generation);
-        relaxed_store(at.mode, fresh.inherit.mode);
-        relaxed_store(at.links, links);
-        relaxed_store(at.size, arguments.target_length);
-        relaxed_store(at.parent, is_directory ? parent.number : 0);
-        relaxed_store(at.user, fresh.user);
-        relaxed_store(at.group, fresh.group);
-        relaxed_store(at.device, arguments.device);
-        relaxed_store(at.area_kind,
-                      static_cast<u8>(is_directory ? AreaKind::tree : AreaKind::bytes));
-        relaxed_store(at.blocks,
-                      (fresh.acl.place != 0 ? 1u : 0u) + (fresh.target.place != 0 ? 1u : 0u));
-        if (fresh.acl.place != 0) {
-            relaxed_store(at.attributes.raw, format::BlockPointer::to(fresh.acl.place).raw);
-        }
-        relaxed_store(at.accessed, arguments.now);
-        relaxed_store(at.modified, arguments.now);
-        relaxed_store(at.changed, arguments.now);
-        relaxed_store(at.born, arguments.now);
-    });
+    const format::BlockPointer acl =
+        fresh.acl.place != 0 ? format::BlockPointer::to(fresh.acl.place) : format::BlockPointer{};
+    write_new_inode(op.team, at, made_attributes(parent, arguments, fresh, links), acl);
     if (arguments.target_length > 0) apply_target(op, fresh, arguments);
     if (fresh.acl.place != 0) {
         start_block(op, fresh.acl, format::BlockKind::attributes, fresh.inode);
@@ -171,27 +153,6 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
         });
     }
     if (arguments.references != 0) add_references(op, fresh.inode, 0, arguments.references);
-}
-
-/// What stat(2) tells of an inode that apply_inode() has written in this apply.
-WARREN_HD inline Attributes new_attributes(const InodeRef& parent, const CreateArguments& arguments,
-                                           const NewInode& fresh, u32 links) {
-    const bool is_directory = (fresh.inherit.mode & format::type_mask) == format::type_directory;
-    Attributes out;
-    out.handle = fresh.inode.handle();
-    out.mode = fresh.inherit.mode;
-    out.links = links;
-    out.user = fresh.user;
-    out.group = fresh.group;
-    out.device = arguments.device;
-    out.size = arguments.target_length;
-    out.blocks = (fresh.acl.place != 0 ? 1u : 0u) + (fresh.target.place != 0 ? 1u : 0u);
-    out.parent = is_directory ? parent.number : 0;
-    out.accessed = arguments.now;
-    out.modified = arguments.now;
-    out.changed = arguments.now;
-    out.born = arguments.now;
-    return out;
 }
 
 /// A name that is about to be added, and what its directory hands down.
@@ -286,7 +247,7 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
              [&] { device_atomic<u32>(parent.at->links).fetch_add(1, hd::memory_order_relaxed); });
     }
     op.end_apply();
-    return new_attributes(parent, arguments, fresh, links);
+    return made_attributes(parent, arguments, fresh, links);
 }
 
 /// Makes a regular file without a name, in the orphan directory from its first moment.
@@ -307,9 +268,8 @@ WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentia
     apply_inode(op, *parent, arguments, fresh, 0);
     once(op.team, [&] { relaxed_store(fresh.inode.at->flags, format::flag_unnamed); });
     apply_orphan(op, orphan, fresh.inode.number, fresh.inherit.mode, arguments.now);
-    const Attributes attributes = once(op.team, [&] { return read_attributes(fresh.inode); });
     op.end_apply();
-    return attributes;
+    return made_attributes(*parent, arguments, fresh, 0);
 }
 
 inline constexpr u32 links_max = 1u << 30;

@@ -19,7 +19,6 @@ using format::Inode;
 
 namespace {
 
-constexpr u32 permission_bits = 07777;
 constexpr char lost_and_found_name[] = "lost+found";
 
 /// Lets the area hold no bytes.
@@ -232,7 +231,7 @@ void Repair::fix_damaged(u32 ordinal, Inode& inode) {
         inode.generation = plan->second.generation;
     }
     if (inode.generation == 0) inode.generation = next_generation();
-    inode.mode &= format::type_mask | permission_bits;
+    inode.mode &= format::type_mask | format::mode_bits;
     inode.flags &= format::flag_unnamed;
     inode.zero = 0;
     inode.references = 0;

@@ -204,25 +204,6 @@ bool is_plain(const CreateOptions& one, const CreateOptions& first) {
            (one.mode & format::type_mask) != format::type_symlink;
 }
 
-/// The attributes of an inode that a batch has made.
-Attributes attributes_of(const ops::BatchMade& made, const ops::BatchHeader& header,
-                         Handle directory) {
-    const bool is_directory = (made.mode & format::type_mask) == format::type_directory;
-    Attributes attributes;
-    attributes.handle = {made.inode, made.generation};
-    attributes.mode = made.mode;
-    attributes.links = is_directory ? 2 : 1;
-    attributes.user = header.caller.user;
-    attributes.group = made.group;
-    attributes.device = header.device;
-    attributes.parent = is_directory ? directory.inode : 0;
-    attributes.accessed = header.now;
-    attributes.modified = header.now;
-    attributes.changed = header.now;
-    attributes.born = header.now;
-    return attributes;
-}
-
 using Creations = Request<Creation, Result<Attributes>>;
 using Moves = Request<Move, Errc>;
 using Unlinks = Request<Unlink, Errc>;
@@ -258,10 +239,10 @@ Progress create_batch(const Creations& request) {
         memory.ends[i] = pack_end(memory.names, one.directory, one.name, word);
         if (shape.has_modes) memory.modes[i] = static_cast<u16>(one.options.mode);
     };
-    return run_batch(request, packer, shape, header, pack,
-                     [&](const ops::BatchMemory& memory, u64 i) {
-                         return attributes_of(memory.made[i], header, creations[i].directory);
-                     });
+    return run_batch(
+        request, packer, shape, header, pack, [&](const ops::BatchMemory& memory, u64 i) {
+            return ops::made_attributes(memory.made[i], header, creations[i].directory.inode);
+        });
 }
 
 Progress move_batch(const Moves& request) {

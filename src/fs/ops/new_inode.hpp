@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a new inode is, whichever way it is made: its group and mode by its directory and its maker,
+// and its first contents.
+#pragma once
+
+#include "fs/core/acl.hpp"
+#include "fs/core/inode_table.hpp"
+#include "fs/core/permission.hpp"
+#include "warren/volume.hpp"
+
+namespace warren::ops {
+
+using namespace warren::core;
+
+/// What a new inode takes from its directory.
+struct Heritage {
+    u32 mode = 0;
+    u32 group = 0;
+    bool may_have_acl = true;
+};
+
+/// The group of a new inode: that of a directory with the set-group-id bit, or the caller's.
+WARREN_HD inline u32 new_group(const Credentials& caller, const Heritage& from) {
+    return (from.mode & format::mode_setgid) != 0 ? from.group : caller.group;
+}
+
+/// The mode of a new inode of `group`, before an ACL or the umask takes bits from it. Directories
+/// pass the set-group-id bit on.
+WARREN_HD inline u32 new_mode(const Credentials& caller, const Heritage& from, u32 group,
+                              u32 wanted) {
+    if ((wanted & format::type_mask) == format::type_directory) {
+        return wanted | (from.mode & format::mode_setgid);
+    }
+    return caller.may_set_setgid(group) ? wanted : wanted & ~format::mode_setgid;
+}
+
+/// What the umask leaves of a mode.
+WARREN_HD inline u32 masked(const Credentials& caller, u32 mode) {
+    return mode & ~(caller.umask & permission_bits);
+}
+
+/// The attributes of a new inode that holds nothing.
+WARREN_HD inline Attributes new_attributes(Handle handle, u32 mode, u32 user, u32 group, u64 parent,
+                                           i64 now) {
+    const bool is_directory = (mode & format::type_mask) == format::type_directory;
+    Attributes out;
+    out.handle = handle;
+    out.mode = mode;
+    out.links = is_directory ? 2 : 1;
+    out.user = user;
+    out.group = group;
+    out.parent = is_directory ? parent : 0;
+    out.accessed = now;
+    out.modified = now;
+    out.changed = now;
+    out.born = now;
+    return out;
+}
+
+/// Writes an inode anew; `acl` is its attribute block, if it has one. Only within apply.
+template <class Team>
+WARREN_HD void write_new_inode(const Team& team, format::Inode& at, const Attributes& made,
+                               format::BlockPointer acl) {
+    u64* words = reinterpret_cast<u64*>(&at);
+    for (u32 i = team.lane(); i < format::inode_size / 8; i += Team::width)
+        relaxed_store(words[i], 0);
+    team.sync();
+    once(team, [&] {
+        const bool is_directory = (made.mode & format::type_mask) == format::type_directory;
+        const format::AreaKind kind =
+            is_directory ? format::AreaKind::tree : format::AreaKind::bytes;
+        relaxed_store(at.generation, made.handle.generation);
+        relaxed_store(at.mode, made.mode);
+        relaxed_store(at.links, made.links);
+        relaxed_store(at.size, made.size);
+        relaxed_store(at.blocks, made.blocks);
+        relaxed_store(at.parent, made.parent);
+        relaxed_store(at.user, made.user);
+        relaxed_store(at.group, made.group);
+        relaxed_store(at.device, made.device);
+        relaxed_store(at.area_kind, static_cast<u8>(kind));
+        relaxed_store(at.attributes.raw, acl.raw);
+        relaxed_store(at.accessed, made.accessed);
+        relaxed_store(at.modified, made.modified);
+        relaxed_store(at.changed, made.changed);
+        relaxed_store(at.born, made.born);
+    });
+}
+
+}  // namespace warren::ops
