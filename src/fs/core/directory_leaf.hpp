@@ -41,6 +41,17 @@ WARREN_HD inline u64 read_key(const DirectoryLeaf& leaf, u32 slot) {
     return format::entry_key(relaxed_load(leaf.hashes[slot]), read_slot(leaf, slot));
 }
 
+/// Writes an entry into a slot; `target` is DirectorySlot::target. One lane, with the leaf locked.
+WARREN_HD inline void write_slot(DirectoryLeaf& leaf, u32 slot, u64 target, u64 key, u32 offset) {
+    relaxed_store(leaf.slots[slot].target, target);
+    relaxed_store(leaf.slots[slot].position, DirectorySlot::make(0, 0, 0, key, offset).position);
+    relaxed_store(leaf.hashes[slot], static_cast<u32>(key >> 31));
+}
+/// Takes an entry out of its slot.
+WARREN_HD inline void clear_slot(DirectoryLeaf& leaf, u32 slot) {
+    write_slot(leaf, slot, 0, 0, 0);
+}
+
 /// What a search of one leaf for one name found.
 struct LeafFind {
     u32 slot = slot_none;
@@ -203,10 +214,8 @@ WARREN_HD void insert_in_leaf(const Team& team, DirectoryLeaf& leaf, const Name&
     }
     team.sync();
     once(team, [&] {
-        const DirectorySlot entry = DirectorySlot::make(inode, type, name.length, key, offset);
-        relaxed_store(leaf.slots[slot].target, entry.target);
-        relaxed_store(leaf.slots[slot].position, entry.position);
-        relaxed_store(leaf.hashes[slot], static_cast<u32>(key >> 31));
+        const u64 target = DirectorySlot::make(inode, type, name.length, 0, 0).target;
+        write_slot(leaf, slot, target, key, offset);
         relaxed_store(leaf.heap_used, offset + size);
         relaxed_store(leaf.heap_live, counts.heap_live + size);
         relaxed_store(leaf.count, counts.count + 1);
@@ -225,9 +234,7 @@ WARREN_HD inline void retarget_in_leaf(DirectoryLeaf& leaf, u32 slot, u64 inode,
 WARREN_HD inline u32 erase_in_leaf(DirectoryLeaf& leaf, u32 slot, u32 length,
                                    const LeafCounts& counts) {
     const u32 left = counts.count - 1;
-    relaxed_store(leaf.slots[slot].target, 0);
-    relaxed_store(leaf.slots[slot].position, 0);
-    relaxed_store(leaf.hashes[slot], 0);
+    clear_slot(leaf, slot);
     relaxed_store(leaf.count, left);
     relaxed_store(leaf.heap_live, left == 0 ? 0 : counts.heap_live - padded(length));
     if (left == 0) relaxed_store(leaf.heap_used, 0);
@@ -250,9 +257,7 @@ WARREN_HD inline void copy_entry(const DirectoryLeaf& from, u32 slot, DirectoryL
         relaxed_store(to.heap[offset / 8 + i],
                       relaxed_load(from.heap[entry.name_offset() / 8 + i]));
     }
-    relaxed_store(to.slots[to_slot].target, entry.target);
-    relaxed_store(to.slots[to_slot].position, (entry.position & ~u64{0xffff}) | offset);
-    relaxed_store(to.hashes[to_slot], relaxed_load(from.hashes[slot]));
+    write_slot(to, to_slot, entry.target, read_key(from, slot), offset);
     relaxed_store(to.heap_used, offset + size);
     relaxed_store(to.heap_live, offset + size);
     relaxed_store(to.count, relaxed_load(to.count) + 1);

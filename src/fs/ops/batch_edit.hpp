@@ -229,26 +229,17 @@ struct DropEdits : Phase {
 /// By place in the order: makes the change. The first end of a leaf sees to what the leaf and its
 /// directory count.
 struct WriteEdits : EditPhase {
-    WARREN_HD void erase(DirectoryLeaf& leaf, u32 slot) const {
-        relaxed_store(leaf.slots[slot].target, 0);
-        relaxed_store(leaf.slots[slot].position, 0);
-        relaxed_store(leaf.hashes[slot], 0);
-    }
-
     WARREN_HD void insert(DirectoryLeaf& leaf, u64 p, u64 e) const {
         const BatchEnd& end = b.ends[e];
         const u32 slot = b.slots[e];
         const u32 offset = b.offsets[p];
-        const u64 target = b.targets[e - 1];
-        const auto entry =
-            DirectorySlot::make(target & BatchEnd::number_mask, static_cast<u8>(target >> 48),
-                                end.length(), b.keys[e], offset);
+        const u64 moved = b.targets[e - 1];
+        const auto entry = DirectorySlot::make(moved & BatchEnd::number_mask,
+                                               static_cast<u8>(moved >> 48), end.length(), 0, 0);
         const u64* name = b.names + end.name;
         for (u32 i = 0; i < padded(end.length()) / 8; ++i)
             relaxed_store(leaf.heap[offset / 8 + i], name[i]);
-        relaxed_store(leaf.slots[slot].target, entry.target);
-        relaxed_store(leaf.slots[slot].position, entry.position);
-        relaxed_store(leaf.hashes[slot], static_cast<u32>(b.keys[e] >> 31));
+        write_slot(leaf, slot, entry.target, b.keys[e], offset);
     }
 
     /// What a name that goes means for its inode.
@@ -347,7 +338,7 @@ struct WriteEdits : EditPhase {
         const u64 place = old_place != 0 ? old_place : b.places[b.leaf_of[first]];
         DirectoryLeaf& leaf = leaf_at_place(place);
         if (b.is_source(e)) {
-            erase(leaf, b.slots[e]);
+            clear_slot(leaf, b.slots[e]);
             end_source(b.item_of(e));
         } else {
             insert(leaf, p, e);

@@ -147,10 +147,7 @@ struct WriteEntries : Phase {
         const Source from = is_new ? of_end(b.ends_in_order[r]) : of_slot(b.record_slots[r]);
         const u64 key = b.record_keys[r] >> 1;
         const u32 length = static_cast<u32>(from.target >> 56);
-        relaxed_store(leaf.slots[slot].target, from.target);
-        relaxed_store(leaf.slots[slot].position,
-                      DirectorySlot::make(0, 0, 0, key, offset).position);
-        relaxed_store(leaf.hashes[slot], static_cast<u32>(key >> 31));
+        write_slot(leaf, slot, from.target, key, offset);
         for (u32 i = 0; i < padded(length) / 8; ++i)
             relaxed_store(leaf.heap[offset / 8 + i], relaxed_load(from.name[i]));
     }

@@ -333,10 +333,7 @@ class Harvester {
                                              const u32 (&gone_here)[words]) {
         for (u32 round = 0; round * Team::width < format::leaf_entries_max; ++round) {
             if ((gone_here[round / 32] >> round % 32 & 1) == 0) continue;
-            const u32 slot = round * Team::width + team_.lane();
-            relaxed_store(leaf.slots[slot].target, 0);
-            relaxed_store(leaf.slots[slot].position, 0);
-            relaxed_store(leaf.hashes[slot], 0);
+            clear_slot(leaf, round * Team::width + team_.lane());
         }
         team_.sync();
         once(team_, [&] {

@@ -151,11 +151,11 @@ Errc TreeScanner::list(Crew::Worker& worker, const core::Credentials& caller,
 }
 
 /// Asks for the attributes of what all these names mean at once.
-std::vector<ops::Reply> TreeScanner::ask_for(const std::vector<Named>& names) {
+std::vector<ops::Reply> TreeScanner::ask_for(const std::vector<EntryView>& names) {
     std::vector<ops::Command> commands(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) {
         commands[i].verb = Verb::attributes_of;
-        commands[i].from = names[i].slot.inode();
+        commands[i].from = names[i].inode;
     }
     std::vector<ops::Reply> replies(commands.size());
     volume_.execute_many(commands, replies);
@@ -164,29 +164,21 @@ std::vector<ops::Reply> TreeScanner::ask_for(const std::vector<Named>& names) {
 
 Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
                             const format::DirectoryLeaf& leaf, u64 from, const Visitor& visitor) {
-    const char* heap = reinterpret_cast<const char*>(leaf.heap);
-    std::vector<Named> names;
+    std::vector<EntryView> names;
     names.reserve(format::leaf_entries_max);
-    for (u32 i = 0; i < format::leaf_entries_max; ++i) {
-        const format::DirectorySlot slot = leaf.slots[i];
-        if (slot.inode() == 0) continue;
-        if (format::entry_key(leaf.hashes[i], slot) < from) continue;
-        if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) {
-            return Errc::corrupt;
-        }
-        const std::string_view name(heap + slot.name_offset(), slot.name_length());
-        const bool is_wanted =
-            slot.type() == format::entry_type(format::type_directory) ||
-            visitor.files.wants_name(name.data(), slot.name_length(), slot.type());
-        if (is_wanted) names.push_back({name, slot});
-    }
+    WARREN_TRY(for_each_entry(leaf, from, [&](const EntryView& entry) {
+        const auto length = static_cast<u32>(entry.name.size());
+        const bool is_wanted = entry.type == format::entry_type(format::type_directory) ||
+                               visitor.files.wants_name(entry.name.data(), length, entry.type);
+        if (is_wanted) names.push_back(entry);
+    }));
     // An engine with memory of its own is asked once for all entries.
     const bool is_host = volume_.works_on_host();
     const std::vector<ops::Reply> asked = is_host ? std::vector<ops::Reply>() : ask_for(names);
     for (std::size_t i = 0; i < names.size(); ++i) {
         const Result<Attributes> attributes =
             is_host ? volume_.ask<Verb::attributes_of>(
-                          [&](ops::Command& command) { command.from = names[i].slot.inode(); })
+                          [&](ops::Command& command) { command.from = names[i].inode; })
                     : attributes_in(asked[i]);
         if (!attributes) {
             if (has_vanished(attributes.code())) continue;
@@ -200,7 +192,7 @@ Errc TreeScanner::list_leaf(Crew::Worker& worker, const Directory& directory,
 /// A name has led to a directory that lies elsewhere by its own word, or to the root of the scan.
 /// Errc::corrupt if it still does; else it was moved, and is met where it is. A scan that went on
 /// there might go in a circle for ever.
-Errc TreeScanner::explain_stray(const Directory& directory, const Named& named, Handle met) {
+Errc TreeScanner::explain_stray(const Directory& directory, const EntryView& named, Handle met) {
     const Handle in = directory.attributes.handle;
     const Result<Attributes> now = volume_.ask<Verb::lookup>([&](ops::Command& command) {
         set_subject(command, in);
@@ -212,8 +204,9 @@ Errc TreeScanner::explain_stray(const Directory& directory, const Named& named, 
     return now->handle == met && !is_here ? Errc::corrupt : Errc::ok;
 }
 
-Errc TreeScanner::visit_name(Crew::Worker& worker, const Directory& directory, const Named& named,
-                             const Attributes& attributes, const Visitor& visitor) {
+Errc TreeScanner::visit_name(Crew::Worker& worker, const Directory& directory,
+                             const EntryView& named, const Attributes& attributes,
+                             const Visitor& visitor) {
     const bool descends = is_directory(attributes);
     const bool is_stray =
         attributes.parent != directory.attributes.handle.inode || attributes.handle.inode == root_;

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "fs/volume/directory_entries.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -54,15 +55,9 @@ class TreeScanner {
     Errc list_leaf(Crew::Worker& worker, const Directory& directory,
                    const format::DirectoryLeaf& leaf, u64 from, const Visitor& visitor);
 
-    /// A name of a leaf that the visitor may want.
-    struct Named {
-        std::string_view name;
-        format::DirectorySlot slot;
-    };
-
-    std::vector<ops::Reply> ask_for(const std::vector<Named>& names);
-    Errc explain_stray(const Directory& directory, const Named& named, Handle met);
-    Errc visit_name(Crew::Worker& worker, const Directory& directory, const Named& named,
+    std::vector<ops::Reply> ask_for(const std::vector<EntryView>& names);
+    Errc explain_stray(const Directory& directory, const EntryView& named, Handle met);
+    Errc visit_name(Crew::Worker& worker, const Directory& directory, const EntryView& named,
                     const Attributes& attributes, const Visitor& visitor);
 
     VolumeImplementation& volume_;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fs/volume/directory_entries.hpp"
+
 namespace warren {
 
 using ops::Verb;
@@ -105,24 +107,11 @@ Errc TreeUnlinker::read_leaves(std::vector<Emptied>& wave) {
         if (one.is_gone) continue;
         WARREN_TRY(replies[k].code);
         one.from = replies[k].value;
-        WARREN_TRY(list_names(leaves_[read[k]], one, from));
-    }
-    return Errc::ok;
-}
-
-Errc TreeUnlinker::list_names(const format::DirectoryLeaf& leaf, Emptied& in, u64 from) {
-    const char* heap = reinterpret_cast<const char*>(leaf.heap);
-    for (u32 i = 0; i < format::leaf_entries_max; ++i) {
-        const format::DirectorySlot slot = leaf.slots[i];
-        const u64 key = format::entry_key(leaf.hashes[i], slot);
-        if (slot.inode() == 0 || key < from) continue;
-        if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) {
-            return Errc::corrupt;
-        }
-        const std::string_view name(heap + slot.name_offset(), slot.name_length());
-        const bool is_directory = slot.type() == format::entry_type(format::type_directory);
-        if (is_directory && !detaches_) continue;
-        names_.push_back({&in, key, name, is_directory});
+        WARREN_TRY(for_each_entry(leaves_[read[k]], from, [&](const EntryView& entry) {
+            const bool is_directory = entry.type == format::entry_type(format::type_directory);
+            if (is_directory && !detaches_) return;
+            names_.push_back({&one, entry.key, entry.name, is_directory});
+        }));
     }
     return Errc::ok;
 }

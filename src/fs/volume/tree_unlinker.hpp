@@ -54,7 +54,6 @@ class TreeUnlinker {
 
     Errc empty(std::vector<Emptied>& wave);
     Errc read_leaves(std::vector<Emptied>& wave);
-    Errc list_names(const format::DirectoryLeaf& leaf, Emptied& in, u64 from);
     Errc remove_names();
     Errc finish(const Named& one, const ops::Reply& reply);
     Errc take_apart(Handle parent, std::string_view name);

@@ -6,6 +6,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "fs/core/tree.hpp"
+#include "fs/volume/directory_entries.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -101,19 +102,6 @@ constexpr u64 cookie_of_key(u64 key) {
     return key + 3;
 }
 
-/// The live entries of a private leaf with keys from `from` on, in key order.
-std::vector<std::pair<u64, u32>> sorted_entries(const format::DirectoryLeaf& leaf, u64 from) {
-    std::vector<std::pair<u64, u32>> order;
-    order.reserve(format::leaf_entries_max);
-    for (u32 i = 0; i < format::leaf_entries_max; ++i) {
-        if (leaf.slots[i].inode() == 0) continue;
-        const u64 key = format::entry_key(leaf.hashes[i], leaf.slots[i]);
-        if (key >= from) order.emplace_back(key, i);
-    }
-    std::sort(order.begin(), order.end());
-    return order;
-}
-
 }  // namespace
 
 Errc Volume::read_directory(Handle directory, u64 cookie,
@@ -124,22 +112,23 @@ Errc Volume::read_directory(Handle directory, u64 cookie,
         ops::Command command = command_on(directory);
         command.buffer = leaf.get();
         command.buffer_bytes = sizeof *leaf;
+        std::vector<EntryView> entries;
+        entries.reserve(format::leaf_entries_max);
         u64 from = cookie < 3 ? 0 : cookie - 3 + 1;
         for (;;) {
             command.from = from;
             const Result<u64> next = volume.ask<Verb::read_leaf>(command);
             if (!next) return next.code();
-            for (const auto& [key, slot] : sorted_entries(*leaf, from)) {
-                const format::DirectorySlot& at = leaf->slots[slot];
-                const char* heap = reinterpret_cast<const char*>(leaf->heap);
-                if (at.name_offset() + at.name_length() > format::leaf_heap_bytes) {
-                    return Errc::corrupt;
-                }
+            entries.clear();
+            WARREN_TRY(for_each_entry(*leaf, from,
+                                      [&](const EntryView& entry) { entries.push_back(entry); }));
+            std::ranges::sort(entries, {}, &EntryView::key);
+            for (const EntryView& at : entries) {
                 DirectoryEntry entry;
-                entry.name = {heap + at.name_offset(), at.name_length()};
-                entry.inode = at.inode();
-                entry.type = at.type();
-                entry.cookie = cookie_of_key(key);
+                entry.name = at.name;
+                entry.inode = at.inode;
+                entry.type = at.type;
+                entry.cookie = cookie_of_key(at.key);
                 if (!emit(entry)) return Errc::ok;
             }
             if (*next == core::key_end) return Errc::ok;

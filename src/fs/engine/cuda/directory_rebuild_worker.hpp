@@ -258,9 +258,7 @@ class RebuildWorker : private RebuildReader<Team> {
             const bool is_here = entry < end;
             const u64 key = is_here ? ref_.keys[entry] : 0;
             const u32 offset = is_here ? (ref_.name_at[entry] - names) * 8 : 0;
-            relaxed_store(leaf.hashes[i], static_cast<u32>(key >> 31));
-            relaxed_store(leaf.slots[i].target, is_here ? ref_.targets[entry] : 0);
-            relaxed_store(leaf.slots[i].position, is_here ? (key & 0x7fffffff) << 16 | offset : 0);
+            core::write_slot(leaf, i, is_here ? ref_.targets[entry] : 0, key, offset);
         }
         write_names(leaf, names, words);
         once(team_, [&] {
