@@ -15,6 +15,9 @@ namespace warren::core {
 
 using format::FrameKind;
 
+/// What one block of the frame table is about.
+inline constexpr u64 table_span_bytes = format::frames_per_table_block * format::frame_size;
+
 /// Reserves the free blocks of word `w` from bit `from` to the first that is taken, at most `want`;
 /// how many. None if the frame is not of kind `kind`. One lane.
 WARREN_HD inline u32 reserve_in_word(const Store& store, u64 frame, FrameKind kind, u32 w, u32 from,
@@ -312,26 +315,30 @@ WARREN_HD void use_blocks(Operation<Team>& op, u64 place, u32 blocks) {
     }
 }
 
-/// Frees blocks that were in use. Only within apply. They can be taken again once the commit that
-/// holds this free is durable. False if one was free already: the volume is damaged.
+/// Ends the use of blocks, which can be taken again once the commit that holds this is durable. The
+/// caller counts them. Only within apply.
 template <class Team>
-WARREN_HD bool free_blocks(Operation<Team>& op, u64 place, u64 blocks) {
-    const bool sound = once(op.team, [&] {
-        bool all = true;
+WARREN_HD void end_use(Operation<Team>& op, u64 place, u64 blocks) {
+    once(op.team, [&] {
         for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
-            const u64 old = device_atomic<u64>(op.store.frame(frame).used[w])
-                                .fetch_and(~mask, hd::memory_order_relaxed);
-            all = all && (old & mask) == mask;
+            device_atomic<u64>(op.store.frame(frame).used[w])
+                .fetch_and(~mask, hd::memory_order_relaxed);
             set_bit(room_of(op.store, kind_of(op.store, frame)), frame);
         });
-        device_atomic<u64>(op.store.state->blocks_used).fetch_sub(blocks, hd::memory_order_relaxed);
-        return all;
     });
     for (u64 at = place; at < place + blocks * format::block_size;
          at = (at / format::frame_size + 1) * format::frame_size) {
         op.mark_dirty(op.store.table_place(at / format::frame_size));
     }
-    return sound;
+}
+
+/// Frees blocks that were in use. Only within apply.
+template <class Team>
+WARREN_HD void free_blocks(Operation<Team>& op, u64 place, u64 blocks) {
+    end_use(op, place, blocks);
+    once(op.team, [&] {
+        device_atomic<u64>(op.store.state->blocks_used).fetch_sub(blocks, hd::memory_order_relaxed);
+    });
 }
 
 /// Frees one metadata block and drops it from the next commit. Only within apply.

@@ -33,16 +33,32 @@ struct InodeRef {
 /// What a change of nothing but an inode marks: its block.
 inline constexpr u32 inode_blocks_max = 1;
 
+/// The two counts in an inode's word of references: look-ups by a kernel, and opens above them.
+inline constexpr u64 one_lookup = 1;
+inline constexpr u64 one_open = u64{1} << 32;
+inline constexpr u64 lookups_mask = one_open - 1;
+
+/// Whether `more` references can be counted beside those `held`: neither count may reach 2^32, or
+/// look-ups would turn into opens.
+WARREN_HD constexpr bool can_count(u64 held, u64 more) {
+    return (held & lookups_mask) + (more & lookups_mask) <= lookups_mask &&
+           held / one_open + more / one_open <= lookups_mask;
+}
+
+/// Whether there can be an inode of this number in the volume.
+WARREN_HD inline bool is_inode_number(const Store& store, u64 number) {
+    return number < store.size_bytes / format::inode_size &&
+           number % format::inodes_per_frame >= format::inodes_per_block;
+}
+
 /// Whether there is a slot for an inode of this number: in the volume, in a frame of inodes.
+WARREN_HD inline bool is_inode_slot(const Store& store, u64 number) {
+    return is_inode_number(store, number) &&
+           kind_of(store, number / format::inodes_per_frame) == FrameKind::inodes;
+}
 template <class Team>
 WARREN_HD bool is_inode_slot(Operation<Team>& op, u64 number) {
-    const Store& store = op.store;
-    if (number >= store.size_bytes / format::inode_size ||
-        number % format::inodes_per_frame < format::inodes_per_block) {
-        return false;
-    }
-    const u64 kind = load(op.team, store.frame(number / format::inodes_per_frame).kind);
-    return static_cast<FrameKind>(kind) == FrameKind::inodes;
+    return once(op.team, [&] { return is_inode_slot(op.store, number); });
 }
 
 /// Finds the inode with this number, whatever its generation. Errc::stale if there is none.
@@ -303,10 +319,10 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
 /// Clears the bit of an inode and all that makes its handle valid; `is_held`: somebody has
 /// references to it, so its number must not be used again yet. One lane, within apply. The caller
 /// sets the bit that says that the frame has room.
-WARREN_HD inline void clear_inode_alone(const InodeRef& inode, format::InodeBitmap& bitmap,
-                                        bool is_held) {
+WARREN_HD inline void clear_inode_alone(const InodeRef& inode, u32 generation,
+                                        format::InodeBitmap& bitmap, bool is_held) {
     const InodeBit bit = inode_bit(inode.number);
-    end_generation(*inode.at, inode.generation);
+    end_generation(*inode.at, generation);
     device_atomic<u64> used(bitmap.used[bit.word]);
     if (is_held) {
         hold_removed(bitmap, bit);
@@ -326,7 +342,7 @@ WARREN_HD void clear_inode(Operation<Team>& op, const InodeRef& inode,
     const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
     const bool held = once(op.team, [&] {
         const bool known = relaxed_load(inode.at->references) != 0;
-        clear_inode_alone(inode, bitmap, known);
+        clear_inode_alone(inode, inode.generation, bitmap, known);
         set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
         return known;
     });

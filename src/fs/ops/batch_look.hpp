@@ -328,11 +328,9 @@ struct Decide : Phase {
         op.is_alone = true;
         const Result<InodeRef> inode = inode_of(op, number);
         if (!is_answer(op, inode.code()) || !inode) return Errc::retry;
-        const LaneInode seen(*inode->at);
-        if (seen.is_directory() || seen.links != 1 || seen.references >= one_open ||
-            judge(store, *inode, seen) != LaneFate::gone) {
-            return Errc::retry;
-        }
+        const InodeParts seen(*inode->at);
+        const bool is_free = fate_of(store, *inode, seen, false, false) == Fate::free;
+        if (seen.is_directory() || !is_free) return Errc::retry;
         const Result<Block*> bitmap = op.pin(inode_bit(number).bitmap_place);
         if (!is_answer(op, bitmap.code())) return Errc::retry;
         count_up(b.state->removed);

@@ -284,7 +284,7 @@ struct FreeRemoved : Phase {
         InodeRef inode;
         inode.number = place / format::inode_size;
         inode.at = reinterpret_cast<Inode*>(store.base + place);
-        const LaneInode seen(*inode.at);
+        const InodeParts seen(*inode.at);
         const InodeBit bit = inode_bit(inode.number);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
         device_atomic<u64> used(bitmap.used[bit.word]);

@@ -12,7 +12,6 @@
 namespace warren::ops {
 
 inline constexpr u32 cut_tables_max = 24;  // frame-table blocks that one step dirties with data
-inline constexpr u64 table_span_bytes = format::frames_per_table_block * format::frame_size;
 
 /// From which end of the range a step begins.
 enum class CutFrom : u8 { begin, end };

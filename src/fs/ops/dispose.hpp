@@ -69,8 +69,6 @@ WARREN_HD inline void drop_parent_link(const InodeRef& directory) {
     }
 }
 
-enum class Fate : u8 { keep, free, orphan };
-
 struct Disposal {
     Fate fate = Fate::keep;
     InodeRef inode;
@@ -89,21 +87,24 @@ WARREN_HD Errc plan_disposal(Operation<Team>& op, const InodeRef& inode, bool is
                              Disposal& disposal) {
     op.may_use_reserve = true;
     disposal.inode = inode;
-    const u32 links = load(op.team, inode.at->links);
-    const bool is_open = load(op.team, inode.at->references) >= one_open;
+    disposal.fate = once(op.team, [&] {
+        return fate_of(op.store, inode, InodeParts(*inode.at), is_directory, false);
+    });
     WARREN_TRY(op.confirm(inode.seen));
     WARREN_TRY(op.will_write(inode.seen));
-    if (!is_directory && links > 1) return Errc::ok;
-    const Result<bool> at_once = releases_in_one_step(op, inode);
-    if (!at_once) return at_once.code();
-    if (is_open || !*at_once) {
-        disposal.fate = Fate::orphan;
+    if (disposal.fate == Fate::keep) return Errc::ok;
+    if (disposal.fate == Fate::damaged) return Errc::corrupt;
+    if (disposal.fate == Fate::free_leaves) {
+        const Result<bool> fits = note_leaves(op, inode);
+        if (!fits) return fits.code();
+        disposal.fate = *fits ? Fate::free : Fate::orphan;
+    }
+    if (disposal.fate == Fate::orphan) {
         WARREN_TRY(find_orphan(op, inode.number, disposal.orphan));
         if (disposal.orphan.entry.exists) return Errc::corrupt;
         return plan_link(op, disposal.orphan.directory, disposal.orphan.name(op),
                          disposal.orphan.entry);
     }
-    disposal.fate = Fate::free;
     const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, inode.number);
     if (!bitmap) return bitmap.code();
     disposal.bitmap = *bitmap;

@@ -106,20 +106,6 @@ WARREN_HD inline bool are_resident(const Store& store, u64 one, u64 other) {
     return (first & second & 1) != 0;
 }
 
-/// Frees blocks without counting them in the store.
-WARREN_HD inline void free_run(LaneOperation& op, u64 place, u64 blocks, FreeTally& tally) {
-    const Store& store = op.store;
-    for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
-        device_atomic<u64>(store.frame(frame).used[w]).fetch_and(~mask, hd::memory_order_relaxed);
-        set_bit(room_of(store, kind_of(store, frame)), frame);
-    });
-    tally.blocks += blocks;
-    for (u64 at = place; at < place + blocks * format::block_size;
-         at = (at / format::frame_size + 1) * format::frame_size) {
-        op.mark_dirty(store.table_place(at / format::frame_size));
-    }
-}
-
 /// Frees a metadata block without counting it in the store. What has to be known is asked for at
 /// once; what is dirty stays so while the step runs.
 WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally) {
@@ -136,59 +122,6 @@ WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally)
     set_bit(room_of(store, kind), frame);
     ++tally.blocks;
     if ((noted >> table / format::block_size % 64 & 1) == 0) op.mark_dirty(table);
-}
-
-/// The parts of an inode that say whether and how it can go.
-struct LaneInode {
-    u32 generation;
-    u32 mode;
-    u32 links;
-    u32 count;
-    u64 entries;
-    u64 references;
-    u64 attributes;
-    u64 target;
-    AreaKind kind;
-
-    WARREN_HD explicit LaneInode(const Inode& at)
-        : generation(relaxed_load(at.generation)),
-          mode(relaxed_load(at.mode)),
-          links(relaxed_load(at.links)),
-          count(relaxed_load(at.area_count)),
-          entries(relaxed_load(at.entries)),
-          references(relaxed_load(at.references)),
-          attributes(relaxed_load(at.attributes.raw)),
-          target(relaxed_load(at.area.words[0])),
-          kind(static_cast<AreaKind>(relaxed_load(at.area_kind))) {}
-
-    WARREN_HD bool is_directory() const {
-        return (mode & format::type_mask) == format::type_directory;
-    }
-    WARREN_HD bool is_block(const Store& store, u64 pointer) const {
-        const BlockPointer block{pointer};
-        return block.is_valid() && block.offset() < store.size_bytes;
-    }
-};
-
-/// Whether all that an unlocked-by-others inode holds can be freed in one go.
-WARREN_HD inline LaneFate judge(const Store& store, const InodeRef& inode, const LaneInode& seen) {
-    if (seen.attributes != 0 && !seen.is_block(store, seen.attributes)) return LaneFate::damaged;
-    switch (seen.kind) {
-        case AreaKind::bytes:
-            return LaneFate::gone;
-        case AreaKind::tree:
-            return seen.count == 0 ? LaneFate::gone : LaneFate::keeps;
-        case AreaKind::target:
-            return seen.is_block(store, seen.target) ? LaneFate::gone : LaneFate::damaged;
-        case AreaKind::extents:
-            break;
-        default:
-            return LaneFate::damaged;
-    }
-    if (seen.count == 0) return LaneFate::gone;
-    const Weight weight = weigh_extents(store, inode);
-    if (weight == Weight::damaged) return LaneFate::damaged;
-    return weight == Weight::light ? LaneFate::gone : LaneFate::keeps;
 }
 
 /// Takes one of several names from a locked file, unless the journal's share is used up: many lanes
@@ -223,31 +156,23 @@ WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_
     if ((dirty >> block % 64 & 1) == 0) op.mark_dirty(bitmap_place);
 }
 
-/// Ends a locked inode that judge() let go: its blocks, its bit, its generation.
-WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const LaneInode& seen,
+/// Ends a locked inode whose fate is to be freed: its blocks, its bit, its generation.
+WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const InodeParts& seen,
                                 FreeTally& tally) {
     const Store& store = op.store;
     if (seen.kind == AreaKind::extents) {
         for (u32 i = 0; i < seen.count; ++i) {
             const Extent extent = read_extent(inode.at->area.extents[i]);
-            free_run(op, extent.start.offset(), extent.length, tally);
+            end_use(op, extent.start.offset(), extent.length);
+            tally.blocks += extent.length;
         }
     }
     if (seen.kind == AreaKind::target) free_block(op, BlockPointer{seen.target}.offset(), tally);
     if (seen.attributes != 0) free_block(op, BlockPointer{seen.attributes}.offset(), tally);
-    const InodeBit bit = inode_bit(inode.number);
-    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
-    end_generation(*inode.at, seen.generation);
-    device_atomic<u64> used(bitmap.used[bit.word]);
-    if (seen.references != 0) {
-        hold_removed(bitmap, bit);
-        // Release: pairs with the acquire in hold_slot(): the hold shows before the bit is clear.
-        used.fetch_and(~bit.mask, hd::memory_order_release);
-    } else {
-        // Whoever takes the number next locks the inode, and sees there what was done here.
-        used.fetch_and(~bit.mask, hd::memory_order_relaxed);
-    }
-    note_free_number(op, inode.number / format::inodes_per_frame, bit.bitmap_place);
+    const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
+    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bitmap_place);
+    clear_inode_alone(inode, seen.generation, bitmap, seen.references != 0);
+    note_free_number(op, inode.number / format::inodes_per_frame, bitmap_place);
     ++tally.inodes;
     ++(seen.is_directory() ? tally.directories : tally.files);
 }
@@ -255,7 +180,7 @@ WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const 
 /// What free_by_lane() does while it holds the lock.
 WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, bool is_directory,
                                       const LaneRules& rules, FreeTally& tally) {
-    const LaneInode seen(*inode.at);
+    const InodeParts seen(*inode.at);
     if (seen.generation == 0 || seen.is_directory() != is_directory) return LaneFate::damaged;
     if (is_directory) {
         if (seen.count != 0) return LaneFate::descends;
@@ -266,25 +191,18 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
                                           hd::memory_order_relaxed)) {
             return LaneFate::descends;
         }
-    } else {
-        if (seen.links > 1) return drop_link(op, inode, seen.links, rules, tally);
-        if (seen.references >= one_open) return LaneFate::keeps;
     }
-    const LaneFate fate = judge(op.store, inode, seen);
-    if (fate == LaneFate::gone) end_inode(op, inode, seen, tally);
-    return fate;
-}
-
-/// Whether there can be an inode of this number in the volume.
-WARREN_HD inline bool is_inode_number(const Store& store, u64 number) {
-    return number < store.size_bytes / format::inode_size &&
-           number % format::inodes_per_frame >= format::inodes_per_block;
-}
-
-/// Whether there is a slot for an inode of this number: in the volume, in a frame of inodes.
-WARREN_HD inline bool is_inode_slot(const Store& store, u64 number) {
-    return is_inode_number(store, number) &&
-           kind_of(store, number / format::inodes_per_frame) == FrameKind::inodes;
+    switch (fate_of(op.store, inode, seen, is_directory, is_directory)) {
+        case Fate::keep:
+            return drop_link(op, inode, seen.links, rules, tally);
+        case Fate::free:
+            end_inode(op, inode, seen, tally);
+            return LaneFate::gone;
+        case Fate::damaged:
+            return LaneFate::damaged;
+        default:
+            return LaneFate::keeps;
+    }
 }
 
 /// Frees the inode that a name of a dying directory means, or takes one of its names away. The name

@@ -50,18 +50,6 @@ WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Han
     return found;
 }
 
-/// The two counts in an inode's word of references: look-ups by a kernel, and opens above them.
-inline constexpr u64 one_lookup = 1;
-inline constexpr u64 one_open = u64{1} << 32;
-inline constexpr u64 lookups_mask = one_open - 1;
-
-/// Whether `more` references can be counted beside those `held`: neither count may reach 2^32, or
-/// look-ups would turn into opens.
-WARREN_HD constexpr bool can_count(u64 held, u64 more) {
-    return (held & lookups_mask) + (more & lookups_mask) <= lookups_mask &&
-           held / one_open + more / one_open <= lookups_mask;
-}
-
 /// What add_references() marks: nothing, for references are not on disk.
 inline constexpr u32 reference_blocks_max = 0;
 

@@ -8,10 +8,10 @@
 
 #include "fs/core/attribute_block.hpp"
 #include "fs/ops/cut.hpp"
+#include "fs/ops/removal_rules.hpp"
 
 namespace warren::ops {
 
-inline constexpr u32 release_tables_max = 12;   // frame-table blocks dirtied by inline extents
 inline constexpr u32 locks_beside_leaves = 10;  // for the operation that removes the directory
 /// How many metadata blocks release_contents() dirties at most, that of the inode not included:
 /// blocks of the frame table, for extents or leaves and for the attributes.
@@ -23,54 +23,6 @@ WARREN_HD constexpr u32 release_leaves_dirties(u32 leaves) {
     return 2 + leaves;
 }
 static_assert(release_leaves_dirties(locks_max) <= journal_room_min);
-
-/// How hard it is to free all that an inode holds.
-enum class Weight : u8 { light, leaves, heavy, damaged };
-
-/// Weighs up to five extents by the frame-table blocks that freeing them dirties. One lane.
-WARREN_HD inline Weight weigh_extents(const Store& store, const InodeRef& inode) {
-    const u32 count = relaxed_load(inode.at->area_count);
-    if (count > format::inline_extents_max) return Weight::damaged;
-    u64 tables = 0;
-    for (u32 i = 0; i < count; ++i) {
-        const Extent extent = read_extent(inode.at->area.extents[i]);
-        if (!is_sound(store, extent)) return Weight::damaged;
-        const u64 last = place_at(extent, end_of(extent) - 1);
-        tables += last / table_span_bytes - extent.start.offset() / table_span_bytes + 1;
-    }
-    return tables <= release_tables_max ? Weight::light : Weight::heavy;
-}
-
-/// Weighs a tree: one of a directory with nothing but leaves below its root can go at once. One
-/// lane.
-WARREN_HD inline Weight weigh_tree(const InodeRef& inode) {
-    const u32 count = relaxed_load(inode.at->area_count);
-    if (count == 0) return Weight::light;
-    const u32 type = relaxed_load(inode.at->mode) & format::type_mask;
-    const bool is_low = relaxed_load(inode.at->height) == 1 && count <= format::root_pairs_max;
-    return type == format::type_directory && is_low ? Weight::leaves : Weight::heavy;
-}
-
-/// Weighs all that an inode holds. One lane.
-WARREN_HD inline Weight weigh_contents(const Store& store, const InodeRef& inode) {
-    const auto is_block = [&](u64 pointer) {
-        return format::pointer_is_sound({pointer}, false, store.size_bytes);
-    };
-    const u64 attributes = relaxed_load(inode.at->attributes.raw);
-    if (attributes != 0 && !is_block(attributes)) return Weight::damaged;
-    switch (static_cast<AreaKind>(relaxed_load(inode.at->area_kind))) {
-        case AreaKind::bytes:
-            return Weight::light;
-        case AreaKind::extents:
-            return weigh_extents(store, inode);
-        case AreaKind::tree:
-            return weigh_tree(inode);
-        case AreaKind::target:
-            return is_block(relaxed_load(inode.at->area.words[0])) ? Weight::light
-                                                                   : Weight::damaged;
-    }
-    return Weight::damaged;
-}
 
 /// Notes the leaves of a directory whose root points to nothing else. False if they are too many.
 template <class Team>
@@ -95,7 +47,8 @@ WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
 /// goes by way of the orphans and release_contents_step().
 template <class Team>
 WARREN_HD Result<bool> releases_in_one_step(Operation<Team>& op, const InodeRef& inode) {
-    const Weight weight = once(op.team, [&] { return weigh_contents(op.store, inode); });
+    const Weight weight =
+        once(op.team, [&] { return weigh_contents(op.store, inode, InodeParts(*inode.at)); });
     WARREN_TRY(op.confirm(inode.seen));
     if (weight == Weight::damaged) return Errc::corrupt;
     return weight == Weight::leaves ? note_leaves(op, inode)

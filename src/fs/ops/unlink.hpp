@@ -49,7 +49,7 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& se
         // What was read of the leaf is still so: it is locked at the version at which it was read.
         erase_in_leaf(*glance.leaf, glance.slot, seen.name.length, glance.counts);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(op.store.base + bitmap_place);
-        clear_inode_alone(inode, bitmap, is_held);
+        clear_inode_alone(inode, inode.generation, bitmap, is_held);
     });
     const auto dirty = [&](u32 i) {
         return i == 0 ? glance.seen.place : i == 1 ? directory.block_place() : bitmap_place;

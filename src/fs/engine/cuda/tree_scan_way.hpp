@@ -40,7 +40,7 @@ class ScanWay {
         directory_ = directory;
         const u64 place = directory.inode * format::inode_size;
         count_ = 0;
-        if (!ops::is_inode_slot(store_, directory.inode)) return Errc::stale;
+        if (!core::is_inode_slot(store_, directory.inode)) return Errc::stale;
         WARREN_TRY(pass(place, place / format::block_size * format::block_size));
         copy<format::inode_size / 8>(scratch_.inode,
                                      reinterpret_cast<const u64*>(store_.base + place));

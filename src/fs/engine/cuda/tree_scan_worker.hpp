@@ -258,10 +258,10 @@ class ScanWorker {
         bool is_missing = false;
         for (u32 i = team_.lane(); i < format::leaf_entries_max; i += Team::width) {
             const u64 number = leaf.slots[i].inode();
-            if (number == 0 || !ops::is_inode_number(store_, number)) continue;
+            if (number == 0 || !core::is_inode_number(store_, number)) continue;
             const u64 block = number * format::inode_size / format::block_size;
             if ((relaxed_load(store_.resident[block / 64]) >> block % 64 & 1) != 0) continue;
-            if (!ops::is_inode_slot(store_, number) || !needs_inode(leaf, entry_at(leaf, i))) {
+            if (!core::is_inode_slot(store_, number) || !needs_inode(leaf, entry_at(leaf, i))) {
                 continue;
             }
             want_block(ref_, block * format::block_size);
@@ -320,7 +320,7 @@ class ScanWorker {
 
     /// A consistent copy of an inode's attributes. Errc::stale if it is gone. One lane.
     WARREN_HD Errc read_inode(u64 number, Attributes& attributes) const {
-        if (!ops::is_inode_number(store_, number)) return Errc::stale;
+        if (!core::is_inode_number(store_, number)) return Errc::stale;
         core::InodeRef inode;
         inode.number = number;
         inode.at = reinterpret_cast<format::Inode*>(store_.base + number * format::inode_size);

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of an inode that loses a name. Single operations, batches, bulk removal and the
+// reclaim of orphans all ask here, by one lane each.
+#pragma once
+
+#include "fs/core/extents.hpp"
+#include "fs/format/check_structure.hpp"
+
+namespace warren::ops {
+
+using namespace warren::core;
+
+inline constexpr u32 release_tables_max = 12;  // frame-table blocks dirtied by inline extents
+
+/// The parts of an inode that say whether and how it can go.
+struct InodeParts {
+    u32 generation;
+    u32 mode;
+    u32 links;
+    u32 count;
+    u64 entries;
+    u64 references;
+    u64 attributes;
+    u64 target;
+    AreaKind kind;
+
+    WARREN_HD explicit InodeParts(const Inode& at)
+        : generation(relaxed_load(at.generation)),
+          mode(relaxed_load(at.mode)),
+          links(relaxed_load(at.links)),
+          count(relaxed_load(at.area_count)),
+          entries(relaxed_load(at.entries)),
+          references(relaxed_load(at.references)),
+          attributes(relaxed_load(at.attributes.raw)),
+          target(relaxed_load(at.area.words[0])),
+          kind(static_cast<AreaKind>(relaxed_load(at.area_kind))) {}
+
+    WARREN_HD bool is_directory() const {
+        return (mode & format::type_mask) == format::type_directory;
+    }
+};
+
+/// How hard it is to free all that an inode holds.
+enum class Weight : u8 { light, leaves, heavy, damaged };
+
+/// Weighs up to five extents by the frame-table blocks that freeing them dirties.
+WARREN_HD inline Weight weigh_extents(const Store& store, const InodeRef& inode, u32 count) {
+    if (count > format::inline_extents_max) return Weight::damaged;
+    u64 tables = 0;
+    for (u32 i = 0; i < count; ++i) {
+        const Extent extent = read_extent(inode.at->area.extents[i]);
+        if (!is_sound(store, extent)) return Weight::damaged;
+        const u64 last = place_at(extent, end_of(extent) - 1);
+        tables += last / table_span_bytes - extent.start.offset() / table_span_bytes + 1;
+    }
+    return tables <= release_tables_max ? Weight::light : Weight::heavy;
+}
+
+/// Weighs a tree: one of a directory with nothing but leaves below its root can go at once.
+WARREN_HD inline Weight weigh_tree(const InodeRef& inode, const InodeParts& seen) {
+    if (seen.count == 0) return Weight::light;
+    const bool is_low = relaxed_load(inode.at->height) == 1 && seen.count <= format::root_pairs_max;
+    return seen.is_directory() && is_low ? Weight::leaves : Weight::heavy;
+}
+
+/// Weighs all that an inode holds.
+WARREN_HD inline Weight weigh_contents(const Store& store, const InodeRef& inode,
+                                       const InodeParts& seen) {
+    const auto is_block = [&](u64 pointer) {
+        return format::pointer_is_sound({pointer}, false, store.size_bytes);
+    };
+    if (seen.attributes != 0 && !is_block(seen.attributes)) return Weight::damaged;
+    switch (seen.kind) {
+        case AreaKind::bytes:
+            return Weight::light;
+        case AreaKind::extents:
+            return weigh_extents(store, inode, seen.count);
+        case AreaKind::tree:
+            return weigh_tree(inode, seen);
+        case AreaKind::target:
+            return is_block(seen.target) ? Weight::light : Weight::damaged;
+    }
+    return Weight::damaged;
+}
+
+enum class Fate : u8 {
+    keep,         // it has other names
+    free,         // it goes at once, with all that it holds
+    free_leaves,  // so it does if the leaves of this directory can be locked, too
+    orphan,       // it is open, or too large to go at once
+    damaged,
+};
+
+/// What becomes of `inode` when a name of it goes (of a directory: its only one). Nothing keeps an
+/// open directory if it goes `although_open`, with the tree that it is part of.
+WARREN_HD inline Fate fate_of(const Store& store, const InodeRef& inode, const InodeParts& seen,
+                              bool is_directory, bool although_open) {
+    if (!is_directory && seen.links > 1) return Fate::keep;
+    const Weight weight = weigh_contents(store, inode, seen);
+    if (weight == Weight::damaged) return Fate::damaged;
+    const bool is_held = seen.references >= one_open && !although_open;
+    if (is_held || weight == Weight::heavy) return Fate::orphan;
+    return weight == Weight::light ? Fate::free : Fate::free_leaves;
+}
+
+}  // namespace warren::ops
