@@ -40,8 +40,8 @@ const LaneSet lanes_16 = make_lane_set<16>("16 lanes (AVX-512)");
 
 }  // namespace warren::hash
 
-#endif
-
 #if defined(__clang__)
 #pragma clang attribute pop
+#endif
+
 #endif

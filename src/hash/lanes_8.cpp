@@ -34,8 +34,8 @@ const LaneSet lanes_8 = make_lane_set<8>("8 lanes (AVX2)");
 
 }  // namespace warren::hash
 
-#endif
-
 #if defined(__clang__)
 #pragma clang attribute pop
+#endif
+
 #endif

@@ -30,8 +30,8 @@ const Xxh3Functions xxh3_functions_16 = {hash_here, open_here, update_here, fini
 
 }  // namespace warren::hash
 
-#endif
-
 #if defined(__clang__)
 #pragma clang attribute pop
+#endif
+
 #endif

@@ -28,8 +28,8 @@ const Xxh3Functions xxh3_functions_8 = {hash_here, open_here, update_here, finis
 
 }  // namespace warren::hash
 
-#endif
-
 #if defined(__clang__)
 #pragma clang attribute pop
+#endif
+
 #endif
