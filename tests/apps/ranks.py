@@ -25,7 +25,8 @@ class Mpi:
         self.launcher = next((path for path in found if path and tells_version in version(path)),
                              None)
         # The libraries of MPI keep memory to their end: an address sanitizer calls that leaks.
-        self.launch = ["env", "LSAN_OPTIONS=detect_leaks=0", self.launcher]
+        # Hydra writes to a rank that may have ended: a signal would leave no exit code of the job.
+        self.launch = ["env", "--ignore-signal=PIPE", "LSAN_OPTIONS=detect_leaks=0", self.launcher]
 
     def why_missing(self):
         """Why nothing can run by this MPI; None if it can."""
