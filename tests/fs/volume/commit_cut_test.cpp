@@ -126,8 +126,7 @@ TYPED_TEST(CommitCutBodies, gatherWhatIsDirtyAndNothingElse) {
         EXPECT_EQ(store.state->dirty_blocks, model.size());
 
         header = {};
-        const std::vector<u64> committed_before(store.overlays[0].committed,
-                                                store.overlays[0].committed + frames * 16);
+        const std::vector<core::FrameOverlay> before(store.overlays, store.overlays + frames);
         cut_by(by, store, {blocks.data(), places.data(), model.size(), &header}, shares,
                1 + random.below(70));
         ASSERT_EQ(header.count, model.size());
@@ -140,9 +139,9 @@ TYPED_TEST(CommitCutBodies, gatherWhatIsDirtyAndNothingElse) {
         for (u64 frame = 0; frame < frames; ++frame) {
             const bool is_held = model.contains(store.table_place(frame));
             for (u32 w = 0; w < 8; ++w) {
-                const u64 before = committed_before[frame * 16 + w];
                 const u64 held = is_held ? store.frame(frame).used[w] : 0;
-                EXPECT_EQ(store.overlays[frame].committed[w], before | held) << frame;
+                EXPECT_EQ(store.overlays[frame].committed[w], before[frame].committed[w] | held)
+                    << frame;
             }
         }
         EXPECT_EQ(store.state->dirty_blocks, 0u);
