@@ -108,8 +108,8 @@ bool FindCommands::load(std::string_view saved) {
     }
     if (!reader.expect(reader.at_end())) return false;
     good_ = was_good && good_;
-    for (auto& [number, path] : paths)
-        run(number, std::move(path));
+    for (const auto& [number, path] : paths)
+        run(number, path);
     return true;
 }
 
