@@ -202,7 +202,7 @@ WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle 
 
 /// Whether `mode` is that of something that can be made: a type that there is, and no more bits.
 WARREN_HD constexpr bool can_be_made(u32 mode) {
-    switch (mode & ~07777u) {
+    switch (mode & ~format::mode_bits) {
         case format::type_directory:
         case format::type_regular:
         case format::type_symlink:

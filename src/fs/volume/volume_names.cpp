@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The name side of the public interface: each call is one command, and what a removal leaves to do.
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "base/out_of_memory.hpp"
