@@ -440,36 +440,7 @@ class OtherShellTest(ManualCase):
                           ["--preserve=mode,xattr"], []])
 
 
-class InstallTest(ManualCase):
-    def test_what_is_installed(self):
-        build = os.environ.get("WARREN_BUILD", "")
-        if not os.path.exists(os.path.join(build, "cmake_install.cmake")):
-            self.skipTest("WARREN_BUILD names no build folder")
-        if not os.path.exists(os.path.join(build, "manual")):
-            self.skipTest("a build with sanitizers installs no manual")
-        root = self.folder / "root"
-        environment = {**os.environ, "DESTDIR": str(root)}
-        subprocess.run(["cmake", "--install", build, "--component", "program", "--prefix", "/usr"],
-                       check=True, capture_output=True, env=environment, timeout=120)
-        usr = root / "usr"
-        program = subprocess.run([usr / "bin/warren", "--version"], check=True, timeout=60,
-                                 stdout=subprocess.PIPE).stdout
-        self.assertEqual(program.decode(), self.output("--version"))
-        for helper in HELPERS:
-            self.assertEqual((usr / "sbin" / helper).resolve(), (usr / "bin/warren").resolve())
-        for page in self.manual.glob("man*/*"):
-            there = usr / "share/man" / page.parent.name / page.name
-            self.assertEqual(there.read_bytes(), page.read_bytes())
-            self.assertEqual(there.is_symlink(), page.is_symlink())
-        for made, place in (("bash", "bash-completion/completions"),
-                            ("zsh", "zsh/site-functions"),
-                            ("fish", "fish/vendor_completions.d")):
-            for script in (self.manual / made).iterdir():
-                self.assertEqual((usr / "share" / place / script.name).read_bytes(),
-                                 script.read_bytes())
-        self.assertTrue((usr / "share/doc/warren/FORMAT.md").exists())
-        self.assertTrue((usr / "share/doc/warren/examples/mnt-warren.mount").exists())
-
+class ExampleUnitTest(ManualCase):
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_example_unit(self):
         unit = SOURCES / "docs/examples/mnt-warren.mount"
