@@ -28,6 +28,19 @@ class device_atomic : public cuda::atomic_ref<T, cuda::thread_scope_device> {
  public:
     WARREN_HD explicit device_atomic(T& word) : Base(word), at_(&word) {}
 
+    WARREN_HD void store(T value, Order order = Order::seq_cst) const {
+#if defined(__CUDA_ARCH__)
+        // libcu++ changes the word around a byte, which waits for two answers.
+        if constexpr (std::is_integral_v<T> && sizeof(T) == sizeof(u8)) {
+            if (order == Order::relaxed) {
+                const u16 byte = static_cast<u8>(value);
+                asm volatile("st.relaxed.gpu.u8 [%0], %1;" : : "l"(at_), "h"(byte) : "memory");
+                return;
+            }
+        }
+#endif
+        Base::store(value, order);
+    }
     WARREN_HD T fetch_add(T by, Order order = Order::seq_cst) const {
 #if defined(__CUDA_ARCH__)
         if constexpr (is_word) {

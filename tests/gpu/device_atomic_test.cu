@@ -53,6 +53,13 @@ __global__ void change_words(Words<T>* words) {
     lock.fetch_sub(1, hd::memory_order_release);
 }
 
+__global__ void store_bytes(u8* bytes) {
+    const u32 number = blockIdx.x * blockDim.x + threadIdx.x;
+    device_atomic<u8> byte(bytes[number]);
+    for (u32 i = 0; i <= number % 7; ++i)
+        byte.store(static_cast<u8>(number + i), hd::memory_order_relaxed);
+}
+
 template <class T>
 void change_and_check() {
     if (gpu::device_count() == 0) GTEST_SKIP() << "no GPU";
@@ -88,6 +95,23 @@ TEST(DeviceAtomic, losesNoChangeOf32Bits) {
 }
 TEST(DeviceAtomic, losesNoChangeOf64Bits) {
     change_and_check<u64>();
+}
+
+// Each thread stores a byte of its own several times, in words that it shares with three others.
+TEST(DeviceAtomic, storesBytesBesideEachOther) {
+    if (gpu::device_count() == 0) GTEST_SKIP() << "no GPU";
+    ASSERT_EQ(gpu::use_device(0), Errc::ok);
+    gpu::PinnedBuffer<u8> bytes;
+    gpu::DeviceBuffer<u8> on_device;
+    gpu::Stream stream;
+    ASSERT_EQ(bytes.allocate(threads), Errc::ok);
+    ASSERT_EQ(on_device.allocate(threads), Errc::ok);
+    ASSERT_EQ(stream.open(), Errc::ok);
+    store_bytes<<<blocks, threads_a_block, 0, stream.get()>>>(on_device.data());
+    ASSERT_EQ(stream.copy(bytes.data(), on_device.data(), threads), Errc::ok);
+    ASSERT_EQ(stream.wait(), Errc::ok);
+    for (u32 i = 0; i < threads; ++i)
+        ASSERT_EQ(bytes.data()[i], static_cast<u8>(i + i % 7)) << i;
 }
 
 }  // namespace

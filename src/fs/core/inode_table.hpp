@@ -239,19 +239,30 @@ WARREN_HD inline void drop_stale_room(const Store& store, u64 frame) {
     if (kind_of(store, frame) == FrameKind::inodes) set_bit(room, frame);
 }
 
-/// Reserves an inode number for apply; finish_inode() ends the reservation. The inode's block is
-/// pinned. Errc::need_inodes if all inode frames are full.
+/// A number that is held for apply, and where its bit is. The blocks of both are pinned.
+struct ReservedInode {
+    InodeRef inode;
+    format::InodeBitmap* bitmap = nullptr;
+};
+
+/// Reserves an inode number for apply; finish_inode() ends the reservation. Errc::need_inodes if
+/// all inode frames are full.
 template <class Team>
-WARREN_HD Result<InodeRef> reserve_inode(Operation<Team>& op) {
+WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
     const Store& store = op.store;
-    // Others that have got past this take a few generations more: see generation_margin.
-    const bool is_spent = once(op.team, [&] {
-        return relaxed_load(store.state->generation) >= relaxed_load(store.state->generation_limit);
-    });
-    if (is_spent) return Errc::need_commit;
     u64* room = room_of(store, FrameKind::inodes);
     u64& hinted = store.state->hints[op.team.worker % gate_slots].inode_frame;
-    u64 frame = load(op.team, hinted);
+    constexpr u64 spent = ~u64{0};
+    u64 frame = once(op.team, [&] {
+        // Three loads, then a look at them: on a GPU each takes its time.
+        const u64 generation = relaxed_load(store.state->generation);
+        const u64 limit = relaxed_load(store.state->generation_limit);
+        const u64 hint = relaxed_load(hinted);
+        return generation >= limit ? spent : hint;
+    });
+    // Others that have got past this take a few generations more: see generation_margin.
+    if (frame == spent) return Errc::need_commit;
+    ReservedInode reserved;
     for (;;) {
         const bool usable = once(op.team, [&] {
             if (frame >= store.frame_count) return false;
@@ -267,6 +278,7 @@ WARREN_HD Result<InodeRef> reserve_inode(Operation<Team>& op) {
             if (slot != 0) {
                 once(op.team, [&] { relaxed_store(hinted, frame); });
                 op.reserved_inode = frame * format::inodes_per_frame + slot;
+                reserved.bitmap = &bitmap;
                 break;
             }
             drop_full_inodes(op.team, store, frame, bitmap);
@@ -277,13 +289,13 @@ WARREN_HD Result<InodeRef> reserve_inode(Operation<Team>& op) {
         frame = once(op.team, [&] { return find_bit_up(room, 0, store.frame_count); });
         if (frame == store.frame_count) return Errc::need_inodes;
     }
-    InodeRef inode;
+    InodeRef& inode = reserved.inode;
     inode.number = op.reserved_inode;
     const Result<Block*> block =
         op.observe_and_pin(inode.number * format::inode_size, inode.block_place(), inode.seen);
     if (!block) return block.code();
     inode.at = reinterpret_cast<Inode*>(*block) + inode.number % format::inodes_per_block;
-    return inode;
+    return reserved;
 }
 
 /// The bitmap that holds the bit of `number`, pinned.
@@ -301,15 +313,17 @@ template <class Team>
 WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitmap& bitmap) {
     const InodeBit bit = inode_bit(inode.number);
     inode.generation = once(op.team, [&] {
+        StoreState& state = *op.store.state;
+        // On a GPU the answers come while the release waits for what it publishes.
+        const u64 end = relaxed_load(state.generation_limit) + format::generation_margin;
+        device_atomic<u64> counter(state.generation);
+        u64 count = counter.fetch_add(1, hd::memory_order_relaxed) + 1;
+        device_atomic<u64>(state.inodes_used).fetch_add(1, hd::memory_order_relaxed);
         device_atomic<u64>(bitmap.used[bit.word]).fetch_or(bit.mask, hd::memory_order_relaxed);
         let_go_slot(bitmap, bit);
-        StoreState& state = *op.store.state;
-        device_atomic<u64>(state.inodes_used).fetch_add(1, hd::memory_order_relaxed);
-        device_atomic<u64> counter(state.generation);
-        u64 count = 0;
-        while (static_cast<u32>(count) == 0)
+        if (static_cast<u32>(count) == 0)
             count = counter.fetch_add(1, hd::memory_order_relaxed) + 1;
-        WARREN_CHECK(count < relaxed_load(state.generation_limit) + format::generation_margin);
+        WARREN_CHECK(count < end);
         return static_cast<u32>(count);
     });
     op.reserved_inode = 0;

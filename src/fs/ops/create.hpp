@@ -57,13 +57,11 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
         if (!inherit) return inherit.code();
         fresh.inherit = *inherit;
     }
-    const Result<InodeRef> inode = reserve_inode(op);
-    if (!inode) return inode.code();
-    fresh.inode = *inode;
+    const Result<ReservedInode> reserved = reserve_inode(op);
+    if (!reserved) return reserved.code();
+    fresh.inode = reserved->inode;
+    fresh.bitmap = reserved->bitmap;
     WARREN_TRY(op.will_write(fresh.inode.seen));
-    const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, fresh.inode.number);
-    if (!bitmap) return bitmap.code();
-    fresh.bitmap = *bitmap;
     if (fresh.inherit.needs_block) {
         const Result<FreshBlock> acl = reserve_block(op);
         if (!acl) return acl.code();

@@ -92,10 +92,10 @@ TEST_F(RoomMarks, anInodeThatIsFreedWhileItsFrameIsFoundFullIsFound) {
     LookingTeam::Look look;
     look.meanwhile = [&] { EXPECT_EQ(unlink(count / 2), Errc::ok); };
     core::Operation<LookingTeam> op(LookingTeam{&look}, store());
-    const Result<core::InodeRef> reserved = core::reserve_inode(op);
+    const Result<core::ReservedInode> reserved = core::reserve_inode(op);
     EXPECT_FALSE(look.meanwhile) << "nobody has looked at the whole frame";
     ASSERT_EQ(reserved.code(), Errc::ok);
-    EXPECT_EQ(reserved->number, victim->handle.inode);
+    EXPECT_EQ(reserved->inode.number, victim->handle.inode);
     core::finish(op);
 }
 
