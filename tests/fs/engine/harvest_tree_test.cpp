@@ -11,6 +11,7 @@
 #include "tests/fs/engine/harvested_volume.hpp"
 #include "tests/fs/engine/host_rebuild.hpp"
 #include "tests/support/lockstep_team.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace warren {
 namespace {
@@ -249,7 +250,7 @@ TEST(HarvestTree, CutOffBetweenTwoStepsOfALargeDirectory) {
                 work(harvested.volume().store(), step);
                 harvested.end_step(step);
                 late += harvested.has_late_node() ? 1 : 0;
-                harvested.expect_sound_if_cut_off();
+                if (steps % case_step == 0) harvested.expect_sound_if_cut_off();
                 if (HasFailure()) return;
             }
             EXPECT_GT(late, 0u);
