@@ -246,7 +246,7 @@ struct ReservedInode {
 };
 
 /// Reserves an inode number for apply; finish_inode() ends the reservation. Errc::need_inodes if
-/// all inode frames are full.
+/// all inode frames are full, Errc::need_commit if generations are spent until the next commit.
 template <class Team>
 WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
     const Store& store = op.store;
@@ -314,10 +314,11 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
     const InodeBit bit = inode_bit(inode.number);
     inode.generation = once(op.team, [&] {
         StoreState& state = *op.store.state;
-        // On a GPU the answers come while the release waits for what it publishes.
-        const u64 end = relaxed_load(state.generation_limit) + format::generation_margin;
+        // On a GPU the answers come while the release waits for what it publishes. The limit is
+        // read behind the counter: it grows, and others may count on beyond an older one.
         device_atomic<u64> counter(state.generation);
         u64 count = counter.fetch_add(1, hd::memory_order_relaxed) + 1;
+        const u64 end = relaxed_load(state.generation_limit) + format::generation_margin;
         device_atomic<u64>(state.inodes_used).fetch_add(1, hd::memory_order_relaxed);
         device_atomic<u64>(bitmap.used[bit.word]).fetch_or(bit.mask, hd::memory_order_relaxed);
         let_go_slot(bitmap, bit);
