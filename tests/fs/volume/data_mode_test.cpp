@@ -185,8 +185,14 @@ TEST_P(DataModes, onlyWritebackShowsForeignBytes) {
     ASSERT_EQ(volume->close(), Errc::ok);
     u64 foreign = 0;
     for (u64 event = 0; event <= log->event_count(); ++event) {
-        for (int round = 0; round < 4 && !HasFailure(); ++round) {
-            const Cut cut{true, random.one_in(2), random.one_in(2), random.next()};
+        // Each write that may be lost is once the only one that is; then a few of them at random.
+        std::vector<Cut> cuts;
+        for (u64 i = 0; i < std::min<u64>(log->count_unflushed(event), 64); ++i)
+            cuts.push_back({.lost = u64{1} << i});
+        for (int i = 0; i < 4; ++i)
+            cuts.push_back({true, random.one_in(2), random.one_in(2), random.next()});
+        for (const Cut& cut : cuts) {
+            if (HasFailure()) return;
             const auto image = log->image_after(event, cut);
             const auto after = open_on(*image, {.workers = 1});
             ASSERT_TRUE(after);
