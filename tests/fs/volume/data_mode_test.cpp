@@ -185,7 +185,8 @@ TEST_P(DataModes, onlyWritebackShowsForeignBytes) {
     ASSERT_EQ(volume->close(), Errc::ok);
     u64 foreign = 0;
     for (u64 event = 0; event <= log->event_count(); ++event) {
-        // Each write that may be lost is once the only one that is; then a few of them at random.
+        // Each write that may be lost is lost alone, of the first 64: a bit each. Then some of them
+        // at random.
         std::vector<Cut> cuts;
         for (u64 i = 0; i < std::min<u64>(log->count_unflushed(event), 64); ++i)
             cuts.push_back({.lost = u64{1} << i});
