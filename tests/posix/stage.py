@@ -17,6 +17,7 @@ TYPES = {"regular": stat.S_IFREG, "directory": stat.S_IFDIR, "fifo": stat.S_IFIF
          "block": stat.S_IFBLK, "character": stat.S_IFCHR, "socket": stat.S_IFSOCK,
          "symlink": stat.S_IFLNK}
 TICK_SECONDS = 0.012  # longer than the step of the kernel's coarse clock
+RELEASE_SECONDS = 10  # until a file system has been told that a file was closed
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,14 @@ class Stage:
     def true(self, holds, what):
         if not holds:
             raise Failed(what)
+
+    def becomes_true(self, holds, what):
+        """Waits for what follows the close of a file: FUSE sends RELEASE in the background, so that
+        close(2) returns before the file system knows of it."""
+        limit = time.monotonic() + RELEASE_SECONDS
+        while not holds():
+            self.true(time.monotonic() < limit, what)
+            time.sleep(TICK_SECONDS)
 
     def fails(self, number, call, *arguments, user=None, **named):
         """Checks that the call fails with that error; 0: that it succeeds. Or any of several."""
