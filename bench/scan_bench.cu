@@ -16,19 +16,19 @@
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
+#include "fs/bulk/scan/scan_answer.hpp"
 #include "fs/engine/cuda/device_store.hpp"
 #include "fs/engine/cuda/directory_rebuild.hpp"
 #include "fs/engine/cuda/tree_scan.hpp"
-#include "fs/engine/cuda/tree_scan_answer.hpp"
-#include "fs/volume/tree_scanner.hpp"
+#include "fs/volume/host_scan.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "gpu/failure.hpp"
 
 using namespace warren;
 using namespace warren::bench;
-using cuda_engine::ScanOutput;
-using cuda_engine::ScanPlan;
-using cuda_engine::ScanPurpose;
+using bulk::ScanOutput;
+using bulk::ScanPlan;
+using bulk::ScanPurpose;
 
 namespace {
 
@@ -191,10 +191,10 @@ class Bench {
         const Caller caller{.user = 0};
         for (u64 run = 0; run < runs_ + 1; ++run) {
             Host host([](const ScanOutput&) {});
-            const ScanPlan plan = plan_for(ScanPurpose::removal, caller);
+            const ScanPlan plan = bulk::plan_scan(ScanPurpose::removal, credentials_of(caller));
             const double by_device = time_of([&] { scan(plan, host); });
             const double by_threads = time_of([&] {
-                require(TreeScanner(volumes_.inside())
+                require(HostScan(volumes_.inside())
                                 .check_removable(credentials_of(caller), volumes_.volume().root(),
                                                  core::TreeCheck::as_rm) == Errc::ok,
                         "the CPU engine failed");
@@ -205,14 +205,6 @@ class Bench {
     }
 
  private:
-    static ScanPlan plan_for(ScanPurpose purpose, const Caller& caller) {
-        ScanPlan plan;
-        plan.purpose = purpose;
-        plan.caller = credentials_of(caller);
-        plan.permission = core::may_read | core::may_execute;
-        return plan;
-    }
-
     void scan(const ScanPlan& plan, Host& host) {
         const Errc code =
             volumes_.kernels().scan(volumes_.device(), plan, volumes_.volume().root(), host);
@@ -222,7 +214,7 @@ class Bench {
 
     void find_on_device(const Question& question,
                         const std::function<bool(const Scanned&)>& visit) {
-        ScanPlan plan = plan_for(ScanPurpose::visit, {});
+        ScanPlan plan = bulk::plan_scan(ScanPurpose::visit, credentials_of({}));
         require(ops::set_filter(plan.files, question.filter) == Errc::ok, "no such filter");
         Attributes root;
         root.handle = volumes_.volume().root();
@@ -230,24 +222,24 @@ class Bench {
             volumes_.inside().crew().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
         };
         const ScanCall call{plan.caller, root, plan.files, visit, for_each};
-        cuda_engine::ScanVisits visits(call);
+        bulk::ScanVisits visits(call);
         Host host([&](const ScanOutput& output) { visits.take(output); });
         scan(plan, host);
     }
 
     void measure_on_device(u32 depth, std::vector<DirectoryUsage>& answer) {
-        ScanPlan plan = plan_for(ScanPurpose::measure, {});
+        ScanPlan plan = bulk::plan_scan(ScanPurpose::measure, credentials_of({}));
         plan.sums_depth = depth;
         const auto root = volumes_.volume().attributes(volumes_.volume().root());
         require(bool(root), "no root");
         answer.resize(1);
         answer[0].entries = 1;
         answer[0].blocks = root->blocks;
-        Host host([&](const ScanOutput& output) { cuda_engine::take_usage(output, answer); });
+        Host host([&](const ScanOutput& output) { bulk::take_usage(output, answer); });
         scan(plan, host);
-        std::vector<cuda_engine::ScanSum> sums;
+        std::vector<bulk::ScanSum> sums;
         require(volumes_.kernels().fetch_sums(sums) == Errc::ok, "no sums");
-        cuda_engine::add_sums(sums, answer);
+        bulk::add_sums(sums, answer);
         for (std::size_t i = answer.size(); i-- > 1;) {
             answer[answer[i].above].entries += answer[i].entries;
             answer[answer[i].above].blocks += answer[i].blocks;

@@ -199,11 +199,12 @@ struct ScanFilter {
     i64 modified_max = INT64_MAX;
 };
 
-/// Where a scan goes on: in a directory of this depth, with the names from a key on.
+/// Where a scan goes on: in a directory of this depth, with the names of a range of keys.
 struct ScanPosition {
     Handle directory;
     u32 depth = 0;
     u64 from = 0;
+    u64 end = ~u64{0};
 };
 
 /// For a visitor that passes on what it gets, to one who may be slower.

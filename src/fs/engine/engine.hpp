@@ -14,27 +14,16 @@
 #include <string_view>
 #include <vector>
 
+#include "fs/bulk/scan/scan_call.hpp"
 #include "fs/core/store.hpp"
 #include "fs/engine/file_memory.hpp"
 #include "fs/engine/lookup_stream.hpp"
 #include "fs/ops/batch.hpp"
 #include "fs/ops/command.hpp"
 #include "fs/ops/commit_cut.hpp"
-#include "fs/ops/scan_filter.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
-
-/// A scan as the volume gives it to an engine.
-struct ScanCall {
-    core::Credentials caller;
-    const Attributes& root;
-    const ops::FileFilter& filter;
-    const std::function<bool(const Scanned&)>& visit;
-    /// Calls `body(i)` for each i below `count`, by many threads.
-    std::function<void(u64 count, const std::function<void(u64)>& body)> for_each;
-    std::function<Errc()> wait = {};  // see ScanSteps
-};
 
 /// Frames, of each of its two kinds, that one call of Engine::publish() takes.
 constexpr u64 publish_max = 4096;

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/out_of_memory.hpp"
 #include "fs/core/tree.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -35,6 +36,16 @@ inline Result<std::vector<u64>> part_tree(CpuOperation& op, const core::InodeRef
     }
     WARREN_TRY(op.confirm(inode.seen));
     return begins;
+}
+
+/// As above, for a directory of any volume.
+inline Result<std::vector<u64>> part_directory(VolumeImplementation& volume, Handle directory) {
+    if (!volume.works_on_host()) return std::vector<u64>{0};
+    return volume.run([&](CpuOperation& op) -> Result<std::vector<u64>> {
+        const Result<core::InodeRef> inode = core::find_directory(op, directory);
+        if (!inode) return inode.code();
+        return or_no_memory([&]() -> Result<std::vector<u64>> { return part_tree(op, *inode); });
+    });
 }
 
 }  // namespace warren

@@ -9,10 +9,10 @@
 #include "fs/core/name_hash.hpp"
 #include "fs/core/tree.hpp"
 #include "fs/format/directory.hpp"
+#include "fs/volume/host_scan.hpp"
 #include "fs/volume/item_waves.hpp"
+#include "fs/volume/part_tree.hpp"
 #include "fs/volume/remove_as_rm.hpp"
-#include "fs/volume/tree_scanner.hpp"
-#include "fs/volume/tree_usage.hpp"
 #include "fs/volume/volume_batches.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -262,7 +262,7 @@ class Packing {
 
 Errc rebuild_by_commands(VolumeImplementation& volume, const Caller& caller, Handle directory) {
     const Packing packing(volume, caller, directory);
-    const Result<std::vector<u64>> begins = TreeScanner(volume).ranges(directory);
+    const Result<std::vector<u64>> begins = part_directory(volume, directory);
     if (!begins) return begins.code();
     std::vector<Errc> errors(begins->size(), Errc::ok);
     volume.crew().for_each(begins->size(), [&](const ThreadTeam&, u64 i) {
@@ -302,7 +302,7 @@ Errc VolumeImplementation::check_removable(const core::Credentials& caller, Hand
                                            core::TreeCheck check) {
     const Errc checked = engine_->check_removable(caller, root, check);
     if (checked != Errc::not_supported) return checked;
-    return TreeScanner(*this).check_removable(caller, root, check);
+    return HostScan(*this).check_removable(caller, root, check);
 }
 
 Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
@@ -342,7 +342,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         WARREN_TRY(ops::set_filter(files, filter));
         if (left.empty()) return Errc::ok;
         if (left.size() > 1 || left[0].depth > 0 || left[0].from > 0) {
-            return TreeScanner(volume).scan_on(credentials_of(caller), files, visit, steps, left);
+            return HostScan(volume).scan_on(credentials_of(caller), files, visit, steps, left);
         }
         const Handle directory = left[0].directory;
         const Result<Attributes> root = attributes(directory);
@@ -361,7 +361,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         const ScanCall call{credentials_of(caller), *root, files, visit, for_each, steps.wait};
         const Errc scanned = volume.engine().scan(call);
         if (scanned == Errc::not_supported) {
-            return TreeScanner(volume).scan_on(call.caller, files, visit, steps, left);
+            return HostScan(volume).scan_on(call.caller, files, visit, steps, left);
         }
         left.clear();
         return scanned;
@@ -384,7 +384,7 @@ Errc Volume::usage(const Caller& caller, Handle directory, const UsageOptions& o
         if ((root->mode & format::type_mask) != format::type_directory) return Errc::ok;
         Errc added = volume.engine().usage(who, *root, options, answer);
         if (added == Errc::not_supported) {
-            added = TreeUsage(volume).measure(who, *root, options, answer);
+            added = HostScan(volume).usage(who, root->handle, options, answer);
         }
         for (std::size_t i = answer.size(); i-- > 1;) {
             DirectoryUsage& above = answer[answer[i].above];

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scan must answer, whoever runs it: the same as the scan of the CPU engine. `Scan` is a
-// HostScan or a DeviceScan.
+// What a scan must answer, whoever runs it: what a walk finds that asks for one name after the
+// other. `Scan` is an OutputScan or a DeviceScan; the volume's own scans are asked as well.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,15 +14,15 @@
 #include <tuple>
 #include <vector>
 
-#include "fs/engine/cuda/tree_scan_answer.hpp"
-#include "fs/volume/tree_scanner.hpp"
+#include "fs/bulk/scan/scan_answer.hpp"
+#include "fs/volume/host_scan.hpp"
 #include "tests/fs/engine/removal_trees.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
 
 namespace warren {
 
-using cuda_engine::ScanPurpose;
+using bulk::ScanPurpose;
 
 /// A volume on a disk in memory, with what is behind it.
 class InsideVolume {
@@ -68,13 +69,46 @@ inline void for_each_in_turn(u64 count, const std::function<void(u64)>& body) {
         body(i);
 }
 
-inline cuda_engine::ScanPlan plan_for(cuda_engine::ScanPurpose purpose, const Caller& caller) {
-    cuda_engine::ScanPlan plan;
-    plan.purpose = purpose;
-    plan.caller = credentials_of(caller);
-    plan.permission = core::may_read | core::may_execute;
-    if (purpose == cuda_engine::ScanPurpose::removal) plan.permission |= core::may_write;
-    return plan;
+inline bool is_directory(const Attributes& of) {
+    return (of.mode & format::type_mask) == format::type_directory;
+}
+
+/// Calls `take` for `root` and for all below it, and goes on below those of which it is true. By
+/// look-ups of each name, on behalf of nobody.
+template <class Take>
+void walk_each(Volume& volume, Handle root, const Take& take) {
+    Scanned first;
+    first.directory = root;
+    first.attributes = *volume.attributes(root);
+    take(first);
+    std::vector<std::pair<Handle, u32>> left{{root, 0}};
+    while (!left.empty()) {
+        const auto [directory, depth] = left.back();
+        left.pop_back();
+        for (const auto& [name, inode] : list_names(volume, directory)) {
+            const Result<Attributes> found = volume.lookup(anybody, directory, name);
+            ASSERT_TRUE(found) << name;
+            const bool descends = take(Scanned{directory, name, depth + 1, *found});
+            if (descends && is_directory(*found)) left.emplace_back(found->handle, depth + 1);
+        }
+    }
+}
+
+/// What a scan with this filter must see.
+inline std::multiset<Sight> walk(Volume& volume, Handle root, const ScanFilter& filter) {
+    ops::FileFilter files;
+    EXPECT_EQ(ops::set_filter(files, filter), Errc::ok);
+    Sights sights;
+    walk_each(volume, root, [&](const Scanned& found) {
+        const Attributes& at = found.attributes;
+        const bool is_wanted =
+            files.wants_name(found.name.data(), static_cast<u32>(found.name.size()),
+                             format::entry_type(at.mode)) &&
+            files.wants_file(at.size, at.modified);
+        if (is_directory(at) || is_wanted) sights(found);
+        return found.depth < filter.depth_max;
+    });
+    return sights.seen;
 }
 
 inline std::multiset<Sight> sights_of(InsideVolume& volume, const Caller& caller, Handle root,
@@ -95,11 +129,11 @@ std::multiset<Sight> scan_by(Scan& scan, InsideVolume& volume, const Caller& cal
     first.directory = root;
     first.attributes = *attributes;
     sights(first);
-    auto plan = plan_for(ScanPurpose::visit, caller);
+    auto plan = bulk::plan_scan(ScanPurpose::visit, credentials_of(caller));
     EXPECT_EQ(ops::set_filter(plan.files, filter), Errc::ok);
     const std::function<bool(const Scanned&)> visit = std::ref(sights);
     const ScanCall call{plan.caller, *attributes, plan.files, visit, for_each_in_turn};
-    cuda_engine::ScanVisits visits(call);
+    bulk::ScanVisits visits(call);
     EXPECT_EQ(scan.scan(plan, root, [&](const auto& output) { visits.take(output); }), wanted);
     return sights.seen;
 }
@@ -119,9 +153,40 @@ inline Sums sums_of(const std::vector<DirectoryUsage>& usages) {
     return sums;
 }
 
+/// What usage() must answer.
+inline Sums sums_by_walk(Volume& volume, Handle root, const UsageOptions& options) {
+    std::vector<DirectoryUsage> answer;
+    std::map<u64, u32> above;  // by directory: where its entries are counted
+    std::set<u64> linked;
+    walk_each(volume, root, [&](const Scanned& found) {
+        const Attributes& at = found.attributes;
+        const u64 number = at.handle.inode;
+        const u32 in = found.depth == 0 ? 0 : above.at(found.directory.inode);
+        u32 own = in;
+        if (is_directory(at) && found.depth <= options.depth_max) {
+            own = static_cast<u32>(answer.size());
+            DirectoryUsage& usage = answer.emplace_back();
+            usage.directory = at.handle;
+            usage.above = in;
+            usage.depth = found.depth;
+            usage.name = found.name;
+        }
+        if (is_directory(at)) above[number] = own;
+        const bool is_new = is_directory(at) || at.links == 1 || options.counts_links ||
+                            linked.insert(number).second;
+        for (u32 up = own;; up = answer[up].above) {
+            ++answer[up].entries;
+            answer[up].blocks += is_new ? at.blocks : 0;
+            answer[up].bytes += is_new ? ops::counted_bytes(at.mode, at.size) : 0;
+            if (up == 0) return true;
+        }
+    });
+    return sums_of(answer);
+}
+
 template <class Scan>
 Sums measure_by(Scan& scan, InsideVolume& volume, Handle root, const UsageOptions& options) {
-    auto plan = plan_for(ScanPurpose::measure, anybody);
+    auto plan = bulk::plan_scan(ScanPurpose::measure, credentials_of(anybody));
     plan.sums_depth = options.depth_max;
     plan.counts_links = options.counts_links;
     const Result<Attributes> attributes = volume->attributes(root);
@@ -130,9 +195,8 @@ Sums measure_by(Scan& scan, InsideVolume& volume, Handle root, const UsageOption
     answer[0].entries = 1;
     answer[0].blocks = attributes->blocks;
     answer[0].bytes = attributes->size;
-    EXPECT_EQ(scan.scan(plan, root, [&](const auto& o) { cuda_engine::take_usage(o, answer); }),
-              Errc::ok);
-    cuda_engine::add_sums(scan.sums(), answer);
+    EXPECT_EQ(scan.scan(plan, root, [&](const auto& o) { bulk::take_usage(o, answer); }), Errc::ok);
+    bulk::add_sums(scan.sums(), answer);
     for (std::size_t i = answer.size(); i-- > 1;) {
         EXPECT_LT(answer[i].above, i);
         answer[answer[i].above].entries += answer[i].entries;
@@ -158,23 +222,25 @@ template <class Scan>
 void expect_same_answers(Scan& scan, InsideVolume& volume) {
     const Handle root = volume->root();
     for (const ScanFilter& filter : filters()) {
-        const auto wanted = sights_of(volume, anybody, root, filter);
         const auto found = scan_by(scan, volume, anybody, root, filter);
+        const auto wanted = walk(*volume, root, filter);
         EXPECT_TRUE(wanted == found) << found.size() << " of " << wanted.size() << " for '"
                                      << filter.pattern << "' depth " << filter.depth_max;
+        EXPECT_TRUE(wanted == sights_of(volume, anybody, root, filter)) << filter.pattern;
     }
     for (const UsageOptions& options :
          {UsageOptions{}, {.depth_max = 1}, {.depth_max = ~0u, .counts_links = true}}) {
-        std::vector<DirectoryUsage> wanted;
-        EXPECT_EQ(volume->usage(anybody, root, options, wanted), Errc::ok);
-        const Sums found = measure_by(scan, volume, root, options);
-        const Sums all = sums_of(wanted);
-        // With several directories a file with several names may be counted in any of them.
-        if (options.depth_max == 0 || options.counts_links) {
-            EXPECT_TRUE(found == all) << options.depth_max;
+        const Sums wanted = sums_by_walk(*volume, root, options);
+        std::vector<DirectoryUsage> usages;
+        EXPECT_EQ(volume->usage(anybody, root, options, usages), Errc::ok);
+        for (const Sums& found : {measure_by(scan, volume, root, options), sums_of(usages)}) {
+            // With several directories a file with several names may be counted in any of them.
+            if (options.depth_max == 0 || options.counts_links) {
+                EXPECT_TRUE(found == wanted) << options.depth_max;
+            }
+            EXPECT_EQ(found.size(), wanted.size());
+            EXPECT_EQ(found.at(root.inode), wanted.at(root.inode));
         }
-        EXPECT_EQ(found.size(), all.size());
-        EXPECT_EQ(found.at(root.inode), all.at(root.inode));
     }
 }
 
@@ -204,6 +270,45 @@ inline void spread_owners(InsideVolume& volume, Random& random) {
     }
 }
 
+/// What a caller may do with a whole tree.
+struct Allowed {
+    bool scan = true;
+    bool as_rm = true;
+    bool whole = true;
+};
+
+inline bool may(const Caller& caller, const Attributes& of, u32 wanted) {
+    const bool is_in_group =
+        of.group == caller.group || std::ranges::count(caller.groups, of.group);
+    const u32 shift = of.user == caller.user ? 6 : is_in_group ? 3 : 0;
+    return caller.user == 0 || (of.mode >> shift & wanted) == wanted;
+}
+
+/// As modes and owners say.
+inline Allowed allowed_to(Volume& volume, const Caller& caller, Handle root) {
+    Allowed allowed;
+    std::map<u64, Attributes> directories;
+    walk_each(volume, root, [&](const Scanned& found) {
+        const Attributes& at = found.attributes;
+        const auto binds = [&](const Attributes& in) {
+            return (in.mode & format::mode_sticky) != 0 && caller.user != 0 &&
+                   in.user != caller.user;
+        };
+        if (is_directory(at)) {
+            directories[at.handle.inode] = at;
+            allowed.whole = allowed.whole && may(caller, at, 7) && !binds(at);
+        }
+        if (found.depth == 0) return true;
+        // A directory that has a name.
+        const Attributes& in = directories.at(found.directory.inode);
+        allowed.scan = allowed.scan && may(caller, in, 5);
+        allowed.as_rm =
+            allowed.as_rm && may(caller, in, 7) && !(binds(in) && at.user != caller.user);
+        return true;
+    });
+    return allowed;
+}
+
 /// Users who may and may not see and remove trees.
 template <class MakeScan>
 void expect_same_refusals(u64 seeds, const MakeScan& make_scan) {
@@ -226,23 +331,28 @@ void expect_same_refusals(u64 seeds, const MakeScan& make_scan) {
         auto& scan = *made;
         for (const Caller& caller : callers) {
             const core::Credentials who = credentials_of(caller);
-            Sights ignored;
-            const Errc seen = volume->scan(caller, doomed->handle, std::ref(ignored));
-            const Errc found =
-                scan.scan(plan_for(ScanPurpose::visit, caller), doomed->handle, [](const auto&) {});
+            const Allowed allowed_all = allowed_to(*volume, caller, doomed->handle);
+            const Errc seen = allowed_all.scan ? Errc::ok : Errc::access;
+            sights_of(volume, caller, doomed->handle, {}, seen);
+            const Errc found = scan.scan(bulk::plan_scan(ScanPurpose::visit, who), doomed->handle,
+                                         [](const auto&) {});
             EXPECT_EQ(seen, found) << seed << " user " << caller.user;
             if (caller.user == 0) continue;
             for (const auto check : {core::TreeCheck::as_rm, core::TreeCheck::whole}) {
-                const Errc wanted =
-                    TreeScanner(volume.inside()).check_removable(who, doomed->handle, check);
-                auto plan = plan_for(ScanPurpose::removal, caller);
+                const bool is_allowed =
+                    check == core::TreeCheck::as_rm ? allowed_all.as_rm : allowed_all.whole;
+                const Errc by_threads =
+                    HostScan(volume.inside()).check_removable(who, doomed->handle, check);
+                auto plan = bulk::plan_scan(ScanPurpose::removal, who);
                 plan.tree_check = check;
                 const Errc removable = scan.scan(plan, doomed->handle, [](const auto&) {});
                 // Which of several reasons is met first is a matter of chance.
-                EXPECT_EQ(wanted == Errc::ok, removable == Errc::ok)
-                    << seed << " user " << caller.user << ": " << static_cast<int>(wanted) << " "
-                    << static_cast<int>(removable);
-                ++(wanted == Errc::ok ? allowed : refused);
+                for (const Errc code : {by_threads, removable}) {
+                    EXPECT_EQ(code == Errc::ok, is_allowed) << seed << " user " << caller.user;
+                    const bool is_refusal = code == Errc::access || code == Errc::not_permitted;
+                    EXPECT_TRUE(code == Errc::ok || is_refusal) << static_cast<int>(code);
+                }
+                ++(is_allowed ? allowed : refused);
             }
         }
     }

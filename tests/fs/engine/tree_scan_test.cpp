@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scan that a GPU runs, by threads and by lanes in lockstep: it sees what the scan of the CPU
-// engine sees, adds up the same and refuses the same, with any room and beside changes.
+// Scans, by the volume's threads and as a GPU runs them, by lanes in lockstep: they see what a walk
+// from directory to directory sees, add up the same and refuse what they must, with any room and
+// beside changes.
 #include <gtest/gtest.h>
 
 #include <atomic>
 
-#include "tests/fs/engine/host_scan.hpp"
+#include "tests/fs/engine/output_scan.hpp"
 #include "tests/support/directory_circle.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace warren {
 namespace {
 
-const HostScanShape shapes[] = {
+const OutputScanShape shapes[] = {
     {.workers = 1},
     {.workers = 4},
     {.workers = 2, .in_lockstep = true},
     // A queue, ranges and an output that hold next to nothing.
-    {.workers = 2,
-     .queue_capacity = 128,
-     .range_max = 40,
-     .output_slack = 400,
-     .directory_slack = 1 << 14},
+    {.workers = 2, .queue_capacity = 128, .range_max = 40, .output_slack = 400},
 };
 
-void expect_same(const TreeRecipe& recipe, const HostScanShape& shape, bool is_cold) {
+void expect_same(const TreeRecipe& recipe, const OutputScanShape& shape, bool is_cold) {
     const auto disk = make_memory_disk(recipe.size_bytes);
     {
         const auto volume = open_on(*disk, {.engine = EngineChoice::cpu});
@@ -32,7 +29,7 @@ void expect_same(const TreeRecipe& recipe, const HostScanShape& shape, bool is_c
         ASSERT_EQ(volume->close(), Errc::ok);
     }
     InsideVolume volume(*disk);
-    HostScan scan(volume.inside(), shape);
+    OutputScan scan(volume.inside(), shape);
     const Handle root = volume->root();
     if (is_cold) {
         scan_by(scan, volume, anybody, root, {});
@@ -42,7 +39,7 @@ void expect_same(const TreeRecipe& recipe, const HostScanShape& shape, bool is_c
     EXPECT_EQ(volume->close(), Errc::ok);
 }
 
-TEST(TreeScanWork, SeesWhatTheScanOfThreadsSees) {
+TEST(TreeScanWork, SeesWhatAWalkSees) {
     std::vector<TreeRecipe> recipes = small_trees();
     recipes.push_back(
         {"one", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 6000, false); }});
@@ -51,7 +48,7 @@ TEST(TreeScanWork, SeesWhatTheScanOfThreadsSees) {
                            [seed](Volume& volume) { return build_random(volume, seed, 1200); }});
     }
     for (const TreeRecipe& recipe : recipes) {
-        for (const HostScanShape& shape : shapes) {
+        for (const OutputScanShape& shape : shapes) {
             SCOPED_TRACE(recipe.label + " by " + std::to_string(shape.workers) +
                          (shape.in_lockstep ? " in lockstep" : ""));
             // Lanes in lockstep take their time: a tree with everything in it, and one of chance.
@@ -85,14 +82,14 @@ DoomedTree build_neighbours(Volume& volume) {
 
 TEST(TreeScanWork, TellsOfEntriesThatAreNotAsTheirNeighbours) {
     const TreeRecipe recipe{"neighbours", 64 * mib, build_neighbours};
-    for (const HostScanShape& shape : {shapes[0], shapes[2]}) {
+    for (const OutputScanShape& shape : {shapes[0], shapes[2]}) {
         const auto disk = make_memory_disk(recipe.size_bytes);
         InsideVolume volume(*disk);
         recipe.build(*volume);
-        HostScan scan(volume.inside(), shape);
+        OutputScan scan(volume.inside(), shape);
         const auto found = scan_by(scan, volume, anybody, volume->root(), {});
         EXPECT_GT(found.size(), 360u);
-        EXPECT_TRUE(found == sights_of(volume, anybody, volume->root(), {}));
+        EXPECT_TRUE(found == walk(*volume, volume->root(), {}));
     }
 }
 
@@ -100,15 +97,15 @@ TEST(TreeScanWork, SmallRoomTakesMoreRuns) {
     const auto disk = make_memory_disk(64 * mib);
     InsideVolume volume(*disk);
     build_flat(*volume, 40, 60, true);
-    HostScan scan(volume.inside(), shapes[3]);
+    OutputScan scan(volume.inside(), shapes[3]);
     const auto found = scan_by(scan, volume, anybody, volume->root(), {});
-    EXPECT_TRUE(found == sights_of(volume, anybody, volume->root(), {}));
+    EXPECT_TRUE(found == walk(*volume, volume->root(), {}));
     EXPECT_GT(scan.runs, 3u);
 }
 
-TEST(TreeScanWork, RefusesWhatTheScanOfThreadsRefuses) {
+TEST(TreeScanWork, RefusesWhatModesRefuse) {
     expect_same_refusals(40, [](InsideVolume& volume, u64 seed) {
-        return std::make_unique<HostScan>(volume.inside(), shapes[seed % std::size(shapes)]);
+        return std::make_unique<OutputScan>(volume.inside(), shapes[seed % std::size(shapes)]);
     });
 }
 
@@ -140,7 +137,7 @@ TEST(TreeScanWork, MeetsWhatStaysBesideChanges) {
         });
     }
     for (u32 round = 0; round < 12; ++round) {
-        HostScan scan(volume.inside(), shapes[round % std::size(shapes)]);
+        OutputScan scan(volume.inside(), shapes[round % std::size(shapes)]);
         std::multiset<std::string> met;
         for (const Sight& sight : scan_by(scan, volume, anybody, volume->root(), {}))
             met.insert(std::get<1>(sight));
@@ -156,9 +153,9 @@ TEST(TreeScanWork, MeetsWhatStaysBesideChanges) {
 
 TEST(TreeScanWork, GoesInNoCircle) {
     const auto disk = make_directory_circle();
-    for (const HostScanShape& shape : shapes) {
+    for (const OutputScanShape& shape : shapes) {
         InsideVolume volume(*disk);
-        HostScan scan(volume.inside(), shape);
+        OutputScan scan(volume.inside(), shape);
         scan_by(scan, volume, anybody, volume->root(), {}, Errc::corrupt);
         EXPECT_EQ(volume->close(), Errc::ok);
     }

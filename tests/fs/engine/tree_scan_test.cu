@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans on the GPU: they see, add up and refuse what the CPU engine does on the same volume, with
+// Scans on the GPU: they see, add up and refuse what they must, with
 // metadata in the device's memory or brought there as they are asked for.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace warren {
 namespace {
 
-using cuda_engine::ScanOutput;
+using bulk::ScanOutput;
 using cuda_engine::ScanShape;
 
 class TreeScanTest : public testing::Test {
@@ -24,7 +24,7 @@ class TreeScanTest : public testing::Test {
     }
 };
 
-/// A scan of a volume whose metadata are in device memory too; as HostScan.
+/// A scan of a volume whose metadata are in device memory too; as OutputScan.
 class DeviceScan {
  public:
     DeviceScan(VolumeImplementation& volume, const ScanShape& shape) : volume_(volume) {
@@ -33,14 +33,14 @@ class DeviceScan {
     }
 
     template <class Take>
-    Errc scan(const cuda_engine::ScanPlan& plan, Handle root, const Take& take) {
+    Errc scan(const bulk::ScanPlan& plan, Handle root, const Take& take) {
         Host<Take> host(*this, take);
         const Errc code = scan_.scan(device_.store(), plan, root, host);
         runs = scan_.runs();
         return code;
     }
-    std::vector<cuda_engine::ScanSum> sums() {
-        std::vector<cuda_engine::ScanSum> all;
+    std::vector<bulk::ScanSum> sums() {
+        std::vector<bulk::ScanSum> all;
         EXPECT_EQ(scan_.fetch_sums(all), Errc::ok);
         return all;
     }
@@ -120,7 +120,7 @@ void expect_all(const ScanShape& shape, bool is_warm) {
     }
 }
 
-TEST_F(TreeScanTest, SeesWhatTheScanOfThreadsSees) {
+TEST_F(TreeScanTest, SeesWhatAWalkSees) {
     expect_all({}, true);
 }
 
@@ -137,7 +137,7 @@ TEST_F(TreeScanTest, SmallRoomTakesMoreRuns) {
                true);
 }
 
-TEST_F(TreeScanTest, RefusesWhatTheScanOfThreadsRefuses) {
+TEST_F(TreeScanTest, RefusesWhatModesRefuse) {
     expect_same_refusals(40, [](InsideVolume& volume, u64 seed) {
         if (seed % 2 == 0) load_all(volume.inside());
         return std::make_unique<DeviceScan>(volume.inside(), ScanShape{});

@@ -41,6 +41,8 @@ class Crew {
     Crew& operator=(const Crew&) = delete;
 
     u32 width() const { return static_cast<u32>(workers_.size()); }
+    /// Tasks of the present run that are queued or being executed.
+    u64 pending() const { return pending_.load(std::memory_order_relaxed); }
 
     /// Executes `first` and all that comes of it. One run at a time; others wait for their turn. A
     /// run that a task starts is executed by its worker alone.

@@ -9,11 +9,13 @@
 // and until all of the window was found sound nothing is written.
 #pragma once
 
+#include "fs/bulk/bulk_queue.hpp"
 #include "fs/core/permission.hpp"
-#include "fs/engine/cuda/bulk_queue.hpp"
 #include "fs/ops/rebuild.hpp"
 
 namespace warren::cuda_engine {
+
+using namespace warren::bulk;
 
 enum class RebuildPhase : u32 { open, count, place, measure, sum, gather, cut, plan, write, close };
 inline constexpr u32 rebuild_phases = static_cast<u32>(RebuildPhase::close) + 1;

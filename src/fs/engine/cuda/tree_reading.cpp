@@ -63,10 +63,7 @@ Errc TreeReading::run(const EngineLoan& engine, const ScanPlan& plan, Handle roo
 }
 
 Errc TreeReading::scan(const EngineLoan& engine, const ScanCall& call) {
-    ScanPlan plan;
-    plan.purpose = ScanPurpose::visit;
-    plan.permission = core::may_read | core::may_execute;
-    plan.caller = call.caller;
+    ScanPlan plan = plan_scan(ScanPurpose::visit, call.caller);
     plan.files = call.filter;
     ScanVisits visits(call);
     // A visitor that takes no more is not called any more: the run ends, and its output is
@@ -82,12 +79,9 @@ Errc TreeReading::scan(const EngineLoan& engine, const ScanCall& call) {
 Errc TreeReading::usage(const EngineLoan& engine, const core::Credentials& caller,
                         const Attributes& root, const UsageOptions& options,
                         std::vector<DirectoryUsage>& answer) {
-    ScanPlan plan;
-    plan.purpose = ScanPurpose::measure;
+    ScanPlan plan = plan_scan(ScanPurpose::measure, caller);
     plan.counts_links = options.counts_links;
-    plan.permission = core::may_read | core::may_execute;
     plan.sums_depth = options.depth_max;
-    plan.caller = caller;
     std::vector<ScanSum> sums;
     const Errc code = run(
         engine, plan, root.handle, [&](const ScanOutput& output) { take_usage(output, answer); },
@@ -99,11 +93,8 @@ Errc TreeReading::usage(const EngineLoan& engine, const core::Credentials& calle
 
 Errc TreeReading::check_removable(const EngineLoan& engine, const core::Credentials& caller,
                                   Handle root, core::TreeCheck check) {
-    ScanPlan plan;
-    plan.purpose = ScanPurpose::removal;
+    ScanPlan plan = plan_scan(ScanPurpose::removal, caller);
     plan.tree_check = check;
-    plan.permission = core::may_read | core::may_write | core::may_execute;
-    plan.caller = caller;
     return run(engine, plan, root, [](const ScanOutput&) {});
 }
 

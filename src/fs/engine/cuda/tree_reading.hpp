@@ -10,9 +10,9 @@
 #include <memory>
 #include <mutex>
 
+#include "fs/bulk/scan/scan_answer.hpp"
 #include "fs/engine/cuda/engine_loan.hpp"
 #include "fs/engine/cuda/tree_scan.hpp"
-#include "fs/engine/cuda/tree_scan_answer.hpp"
 
 namespace warren::cuda_engine {
 

@@ -11,16 +11,18 @@
 #include <string_view>
 #include <vector>
 
+#include "fs/bulk/bulk_queue.hpp"
 #include "fs/core/held_frames.hpp"
 #include "fs/core/permission.hpp"
 #include "fs/core/store.hpp"
-#include "fs/engine/cuda/bulk_queue.hpp"
 #include "fs/engine/cuda/removal_room.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::cuda_engine {
+
+using namespace warren::bulk;
 
 /// Moments of a step by the device's clock, in nanoseconds.
 struct RemovalTimes {

@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <mutex>
 #include <thread>
 
-#include "fs/engine/cuda/tree_scan_worker.hpp"
+#include "fs/bulk/scan/scan_worker.hpp"
 #include "gpu/failure.hpp"
 #include "team/warp_team.hpp"
 
@@ -24,8 +23,7 @@ constexpr u64 piece_words = 256 * 1024;  // of an output that comes in pieces
 constexpr u64 first_sums = 4 * 1024;
 constexpr u32 report_blocks = 32;
 constexpr u32 seed_threads = 256;
-constexpr u32 damaged_max = 4;  // runs that meet what cannot be before it is believed
-constexpr u32 warps_max = 8;    // of a block
+constexpr u32 warps_max = 8;  // of a block
 
 /// Gets ready for a run: one block of threads.
 __global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* left, Handle root,
@@ -35,14 +33,7 @@ __global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* l
     if (threadIdx.x == 0) {
         if (is_first) {
             start_scan(ref, root);
-            const u64 inodes = relaxed_load(store.state->inodes_used);
-            const u64 frames = relaxed_load(store.state->metadata_frames_end);
-            const u64 wanted = inodes + ref.workers * format::leaf_entries_max;
-            if (wanted > ref.directory_max) state.inodes_wanted = wanted;
-            if (frames > ref.linked_frames) state.frames_wanted = frames;
-            if (state.inodes_wanted != 0 || state.frames_wanted != 0) {
-                state.error = static_cast<u32>(Errc::need_space);
-            }
+            check_room(ref, store);
         }
         count = state.spilled_count;
         start_run(ref);
@@ -59,7 +50,10 @@ __global__ void __launch_bounds__(256, 3)
                const __grid_constant__ ScanRef ref) {
     extern __shared__ ScanScratch scratches[];
     const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
-    ScanWorker<WarpTeam> worker(team, store, plan, ref, scratches[threadIdx.x / WarpTeam::width]);
+    using Way = ResidentWay<WarpTeam, AskForBlocks>;
+    const Way way(team, store, scratches[threadIdx.x / WarpTeam::width], AskForBlocks(ref));
+    ScanWorker<WarpTeam, BulkQueue, Way, OutputTeller<WarpTeam>> worker(team, plan, ref, ref.queue,
+                                                                        way, {team, ref});
     worker.work();
 }
 
@@ -89,9 +83,7 @@ __global__ void report_run(ScanRef ref, FirstFound to) {
             to.sums[i] = ref.sums[i];
     }
     if (thread != 0) return;
-    *to.report = {state.written,       state.directory_count, state.sum_count,
-                  state.spilled_count, state.wanted_count,    state.damaged_count,
-                  state.error,         state.inodes_wanted,   state.frames_wanted};
+    *to.report = report_of(state);
 }
 
 class Arrival final : public ScanArrival {
@@ -270,35 +262,40 @@ Errc TreeScan::bring_wanted(ScanHost& host) {
     return host.bring(places);
 }
 
-Errc TreeScan::grow() {
-    const ScanReport& report = *report_.data();
-    return make_room(report.inodes_wanted + report.inodes_wanted / 4,
-                     report.frames_wanted + report.frames_wanted / 4);
-}
+/// A scan of one directory, for run_scan().
+class TreeScan::Site {
+ public:
+    Site(TreeScan& scan, const core::Store& store, const ScanPlan& plan, Handle root,
+         ScanHost& host)
+        : scan_(scan), store_(store), plan_(plan), root_(root), host_(host) {}
+
+    Result<ScanReport> run(bool is_first) {
+        WARREN_TRY(scan_.run(store_, root_, is_first));
+        return *scan_.report_.data();
+    }
+    Errc make_room(u64 inodes, u64 frames) {
+        WARREN_TRY(scan_.make_room(inodes, frames));
+        return scan_.begin(plan_);
+    }
+    Errc take_output() {
+        return plan_.purpose == ScanPurpose::removal ? Errc::ok : scan_.fetch_output(host_);
+    }
+    Errc bring_wanted() { return scan_.bring_wanted(host_); }
+    bool is_put_off() const { return false; }
+
+ private:
+    TreeScan& scan_;
+    const core::Store& store_;
+    const ScanPlan& plan_;
+    const Handle root_;
+    ScanHost& host_;
+};
 
 Errc TreeScan::scan(const core::Store& store, const ScanPlan& plan, Handle root, ScanHost& host) {
     WARREN_TRY(begin(plan));
     runs_ = 0;
-    u32 damaged_runs = 0;
-    for (bool is_first = true;; is_first = false) {
-        WARREN_TRY(run(store, root, is_first));
-        const ScanReport& report = *report_.data();
-        Errc code = static_cast<Errc>(report.error);
-        if (code == Errc::need_space) {
-            WARREN_TRY(grow());
-            WARREN_TRY(begin(plan));
-            WARREN_TRY(run(store, root, true));
-            code = static_cast<Errc>(report.error);
-        }
-        if (plan.purpose != ScanPurpose::removal) WARREN_TRY(fetch_output(host));
-        if (code != Errc::ok) return is_final(code) ? code : Errc::no_memory;
-        if (report.spilled_count == 0) return Errc::ok;
-        if (report.damaged_count > 0 && ++damaged_runs == damaged_max) return Errc::corrupt;
-        WARREN_TRY(bring_wanted(host));
-        if (report.damaged_count > 0 || report.written == 0) {
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
-        }
-    }
+    Site site(*this, store, plan, root, host);
+    return run_scan(site);
 }
 
 Errc TreeScan::fetch_sums(std::vector<ScanSum>& sums) {

@@ -2,19 +2,22 @@
 // Scans of trees on a GPU: the host's side. A run is one kernel over all that is left to list; what
 // it has found is handed to the host, which brings missing blocks and begins the next run.
 //
-// Invariant: between two runs the queue is empty, and what is left to list is in the list of
-// spilled tasks.
+// Invariant: the host waits for each kernel's end before it looks at the report, which the kernel
+// has written into pinned memory.
 #pragma once
 
 #include <deque>
 #include <vector>
 
+#include "fs/bulk/scan/scan_room.hpp"
+#include "fs/bulk/scan/scan_run.hpp"
 #include "fs/core/store.hpp"
-#include "fs/engine/cuda/tree_scan_room.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
 namespace warren::cuda_engine {
+
+using namespace warren::bulk;
 
 /// What the host does between runs. While take() is at work the scan touches no memory of the
 /// volume.
@@ -24,19 +27,6 @@ class ScanHost {
     /// Brings blocks into the device's memory; places may be named twice.
     virtual Errc bring(const std::vector<u64>& places) = 0;
     virtual Errc take(const ScanOutput& output) = 0;
-};
-
-/// What a run tells the host, in pinned memory.
-struct ScanReport {
-    u64 written;
-    u32 directory_count;
-    u32 sum_count;
-    u32 spilled_count;
-    u32 wanted_count;
-    u32 damaged_count;
-    u32 error;
-    u64 inodes_wanted;
-    u64 frames_wanted;
 };
 
 struct ScanShape {
@@ -65,10 +55,10 @@ class TreeScan {
     float kernel_ms() const;
 
  private:
+    class Site;
     Errc make_room(u64 directories, u64 frames);
     Errc begin(const ScanPlan& plan);
     Errc run(const core::Store& store, Handle root, bool is_first);
-    Errc grow();
     Errc fetch_output(ScanHost& host);
     Errc send_output(u64 words);
     Errc bring_wanted(ScanHost& host);

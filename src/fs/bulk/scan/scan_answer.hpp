@@ -9,10 +9,10 @@
 #include <atomic>
 #include <vector>
 
-#include "fs/engine/cuda/tree_scan_work.hpp"
-#include "fs/engine/engine.hpp"
+#include "fs/bulk/scan/scan_call.hpp"
+#include "fs/bulk/scan/scan_output.hpp"
 
-namespace warren::cuda_engine {
+namespace warren::bulk {
 
 inline constexpr u64 visits_shared_min = 1024;  // fewer are visited faster than threads are woken
 inline constexpr u64 bundles_at_once = 32;
@@ -139,23 +139,31 @@ inline void ScanVisits::take(const ScanOutput& output) {
     });
 }
 
+/// Notes in the answer of usage() which directory has sum `index`.
+inline void note_usage(std::vector<DirectoryUsage>& answer, u32 index, Handle directory, u32 above,
+                       u32 depth, std::string_view name) {
+    if (answer.size() <= index) answer.resize(index + 1);
+    DirectoryUsage& usage = answer[index];
+    usage.name = name;
+    usage.directory = directory;
+    usage.above = above;
+    usage.depth = depth;
+}
+
 /// Adds what a run that measured has found to the answer of usage(), without sums.
 inline void take_usage(const ScanOutput& output, std::vector<DirectoryUsage>& answer) {
     if (!output.await_all()) return;
-    for (std::size_t bundle = 0; bundle < output.bundles.size(); ++bundle) {
-        for (const ScanRecord& record : output.records(bundle)) {
-            if (answer.size() <= record.directory) answer.resize(record.directory + 1);
-            DirectoryUsage& usage = answer[record.directory];
-            usage.directory = record.handle();
-            usage.above = output.bundle(bundle).above;
-            usage.depth = output.bundle(bundle).depth;
-            usage.name = output.name(bundle, record);
+    for (std::size_t i = 0; i < output.bundles.size(); ++i) {
+        const ScanBundle& bundle = output.bundle(i);
+        for (const ScanRecord& record : output.records(i)) {
+            note_usage(answer, record.directory, record.handle(), bundle.above, bundle.depth,
+                       output.name(i, record));
         }
     }
 }
 
 /// Adds the sums of a scan to the answer; the first has the root's own share already.
-inline void add_sums(const std::vector<ScanSum>& sums, std::vector<DirectoryUsage>& answer) {
+inline void add_sums(std::span<const ScanSum> sums, std::vector<DirectoryUsage>& answer) {
     for (std::size_t i = 0; i < std::min(sums.size(), answer.size()); ++i) {
         answer[i].entries += sums[i].entries;
         answer[i].blocks += sums[i].blocks;
@@ -163,4 +171,4 @@ inline void add_sums(const std::vector<ScanSum>& sums, std::vector<DirectoryUsag
     }
 }
 
-}  // namespace warren::cuda_engine
+}  // namespace warren::bulk

@@ -1,63 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workers of a scan share, in memory that all of them reach: directories met, ranges of
-// their keys that are still to be listed, what was found. Host and workers alternate: a run ends
-// when all is listed or when only the host can help (blocks to bring, room to make); what is left
-// over then begins the next run.
+// What a scan on a GPU has found, as it comes to the host: records of 64 to 88 bytes with their
+// names, in bundles of what one look at a leaf has found.
 //
-// Invariant: a range of keys belongs to one task, and a directory's ranges cover it without
-// overlap; so each name that stays is met once, however the tree changes meanwhile.
+// Invariant: a bundle is written only where there is room for all that a leaf can bring, beside
+// those of all other workers; so nothing is told in part.
 #pragma once
 
 #include <cstddef>
 #include <span>
 #include <string_view>
 
-#include "fs/core/permission.hpp"
-#include "fs/engine/cuda/bulk_queue.hpp"
-#include "fs/ops/scan_filter.hpp"
-#include "fs/ops/tree_task.hpp"
+#include "fs/bulk/scan/scan_work.hpp"
+#include "fs/core/directory_leaf.hpp"
 
-namespace warren::cuda_engine {
-
-enum class ScanPurpose : u8 {
-    visit,    // tells of directories, and of the files that the filter wants
-    measure,  // adds up what is met
-    removal,  // finds out whether the caller may remove everything
-};
-
-/// What a scan is asked to do, the same for all workers.
-struct ScanPlan {
-    ScanPurpose purpose = ScanPurpose::visit;
-    bool counts_links = false;
-    core::TreeCheck tree_check = core::TreeCheck::as_rm;  // removal
-    u32 permission = 0;        // needed in every directory that has names
-    u32 sums_depth = 0;        // measure: directories below it have no sum of their own
-    core::Credentials caller;  // its groups are where the workers can read them
-    ops::FileFilter files;
-};
-
-/// A part of a directory's keys: [from, end).
-struct KeyRange {
-    u64 from;
-    u64 end;
-};
-
-/// A directory that was met; all but `is_allowed` is written once.
-struct ScanDirectory {
-    u64 number;
-    u32 generation;
-    u32 depth;
-    u32 sum;         // which of the sums it adds to
-    u32 is_allowed;  // the caller may list it
-    KeyRange keys;   // of the task that begins with all of it
-};
-
-/// What is added up for a directory.
-struct ScanSum {
-    u64 entries;
-    u64 blocks;
-    u64 bytes;
-};
+namespace warren::bulk {
 
 /// What one look at a leaf has found: this, its records, their names.
 struct ScanBundle {
@@ -223,131 +179,78 @@ inline constexpr u64 leaf_output_words =
     u64{format::leaf_entries_max} * (record_words + bundle_words) + format::leaf_heap_bytes / 8;
 inline constexpr u64 leaf_bundles = format::leaf_entries_max;
 
-/// The words that workers change. `written`: bundles << 40 | words.
-struct ScanState {
-    BulkQueueState queue;
-    alignas(128) u64 written;
-    alignas(128) u32 directory_count;
-    u32 range_count;
-    u32 sum_count;
-    alignas(128) u32 spilled_count;
-    u32 wanted_count;
-    u32 damaged_count;
-    u32 error;          // an Errc
-    u64 inodes_wanted;  // more directories than there is room for: begin again with so many
-    u64 frames_wanted;  // the same of frames in `linked`
+/// Writes what is met to the output. All members that do not say "one lane" are collective.
+template <class Team>
+class OutputTeller {
+ public:
+    WARREN_HD OutputTeller(const Team& team, const ScanRef& ref) : team_(team), ref_(ref) {}
+
+    /// Whether no more is wanted for now.
+    WARREN_HD bool is_full() const { return false; }
+    /// Whether a leaf's entries have room, beside those of all other workers. One lane.
+    WARREN_HD bool has_room() const {
+        const u64 written = relaxed_load(ref_.state->written);
+        const u64 words = written & ((u64{1} << written_shift) - 1);
+        return words + ref_.workers * leaf_output_words <= ref_.output_max &&
+               (written >> written_shift) + ref_.workers * leaf_bundles <= ref_.bundle_max;
+    }
+    /// Tells of an entry in the directory `in`: whether to descend, if it is a directory. The host
+    /// asks its visitor later and drops what it has got too much. One lane.
+    WARREN_HD bool visit(Handle /*in*/, u32 /*depth*/, const format::DirectoryLeaf& /*leaf*/,
+                         const ScanFound& /*found*/) const {
+        return true;
+    }
+    /// Writes the entries of the lanes in `told`; `above`, and of directories `directory`, are what
+    /// ScanBundle and ScanRecord say.
+    WARREN_HD void write(u32 above, u32 depth, const format::DirectoryLeaf& leaf,
+                         const ScanFound& found, u32 told, u32 directory) const {
+        const u32 count = static_cast<u32>(hd::popcount(told));
+        const u32 directories = team_.ballot(found.is_told && found.is_directory);
+        const u32 first = static_cast<u32>(hd::countr_zero(told));
+        const u32 user = team_.broadcast(found.attributes.user, first);
+        const u32 group = team_.broadcast(found.attributes.group, first);
+        const bool fits = !found.is_told || ShortRecord::fits(found.attributes, user, group);
+        const bool is_short = team_.ballot(!fits) == 0;
+        const u32 mine = found.is_told ? core::padded(found.name_length) / 8 : 0;
+        u32 name = bundle_words + count * (is_short ? short_record_words : record_words);
+        u32 words = name;
+        for (u32 left = told; left != 0; left &= left - 1) {
+            const u32 lane = static_cast<u32>(hd::countr_zero(left));
+            const u32 its = team_.broadcast(mine, lane);
+            if (lane < team_.lane()) name += its;
+            words += its;
+        }
+        const u64 before = once(team_, [&] {
+            return device_atomic<u64>(ref_.state->written)
+                .fetch_add((u64{1} << written_shift) + words, hd::memory_order_relaxed);
+        });
+        const u64 begin = before & ((u64{1} << written_shift) - 1);
+        u64* output = ref_.output + begin;
+        once(team_, [&] {
+            ref_.bundles[before >> written_shift] = {static_cast<u32>(begin),
+                                                     static_cast<u16>(count),
+                                                     static_cast<u16>(hd::popcount(directories))};
+            *reinterpret_cast<ScanBundle*>(output) = {
+                above, depth, count, words, is_short ? 1u : 0u, user, group, 0};
+        });
+        if (!found.is_told) return;
+        if (is_short) {
+            auto& record =
+                reinterpret_cast<ShortRecord*>(output + bundle_words)[rank_in(team_, told)];
+            record.set(found.attributes, name << 8 | found.name_length);
+        } else {
+            auto& record =
+                reinterpret_cast<ScanRecord*>(output + bundle_words)[rank_in(team_, told)];
+            record.set(found.attributes, name << 8 | found.name_length);
+            record.directory = directory;
+        }
+        for (u32 i = 0; i < mine; ++i)
+            output[name + i] = leaf.heap[found.name_offset / 8 + i];
+    }
+
+ private:
+    const Team team_;
+    const ScanRef& ref_;
 };
 
-inline constexpr u32 written_shift = 40;
-
-/// A reference to all of it.
-struct ScanRef {
-    ScanState* state;
-    BulkQueue queue;
-    ScanDirectory* directories;
-    ScanSum* sums;
-    KeyRange* ranges;
-    ops::TreeTask* spilled;  // tasks that the next run begins with
-    u64* wanted;             // places of blocks that are not in memory
-    u64* output;
-    BundlePlace* bundles;
-    u64* linked;  // bit per inode number: a file with several names that was counted
-
-    u64 directory_max;
-    u64 range_max;
-    u64 spilled_max;
-    u64 wanted_max;
-    u64 output_max;  // words
-    u64 bundle_max;
-    u64 linked_frames;
-    u64 workers;
-};
-
-/// A task is a directory, or a range of its keys.
-struct ScanTask {
-    static constexpr u64 no_range = ~u64{0};
-
-    static WARREN_HD ops::TreeTask make(u32 directory, u64 range = no_range) {
-        return {u64{directory} + 1, range};
-    }
-    static WARREN_HD u32 directory(const ops::TreeTask& task) {
-        return static_cast<u32>(task.subject - 1);
-    }
-    static WARREN_HD KeyRange& keys(const ScanRef& ref, const ops::TreeTask& task) {
-        return task.part == no_range ? ref.directories[directory(task)].keys
-                                     : ref.ranges[task.part];
-    }
-};
-
-/// Notes the first error. One lane.
-WARREN_HD inline void fail_scan(const ScanRef& ref, Errc code) {
-    u32 none = 0;
-    device_atomic<u32>(ref.state->error)
-        .compare_exchange_strong(none, static_cast<u32>(code), hd::memory_order_relaxed);
-}
-
-/// Keeps a task for the next run. One lane.
-WARREN_HD inline void spill_scan(const ScanRef& ref, const ops::TreeTask& task) {
-    const u32 index =
-        device_atomic<u32>(ref.state->spilled_count).fetch_add(1, hd::memory_order_relaxed);
-    WARREN_CHECK(index < ref.spilled_max);
-    ref.spilled[index] = task;
-}
-
-/// Asks for a block. One lane.
-WARREN_HD inline void want_block(const ScanRef& ref, u64 place) {
-    const u32 index =
-        device_atomic<u32>(ref.state->wanted_count).fetch_add(1, hd::memory_order_relaxed);
-    if (index < ref.wanted_max) ref.wanted[index] = place;
-}
-
-/// What is needed where nothing is told of files. One lane.
-WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
-    const format::Inode& at = *inode.at;
-    Attributes few;
-    few.handle = inode.handle();
-    few.mode = relaxed_load(at.mode);
-    few.links = relaxed_load(at.links);
-    few.user = relaxed_load(at.user);
-    few.size = relaxed_load(at.size);
-    few.blocks = relaxed_load(at.blocks);
-    few.parent = relaxed_load(at.parent);
-    return few;
-}
-
-/// Gets ready for a scan of the directory `root`. One lane.
-WARREN_HD inline void start_scan(const ScanRef& ref, Handle root) {
-    ScanState& state = *ref.state;
-    state.directory_count = 1;
-    state.range_count = 0;
-    state.sum_count = 1;
-    state.error = 0;
-    state.inodes_wanted = 0;
-    state.frames_wanted = 0;
-    ref.directories[0] = {root.inode, root.generation, 0, 0, 0, {0, ~u64{0}}};
-    ref.sums[0] = {};
-    ref.spilled[0] = ScanTask::make(0);
-    state.spilled_count = 1;
-}
-
-/// Gets ready for a run. One lane; seed_scan() follows, then begin_over() of the queue.
-WARREN_HD inline void start_run(const ScanRef& ref) {
-    ScanState& state = *ref.state;
-    ref.queue.reset();
-    state.written = 0;
-    state.spilled_count = 0;
-    state.wanted_count = 0;
-    state.damaged_count = 0;
-}
-
-/// Gives task `index` of those that a run begins with to the workers. One lane.
-WARREN_HD inline void seed_scan(const ScanRef& ref, u64 index, const ops::TreeTask& task) {
-    // Nobody takes tasks yet, so they must not fill the ring.
-    if (index < ref.queue.capacity / 2) {
-        ref.queue.seed(task);
-    } else {
-        spill_scan(ref, task);
-    }
-}
-
-}  // namespace warren::cuda_engine
+}  // namespace warren::bulk

@@ -15,7 +15,7 @@
 #include <thread>
 #endif
 
-namespace warren::cuda_engine {
+namespace warren::bulk {
 
 /// Lets others go on for a moment.
 WARREN_HD inline void pause_briefly() {
@@ -54,6 +54,9 @@ struct BulkQueue {
         relaxed_store(state->unfinished, 1);
         relaxed_store(state->is_done, 0);
     }
+
+    /// Whether more tasks are of use: workers find each at the same price.
+    WARREN_HD bool wants_more() const { return true; }
 
     /// Adds the tasks of those lanes that say `mine`; false, for all, if there is no room.
     /// Collective.
@@ -145,4 +148,4 @@ struct BulkQueue {
     }
 };
 
-}  // namespace warren::cuda_engine
+}  // namespace warren::bulk

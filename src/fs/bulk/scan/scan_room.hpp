@@ -5,11 +5,11 @@
 // before it has written.
 #pragma once
 
-#include "fs/engine/cuda/tree_scan_work.hpp"
+#include "fs/bulk/scan/scan_output.hpp"
 
-namespace warren::cuda_engine {
+namespace warren::bulk {
 
-/// `Buffer` is gpu::DeviceBuffer, or what the tests have in its place.
+/// `Buffer` is gpu::DeviceBuffer, or what a host has in its place.
 template <template <class> class Buffer>
 struct ScanRoom {
     Buffer<ScanState> state;
@@ -59,4 +59,4 @@ struct ScanRoom {
     }
 };
 
-}  // namespace warren::cuda_engine
+}  // namespace warren::bulk

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the volume gives to an engine that is to scan. Invariant: the visitor may be called by many
+// threads at once, and may call the volume.
+#pragma once
+
+#include <functional>
+
+#include "fs/core/permission.hpp"
+#include "fs/ops/scan_filter.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+
+/// A scan as the volume gives it to an engine.
+struct ScanCall {
+    core::Credentials caller;
+    const Attributes& root;
+    const ops::FileFilter& filter;
+    const std::function<bool(const Scanned&)>& visit;
+    /// Calls `body(i)` for each i below `count`, by many threads.
+    std::function<void(u64 count, const std::function<void(u64)>& body)> for_each;
+    std::function<Errc()> wait = {};  // see ScanSteps
+};
+
+}  // namespace warren

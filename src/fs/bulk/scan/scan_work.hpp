@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the workers of a scan share, in memory that all of them reach: directories met, ranges of
+// their keys that are still to be listed, what was found. Host and workers alternate: a run ends
+// when all is listed or when only the host can help (blocks to bring, room to make); what is left
+// over then begins the next run (scan_run.hpp).
+//
+// Invariant: a range of keys belongs to one task, and a directory's ranges cover it without
+// overlap; so each name that stays is met once, however the tree changes meanwhile.
+#pragma once
+
+#include "fs/bulk/bulk_queue.hpp"
+#include "fs/core/permission.hpp"
+#include "fs/ops/scan_filter.hpp"
+#include "fs/ops/tree_task.hpp"
+
+namespace warren::bulk {
+
+enum class ScanPurpose : u8 {
+    visit,    // tells of directories, and of the files that the filter wants
+    measure,  // adds up what is met
+    removal,  // finds out whether the caller may remove everything
+};
+
+/// What a scan is asked to do, the same for all workers.
+struct ScanPlan {
+    ScanPurpose purpose = ScanPurpose::visit;
+    bool counts_links = false;
+    core::TreeCheck tree_check = core::TreeCheck::as_rm;  // removal
+    u32 permission = 0;        // needed in every directory that has names
+    u32 sums_depth = 0;        // measure: directories below it have no sum of their own
+    core::Credentials caller;  // its groups are where the workers can read them
+    ops::FileFilter files;
+};
+
+/// A plan that says what the caller must be allowed.
+inline ScanPlan plan_scan(ScanPurpose purpose, const core::Credentials& caller) {
+    ScanPlan plan;
+    plan.purpose = purpose;
+    plan.permission = core::may_read | core::may_execute;
+    if (purpose == ScanPurpose::removal) plan.permission |= core::may_write;
+    plan.caller = caller;
+    return plan;
+}
+
+/// A part of a directory's keys: [from, end).
+struct KeyRange {
+    u64 from;
+    u64 end;
+};
+
+/// A directory that was met; all but `is_allowed` is written once.
+struct ScanDirectory {
+    u64 number;
+    u32 generation;
+    u32 depth;
+    u32 sum;         // which of the sums it adds to
+    u32 is_allowed;  // the caller may list it
+    KeyRange keys;   // of the task that begins with all of it
+};
+
+/// What is added up for a directory.
+struct ScanSum {
+    u64 entries;
+    u64 blocks;
+    u64 bytes;
+};
+
+/// What a lane knows of an entry of a leaf.
+struct ScanFound {
+    Errc code = Errc::ok;
+    bool is_told = false;
+    bool is_directory = false;
+    u32 name_offset = 0;
+    u32 name_length = 0;
+    Attributes attributes;
+};
+
+/// The words that workers change. `written`: bundles << 40 | words.
+struct ScanState {
+    BulkQueueState queue;
+    alignas(128) u64 written;
+    alignas(128) u32 directory_count;
+    u32 range_count;
+    u32 sum_count;
+    alignas(128) u32 spilled_count;
+    u32 wanted_count;
+    u32 damaged_count;
+    u32 error;          // an Errc
+    u64 inodes_wanted;  // more directories than there is room for: begin again with so many
+    u64 frames_wanted;  // the same of frames in `linked`
+};
+
+inline constexpr u32 written_shift = 40;
+
+struct BundlePlace;  // scan_output.hpp
+
+/// A reference to all of it.
+struct ScanRef {
+    ScanState* state;
+    BulkQueue queue;
+    ScanDirectory* directories;
+    ScanSum* sums;
+    KeyRange* ranges;
+    ops::TreeTask* spilled;  // tasks that the next run begins with
+    u64* wanted;             // places of blocks that are not in memory
+    u64* output;
+    BundlePlace* bundles;
+    u64* linked;  // bit per inode number: a file with several names that was counted
+
+    u64 directory_max;
+    u64 range_max;
+    u64 spilled_max;
+    u64 wanted_max;
+    u64 output_max;  // words
+    u64 bundle_max;
+    u64 linked_frames;
+    u64 workers;
+};
+
+/// A task is a directory, or a range of its keys.
+struct ScanTask {
+    static constexpr u64 no_range = ~u64{0};
+
+    static WARREN_HD ops::TreeTask make(u32 directory, u64 range = no_range) {
+        return {u64{directory} + 1, range};
+    }
+    static WARREN_HD u32 directory(const ops::TreeTask& task) {
+        return static_cast<u32>(task.subject - 1);
+    }
+    static WARREN_HD KeyRange& keys(const ScanRef& ref, const ops::TreeTask& task) {
+        return task.part == no_range ? ref.directories[directory(task)].keys
+                                     : ref.ranges[task.part];
+    }
+};
+
+/// How many of the lanes before this one say yes. One lane.
+template <class Team>
+WARREN_HD u32 rank_in(const Team& team, u32 votes) {
+    return static_cast<u32>(hd::popcount(votes & ((u32{1} << team.lane()) - 1)));
+}
+
+/// Notes the first error. One lane.
+WARREN_HD inline void fail_scan(const ScanRef& ref, Errc code) {
+    u32 none = 0;
+    device_atomic<u32>(ref.state->error)
+        .compare_exchange_strong(none, static_cast<u32>(code), hd::memory_order_relaxed);
+}
+
+/// Keeps a task for the next run. One lane.
+WARREN_HD inline void spill_scan(const ScanRef& ref, const ops::TreeTask& task) {
+    const u32 index =
+        device_atomic<u32>(ref.state->spilled_count).fetch_add(1, hd::memory_order_relaxed);
+    WARREN_CHECK(index < ref.spilled_max);
+    ref.spilled[index] = task;
+}
+
+/// Gets ready for a scan of the directory `root`. One lane.
+WARREN_HD inline void start_scan(const ScanRef& ref, Handle root) {
+    ScanState& state = *ref.state;
+    state.directory_count = 1;
+    state.range_count = 0;
+    state.sum_count = 1;
+    state.error = 0;
+    state.inodes_wanted = 0;
+    state.frames_wanted = 0;
+    ref.directories[0] = {root.inode, root.generation, 0, 0, 0, {0, ~u64{0}}};
+    ref.sums[0] = {};
+    ref.spilled[0] = ScanTask::make(0);
+    state.spilled_count = 1;
+}
+
+/// Ends a scan that has not begun if there is no room for the directories that are in `store`, or
+/// for marks of its files. One lane.
+WARREN_HD inline void check_room(const ScanRef& ref, const core::Store& store) {
+    ScanState& state = *ref.state;
+    const u64 inodes = relaxed_load(store.state->inodes_used);
+    const u64 frames = relaxed_load(store.state->metadata_frames_end);
+    const u64 wanted = inodes + ref.workers * format::leaf_entries_max;
+    if (wanted > ref.directory_max) state.inodes_wanted = wanted;
+    if (frames > ref.linked_frames) state.frames_wanted = frames;
+    if (state.inodes_wanted != 0 || state.frames_wanted != 0) {
+        state.error = static_cast<u32>(Errc::need_space);
+    }
+}
+
+/// Gets ready for a run. One lane; seed_scan() follows, then begin_over() of the queue.
+WARREN_HD inline void start_run(const ScanRef& ref) {
+    ScanState& state = *ref.state;
+    ref.queue.reset();
+    state.written = 0;
+    state.spilled_count = 0;
+    state.wanted_count = 0;
+    state.damaged_count = 0;
+}
+
+/// Gives task `index` of those that a run begins with to the workers. One lane.
+WARREN_HD inline void seed_scan(const ScanRef& ref, u64 index, const ops::TreeTask& task) {
+    // Nobody takes tasks yet, so they must not fill the ring.
+    if (index < ref.queue.capacity / 2) {
+        ref.queue.seed(task);
+    } else {
+        spill_scan(ref, task);
+    }
+}
+
+}  // namespace warren::bulk

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a scan reads a directory whose blocks have no address that stays: those of a meta buffer, and
+// of an engine with memory of its own that does not scan by itself. Each leaf, and the inodes of
+// its entries, are asked for by commands, which bring what blocks they need.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "base/out_of_memory.hpp"
+#include "fs/bulk/scan/resident_way.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+/// As bulk::ResidentWay.
+class CommandWay {
+ public:
+    CommandWay(VolumeImplementation& volume, bulk::ScanPurpose purpose)
+        : volume_(volume), purpose_(purpose) {}
+
+    /// Nothing is given away: the nodes above the leaf are not seen.
+    template <class Share>
+    Errc go_down(Handle directory, u64 from, u64& upper, const Share& /*share*/) {
+        directory_ = directory;
+        return or_no_memory([&]() -> Errc {
+            ops::Command read = command_on(directory);
+            read.from = from;
+            read.buffer = &leaf_;
+            read.buffer_bytes = sizeof leaf_;
+            const Result<u64> next = volume_.ask<ops::Verb::read_leaf>(read);
+            if (!next) return next.code();
+            upper = *next;
+            if (purpose_ != bulk::ScanPurpose::removal) return Errc::ok;
+            const Result<Attributes> own = volume_.ask<ops::Verb::get_attributes>(read);
+            if (!own) return own.code();
+            mode_ = own->mode;
+            user_ = own->user;
+            return Errc::ok;
+        });
+    }
+
+    const format::DirectoryLeaf& leaf() const { return leaf_; }
+    bool must_own_entries(const core::Credentials& caller) const {
+        return core::must_own_entries(caller, mode_, user_);
+    }
+    Errc check_caller(const core::Credentials& caller, u32 wanted) {
+        ops::Command check = command_on(directory_);
+        check.caller = caller;
+        check.mode = wanted;
+        return or_no_memory([&] { return volume_.ask<ops::Verb::check_access>(check); });
+    }
+
+    Errc bring_inodes(const bulk::LaneSlots<ThreadTeam>& wanted) {
+        return or_no_memory([&]() -> Errc {
+            std::vector<ops::Command> commands;
+            std::vector<u32> slots;
+            for (u32 i = 0; i < format::leaf_entries_max; ++i) {
+                if (!wanted.has(i)) continue;
+                ops::Command& command = commands.emplace_back();
+                command.verb = ops::Verb::attributes_of;
+                command.from = leaf_.slots[i].inode();
+                slots.push_back(i);
+            }
+            std::vector<ops::Reply> replies(commands.size());
+            volume_.execute_many(commands, replies);
+            for (std::size_t i = 0; i < slots.size(); ++i) {
+                const Errc code = replies[i].code;
+                if (code != Errc::ok && code != Errc::stale) return code;
+                codes_[slots[i]] = code;
+                attributes_[slots[i]] = replies[i].attributes;
+            }
+            return Errc::ok;
+        });
+    }
+    Errc read_inode(u32 slot, bool /*whole*/, Attributes& attributes) const {
+        attributes = attributes_[slot];
+        return codes_[slot];
+    }
+
+    /// The leaf is as old as the command: what the name means now decides.
+    Errc explain_stray(u32 slot, Handle met, u64 root) const {
+        return or_no_memory([&]() -> Errc {
+            const format::DirectorySlot& named = leaf_.slots[slot];
+            ops::Command command = command_on(directory_);
+            command.name = reinterpret_cast<const char*>(leaf_.heap) + named.name_offset();
+            command.name_length = named.name_length();
+            const Result<Attributes> now = volume_.ask<ops::Verb::lookup>(command);
+            if (now.code() == Errc::stale || now.code() == Errc::no_entry) return Errc::ok;
+            if (!now) return now.code();
+            const bool is_here = now->parent == directory_.inode && now->handle.inode != root;
+            return now->handle == met && !is_here ? Errc::corrupt : Errc::ok;
+        });
+    }
+
+ private:
+    VolumeImplementation& volume_;
+    const bulk::ScanPurpose purpose_;
+    Handle directory_;
+    u32 mode_ = 0;  // of the directory; removal
+    u32 user_ = 0;
+    format::DirectoryLeaf leaf_;
+    std::array<Errc, format::leaf_entries_max> codes_;  // of the entries that were asked for
+    std::array<Attributes, format::leaf_entries_max> attributes_;
+};
+
+}  // namespace warren

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// The visitor is called by the threads that list, as they list: nothing is written down first, what
+// it does not descend into is not read, and a missing block is brought by the thread that misses
+// it.
+#include "fs/volume/host_scan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/out_of_memory.hpp"
+#include "fs/bulk/scan/scan_answer.hpp"
+#include "fs/bulk/scan/scan_room.hpp"
+#include "fs/bulk/scan/scan_run.hpp"
+#include "fs/bulk/scan/scan_worker.hpp"
+#include "fs/volume/command_way.hpp"
+
+namespace warren {
+namespace {
+
+using namespace bulk;
+
+/// Memory of the host, as gpu::DeviceBuffer is a device's. A large one costs what of it is touched.
+template <class T>
+class HostArray {
+ public:
+    T* data() const { return data_; }
+    u64 count() const { return count_; }
+    /// Room for `count`; the first `kept` stay what they are.
+    void grow(u64 count, u64 kept = 0) {
+        std::unique_ptr<T[]> few;
+        ReservedRange many;
+        if (count * sizeof(T) <= few_bytes) {
+            few = std::make_unique_for_overwrite<T[]>(count);
+        } else {
+            many = ReservedRange(count * sizeof(T));
+            if (many.data() == nullptr) throw std::bad_alloc();
+        }
+        T* const grown = few ? few.get() : many.as<T>();
+        std::copy_n(data_, kept, grown);
+        few_ = std::move(few);
+        many_ = std::move(many);
+        data_ = grown;
+        count_ = count;
+    }
+    /// Room for `count` that is zero; what it was is lost.
+    void grow_cleared(u64 count) {
+        grow(count);
+        if (few_) std::fill_n(data_, count, T{});  // a range is zero as it comes
+    }
+
+ private:
+    static constexpr u64 few_bytes = 64 * kib;
+
+    std::unique_ptr<T[]> few_;
+    ReservedRange many_;
+    T* data_ = nullptr;
+    u64 count_ = 0;
+};
+
+/// The queues of a crew, of which a worker uses his own.
+class CrewTasks {
+ public:
+    CrewTasks(const Crew& crew, Crew::Worker& worker) : crew_(crew), worker_(worker) {}
+
+    /// Whether others may soon have nothing to do.
+    bool wants_more() const { return crew_.pending() < u64{2} * crew_.width(); }
+    /// As BulkQueue.
+    bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
+        if (!mine) return true;
+        const Errc code = or_no_memory([&] {
+            worker_.push({task.subject, task.part, nullptr});
+            return Errc::ok;
+        });
+        return code == Errc::ok;
+    }
+
+ private:
+    const Crew& crew_;
+    Crew::Worker& worker_;
+};
+
+/// Brings missing blocks at once, those of one leaf side by side.
+class LoadBlocks {
+ public:
+    explicit LoadBlocks(MetaLoader& loader) : loader_(loader) {}
+
+    void want(u64 place) {
+        if (count_ > 0 && places_[count_ - 1] == place) return;
+        WARREN_CHECK(count_ < places_.size());
+        places_[count_++] = place;
+    }
+    Errc bring() {
+        const u64 count = std::exchange(count_, 0);
+        return or_no_memory([&]() -> Errc {
+            std::array<Errc, format::leaf_entries_max> answers;
+            loader_.load_many(std::span(places_).first(count), std::span(answers).first(count));
+            for (u64 i = 0; i < count; ++i)
+                WARREN_TRY(answers[i]);
+            return Errc::ok;
+        });
+    }
+
+ private:
+    MetaLoader& loader_;
+    std::array<u64, format::leaf_entries_max> places_;
+    u64 count_ = 0;
+};
+
+/// Who is told of what is met, by all workers.
+struct Audience {
+    const std::function<bool(const Scanned&)>* visit = nullptr;
+    const std::function<bool()>* is_full = nullptr;
+    std::vector<DirectoryUsage>* usage = nullptr;
+    std::mutex mutex = {};                      // of `usage`
+    std::atomic<bool> has_been_full = {false};  // so something was left for later
+};
+
+/// Tells them, as OutputTeller does.
+class VisitTeller {
+ public:
+    VisitTeller(Audience& audience, const ScanRef& ref) : audience_(audience), ref_(ref) {}
+
+    bool is_full() const {
+        if (audience_.is_full == nullptr || !*audience_.is_full) return false;
+        return check([&] {
+            const bool is_full = (*audience_.is_full)();
+            if (is_full) audience_.has_been_full.store(true, std::memory_order_relaxed);
+            return is_full;
+        });
+    }
+    bool has_room() const { return true; }
+    bool visit(Handle in, u32 depth, const format::DirectoryLeaf& leaf,
+               const ScanFound& found) const {
+        return check([&] {
+            return (*audience_.visit)({in, name_of(leaf, found), depth, found.attributes});
+        });
+    }
+    void write(u32 above, u32 depth, const format::DirectoryLeaf& leaf, const ScanFound& found,
+               u32 /*told*/, u32 directory) const {
+        if (audience_.usage == nullptr) return;
+        check([&] {
+            const std::lock_guard lock(audience_.mutex);
+            note_usage(*audience_.usage, directory, found.attributes.handle, above, depth,
+                       name_of(leaf, found));
+            return true;
+        });
+    }
+
+ private:
+    static std::string_view name_of(const format::DirectoryLeaf& leaf, const ScanFound& found) {
+        return {reinterpret_cast<const char*>(leaf.heap) + found.name_offset, found.name_length};
+    }
+    /// What `body` answers; false, and the scan ends, where memory runs out in it.
+    template <class Body>
+    bool check(const Body& body) const {
+        bool answer = false;
+        const Errc code = or_no_memory([&] {
+            answer = body();
+            return Errc::ok;
+        });
+        if (code != Errc::ok) fail_scan(ref_, code);
+        return answer;
+    }
+
+    Audience& audience_;
+    const ScanRef& ref_;
+};
+
+/// Where run_scan() works: memory for one scan, and the crew.
+class HostSite {
+ public:
+    HostSite(VolumeImplementation& volume, const ScanPlan& plan,
+             std::span<const ScanPosition> first, Audience& audience)
+        : volume_(volume), plan_(plan), audience_(audience) {
+        room_.state.grow(1);
+        room_.ranges.grow(ranges_max);
+        grow(first.size() + directories_few);
+        if (plan.purpose == ScanPurpose::measure && !plan.counts_links) mark_no_links();
+        start(first);
+    }
+
+    Result<ScanReport> run(bool /*is_first*/) {
+        const ScanState& state = *room_.state.data();
+        if (state.directory_count + leaves_at_once() > room_.directories.count()) {
+            grow(std::max(u64{4} * state.directory_count,
+                          relaxed_load(volume_.store().state->inodes_used)));
+        }
+        const ops::TreeTask* const left = room_.turn_over();
+        std::vector<Task> tasks;
+        for (u32 i = 0; i < state.spilled_count; ++i)
+            tasks.push_back({left[i].subject, left[i].part, nullptr});
+        const ScanRef ref = this->ref();
+        start_run(ref);
+        const core::Store& store = volume_.store();
+        if (volume_.works_on_host() && store.heads == nullptr) {
+            run_tasks<ResidentWay<ThreadTeam, LoadBlocks>>(
+                std::move(tasks), ref, [&](const ThreadTeam& team, ScanScratch& scratch) {
+                    return ResidentWay(team, store, scratch, LoadBlocks(volume_.loader()));
+                });
+        } else {
+            run_tasks<CommandWay>(std::move(tasks), ref, [&](const ThreadTeam&, ScanScratch&) {
+                return CommandWay(volume_, plan_.purpose);
+            });
+        }
+        return report_of(state);
+    }
+    // A run grows room when it begins, visits as it goes, and brings blocks where it misses them.
+    Errc make_room(u64 /*directories*/, u64 /*frames*/) const { return Errc::no_memory; }
+    Errc take_output() const { return Errc::ok; }
+    Errc bring_wanted() const { return Errc::ok; }
+    bool is_put_off() const { return audience_.has_been_full.load(std::memory_order_relaxed); }
+
+    std::span<const ScanSum> sums() const {
+        return {room_.sums.data(), room_.state.data()->sum_count};
+    }
+    /// What is left to list when a scan was put off.
+    void add_left(std::vector<ScanPosition>& left) const {
+        const ScanRef ref = this->ref();
+        for (u32 i = 0; i < ref.state->spilled_count; ++i) {
+            const ops::TreeTask& task = ref.spilled[i];
+            const ScanDirectory& in = ref.directories[ScanTask::directory(task)];
+            const KeyRange& keys = ScanTask::keys(ref, task);
+            left.push_back({{in.number, in.generation}, in.depth, keys.from, keys.end});
+        }
+    }
+
+ private:
+    static constexpr u64 ranges_max = 512;
+    static constexpr u64 directories_few = 64;  // to begin with: most scans are small
+
+    ScanRef ref() const { return room_.ref(volume_.crew().width(), ThreadTeam::width); }
+    u64 leaves_at_once() const { return u64{volume_.crew().width()} * format::leaf_entries_max; }
+
+    /// Room for so many directories beside those that leaves at hand may bring.
+    void grow(u64 directories) {
+        const ScanState& state = *room_.state.data();
+        const u64 count = directories + leaves_at_once();
+        const bool is_first = room_.directories.count() == 0;
+        room_.directories.grow(count, is_first ? 0 : state.directory_count);
+        room_.sums.grow(count, is_first ? 0 : state.sum_count);
+        for (auto& list : room_.spilled)
+            list.grow(count + ranges_max, is_first ? 0 : state.spilled_count);
+    }
+    void mark_no_links() {
+        const u64 frames = relaxed_load(volume_.store().state->metadata_frames_end);
+        room_.linked.grow_cleared(frames * (format::inodes_per_frame / 64));
+    }
+
+    /// The first directory of all is known only where a scan begins.
+    void start(std::span<const ScanPosition> first) {
+        Handle root;
+        for (const ScanPosition& position : first) {
+            if (position.depth == 0) root = position.directory;
+        }
+        const ScanRef ref = this->ref();
+        start_scan(ref, root);
+        ScanState& state = *ref.state;
+        state.spilled_count = 0;
+        for (const ScanPosition& at : first) {
+            const u32 number = state.directory_count++;
+            ref.directories[number] = {at.directory.inode, at.directory.generation, at.depth, 0, 0,
+                                       {at.from, at.end}};
+            ref.spilled[state.spilled_count++] = ScanTask::make(number);
+        }
+    }
+
+    /// Each worker keeps his ScanWorker while the run lasts.
+    template <class Way, class MakeWay>
+    void run_tasks(std::vector<Task> tasks, const ScanRef& ref, const MakeWay& make_way) const {
+        struct Seat {
+            ScanScratch scratch;
+            std::optional<ScanWorker<ThreadTeam, CrewTasks, Way, VisitTeller>> worker;
+        };
+        Crew& crew = volume_.crew();
+        const VisitTeller teller(audience_, ref);
+        const auto seats = std::make_unique_for_overwrite<Seat[]>(crew.width());
+        crew.run(std::move(tasks), [&](Crew::Worker& by, const Task& task) {
+            Seat& seat = seats[by.index()];
+            if (!seat.worker) {
+                seat.worker.emplace(by.team(), plan_, ref, CrewTasks(crew, by),
+                                    make_way(by.team(), seat.scratch), teller);
+            }
+            seat.worker->visit({task.subject, task.place});
+        });
+    }
+
+    VolumeImplementation& volume_;
+    const ScanPlan& plan_;
+    Audience& audience_;
+    ScanRoom<HostArray> room_;
+};
+
+}  // namespace
+
+Errc HostScan::scan_on(const core::Credentials& caller, const ops::FileFilter& files,
+                       const std::function<bool(const Scanned&)>& visit, const ScanSteps& steps,
+                       std::vector<ScanPosition>& left) {
+    // The latest ones, so that few are left at any time. And not all, or a step would be spent with
+    // putting tasks off that it has no room for.
+    constexpr std::size_t most = 1024;
+    const std::size_t begin = left.size() - std::min(left.size(), most);
+    ScanPlan plan = plan_scan(ScanPurpose::visit, caller);
+    plan.files = files;
+    Audience audience{.visit = &visit, .is_full = &steps.is_full};
+    HostSite site(volume_, plan, std::span(left).subspan(begin), audience);
+    WARREN_TRY(run_scan(site));
+    left.resize(begin);
+    site.add_left(left);
+    return Errc::ok;
+}
+
+Errc HostScan::usage(const core::Credentials& caller, Handle root, const UsageOptions& options,
+                     std::vector<DirectoryUsage>& answer) {
+    ScanPlan plan = plan_scan(ScanPurpose::measure, caller);
+    plan.counts_links = options.counts_links;
+    plan.sums_depth = options.depth_max;
+    const ScanPosition first{root};
+    Audience audience{.usage = &answer};
+    HostSite site(volume_, plan, {&first, 1}, audience);
+    const Errc code = run_scan(site);
+    // With an error, what was added up before.
+    add_sums(site.sums(), answer);
+    return code;
+}
+
+Errc HostScan::check_removable(const core::Credentials& caller, Handle root,
+                               core::TreeCheck check) {
+    ScanPlan plan = plan_scan(ScanPurpose::removal, caller);
+    plan.tree_check = check;
+    const ScanPosition first{root};
+    Audience audience;
+    HostSite site(volume_, plan, {&first, 1}, audience);
+    return run_scan(site);
+}
+
+}  // namespace warren
