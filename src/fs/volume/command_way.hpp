@@ -51,31 +51,22 @@ class CommandWay {
         return or_no_memory([&] { return volume_.ask<ops::Verb::check_access>(check); });
     }
 
+    /// An engine with memory of its own is asked once for all of them.
     Errc bring_inodes(const bulk::LaneSlots<ThreadTeam>& wanted) {
-        return or_no_memory([&]() -> Errc {
-            std::vector<ops::Command> commands;
-            std::vector<u32> slots;
-            for (u32 i = 0; i < format::leaf_entries_max; ++i) {
-                if (!wanted.has(i)) continue;
-                ops::Command& command = commands.emplace_back();
-                command.verb = ops::Verb::attributes_of;
-                command.from = leaf_.slots[i].inode();
-                slots.push_back(i);
-            }
-            std::vector<ops::Reply> replies(commands.size());
-            volume_.execute_many(commands, replies);
-            for (std::size_t i = 0; i < slots.size(); ++i) {
-                const Errc code = replies[i].code;
-                if (code != Errc::ok && code != Errc::stale) return code;
-                codes_[slots[i]] = code;
-                attributes_[slots[i]] = replies[i].attributes;
-            }
-            return Errc::ok;
-        });
+        if (volume_.works_on_host()) return Errc::ok;
+        return or_no_memory([&] { return ask_at_once(wanted); });
     }
     Errc read_inode(u32 slot, bool /*whole*/, Attributes& attributes) const {
-        attributes = attributes_[slot];
-        return codes_[slot];
+        if (!volume_.works_on_host()) {
+            attributes = attributes_[slot];
+            return codes_[slot];
+        }
+        return or_no_memory([&] {
+            const Result<Attributes> found = volume_.ask<ops::Verb::attributes_of>(
+                [&](ops::Command& command) { command.from = leaf_.slots[slot].inode(); });
+            if (found) attributes = *found;
+            return found.code();
+        });
     }
 
     /// The leaf is as old as the command: what the name means now decides.
@@ -94,6 +85,23 @@ class CommandWay {
     }
 
  private:
+    Errc ask_at_once(const bulk::LaneSlots<ThreadTeam>& wanted) {
+        std::vector<ops::Command> commands;
+        std::vector<u32> slots;
+        for (u32 i = wanted.next(0); i < wanted.rounds; i = wanted.next(i + 1)) {
+            ops::Command& command = commands.emplace_back();
+            command.verb = ops::Verb::attributes_of;
+            command.from = leaf_.slots[i].inode();
+            slots.push_back(i);
+        }
+        std::vector<ops::Reply> replies(commands.size());
+        volume_.execute_many(commands, replies);
+        for (std::size_t i = 0; i < slots.size(); ++i) {
+            attributes_[slots[i]] = replies[i].attributes;
+            codes_[slots[i]] = replies[i].code;
+        }
+        return Errc::ok;
+    }
     VolumeImplementation& volume_;
     const bulk::ScanPurpose purpose_;
     Handle directory_;

@@ -236,7 +236,11 @@ class ScanWorker {
             pause_briefly();
             found.code = way_.read_inode(index, whole, found.attributes);
         }
-        if (!looks || found.code != Errc::ok) return found;
+        if (!looks || found.code == Errc::stale) return found;
+        if (found.code != Errc::ok) {
+            fail_scan(ref_, found.code);
+            return found;
+        }
         const Attributes& attributes = found.attributes;
         found.is_directory = (attributes.mode & format::type_mask) == format::type_directory;
         if (found.name_offset % 8 != 0 ||
