@@ -51,22 +51,20 @@ class CommandWay {
         return or_no_memory([&] { return volume_.ask<ops::Verb::check_access>(check); });
     }
 
-    /// An engine with memory of its own is asked once for all of them.
+    /// An engine with memory of its own is asked once for all of them; on the host's Store a few
+    /// are read at a time, before the first of them is told of.
     Errc bring_inodes(const bulk::LaneSlots<ThreadTeam>& wanted) {
+        wanted_ = wanted;
+        read_end_ = 0;
         if (volume_.works_on_host()) return Errc::ok;
+        read_end_ = wanted.rounds;
         return or_no_memory([&] { return ask_at_once(wanted); });
     }
-    Errc read_inode(u32 slot, bool /*whole*/, Attributes& attributes) const {
-        if (!volume_.works_on_host()) {
-            attributes = attributes_[slot];
-            return codes_[slot];
-        }
-        return or_no_memory([&] {
-            const Result<Attributes> found = volume_.ask<ops::Verb::attributes_of>(
-                [&](ops::Command& command) { command.from = leaf_.slots[slot].inode(); });
-            if (found) attributes = *found;
-            return found.code();
-        });
+    Errc read_inode(u32 slot, bool /*whole*/, Attributes& attributes) {
+        if (slot >= read_end_) WARREN_TRY(or_no_memory([&] { return read_some(slot); }));
+        const u32 at = volume_.works_on_host() ? slot % some : slot;
+        if (codes_[at] == Errc::ok) attributes = attributes_[at];
+        return codes_[at];
     }
 
     /// The leaf is as old as the command: what the name means now decides.
@@ -102,8 +100,36 @@ class CommandWay {
         }
         return Errc::ok;
     }
+    /// Reads the inodes of wanted slots from `slot` on by one operation.
+    Errc read_some(u32 slot) {
+        u32 next = slot;
+        const u32 end = std::min(slot / some * some + some, wanted_.rounds);
+        WARREN_TRY(volume_.run([&](CpuOperation& op) -> Errc {
+            for (; next < end; next = wanted_.next(next + 1)) {
+                const u32 mark = op.pin_mark();
+                const Result<core::InodeRef> inode =
+                    core::find_inode(op, leaf_.slots[next].inode());
+                Errc code = inode.code();
+                if (code == Errc::ok) {
+                    attributes_[next % some] = core::read_attributes(*inode);
+                    code = op.confirm(inode->seen);
+                }
+                op.release_pins(mark);
+                if (!is_final(code) || code == Errc::corrupt) return code;
+                codes_[next % some] = code;
+            }
+            return Errc::ok;
+        }));
+        read_end_ = end;
+        return Errc::ok;
+    }
+
+    static constexpr u32 some = 16;
+
     VolumeImplementation& volume_;
     const bulk::ScanPurpose purpose_;
+    bulk::LaneSlots<ThreadTeam> wanted_;
+    u32 read_end_ = 0;  // the slots below it have been asked for
     Handle directory_;
     u32 mode_ = 0;  // of the directory; removal
     u32 user_ = 0;

@@ -197,7 +197,8 @@ class ScanWorker {
         WARREN_TRY(way_.bring_inodes(slots));
         ScanSum sum{};
         for (u32 r = slots.next(0); r < slots.rounds; r = slots.next(r + 1)) {
-            const ScanFound found = look_at(r * Team::width + team_.lane(), slots.has(r));
+            ScanFound found;
+            look_at(r * Team::width + team_.lane(), slots.has(r), found);
             if (plan_.purpose == ScanPurpose::measure) add(found, sum);
             tell(task, found);
             descend();
@@ -222,8 +223,7 @@ class ScanWorker {
     }
 
     /// Reads what one lane has to know of the entry in its slot, if it `looks` at it.
-    WARREN_HD ScanFound look_at(u32 index, bool looks) const {
-        ScanFound found;
+    WARREN_HD void look_at(u32 index, bool looks, ScanFound& found) {
         const bool whole = plan_.purpose == ScanPurpose::visit;
         if (looks) {
             const format::DirectorySlot slot = way_.leaf().slots[index];
@@ -236,10 +236,10 @@ class ScanWorker {
             pause_briefly();
             found.code = way_.read_inode(index, whole, found.attributes);
         }
-        if (!looks || found.code == Errc::stale) return found;
+        if (!looks || found.code == Errc::stale) return;
         if (found.code != Errc::ok) {
             fail_scan(ref_, found.code);
-            return found;
+            return;
         }
         const Attributes& attributes = found.attributes;
         found.is_directory = (attributes.mode & format::type_mask) == format::type_directory;
@@ -250,7 +250,7 @@ class ScanWorker {
             // It was moved meanwhile and is met elsewhere, or the volume is damaged.
             const Errc code = way_.explain_stray(index, attributes.handle, task_.root);
             if (code != Errc::ok) fail_scan(ref_, code);
-            return {};
+            found = {};
         } else if (plan_.purpose == ScanPurpose::visit) {
             found.is_told =
                 found.is_directory || plan_.files.wants_file(attributes.size, attributes.modified);
@@ -259,7 +259,6 @@ class ScanWorker {
         } else if (way_.must_own_entries(plan_.caller) && !plan_.caller.owns(attributes.user)) {
             fail_scan(ref_, Errc::not_permitted);
         }
-        return found;
     }
 
     /// Whether a directory says that it lies elsewhere, or is the first of the scan: a way that
