@@ -61,9 +61,10 @@ WARREN_HD bool is_inode_slot(Operation<Team>& op, u64 number) {
     return once(op.team, [&] { return is_inode_slot(op.store, number); });
 }
 
-/// Finds the inode with this number, whatever its generation. Errc::stale if there is none.
+/// Pins the slot of the inode with this number: the first half of find_inode(), and all of it that
+/// does not wait for the inode's words. Errc::stale if there is no such slot.
 template <class Team>
-WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, u64 number) {
+WARREN_HD Result<InodeRef> pin_inode(Operation<Team>& op, u64 number) {
     if (!is_inode_slot(op, number)) return Errc::stale;
     InodeRef inode;
     inode.number = number;
@@ -71,9 +72,23 @@ WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, u64 number) {
         op.observe_and_pin(number * format::inode_size, inode.block_place(), inode.seen);
     if (!block) return block.code();
     inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
+    return inode;
+}
+
+/// The second half: reads the generation in a slot. Errc::stale if no inode is there.
+template <class Team>
+WARREN_HD Errc read_generation(Operation<Team>& op, InodeRef& inode) {
     inode.generation = load(op.team, inode.at->generation);
     WARREN_TRY(op.confirm(inode.seen));
-    if (inode.generation == 0) return Errc::stale;
+    return inode.generation == 0 ? Errc::stale : Errc::ok;
+}
+
+/// Finds the inode with this number, whatever its generation. Errc::stale if there is none.
+template <class Team>
+WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, u64 number) {
+    Result<InodeRef> inode = pin_inode(op, number);
+    if (!inode) return inode;
+    WARREN_TRY(read_generation(op, *inode));
     return inode;
 }
 
@@ -101,21 +116,19 @@ WARREN_HD Result<InodeRef> find_directory(Operation<Team>& op, Handle handle) {
 /// What stat(2) tells, read by one lane. The caller confirms the version.
 WARREN_HD inline Attributes read_attributes(const InodeRef& inode) {
     const Inode& at = *inode.at;
-    Attributes out;
-    out.handle = inode.handle();
-    out.mode = relaxed_load(at.mode);
-    out.links = relaxed_load(at.links);
-    out.user = relaxed_load(at.user);
-    out.group = relaxed_load(at.group);
-    out.device = relaxed_load(at.device);
-    out.size = relaxed_load(at.size);
-    out.blocks = relaxed_load(at.blocks);
-    out.parent = relaxed_load(at.parent);
-    out.accessed = relaxed_load(at.accessed);
-    out.modified = relaxed_load(at.modified);
-    out.changed = relaxed_load(at.changed);
-    out.born = relaxed_load(at.born);
-    return out;
+    return {.handle = inode.handle(),
+            .mode = relaxed_load(at.mode),
+            .links = relaxed_load(at.links),
+            .user = relaxed_load(at.user),
+            .group = relaxed_load(at.group),
+            .device = relaxed_load(at.device),
+            .size = relaxed_load(at.size),
+            .blocks = relaxed_load(at.blocks),
+            .parent = relaxed_load(at.parent),
+            .accessed = relaxed_load(at.accessed),
+            .modified = relaxed_load(at.modified),
+            .changed = relaxed_load(at.changed),
+            .born = relaxed_load(at.born)};
 }
 
 /// A consistent copy of the attributes.

@@ -100,28 +100,44 @@ class CommandWay {
         }
         return Errc::ok;
     }
-    /// Reads the inodes of wanted slots from `slot` on by one operation.
+    /// Reads the inodes of some wanted slots from `slot` on by one operation, which asks for the
+    /// words of all of them before it waits for those of the first.
     Errc read_some(u32 slot) {
         u32 next = slot;
         const u32 end = std::min(slot / some * some + some, wanted_.rounds);
         WARREN_TRY(volume_.run([&](CpuOperation& op) -> Errc {
-            for (; next < end; next = wanted_.next(next + 1)) {
-                const u32 mark = op.pin_mark();
+            std::array<core::InodeRef, some> inodes;
+            Errc pinned = Errc::ok;
+            u32 pinned_end = next;
+            for (; pinned_end < end; pinned_end = wanted_.next(pinned_end + 1)) {
                 const Result<core::InodeRef> inode =
-                    core::find_inode(op, leaf_.slots[next].inode());
-                Errc code = inode.code();
-                if (code == Errc::ok) {
-                    attributes_[next % some] = core::read_attributes(*inode);
-                    code = op.confirm(inode->seen);
-                }
-                op.release_pins(mark);
-                if (!is_final(code) || code == Errc::corrupt) return code;
-                codes_[next % some] = code;
+                    core::pin_inode(op, leaf_.slots[pinned_end].inode());
+                pinned = inode.code();
+                if (!inode && pinned != Errc::stale) break;
+                codes_[pinned_end % some] = pinned;
+                if (!inode) continue;
+                inodes[pinned_end % some] = *inode;
+                bulk::fetch(inode->at, bulk::inode_head_bytes);
             }
-            return Errc::ok;
+            for (; next < pinned_end; next = wanted_.next(next + 1)) {
+                Errc& code = codes_[next % some];
+                if (code == Errc::ok) {
+                    code = read_pinned(op, inodes[next % some], attributes_[next % some]);
+                }
+                if (code != Errc::ok && code != Errc::stale) return code;
+            }
+            return pinned == Errc::stale ? Errc::ok : pinned;
         }));
         read_end_ = end;
         return Errc::ok;
+    }
+
+    /// Writes the attributes of a pinned inode; `at` is where they belong.
+    static Errc read_pinned(CpuOperation& op, core::InodeRef& inode, Attributes& at) {
+        WARREN_TRY(core::read_generation(op, inode));
+        // Built where it stays: a copy would wait for stores narrower than its loads.
+        new (&at) Attributes(core::read_attributes(inode));
+        return op.confirm(inode.seen);
     }
 
     static constexpr u32 some = 16;

@@ -80,6 +80,19 @@ class AskForBlocks {
     const ScanRef& ref_;
 };
 
+inline constexpr u64 inode_head_bytes = 128;  // before its area
+inline constexpr u64 leaf_head_bytes = offsetof(format::DirectoryLeaf, heap);
+
+/// Lets a processor fetch what is read soon; a warp asks for much at once anyway. (As a call of its
+/// own it would be dropped: it has no effect that the compiler knows.)
+[[gnu::always_inline]] WARREN_HD inline void fetch([[maybe_unused]] const void* from,
+                                                   [[maybe_unused]] u64 bytes) {
+#if !defined(__CUDA_ARCH__)
+    for (u64 at = 0; at < bytes; at += 64)
+        __builtin_prefetch(static_cast<const std::byte*>(from) + at);
+#endif
+}
+
 /// What is needed where nothing is told of files. One lane.
 WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
     const format::Inode& at = *inode.at;
@@ -124,9 +137,9 @@ class ResidentWay {
                 upper = array.key(index + 1);
             }
             is_leaf = array.height == 1;
-            if (is_leaf) fetch(array.child(index).offset(), leaf_head_bytes);
+            if (is_leaf) fetch(store_.base + array.child(index).offset(), leaf_head_bytes);
             if (is_leaf && index + 1 < array.count) {
-                fetch(array.child(index + 1).offset(), leaf_head_bytes);
+                fetch(store_.base + array.child(index + 1).offset(), leaf_head_bytes);
             }
             WARREN_TRY(step(array.child(index), array));
         }
@@ -237,7 +250,7 @@ class ResidentWay {
                 is_missing = true;
                 continue;
             }
-            fetch(number * format::inode_size, inode_head_bytes);
+            fetch(store_.base + number * format::inode_size, inode_head_bytes);
         }
         see_loaded();
         return team_.ballot(is_missing) != 0;
@@ -366,19 +379,6 @@ class ResidentWay {
             once(team_, [&] { blocks_.want(block_place); });
             WARREN_TRY(blocks_.bring());
         }
-    }
-
-    static constexpr u64 inode_head_bytes = 128;  // before its area
-    static constexpr u64 leaf_head_bytes = offsetof(format::DirectoryLeaf, heap);
-
-    /// Lets a processor fetch what is read soon; a warp asks for much at once anyway. (As a call of
-    /// its own it would be dropped: it has no effect that the compiler knows.)
-    [[gnu::always_inline]] WARREN_HD inline void fetch([[maybe_unused]] u64 place,
-                                                       [[maybe_unused]] u64 bytes) const {
-#if !defined(__CUDA_ARCH__)
-        for (u64 at = 0; at < bytes; at += 64)
-            __builtin_prefetch(store_.base + place + at);
-#endif
     }
 
     /// Lets what was read of residency count for the blocks' words.

@@ -73,6 +73,14 @@ struct ScanFound {
     u32 name_offset = 0;
     u32 name_length = 0;
     Attributes attributes;
+
+    /// Nothing is known any more. What says so is cleared, not all of the attributes.
+    WARREN_HD void forget() {
+        code = Errc::ok;
+        is_told = false;
+        is_directory = false;
+        attributes.handle = {};
+    }
 };
 
 /// The words that workers change. `written`: bundles << 40 | words.

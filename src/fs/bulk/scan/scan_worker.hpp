@@ -196,8 +196,9 @@ class ScanWorker {
         // First all blocks are brought, so that the leaf is told of in one go.
         WARREN_TRY(way_.bring_inodes(slots));
         ScanSum sum{};
+        ScanFound found;
         for (u32 r = slots.next(0); r < slots.rounds; r = slots.next(r + 1)) {
-            ScanFound found;
+            found.forget();
             look_at(r * Team::width + team_.lane(), slots.has(r), found);
             if (plan_.purpose == ScanPurpose::measure) add(found, sum);
             tell(task, found);
@@ -211,9 +212,11 @@ class ScanWorker {
     WARREN_HD bool needs_inode(const format::DirectoryLeaf& leaf, u32 index) const {
         if (index >= format::leaf_entries_max) return false;
         const format::DirectorySlot slot = leaf.slots[index];
-        if (slot.inode() == 0) return false;
+        if (slot.inode() == 0 || !is_of_use(leaf, slot)) return false;
         const u64 key = format::entry_key(leaf.hashes[index], slot);
-        if (key < task_.keys.from || key >= task_.keys.end) return false;
+        return key >= task_.keys.from && key < task_.keys.end;
+    }
+    WARREN_HD bool is_of_use(const format::DirectoryLeaf& leaf, format::DirectorySlot slot) const {
         if (slot.type() == format::entry_type(format::type_directory)) return true;
         if (plan_.purpose == ScanPurpose::measure) return true;
         if (plan_.purpose == ScanPurpose::removal) return way_.must_own_entries(plan_.caller);
