@@ -32,7 +32,7 @@ struct Packed {
     bool is_done = false;
 };
 
-/// The pair behind `left` in the same array, pinned and observed.
+/// The pair behind another in the same array, pinned and observed.
 struct Neighbour {
     u32 index = 0;
     u64 key = 0;
@@ -45,9 +45,12 @@ WARREN_HD Errc right_neighbour(Operation<Team>& op, const Pairs& above, u32 inde
                                Neighbour& right) {
     right.index = index + 1;
     right.key = load(op.team, above.pairs[right.index].key);
+    const BlockPointer left{load(op.team, above.pairs[index].child.raw)};
     const BlockPointer child{load(op.team, above.pairs[right.index].child.raw)};
     WARREN_TRY(op.confirm(above.seen));
     if (!child.is_valid() || child.offset() >= op.store.size_bytes) return Errc::corrupt;
+    // One block below both pairs would be emptied into itself.
+    if (child.offset() == left.offset()) return Errc::corrupt;
     WARREN_TRY(op.observe(child.offset(), right.seen));
     WARREN_TRY(op.confirm(above.seen));
     const Result<Block*> block = op.pin(child.offset());

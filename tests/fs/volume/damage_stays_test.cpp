@@ -104,6 +104,21 @@ TEST_F(DamageStays, withTheNamesOfADamagedLeaf) {
     expect_only({"/directory"});
 }
 
+/// To pack it would be to move its names from itself into itself.
+TEST_F(DamageStays, withTheDirectoryWhereTwoPairsLeadToOneLeaf) {
+    change_block<format::TreeNode>(tree_block(directory, 1), [](format::TreeNode& node) {
+        node.pairs[1].child = node.pairs[0].child;
+    });
+    const u64 names = count_names(directory);
+    const auto volume = open_on(disk(), {.workers = 1});
+    const Result<Attributes> found = volume->resolve(anybody, "/directory");
+    ASSERT_TRUE(found);
+    Rebuilt rebuilt;
+    EXPECT_EQ(volume->rebuild(anybody, found->handle, rebuilt), Errc::corrupt);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    EXPECT_EQ(count_names(directory), names);
+}
+
 TEST_F(DamageStays, withTheNamesOfADamagedInode) {
     editor().flip(small[3] * format::inode_size + 8);
     expect_only({"/directory/file-3"});
