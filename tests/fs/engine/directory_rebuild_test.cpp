@@ -204,6 +204,51 @@ TEST(DirectoryRebuildWork, ANodeThatBeginsBehindItsPair) {
     expect_no_rebuild_of_broken({"broken", 1500, 5, 12});
 }
 
+/// Lets pair `second` of a directory's last node of height 1 lead where `first` does; that leaf
+/// loses its names if it `is_empty`.
+void lead_to_one_leaf(MemoryDisk& disk, Handle directory, u32 first, u32 second, bool is_empty) {
+    test::ImageEditor editor(disk);
+    const format::Inode inode = editor.inode(directory.inode);
+    ASSERT_EQ(inode.height, 2);
+    const u64 place = inode.area.pairs[inode.area_count - 1].child.offset();
+    format::Block block = editor.read(place);
+    auto& node = reinterpret_cast<format::TreeNode&>(block);
+    ASSERT_LT(second, node.count);
+    const u64 shared = node.pairs[first].child.offset();
+    node.pairs[second].child = node.pairs[first].child;
+    editor.write(place, block);
+    if (!is_empty) return;
+    format::Block leaf_block = editor.read(shared);
+    auto& leaf = reinterpret_cast<format::DirectoryLeaf&>(leaf_block);
+    for (format::DirectorySlot& slot : leaf.slots)
+        slot = {};
+    editor.write(shared, leaf_block);
+}
+
+/// To pack such a tree would free the leaf twice, or move its names into itself.
+TEST(DirectoryRebuildWork, TwoPairsThatLeadToOneLeaf) {
+    const auto pristine = make_memory_disk(64 * mib);
+    Handle directory;
+    {
+        InsideVolume volume(*pristine);
+        directory = make_case(*volume, {"broken", 3000, 5, 12});
+        EXPECT_EQ(volume->close(), Errc::ok);
+    }
+    for (const u32 second : {1u, 4u}) {
+        for (const bool is_empty : {false, true}) {
+            SCOPED_TRACE(testing::Message() << "pairs 0 and " << second << ", empty " << is_empty);
+            const auto disk = pristine->copy();
+            lead_to_one_leaf(*disk, directory, 0, second, is_empty);
+            InsideVolume volume(*disk);
+            const u64 free_before = volume->statistics().blocks_free;
+            HostRebuild host(volume.inside(), 2, false);
+            EXPECT_EQ(host(anybody, directory), Errc::corrupt);
+            EXPECT_EQ(volume->statistics().blocks_free, free_before);
+            EXPECT_EQ(volume->close(), Errc::ok);
+        }
+    }
+}
+
 TEST(DirectoryRebuildWork, AsksForPermission) {
     const auto disk = make_memory_disk(64 * mib);
     InsideVolume volume(*disk);

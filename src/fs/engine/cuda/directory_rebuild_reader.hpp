@@ -266,6 +266,30 @@ class RebuildReader : protected RebuildParty<Team> {
 
     // ---- from leaves to entries side by side
 
+    struct KeyRange {
+        u64 begin;
+        u64 end;
+    };
+
+    /// Where the keys of a leaf of the window must lie.
+    WARREN_HD KeyRange range_of(u32 index) const {
+        const u32 at = first_leaf_ + index;
+        const bool is_last = at + 1 == load(team_, state_.leaf_count);
+        return {at == 0 ? 0 : ref_.leaf_keys[at],
+                is_last ? core::key_end : ref_.leaf_keys[at + 1]};
+    }
+
+    /// Whether one pair only leads to the leaf. A leaf with names cannot be in two ranges of keys.
+    WARREN_HD bool is_reached_once(u32 index, u32 entries) const {
+        const KeyRange range = range_of(index);
+        bool is_sound = range.begin < range.end;
+        const u32 at = first_leaf_ + index;
+        const u32 end = entries == 0 ? load(team_, state_.leaf_count) : 0;
+        for (u32 i = team_.lane(); i < end; i += Team::width)
+            is_sound = is_sound && (i == at || ref_.leaves[i] != ref_.leaves[at]);
+        return team_.ballot(!is_sound) == 0;
+    }
+
     WARREN_HD void measure(u32 index) const {
         const u64 place = ref_.leaves[first_leaf_ + index];
         const Errc code =
@@ -291,8 +315,9 @@ class RebuildReader : protected RebuildParty<Team> {
             all.entries += one.entries;
             all.words += one.words;
         }
+        const bool is_single = is_reached_once(index, all.entries);
         once(team_, [&] {
-            const bool is_possible = all.words <= format::leaf_heap_bytes / 8;
+            const bool is_possible = is_single && all.words <= format::leaf_heap_bytes / 8;
             if (is_damaged || !is_possible) {
                 fail(RebuildPhase::measure, code == Errc::ok ? Errc::corrupt : code);
             }
@@ -347,11 +372,15 @@ class RebuildReader : protected RebuildParty<Team> {
         }
         copy_leaf(ref_.leaves[first_leaf_ + index]);
         const auto& leaf = *reinterpret_cast<const format::DirectoryLeaf*>(scratch_.leaf);
+        const KeyRange range = range_of(index);
         for (u32 i = team_.lane(); i < format::leaf_entries_max; i += Team::width) {
             const format::DirectorySlot slot = leaf.slots[i];
-            scratch_.keys[i] =
-                slot.inode() == 0 ? core::key_end : format::entry_key(leaf.hashes[i], slot);
             scratch_.words[i] = 0;
+            scratch_.keys[i] = core::key_end;
+            if (slot.inode() == 0) continue;
+            const u64 key = format::entry_key(leaf.hashes[i], slot);
+            if (key < range.begin || key >= range.end) fail(RebuildPhase::gather, Errc::corrupt);
+            scratch_.keys[i] = key;
         }
         team_.sync();
         constexpr u32 rounds = (format::leaf_entries_max + Team::width - 1) / Team::width;
