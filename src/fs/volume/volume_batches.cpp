@@ -13,7 +13,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
-#include "fs/volume/item_waves.hpp"
+#include "fs/volume/item_parts.hpp"
 #include "fs/volume/lookup_pieces.hpp"
 
 namespace warren {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bulk operations: one call, all workers.
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string_view>
 #include <utility>
@@ -10,7 +11,7 @@
 #include "fs/core/tree.hpp"
 #include "fs/format/directory.hpp"
 #include "fs/volume/host_scan.hpp"
-#include "fs/volume/item_waves.hpp"
+#include "fs/volume/item_parts.hpp"
 #include "fs/volume/part_tree.hpp"
 #include "fs/volume/remove_as_rm.hpp"
 #include "fs/volume/volume_batches.hpp"
@@ -62,8 +63,6 @@ namespace {
 
 /// Fewer items than this are done one after the other: waking workers would take longer.
 constexpr u64 shared_items_min = 1024;
-/// A wave's blocks stay in the processors' caches between looking at its items and doing them.
-constexpr u64 wave_items_max = 2048;
 
 /// Calls `body(answered)`, which fills `results` and counts those that are filled from the first
 /// one on. Where it ends for want of memory, all others get Errc::no_memory.
@@ -84,29 +83,17 @@ void fill_ahead(std::span<Answer> results, u64& answered) {
     answered = results.size();
 }
 
-/// The moves of one wave. Where others lead may depend on the move of a directory, so that runs
-/// alone, between the files before and behind it.
-template <class MoveOne>
-void run_moves(Crew& crew, std::span<const Move> moves, const std::vector<u64>& items,
-               const std::vector<u8>& moves_directory, const MoveOne& move) {
-    for (std::size_t begin = 0; begin < items.size();) {
-        if (moves_directory[begin] != 0) {
-            move(items[begin++]);
-            continue;
-        }
-        std::size_t end = begin;
-        while (end < items.size() && moves_directory[end] == 0)
-            ++end;
-        // Neighbours in one directory share leaves: let one worker have them together.
-        std::vector<u64> files(items.begin() + static_cast<std::ptrdiff_t>(begin),
-                               items.begin() + static_cast<std::ptrdiff_t>(end));
-        std::stable_sort(files.begin(), files.end(), [&](u64 a, u64 b) {
-            return std::pair(moves[a].from.inode, moves[a].to.inode) <
-                   std::pair(moves[b].from.inode, moves[b].to.inode);
-        });
-        crew.for_each(files.size(), [&](const ThreadTeam&, u64 i) { move(files[i]); });
-        begin = end;
-    }
+/// Whether one of the names is that of a directory.
+bool moves_directory(Volume& volume, Crew& crew, std::span<const Move> moves) {
+    std::atomic<bool> found{false};
+    crew.for_each(moves.size(), [&](const ThreadTeam&, u64 i) {
+        const Result<Attributes> source = volume.lookup({}, moves[i].from, moves[i].name);
+        const bool is_directory =
+            source && (source->mode & format::type_mask) == format::type_directory;
+        // Relaxed: the end of the crew's run shows it.
+        if (is_directory) found.store(true, std::memory_order_relaxed);
+    });
+    return found.load(std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -122,24 +109,15 @@ void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::s
             return move_in_batches(volume, caller, moves, results, answered);
         }
         fill_ahead(results, answered);
-        if (moves.size() < shared_items_min) {
-            for (u64 i = 0; i < moves.size(); ++i)
-                move(i);
-            return;
-        }
-        const auto keys = [&](u64 i) {
-            return std::pair(name_key(moves[i].from.inode, moves[i].name),
-                             name_key(moves[i].to.inode, moves[i].new_name));
-        };
-        run_in_waves(moves.size(), wave_items_max, keys, [&](const std::vector<u64>& items) {
-            std::vector<u8> moves_directory(items.size());
-            volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) {
-                const Move& one = moves[items[i]];
-                const Result<Attributes> source = lookup(caller, one.from, one.name);
-                moves_directory[i] =
-                    source && (source->mode & format::type_mask) == format::type_directory;
-            });
-            run_moves(volume.crew(), moves, items, moves_directory, move);
+        for_each_distinct(moves, [&](u64 begin, u64 count) {
+            const auto row = moves.subspan(begin, count);
+            // Where others lead may depend on the move of a directory: then each waits for the one
+            // before it.
+            if (count >= shared_items_min && !moves_directory(*this, volume.crew(), row)) {
+                return run_in_parts(volume.crew(), row, [&](u64 i) { move(begin + i); });
+            }
+            for (u64 i = 0; i < count; ++i)
+                move(begin + i);
         });
     });
 }
@@ -161,10 +139,7 @@ void Volume::create_many(const Caller& caller, std::span<const Creation> creatio
                 make(i);
             return;
         }
-        const auto run_wave = [&](const std::vector<u64>& items) {
-            volume.crew().for_each(items.size(), [&](const ThreadTeam&, u64 i) { make(items[i]); });
-        };
-        run_in_waves(creations.size(), wave_items_max, keys_of(creations), run_wave);
+        run_in_parts(volume.crew(), creations, make);
     });
 }
 
@@ -188,11 +163,8 @@ void Volume::remove_many(const Caller& caller, std::span<const Unlink> names,
                     remove(begin + i);
                 return;
             }
-            const auto run_wave = [&](const std::vector<u64>& items) {
-                volume.crew().for_each(items.size(),
-                                       [&](const ThreadTeam&, u64 i) { remove(begin + items[i]); });
-            };
-            run_in_waves(count, wave_items_max, keys_of(names.subspan(begin, count)), run_wave);
+            run_in_parts(volume.crew(), names.subspan(begin, count),
+                         [&](u64 i) { remove(begin + i); });
         });
     });
 }

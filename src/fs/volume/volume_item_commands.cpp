@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many items as commands, wave by wave: those of a wave touch different names and are given to the
-// engine at once. A directory moves alone, for where others lead may depend on it; it is removed
-// behind what was removed in it.
+// Many items as commands. A row of items that touch different names is given to the engine at once.
+// A directory moves alone, for where others lead may depend on it; it is removed behind what was
+// removed in it.
+#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
-#include "fs/volume/item_waves.hpp"
+#include "fs/volume/item_parts.hpp"
 #include "fs/volume/volume_batches.hpp"
 
 namespace warren {
 namespace {
 
 using ops::Verb;
-
-/// What an engine gets at once.
-constexpr u64 wave_items_max = 65536;
 
 /// The answers of `count` commands that `fill(i, command)` writes.
 template <class Fill>
@@ -32,32 +30,32 @@ Result<Attributes> attributes_in(const ops::Reply& reply) {
                                   : Result<Attributes>(reply.code);
 }
 
-/// The moves of one wave.
-void move_wave(VolumeImplementation& volume, const Caller& caller, std::span<const Move> moves,
-               const std::vector<u64>& items, std::span<Errc> results) {
-    const auto found = replies_to(volume, items.size(), [&](u64 i, ops::Command& command) {
-        set_subject(command, moves[items[i]].from, caller);
+/// The moves of one row.
+void move_row(VolumeImplementation& volume, const Caller& caller, std::span<const Move> moves,
+              std::span<Errc> results) {
+    const auto found = replies_to(volume, moves.size(), [&](u64 i, ops::Command& command) {
+        set_subject(command, moves[i].from, caller);
         command.verb = Verb::lookup;
-        set_name(command, moves[items[i]].name);
+        set_name(command, moves[i].name);
     });
     const auto is_directory = [&](std::size_t i) {
         return found[i].code == Errc::ok &&
                (found[i].attributes.mode & format::type_mask) == format::type_directory;
     };
-    for (std::size_t begin = 0; begin < items.size();) {
+    for (std::size_t begin = 0; begin < moves.size();) {
         std::size_t end = begin + 1;
-        while (!is_directory(begin) && end < items.size() && !is_directory(end))
+        while (!is_directory(begin) && end < moves.size() && !is_directory(end))
             ++end;
         ops::MoveWalk walk;
         const auto moved = replies_to(volume, end - begin, [&](u64 i, ops::Command& command) {
-            set_move(command, caller, moves[items[begin + i]], Rename::replace);
+            set_move(command, caller, moves[begin + i], Rename::replace);
             command.verb = Verb::rename;
             if (is_directory(begin)) command.walk = &walk;  // it is alone
         });
         for (std::size_t i = begin; i < end; ++i) {
             const ops::Reply& reply = moved[i - begin];
             const bool is_moved = reply.code == Errc::ok;
-            results[items[i]] = is_moved ? volume.settle(reply.removed) : reply.code;
+            results[i] = is_moved ? volume.settle(reply.removed) : reply.code;
         }
         begin = end;
     }
@@ -65,13 +63,13 @@ void move_wave(VolumeImplementation& volume, const Caller& caller, std::span<con
 
 /// How far the removals of directories from `begin` on may run at once: none is in another.
 /// `found` is what each name leads to.
-std::size_t independent_end(std::span<const Unlink> names, const std::vector<u64>& items,
-                            const std::vector<ops::Reply>& found, std::size_t begin) {
+std::size_t independent_end(std::span<const Unlink> names, const std::vector<ops::Reply>& found,
+                            std::size_t begin) {
     std::unordered_set<u64> parents;
     std::unordered_set<u64> removed;
     std::size_t end = begin;
-    for (; end < items.size(); ++end) {
-        const u64 parent = names[items[end]].directory.inode;
+    for (; end < names.size(); ++end) {
+        const u64 parent = names[end].directory.inode;
         const bool exists = found[end].code == Errc::ok;
         const u64 inode = exists ? found[end].attributes.handle.inode : 0;
         if (removed.contains(parent) || (exists && parents.contains(inode))) break;
@@ -81,11 +79,10 @@ std::size_t independent_end(std::span<const Unlink> names, const std::vector<u64
     return end;
 }
 
-/// The removals of one wave, all of directories or none.
-void remove_wave(VolumeImplementation& volume, const Caller& caller, std::span<const Unlink> names,
-                 const std::vector<u64>& items, std::span<Errc> results) {
-    if (items.empty()) return;
-    const bool of_directories = names[items[0]].is_directory;
+/// The removals of one row, all of directories or none.
+void remove_row(VolumeImplementation& volume, const Caller& caller, std::span<const Unlink> names,
+                std::span<Errc> results) {
+    const bool of_directories = names[0].is_directory;
     const auto fill = [&](u64 item, Verb verb, ops::Command& command) {
         set_subject(command, names[item].directory, caller);
         set_name(command, names[item].name);
@@ -94,21 +91,20 @@ void remove_wave(VolumeImplementation& volume, const Caller& caller, std::span<c
     };
     std::vector<ops::Reply> found;
     if (of_directories) {
-        found = replies_to(volume, items.size(), [&](u64 i, ops::Command& command) {
-            fill(items[i], Verb::lookup, command);
-        });
+        found = replies_to(volume, names.size(),
+                           [&](u64 i, ops::Command& command) { fill(i, Verb::lookup, command); });
     }
     const Verb verb = of_directories ? Verb::remove_directory : Verb::unlink;
-    for (std::size_t begin = 0; begin < items.size();) {
+    for (std::size_t begin = 0; begin < names.size();) {
         const std::size_t end =
-            of_directories ? independent_end(names, items, found, begin) : items.size();
+            of_directories ? independent_end(names, found, begin) : names.size();
         const auto removed = replies_to(volume, end - begin, [&](u64 i, ops::Command& command) {
-            fill(items[begin + i], verb, command);
+            fill(begin + i, verb, command);
         });
         for (std::size_t i = begin; i < end; ++i) {
             const ops::Reply& reply = removed[i - begin];
             const bool is_removed = reply.code == Errc::ok;
-            results[items[i]] = is_removed ? volume.settle(reply.removed) : reply.code;
+            results[i] = is_removed ? volume.settle(reply.removed) : reply.code;
         }
         begin = end;
     }
@@ -119,44 +115,39 @@ void remove_wave(VolumeImplementation& volume, const Caller& caller, std::span<c
 void create_by_commands(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Creation> creations,
                         std::span<Result<Attributes>> results) {
-    const auto run_wave = [&](const std::vector<u64>& items) {
-        const auto made = replies_to(volume, items.size(), [&](u64 i, ops::Command& command) {
-            const Creation& one = creations[items[i]];
+    for_each_distinct(creations, [&](u64 begin, u64 count) {
+        const auto made = replies_to(volume, count, [&](u64 i, ops::Command& command) {
+            const Creation& one = creations[begin + i];
             set_creation(command, volume, caller, one.directory, one.name, one.options);
             command.verb = Verb::create;
         });
-        for (std::size_t i = 0; i < items.size(); ++i)
-            results[items[i]] = attributes_in(made[i]);
-    };
-    run_in_waves(creations.size(), wave_items_max, keys_of(creations), run_wave);
+        for (u64 i = 0; i < count; ++i)
+            results[begin + i] = attributes_in(made[i]);
+    });
 }
 
 void move_by_commands(VolumeImplementation& volume, const Caller& caller,
                       std::span<const Move> moves, std::span<Errc> results) {
-    const auto keys = [&](u64 i) {
-        return std::pair(name_key(moves[i].from.inode, moves[i].name),
-                         name_key(moves[i].to.inode, moves[i].new_name));
-    };
-    run_in_waves(moves.size(), wave_items_max, keys, [&](const std::vector<u64>& items) {
-        move_wave(volume, caller, moves, items, results);
+    for_each_distinct(moves, [&](u64 begin, u64 count) {
+        move_row(volume, caller, moves.subspan(begin, count), results.subspan(begin));
     });
 }
 
 void remove_by_commands(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Unlink> names, std::span<Errc> results) {
-    for_each_kind(names, [&](u64 begin, u64 count) {
-        const auto alike = names.subspan(begin, count);
-        const auto run_wave = [&](const std::vector<u64>& items) {
-            remove_wave(volume, caller, alike, items, results.subspan(begin));
-        };
-        run_in_waves(count, wave_items_max, keys_of(alike), run_wave);
+    for_each_kind(names, [&](u64 first, u64 alike) {
+        for_each_distinct(names.subspan(first, alike), [&](u64 begin, u64 count) {
+            remove_row(volume, caller, names.subspan(first + begin, count),
+                       results.subspan(first + begin));
+        });
     });
 }
 
 void look_up_by_commands(VolumeImplementation& volume, const Caller& caller,
                          std::span<const Lookup> lookups, std::span<Result<Attributes>> results) {
-    for (u64 begin = 0; begin < lookups.size(); begin += wave_items_max) {
-        const u64 count = std::min(wave_items_max, lookups.size() - begin);
+    constexpr u64 given_max = 65536;
+    for (u64 begin = 0; begin < lookups.size(); begin += given_max) {
+        const u64 count = std::min(given_max, lookups.size() - begin);
         const auto found = replies_to(volume, count, [&](u64 i, ops::Command& command) {
             set_subject(command, lookups[begin + i].directory, caller);
             set_name(command, lookups[begin + i].name);

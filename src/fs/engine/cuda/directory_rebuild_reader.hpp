@@ -275,8 +275,7 @@ class RebuildReader : protected RebuildParty<Team> {
     WARREN_HD KeyRange range_of(u32 index) const {
         const u32 at = first_leaf_ + index;
         const bool is_last = at + 1 == load(team_, state_.leaf_count);
-        return {at == 0 ? 0 : ref_.leaf_keys[at],
-                is_last ? core::key_end : ref_.leaf_keys[at + 1]};
+        return {at == 0 ? 0 : ref_.leaf_keys[at], is_last ? core::key_end : ref_.leaf_keys[at + 1]};
     }
 
     /// Whether one pair only leads to the leaf. A leaf with names cannot be in two ranges of keys.
