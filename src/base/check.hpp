@@ -11,8 +11,8 @@
 namespace warren {
 
 #if defined(__CUDACC_RDC__)
-/// Leaves word for the host, which finds it after the device has stopped. One definition serves all
-/// of a program's device code that is linked together.
+/// Records the fault where the host finds it after the device has stopped. Defined once for all
+/// device code of a program that is linked together.
 __device__ void record_fault(const char* what, const char* file, int line);
 #endif
 

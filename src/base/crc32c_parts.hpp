@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC32C by many lanes at once: each takes a part of the bytes, and the CRC of the whole follows
-// from those of the parts, because appending zeros is a multiplication by a power of x (arithmetic
-// of polynomials over two elements, as in zlib's crc32_combine). For devices without an
-// instruction for it; the host's crc32c() is the reference.
+// CRC32C by many lanes at once: each lane takes a part of the bytes, and the CRC of the whole
+// follows from the CRCs of the parts, because appending zeros multiplies by a power of x
+// (polynomials over GF(2), as in zlib's crc32_combine). For devices without a CRC instruction; the
+// host's crc32c() is the reference.
 //
-// Words here are states: without the inversions at start and end, so they add up by XOR.
+// A state is a CRC without the inversions at start and end, so states combine by XOR.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace warren::crc_parts {
 
 inline constexpr u32 polynomial = 0x82f63b78;
 
-/// What one byte does to a state.
+/// The change of the state for each value of a byte.
 constexpr std::array<u32, 256> make_table() {
     std::array<u32, 256> table{};
     for (u32 i = 0; i < 256; ++i) {
@@ -28,7 +28,7 @@ constexpr std::array<u32, 256> make_table() {
     return table;
 }
 
-/// The product of two polynomials, whose highest bits are x^0, modulo the CRC's own.
+/// The product of two polynomials modulo the CRC's own; the highest bit is the coefficient of x^0.
 WARREN_HD constexpr u32 multiply(u32 a, u32 b) {
     u32 product = 0;
     for (u32 bit = 0x80000000u; bit != 0; bit >>= 1) {

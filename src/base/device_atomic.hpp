@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that all threads of one engine share, in a CUDA build. libcu++ takes an address of any
-// kind, so behind each of its read-modify-writes stands the case that the word lies in a block's
-// shared memory: a warp waits for the answer even where nobody wants one, and fetches four times
-// the instructions. These say that the word does not.
+// Words that all threads of one engine share, in a CUDA build. libcu++ accepts an address of any
+// kind, so each of its read-modify-writes also handles a word in a block's shared memory: a warp
+// waits for the old value even if it is unused, and fetches four times the instructions. The
+// functions here assume that the word is not in shared memory.
 //
 // Invariant: never used to change a word of shared or local memory. Loads and stores may be of any.
 #pragma once
@@ -21,7 +21,7 @@ class device_atomic : public cuda::atomic_ref<T, cuda::thread_scope_device> {
     using Base = cuda::atomic_ref<T, cuda::thread_scope_device>;
     using Order = cuda::std::memory_order;
 
-    /// What PTX has one instruction for.
+    /// Types for which PTX has a single instruction.
     static constexpr bool is_word =
         std::is_integral_v<T> && (sizeof(T) == sizeof(u32) || sizeof(T) == sizeof(u64));
 
@@ -30,7 +30,7 @@ class device_atomic : public cuda::atomic_ref<T, cuda::thread_scope_device> {
 
     WARREN_HD void store(T value, Order order = Order::seq_cst) const {
 #if defined(__CUDA_ARCH__)
-        // libcu++ changes the word around a byte, which waits for two answers.
+        // libcu++ changes the word around a byte by two accesses, and waits for each.
         if constexpr (std::is_integral_v<T> && sizeof(T) == sizeof(u8)) {
             if (order == Order::relaxed) {
                 const u16 byte = static_cast<u8>(value);

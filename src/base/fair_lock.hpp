@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock that many share and one may have alone. With std::shared_mutex alone, whoever wants it
-// alone can wait for ever while others come and go.
+// A reader-writer lock that does not starve writers. With std::shared_mutex alone, a thread that
+// wants exclusive access can wait for ever while readers come and go.
 //
-// Invariant: who asks for it later than somebody who wants it alone waits behind him.
+// Invariant: a thread that asks for the lock after a waiting writer gets it after that writer.
 #pragma once
 
 #include <mutex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One source, two machines: this is the only file that knows what the build is for.
+// One source for CPU and GPU: this is the only file that knows what the build is for.
 //
 // WARREN_CUDA is set by CMake for the whole build, .cpp and .cu alike. It must not be __CUDACC__:
 // a .cpp and a .cu of one program would then see two definitions of every type that holds an
@@ -19,8 +19,8 @@
 #include <atomic>
 #endif
 
-// A GPU's compiler takes longer for a function than for its parts, and a kernel's stack is that of
-// all lanes: there each verb of a command stays a function. A CPU's may do as it likes.
+// Inlining everything makes a kernel slow to compile, and its stack as large as all lanes need: on
+// a GPU each verb of a command stays a function. A compiler for the CPU may inline as it likes.
 #if defined(__CUDACC__)
 #define WARREN_NOINLINE __noinline__
 #else

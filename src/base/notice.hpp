@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines for people about what happens in the background, where no caller waits for an answer: one
-// place for the whole process, which a daemon sends to its log.
+// One-line messages about background work, where no caller waits for an answer. There is one sink
+// for the whole process, which a daemon sends to its log.
 #pragma once
 
 #include <functional>

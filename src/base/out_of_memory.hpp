@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No exception leaves a library: a call that finds no memory answers Errc::no_memory. What must not
-// end halfway takes its memory first, so that there is nothing to undo when this catches.
+// No exception leaves a library: a call that runs out of memory returns Errc::no_memory. Work that
+// must not stop halfway allocates its memory first, so that nothing has to be undone.
 #pragma once
 
 #include <new>
@@ -10,7 +10,7 @@
 
 namespace warren {
 
-/// What `body` answers, or Errc::no_memory where memory or threads run out in it.
+/// What `body` returns, or Errc::no_memory if memory or threads run out in it.
 template <class Body>
 auto or_no_memory(const Body& body) -> decltype(body()) {
     try {

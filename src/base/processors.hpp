@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many threads are worth starting: the machine's processors are not all ours where taskset, a
-// batch system or a container says so, and more threads than processors only wait for each other.
+// How many threads are worth starting: taskset, a batch system or a container may allow a process
+// fewer processors than the machine has, and surplus threads only wait for each other.
 #pragma once
 
 #include <sched.h>

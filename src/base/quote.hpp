@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names as people may be shown them. A name is any bytes but '/' and NUL, a stranger's too: an
-// escape sequence in it would be obeyed by a terminal, a newline would begin a line of its own.
+// Names as they may be shown to people. A name is any bytes but '/' and NUL, and may come from a
+// stranger: a terminal would obey an escape sequence in it, and a newline would start a new line.
 //
 // What is printable is what the locale of the environment (LC_CTYPE) says of UTF-8; in a locale of
 // another encoding only ASCII is.

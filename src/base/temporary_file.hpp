@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that nobody is to find later: what does not fit in memory, and what is made to be measured.
+// Files that have no lasting name: data that do not fit in memory, and files made for a
+// measurement.
 //
 // Invariant: no name stays behind, unless the process is killed between make() and forget_name().
 #pragma once
@@ -22,7 +23,7 @@ class TemporaryFile {
 
     /// Makes an empty file in `folder`, for this user only, open for reading and writing.
     Errc make(const std::string& folder);
-    /// From here on it lives as long as somebody has it open.
+    /// Removes the name; the file lives on until its last descriptor is closed.
     void forget_name();
 
     int descriptor() const { return descriptor_; }

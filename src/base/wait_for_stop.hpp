@@ -14,7 +14,7 @@ inline bool wait_for_stop(const std::stop_token& stop, std::chrono::milliseconds
     std::mutex mutex;
     std::condition_variable wake;
     const std::stop_callback on_stop(stop, [&] {
-        const std::lock_guard lock(mutex);  // so the thread has not yet looked, or waits
+        const std::lock_guard lock(mutex);  // so the notification cannot fall between test and wait
         wake.notify_one();
     });
     std::unique_lock lock(mutex);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel may read or write less than it is asked to, and a signal may come between: these go on
-// until all is done.
+// The kernel may transfer less than it is asked to, and a signal may interrupt it: these functions
+// repeat the call until all is done.
 #pragma once
 
 #include <sys/types.h>
@@ -45,7 +45,7 @@ inline Errc write_fully(int file, u64 offset, std::span<const std::byte> source)
     return written && *written != source.size() ? Errc::io : written.code();
 }
 
-/// Where the file stands, or to what has no offsets.
+/// At the descriptor's file position, or for files without offsets.
 inline Errc write_fully(int file, std::span<const std::byte> source) {
     const Result<u64> written = do_whole(source.size(), [&](u64 done) {
         return ::write(file, source.data() + done, source.size() - done);

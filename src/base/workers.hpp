@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU's cores for parallel work: threads that all run the same function and take their share
-// from a common counter. Starting a thread takes some 20 us, so they are kept for as long as their
-// owner lives; who calls once has them for that call.
+// from a common counter. Starting a thread takes some 20 us, so the threads live as long as their
+// owner; run_once() starts and ends them within one call.
 //
-// Invariant: when run() returns nobody is in the function any more, and nobody enters it later.
+// Invariant: when run() returns no thread is in the function any more, and none enters it later.
 #pragma once
 
 #include <atomic>
@@ -52,10 +52,10 @@ class Workers {
 
     u32 threads() const { return threads_; }
 
-    /// Calls work(0) here and work(worker), a number below threads(), in those threads that are
-    /// awake before it returns: one that comes too late does not count, so the work must be shared
-    /// out as it goes. A machine that gives no more threads does it with those there are. What one
-    /// of them throws is thrown from here once all have come back.
+    /// Calls work(0) here, and work(worker), with a number below threads(), in each thread that
+    /// wakes up before run() ends. A thread that wakes up too late is left out, so the work must be
+    /// shared out as it goes; the same holds if the machine gives fewer threads. An exception in
+    /// any of them is rethrown here once all have returned.
     void run(const Work& work) { run(work, true); }
 
     /// Shares out [0, count) in ranges of `step`; one range alone wakes nobody.
@@ -72,7 +72,7 @@ class Workers {
         });
     }
 
-    /// As run(), for an owner that never calls again: the threads end by themselves.
+    /// As run(), for the last call of an owner: the threads end by themselves.
     void run_last(const Work& work) { run(work, false); }
 
  private:
@@ -94,7 +94,7 @@ class Workers {
         if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
     }
 
-    /// Keeps the first of what is thrown.
+    /// Keeps the first exception.
     void call(const Work& work, u32 worker) {
         try {
             work(worker);
@@ -113,7 +113,7 @@ class Workers {
         } catch (const std::system_error&) {
             // The threads that did start share the work.
         } catch (const std::bad_alloc&) {
-            // They do then, too.
+            // Likewise.
         }
     }
 
@@ -149,7 +149,7 @@ class Workers {
     std::mutex mutex_;
     std::condition_variable wake_;
     std::condition_variable done_;
-    const Work* work_ = nullptr;  // null: what comes is too late
+    const Work* work_ = nullptr;  // null: no run() is under way
     std::exception_ptr failure_;
     u64 round_ = 0;
     u32 busy_ = 0;

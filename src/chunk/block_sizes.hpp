@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a chunker divides a call among its threads. The sizes are those that pay; a test makes them
-// small, so that inputs it can try by the million meet every seam between blocks and threads.
+// How a chunker divides a call among its threads. The defaults are the fastest sizes; a test makes
+// them small, so that millions of short inputs reach every boundary between blocks and threads.
 //
 // Invariant: cuts do not depend on them.
 #pragma once
@@ -15,8 +15,7 @@ struct BlockSizes {
     bool has_chains = true;           // of whole chunks, from 1 MiB on, before blocks are scanned
 };
 
-/// The sizes that chunkers take which are opened from now on. Requires: none is being opened while
-/// they are changed.
+/// The sizes for all chunkers opened from now on. Requires: no chunker is being opened meanwhile.
 inline BlockSizes& block_sizes() {
     static BlockSizes sizes;
     return sizes;

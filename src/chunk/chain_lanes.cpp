@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four hashes of gear, each at its own place. What bounds them is that every byte is loaded and
-// looked up; adding and testing is done for all four at once where there are vectors.
+// Four gear hashes, each at its own position. Loading and looking up every byte limits the speed;
+// adding and testing is done for all four at once where there are vectors.
 #include "chunk/chains.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-// g++ 12 takes the undefined vectors inside its own header for a mistake (GCC bug 105593).
+// g++ 12 warns about the undefined vectors inside its own header (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -14,7 +14,7 @@ namespace warren::chunk {
 
 namespace {
 
-/// Notes a match of `common` behind `steps` bytes if it is one of the lane too.
+/// Notes a match of `common` after `steps` bytes if it also matches the lane's own mask.
 bool note_match(ChainLane& lane, u64 hash, u64 steps) {
     if ((hash & lane.mask) != 0 || lane.found != 0) return false;
     lane.found = steps;

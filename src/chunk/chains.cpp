@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segments are multiples of the maximum long and chains begin a maximum before theirs: on data
-// without matches every guess is right, on others the chains have met when the segment begins.
+// A segment's length is a multiple of the maximum, and a chain begins one maximum before its
+// segment: without matches every guess is right; otherwise the chains have usually met when the
+// segment begins.
 #include "chunk/chains.hpp"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ constexpr u64 gear_window = 64;
 constexpr u64 least_segment_bytes = 256 * kib;
 constexpr u64 most_segment_bytes = 2 * mib;
 constexpr u64 segments_for_item = chain_lanes;
-constexpr u64 items_for_thread = 2;                       // those that begin late take one
+constexpr u64 items_for_thread = 2;                       // a late thread takes one
 constexpr u64 segments_in_round = 8 * segments_for_item;  // for each thread
 
 /// The bits that every match has clear.
@@ -198,8 +199,8 @@ void Chains::run_round(Workers& workers, const u8* bytes, u64 start, u64 known) 
     });
 }
 
-/// Goes on from `start`, a cut in the segment or behind it, with the segment's chain where that
-/// comes by, else chunk by chunk; answers whether it did come by.
+/// Goes on from `start`, a cut in the segment or behind it: chunk by chunk until a cut is also one
+/// of the segment's chain, then by that chain. Returns false if they did not meet.
 bool Chains::join(const u8* bytes, Segment& segment, u64 known, u64& start,
                   std::vector<u64>& ends) {
     auto is_over = [&] { return start >= segment.end || known - start < rule_.maximum_bytes; };

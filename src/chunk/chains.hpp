@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole chunks at once, for rules by gear: from each cut the bytes that the minimum skips are not
-// looked at. That needs the cut before, so a stretch is divided into segments, and in each a chain
-// of chunks begins at a guess. Chains from different starts meet after a chunk or two, since both
-// cut at the same matches; from there on they are one. Four go side by side in a core.
+// Whole chunks at once, for rules by gear: bytes that the minimum skips are never looked at. That
+// needs to know where a chunk begins, so a stretch is divided into segments, and in each a chain of
+// chunks begins at a guess. Two chains meet after a chunk or two, since both cut at the same
+// matches, and are the same from there on. A core works on four chains side by side.
 //
-// Invariant: a chain's chunks count only from a start that is known to be a cut, so the cuts are
-// those of the serial rule on any input; where chains do not meet, they are found one by one.
+// Invariant: a chain counts only from a start that is known to be a cut, so the cuts are those of
+// the serial rule on any input; where chains do not meet, the chunks are found one by one.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ class Chains {
     Chains() = default;
     explicit Chains(const Rule& rule);
 
-    /// Whether there is a way for the rule: gear and fastcdc that match at 0, with a minimum of a
-    /// window or more, and with masks that have four bits or more in common.
+    /// Whether chains work for the rule: gear or fastcdc with value 0, a minimum of at least a
+    /// window, and masks that have four bits or more in common.
     static bool has_way(const Rule& rule);
-    /// Bytes for which it is worth it.
+    /// The least number of bytes for which chains pay.
     u64 least_bytes() const { return least_bytes_; }
-    /// False once chains did not meet as a rule: the scan of every byte is faster there.
+    /// False once chains have mostly failed to meet: then scanning every byte is faster.
     bool is_worth_it() const { return is_worth_it_; }
 
     /// Appends the ends of chunks that follow `start`, a cut, as long as a longest chunk would end
@@ -37,8 +37,8 @@ class Chains {
     u64 run(Workers& workers, const Stretch& stretch, u64 start, u64 known, std::vector<u64>& ends);
 
  private:
-    /// A part of the stretch, and where chunks begin in it if one began at `guess`; the last of
-    /// `starts` lies at `end` or behind.
+    /// A part of the stretch, and the chunk starts in it for a chain that began at `guess`; the
+    /// last of `starts` lies at `end` or behind.
     struct Segment {
         u64 guess = 0;
         u64 begin = 0;

@@ -134,8 +134,8 @@ class Chunker::Implementation {
     u64 open_chunk() const { return selector_.start(); }
 
  private:
-    /// Where a rule has chains and the open chunk begins in this call: whole chunks as far as they
-    /// are certain. Answers how many bytes of the call need not be scanned any more.
+    /// If the rule has chains and the open chunk begins in this call: appends whole chunks as far
+    /// as they are certain. Returns how many bytes of the call need no scan.
     u64 take_chains(const Stretch& stretch, u64 size, u64 done, std::vector<u64>& ends) {
         const u64 start = selector_.start();
         const u64 known = position_ + size;
@@ -147,10 +147,10 @@ class Chunker::Implementation {
     }
 
     /// How many of the `left` bytes at `position` lie within the minimum of the open chunk and need
-    /// no scan: whole lines of the cache, and not the last byte, so that the selector hears of how
-    /// far the bytes go.
+    /// no scan: whole cache lines, without the last byte, so that the selector learns how far the
+    /// bytes go.
     u64 skippable(u64 position, u64 left) const {
-        // Of fastcdc the selector looks at some of them itself.
+        // Fastcdc's selector looks at some of these bytes itself.
         const u64 first = selector_.first_end();
         if (left == 0 || first <= position + 1 || scanner_.rule().method == Method::fastcdc)
             return 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface. The three ways of computing segments share one chunker, so its state is that of
-// the stream whoever took the last bytes.
+// The C interface. The three ways of computing segments share one chunker, so any of them can take
+// the next bytes of a stream.
 //
-// Invariant: no exception (there is one kind: no memory) leaves; a stream that met one stays lost
-// until it is reset.
+// Invariant: no exception leaves (running out of memory is the only kind); after one the stream
+// returns errors until it is reset.
 #include <bit>
 #include <memory>
 #include <new>
@@ -63,7 +63,7 @@ size_t cut_on_gpu(rabinpoly_t* rabin, std::span<const std::byte> bytes, size_t* 
     if (!rabin->has_gpu) return cut_on_cpu(rabin, bytes, markers);
     const u64 begin = rabin->chunker.position();
     rabin->ends.clear();
-    // What a GPU cannot do the CPU has done; from then on it does all.
+    // If the GPU fails, the CPU has done the work; it does all from then on.
     rabin->has_gpu = false;
     rabin->has_gpu = rabin->chunker.feed_by_gpu(rabin->gpu, bytes, rabin->ends) == warren::Errc::ok;
     return write_markers(rabin->ends, begin, markers);

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 8> names = {
     "lbfs", "restic", "fastcdc", "gear", "xet", "borg", "storegpu-md5", "storegpu-sha1"};
 
-/// The `bits` highest bits: for gear, the only ones that all 64 bytes reach.
+/// The `bits` highest bits: in a gear hash, the only ones that all 64 bytes affect.
 constexpr u64 high_bits(u32 bits) {
     return ~u64{0} << (64 - bits);
 }
@@ -63,7 +63,7 @@ Rule borg_rule() {
     return rule;
 }
 
-/// The paper gives no least and no most; one window and 64 MiB keep every input in bounds.
+/// The paper states no minimum or maximum; one window and 64 MiB bound every chunk.
 Rule storegpu_rule(Method method) {
     Rule rule;
     rule.method = method;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buzhash rotates by one a byte, so every byte's part of a window's hash is its entry rotated by
-// where it lies. Entries rotated by their place alone can be added up once and for all: a window's
-// hash is the sum at its end less the sum at its beginning, rotated. That is one look-up a byte,
-// and windows are tested many at a time, with the mask rotated in their place.
+// Buzhash rotates by one a byte, so a byte contributes its table entry rotated by its distance from
+// the window's end. With entries rotated by their absolute position instead, prefix sums suffice: a
+// window's hash is the sum at its end less the sum at its beginning, rotated. That takes one
+// look-up a byte, and many windows are tested at a time by rotating the mask instead of the hashes.
 //
 // Invariant: sums_[k] is that of the bytes up to k - window bytes from where the tile begins.
 #include <algorithm>
@@ -32,7 +32,7 @@ class BuzhashScan {
  public:
     BuzhashScan(const Rule& rule, const u32* entries, u64 count, u64* bits)
         : window_(rule.window_bytes),
-          // What a tile moves to make room for the next one is no more than a few times its size.
+          // Moving what the next tile needs costs at most a few times the size of a tile.
           tile_bytes_(std::min(std::max<u64>(least_tile_bytes, window_ / 2 / 64 * 64),
                                (count + 63) / 64 * 64)),
           entries_(entries),

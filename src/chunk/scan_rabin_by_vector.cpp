@@ -3,8 +3,8 @@
 // 8 x 8 matrix to 64 bytes with one instruction. So 64 parts of the input go side by side, one in
 // each byte of a vector, and the fingerprint is held in planes: plane k has byte k of all 64
 // fingerprints. Moving up by a byte renames planes; what leaves at the top, what leaves the window
-// and what enters come in by matrices.
-//
+// Shifting by a byte renames planes; matrices add the byte that leaves at the top, the byte that
+// leaves the window and the byte that enters.
 // Invariant: fingerprints are shifted up so that the top plane is exactly the 8 bits that leave.
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-// g++ 12 takes the undefined vectors inside its own header for a mistake (GCC bug 105593).
+// g++ 12 warns about the undefined vectors inside its own header (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scans by table look-up. They differ in how a hash rolls and in what a match is; the way
-// through the input is for_each_window().
+// The scans by table look-up. They differ in how a hash rolls and in what matches;
+// for_each_window() iterates over the input.
 #include "chunk/scanner.hpp"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One loop serves all rules. They differ in three distances from the start of a chunk, in where the
-// cut lies from the end of its window, and in whether a window may touch the end of the stream.
+// One loop serves all rules. They differ in three distances from the start of a chunk, in the
+// distance of the cut from the end of its window, and in whether a window may touch the end of the
+// stream.
 #include "chunk/select.hpp"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace warren::chunk {
 
 namespace {
 
-// The hash of fastcdc begins at the minimum, so only from here on is it that of a whole window.
+// Fastcdc's hash begins at the minimum, so only from here on does it cover a whole window.
 constexpr u64 gear_window = 64;
 
 }  // namespace
@@ -99,7 +100,7 @@ void Selector::cut_at(u64 at) {
     head_hash_ = 0;
 }
 
-/// Looks at the places of a fastcdc chunk whose window begins at the minimum.
+/// Tests the windows of a fastcdc chunk that begin at its minimum.
 void Selector::look_at_head(u64 known, const Stretch& stretch) {
     while (pending_ == no_candidate && head_bytes_ + 1 < first_bytes_ &&
            head_bytes_ < last_bytes_ && start_ + head_bytes_ < known) {
@@ -145,7 +146,7 @@ void Selector::run(CandidateList& candidates, CandidateList& early, u64 known,
     }
 }
 
-/// The cut is the end of the window, so a candidate is a cut as soon as it is seen.
+/// The cut is the end of the window, so it is certain as soon as the candidate is seen.
 void Selector::run_without_lag(CandidateList& candidates, u64 known, std::vector<u64>& ends) {
     const u64 least = rule_.minimum_bytes;
     const u64 most = rule_.maximum_bytes;

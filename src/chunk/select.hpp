@@ -21,23 +21,23 @@ inline constexpr u32 late_flag = u32{1} << 31;
 inline constexpr u32 early_flag = u32{1} << 30;
 inline constexpr u32 list_end_mask = early_flag - 1;
 
-/// The candidates of a stretch of the stream, in order: as a list where they are few, as the bitmap
-/// of the scan where they are many, so that no input makes them large.
+/// The candidates of a stretch of the stream, in order: a list if they are few, the scan's bitmap
+/// if they are many, which bounds the memory for any input.
 class CandidateList {
  public:
     /// Takes over the bits of `count` places; bit i is the window that ends at base + i + 1. Those
     /// that end before `least` are left out.
     void assign(std::span<const u64> bits, u64 base, u64 count, u64 least);
-    /// Takes over what is a list already: ends that rise, counted from `base`.
+    /// Takes over a list: rising ends, counted from `base`.
     void assign_list(std::span<const u32> ends, u64 base, u64 least);
-    /// The same of a list with flags: those that have this one.
+    /// Takes over those entries of a list with flags that have this one.
     void assign_flagged(std::span<const u32> entries, u32 flag, u64 base, u64 least);
 
     /// The first candidate from `end` on, or no_candidate. Requires: calls come with rising ends.
     u64 next(u64 end) { return is_dense_ ? next_in_bits(end) : next_in_list(cursor_, end); }
 
-    /// Calls visit(next) in a loop until it answers false; next(end) is as above. The place in the
-    /// list is a local variable then, and stays in a register.
+    /// Calls visit(next) in a loop until it returns false; next(end) is as above. The position in
+    /// the list is then a local variable, which stays in a register.
     template <class Visit>
     void go_through(const Visit& visit) {
         if (is_dense_) {
@@ -54,8 +54,8 @@ class CandidateList {
  private:
     u64 next_in_bits(u64 end) const;
     u64 next_in_list(size_t& cursor, u64 end) const {
-        // One or none is passed over as a rule. Which, nobody can foretell, so it is no branch, and
-        // all three are loaded before it is known.
+        // Usually none or one is skipped, unpredictably: so there is no branch, and all three are
+        // loaded before it is known which one is needed.
         const u64* at = list_.data() + cursor;
         const u64 first = at[0];
         const u64 second = at[1];
@@ -100,7 +100,7 @@ class Selector {
     u64 start() const { return start_; }
     /// Windows that end before are within the minimum of that chunk: none of them is a candidate.
     u64 first_end() const { return start_ + first_bytes_; }
-    /// Takes a cut that somebody else found.
+    /// Takes a cut found by chains or on a GPU.
     void cut_at(u64 at);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules as they are written down, one byte after the other: the reference that every faster way
-// must equal, and the "serial" of the measurements. Like the programs whose cuts they give, they
-// skip the bytes that no window needs.
+// The rules as they are written down, one byte after the other: the reference for every faster way,
+// and the "serial" of the measurements. Like the programs that define these cuts, they skip the
+// bytes that no window needs.
 #include <algorithm>
 #include <array>
 
@@ -47,7 +47,7 @@ u64 end_of_gear(const Rule& rule, Bytes bytes, u64 start) {
 }
 
 /// The matching byte opens the next chunk, bytes are taken in pairs, and the hash begins at the
-/// minimum: so it is in the programs whose cuts these are.
+/// minimum, as in the programs that define these cuts.
 u64 end_of_fastcdc(const Rule& rule, Bytes bytes, u64 start) {
     const u64 left = std::min<u64>(bytes.size() - start, rule.maximum_bytes);
     if (left <= rule.minimum_bytes) return start + left;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rolling hash waits for itself: the next step needs the result of the last. A core has room for
-// more, so one scan runs through several parts of its input side by side.
+// A rolling hash is latency-bound: each step needs the result of the last. A core can do more at
+// once, so one scan runs through several parts of its input side by side.
 #pragma once
 
 #include <bit>

@@ -58,7 +58,7 @@ CuttingRates measure(const Splitter& splitter) {
     std::vector<u64> ends;
     chunk::GpuChunker gpu;
     Errc code = Errc::ok;
-    // The first cut gets the memory.
+    // The first cut allocates memory.
     rates.gpu_start_seconds = seconds_of([&] {
         code = gpu.open(splitter.rule);
         if (code == Errc::ok) code = gpu.cut(std::span(sample).first(least_cut_bytes), ends);

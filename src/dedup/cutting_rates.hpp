@@ -2,7 +2,7 @@
 // How long cutting takes a GPU on this machine: the terms of cutting in the choice between CPU and
 // GPU, beside the model of src/hash for digests.
 //
-// Invariant: measured once for the rule that was asked for last, on a sample that no rule favours.
+// Invariant: measured once for the latest rule, on random bytes, which favour no rule.
 #pragma once
 
 #include "warren/dedup.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entries of an index: an open hash table in memory, and beyond its limit sorted runs in a file
-// without a name, mapped, so that the system may take their memory back.
+// without a name. The runs are mapped, so the system can reclaim their memory.
 //
 // Invariant: a key is in the table or in one run, never in two.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace warren::dedup {
 
-/// Sorted entries in a file that vanishes with this.
+/// Sorted entries in a file that vanishes with this object.
 class SortedRun {
  public:
     SortedRun() = default;
@@ -48,8 +48,8 @@ class EntryTable {
     u64 entries() const { return used_ + spilled_; }
     u64 spilled_entries() const { return spilled_; }
     u64 memory_bytes() const { return slots_.size() * sizeof(Entry); }
-    /// All entries by rising key, until `visit` does not answer Errc::ok; the answer is its last
-    /// one. Needs half as much memory as the entries in memory take.
+    /// Visits all entries by rising key until `visit` returns an error, which is the result. Needs
+    /// half as much memory as the entries in memory take.
     Errc visit_sorted(const std::function<Errc(const Entry&)>& visit) const;
     /// How many of the entries are so.
     u64 count_if(const std::function<bool(const Entry&)>& is_so) const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index as its users see it: keys from digests, entries, the inputs that places refer to.
+// The public interface of the index: keys from digests, entries, and the inputs that places refer
+// to.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -22,7 +23,7 @@ Key first_bytes(std::span<const u8> digest) {
     return key;
 }
 
-/// What stands for the secret in the file, and before each digest in a keyed hash.
+/// The hash of the secret, for the file and as the prefix of each digest in a keyed hash.
 std::vector<u8> hash_of_secret(const std::string& purpose, const std::string& secret) {
     std::vector<u8> digest(32);
     const std::string text = purpose + secret;

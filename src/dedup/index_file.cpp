@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Header, inputs, entries, checksums of the entries: each part knows its place from the header, so
-// a file that was cut off or grew is found before anything else is looked at. Entries pass in
-// groups, each with its checksum, so an index of any size needs the memory of one.
+// Header, inputs, entries, checksums of the entries. The header gives the position of each part, so
+// a truncated or extended file is detected before anything else is read. Entries are read and
+// written in groups, each with its checksum, so an index of any size needs the memory of one group.
 #include "dedup/index_file.hpp"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 72 && sizeof(Entry) == 32);
 
-/// What stands before each path.
+/// The record before each path.
 struct SourceHeader {
     u64 base;
     u64 size;

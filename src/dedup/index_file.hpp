@@ -14,10 +14,10 @@
 
 namespace warren::dedup {
 
-/// Tells one secret from another without telling the secret; zeros without one.
+/// Identifies the secret without revealing it; zeros without one.
 using SecretMark = std::array<u8, 16>;
 
-/// What the file says apart from the entries.
+/// The contents of the file apart from the entries.
 struct IndexHead {
     hash::Algorithm algorithm = hash::Algorithm::blake3;
     SecretMark mark{};
@@ -55,7 +55,7 @@ class IndexReader {
 class IndexWriter {
  public:
     IndexWriter() = default;
-    /// What was there stays, unless finish() has replaced it.
+    /// The old file stays, unless finish() has replaced it.
     ~IndexWriter();
     IndexWriter(const IndexWriter&) = delete;
     IndexWriter& operator=(const IndexWriter&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds chunks of weak digests against the bytes of their originals. Files are opened again by
-// their paths; a few stay open, since runs of chunks have runs of originals.
+// Compares chunks with weak digests to the bytes of their originals. Files are opened again by
+// path; a few stay open, since runs of chunks have runs of originals.
 #include <fcntl.h>
 #include <unistd.h>
 

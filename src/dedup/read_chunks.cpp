@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file passes through one buffer: it is filled, cut, the whole chunks in it are digested side by
-// side and handed on, and the open one moves to the front. A GPU gets a larger buffer, which stays
-// in place, so that copies run at the full speed of the bus.
+// A file passes through one buffer: it is filled and cut, the complete chunks in it are digested
+// side by side and handed on, and the open chunk moves to the front. A GPU gets a larger buffer,
+// which is pinned so that copies run at the full speed of the bus.
 //
 // Invariant: the buffer begins with the open chunk, and grows only if one chunk does not fit.
 #include <sys/stat.h>
@@ -147,12 +147,12 @@ class ChunkReader::Implementation {
         ahead_ -= std::min(ahead_, bytes);
     }
 
-    /// Gets the buffer of who works, and the GPU if it does.
+    /// Allocates the buffer for the CPU or the GPU, and opens the GPU if it is used.
     void take_buffer() {
         const auto begin = std::chrono::steady_clock::now();
         if (uses_gpu_) open_gpu();
         const u64 most = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes_;
-        // A byte more than there is finds the end; a CPU begins with little if nobody knows it.
+        // One byte more than expected detects the end; a CPU begins small if the length is unknown.
         const u64 unknown = uses_gpu_ ? most : least_buffer_bytes;
         const u64 expected = ahead_ != 0 ? filled_ + ahead_ + 1 : unknown;
         const u64 wanted = std::min({most, expected, filled_ + left_});
@@ -160,8 +160,8 @@ class ChunkReader::Implementation {
         if (uses_gpu_) work_.gpu_seconds += seconds_since(begin);
     }
 
-    /// Whether the GPU takes the rest of the file, as soon as the CPU's rate is known: from what it
-    /// took so far.
+    /// Decides whether the GPU takes the rest of the file, once the CPU's rate is known from its
+    /// work so far.
     void decide() {
         if (!is_undecided_ || cpu_bytes_ < least_bytes_for_rate) return;
         is_undecided_ = false;
@@ -180,7 +180,7 @@ class ChunkReader::Implementation {
         return gpu < cpu;
     }
 
-    /// 0 if it cannot be said. Each buffer is cut, then digested.
+    /// 0 if unknown. Each buffer is cut, then digested.
     double seconds_on_gpu(u64 bytes) {
         const u64 buffers = (bytes + buffer_bytes_for_gpu - 1) / buffer_bytes_for_gpu;
         const hash::Prediction digests = hash::predict(splitter_.algorithm, bytes, buffers);

@@ -35,7 +35,7 @@ PinnedRange::PinnedRange(void* at, u64 bytes) {
     if (check(registered, "cudaHostRegister") == Errc::ok) {
         at_ = at;
     } else if (registered == cudaSuccess) {
-        // A test lets it fail: what comes to lie here later must not be taken for pinned.
+        // A test failed this call: without this, later memory at the address would count as pinned.
         static_cast<void>(cudaHostUnregister(at));
     }
 }

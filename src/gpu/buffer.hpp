@@ -77,8 +77,8 @@ using DeviceBuffer = Buffer<T, detail::allocate_device, detail::free_device>;
 template <class T>
 using PinnedBuffer = Buffer<T, detail::allocate_pinned, detail::free_pinned>;
 
-/// Keeps a range of host memory that has another owner in place, so that copies to and from it run
-/// at full speed and beside the host. Where the system refuses, copies are slower and no more.
+/// Pins a range of host memory that has another owner, so that copies to and from it run at full
+/// speed and asynchronously. Where the system refuses, copies are only slower.
 class PinnedRange {
  public:
     PinnedRange() = default;

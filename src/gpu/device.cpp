@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking must not disturb: without a driver, or with one too old, there are no GPUs and no errors.
+// Asking must not fail: without a driver, or with one too old, there are no GPUs and no errors.
 #include "gpu/device.hpp"
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@ int device_count() {
 }
 
 Errc use_device(int index) {
-    // To ask costs next to nothing, to set it may not.
+    // Asking costs next to nothing; setting may cost a lot.
     int current = -1;
     if (cudaGetDevice(&current) == cudaSuccess && current == index) return Errc::ok;
     return check(cudaSetDevice(index), "cudaSetDevice");

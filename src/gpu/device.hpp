@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs there are and what they can do. The runtime is linked statically, so one program
-// serves machines with and without a driver: here the answer is a number, never a failed start.
+// Which GPUs there are and what they can do. The runtime is linked statically, so one program runs
+// on machines with and without a driver: there, the number of GPUs is 0.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ struct DeviceInfo {
 /// How many GPUs this program can use: 0 without a driver.
 int device_count();
 
-/// Whether this process has opened a stream: getting a GPU ready takes some tenths of a second, and
-/// then that is behind it. Asks no driver.
+/// Whether this process has opened a stream, that is, has already paid the tenths of a second that
+/// a GPU takes to start. Asks no driver.
 bool was_used();
 
 /// What GPU `index` is. Errc::no_device if there is none; see last_failure().

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime keeps its last error for whoever asks next; it is taken here, so that a failure is
-// told once and not blamed on a later call.
+// The runtime keeps its last error until the next query. It is taken here, so that a failure is
+// reported once and not attributed to a later call.
 #include "gpu/failure.hpp"
 
 #include <cuda.h>
@@ -15,7 +15,7 @@ thread_local Failure last;
 std::atomic<u64> calls{0};         // checked since fail_call()
 std::atomic<u64> failing_call{0};  // 0: none
 
-/// Whether this call is the one that a test lets fail.
+/// Whether this is the call that a test wants to fail.
 bool fails_now() {
     const u64 wanted = failing_call.load(std::memory_order_relaxed);
     return calls.fetch_add(1, std::memory_order_relaxed) + 1 == wanted;

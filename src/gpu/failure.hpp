@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA runtime says went wrong, as values of the rest of the program: an Errc for code,
-// and for people the name of the call and of the error.
+// Failures of the CUDA runtime as values of the rest of the program: an Errc for code, and for
+// people the name of the call and of the error.
 //
-// Invariant: every error of the runtime passes through check(), so last_failure() tells of it.
+// Invariant: every error of the runtime passes through check(), so last_failure() reports it.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ Errc check(int code, const char* call);
 /// As check() for a CUresult of the driver.
 Errc check_driver(int code, const char* call);
 
-/// For tests: of the calls that are checked from now on, in any thread, the `nth` counts as failed
-/// with cudaErrorUnknown although it was made; 0: none. How many were checked since the last time.
+/// For tests: of the calls checked from now on, in any thread, the `nth` reports cudaErrorUnknown,
+/// although it was made; 0: none. Returns how many calls were checked since the last fail_call().
 u64 fail_call(u64 nth);
 
 /// What failed last in this thread: its Errc and a line such as

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage's events lie on its own stream, so that what they measure is the stage and not what it
-// waited for elsewhere.
+// A stage's events are recorded on its own stream, so that they measure the stage without its waits
+// for other stages.
 #include "gpu/pipeline.hpp"
 
 #include <chrono>

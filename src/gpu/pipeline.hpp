@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on more data than one copy: a ring of slots goes through copy in, kernel and copy out, each
-// stage on a stream of its own, so that all three run at once. What is computed is the caller's.
+// For data larger than one copy: a ring of slots goes through copy in, kernel and copy out, each
+// stage on a stream of its own, so that all three run at once. The caller supplies the computation.
 //
 // Invariant: turns are filled, launched and drained in order; a slot's memory is the caller's from
 // its fill to its drain and nobody else's.
@@ -19,7 +19,7 @@ namespace warren::gpu {
 enum class MemoryKind : u8 { pageable, pinned, device };
 MemoryKind kind_of(const void* at);
 
-/// Seconds that each stage was busy, summed over the turns; `total` is what the caller waited.
+/// Seconds that each stage was busy, summed over the turns; `total` is how long the caller waited.
 struct StageSeconds {
     double initialise = 0;  // buffers and streams, once
     double copy_in = 0;     // filling the slots included, where data are staged
@@ -50,7 +50,7 @@ struct Turn {
     u64 extra_offset() const { return (bytes + 255) / 256 * 256; }
 };
 
-/// What a pipeline is for.
+/// The computation of a pipeline.
 class PipelineWork {
  public:
     virtual ~PipelineWork() = default;

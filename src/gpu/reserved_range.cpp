@@ -86,7 +86,7 @@ Errc ReservedRange::reserve(u64 bytes) {
 
 Errc ReservedRange::map(u64 offset, u64 bytes) {
     WARREN_CHECK(offset % granularity == 0 && bytes % granularity == 0 && offset + bytes <= bytes_);
-    // Noted before it is there: once it is, nothing but the driver can fail.
+    // Recorded first: after the mapping exists nothing but the driver may fail.
     pieces_.push_back({offset, bytes, 0});
     const Errc mapped = map_piece(pieces_.back());
     if (mapped == Errc::ok) {

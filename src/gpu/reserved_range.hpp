@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A range of device addresses as large as a volume, of which only the mapped parts have memory: the
-// same place is at the same address for as long as the volume is open.
+// A range of device addresses as large as a volume, of which only the mapped parts have memory: a
+// block keeps its address for as long as the volume is open.
 //
 // Invariant: a part once mapped stays mapped; reading outside of the mapped parts is a fault.
 #pragma once

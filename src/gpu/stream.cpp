@@ -73,7 +73,7 @@ Errc Event::wait() const {
 
 bool Event::is_reached() const {
     if (cudaEventQuery(event_) != cudaErrorNotReady) return true;
-    static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
+    static_cast<void>(cudaGetLastError());  // else the next launch would report it
     return false;
 }
 

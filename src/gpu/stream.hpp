@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue of work on the GPU, and a point in it. Streams here never wait for the default stream, so
-// nothing that a host program does there holds the file system up.
+// A queue of work on the GPU, and an event in it. These streams never wait for the default stream,
+// so a host program's work there does not delay the file system.
 #pragma once
 
 #include <cuda_runtime_api.h>

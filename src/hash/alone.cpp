@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenSSL's EVP cannot begin in the middle of a message, which is how the last of many messages
-// leaves its lane, and costs more than a short message takes. So it does long messages only, and
-// those where it is faster: SHA on processors without the instructions of sha_blocks.hpp.
+// OpenSSL's EVP cannot resume in the middle of a message, as is needed for the last messages of
+// many, and costs more than a short message takes. So it serves long messages only, and only where
+// it is faster: SHA on processors without the instructions of sha_blocks.hpp.
 #include "hash/alone.hpp"
 
 #include "base/check.hpp"
@@ -85,8 +85,8 @@ bool is_faster_by_library(Algorithm algorithm) {
            (algorithm == Algorithm::sha1 || algorithm == Algorithm::sha256);
 }
 
-/// Long messages by our own vectors, which keep the accumulators in registers, as xxHash does only
-/// from version 0.8.2 on.
+/// Long messages by our own vectors, which keep the accumulators in registers; xxHash does that
+/// only from version 0.8.2 on.
 void hash_xxh3_alone(Bytes data, u8* digest) {
     const auto* at = reinterpret_cast<const u8*>(data.data());
     if (data.size() > Xxh3::most_short_bytes) {

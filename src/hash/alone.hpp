@@ -37,7 +37,7 @@ std::unique_ptr<Sequential> open_by_library(Algorithm algorithm);
 /// The digest of one message. Requires: the algorithm is not BLAKE3.
 void hash_alone(Algorithm algorithm, Bytes data, u8* digest);
 
-/// What finishes a message of MD5, SHA-1 or SHA-256 on one thread.
+/// The function that finishes a message of MD5, SHA-1 or SHA-256 on one thread.
 FinishOne finish_alone(Algorithm algorithm);
 
 /// How many messages may be left for finish_alone() at the end of many: with so few, `lanes` side

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C face of the library. Exceptions (there is one kind: no memory) end here and become ENOMEM.
+// The C interface of the library. Exceptions (the only kind is out of memory) become ENOMEM here.
 #include <cerrno>
 #include <cstdlib>
 #include <new>

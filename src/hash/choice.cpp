@@ -34,8 +34,8 @@ double measure_cpu(Algorithm algorithm, u64 bytes, int rounds) {
     return best;
 }
 
-/// All threads' rate with their start in it, measured at the first call: soon known, and too low
-/// where there are many threads.
+/// The rate of all threads, start-up included, measured at the first call: quick to measure, and
+/// too low on machines with many threads.
 double rough_cpu_rate_of(Algorithm algorithm) {
     constexpr u64 bytes = 16 * mib;
     static std::array<double, std::size(all_algorithms)> rates;
@@ -47,14 +47,14 @@ double rough_cpu_rate_of(Algorithm algorithm) {
     return rates[index];
 }
 
-/// Tells the threads' start from their work by two sizes.
+/// Separates the threads' start-up from their work by measuring two sizes.
 void fit_cpu(Algorithm algorithm, Rates& rates) {
     constexpr u64 few_bytes = 16 * mib;
     constexpr u64 many_bytes = 128 * mib;
     const double few = measure_cpu(algorithm, few_bytes, 3);
     const double many = measure_cpu(algorithm, many_bytes, 3);
     rates.cpu = static_cast<double>(many_bytes) / many;
-    // Where the start seems to take more than half of so much work it was chance.
+    // If start-up seems to take more than half of that, the measurement was disturbed.
     if (many < 2 * few) return;
     rates.cpu = static_cast<double>(many_bytes - few_bytes) / (many - few);
     rates.cpu_waking_seconds = std::max(0.0, few - static_cast<double>(few_bytes) / rates.cpu);
@@ -69,7 +69,7 @@ Choice choose_by(Algorithm algorithm, const Load& load) {
     return {Processor::cpu, Errc::ok, on_cpu};
 }
 
-/// What was asked for, if it was; else `automatic` stays.
+/// The processor that the caller chose; `automatic` stays.
 Choice asked_for(const Options& options) {
     if (options.processor == Processor::gpu && !has_device()) {
         return {Processor::gpu, Errc::no_device, 0};
@@ -84,7 +84,7 @@ const Rates& rates_of(Algorithm algorithm) {
     static std::array<std::once_flag, std::size(all_algorithms)> once;
     const auto index = static_cast<u32>(algorithm);
     std::call_once(once[index], [&] {
-        // To load the driver is a part of the start.
+        // Loading the driver is part of the start-up time.
         const auto start = std::chrono::steady_clock::now();
         if (!has_device()) return;
         const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
@@ -134,7 +134,7 @@ Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options)
     const Choice asked = asked_for(options);
     if (asked.processor != Processor::automatic) return asked;
     const u64 bytes = pieces.bytes();
-    // One stream has no parallel parts, but for a tree.
+    // One stream has no parallel parts, except BLAKE3's tree.
     const u64 least = pieces.count() == 1 ? least_tree_bytes : least_device_bytes;
     const bool is_parallel = pieces.count() > 1 || algorithm == Algorithm::blake3;
     if (bytes < least || !is_parallel || !has_device()) return {};

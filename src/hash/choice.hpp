@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU or GPU? The model says, from rates that are measured when the question first matters. Calls
-// too small to matter are the CPU's and measure nothing.
+// Chooses CPU or GPU by the model, from rates that are measured at the first call large enough to
+// matter. Smaller calls go to the CPU and measure nothing.
 #pragma once
 
 #include "hash/model.hpp"
@@ -14,10 +14,10 @@ struct Choice {
     double predicted = 0;  // seconds on that processor; 0 if the model was not asked
 };
 
-/// Who hashes the pieces.
+/// The processor that hashes the pieces.
 Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options);
 
-/// Who hashes the windows. Requires: there are some.
+/// The processor that hashes the windows. Requires: there are some.
 Choice choose(const Windows& windows, Bytes data, u64 output_bytes, const Options& options);
 
 /// The rates of this machine for an algorithm, measured at the first call. All 0 without a GPU.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU's side of the library's door. In a build without CUDA, and on a machine without a GPU,
-// there is none, and all of it says so.
+// The library's interface to the GPU. In a build without CUDA, or on a machine without a GPU, it
+// reports that there is none.
 #pragma once
 
 #include "hash/model.hpp"
@@ -9,7 +9,7 @@
 
 namespace warren::hash {
 
-/// What a benchmark may switch off, to see what it is worth.
+/// Optimisations that a benchmark can switch off to measure them.
 struct DeviceSettings {
     u64 slot_bytes = 32 * mib;
     bool overlaps = true;            // copies and kernels of several slots at once
@@ -17,13 +17,13 @@ struct DeviceSettings {
     bool uses_shared_memory = true;  // windows of a block are copied there first
 };
 
-/// Holds for all calls that begin afterwards, in the whole process.
+/// Applies to all calls that begin afterwards, in the whole process.
 Errc set_device_settings(const DeviceSettings& settings);
 
 /// Whether this program can use a GPU here. Asked of the driver once.
 bool has_device();
 
-/// Whether the GPU copies from there at full speed.
+/// Whether the GPU copies from this address at full speed.
 bool is_pinned(const void* at);
 
 /// As hash_on_cpu(), on the GPU. Pieces too long for a slot of the pipeline are the CPU's work, and

@@ -2,8 +2,8 @@
 // Direct hashing, version 1, as docs/HASHING.md defines it: pieces are hashed side by side, their
 // digests are hashed in pieces again until one is left, and the root takes in the length.
 //
-// Every message begins with a block that says what it is, so a leaf, a node and the root never
-// stand for each other; the digest's state after that block is computed once for a whole level.
+// Every message begins with a block that states its kind, so that a leaf, a node and the root never
+// collide; the digest's state after that block is computed once for a whole level.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -25,7 +25,7 @@ void put(Block& block, u32 place, u64 value, u32 bytes) {
         block[place + i] = static_cast<u8>(value >> (8 * i));
 }
 
-/// What every message of a level begins with.
+/// The common first block of a level's messages.
 Block beginning_of(u32 level, u64 piece_bytes, u32 levels, u64 length_bytes) {
     constexpr char title[] = "Warren direct hash 1";
     Block block{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The door of the library: arguments are checked, then the CPU or the GPU does the work.
+// The entry points of the library: check the arguments, then let the CPU or the GPU do the work.
 #include "warren/hash.hpp"
 
 #include <chrono>

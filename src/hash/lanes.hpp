@@ -13,13 +13,13 @@
 
 namespace warren::hash {
 
-/// What a message begins with before its own bytes: whole blocks that are the same for all.
+/// The common beginning of all messages: whole blocks before their own bytes.
 struct Beginning {
     const u32* state = nullptr;  // after them; null: there are none
     u64 bytes = 0;               // a multiple of 64
 };
 
-/// A message part-way: what is left of it is hashed elsewhere.
+/// A partly hashed message, to be finished elsewhere.
 struct Unfinished {
     const u32* state;  // after all bytes before `rest`, a multiple of 64
     Bytes rest;
@@ -45,12 +45,13 @@ struct ParentJob {
     u32* chaining_value;
 };
 
-/// What one width of vectors offers. The arrays are indexed by Algorithm, for MD5, SHA-1, SHA-256.
+/// The functions compiled for one width of vectors. The arrays are indexed by Algorithm: MD5,
+/// SHA-1, SHA-256.
 struct LaneSet {
     u32 lanes;
     const char* name;
-    /// The digest of each piece, the beginning put before it. Messages that would leave most lanes
-    /// empty at the end go to `finish`, of which at most `alone` may be left.
+    /// The digest of each piece, preceded by the beginning. Messages that would leave most lanes
+    /// empty at the end go to `finish`, at most `alone` of them.
     void (*many[3])(std::span<const Bytes> pieces, u8* digests, const Beginning& beginning,
                     FinishOne finish, u32 alone);
     /// Windows [first, first + count) of the data; see windows.hpp.

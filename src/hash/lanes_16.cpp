@@ -18,7 +18,7 @@
 
 #include <immintrin.h>
 
-// g++ 12 takes undefined vectors of its own intrinsics for mistakes (GCC bug 105593).
+// g++ 12 warns about undefined vectors of its own intrinsics (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 // g++ 12 does not define the macros of a target that a pragma names.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-buffer hashing for every processor: SSE2 where it is an x86, NEON where it is an ARM. It is
-// what runs on a processor without wider vectors, and what their results are tested against, beside
-// the standard vectors.
+// Multi-buffer hashing for every processor: SSE2 on x86, NEON on ARM. It serves processors without
+// wider vectors, and beside the standard vectors it is the reference for testing the wider ones.
 
 #include "hash/lanes_body.hpp"
 

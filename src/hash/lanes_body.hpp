@@ -40,7 +40,7 @@ u64 pad_end(const u8* rest, u64 rest_bytes, u64 length_bytes, u8 (&end)[2 * bloc
     return blocks;
 }
 
-/// n messages under way. A lane whose message ends takes the next one; the others do not wait.
+/// n messages under way. A lane that finishes a message takes the next one; the others do not wait.
 template <u32 n, class Digest>
 class Queue {
     using Word = typename Vector<n>::Word;
@@ -110,7 +110,7 @@ class Queue {
             somewhere = at_[lane];
         }
         for (u32 lane = 0; lane < n; ++lane) {
-            if (!lanes_[lane].is_busy) at_[lane] = somewhere;  // hashed along, and forgotten
+            if (!lanes_[lane].is_busy) at_[lane] = somewhere;  // any readable data: not used
         }
         compress(blocks);
         for (u32 lane = 0; lane < n; ++lane) {

@@ -16,7 +16,7 @@
 namespace warren::hash {
 namespace {
 
-/// Up to n chunks of BLAKE3. Lanes that are at their end keep their value while others go on.
+/// Up to n chunks of BLAKE3. Finished lanes keep their value while others go on.
 template <u32 n>
 class ChunkLanes {
     using Word = typename Vector<n>::Word;

@@ -13,19 +13,19 @@ double time_of(u64 bytes, double rate) {
     return rate == 0 ? 0 : static_cast<double>(bytes) / rate;
 }
 
-/// 0, which is as if it took no time, where nothing was measured.
+/// 0 if nothing was measured, which counts as no time.
 double rate_of(u64 bytes, double seconds) {
     return seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
 }
 
-/// The rate and the start that explain how long it took to fill slots with less and with more.
+/// Fits the rate and the start-up time of filling slots to two measurements.
 void fit_staging(const Sample& shorter, const Sample& longer, Rates& rates) {
     rates.staging = rate_of(longer.input_bytes, longer.stages.staging);
     if (shorter.input_bytes == 0 || shorter.input_bytes >= longer.input_bytes) return;
     const double slope = rate_of(longer.input_bytes - shorter.input_bytes,
                                  longer.stages.staging - shorter.stages.staging);
     const double start = longer.stages.staging - time_of(longer.input_bytes, slope);
-    // A line that begins below nothing says that both were too short to tell.
+    // A negative start-up time means that both measurements were too short.
     if (slope == 0 || start < 0) return;
     rates.staging = slope;
     rates.waking_seconds = start;
@@ -39,7 +39,7 @@ double predict_device(const Rates& rates, const Load& load) {
     double filling = load.is_staged ? rates.staging : 0;
     if (load.is_gathered) filling = rates.gathering != 0 ? rates.gathering : rates.staging;
     const double stages[] = {
-        // Both are the calling thread's, so they never overlap.
+        // Both run on the calling thread, so they never overlap.
         time_of(load.input_bytes, filling) + time_of(load.output_bytes, rates.finish) +
             (filling != 0 ? rates.waking_seconds : 0),
         time_of(load.input_bytes,
@@ -55,7 +55,7 @@ double predict_device(const Rates& rates, const Load& load) {
     }
     const double fixed = rates.initialise_seconds + rates.turn_seconds;
     if (!load.overlaps) return fixed + sum + (turns - 1) * rates.turn_seconds;
-    // The first slot passes through every stage before the longest one is all that counts.
+    // The first slot passes through every stage; after that only the longest stage counts.
     return fixed + longest + (sum - longest) / turns;
 }
 

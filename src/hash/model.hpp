@@ -45,7 +45,7 @@ struct Sample {
     Stages stages;
 };
 
-/// What the rates are made of, from one machine.
+/// The measurements on one machine from which the rates are computed.
 struct Calibration {
     double first_seconds = 0;  // of the very first call, as small as `small`
     Sample small;
@@ -56,7 +56,7 @@ struct Calibration {
     Sample outputs;  // windows with digests: as much output as input
 };
 
-/// The rates that explain what was measured; those of `windows` and of the CPU are not among them.
+/// The rates that fit the measurements; without those of `windows` and of the CPU.
 Rates fit_rates(const Calibration& calibration);
 
 /// Seconds on the GPU.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads take ranges of pieces: large enough to fill the lanes, and smaller towards the end, so
-// that no thread is left with much to do when the others are done. In a range the longest pieces
-// come first, so that the same holds for lanes.
+// that all threads finish at about the same time. Within a range the longest pieces come first, so
+// that the same holds for lanes.
 #include "hash/pieces.hpp"
 
 #include <functional>
@@ -16,7 +16,7 @@
 namespace warren::hash {
 namespace {
 
-// Below this a thread of its own takes longer to start than it saves.
+// With less work than this, starting another thread takes longer than it saves.
 constexpr u64 least_bytes_per_thread = 256 * kib;
 constexpr u64 least_share_bytes = 256 * kib;
 constexpr u64 most_share_bytes = 8 * mib;
@@ -77,8 +77,8 @@ bool is_worth_sorting(std::span<const Bytes> share) {
     return !is_equal && bytes / share.size() >= least_piece_bytes;
 }
 
-/// Calls hash(pieces, digests) with the longest pieces first: lanes then take up pieces of about
-/// the same length together, and end together. The digests go in the order of the share.
+/// Calls hash(pieces, digests) with the longest pieces first, so that lanes work on pieces of about
+/// the same length and end together. The digests are stored in the order of the share.
 template <class Hash>
 void hash_longest_first(u64 digest_bytes, std::span<const Bytes> share, u8* digests,
                         const Hash& hash) {
@@ -117,7 +117,7 @@ void hash_share(Algorithm algorithm, std::span<const Bytes> share, const Beginni
     hash_longest_first(digest_bytes(algorithm), share, digests, hash);
 }
 
-/// Few long messages of BLAKE3 keep all threads busy one after the other.
+/// Hashes few long messages of BLAKE3 one after the other, each by all threads.
 void hash_long_blake3(const Pieces& pieces, u8* digests, u32 threads) {
     for (u64 i = 0; i < pieces.count(); ++i) {
         hash_blake3_tree(widest_lanes(), pieces[i], 0, true, digests + 32 * i, threads);

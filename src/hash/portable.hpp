@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of MD5, SHA-1, SHA-256 and XXH3 in plain C++, one block at a time; BlockStream takes
-// other code for its blocks too.
+// Streams of MD5, SHA-1, SHA-256 and XXH3 in plain C++, one block at a time; BlockStream can use
+// other code for its blocks.
 //
 // Invariant: of the bytes taken in, those that do not fill a block yet (for XXH3: the last block
 // and the 64 bytes before it) lie in the stream's own buffer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SHA-1 (FIPS 180-4) of one 64-byte block for each message of a word. It is here for the many
-// systems that name data by it; it resists no forger.
+// systems that name data by it; it is not collision-resistant.
 #pragma once
 
 #include "hash/word.hpp"

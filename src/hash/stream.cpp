@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One stream in parts. For BLAKE3 whole spans, each a power of two of chunks, become subtrees as
-// soon as more follows; what is held back at the end decides how the tree ends.
+// soon as more data follow; the bytes held back decide the shape of the tree's end.
 //
 // Invariant: the stack of chaining values has one for each bit set in the number of spans, the
 // largest subtree at its bottom.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call of sliding-window hashing has to do, in the form that vector units and GPUs share.
+// One call of sliding-window hashing, in the form that vector units and GPUs share.
 //
-// All windows have the same length, so the padding of a message is the same for each: two masks
-// for each of the last blocks, applied to whatever bytes lie behind the window. Nobody copies one.
+// All windows have the same length, so the padding of a message is the same for each: two masks for
+// each of the last blocks, applied to whatever bytes lie behind the window. No window is copied.
 // Invariant: block b of window w begins at data + w * stride + 64 * b; bytes from data_bytes on are
 // never read.
 #pragma once

@@ -57,9 +57,8 @@ WARREN_HD WARREN_INLINE Word majority(Word b, Word c, Word d) {
     return (b & c) | (d & (b | c));
 }
 
-/// A table of constants for vectors, which are to take them from memory: a compiler that knows
-/// their values would bring each through a register of its own. Null for single words, which have
-/// them in their instructions.
+/// A table of constants for vectors, to be loaded from memory: a compiler that knows the values
+/// would put each into a register. Null for single words, which use immediate operands.
 template <class Digest, class Word>
 WARREN_HD WARREN_INLINE const u32* table_for() {
     const u32* table = nullptr;
@@ -83,7 +82,7 @@ WARREN_HD WARREN_INLINE void unroll(Function function) {
     unroll(std::make_integer_sequence<int, count>{}, function);
 }
 
-/// Sets `state` to a digest's first value. Arrays of constants are not on a GPU, their values are.
+/// Sets `state` to a digest's initial value. A GPU has no arrays of constants, only their values.
 template <class Digest, class Word>
 WARREN_HD WARREN_INLINE void set_initial(Word (&state)[Digest::state_words]) {
     unroll<Digest::state_words>([&](auto index) WARREN_INLINE_LAMBDA {

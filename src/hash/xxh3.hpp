@@ -33,7 +33,7 @@ struct Xxh3 {
     static constexpr u64 initial[lanes] = {prime32_3, prime64_1, prime64_2, prime64_3,
                                            prime64_4, prime32_2, prime64_5, prime32_1};
 
-    /// The same where the compiler does not know which: arrays of constants are not on a GPU.
+    /// The same if the compiler does not know the index: a GPU has no arrays of constants.
     WARREN_HD static constexpr u64 initial_at(u32 lane) {
         const u64 halves[2][4] = {{prime32_3, prime64_2, prime64_4, prime64_5},
                                   {prime64_1, prime64_3, prime32_2, prime32_1}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 with 128 bits by the library xxHash. It is headers only here, and compiled for each width of
-// vectors that a processor may have; the library of a distribution knows the narrowest alone.
+// XXH3 with 128 bits by the library xxHash, used as a header and compiled for each width of
+// vectors; a distribution's library has only the narrowest.
 #pragma once
 
 #include <memory>

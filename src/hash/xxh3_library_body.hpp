@@ -7,8 +7,8 @@
 
 #include "hash/xxh3_library.hpp"
 
-// g++ 12 takes undefined vectors of its own intrinsics for mistakes (GCC bug 105593); it says so
-// where they are inlined, so this holds for the file.
+// g++ 12 warns about undefined vectors of its own intrinsics (GCC bug 105593), at the place where
+// they are inlined: so this holds for the whole file.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic push

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many lanes run an algorithm. An operation of the file system is a template over a team: one
-// CPU thread or one warp of a GPU. It asks the team and nothing else where it runs.
+// CPU thread, or one warp of a GPU. The team is all it knows of where it runs.
 //
 // The rule that keeps one source right on both: every lane holds the same values. Memory that
-// others may change is read through load() or once(), which let one lane look and tell the rest, so
-// all lanes take the same way; memory is written inside once(), or by lanes that write different
-// words. Every function that takes a team is collective: all lanes call it, in converged code.
+// others may change is read through load() or once(), in which one lane reads and broadcasts, so
+// that all lanes take the same branch; memory is written inside once(), or by lanes that write
+// different words. Every function that takes a team is collective: all lanes call it, in converged
+// code.
 #pragma once
 
 #include <type_traits>
@@ -31,7 +32,7 @@ struct ThreadTeam {
     }
 };
 
-/// Lets the leader run `action` and tells its result to all lanes.
+/// Lets the leader run `action` and broadcasts its result to all lanes.
 template <class Team, class Action>
 WARREN_HD auto once(const Team& team, Action&& action) {
     using Answer = std::invoke_result_t<Action>;

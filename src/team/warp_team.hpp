@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp as a team, or a tile of it: W neighbouring lanes, so that a warp holds 32 / W teams, each
-// with an operation of its own. Fewer lanes wait longer for one operation and get more done.
+// with an operation of its own. Smaller teams take longer for one operation and have a higher
+// throughput.
 //
-// Invariant: only lanes of the same tile meet, and all of them do: the mask of a tile is fixed.
-// `__activemask()` is never asked, for it says what the compiler scheduled, not who belongs to the
-// team. The tiles of a warp may take different ways; on the same way they share its instructions.
+// Invariant: only lanes of the same tile synchronise, and all of them do: the mask of a tile is
+// fixed. `__activemask()` is never used: it says which lanes the compiler scheduled, not which ones
+// are in the team. The tiles of a warp may diverge; where they do not, they share instructions.
 //
-// Shuffles and ballots order no memory by themselves. Here they do: what a lane reads or writes
-// before a collective call comes before what the others do after it, as with LockstepTeam.
+// Shuffles and ballots order no memory by themselves. Here they do: a lane's reads and writes
+// before a collective call come before what the other lanes do after it, as with LockstepTeam.
 #pragma once
 
 #include <cstring>
@@ -20,7 +21,7 @@
 namespace warren {
 
 /// Every member is for the device. They are marked for the host too because the templates over
-/// teams are, and nvcc checks both halves of what it instantiates.
+/// teams are, and nvcc checks both halves of each instantiation.
 template <u32 W>
 struct TileTeam {
     static_assert(W > 1 && W <= 32 && (W & (W - 1)) == 0);
@@ -41,7 +42,7 @@ struct TileTeam {
         __syncwarp(mask());
     }
 
-    /// What lane `from` of the tile holds. T is cut into 32-bit words, each one shuffle.
+    /// The value of lane `from` of the tile. T is split into 32-bit words, one shuffle each.
     template <class T>
     WARREN_HD T broadcast(T value, u32 from) const {
         static_assert(std::is_trivially_copyable_v<T>);

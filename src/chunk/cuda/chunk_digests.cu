@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks are put into classes of length in steps of 512 bytes, longer ones first so that they do
-// not come last, within what arrives together. All of it happens on the device: the host hands over
-// ends and has its hands free for choosing the next ones.
+// Chunks that arrive together are sorted by length in classes of 512 bytes, longest first so that
+// they do not come last. All of it happens on the device, which leaves the host free to choose the
+// next cuts.
 #include "chunk/cuda/chunk_digests.hpp"
 
 #include <algorithm>

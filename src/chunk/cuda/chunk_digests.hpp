@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of chunks in device memory, begun while cuts are still being found: the callback of
-// GpuChunker hands over ends, and what is between them is hashed on streams of its own.
+// Digests of chunks in device memory, started while cuts are still being found: the callback of
+// GpuChunker hands over ends, and the chunks between them are hashed on separate streams.
 //
 // Invariant: a warp gets chunks of about one length, since it takes as long as its longest.
 #pragma once

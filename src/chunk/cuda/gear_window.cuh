@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gear's hash of 64 bytes anywhere, by eight lanes. A lane hashes eight of the bytes; what stands
-// before them in the window counts moved up by one bit a byte, so sums are put together by three
-// shuffles.
+// Gear's hash of any 64 bytes, by eight lanes. A lane hashes eight of the bytes; a byte's
+// contribution moves up by one bit for each later byte, so three shuffles combine the lanes' sums.
 //
 // Invariant: no byte outside of the data is read. All lanes of a warp take part.
 #pragma once

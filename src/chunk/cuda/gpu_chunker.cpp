@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three slots take turns: one is copied while another one is scanned. Where the rule allows it cuts
-// are chosen on the device and come back as they are; else the host chooses among the candidates,
-// a few bytes in ten thousand, while the next slot is under way.
+// Three slots take turns: one is copied while another one is scanned. If the rule allows it the
+// device chooses the cuts; otherwise the host chooses among the candidates, a few bytes in ten
+// thousand, while the next slot is under way.
 //
 // Invariant: slots are finished in the order in which they were queued, which is that of the
 // stream.
@@ -37,7 +37,7 @@ struct Slot {
     u64 count = 0;  // 0: nothing queued
 };
 
-/// A call's data, and who gets what is found.
+/// A call's data, and the callbacks that get its candidates or ends.
 struct Job {
     const u8* source = nullptr;
     u64 count = 0;
@@ -218,8 +218,8 @@ class GpuChunker::Implementation {
         return Errc::ok;
     }
 
-    /// Candidates that are too many for a list. Those of fastcdc have flags, which the bitmap has
-    /// not: the host scans again.
+    /// For more candidates than a list holds. Fastcdc's candidates need flags, which a bitmap
+    /// lacks: the host scans again.
     Errc take_bits(Slot& slot) {
         const u64 base = job_->position + slot.base;
         bits_.assign((slot.count + 63) / 64, 0);
@@ -301,7 +301,7 @@ Errc GpuChunker::open(const Rule& rule) {
 
 namespace {
 
-/// Makes the ends of a whole stream of what is found of it.
+/// Turns the results of all slots into the ends of a whole stream.
 template <class Source>
 Errc cut_stream(Source& source, Job& job, const Rule& rule, std::vector<u64>& ends,
                 const GpuChunker::OnEnds& on_ends) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans for candidates on a GPU. A lane rolls one hash along a run of its own; the table of the
-// hash lies in shared memory once for each pair of banks, so that lanes that look up different
-// entries never meet at a bank.
+// Scans for candidates on a GPU. A lane rolls one hash along a run of its own; shared memory holds
+// one copy of the hash's table for each pair of banks, so lanes that look up different entries
+// never conflict.
 //
 // A warp's 32 runs come in stages of 64 bytes each, copied into shared memory while the stage
 // before is worked on. The 64 bytes before a run are a stage too, which fills the window.

@@ -353,7 +353,7 @@ Errc ScanResult::allocate(const Rule& rule, u64 most_bytes, bool for_device) {
     WARREN_TRY(bits.allocate((most_bytes + 127) / 128 * 2));
     WARREN_TRY(tile_counts.allocate((most_bytes >> tile_shift) + 1));
     WARREN_TRY(total.allocate(1));
-    // Fastcdc's flags are put in on the device, whoever gets the list.
+    // Fastcdc's flags are computed on the device whether the host or the device gets the list.
     if (for_device || rule.method == Method::fastcdc) WARREN_TRY(device_list.allocate(room));
     if (!for_device) WARREN_TRY(list.allocate(room));
     return count.allocate(1);

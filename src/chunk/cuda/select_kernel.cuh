@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The serial rule over a list of candidates, as one thread of a device follows it.
 //
-// Where fastcdc's hash begins, 63 places are no candidates and have hashes of their own, the head
-// of a chunk. Chunks begin at candidates, almost all of them, so the heads of chunks that would
-// begin there are looked at before, of all candidates at once; a thread that walks does it only
-// where a chunk begins elsewhere.
-//
+// Fastcdc starts a new hash at the minimum of a chunk. Its first 63 windows, the head of a chunk,
+// are not in the list of candidates and have to be hashed separately. Almost all chunks begin at a
+// candidate, so find_heads() looks at the heads of all of them in parallel first; a thread that
+// walks hashes a head itself only if a chunk begins elsewhere.
 // Invariant: positions are counted from the stretch's beginning; a chunk that is open there begins
 // before it.
 #pragma once
@@ -20,9 +19,9 @@
 
 namespace warren::chunk::cuda {
 
-// Where segments do not meet the ones before them, those behind them are followed again one after
-// the other, by one block: as many as it has threads at once, and so often. Beyond that the host is
-// faster.
+// If a segment's chain does not meet that of the segment before, one block follows the segments
+// behind it again: `settle_threads` of them at once, at most `most_rounds` times. Beyond that the
+// host is faster.
 inline constexpr u32 settle_threads = 256;
 inline constexpr u32 most_rounds = 256;
 
@@ -65,14 +64,14 @@ __device__ inline bool can_choose(const SelectWork& work) {
     return work.state->is_known != 0 && *work.total <= work.most_listed;
 }
 
-// What is known of the head of a chunk that a candidate opens: that no place matches, 1 + the first
-// one that does, or nothing, since the bytes or the stream end too soon.
+// What is known of the head of a chunk that begins at a candidate: no window matches, 1 + the first
+// one that does, or unknown, because the bytes or the stream end too soon.
 inline constexpr u8 head_without_match = 0;
 inline constexpr u8 head_unknown = 255;
 inline constexpr u32 head_bytes = 63;
 
-/// Looks at the heads of chunks that candidates open; eight lanes a candidate. Where the maximum is
-/// less than a head behind the minimum no candidate opens a chunk.
+/// Looks at the heads of chunks that begin at candidates; eight lanes a candidate. If the maximum
+/// is less than a head above the minimum no chunk begins at a candidate.
 __global__ void find_heads(SelectWork work) {
     __shared__ u64 table[256];
     load_table(table, work.entries);
@@ -98,16 +97,16 @@ __global__ void find_heads(SelectWork work) {
         const u32 hits = all_hits >> (threadIdx.x % 32 / window_lanes * window_lanes) & 0xff;
         const u32 writer = hits == 0 ? 0 : static_cast<u32>(__ffs(static_cast<int>(hits))) - 1;
         if (at >= listed || window.lane() != writer) continue;
-        // One byte more than the head has, since a last one without a pair is not looked at.
+        // One more than the head, since fastcdc ignores a last byte without a pair.
         const bool is_known = from + head_bytes + 1 <= work.count;
         const u32 known = hits == 0 ? head_without_match : 1 + first;
         work.heads[at] = is_known ? static_cast<u8>(known) : head_unknown;
     }
 }
 
-/// Whether a place in the head of the chunk at `start` matches, up to `top`. All bytes are loaded
-/// and looked up before the first is tested, since loads that wait for each other would take most
-/// of the time.
+/// Whether a window in the head of the chunk at `start` matches, up to `top`. All bytes are loaded
+/// and looked up before the first is tested: loads that depend on each other would take most of the
+/// time.
 __device__ inline bool match_in_head(const SelectWork& work, i64 start, i64 top, i64& end) {
     constexpr u32 words = 16;
     const i64 from = start + work.minimum / 2 * 2;
@@ -139,7 +138,7 @@ __device__ inline bool match_in_head(const SelectWork& work, i64 start, i64 top,
     return first < last;
 }
 
-/// Goes from chunk to chunk.
+/// Walks from chunk to chunk.
 template <bool is_fastcdc>
 class ChunkWalk {
  public:
@@ -155,7 +154,7 @@ class ChunkWalk {
 
     /// Where the chunk at hand begins.
     __device__ i64 start() const { return start_; }
-    /// Goes on to the next one if it begins in the segment: at the end of this one.
+    /// Moves to the next chunk, at the end of this one, if that lies in the segment.
     __device__ bool step() {
         const i64 end = is_fastcdc ? end_of_fastcdc() : end_of_chunk();
         if (end > border_) return false;
@@ -170,7 +169,7 @@ class ChunkWalk {
         return move(start_ + work_.minimum, 0, forced, found) ? found : forced;
     }
 
-    /// Behind the stretch if it is not certain yet.
+    /// A position behind the stretch if the end is not certain yet.
     __device__ i64 end_of_fastcdc() {
         // Bytes are taken in pairs, so an odd last one of the stream is not looked at.
         const i64 left = work_.left - start_;
@@ -192,8 +191,9 @@ class ChunkWalk {
         return found - 1;
     }
 
-    /// Moves on to the first candidate of [end, limit), of fastcdc to the first one that matches
-    /// the mask that counts on its side of the border; false if there is none.
+    /// Moves on to the first candidate of [end, limit); for fastcdc, to the first one that matches
+    /// the mask in force there: the early one below `border`, the late one from it on. False if
+    /// there is none.
     __device__ bool move(i64 end, i64 border, i64 limit, i64& found) {
         if (end < work_.least) end = work_.least;
         for (; at_ < total_; ++at_) {
@@ -217,7 +217,7 @@ class ChunkWalk {
     u32 opener_ = nobody;  // fastcdc: the candidate at which the chunk begins
 };
 
-/// From guesses: that a chunk begins where a segment does.
+/// Walks each segment from a guess: that a chunk begins where the segment does.
 template <bool is_fastcdc>
 __global__ void guess_segments(SelectWork work) {
     const u32 segment = blockIdx.x * blockDim.x + threadIdx.x;
@@ -235,14 +235,14 @@ __global__ void guess_segments(SelectWork work) {
     work.exits[segment] = walk.start();
 }
 
-/// From where the segment before ended, if it was begun elsewhere, up to the first end that was
-/// found from the guess too: what follows is the same. Answers whether the segment's last chunk
-/// ends elsewhere now. Requires: segment > 0.
+/// Walks a segment again from where the one before it ends, if it was begun elsewhere, up to the
+/// first end that the walk from the guess found too: the rest is the same. Returns whether the end
+/// of the segment's last chunk has changed. Requires: segment > 0.
 template <bool is_fastcdc>
 __device__ bool correct_segment(const SelectWork& work, u32 segment) {
     SegmentChain& chain = work.chains[segment];
-    // Relaxed: where this misses what another thread stores now, that thread calls the segment
-    // unsettled, and it is looked at again behind a barrier or in another kernel.
+    // Relaxed: if this misses a concurrent store, the storing thread lists the segment as
+    // unsettled, and it is corrected after a barrier or in another kernel.
     const i64 start = device_atomic<i64>(work.exits[segment - 1]).load(hd::memory_order_relaxed);
     if (start == chain.start) return false;
     const u32* const guesses = work.guesses + static_cast<u64>(segment) * work.most_ends;
@@ -279,7 +279,7 @@ __global__ void correct_segments(SelectWork work) {
     work.unsettled[at] = segment + 1;
 }
 
-/// One block: corrects what is behind segments that end elsewhere, until there is none.
+/// One block: corrects segments that begin elsewhere than the one before ends, until none is left.
 template <bool is_fastcdc>
 __global__ void settle_segments(SelectWork work) {
     __shared__ u32 changed[settle_threads / 32];
@@ -311,8 +311,8 @@ __global__ void settle_segments(SelectWork work) {
     if (threadIdx.x == 0) work.progress->is_chosen = is_possible && count == 0 ? 1 : 0;
 }
 
-/// Hands the ends over, a warp a segment; tells the host what came out, and the next stretch where
-/// it begins.
+/// Writes out the ends, a warp a segment; tells the host the result, and the next stretch where its
+/// first chunk begins.
 __global__ void hand_over(SelectWork work, u32* host_ends, SelectOutcome* outcome) {
     const bool is_chosen = work.progress->is_chosen != 0;
     if (blockIdx.x == 0 && threadIdx.x == 0) {

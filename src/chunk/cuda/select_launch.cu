@@ -12,7 +12,7 @@ namespace warren::chunk::cuda {
 
 namespace {
 
-// As many blocks as there are multiprocessors, for segments wait for memory most of the time.
+// Small blocks, so that all multiprocessors get some: segments wait for memory most of the time.
 constexpr u32 threads = 32;
 constexpr u32 copy_threads = 256;
 // Shorter chunks than these are so many that the host chooses them.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing the cuts on the device. The stretch is divided into segments of some chunks, a thread
-// walks each from a guess, and then each begins again where the one before it ended, until nothing
-// changes: then every segment began at a cut, since the first one did. Chains of chunks meet after
-// a few, so that takes a few rounds, and each follows a chain only to where it meets the one
-// before; where it takes more, the host chooses.
+// Choosing the cuts on the device. The stretch is divided into segments of some chunks, and a
+// thread walks each from a guess. Then each segment is walked again from where the one before it
+// ended, until nothing changes: since the first segment began at a cut, every segment did. Chains
+// of chunks meet after a few, so that takes a few rounds, each of which follows a chain only until
+// it meets the previous one. If it takes more rounds, the host chooses.
 //
 // Invariant: what is called chosen is what the serial rule chooses.
 #pragma once
@@ -18,7 +18,7 @@ struct SelectState {
     u32 is_known;  // 0: the host chooses from here on
 };
 
-/// What came out for one stretch; of the host.
+/// The result for one stretch, for the host.
 struct SelectOutcome {
     u32 is_chosen;
     u32 ends;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes a scan's copies may touch. Almost all runs lie wholly inside of the data and are
-// copied 16 bytes at a time without a question; those at the two ends ask for each 16 bytes how
-// many there are, and read what is less than 16 byte by byte.
+// Which bytes a scan may copy. Almost all runs lie wholly inside the data and are copied 16 bytes
+// at a time without checks; the runs at either end check how many of each 16 bytes are there, and
+// read a partial group byte by byte.
 //
-// Invariant: no byte is read outside of the data and the 64 bytes before them that count. A host
-// without a GPU can test that, so nothing here is the device's alone.
+// Invariant: no byte is read outside the data and the 64 bytes before them that count. The code is
+// not for the device alone, so that a test can check this on a host without a GPU.
 #pragma once
 
 #include "warren/types.hpp"
@@ -19,7 +19,7 @@ struct Quad {
     u32 words[4];
 };
 
-/// What is there to be scanned: `count` bytes and, if `has_history`, the 64 bytes before them.
+/// The data to be scanned: `count` bytes and, if `has_history`, the 64 bytes before them.
 struct DataExtent {
     u64 count;
     bool has_history;

@@ -22,7 +22,7 @@ struct Table {
     u32* overflow;
 };
 
-/// Reads a key whole, as it may be taken at this moment.
+/// Reads a whole key, which another thread may be writing now.
 __device__ Key load_key(const Key* at) {
     Key key;
     asm volatile(
@@ -35,8 +35,8 @@ __device__ Key load_key(const Key* at) {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 
-/// Puts `key` where there is none; answers what is there then. Processors before sm_90 exchange no
-/// 16 bytes at once: a thread holds the slot's length as a lock meanwhile, which is 0 in a slot
+/// Stores `key` in an empty slot; returns the slot's key afterwards. Processors before sm_90 have
+/// no 16-byte exchange: a thread uses the slot's length as a lock meanwhile, which is 0 in a slot
 /// without a key.
 __device__ Key take_key(Entry& slot, const Key& key) {
     device_atomic<u32> lock(slot.length);
@@ -58,7 +58,7 @@ __device__ Key take_key(Entry& slot, const Key& key) {
 
 #else
 
-/// Puts `key` where there is none; answers what is there then.
+/// Stores `key` in an empty slot; returns the slot's key afterwards.
 __device__ Key take_key(Entry& slot, const Key& key) {
     Key before;
     asm volatile(

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chunk index in device memory: an open hash table whose slots are taken by one
-// compare-and-swap of 128 bits, so that a key is never half there.
+// The chunk index in device memory: an open hash table. One 128-bit compare-and-swap takes a slot,
+// so no thread sees half a key.
 //
-// Invariant: after a batch the table holds what the index of the CPU holds after the same chunks in
-// their order, whichever thread came first: the smallest place of a key wins, and brings its
-// length.
+// Invariant: after a batch the table equals the CPU's index after the same chunks in order,
+// whatever the order of threads: the smallest place of a key wins, and brings its length.
 #pragma once
 
 #include <vector>
@@ -34,8 +33,8 @@ class DeviceIndex {
     /// Queues look-ups: originals[i] is the first place of the key, ~0 if it is not there.
     Errc find(const Key* keys, u64 count, u64* originals, const gpu::Stream& stream) const;
 
-    /// All entries, by key; waits for the stream. Errc::no_space if some chunk found no slot: then
-    /// the index is of no more use, and a larger one or the CPU's must be filled instead.
+    /// All entries, by key; waits for the stream. Errc::no_space if some chunk found no slot: the
+    /// index is then unusable, and the caller must fill a larger one or the CPU's.
     Errc read(std::vector<Entry>& entries, const gpu::Stream& stream) const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what the model of src/hash/model.hpp is fed with: a call of each kind, made as a caller
-// makes it, so that what stages take from each other is in the rates.
+// Measures the inputs of the model in src/hash/model.hpp: a call of each kind, made as a caller
+// makes it, so that the rates include what stages cost each other.
 //
-// Invariant: the first call is a small one, which pays for all that a process pays once.
+// Invariant: the first call is a small one, which bears the one-time costs of the process.
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -16,8 +16,8 @@
 namespace warren::hash {
 
 double startup_left_seconds() {
-    // Of a driver that is not loaded, a context, the memory of a pipeline and their end: 0.5; and
-    // of measure_device(): 0.2; as far as can be said without asking for them.
+    // Assumed, since measuring would start the GPU: 0.5 to load the driver, make and destroy a
+    // context and get a pipeline's memory, and 0.2 for measure_device().
     constexpr double assumed_seconds = 0.7;
     return gpu::was_used() ? 0 : assumed_seconds;
 }
@@ -63,7 +63,7 @@ class Calls {
     std::vector<u8> digests_;
 };
 
-/// A call as often as it takes for caches and threads to be warm; what the fastest one took.
+/// Repeats a call until caches and threads are warm; keeps the fastest.
 template <class Call>
 Errc fastest(const Call& call, Sample& best) {
     constexpr int rounds = 3;
@@ -75,8 +75,8 @@ Errc fastest(const Call& call, Sample& best) {
     return Errc::ok;
 }
 
-/// Memory of the calling program's kind, which all cores have touched: one alone would take longer
-/// than all that is measured.
+/// Pageable memory, touched by all cores: faulting it in on one core would take longer than all the
+/// measurements.
 std::unique_ptr<std::byte[]> touched(u64 bytes) {
     auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
     Workers(0).run_ranges(bytes, mib, [&](u64 first, u64 last, u32) {

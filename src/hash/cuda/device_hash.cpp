@@ -76,7 +76,7 @@ class SharedPipeline {
     }
 
     const DeviceSettings& settings() const { return settings_; }
-    /// What is to be said of a pipeline that could not be as large as it should be.
+    /// The note for a pipeline that had to be made smaller than configured.
     const char* note() const {
         return pipeline_->settings().slot_bytes < settings_.slot_bytes
                    ? "the GPU has little memory: it worked in smaller pieces"
@@ -84,7 +84,7 @@ class SharedPipeline {
     }
 
     gpu::Pipeline& pipeline() { return *pipeline_; }
-    /// Who copies between the caller's memory and the slots. Requires: the mutex.
+    /// The threads that copy between the caller's memory and the slots. Requires: the mutex.
     Workers& copiers() { return copiers_; }
     std::mutex& mutex() { return mutex_; }
 
@@ -102,7 +102,7 @@ cuda::DeviceBeginning on_device(const Beginning& beginning) {
     return copy;
 }
 
-/// Where a turn's data are to be copied from: as they lie, or from the slot.
+/// The source of a turn's copy: the caller's memory, or the slot after staging.
 const void* staged(const void* from, u64 bytes, u8* slot) {
     if (gpu::kind_of(from) != gpu::MemoryKind::pageable) return from;
     if (!SharedPipeline::get().settings().stages_pageable) return from;
@@ -374,7 +374,7 @@ Errc hash_list(Algorithm algorithm, const Pieces& pieces, const Beginning& begin
         list[i] = pieces[i];
         (list[i].size() <= slot_bytes / 4 ? chosen : others).push_back(i);
     }
-    // To look through the pieces is a part of gathering them.
+    // Inspecting the pieces counts as gathering.
     const double looking = seconds_since(start);
     stages.staging += looking;
     stages.copy_in += looking;

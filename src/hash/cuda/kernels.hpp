@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of many pieces in device memory: what the kernels are given, and their launches. One
-// thread hashes one piece (four share one for XXH3), so a launch is worth its while from some ten
-// thousand pieces on.
+// Digests of many pieces in device memory: the kernels' arguments and launches. One thread hashes
+// one piece (four share one for XXH3), so a launch pays from some ten thousand pieces on.
 //
 // Invariant: bytes outside of a piece may be read in the aligned 16 bytes around its ends, which
 // lie in the same allocation, and never change a digest.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a thread reads a message of any alignment as words: only aligned 16-byte loads, shifted into
-// place in registers. A message that is aligned anyway pays nothing for it.
+// place in registers. An aligned message needs no shifts.
 //
 // Invariant: every load holds at least one byte of the message, so none leaves its allocation.
 #pragma once

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(windows_per_block)
     }
     u32 state[Digest::state_words];
     set_initial<Digest>(state);
-    // Threads behind the last window do as if they had it, for the vote.
+    // Threads behind the last window compute it too, so that they take part in the vote.
     const u64 own = window < count ? window : count - 1;
     for (u64 block = 0; block < plan.blocks; ++block) {
         u32 message[16];

@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(block_threads)
         return Xxh3::fold(pair.first ^ Xxh3::secret(secret, offset + 16 * lane),
                           pair.second ^ Xxh3::secret(secret, offset + 16 * lane + 8));
     };
-    // All threads of the warp take part, those of short pieces with what nobody looks at.
+    // All threads of the warp take part; those with short pieces compute unused values.
     const u64 low = sum_of_team(folded(Xxh3::low_merge_secret));
     const u64 high = sum_of_team(folded(Xxh3::high_merge_secret));
     if (i >= pieces.count || lane != 0) return;
