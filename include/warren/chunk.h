@@ -2,8 +2,8 @@
 // Rabin chunking for C programs (C99), by the names of CloudFS's deduplication module. A marker is
 // the position behind the last byte of a segment.
 //
-// Invariant: all calls that take data go on where the last one stopped, whichever of them it was.
-// So the markers of a stream do not depend on how it is cut into buffers, nor on who computes them.
+// Invariant: all calls that take data continue the same stream, whichever of them came last. So the
+// markers of a stream depend neither on its division into buffers nor on the processor.
 #ifndef WARREN_CHUNK_H
 #define WARREN_CHUNK_H
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Content-defined chunking: cuts a stream where its contents say so, so that an insertion moves the
-// cuts behind it but does not change the chunks. A Rule says where; presets give the very cuts of
-// LBFS, restic, FastCDC 2020, Xet, borg and StoreGPU.
+// Content-defined chunking: cuts a stream at positions that its contents choose, so that an
+// insertion moves the cuts behind it but does not change the chunks. A Rule defines these
+// positions; presets give the exact cuts of LBFS, restic, FastCDC 2020, Xet, borg and StoreGPU.
 //
-// Invariant: the cuts depend on the rule and the bytes alone. cut_serial() is the rule as it is
-// written down in docs/CHUNKING.md; any number of threads, any division of the input into calls and
-// the GPU give the same cuts.
+// Invariant: the cuts depend on the rule and the bytes alone. cut_serial() follows the rule as
+// written in docs/CHUNKING.md; any number of threads, any division of the input into calls and the
+// GPU give the same cuts.
 #pragma once
 
 #include <memory>
@@ -47,7 +47,7 @@ struct Rule {
     bool operator==(const Rule&) const = default;
 };
 
-/// A maximum that is none.
+/// The maximum of a rule without one.
 inline constexpr u64 unlimited_bytes = u64{1} << 62;
 
 /// The names that preset() knows, in the order of the documentation.
@@ -61,10 +61,10 @@ Result<Rule> preset(std::string_view name);
 /// to 3; minimum and maximum become a fourth and four times the average.
 Result<Rule> fastcdc_rule(u64 average_bytes, u32 normalization = 1);
 
-/// What is wrong with a rule, as a sentence that names the value; empty if nothing is.
+/// A sentence that names the value at fault in a rule; empty if the rule is good.
 std::string describe_problem(const Rule& rule);
 
-/// The ends of all chunks, by the plain rule, one byte after the other. Requires: a good rule.
+/// The ends of all chunks, by the reference code, one byte after the other. Requires: a good rule.
 std::vector<u64> cut_serial(const Rule& rule, std::span<const std::byte> bytes);
 
 /// The same cuts, faster. `threads` 0: as many as the machine has.
@@ -82,22 +82,22 @@ class Chunker {
 
     /// Begins a stream. Errc::invalid for a rule that describe_problem() finds fault with.
     Errc open(const Rule& rule, u32 threads = 0);
-    /// Takes the next bytes; appends the ends of chunks that are certain now, as positions in the
+    /// Takes the next bytes; appends the ends of chunks that are now certain, as positions in the
     /// stream.
     void feed(std::span<const std::byte> bytes, std::vector<u64>& ends);
-    /// Takes the next bytes up to the end of a chunk, one after the other, and answers how many
-    /// that were; `is_end` says whether a chunk ended there or the bytes did. For rabin only.
+    /// Takes the next bytes up to the end of a chunk and returns how many it took; `is_end` says
+    /// whether it stopped at the end of a chunk. For rabin only.
     size_t feed_to_end(std::span<const std::byte> bytes, bool& is_end);
-    /// As feed(), scanned by a GPU that was opened for the same rule. If it fails, the CPU goes on
-    /// from there: the ends are the same, and the answer is what failed.
+    /// As feed(), scanned by a GPU that was opened for the same rule. If the GPU fails, the CPU
+    /// continues: the ends are the same, and the failure is returned.
     Errc feed_by_gpu(GpuChunker& gpu, std::span<const std::byte> bytes, std::vector<u64>& ends);
-    /// Ends the stream: appends the ends that were open. The next feed() begins another stream.
+    /// Ends the stream: appends the remaining ends. The next feed() begins another stream.
     void finish(std::vector<u64>& ends);
-    /// Forgets the stream and begins another.
+    /// Discards the stream and begins another.
     void reset();
     /// Bytes taken so far.
     u64 position() const;
-    /// Where the chunk begins whose end is not known yet.
+    /// Where the open chunk begins: the one whose end is not known yet.
     u64 open_chunk() const;
 
  private:

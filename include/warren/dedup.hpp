@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which data are there twice: files cut into chunks, chunks known by their digests, and an index of
-// them that may be saved.
+// Duplicate data: files cut into chunks, chunks identified by their digests, and an index of them
+// that can be saved.
 //
-// Invariant: of equal chunks the first in the order of the input is the original; nothing depends
-// on how many threads work.
+// Invariant: of equal chunks the first in the order of the input is the original, whatever the
+// number of threads.
 #pragma once
 
 #include <functional>
@@ -18,23 +18,23 @@
 
 namespace warren::dedup {
 
-/// 128 bits that stand for a chunk: the beginning of its digest, or of a keyed hash of that.
+/// 128 bits that identify a chunk: the beginning of its digest, or of a keyed hash of the digest.
 struct Key {
     u64 low = 0;
     u64 high = 0;
     auto operator<=>(const Key&) const = default;
 };
 
-/// What the index knows of a chunk.
+/// An entry of the index.
 struct Entry {
     Key key;
     u64 place = 0;  // of the first occurrence, in the order of all input
     u32 length = 0;
-    u32 count = 0;  // of occurrences, that one among them; it stops at the largest number
+    u32 count = 0;  // of occurrences, the first included; it saturates
     bool operator==(const Entry&) const = default;
 };
 
-/// What is looked up: a chunk at its place.
+/// A chunk to be looked up or added.
 struct Chunk {
     Key key;
     u64 place = 0;
@@ -54,9 +54,9 @@ class Index {
  public:
     struct Options {
         hash::Algorithm algorithm = hash::Algorithm::blake3;
-        std::string secret = {};            // keys the index; empty: keys are digests cut off
+        std::string secret = {};            // keys the index; empty: keys are truncated digests
         u64 memory_bytes = 0;               // for entries, at any time; 0: no limit
-        std::string spill_folder = "/tmp";  // where the rest goes
+        std::string spill_folder = "/tmp";  // for entries beyond the limit
     };
 
     Index();
@@ -66,18 +66,18 @@ class Index {
 
     /// An empty index. Errc::invalid for a limit below 1 MiB that is not 0.
     Errc open(const Options& options);
-    /// The index that save() wrote. Errc::no_entry if there is no file, Errc::corrupt if its bytes
-    /// are not what was written, Errc::access if it was keyed with another secret, Errc::invalid if
+    /// Loads an index that save() wrote. Errc::no_entry if there is no file, Errc::corrupt if its
+    /// bytes have changed since, Errc::access if it was keyed with another secret, Errc::invalid if
     /// its algorithm is another.
     Errc load(const std::string& path, const Options& options);
-    /// Replaces the file at once: it holds the old index or this one whole, whatever happens.
+    /// Replaces the file atomically: after a crash it holds the old index or this one.
     Errc save(const std::string& path) const;
 
     /// The key of a digest of this index's algorithm.
     Key key_of(std::span<const u8> digest) const;
 
-    /// Adds the chunks in their order. found[i] is the entry as it stands with chunk i: its place
-    /// is chunks[i].place if this is the first one of its key. Errc::io if the spill cannot be
+    /// Adds the chunks in their order. found[i] is the entry including chunk i: its place is
+    /// chunks[i].place if the chunk is the first of its key. Errc::io if the spill cannot be
     /// written.
     Errc add(std::span<const Chunk> chunks, std::span<Entry> found);
     /// The entry of a key.
@@ -92,10 +92,10 @@ class Index {
     /// The inputs so far; places of the next one begin at next_place().
     const std::vector<Source>& sources() const;
     u64 next_place() const;
-    /// Notes an input of `size` bytes and answers its base.
+    /// Adds an input of `size` bytes and returns its base.
     u64 add_source(std::string path, u64 size);
-    /// Forgets sources()[number], as before it is read again: the chunks that were first seen there
-    /// are unknown from now on, and neither they nor the source are saved.
+    /// Forgets sources()[number], before it is read again: chunks first seen there are unknown from
+    /// now on, and neither they nor the source are saved.
     void forget_source(size_t number);
     /// The input that a place lies in; null if it is in none, or in a forgotten one.
     const Source* source_of(u64 place) const;
@@ -111,7 +111,7 @@ struct Splitter {
     chunk::Rule rule;
     hash::Algorithm algorithm = hash::Algorithm::blake3;
     u32 threads = 0;
-    hash::Processor processor = hash::Processor::cpu;  // who cuts and digests
+    hash::Processor processor = hash::Processor::cpu;  // that cuts and digests
 };
 
 /// One chunk of a file, valid during the call.
@@ -122,7 +122,7 @@ struct FileChunk {
     bool is_zero;  // all its bytes are zero
 };
 
-/// What a ChunkReader did.
+/// The work of a ChunkReader so far.
 struct ReadWork {
     u64 gpu_bytes = 0;       // cut and digested by the GPU
     double gpu_seconds = 0;  // that it took, its memory included
@@ -130,12 +130,12 @@ struct ReadWork {
     double predicted_cpu_seconds = 0;
     double predicted_gpu_seconds = 0;
     double startup_seconds = 0;  // that the process waited for the GPU before it was asked
-    std::string note;            // why the CPU did what the GPU was asked for
+    std::string note;            // why the CPU worked although a GPU was asked for
 };
 
-/// Reads files into chunks, one after the other; memory, threads and the GPU are kept from one to
-/// the next. With Processor::automatic the CPU begins; once its rate is known, from 128 MiB that it
-/// did, the GPU takes the rest of a file of 256 MiB and more if it is predicted to be done first.
+/// Reads files into chunks, one after the other; memory, threads and the GPU are kept between
+/// files. With Processor::automatic the CPU begins; after 128 MiB its rate is known, and the GPU
+/// takes the rest of a file of 256 MiB or more if it is predicted to finish first.
 class ChunkReader {
  public:
     using Visit = std::function<bool(std::span<const FileChunk>)>;
@@ -147,10 +147,10 @@ class ChunkReader {
 
     /// Errc::invalid for a bad rule, Errc::no_device for Processor::gpu without a GPU.
     Errc open(const Splitter& splitter);
-    /// Reads `descriptor` from where it stands to its end, or `most_bytes` of it, and calls `visit`
-    /// with its chunks, some at a time, in order; offsets count from there. `visit` answers whether
-    /// to go on. Errc::canceled if it said no, else what reading gave. Where the GPU fails the CPU
-    /// goes on.
+    /// Reads `descriptor` from its position to its end, or `most_bytes` of it, and calls `visit`
+    /// with its chunks, several at a time, in order; offsets count from that position. `visit`
+    /// returns whether to continue. Errc::canceled if it returned false, else the error of reading.
+    /// If the GPU fails the CPU continues.
     Errc read(int descriptor, const Visit& visit, u64 most_bytes = ~u64{0});
     const ReadWork& work() const;
 
@@ -163,8 +163,8 @@ class ChunkReader {
 Errc read_chunks(int descriptor, const Splitter& splitter, const ChunkReader::Visit& visit,
                  u64 most_bytes = ~u64{0});
 
-/// Whether equal digests are no proof of equal bytes: everybody can make two messages with one MD5
-/// or SHA-1, and XXH3 was never meant to prevent it.
+/// Whether equal digests do not prove equal bytes: collisions of MD5 and SHA-1 are easy to make,
+/// and XXH3 was never meant to resist them.
 bool needs_comparison(hash::Algorithm algorithm);
 
 /// Compares chunks with the bytes of their originals.
@@ -175,7 +175,7 @@ class Originals {
     Originals(const Originals&) = delete;
     Originals& operator=(const Originals&) = delete;
 
-    /// Whether the source has these bytes at `offset` now. One that cannot be read has not.
+    /// Whether the source has these bytes at `offset` now; false if it cannot be read.
     bool equal(const Source& source, u64 offset, std::span<const std::byte> bytes);
 
  private:

@@ -2,8 +2,8 @@
 // Digests of many pieces of data at once, and StoreGPU's two ways of hashing, for C programs. What
 // each function computes is defined in docs/HASHING.md.
 //
-// Every function answers 0 or a number of errno: EINVAL for sizes that cannot be, ENOMEM. Results
-// go to the caller's buffer, whose size the caller states; nothing is written unless it fits.
+// Every function returns 0 or a number of errno: EINVAL for impossible sizes, ENOMEM. Results go to
+// the caller's buffer of the stated size; nothing is written unless they fit.
 #ifndef WARREN_HASH_H
 #define WARREN_HASH_H
 
@@ -45,7 +45,7 @@ int storegpu_md5_windows(const void* data, size_t data_bytes, size_t window_byte
                          size_t digests_bytes);
 
 /// As the paper's functions: the digest, or all windows' whole digests, in memory that the caller
-/// frees with free(). Null if there is none or nothing to hash.
+/// releases with free(). Null if out of memory or nothing to hash.
 char* storegpu_new_sha(const void* data, size_t data_bytes);
 char* storegpu_new_md5(const void* data, size_t data_bytes);
 char* storegpu_new_sha_windows(const void* data, size_t data_bytes, size_t window_bytes,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Digests of many pieces of data at once, on all cores or on a GPU, for C++ programs.
 //
-// One stream of MD5, SHA-1 or SHA-256 cannot be cut into parts; many independent ones can run side
-// by side, and a tree hash is made of many. Whatever runs them, the digests are those of the
-// standards, bit for bit; docs/HASHING.md says what direct hashing is and what it is not.
+// A stream of MD5, SHA-1 or SHA-256 cannot be computed in parallel parts; many independent ones can
+// run side by side, and a tree hash is made of many. On every processor the digests are those of
+// the standards, bit for bit; docs/HASHING.md says what direct hashing is and what it is not.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace warren::hash {
 
-/// RFC 1321; FIPS 180-4 (two); BLAKE3; XXH3 with 128 bits, which is no defence against forgers.
+/// RFC 1321; FIPS 180-4 (two); BLAKE3; XXH3 with 128 bits, which does not resist forgery.
 enum class Algorithm : u8 { md5, sha1, sha256, blake3, xxh3_128 };
 
 inline constexpr Algorithm all_algorithms[] = {Algorithm::md5, Algorithm::sha1, Algorithm::sha256,
@@ -41,8 +41,8 @@ using Bytes = std::span<const std::byte>;
 
 enum class Processor : u8 { automatic, cpu, gpu };
 
-/// Who works. `automatic` takes the GPU if there is one and the model of docs/HASHING.md says that
-/// it will be done first.
+/// Which processor works. `automatic` takes the GPU if there is one and the model of
+/// docs/HASHING.md predicts that it finishes first.
 struct Options {
     u32 threads = 0;  // of the CPU; 0: as many as it has cores
     Processor processor = Processor::automatic;
@@ -58,15 +58,15 @@ struct Stages {
     double copy_out = 0;
     double finish = 0;
     double total = 0;
-    double predicted = 0;  // what the model said of `total`; 0 if it was not asked
+    double predicted = 0;  // the model's prediction of `total`; 0 if not asked
     Processor processor = Processor::cpu;
-    const char* note = nullptr;  // why the GPU was not taken although it was asked for
+    const char* note = nullptr;  // why the GPU was asked for but not used
 };
 
 /// Whether there is a GPU that this program can use.
 bool has_gpu();
 
-/// What the model says of many pieces in ordinary memory, of some KiB to MiB each.
+/// The model's prediction for many pieces of some KiB to MiB in pageable memory.
 struct Prediction {
     double cpu_seconds = 0;
     double gpu_seconds = 0;  // both 0 without a GPU
@@ -74,20 +74,20 @@ struct Prediction {
         0;  // that this process waited until the GPU was ready; not in the other
 };
 
-/// Asks the model about `bytes` that come in `calls` calls, one after the other, as lists of pieces
-/// or each as one piece of memory; the first time for an algorithm measures the machine, some 0.2 s
-/// and what the GPU needs to start.
+/// Asks the model about `bytes` in `calls` successive calls, each a list of pieces or one piece of
+/// memory. The first call for an algorithm measures the machine: some 0.2 s and the start of the
+/// GPU.
 Prediction predict(Algorithm algorithm, u64 bytes, u64 calls = 1, bool is_list = true);
 
-/// What the model says of the CPU alone: no GPU is asked or started.
+/// The model's prediction for the CPU alone: starts no GPU.
 double predict_on_cpu(Algorithm algorithm, u64 bytes);
 
-/// Seconds that the first use of a GPU takes in this process, as assumed without asking one; 0 once
-/// it is in use, and in a build without CUDA.
+/// Seconds that the first use of a GPU takes in this process, assumed without asking a driver; 0
+/// once it is in use, and in a build without CUDA.
 double gpu_startup_seconds();
 
-/// Whether work that takes the CPU so long is worth the start of a GPU, which is taken for twice as
-/// fast as long as it was not asked. True once it is in use.
+/// Whether work that takes the CPU so long justifies starting a GPU, which is assumed to be twice
+/// as fast until measured. True once it is in use.
 bool is_worth_a_gpu(double cpu_seconds);
 
 /// The digest of each piece, one behind the other. Pieces may have any length and alignment.
@@ -102,7 +102,7 @@ Errc hash_pieces(Algorithm algorithm, Bytes data, u64 piece_bytes, std::span<u8>
                  const Options& options = {}, Stages* stages = nullptr);
 
 /// The digest of one stream. BLAKE3 uses its tree and all threads, and a GPU from 1 GiB on; the
-/// others run on one core.
+/// other algorithms use one core.
 Errc hash_one(Algorithm algorithm, Bytes data, std::span<u8> digest, const Options& options = {},
               Stages* stages = nullptr);
 

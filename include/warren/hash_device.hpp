@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of data that are in device memory already, for C++ programs that use CUDA themselves:
-// the data are taken in place, the work is queued in the caller's stream.
+// Digests of data in device memory, for C++ programs that use CUDA themselves: the data are read in
+// place, the work is queued in the caller's stream.
 //
-// Results may be in device memory or in the host's: they are there when the stream has reached the
-// end of what was queued. Of unaligned data the aligned 16 bytes around both ends may be read,
-// which an allocation of CUDA always has. Every function answers Errc::no_device in a build without
+// Results may go to device or host memory: they are there when the stream has reached the end of
+// the queued work. Around unaligned data up to the next multiple of 16 bytes may be read at both
+// ends, which an allocation of CUDA always has. Every function returns Errc::no_device in a build
+// without
 // CUDA.
 #pragma once
 

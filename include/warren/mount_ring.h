@@ -15,8 +15,9 @@ extern "C" {
 
 typedef struct warren_mount_ring warren_mount_ring;
 
-/// Names an inode for as long as it lives. A ring takes those of attached directories, and of what
-/// it found, made or was given last: at least 524,288. An older one is EBADF: look it up again.
+/// Names an inode for as long as it lives. A ring accepts handles of attached directories, and the
+/// last 524,288 or more that it found, made or was given. An older one is EBADF: look its name up
+/// again.
 typedef struct {
     uint64_t inode;
     uint32_t generation;
@@ -29,7 +30,7 @@ typedef struct {
     size_t length;
 } warren_name;
 
-/// What is known of a file; times are nanoseconds since 1970. `error` is 0, or there is no more.
+/// Attributes of a file; times are nanoseconds since 1970. If `error` is not 0 nothing else is set.
 typedef struct {
     int error;
     uint32_t mode;
@@ -46,7 +47,7 @@ typedef struct {
 
 /// Opens a ring of the mount that `path` lies in. Returns 0 or an error number.
 int warren_mount_ring_open(const char* path, warren_mount_ring** ring);
-/// Ends the ring; null is taken.
+/// Closes the ring, which may be null.
 void warren_mount_ring_close(warren_mount_ring* ring);
 /// The handle of an open directory. Returns 0 or an error number: EMFILE if 65,536 others are
 /// attached.

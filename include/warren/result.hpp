@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors are values. `Errc` holds Linux errno numbers, so that FUSE, Python and a command's
-// completion pass them through unchanged; `Result<T>` is trivially copyable, so that it crosses
-// the border to a GPU. Numbers from 4096 on never leave the engine: they tell the driver of an
-// operation what to serve before it starts the operation again.
+// completion pass them on unchanged; `Result<T>` is trivially copyable, so that a GPU can return
+// it. Numbers from 4096 on never leave the engine: each is a reason to retry, which the driver of
+// an operation serves before it starts the operation again.
 #pragma once
 
 #include "warren/types.hpp"
@@ -53,7 +53,7 @@ enum class [[nodiscard]] Errc : i32{
     need_frame = 4104,    // no metadata frame with memory is free: the engine adds memory
 };
 
-/// Whether `code` is an answer for the caller rather than a wish of the engine.
+/// Whether `code` is an answer for the caller rather than a retry reason.
 WARREN_HD constexpr bool is_final(Errc code) {
     return static_cast<i32>(code) < 4096;
 }

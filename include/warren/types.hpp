@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The integer widths that every layer speaks. Sizes on disk and in commands are explicit, so
-// `size_t` and `long` never reach them. WARREN_HD marks what runs on the CPU and on a GPU.
+// The integer types of every layer. Sizes on disk and in commands are explicit, so `size_t` and
+// `long` never reach them. WARREN_HD marks functions for the CPU and the GPU.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@
 
 namespace warren {
 
-/// Why a volume could not be made, opened, resized or checked: one line for people, naming the
+/// Why a volume could not be made, opened, resized or checked: one line for people that names the
 /// path.
 struct Failure {
     Errc code = Errc::ok;
@@ -37,8 +37,8 @@ struct Handle {
     friend bool operator==(const Handle&, const Handle&) = default;
 };
 
-/// On whose behalf a call is made. `check` off means that somebody else has checked permission
-/// already (the kernel, for a mount); owner and group of new inodes come from here all the same.
+/// The credentials of a call. `check` off means that permission has been checked already (by the
+/// kernel, for a mount); owner and group of new inodes still come from here.
 struct Caller {
     u32 user = 0;
     u32 group = 0;
@@ -63,9 +63,9 @@ struct Attributes {
     i64 born = 0;
 };
 
-/// Whether a look-up or creation also counts a reference that keeps the inode's number from being
-/// used again until forget() (what a kernel that caches inodes needs). 2^32 of an inode are too
-/// many: Errc::overflow.
+/// Whether a look-up or creation also counts a reference, which keeps the inode's number from being
+/// reused until forget() (as a kernel that caches inodes needs). An inode holds fewer than 2^32:
+/// Errc::overflow.
 enum class Hold : u8 { no, yes };
 
 struct CreateOptions {
@@ -76,12 +76,11 @@ struct CreateOptions {
     bool open = false;  // count an open as well: release() must follow
 };
 
-/// As new_modified or new_changed: the time that the inode has, even if another call sets it
-/// meanwhile.
+/// As new_modified or new_changed: keep the inode's time, even if another call sets it meanwhile.
 inline constexpr i64 time_kept = -0x7fffffffffffffff;
 
-/// What set_attributes() changes; unset members stay. The time of change does not go back: where
-/// new_changed is a little older than what the inode has, that stays.
+/// What set_attributes() changes; unset members stay. The time of change does not go back: a
+/// new_changed a little older than the inode's is ignored.
 struct AttributeChange {
     enum : u32 {
         mode = 1,
@@ -123,7 +122,7 @@ enum class Allocate : u8 {
     zero_range_keep_size
 };
 enum class Seek : u8 { data, hole };
-/// Whether a change of contents sets the times modified and changed. Not where the kernel caches
+/// Whether a change of contents sets the times modified and changed. Off if the kernel caches
 /// writes: it keeps these times itself and sends them when they differ.
 enum class Stamp : u8 { yes, no };
 enum class AttributeSet : u8 { any, create, replace };
@@ -131,9 +130,9 @@ enum class AttributeSet : u8 { any, create, replace };
 struct Statistics {
     u64 blocks = 0;  // 4 KiB blocks in the volume
     u64 blocks_free = 0;
-    u64 blocks_available = 0;  // free less those that contents of files cannot have
+    u64 blocks_available = 0;  // free less the reserve that file contents cannot use
     u64 inodes_used = 0;
-    u64 inodes_free = 0;  // at most: inodes take their space from the free blocks
+    u64 inodes_free = 0;  // at most: inodes are allocated from the free blocks
 };
 
 /// One item of move_many(): rename of (from, name) to (to, new_name).
@@ -151,7 +150,7 @@ struct Creation {
     CreateOptions options;
 };
 
-/// One item of remove_many(): unlink(), or remove_directory() if that is said.
+/// One item of remove_many(): unlink(), or remove_directory() if `is_directory`.
 struct Unlink {
     Handle directory;
     std::string_view name;
@@ -187,7 +186,7 @@ struct Scanned {
     Attributes attributes;
 };
 
-/// Which files scan() visits. Directories are visited whatever they are: they are the way to files.
+/// Which files scan() visits. Directories above the matching files are always visited.
 struct ScanFilter {
     u32 depth_max = ~u32{0};        // nothing below this depth; the root's is 0
     std::string_view pattern = {};  // of names: bytes with * ? [a-z] [!a-z] \; empty: any name
@@ -199,7 +198,7 @@ struct ScanFilter {
     i64 modified_max = INT64_MAX;
 };
 
-/// Where a scan goes on: in a directory of this depth, with the names of a range of keys.
+/// Where a scan continues: in a directory of this depth, with the names of a range of keys.
 struct ScanPosition {
     Handle directory;
     u32 depth = 0;
@@ -207,7 +206,7 @@ struct ScanPosition {
     u64 end = ~u64{0};
 };
 
-/// For a visitor that passes on what it gets, to one who may be slower.
+/// For a visitor that passes entries on to a consumer that may be slower.
 struct ScanSteps {
     std::function<bool()> is_full = {};  // asked by workers; true: the step ends soon
     /// Waits for room, or says why there will be none. Called by an engine that cannot end a step
@@ -215,16 +214,16 @@ struct ScanSteps {
     std::function<Errc()> wait = {};
 };
 
-/// What usage() tells.
+/// Options of usage().
 struct UsageOptions {
     u32 depth_max = 0;          // directories below this depth get no sum of their own
     bool counts_links = false;  // a file with several names counts once for each
 };
 
-/// What a directory takes with all that is below it.
+/// The space that a directory takes with everything below it.
 struct DirectoryUsage {
     Handle directory;
-    u32 above = 0;  // index in the answer of the directory that it is in; 0 for the first
+    u32 above = 0;  // index in the answer of its parent; 0 for the first
     u32 depth = 0;
     std::string name;  // empty for the first
     u64 entries = 0;   // itself and the names below it
@@ -232,20 +231,20 @@ struct DirectoryUsage {
     u64 bytes = 0;     // sizes; devices have none
 };
 
-/// A write that the disk of a volume refused, or a flush of it; or one that was not made because
-/// the disk had become smaller.
+/// A write or flush that the disk of a volume refused, or a write that was not made because the
+/// disk had become smaller.
 struct DiskRefusal {
     Errc code = Errc::ok;
     u64 offset = 0;         // the lowest
     u64 bytes = 0;          // in all; 0: a flush
-    u64 places = 1;         // that were written at once: one of them, or several, were refused
+    u64 places = 1;         // written at once; one or more of them were refused
     u64 found_size = 0;     // of the disk
     u64 expected_size = 0;  // of the disk
 
     bool has_shrunk() const { return found_size < expected_size; }
     /// What was refused and why, for people.
     std::string text() const;
-    /// What they can do about it.
+    /// What people can do about it.
     std::string remedy() const;
 };
 
@@ -253,19 +252,20 @@ struct OpenOptions {
     bool read_only = false;
     u32 workers = 0;            // threads of bulk operations; 0: all cores
     u64 meta_buffer_bytes = 0;  // 0: everything resident; else at most so much metadata in memory
-    /// 0: contents come from and go to the disk at once; else so much of them is kept in memory.
-    /// DataMode::journal keeps some in any case.
+    /// Memory for file contents; 0: they go straight to the disk and back. DataMode::journal keeps
+    /// some in any case.
     u64 file_buffer_bytes = 0;
     DataMode data = DataMode::ordered;
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
     DiskAccess disk = DiskAccess::plain;
-    /// Told, in one line, of what ends the engine while the volume is open; else it goes to the
-    /// standard error stream.
+    /// Called with one line about what ends the engine while the volume is open; if empty, the line
+    /// goes to the standard error stream.
     std::function<void(const std::string&)> report = {};
-    /// Told, once at most, of the write after which nothing changes any more: the first that is
-    /// refused with ErrorMode::remount_ro, and in any mode one that finds the disk smaller. From
-    /// whichever thread it failed in; it must not use the volume, and may throw std::bad_alloc.
+    /// Called, once at most, with the write after which the volume is read-only: with
+    /// ErrorMode::remount_ro the first that is refused, in any mode one that finds the disk
+    /// smaller. Called in the thread of that write; it must not use the volume, and may throw
+    /// std::bad_alloc.
     std::function<void(const DiskRefusal&)> refused = {};
 };
 
@@ -285,8 +285,8 @@ class VolumeImplementation;
 
 class Volume {
  public:
-    /// Opens the volume at `path`, replays its journal and goes on in the background with
-    /// removals that were cut short. Null and a filled `failure` if that is not possible.
+    /// Opens the volume at `path`, replays its journal and resumes interrupted removals in the
+    /// background. Null and a filled `failure` if that is not possible.
     static std::unique_ptr<Volume> open(const std::string& path, const OpenOptions& options,
                                         Failure& failure);
     explicit Volume(std::unique_ptr<VolumeImplementation> implementation);
@@ -294,7 +294,7 @@ class Volume {
     Volume(const Volume&) = delete;
     Volume& operator=(const Volume&) = delete;
 
-    /// Commits, marks the volume clean and closes it. The first error that was met is the answer.
+    /// Commits, marks the volume clean and closes it. Returns the first error.
     Errc close();
 
     Handle root() const;
@@ -364,8 +364,8 @@ class Volume {
 
     // Durability.
     Errc sync();
-    /// Whether sync() would make anything durable, or tell an error. It costs a few loads from
-    /// memory, and a GPU's engine one small copy.
+    /// Whether sync() would make anything durable, or return an error. It costs a few loads from
+    /// memory, and on a GPU's engine one small copy.
     bool has_unsaved();
     Errc sync_file(Handle handle);
 
@@ -380,7 +380,7 @@ class Volume {
     void create_many(const Caller& caller, std::span<const Creation> creations,
                      std::span<Result<Attributes>> results);
     /// Equal to unlink() or remove_directory() item by item, in order. (An item whose directory is
-    /// a file that another item removes may be told not_directory or stale, as in move_many().)
+    /// a file that another item removes may get not_directory or stale, as in move_many().)
     void remove_many(const Caller& caller, std::span<const Unlink> names, std::span<Errc> results);
     /// As lookup() for each item, in any order.
     void lookup_many(const Caller& caller, std::span<const Lookup> lookups,
@@ -391,14 +391,15 @@ class Volume {
     /// before their entries. `visit` is called from many threads and returns whether to descend.
     Errc scan(const Caller& caller, Handle directory,
               const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter = {});
-    /// As scan(), step by step, so that nothing is held or kept busy in between: begins or goes on
-    /// at `left`, which gets what is still to be visited; empty once all is. To begin with, `left`
-    /// is the position of one directory with depth 0.
+    /// As scan(), step by step, holding nothing in between: begins or continues at `left`, which
+    /// gets the positions still to be visited; empty when done. To begin, `left` is the position of
+    /// one directory with depth 0.
     Errc scan_step(const Caller& caller, std::vector<ScanPosition>& left,
                    const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter,
                    const ScanSteps& steps);
-    /// Adds up what `directory` and all below it take. The answer begins with `directory` itself;
-    /// a directory comes before those in it. A file with several names counts where one is met.
+    /// Adds up the space of `directory` and everything below it. The answer begins with `directory`
+    /// itself; a directory comes before its subdirectories. A file with several names counts at one
+    /// of them.
     Errc usage(const Caller& caller, Handle directory, const UsageOptions& options,
                std::vector<DirectoryUsage>& answer);
 
@@ -410,10 +411,10 @@ class Volume {
 struct CheckOptions {
     bool repair = false;
     std::function<void(const std::string&)> report = {};  // one line a problem, naming the path
-    /// Who takes the first look, at all metadata at once; `automatic` is all cores. Only what it
-    /// does not find sound is looked at closer, which takes one core and less memory.
+    /// Runs the quick check, which looks at all metadata in parallel; `automatic` is all cores.
+    /// What it does not find sound gets the full check, which takes one core and less memory.
     EngineChoice engine = EngineChoice::automatic;
-    bool looks_closer = false;  // at everything, without a first look
+    bool looks_closer = false;  // full check of everything, without a quick one
 };
 
 struct CheckResult {
@@ -422,12 +423,12 @@ struct CheckResult {
     u64 inodes = 0;
     u64 directories = 0;
     u64 blocks_used = 0;
-    u64 orphans = 0;  // inodes without a name, which the next to open the volume for writing frees
-    /// Who took the first look: cpu or cuda; `automatic` if nobody did.
+    u64 orphans = 0;  // inodes without a name; the next open for writing frees them
+    /// What ran the quick check: cpu or cuda; `automatic` if there was none.
     EngineChoice engine = EngineChoice::automatic;
     bool looked_closer = false;
-    std::string note;  // why nobody took a first look; empty if somebody did
-    // What the first look took: until memory and the device were ready; to bring the metadata
+    std::string note;  // why there was no quick check; empty if there was
+    // Times of the quick check: until memory and the device were ready; to bring the metadata
     // there, `disk_seconds` of it waiting for the disk; to examine them.
     double start_seconds = 0;
     double load_seconds = 0;
@@ -435,7 +436,7 @@ struct CheckResult {
     double examine_seconds = 0;
 };
 
-/// Checks the structure of a volume that nobody has open; repairs it if asked to.
+/// Checks the structure of a volume that is not open elsewhere; repairs it if asked to.
 Failure check_volume(const std::string& path, const CheckOptions& options, CheckResult& result);
 
 }  // namespace warren

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is chosen when a volume is opened or mounted, with the names that people write for it: the
-// engine, the way to the disk, what a power cut may do to contents, what follows a refused write.
+// Options of opening or mounting a volume, with the names that people write for them: the engine,
+// the access to the disk, what a power cut may do to contents, what follows a refused write.
 #pragma once
 
 #include <string_view>
@@ -29,8 +29,8 @@ constexpr bool find_engine(std::string_view name, EngineChoice& engine) {
 }
 
 /// How a volume reaches its file or device. `plain`: read(2) and write(2), one at a time for each
-/// caller. `ring`: io_uring(7), many requests at once. `direct`: so, and past the page cache of the
-/// system (O_DIRECT). `automatic`: what turns out fastest when the volume is opened.
+/// caller. `ring`: io_uring(7), many requests at once. `direct`: the same, bypassing the system's
+/// page cache (O_DIRECT). `automatic`: whichever is fastest when the volume is opened.
 enum class DiskAccess : u8 { automatic, plain, ring, direct };
 
 /// The names that people write for ways to a disk.
@@ -50,9 +50,9 @@ constexpr bool find_disk_access(std::string_view name, DiskAccess& access) {
 }
 
 /// What a power cut may do to file contents that were written since the last commit. `ordered`: a
-/// file shows what was written to it, or what it was before. `journal`: all contents are those of
-/// one commit, as names and sizes are. `writeback`: a new part of a file may show what lay on the
-/// disk before. After fsync or sync they are durable in each mode.
+/// file shows the new contents or the old. `journal`: all contents are those of one commit, as
+/// names and sizes are. `writeback`: a new part of a file may show earlier contents of the disk.
+/// After fsync or sync they are durable in each mode.
 enum class DataMode : u8 { ordered, journal, writeback };
 
 /// The names that people write for modes; ext4 has the same.
@@ -70,10 +70,10 @@ constexpr bool find_data_mode(std::string_view name, DataMode& mode) {
     return false;
 }
 
-/// What becomes of a volume whose disk has refused a write. `remount_ro`: nothing changes any more,
-/// reads go on. `go_on`: contents that are refused are told to their writer, and that is all; but
-/// after a commit that fails nothing changes any more either, nor once the disk is found to have
-/// become smaller, nor after any refusal on an engine with memory of its own.
+/// What follows a write that the disk refuses. `remount_ro`: the volume becomes read-only. `go_on`:
+/// the writer of refused contents gets an error, and the volume stays writable; but it becomes
+/// read-only after a commit that fails, when the disk is found to have become smaller, and after
+/// any refusal on an engine with memory of its own.
 enum class ErrorMode : u8 { remount_ro, go_on };
 
 /// The names that people write for it; ext4 has the same.
