@@ -215,7 +215,7 @@ int main(int argument_count, char** arguments) {
             bench.run(dirty != 0 ? dirty : 90'000, true);
             if (dirty == 0) bench.run(120'000, false);
         }
-        // Nobody has promised it of the CPU, which copies the blocks itself.
+        // Not a goal for the CPU, which copies the blocks itself.
         if (engine == EngineChoice::cuda) bench.add_must();
         require(place.volume->close() == Errc::ok, "cannot close the volume");
     }

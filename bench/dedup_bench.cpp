@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does a write cost in the deduplication module of the report on CloudFS, step by step: the
-// bytes are read, cut by Rabin fingerprints, and the chunks that ended are digested by MD5? By the
-// size of a write, and by who works: one thread; all of them for the cuts, as the report did it; or
-// all of them for the digests too. Its figures 3.3 to 3.5 are these rows.
+// What does a write cost in the deduplication module of the report on CloudFS, step by step:
+// reading the bytes, cutting them by Rabin fingerprints, digesting the chunks that ended by MD5? By
+// the size of a write, and by the threads used: one; all for the cuts, as in the report; or all for
+// the digests too. Its figures 3.3 to 3.5 are these rows.
 //
 // Ratios are to the whole module, so they are the shares of the steps.
 //

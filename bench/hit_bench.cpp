@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does who reads what is in memory wait for a disk that others wait for? The seed's table 5.1: a
-// file of 27 KiB is read again and again, alone, and beside other callers who read a file that is
-// not in memory and larger than the file buffer. The image is reached by io_uring past the page
+// Does a reader of cached data wait for a disk that others wait for? The seed's table 5.1: a file
+// of 27 KiB is read again and again, alone, and beside other callers that read a file that is not
+// in memory and larger than the file buffer. The image is accessed by io_uring, bypassing the page
 // cache.
 //
-// What the machine takes from anybody meanwhile (interrupts of the disk, memory) is measured in the
-// same way: 27 KiB are copied beside callers who read a file with no buffer and no volume.
+// Disturbance by the machine itself (interrupts of the disk, memory) is measured in the same way:
+// 27 KiB are copied beside callers that read a file with no buffer and no volume.
 //
 //   hit_bench [--reads N] [--missers N] [--core N] [FOLDER]
 //       N reads a run (200,000); N callers who miss (1); the reader is held on core N, those who
@@ -83,7 +83,7 @@ void hold(u64 core, bool is_reader) {
     require(::sched_setaffinity(0, sizeof set, &set) == 0, "cannot hold a thread on a core");
 }
 
-/// Callers who read where nothing is in memory until they are told to stop.
+/// Callers that read uncached data until they are told to stop.
 class Missers {
  public:
     Missers(const Miss& miss, const Plan& plan) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much should be loaded for a reader of whom nobody knows how far it will read? The seed's
+// How much should be loaded for a reader if nothing says how far it will read? The seed's
 // figure 5.1: the time it takes to read the first N blocks of an extent, one block a request, where
 // the file buffer loads a fixed number of blocks (2 to 512) or one that grows by every load. The
 // file lies in /var/tmp, on the machine's disk, reached by io_uring past the page cache; nothing of

@@ -37,7 +37,7 @@ struct Peers {
     Passthrough checked{scratch.path(), checked_source.path(), true};
     Peers() { warren.mount(); }
 
-    /// Who is measured, and where; first goes another one each run.
+    /// The subjects and their directories; the first to be measured changes with each run.
     std::vector<std::pair<const char*, std::string>> order(u64 run) const {
         std::vector<std::pair<const char*, std::string>> all = {
             {"Warren", warren.path()},

@@ -146,7 +146,7 @@ class Series {
             if (!can(way, worker)) continue;
             const double share = measure(way, worker);
             if (worker == Worker::one_core) found = share;
-            // What is found must not depend on who looks; the reference sees a sample only.
+            // All workers must find the same; the reference sees a sample only.
             if (worker == Worker::all_cores || worker == Worker::gpu) {
                 bench::require(share == found, way.name + ": other chunks than one core's");
             }

@@ -186,8 +186,8 @@ struct Plan {
     }
 };
 
-/// Each trace in each state on each subject, one subject right behind the other; who begins changes
-/// with the state, the trace and the run.
+/// Each trace in each state on each subject, one subject right behind the other; the first subject
+/// changes with the state, the trace and the run.
 void measure(Report& report, Ledger& ledger, const std::vector<Subject>& subjects, const Plan& plan,
              const std::vector<std::string>& states) {
     std::string absent;
@@ -195,7 +195,7 @@ void measure(Report& report, Ledger& ledger, const std::vector<Subject>& subject
         make_trace_inputs(subject.path);
     const size_t count = plan.traces("", absent).size();
     if (!absent.empty()) report.note("left out, because something is not here:" + absent);
-    // Each subject once in a state, or again; `turn` says who begins.
+    // Each subject once in a state, or again; `turn` chooses the first.
     const auto round = [&](size_t trace, const std::string& state, size_t turn, bool is_first) {
         for (size_t i = 0; i < subjects.size(); ++i) {
             const Subject& subject = subjects[(turn + i) % subjects.size()];

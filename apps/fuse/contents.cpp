@@ -214,7 +214,7 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
         fuse_reply_write(raw, *put);
         return;
     }
-    // What the kernel writes back and cannot is told by it to all who have the file open.
+    // If writing back fails, the kernel reports it to all who have the file open.
     if (info->writepage != 0) request.mount.unsaved.forget(node);
     if (info->writepage != 0 && put.code() == Errc::no_space) return tell_writers(request, node);
     request.reply(put.code());

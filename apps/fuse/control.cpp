@@ -442,7 +442,7 @@ Errc ControlConnection::remount(bool read_only, AccessTimes access_times) {
 
 Errc ControlConnection::ask_for_close(int patience_ms) {
     WARREN_TRY(send_frame(socket_.get(), Verb::close, {}));
-    // Unmounting ends the daemon's conversations: who has not been heard by then is cut off.
+    // Unmounting ends the daemon's connections: a request not received by then is lost.
     pollfd waiting{socket_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, patience_ms) == 0) return Errc::busy;
     Frame heard;

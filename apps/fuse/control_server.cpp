@@ -131,7 +131,7 @@ void ControlServer::listen() {
         if (events[1].revents != 0) break;
         Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (socket) {
-            // Who finds no memory here is let go.
+            // A peer for which there is no memory is disconnected.
             static_cast<void>(or_no_memory([&] {
                 admit(std::move(socket));
                 return Errc::ok;
@@ -166,7 +166,7 @@ void ControlServer::admit(Descriptor socket) {
     const Errc begun = or_no_memory([&] {
         std::thread([leave, server = shared_from_this(), held = std::move(socket),
                      who = std::move(peer)]() mutable {
-            // What finds no memory between two frames ends the conversation.
+            // Running out of memory between two frames ends the conversation.
             static_cast<void>(or_no_memory([&] {
                 server->converse(held.get(), who);
                 return Errc::ok;
@@ -290,11 +290,11 @@ void ControlServer::converse(int socket, const Peer& peer) {
     Frame frame;
     std::unique_ptr<RingServer> ring;
     while (true) {
-        // Who has a ring may be silent for as long as it likes.
+        // A peer with a ring may be silent indefinitely.
         if (ring != nullptr) wait_for_input(socket);
         const Errc received = or_no_memory([&] { return receive_frame(socket, frame); });
         if (received == Errc::no_memory) {
-            // What follows on the socket is no frame: this is the last answer.
+            // The stream is out of step with the frames: this is the last answer.
             static_cast<void>(send_frame(socket, Verb::answer, lone_answer(received)));
         }
         if (received != Errc::ok) return;

@@ -35,10 +35,10 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     void start_unheard(u32 device_major, u32 device_minor);
     /// Serves a connection in a thread of its own, if its peer may have one.
     void admit(Descriptor socket);
-    /// Ends listening and waits for the verbs under way. Those who wait for the close hear that
-    /// the kernel has let go.
+    /// Ends listening and waits for the verbs under way. Tells the peers that wait for the close
+    /// that the kernel has unmounted.
     void stop();
-    /// Tells those who wait how closing the volume went, and removes the socket.
+    /// Tells the waiting peers how closing the volume went, and removes the socket.
     void report_closed(Errc code);
 
  private:

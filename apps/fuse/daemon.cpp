@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order matters twice. At the start the mount is reported as ready only after a request made
 // its way through it and the control socket is there. At the end nothing may touch the volume
-// before it is closed, and whoever waits for that hears of it last.
+// before it is closed, and processes that wait for that are told last.
 #include "apps/fuse/daemon.hpp"
 
 #include <fcntl.h>

@@ -53,7 +53,7 @@ void DamageLog::note_refusal(const DiskRefusal& refusal) {
     tell_the_end(refusal.code, image_ + ": " + refusal.text(), refusal.remedy());
 }
 
-/// Tells what has made the volume read-only, once, whoever comes first.
+/// Logs what has made the volume read-only, once, in whichever thread comes first.
 void DamageLog::tell_the_end(Errc code, const std::string& why, const std::string& remedy) {
     const std::string line =
         why + "; the volume is read-only from now on: unmount it and " + remedy;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells whoever keeps the machine which objects of a volume are damaged, and that its disk takes
-// nothing more. Programs hear EIO, which says neither what is wrong nor what to do about it.
+// Logs for the administrator which objects of a volume are damaged, and that its disk accepts no
+// more writes. Programs get EIO, which says neither what is wrong nor what to do about it.
 //
-// Invariant: one line for each object, however often it is asked for, and at most lines_max in all:
-// damage of a volume's half does not fill the system's log; nor do commits that fail one after the
-// other for the same reason, which are told once.
+// Invariant: one line for each object, however often it is accessed, and at most lines_max in all,
+// so that damage of half a volume does not fill the system's log. Commits that fail in succession
+// for the same reason are logged once.
 #pragma once
 
 #include <atomic>

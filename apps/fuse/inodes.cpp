@@ -95,8 +95,8 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     const Result<Attributes> changed =
         request.volume->set_attributes(request.caller(), handle, change);
     if (changed && (which & FUSE_SET_ATTR_SIZE) != 0) request.mount.unsaved.note(node);
-    // The kernel also sends the last times of what nobody has a name or descriptor of any more. An
-    // error would be kept for the next syncfs(2), of whomever.
+    // The kernel also sends the last times of a file without names and descriptors. It would keep
+    // an error for the next caller of syncfs(2).
     const bool sets_times_alone = (which & ~(FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_CTIME)) == 0;
     if (changed.code() == Errc::stale && sets_times_alone) {
         return request.reply_attributes(removed_inode(request, node, handle));

@@ -76,7 +76,7 @@ void Invalidator::tell_all(const std::vector<StaleName>& all, bool can_expire) {
 }
 
 void Invalidator::clean_up(const StaleName& removed) {
-    // Whoever made the name again has looked it up, and the kernel has cleaned up by that.
+    // If the name exists again, a look-up has made the kernel clean up already.
     if (is_there_(removed.parent, removed.name)) return;
     tell(removed, false);
     fuse_lowlevel_notify_inval_inode(session_, removed.parent, -1, 0);

@@ -5,8 +5,9 @@
 // serves no request.
 //
 // Invariant: when drop() returns, no path leads to a stale name. What the kernel caches below a
-// removed directory is only memory then (seen by nobody but who stands inside it); that much work
-// is done after the urgent things, in pieces, and not at all if the name has come back meanwhile.
+// removed directory is then only memory (visible only to processes whose working directory is
+// inside it). Dropping it is done after the urgent work, in pieces, and not at all if the name has
+// come back.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +23,7 @@
 
 namespace warren::fuse {
 
-/// One thing that the kernel should not believe any more.
+/// One thing that the kernel must stop believing.
 struct StaleName {
     u64 parent = 0;    // node of the directory
     u64 child = 0;     // node of the directory that the name led to, if it is gone for good; else 0
@@ -66,7 +67,7 @@ class Invalidator {
     IsThere is_there_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    Batch* first_ = nullptr;  // of those that wait, each on the stack of who waits for it
+    Batch* first_ = nullptr;  // of those that wait, each on the stack of its waiting thread
     Batch** end_ = &first_;
     std::deque<StaleName> removed_;  // touched by the thread alone
     std::deque<u64> closed_;         // nodes to forget

@@ -3,10 +3,10 @@
 // does not send them before it asks, so the volume would call fresh data a hole. This thread makes
 // the kernel send them first.
 //
-// Invariant: waits for requests that others answer, so it serves none itself and holds no lock; and
-// every seek that it took is answered, at the latest in the destructor. It must be stopped while
-// requests are still answered: who waits for the kernel to write hears no signal and keeps the
-// device open, so nobody could end it.
+// Invariant: the thread waits for requests that others answer, so it serves none itself and holds
+// no lock; every seek that it took is answered, at the latest in the destructor. It must be stopped
+// while requests are still answered: a thread that waits for the kernel to write cannot be
+// interrupted and keeps the device open, so it could not be ended.
 #pragma once
 
 #include <condition_variable>

@@ -3,8 +3,8 @@
 // feet of the kernel, which keeps its inodes and open files: a mount that began read-only is
 // remounted for writing, or the GPU that ran the operations is lost.
 //
-// Invariant: whoever works on the volume holds an Access; the volume is exchanged only while there
-// is none. A volume that is never exchanged any more costs an Access one load.
+// Invariant: a thread that works on the volume holds an Access; the volume is exchanged only while
+// there is none. Once a volume can no longer be exchanged, an Access costs one load.
 #pragma once
 
 #include <atomic>
@@ -69,8 +69,8 @@ class LiveVolume {
     VolumeOpener open_;
     std::mutex turn_;  // passed on the way to mutex_, so that an exchange gets its turn
     std::shared_mutex mutex_;
-    // Once false, always false. Cleared with release after the exchange of volume_, so whoever
-    // reads false in access(), with acquire, sees the volume that stays.
+    // Once false, always false. Cleared with release after the exchange of volume_, so a thread
+    // that reads false in access(), with acquire, sees the volume that stays.
     std::atomic<bool> exchangeable_;
 };
 

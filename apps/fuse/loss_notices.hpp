@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of which something that was written is lost. With the kernel's writeback cache nobody can
-// say which descriptor a byte came from, so each that was open for writing is told, once for each
-// loss.
+// Files of which written data are lost. With the kernel's writeback cache it is unknown which
+// descriptor a byte came from, so each that was open for writing is told, once for each loss.
 #pragma once
 
 #include <atomic>

@@ -47,7 +47,7 @@ void remove_dead_mount(const std::string& mountpoint) {
         return;
     }
     const auto top = top_mount_on(mountpoint);
-    // Who may not unmount it hears the reason from the mount that follows.
+    // A user who may not unmount it learns the reason from the mount that follows.
     if (top && top->is_warren()) {
         static_cast<void>(detach(mountpoint, Detach::lazily));
     }
@@ -150,7 +150,7 @@ int remount(const MountOptions& options) {
                    : static_cast<Errc>(errno);
     };
     auto tell_daemon = [&] { return daemon->remount(read_only, options.access_times); };
-    // Whoever refuses writing must do so first.
+    // The side that starts to refuse writes must do so first.
     Errc code = read_only ? tell_kernel() : tell_daemon();
     if (code == Errc::ok) code = read_only ? tell_daemon() : tell_kernel();
     if (code == Errc::ok) return EXIT_SUCCESS;

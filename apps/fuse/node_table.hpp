@@ -50,18 +50,18 @@ class NodeTable {
     /// The inode behind a node; nothing if the kernel has no reference to it.
     std::optional<Handle> find(u64 node) const;
 
-    /// Lets the kernel take this node for another one when it looks its name up again: what it
-    /// believes of its size is wrong, and it lets nobody correct that. Not while it is open.
+    /// Makes the kernel take this node for another one at the next look-up of its name: the size
+    /// that it caches is wrong, and there is no call to correct it. Not while it is open.
     void renew(u64 node);
 
     /// Whether the kernel has this node, as a directory.
     bool is_directory(u64 node) const;
 
-    /// Counts an open, by one who will write or only read, and its end.
-    /// The end: whether that was the last, and the kernel should forget the node for its new times.
+    /// Counts an open, for writing or only for reading, and its end. count_release(): whether that
+    /// was the last, and the kernel should forget the node for its new times.
     void count_open(u64 node, bool writes);
     bool count_release(u64 node, bool writes);
-    /// The open file `node` has new times, of which the kernel has not heard and lets nobody tell.
+    /// The open file `node` has new times that the kernel does not know and cannot be told.
     void note_new_times(u64 node);
     /// Whether it is open for writing: then the kernel may hold back what was written.
     bool is_written(u64 node) const { return writers(node) > 0; }

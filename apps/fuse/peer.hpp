@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at the other end of a control connection.
+// The process at the other end of a control connection.
 //
-// Invariant: the ids are those that the kernel told when the peer connected. What a process becomes
-// later, or to whom it passes its descriptor, changes nothing.
+// Invariant: the ids are those that the kernel reported when the peer connected. They do not change
+// if the process changes its own, or passes the descriptor on.
 #pragma once
 
 #include <vector>

@@ -3,8 +3,8 @@
 // shares it: the volume is opened again on the CPU engine, as its last commit left it, and the
 // kernel forgets what is no longer so. Requests that were under way have failed with EIO.
 //
-// Invariant: the loss is noted by whoever meets it, which takes no lock; the exchange is made by a
-// thread of its own that holds nothing.
+// Invariant: the thread that meets the loss notes it without taking a lock; the exchange is made by
+// a separate thread that holds no lock.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request of the kernel: who asks, which volume, and the replies in the volume's terms.
+// One request of the kernel: its caller, its volume, and the replies in the volume's terms.
 //
 // Invariant: exactly one reply for each request. A reply that hands the kernel a reference counts
 // it first, and takes it back if the kernel did not get the reply. What may have to be noted once

@@ -61,7 +61,7 @@ Errc RingCommands::admit(const ring::Received& received) {
             return is_device && peer_.user != 0 ? Errc::not_permitted : Errc::ok;
         }
         case Verb::set_attributes: {
-            // The time of change is nobody's to choose, and the kernel keeps sizes.
+            // The time of change cannot be chosen, and the kernel keeps sizes.
             constexpr u32 others = AttributeChange::size | AttributeChange::changed;
             return (command.change.which & others) != 0 ? Errc::invalid : Errc::ok;
         }
@@ -120,8 +120,8 @@ void RingCommands::create(Volume& volume, Commands commands, Replies replies) {
         take_found(commands[i].command, made[i], replies[i]);
 }
 
-/// What these names lead to now changes with them. What else the kernel knows of a file (its other
-/// names, those who have it open) shows how many links it has.
+/// Notes that these names' inodes change. Elsewhere the kernel may also show their link counts:
+/// under other names, and to processes that have them open.
 void RingCommands::note_named(Volume& volume, const Caller& caller,
                               const std::vector<Lookup>& names) {
     std::vector<Result<Attributes>> found(names.size(), Errc::io);
@@ -174,8 +174,8 @@ void RingCommands::rename(Volume& volume, Commands commands, Replies replies) {
         replies[i].code = codes[i];
 }
 
-/// Only its owner names a file once more: else anybody could keep alive, under a name of his own, a
-/// program with privileges that its owner replaces.
+/// Only its owner gives a file another name: otherwise anybody could keep a privileged program
+/// alive under a name of his own after its owner replaces it.
 Result<Attributes> RingCommands::link(Volume& volume, const ops::Command& command) {
     const Result<Attributes> file = volume.attributes(command.handle);
     if (!file) return file;

@@ -33,7 +33,7 @@ RingServer::~RingServer() {
     turn_.gone();
 }
 
-/// Ends the service; who waits for a completion hears of it.
+/// Ends the service and wakes clients that wait for a completion.
 void RingServer::lose() {
     system_atomic<u32>(pool_.status().lost).store(1, hd::memory_order_relaxed);
     // Only a sign to end soon; joining orders the rest.
@@ -90,7 +90,7 @@ bool RingServer::park() {
     const bool has_command = reader_->has_command();
     if (!has_command && !ending_.load(std::memory_order_relaxed)) {
         ring::wait_for_wake(pool_.doorbell(), seen, longest_sleep_ms);
-        // Who calls has written a command before; who only calls shall not keep a processor busy.
+        // A client rings after it has written a command. One that only rings gets no busy polling.
         if (!reader_->has_command()) std::this_thread::sleep_for(shortest_sleep);
     }
     ring::end_parking(pool_.status());

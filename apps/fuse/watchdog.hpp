@@ -2,10 +2,10 @@
 // A small process beside a mount's daemon, for what the daemon must not do itself.
 //
 // A thread that waits in the kernel for an answer of its own mount cannot be killed, and keeps the
-// daemon's descriptors: with /dev/fuse open, nobody answers and the kernel waits for ever. So all
-// calls that may ask the mount are made here, and when the daemon dies this process aborts the
-// connection, which ends every wait for it (a notification of the daemon's may wait for a lock that
-// is held by a process that waits for the daemon).
+// daemon's descriptors. While /dev/fuse is open the kernel waits for an answer that never comes. So
+// all calls that may ask the mount are made here, and when the daemon dies this process aborts the
+// connection, which ends all such waits (a notification of the daemon's may wait for a lock held by
+// a process that waits for the daemon).
 //
 // Invariant: the process has none of the daemon's descriptors, a session and a root directory of
 // its own, and ends with the daemon. It touches the mount only in children, so it never waits for

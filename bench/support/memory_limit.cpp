@@ -51,7 +51,7 @@ MemoryLimit::MemoryLimit(const std::string& name, u64 bytes) {
 }
 
 MemoryLimit::~MemoryLimit() {
-    // Who has just ended leaves a moment later.
+    // A process that has just ended leaves the group a moment later.
     for (int i = 0; i < 100 && ::rmdir(path_.c_str()) != 0; ++i)
         ::usleep(20'000);
 }

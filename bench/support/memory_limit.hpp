@@ -2,7 +2,7 @@
 // Programs that may take so much memory and no more, with what the kernel caches for them: a group
 // of the system's memory controller (cgroups of version 1 or 2). Needs root.
 //
-// Invariant: the group is gone with its object; whoever was in it must have ended before.
+// Invariant: the group is gone with its object; its processes must have ended before.
 #pragma once
 
 #include <string>

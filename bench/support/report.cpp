@@ -169,7 +169,7 @@ void Report::print() const {
         const double ratio = ratio_of(row);
         std::array<char, 60> text{};
         if (ratio > 0) {
-            // A ratio below 1 belongs to somebody faster than the reference.
+            // A ratio below 1 belongs to a subject faster than the reference.
             std::snprintf(text.data(), text.size(), "%.3g%s", ratio, ratio < 0.995 ? " *" : "");
         }
         std::printf("| %s | %s | %s | %s - %s | %zu | %s | %s |\n", row.scenario.c_str(),

@@ -54,11 +54,11 @@ class Report {
     /// `question` names the CSV file unless name_file() does; `arguments` are the program's.
     Report(std::string question, int argument_count, char** arguments);
 
-    /// One run of `subject` (who or how) in `scenario` over `items` things or bytes.
+    /// One run of `subject` (a program or a method) in `scenario` over `items` things or bytes.
     void add(const std::string& scenario, const std::string& subject, double seconds, double items);
     /// Ratios of the scenario are given to this subject's median.
     void set_reference(const std::string& scenario, const std::string& subject);
-    /// Rows of the CSV file that this run does not measure stay in it, and who measured them.
+    /// Rows of the CSV file that this run does not measure stay in it, with their origin.
     void keep_others() { keeps_others_ = true; }
     /// The CSV file is <file>.csv: another machine's figures have one of their own.
     void name_file(std::string file) { file_ = std::move(file); }

@@ -35,8 +35,7 @@ class GpuChunker {
     static bool has_kernel(const Rule& rule);
 
     /// Allocates memory on the calling thread's GPU. Errc::invalid for a bad rule,
-    /// Errc::not_supported
-    /// without a kernel, Errc::no_device without a GPU, Errc::no_memory.
+    /// Errc::not_supported without a kernel, Errc::no_device without a GPU, Errc::no_memory.
     Errc open(const Rule& rule);
 
     /// Pins host memory until the next call of pin() or the end, so that copies from it run at the

@@ -5,8 +5,7 @@
 // Results may go to device or host memory: they are there when the stream has reached the end of
 // the queued work. Around unaligned data up to the next multiple of 16 bytes may be read at both
 // ends, which an allocation of CUDA always has. Every function returns Errc::no_device in a build
-// without
-// CUDA.
+// without CUDA.
 #pragma once
 
 #include "warren/hash.hpp"

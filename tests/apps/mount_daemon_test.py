@@ -75,7 +75,7 @@ class Bulk(MountedTest):
         self.assertEqual(os.stat(self.path("linked")).st_nlink, 1)
         self.assertEqual(os.fstat(held).st_nlink, 0)
         self.assertEqual(os.pread(held, 100, 0), b"not written out yet")
-        deadline = time.time() + 10  # who stands inside may see names a moment longer
+        deadline = time.time() + 10  # a process inside may see names a moment longer
         while names_that_open(inside, ["f2"]) and time.time() < deadline:
             time.sleep(0.01)
         self.fails_with(errno.ENOENT, os.open, "f2", os.O_RDONLY, dir_fd=inside)

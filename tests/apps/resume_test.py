@@ -92,7 +92,7 @@ class ResumeCase(CommandCase):
         self.run_program("cp", "-a", self.tree, self.place / name)
         return self.place / name
 
-    # What each tool must have done, whoever did it.
+    # The expected result of each tool, in whichever process it ran.
 
     def check_du(self, *how):
         expected = self.run_program("du", "-sx", "tree", folder=self.place).stdout

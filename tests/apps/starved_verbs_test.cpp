@@ -122,7 +122,7 @@ TEST_P(StarvedVerbs, findAConnectionServedOrLetGo) {
         return [control = std::make_shared<Control>(mount)] {
             const Errc connected = control->connect();
             const int asked = control->ask(Verb::sync, {}, false);
-            // Who is let go finds nobody at the other end.
+            // A client that was disconnected finds the socket closed.
             if (connected != Errc::ok || asked == EPIPE) return ENOMEM;
             return asked;
         };

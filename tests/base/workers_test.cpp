@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker pool that hashing and chunking share: every item is done once, whoever is awake.
+// The worker pool that hashing and chunking share: every item is done once, whichever threads are
+// awake.
 #include "base/workers.hpp"
 
 #include <gtest/gtest.h>

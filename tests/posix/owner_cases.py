@@ -92,7 +92,7 @@ def chown_follows(stage, kind):
     stage.is_owned(stage.path("s"), 14, 15)
 
 
-# Who calls, new owner, new group, error; the file is ALICE's and of her main group.
+# Caller, new owner, new group, error; the file is ALICE's and of her main group.
 CHOWNS = [
     ("owner, nothing", ALICE, KEEP, KEEP, 0),
     ("owner, the same ids", ALICE, ALICE.id, ALICE.group, 0),

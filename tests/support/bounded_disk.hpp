@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes all on to another disk, fails the test at an access outside of it, and stops the program
-// when there are so many accesses that whoever makes them must hang.
+// when there are so many accesses that the code under test must be in an endless loop.
 #pragma once
 
 #include <gtest/gtest.h>

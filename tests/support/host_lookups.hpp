@@ -16,7 +16,7 @@ class HostLookups final : public LookupStream {
  public:
     HostLookups() : slots_(slots, Slot(shape_of_slots)) {}
 
-    /// Takes look-ups on behalf of `caller`, who stays; `engine` has the answers.
+    /// Takes look-ups on behalf of `caller`, which must outlive this; `engine` has the answers.
     void open(Engine& engine, const core::Credentials& caller) {
         engine_ = &engine;
         caller_ = caller;

@@ -43,7 +43,7 @@ struct ModelAcl {
     bool is_plain() const;
     /// Makes the list stand for the nine bits of `mode`.
     void set_mode(u32 mode);
-    /// Whether somebody who is not the owner may do `wanted`.
+    /// Whether a user other than the owner may do `wanted`.
     bool allows(const Caller& caller, u32 owning_group, u32 wanted) const;
 };
 

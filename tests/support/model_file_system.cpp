@@ -255,7 +255,7 @@ Errc ModelFileSystem::check_rename(const Caller& caller, const Found& from, cons
     }
     if (from.directory != to.directory) {
         const bool comes_back = meets && how == Rename::exchange;
-        // Who moves a directory changes its "..".
+        // Moving a directory changes its "..".
         if (moves && !allows(caller, from.inode, 2)) return Errc::access;
         if (comes_back && !allows(caller, to.inode, 2)) return Errc::access;
         // A removed directory leads nowhere, so that it cannot lie below anything.

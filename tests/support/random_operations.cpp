@@ -15,7 +15,7 @@ constexpr std::size_t history_max = 40;
 constexpr u32 first_groups[] = {100, 200};
 constexpr u32 second_groups[] = {200};
 
-/// Several users, one who is asked nothing, and user 0.
+/// Several users, one without permission checks, and user 0.
 const std::array<Caller, 6> callers = {{
     {.user = 0, .group = 0, .umask = 022},
     {.user = 0, .group = 0, .umask = 0},

@@ -10,7 +10,7 @@
 
 namespace warren {
 
-/// A caller who is asked nothing.
+/// A caller without permission checks.
 inline const Caller anybody{.check = false};
 
 Handle make_directory(Volume& volume, Handle in, const std::string& name, u32 mode = 040777);
