@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long does fsck take? A check of a sound volume of 1,000,000 files and, with --large 1, of
-// 10,000,000: the first look by all cores, by the GPU, and the closer look that a damaged volume
+// 10,000,000: the quick check by all cores, by the GPU, and the full check that a damaged volume
 // gets, by one core. The image lies in /dev/shm; what the disk took, a copy out of memory here, is
 // given apart and is not in "net". The first check by the GPU in a process starts it. Where there
 // is a GPU the results are check_bench_gpu.csv, beside those of a machine with none.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who writes into a full volume through the kernel's page cache hears of it from write(2), after no
-more than what fits and what the kernel may hold back. What has its blocks can be overwritten."""
+"""A write into a full volume through the kernel's page cache fails in write(2), after no more than
+what fits and what the kernel may hold back. Blocks that a file has can be overwritten."""
 
 import errno
 import mmap
@@ -160,7 +160,7 @@ class FullMountTest(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.ENOSPC)
 
     def test_a_slow_writer_is_told_although_others_look_at_its_file(self):
-        """Once for each refusal, and for each descriptor; those who look are told nothing."""
+        """Once for each refusal and descriptor; looking at the file reports none."""
         file = self.refused_write()
         second = os.open(self.path("log"), os.O_RDONLY)
         for _ in range(2):

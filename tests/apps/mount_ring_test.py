@@ -129,7 +129,7 @@ class Rings(MountedTest):
             self.assertEqual(int(answer), errno.EBADF)
 
     def test_read_only_mount_below(self):
-        """Who sees the volume through a read-only mount of its own changes nothing by a ring."""
+        """Through a read-only mount of its own a process changes nothing by a ring."""
         seen = tempfile.mkdtemp(prefix="warren-seen-")
         subprocess.run(["mount", "--bind", self.folder, seen], check=True)
         subprocess.run(["mount", "-o", "remount,bind,ro", seen], check=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The times of files through a mount, where the daemon stamps some changes and the kernel others
-(writes that it caches): no time runs backwards, whoever stamps it."""
+(writes that it caches): no time runs backwards, whichever of them stamps it."""
 
 import os
 import time

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lets one after another of the calls fail on which an engine with memory of its own depends,
 // within each operation and the commit behind it: on a GPU those of the CUDA runtime, without one
-// the questions to an engine that plays it. Nothing crashes or hangs; who changed something is
-// told, or the change is there; a volume that goes on works, one that has ended said so; what the
-// disk has is as it was before the operation or after it.
+// the questions to an engine that plays it. Nothing crashes or hangs; a call that changes
+// something returns an error, or the change is there; a volume that goes on works, one that has
+// ended said so; the disk has the state before the operation or after it.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check takes a first look at all metadata at once and a closer one where that finds a flaw. What
-// people are told must not depend on who took the first look, nor on whether anybody did: so tests
-// check every volume both ways.
+// A check runs a quick check of all metadata in parallel, and a full check where that finds a flaw.
+// Its report must depend neither on the engine of the quick check nor on whether there was one: so
+// tests check every volume both ways.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ struct Outcome {
     }
 };
 
-/// The engine that takes the first look: that of WARREN_TEST_ENGINE if it is the program's own.
+/// The engine of the quick check: that of WARREN_TEST_ENGINE if it is the program's own.
 inline EngineChoice looking_engine() {
     return test_engine_name("cpu") == "cuda" ? EngineChoice::cuda : EngineChoice::cpu;
 }
