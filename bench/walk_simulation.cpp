@@ -44,7 +44,7 @@ std::vector<std::string> split(const std::string& text) {
     return parts;
 }
 
-struct Settings {
+struct SimulationOptions {
     std::vector<std::string> cores = {"32"};
     std::vector<std::string> files = {"1000000"};
     std::vector<std::string> schedulers = {"cp", "drqs", "deqs", "pa-drqs", "h-drqs"};
@@ -72,48 +72,49 @@ double* cost_named(SimulatedCosts& costs, const std::string& word) {
     return nullptr;
 }
 
-bool read_settings(int count, char** words, Settings& settings) {
+bool parse_options(int count, char** words, SimulationOptions& options) {
     for (int at = 1; at < count; at += 2) {
         if (at + 1 >= count) return false;
         const std::string name = words[at];
         const std::string value = words[at + 1];
         if (name == "--cores") {
-            settings.cores = split(value);
+            options.cores = split(value);
         } else if (name == "--files") {
-            settings.files = split(value);
+            options.files = split(value);
         } else if (name == "--schedulers") {
-            settings.schedulers = split(value);
+            options.schedulers = split(value);
         } else if (name == "--per-node") {
-            settings.per_node = static_cast<u32>(std::strtoul(value.c_str(), nullptr, 10));
+            options.per_node = static_cast<u32>(std::strtoul(value.c_str(), nullptr, 10));
         } else if (name == "--seed") {
-            settings.seed = std::strtoull(value.c_str(), nullptr, 10);
+            options.seed = std::strtoull(value.c_str(), nullptr, 10);
         } else if (name == "--make") {
-            settings.folder = value;
-        } else if (double* const cost = cost_named(settings.costs, name)) {
+            options.folder = value;
+        } else if (double* const cost = cost_named(options.costs, name)) {
             *cost = std::strtod(value.c_str(), nullptr);
         } else if (name == "--csv") {
-            settings.csv = value;
+            options.csv = value;
         } else if (name == "--pairs") {
-            settings.pairs = value;
+            options.pairs = value;
         } else {
             return false;
         }
     }
-    return settings.per_node > 0;
+    return options.per_node > 0;
 }
 
-SimulatedWorld world_of(const Settings& settings, const std::string& name, u32 cores, u64 files) {
+SimulatedWorld world_of(const SimulationOptions& options, const std::string& name, u32 cores,
+                        u64 files) {
     const auto scheduler = walk::scheduler_named(name);
     require(scheduler.has_value(), "there is no scheduler " + name);
     SimulatedWorld world;
     world.scheduler = *scheduler;
     world.files = files;
-    world.seed = settings.seed;
+    world.seed = options.seed;
     world.ranks = cores;
-    world.ranks_per_node = settings.per_node;
-    world.keeps_pairs = !settings.pairs.empty();
+    world.ranks_per_node = options.per_node;
+    world.keeps_pairs = !options.pairs.empty();
     if (name.starts_with("h-")) {
-        world.threads = std::min(settings.per_node, cores);
+        world.threads = std::min(options.per_node, cores);
         world.ranks = std::max(1u, cores / world.threads);
         world.ranks_per_node = 1;
     }
@@ -158,8 +159,8 @@ constexpr const char* header =
     "names_seconds,status_seconds,directory_seconds,network_seconds,processor_seconds\n";
 
 /// A line of the table: what came of one walk, summed over its ranks, and what simulating it took.
-std::string line_of(const Settings& settings, const std::string& name, const std::string& cores,
-                    const std::string& files, const SimulatedWorld& world,
+std::string line_of(const SimulationOptions& options, const std::string& name,
+                    const std::string& cores, const std::string& files, const SimulatedWorld& world,
                     const SimulatedWalk& done, double processor_seconds) {
     SimulatedRank sum;
     for (const SimulatedRank& rank : done.ranks) {
@@ -176,29 +177,29 @@ std::string line_of(const Settings& settings, const std::string& name, const std
                   static_cast<unsigned long long>(done.messages()),
                   static_cast<unsigned long long>(done.bytes()),
                   static_cast<unsigned long long>(sum.requests), done.imbalance(),
-                  done.efficiency(world.threads), entries * settings.costs.name,
-                  entries * settings.costs.status,
-                  static_cast<double>(sum.directories) * settings.costs.directory, sum.talking,
+                  done.efficiency(world.threads), entries * options.costs.name,
+                  entries * options.costs.status,
+                  static_cast<double>(sum.directories) * options.costs.directory, sum.talking,
                   processor_seconds);
     return line;
 }
 
-void run_all(const Settings& settings, FILE* csv) {
-    for (const std::string& files : settings.files) {
-        for (const std::string& cores : settings.cores) {
-            for (const std::string& name : settings.schedulers) {
+void run_all(const SimulationOptions& options, FILE* csv) {
+    for (const std::string& files : options.files) {
+        for (const std::string& cores : options.cores) {
+            for (const std::string& name : options.schedulers) {
                 const SimulatedWorld world = world_of(
-                    settings, name, static_cast<u32>(std::strtoul(cores.c_str(), nullptr, 10)),
+                    options, name, static_cast<u32>(std::strtoul(cores.c_str(), nullptr, 10)),
                     static_cast<u64>(std::strtod(files.c_str(), nullptr)));
                 const std::clock_t begin = std::clock();
-                const SimulatedWalk done = simulate(world, settings.costs);
+                const SimulatedWalk done = simulate(world, options.costs);
                 const std::string line =
-                    line_of(settings, name, cores, files, world, done,
+                    line_of(options, name, cores, files, world, done,
                             static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
                 std::fputs(line.c_str(), stdout);
                 std::fflush(stdout);
                 if (csv != nullptr) std::fputs(line.c_str(), csv);
-                if (!settings.pairs.empty()) write_pairs(settings.pairs, name, done);
+                if (!options.pairs.empty()) write_pairs(options.pairs, name, done);
             }
         }
     }
@@ -207,26 +208,26 @@ void run_all(const Settings& settings, FILE* csv) {
 }  // namespace
 
 int main(int count, char** words) {
-    Settings settings;
-    if (!read_settings(count, words, settings)) {
+    SimulationOptions options;
+    if (!parse_options(count, words, options)) {
         std::fputs(usage, stderr);
         return 2;
     }
-    if (!settings.folder.empty()) {
-        make_tree(settings.folder, settings.seed,
-                  static_cast<u64>(std::strtod(settings.files.front().c_str(), nullptr)));
+    if (!options.folder.empty()) {
+        make_tree(options.folder, options.seed,
+                  static_cast<u64>(std::strtod(options.files.front().c_str(), nullptr)));
         return 0;
     }
-    FILE* csv = settings.csv.empty() ? nullptr : std::fopen(settings.csv.c_str(), "w");
-    require(settings.csv.empty() || csv != nullptr, "cannot write " + settings.csv);
+    FILE* csv = options.csv.empty() ? nullptr : std::fopen(options.csv.c_str(), "w");
+    require(options.csv.empty() || csv != nullptr, "cannot write " + options.csv);
     if (csv != nullptr) std::fputs(header, csv);
     std::fputs(header, stdout);
-    if (!settings.pairs.empty()) {
-        FILE* file = std::fopen(settings.pairs.c_str(), "w");
-        require(file != nullptr, "cannot write " + settings.pairs);
+    if (!options.pairs.empty()) {
+        FILE* file = std::fopen(options.pairs.c_str(), "w");
+        require(file != nullptr, "cannot write " + options.pairs);
         std::fputs("scheduler,from,to,messages,bytes\n", file);
         std::fclose(file);
     }
-    run_all(settings, csv);
+    run_all(options, csv);
     return csv != nullptr && std::fclose(csv) != 0 ? 1 : 0;
 }

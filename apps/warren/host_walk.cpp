@@ -190,8 +190,8 @@ bool FailureList::open(const std::string& file, bool goes_on) {
     return share_over_ranks(file_ == nullptr ? "no" : "yes") == "yes";
 }
 
-void FailureList::hear(std::string_view told) {
-    walk::ByteReader reader(told);
+void FailureList::receive(std::string_view bytes) {
+    walk::ByteReader reader(bytes);
     const i32 error = reader.get<i32>();
     const char* action = lasting(reader.get_bytes());
     if (opened_list != nullptr) opened_list->add({std::string(reader.get_bytes()), action, error});
@@ -203,7 +203,7 @@ void FailureList::add(const walk::Failure& failure) {
         writer.put(failure.error);
         writer.put_bytes(failure.action);
         writer.put_bytes(failure.path);
-        return tell_rank_0(Telling::failure, writer.bytes());
+        return send_to_rank_0(RankMessage::failure, writer.bytes());
     }
     std::lock_guard lock(mutex_);
     ++count_;
@@ -265,7 +265,7 @@ bool FailureList::load(walk::ByteReader& saved) {
 }
 
 bool FailureList::finish() {
-    settle_ranks();
+    flush_ranks();
     std::lock_guard lock(mutex_);
     if (!is_silent_) {
         for (const walk::Failure& failure : first_)

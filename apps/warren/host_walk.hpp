@@ -128,7 +128,7 @@ class FailureList {
     /// Prints what failed; whether nothing did.
     bool finish();
     /// Adds what another rank has told to the list that was opened last.
-    static void hear(std::string_view told);
+    static void receive(std::string_view bytes);
     /// What a checkpoint keeps of it, and the same again.
     std::string save();
     /// Takes all that is left. False if that is not what was saved; nothing has changed then.

@@ -66,7 +66,7 @@ int run_command(const Command& command, std::string program_name,
     set_program(std::move(program_name));
     if (!join_ranks(command.spans_ranks)) return 1;
     const int code = command.run(arguments);
-    settle_ranks();
+    flush_ranks();
     const bool written = finish_output();
     return code == 0 && !written ? 1 : code;
 }

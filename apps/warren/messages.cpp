@@ -39,7 +39,7 @@ void write_line(FILE* stream, std::string_view head,
     line += '\n';
     const bool is_complaint = stream == stderr;
     if (rank_number() != 0) {
-        return tell_rank_0(is_complaint ? Telling::complaint : Telling::output, line);
+        return send_to_rank_0(is_complaint ? RankMessage::complaint : RankMessage::output, line);
     }
     std::lock_guard lock(output_mutex);
     if (is_complaint && rank_count() > 1 && said.size() < said_most) said.insert(line);
@@ -77,7 +77,7 @@ void relay_complaint(std::string_view line) {
 }
 
 void print_bytes(std::string_view bytes) {
-    if (rank_number() != 0) return tell_rank_0(Telling::output, bytes);
+    if (rank_number() != 0) return send_to_rank_0(RankMessage::output, bytes);
     std::lock_guard lock(output_mutex);
     clear_status();
     std::fwrite(bytes.data(), 1, bytes.size(), stdout);

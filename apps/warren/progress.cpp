@@ -55,8 +55,8 @@ void Progress::show_always() {
     always = true;
 }
 
-void Progress::hear(u32 rank, std::string_view told) {
-    const auto counts = walk::ByteReader(told).get<Counts>();
+void Progress::receive(u32 rank, std::string_view bytes) {
+    const auto counts = walk::ByteReader(bytes).get<Counts>();
     std::lock_guard lock(ranks_mutex);
     ranks_entries[rank] = counts.entries;
     ranks_queued[rank] = counts.queued;
@@ -95,7 +95,7 @@ void Progress::show(double seconds) const {
         walk::ByteWriter writer;
         writer.put(Counts{meter_->entries.load(std::memory_order_relaxed),
                           meter_->queued.load(std::memory_order_relaxed)});
-        return tell_rank_0(Telling::progress, writer.bytes());
+        return send_to_rank_0(RankMessage::progress, writer.bytes());
     }
     const std::string line =
         what_ + ": " + counts(seconds) + std::to_string(static_cast<u64>(seconds)) + " s";

@@ -23,7 +23,7 @@ class Progress {
     /// From now on also where stderr is no terminal, as for the processes that mpirun starts.
     static void show_always();
     /// What another rank counts, as it told it.
-    static void hear(u32 rank, std::string_view told);
+    static void receive(u32 rank, std::string_view bytes);
 
     /// Counts what was done. Cheap, from any thread.
     void add(u64 items, u64 bytes) {

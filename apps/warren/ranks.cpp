@@ -14,16 +14,16 @@ namespace {
 
 walk::Group* group = nullptr;
 
-void hear(u32 from, u8 what, std::string_view bytes) {
-    switch (static_cast<Telling>(what)) {
-        case Telling::output:
+void receive(u32 from, u8 what, std::string_view bytes) {
+    switch (static_cast<RankMessage>(what)) {
+        case RankMessage::output:
             return print_bytes(bytes);
-        case Telling::complaint:
+        case RankMessage::complaint:
             return relay_complaint(bytes);
-        case Telling::failure:
-            return FailureList::hear(bytes);
-        case Telling::progress:
-            return Progress::hear(from, bytes);
+        case RankMessage::failure:
+            return FailureList::receive(bytes);
+        case RankMessage::progress:
+            return Progress::receive(from, bytes);
     }
 }
 
@@ -50,19 +50,19 @@ bool join_ranks(bool spans_ranks) {
         }
         return false;
     }
-    if (group != nullptr) group->set_hearer(hear);
+    if (group != nullptr) group->set_receiver(receive);
     return true;
 }
 
 bool leave_to_rank_0() {
     const bool is_done = rank_number() != 0;
-    settle_ranks();
+    flush_ranks();
     group = nullptr;
     return is_done;
 }
 
-void settle_ranks() {
-    if (group != nullptr) group->settle();
+void flush_ranks() {
+    if (group != nullptr) group->flush();
 }
 
 walk::Group* rank_group() {
@@ -86,8 +86,8 @@ std::vector<std::string> gather_over_ranks(std::string_view own) {
     return group->gather(own);
 }
 
-void tell_rank_0(Telling what, std::string_view bytes) {
-    group->tell(static_cast<u8>(what), bytes);
+void send_to_rank_0(RankMessage what, std::string_view bytes) {
+    group->send_to_rank_0(static_cast<u8>(what), bytes);
 }
 
 }  // namespace warren::cli

@@ -20,7 +20,7 @@ bool join_ranks(bool spans_ranks);
 /// For what one rank does alone: the others get `true` and have nothing to do. All call it.
 bool leave_to_rank_0();
 /// Brings to rank 0 what the others still have to say. All call it.
-void settle_ranks();
+void flush_ranks();
 
 /// Null: there is this process only.
 walk::Group* rank_group();
@@ -32,8 +32,8 @@ std::string share_over_ranks(std::string_view of_rank_0);
 std::vector<std::string> gather_over_ranks(std::string_view own);
 
 /// What a further rank tells rank 0.
-enum class Telling : u8 { output, complaint, failure, progress };
-void tell_rank_0(Telling what, std::string_view bytes);
+enum class RankMessage : u8 { output, complaint, failure, progress };
+void send_to_rank_0(RankMessage what, std::string_view bytes);
 /// Prints a complaint that rank 0 was told, unless the same has been said already: what all of them
 /// find wrong is said once.
 void relay_complaint(std::string_view line);

@@ -61,7 +61,7 @@ constexpr Page page = {
 
 enum class Form : u8 { path, size, format, json, count };
 
-struct How {
+struct ListOptions {
     Form form = Form::path;
     bool with_size = false;
     char end = '\n';
@@ -71,8 +71,11 @@ struct How {
 
 class Listing {
  public:
-    Listing(const How& how, const WalkSetup& setup)
-        : how_(how), setup_(setup), lines_(setup.options), workers_(walk_threads(setup.options)) {}
+    Listing(const ListOptions& list_options, const WalkSetup& setup)
+        : list_options_(list_options),
+          setup_(setup),
+          lines_(setup.options),
+          workers_(walk_threads(setup.options)) {}
 
     /// The exit code of the command.
     int run(const std::vector<std::string>& roots);
@@ -87,8 +90,8 @@ class Listing {
     };
 
     void append_path(std::string& line, std::string_view path) const {
-        how_.end == '\0' ? static_cast<void>(line += path) : append_name(line, path);
-        line += how_.end;
+        list_options_.end == '\0' ? static_cast<void>(line += path) : append_name(line, path);
+        line += list_options_.end;
     }
     walk::Next visit(const walk::Entry& entry, const std::string& start);
     void show(const walk::Entry& entry, const std::string& start, std::string& line);
@@ -97,7 +100,7 @@ class Listing {
     std::string save();
     bool load(std::string_view saved);
 
-    const How& how_;
+    const ListOptions& list_options_;
     WalkSetup setup_;
     LineBuffers lines_;
     std::vector<Worker> workers_;
@@ -106,11 +109,11 @@ class Listing {
 
 /// Appends the entry's line, or nothing if its attributes cannot be had.
 void Listing::show(const walk::Entry& entry, const std::string& start, std::string& line) {
-    if (how_.form == Form::path) {
+    if (list_options_.form == Form::path) {
         append_path(line, entry.path());
         return;
     }
-    if (how_.form == Form::size) {
+    if (list_options_.form == Form::size) {
         const struct statx* status = entry.status(STATX_SIZE);
         if (status == nullptr) return;
         append_number(line, status->stx_size);
@@ -128,8 +131,8 @@ void Listing::show(const walk::Entry& entry, const std::string& start, std::stri
     std::string& path = workers_[entry.worker()].path;
     path.assign(entry.path());
     const size_t before = line.size();
-    if (how_.form == Form::format) {
-        append_formatted(line, how_.format, found, path);
+    if (list_options_.form == Form::format) {
+        append_formatted(line, list_options_.format, found, path);
     } else {
         Json json;
         json.open_object().member("path", std::string_view(path));
@@ -142,16 +145,16 @@ void Listing::show(const walk::Entry& entry, const std::string& start, std::stri
 
 walk::Next Listing::visit(const walk::Entry& entry, const std::string& start) {
     const char type = type_letter(entry.type());
-    if (!how_.types.empty() && how_.types.find(type) == std::string::npos) {
+    if (!list_options_.types.empty() && list_options_.types.find(type) == std::string::npos) {
         return walk::Next::go_on;
     }
-    if (how_.form != Form::count) {
+    if (list_options_.form != Form::count) {
         show(entry, start, lines_.of(entry.worker()));
         lines_.wrote(entry.worker());
         return walk::Next::go_on;
     }
     Worker& worker = workers_[entry.worker()];
-    if (how_.with_size) {
+    if (list_options_.with_size) {
         const struct statx* status = entry.status(STATX_SIZE);
         if (status == nullptr) return walk::Next::go_on;
         worker.bytes += status->stx_size;
@@ -206,7 +209,7 @@ void Listing::print_counts() {
     for (size_t type = 0; type < std::size(names); ++type) {
         if (sums[type] != 0) print_line({std::to_string(sums[type]), "\t", names[type]});
     }
-    if (how_.with_size) print_line({std::to_string(sums[8]), "\tbytes"});
+    if (list_options_.with_size) print_line({std::to_string(sums[8]), "\tbytes"});
 }
 
 int Listing::run(const std::vector<std::string>& roots) {
@@ -226,25 +229,25 @@ int Listing::run(const std::vector<std::string>& roots) {
         if (totals.interrupted) return exit_interrupted(setup_);
     }
     end_checkpoints(setup_);
-    if (how_.form == Form::count) print_counts();
+    if (list_options_.form == Form::count) print_counts();
     return failures_.finish() ? 0 : 1;
 }
 
 /// Takes the options; false, with a complaint, if they make no sense.
-bool choose(const Arguments& parsed, How& how, WalkSetup& setup) {
+bool choose(const Arguments& parsed, ListOptions& list_options, WalkSetup& setup) {
     const size_t trees = std::max<size_t>(parsed.operands.size(), 1);
     if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, trees, setup)) return false;
-    how.with_size = parsed.has(stat_option);
-    if (how.with_size) how.form = Form::size;
+    list_options.with_size = parsed.has(stat_option);
+    if (list_options.with_size) list_options.form = Form::size;
     if (const std::string* format = parsed.value(format_option)) {
-        how.form = Form::format;
-        how.format = *format;
+        list_options.form = Form::format;
+        list_options.format = *format;
     }
-    if (parsed.has(json_option)) how.form = Form::json;
-    if (parsed.has(count_option)) how.form = Form::count;
-    if (parsed.has('0')) how.end = '\0';
+    if (parsed.has(json_option)) list_options.form = Form::json;
+    if (parsed.has(count_option)) list_options.form = Form::count;
+    if (parsed.has('0')) list_options.end = '\0';
     if (const std::string* types = parsed.value(type_option)) {
-        how.types = *types;
+        list_options.types = *types;
         if (types->empty() || types->find_first_not_of("fdlbcps,") != std::string::npos) {
             complain({"invalid type ", quote(*types), ": name some of f, d, l, b, c, p, s"});
             return false;
@@ -267,9 +270,9 @@ bool choose(const Arguments& parsed, How& how, WalkSetup& setup) {
 int command_walk(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
-    How how;
+    ListOptions list_options;
     WalkSetup setup;
-    if (!choose(parsed, how, setup)) {
+    if (!choose(parsed, list_options, setup)) {
         remark({"Try '", program(), " --help' for more information."});
         return page.usage_exit;
     }
@@ -281,7 +284,7 @@ int command_walk(std::span<char* const> arguments) {
         return 1;
     }
     raise_open_limit();
-    return Listing(how, setup).run(roots);
+    return Listing(list_options, setup).run(roots);
 }
 
 }  // namespace

@@ -38,17 +38,17 @@ class Group {
     /// last wait. From the thread that called walk().
     virtual bool wait(u32 microseconds) {
         std::unique_lock lock(mutex_);
-        rang_.wait_for(lock, std::chrono::microseconds(microseconds), [this] { return has_rung_; });
-        return std::exchange(has_rung_, false);
+        wake_.wait_for(lock, std::chrono::microseconds(microseconds), [this] { return is_woken_; });
+        return std::exchange(is_woken_, false);
     }
     /// Ends this rank's wait; from any thread.
-    virtual void ring() {
+    virtual void wake() {
         std::lock_guard lock(mutex_);
-        has_rung_ = true;
-        rang_.notify_one();
+        is_woken_ = true;
+        wake_.notify_one();
     }
     /// Whether every message to this rank ends its wait too.
-    virtual bool hears_all() const { return false; }
+    virtual bool messages_wake() const { return false; }
     /// What each rank gave, in their order. Outside of a walk, by all.
     virtual std::vector<std::string> gather(std::string_view own) = 0;
 
@@ -60,33 +60,33 @@ class Group {
 
     /// Carries bytes to rank 0, during a walk or with the next settle(); from any thread. Waits
     /// while much is under way. Requires: this is not rank 0.
-    void tell(u8 kind, std::string_view bytes);
+    void send_to_rank_0(u8 kind, std::string_view bytes);
     /// What rank 0 does with them; called by one thread at a time.
-    void set_hearer(std::function<void(u32 from, u8 kind, std::string_view bytes)> hearer);
+    void set_receiver(std::function<void(u32 from, u8 kind, std::string_view bytes)> receiver);
     /// Brings to rank 0 what was told outside of walks. By all.
-    void settle();
+    void flush();
 
  private:
     friend class Courier;
-    struct Told {
+    struct CallerMessage {
         u8 kind;
         std::string bytes;
     };
     void enter_walk();
     void leave_walk();
-    bool has_told();
+    bool has_caller_messages();
     bool has_under_way();
-    std::vector<Told> take_told();
-    void told_arrived(u64 bytes);
-    void hear(u32 from, u8 kind, std::string_view bytes);
+    std::vector<CallerMessage> take_caller_messages();
+    void caller_message_arrived(u64 bytes);
+    void receive_at_rank_0(u32 from, u8 kind, std::string_view bytes);
 
     std::vector<u64> traffic_;
-    std::function<void(u32, u8, std::string_view)> hearer_;
+    std::function<void(u32, u8, std::string_view)> receiver_;
     std::mutex mutex_;  // what follows
     std::condition_variable arrived_;
-    std::condition_variable rang_;
-    bool has_rung_ = false;
-    std::vector<Told> told_;
+    std::condition_variable wake_;
+    bool is_woken_ = false;
+    std::vector<CallerMessage> caller_messages_;
     u64 under_way_bytes_ = 0;  // of what was told
     bool in_walk_ = false;
 };

@@ -36,7 +36,7 @@ class ByteWriter {
     }
     const std::string& bytes() const { return bytes_; }
     /// Leaves the first `size` bytes.
-    void cut(size_t size) { bytes_.resize(size); }
+    void truncate(size_t size) { bytes_.resize(size); }
     std::string take() { return std::move(bytes_); }
 
  private:

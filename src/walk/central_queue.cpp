@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parcels in the file are the first of all: a new one is last in memory, and when that is more
-// than it may take the oldest of them is written behind those in the file.
+// The work batches in the file are the first of all: a new one is last in memory, and when that is
+// more than it may take the oldest of them is written behind those in the file.
 #include "walk/central_queue.hpp"
 
 #include <algorithm>
@@ -8,30 +8,30 @@
 
 #include "base/check.hpp"
 #include "base/crc32c.hpp"
-#include "walk/parcel.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
 namespace {
 
-constexpr u64 cut_bytes = 1 * mib;  // of the file are given back together
+constexpr u64 truncate_bytes = 1 * mib;  // of the file are given back together
 
 u32 checksum_of(std::string_view bytes) {
     return crc32c(std::as_bytes(std::span(bytes)));
 }
 
-/// The items of one directory go by one loan: there are few homes.
-std::vector<CentralQueue::Due> due_of(std::string_view parcel) {
-    std::map<Home, u64> results;
-    Parcel::Content content{};
-    for (ParcelReader reader(parcel); reader.begin_group();) {
+/// The items of one directory go by one lease: there are few homes.
+std::vector<CentralQueue::Due> due_of(std::string_view batch) {
+    std::map<Owner, u64> results;
+    WorkBatch::Content content{};
+    for (WorkBatchReader reader(batch); reader.begin_group();) {
         while (reader.next_item(content))
-            ++results[content.home];
+            ++results[content.owner];
     }
     std::vector<CentralQueue::Due> due;
     due.reserve(results.size());
-    for (const auto& [home, count] : results)
-        due.push_back({home, count});
+    for (const auto& [owner, count] : results)
+        due.push_back({owner, count});
     return due;
 }
 
@@ -40,18 +40,18 @@ std::vector<CentralQueue::Due> due_of(std::string_view parcel) {
 CentralQueue::CentralQueue(u64 memory_bytes, std::unique_ptr<SpillStore> store)
     : memory_bytes_(memory_bytes), store_(std::move(store)) {}
 
-Errc CentralQueue::push(std::string parcel) {
+Errc CentralQueue::push(std::string batch) {
     Waiting& youngest = waiting_.emplace_back();
-    youngest.size = static_cast<u32>(parcel.size());
-    youngest.due = due_of(parcel);
-    youngest.bytes = std::move(parcel);
+    youngest.size = static_cast<u32>(batch.size());
+    youngest.due = due_of(batch);
+    youngest.bytes = std::move(batch);
     for (const Due& due : youngest.due)
         items_ += due.results;
     used_bytes_ += youngest.memory();
     while (used_bytes_ > memory_bytes_ && spilled_ < waiting_.size()) {
         Waiting& oldest = waiting_[spilled_];
         if (const Errc code = store_->write(end_, oldest.bytes); code != Errc::ok) {
-            store_->cut(stored_ = end_);  // others may need the room that is left
+            store_->truncate(stored_ = end_);  // others may need the room that is left
             return code;
         }
         oldest.checksum = checksum_of(oldest.bytes);
@@ -66,7 +66,7 @@ Errc CentralQueue::push(std::string parcel) {
     return Errc::ok;
 }
 
-Errc CentralQueue::pop(std::string& parcel, std::vector<Due>& lost) {
+Errc CentralQueue::pop(std::string& batch, std::vector<Due>& lost) {
     WARREN_CHECK(!is_empty());
     Waiting youngest = std::move(waiting_.back());
     waiting_.pop_back();
@@ -74,34 +74,34 @@ Errc CentralQueue::pop(std::string& parcel, std::vector<Due>& lost) {
         items_ -= due.results;
     if (waiting_.size() >= spilled_) {
         used_bytes_ -= youngest.memory();
-        parcel = std::move(youngest.bytes);
+        batch = std::move(youngest.bytes);
         return Errc::ok;
     }
     spilled_ = waiting_.size();
-    const Errc code = read(youngest, parcel);
+    const Errc code = read(youngest, batch);
     if (code != Errc::ok) lost = std::move(youngest.due);
     end_ = youngest.offset;
     shrink();
     return code;
 }
 
-Errc CentralQueue::read(const Waiting& waiting, std::string& parcel) const {
-    parcel.resize(waiting.size);
-    WARREN_TRY(store_->read(waiting.offset, parcel));
-    return checksum_of(parcel) == waiting.checksum ? Errc::ok : Errc::io;
+Errc CentralQueue::read(const Waiting& waiting, std::string& batch) const {
+    batch.resize(waiting.size);
+    WARREN_TRY(store_->read(waiting.offset, batch));
+    return checksum_of(batch) == waiting.checksum ? Errc::ok : Errc::io;
 }
 
 void CentralQueue::shrink() {
-    if (stored_ - end_ < cut_bytes) return;
-    store_->cut(end_);
+    if (stored_ - end_ < truncate_bytes) return;
+    store_->truncate(end_);
     stored_ = end_;
 }
 
 Errc CentralQueue::visit(const std::function<void(std::string_view)>& visitor) const {
-    std::string parcel;
+    std::string batch;
     for (size_t at = 0; at < waiting_.size(); ++at) {
-        if (at < spilled_) WARREN_TRY(read(waiting_[at], parcel));
-        visitor(at < spilled_ ? parcel : waiting_[at].bytes);
+        if (at < spilled_) WARREN_TRY(read(waiting_[at], batch));
+        visitor(at < spilled_ ? batch : waiting_[at].bytes);
     }
     return Errc::ok;
 }

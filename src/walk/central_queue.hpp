@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of rank 0 in the schedulers where all work goes through it: parcels as they came, up to
-// a limit in memory, the oldest beyond it in a temporary file. The youngest goes out first, so that
-// a branch of the tree is done before the next is begun: with the oldest first nearly all
+// The queue of rank 0 in the schedulers where all work goes through it: work batches as they came,
+// up to a limit in memory, the oldest beyond it in a temporary file. The youngest goes out first,
+// so that a branch of the tree is done before the next is begun: with the oldest first nearly all
 // directories of a tree would be unfinished at once, on the other ranks, which keep them.
 //
-// Invariant: the file holds the oldest parcels, one behind the other in the order of their age. Of
-// each of them memory has whose results are due for it, so one that cannot be read again is told
-// to those who wait for it.
+// Invariant: the file holds the oldest work batches, one behind the other in the order of their
+// age. Of each of them memory has whose results are due for it, so one that cannot be read again is
+// told to those who wait for it.
 #pragma once
 
 #include <deque>
@@ -25,22 +25,22 @@ class CentralQueue {
  public:
     /// So many items that wait will each end with a result to one home.
     struct Due {
-        Home home;
+        Owner owner;
         u64 results;
     };
 
     explicit CentralQueue(u64 memory_bytes, std::unique_ptr<SpillStore> store = temporary_store());
 
-    /// Takes the parcel in any case. After an error more than the limit is in memory.
-    Errc push(std::string parcel);
-    /// Takes out the youngest parcel. After an error it is gone, and `lost` says for whom.
+    /// Takes the work batch in any case. After an error more than the limit is in memory.
+    Errc push(std::string batch);
+    /// Takes out the youngest work batch. After an error it is gone, and `lost` says for whom.
     /// Requires: there is one.
-    Errc pop(std::string& parcel, std::vector<Due>& lost);
-    /// Shows all parcels, the oldest first, until there is an error.
+    Errc pop(std::string& batch, std::vector<Due>& lost);
+    /// Shows all work batches, the oldest first, until there is an error.
     Errc visit(const std::function<void(std::string_view)>& visitor) const;
 
     bool is_empty() const { return waiting_.empty(); }
-    u64 parcels() const { return waiting_.size(); }
+    u64 work_batches() const { return waiting_.size(); }
     u64 items() const { return items_; }
     /// In the file.
     u64 spilled_bytes() const { return end_; }
@@ -56,7 +56,7 @@ class CentralQueue {
         u64 memory() const { return bytes.size() + sizeof(Waiting) + due.size() * sizeof(Due); }
     };
 
-    Errc read(const Waiting& waiting, std::string& parcel) const;
+    Errc read(const Waiting& waiting, std::string& batch) const;
     void shrink();
 
     const u64 memory_bytes_;

@@ -16,7 +16,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/whole_io.hpp"
-#include "walk/parcel.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
@@ -26,14 +26,14 @@ Errc last_error() {
     return static_cast<Errc>(errno);
 }
 
-/// Before each parcel of a queue, which may be looked into before the file's end has come.
-struct ParcelHead {
+/// Before each work batch of a queue, which may be looked into before the file's end has come.
+struct WorkBatchHead {
     u32 size;
     u32 checksum;
 };
 
-ParcelHead head_of(std::string_view parcel) {
-    return {static_cast<u32>(parcel.size()), crc32c(std::as_bytes(std::span(parcel)))};
+WorkBatchHead head_of(std::string_view batch) {
+    return {static_cast<u32>(batch.size()), crc32c(std::as_bytes(std::span(batch)))};
 }
 
 }  // namespace
@@ -139,19 +139,19 @@ CheckpointFile CheckpointFolder::begin_queue(u64 epoch, u32 rank) const {
     return {path_, queue_name(epoch, rank)};
 }
 
-void CheckpointFolder::write_parcel(CheckpointFile& queue, std::string_view parcel) {
-    const ParcelHead head = head_of(parcel);
+void CheckpointFolder::write_batch(CheckpointFile& queue, std::string_view batch) {
+    const WorkBatchHead head = head_of(batch);
     queue.put({reinterpret_cast<const char*>(&head), sizeof head});
-    queue.put(parcel);
+    queue.put(batch);
 }
 
-Errc CheckpointFolder::read_queue(u64 epoch, u32 rank, u64 parcels,
+Errc CheckpointFolder::read_queue(u64 epoch, u32 rank, u64 work_batches,
                                   const std::function<Errc(std::string_view)>& visitor) const {
     const std::unique_ptr<FILE, int (*)(FILE*)> file(
         std::fopen(queue_name(epoch, rank).c_str(), "re"), std::fclose);
     if (file == nullptr) return last_error();
     u32 sum = 0;
-    std::string parcel;
+    std::string batch;
     const auto read = [&](void* bytes, size_t size) {
         if (std::fread(bytes, 1, size, file.get()) != size) {
             return std::ferror(file.get()) != 0 ? last_error() : Errc::corrupt;
@@ -159,14 +159,14 @@ Errc CheckpointFolder::read_queue(u64 epoch, u32 rank, u64 parcels,
         sum = crc32c({static_cast<const std::byte*>(bytes), size}, sum);
         return Errc::ok;
     };
-    for (; parcels > 0; --parcels) {
-        ParcelHead head{};
+    for (; work_batches > 0; --work_batches) {
+        WorkBatchHead head{};
         WARREN_TRY(read(&head, sizeof head));
-        if (head.size > Parcel::most) return Errc::corrupt;
-        parcel.resize(head.size);
-        WARREN_TRY(read(parcel.data(), head.size));
-        if (head_of(parcel).checksum != head.checksum) return Errc::corrupt;
-        WARREN_TRY(visitor(parcel));
+        if (head.size > WorkBatch::most) return Errc::corrupt;
+        batch.resize(head.size);
+        WARREN_TRY(read(batch.data(), head.size));
+        if (head_of(batch).checksum != head.checksum) return Errc::corrupt;
+        WARREN_TRY(visitor(batch));
     }
     const u32 expected = sum;
     u32 checksum = 0;

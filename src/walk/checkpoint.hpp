@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of a checkpoint: one of each rank, one more of a rank that keeps a central queue, and a
-// manifest that names them, all in one folder. A queue may be larger than memory: its parcels are
-// written and read one by one.
+// manifest that names them, all in one folder. A queue may be larger than memory: its work batches
+// are written and read one by one.
 //
 // Invariant: the manifest is written when all that it names is on the disk, and replaces the one
 // before in one step; so whenever the power goes, it names a whole checkpoint.
@@ -73,12 +73,12 @@ class CheckpointFolder {
     Errc read_command(std::string& bytes) const;
     void remove_command() const;
     Errc read_rank(u64 epoch, u32 rank, std::string& bytes) const;
-    /// The file of a rank's queue, for write_parcel().
+    /// The file of a rank's queue, for write_batch().
     CheckpointFile begin_queue(u64 epoch, u32 rank) const;
-    static void write_parcel(CheckpointFile& queue, std::string_view parcel);
-    /// Shows the parcels in the order in which they were written, as they were written, until there
-    /// is an error. corrupt: one is not, or they are not all.
-    Errc read_queue(u64 epoch, u32 rank, u64 parcels,
+    static void write_batch(CheckpointFile& queue, std::string_view batch);
+    /// Shows the work batches in the order in which they were written, as they were written, until
+    /// there is an error. corrupt: one is not, or they are not all.
+    Errc read_queue(u64 epoch, u32 rank, u64 work_batches,
                     const std::function<Errc(std::string_view)>& visitor) const;
     /// Removes what only an older checkpoint needed. What fails here is tried again by the next.
     void remove_ranks(u64 epoch, u32 ranks) const;

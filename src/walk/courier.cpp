@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "walk/parcel.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
@@ -20,9 +20,9 @@ constexpr u32 longest_pause_us = 500;
 constexpr u32 longest_sleep_us = 5000;            // where every message is heard
 constexpr double longest_refusal_seconds = 2e-3;  // between requests that bring nothing
 constexpr double meter_seconds = 0.25;
-constexpr i64 batch_items_each = 8;  // of a worker, in batches
+constexpr i64 round_items_each = 8;  // of a worker, in batches
 constexpr i64 all_items = i64{1} << 40;
-constexpr u32 batch_pauses = 100;  // after so many a batch is not waited for
+constexpr u32 round_pauses = 100;  // after so many a batch is not waited for
 
 double now_seconds() {
     timespec time{};
@@ -41,30 +41,30 @@ Courier::Courier(Engine& engine, Group& group)
       central_(engine.options_.queue_bytes),
       meters_(group.rank() == 0 ? 3 * size_t{group.ranks()} : 0),
       returning_(group.ranks()),
-      asking_(group.ranks()) {
+      next_queries_(group.ranks()) {
     group_.traffic_.resize(2 * size_t{group_.ranks()});
-    engine_.pool_.set_bell([this] { group_.ring(); });
-    if (is_central() || in_batches()) engine_.pool_.set_gate();
+    engine_.pool_.set_idle_callback([this] { group_.wake(); });
+    if (is_central() || in_rounds()) engine_.pool_.set_gate();
 }
 
 bool Courier::is_central() const {
     return engine_.is_central_;
 }
 
-bool Courier::in_batches() const {
+bool Courier::in_rounds() const {
     return engine_.options_.scheduler == Scheduler::batches;
 }
 
-i64 Courier::batch_items() const {
-    return batch_items_each * engine_.pool_.workers();
+i64 Courier::round_items() const {
+    return round_items_each * engine_.pool_.workers();
 }
 
 void Courier::run() {
     group_.enter_walk();
     queue_loaded();
     while (!rank_.has_left()) {
-        const bool in_batch = in_batches() && pausing_ == Pausing::no && is_working();
-        if (in_batch && pauses_ < batch_pauses) {
+        const bool in_round = in_rounds() && pausing_ == Pausing::no && is_working();
+        if (in_round && pauses_ < round_pauses) {
             pause();
             continue;
         }
@@ -83,7 +83,7 @@ void Courier::run() {
 void Courier::end_alone() {
     Pool& pool = engine_.pool_;
     pool.halt(Pool::Halt::none);
-    if (in_batches()) pool.grant(all_items);
+    if (in_rounds()) pool.grant(all_items);
     while (pool.unfinished() != 0)
         group_.wait(longest_pause_us);
     group_.leave_walk();
@@ -118,8 +118,8 @@ void Courier::step() {
 void Courier::let_work() {
     Pool& pool = engine_.pool_;
     const bool is_one = is_central() && rank_.holds_item();
-    if ((!is_one && !in_batches()) || is_working() || pool.queued() == 0) return;
-    if (in_batches()) return pool.grant(batch_items());
+    if ((!is_one && !in_rounds()) || is_working() || pool.queued() == 0) return;
+    if (in_rounds()) return pool.grant(round_items());
     // What came of it is for rank 0.
     if (pool.items_done() == rank_.done_before_item()) pool.grant(1);
 }
@@ -128,7 +128,7 @@ void Courier::let_work() {
 bool Courier::pause() {
     const u32 doublings = std::min(pauses_++, 5u);
     double wait = std::min(shortest_pause_us << doublings, longest_pause_us);
-    if (group_.hears_all()) {
+    if (group_.messages_wake()) {
         // No longer than until the next request may be made.
         const double refusal = 1e6 * (next_request_ - now_seconds());
         wait = refusal > 0 ? std::min<double>(refusal + 1, longest_sleep_us) : longest_sleep_us;
@@ -153,7 +153,7 @@ bool Courier::is_idle() const {
 bool Courier::owes() const {
     // Acquire: the partner is Engine::root_done().
     if (engine_.roots_left_.load(std::memory_order_acquire) != 0) return true;
-    if (group_.has_told()) return true;
+    if (group_.has_caller_messages()) return true;
     std::lock_guard lock(mutex_);
     return results_waiting_ != 0;
 }
@@ -164,15 +164,15 @@ u64 Courier::items_done() const {
 
 void Courier::drop() {
     engine_.stopped_.store(true, std::memory_order_relaxed);
-    // A parcel at each call: what it ends is sent before the next is looked at.
+    // A work batch at each call: what it ends is sent before the next is looked at.
     if (!central_.is_empty()) {
-        std::string parcel;
+        std::string batch;
         std::vector<CentralQueue::Due> lost;
-        if (central_.pop(parcel, lost) == Errc::ok) end_all(parcel, walks_since_);
+        if (central_.pop(batch, lost) == Errc::ok) end_all(batch, walks_since_);
         end_without(lost);
     }
     // The workers empty the queues: what is begun after a stop is done at once.
-    if (is_central() || in_batches()) engine_.pool_.grant(all_items);
+    if (is_central() || in_rounds()) engine_.pool_.grant(all_items);
 }
 
 void Courier::post(u32 to, std::string message) {
@@ -226,20 +226,20 @@ void Courier::receive(u32 from, std::string_view message) {
             return receive_protocol(from, reader);
         case Kind::result:
             return take_results(reader);
-        case Kind::ask:
-            return answer(from, reader);
-        case Kind::verdict:
-            return take_verdict(reader);
-        case Kind::told: {
+        case Kind::link_query:
+            return answer_query(from, reader);
+        case Kind::link_answer:
+            return take_answer(reader);
+        case Kind::caller_message: {
             const u8 what = reader.get<u8>();
-            group_.hear(from, what, reader.rest());
+            group_.receive_at_rank_0(from, what, reader.rest());
             ByteWriter writer;
-            writer.put(Kind::told_arrived);
+            writer.put(Kind::caller_message_arrived);
             writer.put(static_cast<u64>(reader.rest().size()));
             return post(from, writer.take());
         }
-        case Kind::told_arrived:
-            return group_.told_arrived(reader.get<u64>());
+        case Kind::caller_message_arrived:
+            return group_.caller_message_arrived(reader.get<u64>());
         case Kind::meter:
             for (size_t at = 0; at < 3; ++at)
                 meters_[3 * from + at] = reader.get<u64>();
@@ -266,17 +266,17 @@ void Courier::receive_checkpoint(Kind kind, ByteReader& reader) {
     }
 }
 
-void Courier::return_result(const Home& home, const void* bytes, size_t size) {
+void Courier::return_result(const Owner& owner, const void* bytes, size_t size) {
     const std::string_view result(static_cast<const char*>(bytes), size);
     const bool is_zero = std::all_of(result.begin(), result.end(), [](char at) { return at == 0; });
     std::lock_guard lock(mutex_);
-    Returning& returning = returning_[home.rank];
+    Returning& returning = returning_[owner.rank];
     const size_t before = returning.bytes.bytes().size();
     try {
-        put_loan(returning.bytes, home.loan);
+        put_lease(returning.bytes, owner.lease);
         returning.bytes.put_bytes(is_zero ? std::string_view() : result);
     } catch (const std::bad_alloc&) {
-        returning.bytes.cut(before);
+        returning.bytes.truncate(before);
         throw;
     }
     ++returning.count;
@@ -285,7 +285,7 @@ void Courier::return_result(const Home& home, const void* bytes, size_t size) {
 
 void Courier::take_results(ByteReader& reader) {
     while (!reader.at_end()) {
-        Node* const node = loans_.take_back(get_loan(reader));
+        Node* const node = leases_.take_back(get_lease(reader));
         const std::string_view result = reader.get_bytes();
         engine_.pool_.push_here(
             {node, Payload::make(std::as_bytes(std::span(result))), Work::merge});
@@ -318,50 +318,50 @@ bool Courier::send_results() {
     return any;
 }
 
-u32 Courier::owner_of(u64 device, u64 inode) const {
+u32 Courier::rank_of_file(u64 device, u64 inode) const {
     const u64 mixed = (inode ^ device << 40) * 0x9e3779b97f4a7c15u;
     return static_cast<u32>((mixed >> 32) % group_.ranks());
 }
 
-void Courier::ask(u64 device, u64 inode, u32 links, Node* node, std::string_view amount) {
+void Courier::query_link(u64 device, u64 inode, u32 links, Node* node, std::string_view amount) {
     std::lock_guard lock(mutex_);
-    Asked& asked = asking_[owner_of(device, inode)];
-    const size_t files = asked.files.bytes().size();
-    const size_t nodes = asked.nodes.size();
+    LinkQuery& query = next_queries_[rank_of_file(device, inode)];
+    const size_t files = query.files.bytes().size();
+    const size_t nodes = query.nodes.size();
     try {
-        asked.files.put(device);
-        asked.files.put(inode);
-        asked.files.put(links);
-        asked.nodes.push_back(node);
-        asked.amounts += amount;
+        query.files.put(device);
+        query.files.put(inode);
+        query.files.put(links);
+        query.nodes.push_back(node);
+        query.amounts += amount;
     } catch (const std::bad_alloc&) {
         // The three lists tell of the same files.
-        asked.files.cut(files);
-        asked.nodes.resize(nodes);
+        query.files.truncate(files);
+        query.nodes.resize(nodes);
         throw;
     }
 }
 
-void Courier::send_asked() {
+void Courier::send_queries() {
     for (u32 to = 0; to < group_.ranks(); ++to) {
-        auto asked = std::make_unique<Asked>();
+        auto query = std::make_unique<LinkQuery>();
         {
             std::lock_guard lock(mutex_);
-            if (asking_[to].nodes.empty()) continue;
-            std::swap(*asked, asking_[to]);
+            if (next_queries_[to].nodes.empty()) continue;
+            std::swap(*query, next_queries_[to]);
         }
         ByteWriter writer;
-        writer.put(Kind::ask);
-        writer.put(++asked_made_);
-        post(to, writer.take() + asked->files.take());
-        asked_[asked_made_] = std::move(asked);
+        writer.put(Kind::link_query);
+        writer.put(++queries_made_);
+        post(to, writer.take() + query->files.take());
+        queries_[queries_made_] = std::move(query);
     }
 }
 
 /// Decides about names of files that are this rank's to decide about.
-void Courier::answer(u32 from, ByteReader& reader) {
+void Courier::answer_query(u32 from, ByteReader& reader) {
     ByteWriter writer;
-    writer.put(Kind::verdict);
+    writer.put(Kind::link_answer);
     writer.put(reader.get<u64>());
     std::string message = writer.take();
     while (!reader.at_end()) {
@@ -373,34 +373,34 @@ void Courier::answer(u32 from, ByteReader& reader) {
     post(from, std::move(message));
 }
 
-void Courier::take_verdict(ByteReader& reader) {
-    const auto found = asked_.find(reader.get<u64>());
-    WARREN_CHECK(found != asked_.end());
-    Asked* const asked = found->second.release();
-    asked_.erase(found);
-    asked->firsts = reader.rest();
-    WARREN_CHECK(asked->firsts.size() == asked->nodes.size());
+void Courier::take_answer(ByteReader& reader) {
+    const auto found = queries_.find(reader.get<u64>());
+    WARREN_CHECK(found != queries_.end());
+    LinkQuery* const query = found->second.release();
+    queries_.erase(found);
+    query->firsts = reader.rest();
+    WARREN_CHECK(query->firsts.size() == query->nodes.size());
     engine_.pool_.push_here(
-        {nullptr, Payload::make(std::as_bytes(std::span(&asked, 1))), Work::verdicts});
+        {nullptr, Payload::make(std::as_bytes(std::span(&query, 1))), Work::link_answers});
 }
 
 /// Whether there was anything to send.
 bool Courier::send_all() {
     const bool any = send_results();
     const u64 before = messages_;
-    send_asked();
-    send_told();
+    send_queries();
+    send_caller_messages();
     if (engine_.options_.meter != nullptr) send_meter();
     return any || messages_ != before;
 }
 
-void Courier::send_told() {
+void Courier::send_caller_messages() {
     if (group_.rank() == 0) return;
-    for (Group::Told& told : group_.take_told()) {
+    for (Group::CallerMessage& message : group_.take_caller_messages()) {
         ByteWriter writer;
-        writer.put(Kind::told);
-        writer.put(told.kind);
-        post(0, writer.take() + told.bytes);
+        writer.put(Kind::caller_message);
+        writer.put(message.kind);
+        post(0, writer.take() + message.bytes);
     }
 }
 

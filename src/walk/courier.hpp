@@ -2,8 +2,9 @@
 // The thread of a rank that talks to the other ranks while the workers walk: it gives work away and
 // takes it over, brings results home, and asks whose name of a file came first.
 //
-// Invariant: what is given away keeps its directory unfinished by a loan, until the result of it is
-// back; so a directory is finished where it was read, after all below it, wherever that was done.
+// Invariant: what is given away keeps its directory unfinished by a lease, until the result of it
+// is back; so a directory is finished where it was read, after all below it, wherever that was
+// done.
 #pragma once
 
 #include <memory>
@@ -17,23 +18,23 @@
 #include "walk/central_queue.hpp"
 #include "walk/checkpoint.hpp"
 #include "walk/engine.hpp"
-#include "walk/loans.hpp"
-#include "walk/parcel.hpp"
+#include "walk/leases.hpp"
 #include "walk/rank.hpp"
 #include "walk/saved_rank.hpp"
+#include "walk/work_batch.hpp"
 #include "warren/walk_group.hpp"
 
 namespace warren::walk {
 
 /// Names of files with several, sent to the rank that decides about them.
-struct Asked {
+struct LinkQuery {
     ByteWriter files;          // device, inode, links
     std::vector<Node*> nodes;  // whose results the amounts belong to; null: the whole walk's
     std::string amounts;       // results, one after the other
     std::string firsts;        // the answers, '0' or '1'
 };
 
-class Courier : private Surroundings {
+class Courier : private RankCallbacks {
  public:
     Courier(Engine& engine, Group& group);
 
@@ -49,12 +50,12 @@ class Courier : private Surroundings {
 
     /// From any thread: sends the result of an adopted directory home. Without memory it throws,
     /// and nothing is sent.
-    void return_result(const Home& home, const void* bytes, size_t size);
+    void return_result(const Owner& owner, const void* bytes, size_t size);
     /// From any thread: asks the owner of a file whether this name is the first. The caller keeps a
     /// count of the node for it.
-    void ask(u64 device, u64 inode, u32 links, Node* node, std::string_view amount);
+    void query_link(u64 device, u64 inode, u32 links, Node* node, std::string_view amount);
     /// The rank that decides about a file.
-    u32 owner_of(u64 device, u64 inode) const;
+    u32 rank_of_file(u64 device, u64 inode) const;
 
     u64 messages() const { return messages_; }
     u64 message_bytes() const { return message_bytes_; }
@@ -63,10 +64,10 @@ class Courier : private Surroundings {
     enum class Kind : u8 {
         protocol,
         result,
-        ask,
-        verdict,
-        told,
-        told_arrived,
+        link_query,
+        link_answer,
+        caller_message,
+        caller_message_arrived,
         meter,
         // checkpoints: to rank 0, from it, between all, to it, from it
         interrupt,
@@ -75,7 +76,7 @@ class Courier : private Surroundings {
         saved,
         go_on
     };
-    enum class Pausing : u8 { no, working, telling, waiting, saved };
+    enum class Pausing : u8 { no, working, flushing, waiting, saved };
     /// Results on their way to one rank.
     struct Returning {
         ByteWriter bytes;
@@ -89,7 +90,7 @@ class Courier : private Surroundings {
     };
     using SavedRanks = std::deque<SavedBytes>;  // they stay where they are
 
-    // Surroundings
+    // RankCallbacks
     void send(u32 to, Message message) override;
     u32 choose(u32 count) override { return static_cast<u32>(random_.below(count)); }
     bool has_queued() const override;
@@ -105,8 +106,8 @@ class Courier : private Surroundings {
     void drop() override;
 
     bool is_central() const;
-    bool in_batches() const;
-    i64 batch_items() const;
+    bool in_rounds() const;
+    i64 round_items() const;
     bool keeps_queue() const { return is_central() && group_.rank() == 0; }
     bool pause();
     void step();
@@ -115,33 +116,33 @@ class Courier : private Surroundings {
     bool receive_all();
     void receive(u32 from, std::string_view message);
     void receive_protocol(u32 from, ByteReader& reader);
-    void answer(u32 from, ByteReader& reader);
-    void take_verdict(ByteReader& reader);
+    void answer_query(u32 from, ByteReader& reader);
+    void take_answer(ByteReader& reader);
     void take_results(ByteReader& reader);
     bool send_all();
     bool send_results();
-    void send_asked();
-    void send_told();
+    void send_queries();
+    void send_caller_messages();
     void send_meter();
     void post(u32 to, std::string message);
 
     std::string pack(const std::vector<Item>& items);
-    bool pack_part(const Item& item, Parcel& parcel);
-    void pack_item(const Item& item, Parcel& parcel);
+    bool pack_part(const Item& item, WorkBatch& batch);
+    void pack_item(const Item& item, WorkBatch& batch);
     void forget(Node& node);
     void unpack(std::string_view work, std::span<const u32> walks = {});
-    void keep(std::string parcel);
+    void keep(std::string batch);
     void unpack_youngest();
-    void take_over(Node* under, const Parcel::Content& content, const Home& home);
+    void take_over(Node* under, const WorkBatch::Content& content, const Owner& owner);
     void end_all(std::string_view work, std::span<const u32> walks);
-    void end_without(const Home& home, std::string_view result);
+    void end_without(const Owner& owner, std::string_view result);
     void end_without(const std::vector<CentralQueue::Due>& lost);
-    void make_way(const ParcelReader& reader, std::vector<Node*>& ghosts);
-    void leave_way(std::vector<Node*>& ghosts, u64 kept);
+    void enter_path(const WorkBatchReader& reader, std::vector<Node*>& ghosts);
+    void leave_path(std::vector<Node*>& ghosts, u64 kept);
 
     void receive_checkpoint(Kind kind, ByteReader& reader);
     bool is_quiet();
-    void tell_all(Kind kind, u64 number);
+    void send_to_all(Kind kind, u64 number);
     void look_at_clock(double now);
     void begin_pause(u64 epoch);
     void step_checkpoint();
@@ -159,21 +160,21 @@ class Courier : private Surroundings {
     bool takes(u32 rank) const;
     bool agrees(Errc code, const std::string& path);
     Errc read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& path);
-    Errc load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLoans& loans);
+    Errc load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLeases& leases);
     void queue_loaded();
 
     Engine& engine_;
     Group& group_;
     Random random_;
     Rank rank_;
-    Loans<Node*> loans_;  // null: a root
+    Leases<Node*> leases_;  // null: a root
     CentralQueue central_;
-    // Of the walks that have gone on since its parcels were packed, how many ranks each had.
+    // Of the walks that have gone on since its work batches were packed, how many ranks each had.
     std::vector<u32> walks_since_;
     bool has_reported_no_room_ = false;
     bool has_reported_lost_ = false;
-    std::unordered_map<u64, std::unique_ptr<Asked>> asked_;
-    u64 asked_made_ = 0;
+    std::unordered_map<u64, std::unique_ptr<LinkQuery>> queries_;
+    u64 queries_made_ = 0;
     std::vector<std::byte> buffer_;
     u64 messages_ = 0;
     u64 message_bytes_ = 0;
@@ -198,7 +199,7 @@ class Courier : private Surroundings {
     mutable std::mutex mutex_;          // what follows
     std::vector<Returning> returning_;  // to each rank
     u64 results_waiting_ = 0;
-    std::vector<Asked> asking_;  // for each owner
+    std::vector<LinkQuery> next_queries_;  // for each owner
 };
 
 }  // namespace warren::walk

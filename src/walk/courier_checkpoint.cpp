@@ -14,14 +14,14 @@ bool Courier::is_quiet() {
     const Pool& pool = engine_.pool_;
     // What was pushed here is unfinished, but not queued.
     if (pool.in_hand() != 0 || pool.unfinished() != pool.queued()) return false;
-    if (!rank_.has_no_answers_due() || !asked_.empty()) return false;
+    if (!rank_.has_no_answers_due() || !queries_.empty()) return false;
     std::lock_guard lock(mutex_);
     return results_waiting_ == 0 &&
-           std::all_of(asking_.begin(), asking_.end(),
-                       [](const Asked& asked) { return asked.nodes.empty(); });
+           std::all_of(next_queries_.begin(), next_queries_.end(),
+                       [](const LinkQuery& query) { return query.nodes.empty(); });
 }
 
-void Courier::tell_all(Kind kind, u64 number) {
+void Courier::send_to_all(Kind kind, u64 number) {
     ByteWriter writer;
     writer.put(kind);
     writer.put(number);
@@ -46,7 +46,7 @@ void Courier::look_at_clock(double now) {
     if (group_.rank() != 0 || (now < next_checkpoint_ && !was_interrupted_)) return;
     saved_ = 0;
     save_error_ = Errc::ok;
-    tell_all(Kind::pause, manifest_.epoch + 1);
+    send_to_all(Kind::pause, manifest_.epoch + 1);
     begin_pause(manifest_.epoch + 1);
 }
 
@@ -70,11 +70,11 @@ void Courier::step_checkpoint() {
             if (!is_quiet() || group_.has_under_way()) return;
             engine_.pool_.halt(Pool::Halt::all);
             if (group_.rank() != 0) ask_caller();
-            pausing_ = Pausing::telling;
+            pausing_ = Pausing::flushing;
             return;
-        case Pausing::telling:
+        case Pausing::flushing:
             if (group_.has_under_way()) return;
-            tell_all(Kind::mark, 0);
+            send_to_all(Kind::mark, 0);
             pausing_ = Pausing::waiting;
             return;
         case Pausing::waiting:
@@ -123,7 +123,7 @@ void Courier::end_pause() {
     }
     // Counted from here: a checkpoint that takes longer than that leaves the walk its time.
     next_checkpoint_ = 0;
-    tell_all(Kind::go_on, was_interrupted_ ? 1 : 0);
+    send_to_all(Kind::go_on, was_interrupted_ ? 1 : 0);
     go_on(was_interrupted_);
 }
 

@@ -14,11 +14,11 @@ namespace {
 class Numbers {
  public:
     u32 of(Node* node) {
-        std::vector<Node*> way;
+        std::vector<Node*> path;
         for (; node != nullptr && !numbers_.contains(node); node = node->above)
-            way.push_back(node);
+            path.push_back(node);
         u32 number = node == nullptr ? 0 : numbers_[node];
-        for (auto at = way.rbegin(); at != way.rend(); ++at) {
+        for (auto at = path.rbegin(); at != path.rend(); ++at) {
             order_.push_back(*at);
             number = numbers_[*at] = static_cast<u32>(order_.size());
         }
@@ -42,12 +42,12 @@ Errc Courier::state(std::string& bytes) {
         learn_identity(*item.node);
         item.node->position = ::lseek(item.node->descriptor, 0, SEEK_CUR);
     }
-    for (const auto& [number, loan] : loans_.out())
-        static_cast<void>(numbers.of(loan.place));
+    for (const auto& [number, lease] : leases_.out())
+        static_cast<void>(numbers.of(lease.directory));
     SavedRank saved;
-    saved.parcels = central_.parcels();
+    saved.work_batches = central_.work_batches();
     saved.walks_since = walks_since_;
-    saved.counts = {loans_.made(), engine_.entries_.load(std::memory_order_relaxed),
+    saved.counts = {leases_.issued(), engine_.entries_.load(std::memory_order_relaxed),
                     engine_.directories_.load(std::memory_order_relaxed),
                     engine_.failures_.load(std::memory_order_relaxed)};
     const u32 result_bytes = engine_.result_ == nullptr ? 0 : engine_.options_.result_bytes;
@@ -61,8 +61,8 @@ Errc Courier::state(std::string& bytes) {
         waiting.payload.emplace(reinterpret_cast<const char*>(item.payload->bytes()),
                                 item.payload->size);
     }
-    for (const auto& [number, loan] : loans_.out())
-        saved.lent.push_back({number, numbers.of(loan.place), loan.due});
+    for (const auto& [number, lease] : leases_.out())
+        saved.leases.push_back({number, numbers.of(lease.directory), lease.due});
     engine_.links().visit([&](u64 device, u64 inode, u32 names_left) {
         saved.files.push_back({device, inode, names_left});
     });
@@ -70,13 +70,13 @@ Errc Courier::state(std::string& bytes) {
     return save_queue();
 }
 
-/// The parcels of a central queue, into their own file.
+/// The work batches of a central queue, into their own file.
 Errc Courier::save_queue() {
     if (central_.is_empty()) return Errc::ok;
     const CheckpointFolder folder(engine_.options_.checkpoint);
     CheckpointFile file = folder.begin_queue(manifest_.epoch, group_.rank());
     WARREN_TRY(central_.visit(
-        [&](std::string_view parcel) { CheckpointFolder::write_parcel(file, parcel); }));
+        [&](std::string_view batch) { CheckpointFolder::write_batch(file, batch); }));
     return file.finish();
 }
 
@@ -87,7 +87,7 @@ SavedRank::Directory Courier::saved_directory(Node& node, u32 above) const {
         node.kind,
         node.has_identity,
         node.complete,
-        node.home,
+        node.owner,
         node.identity,
         node.position,
         node.children.load(std::memory_order_relaxed),
@@ -104,8 +104,8 @@ Node* Courier::make_node(const SavedRank::Directory& saved, Node* above) {
     node->identity = saved.identity;
     node->complete = saved.complete;
     node->position = saved.position;
-    // Its loans have been taken over too.
-    node->home = {saved.home.rank % group_.ranks(), saved.home.loan};
+    // Its leases have been taken over too.
+    node->owner = {saved.owner.rank % group_.ranks(), saved.owner.lease};
     node->children.store(saved.children, std::memory_order_relaxed);
     if (!is_owed(node->kind, above != nullptr)) return node;
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
@@ -115,7 +115,7 @@ Node* Courier::make_node(const SavedRank::Directory& saved, Node* above) {
 /// Takes what the rank was that has written it, if `takes`; of the files that are remembered those
 /// that are this rank's now.
 void Courier::load(const SavedRank& saved, bool takes) {
-    loans_.go_on_from(saved.counts.loans_made);
+    leases_.go_on_from(saved.counts.leases_issued);
     if (takes) {
         engine_.entries_.fetch_add(saved.counts.entries, std::memory_order_relaxed);
         engine_.directories_.fetch_add(saved.counts.directories, std::memory_order_relaxed);
@@ -125,7 +125,7 @@ void Courier::load(const SavedRank& saved, bool takes) {
         load_work(saved);
     }
     for (const SavedRank::File& file : saved.files) {
-        if (owner_of(file.device, file.inode) != group_.rank()) continue;
+        if (rank_of_file(file.device, file.inode) != group_.rank()) continue;
         engine_.links().remember(file.device, file.inode, file.names_left);
     }
 }
@@ -150,9 +150,9 @@ void Courier::load_work(const SavedRank& saved) {
         hold(item.node, 1);
         loaded_.push_back(item);
     }
-    for (const SavedRank::Lent& lent : saved.lent) {
-        loans_.set(lent.loan, {nodes[lent.directory], lent.due});
-        hold(nodes[lent.directory], lent.due);
+    for (const SavedRank::Lease& lease : saved.leases) {
+        leases_.set(lease.number, {nodes[lease.directory], lease.due});
+        hold(nodes[lease.directory], lease.due);
     }
     // Its first count was that of whoever makes a directory.
     for (size_t at = 1; at < nodes.size(); ++at)
@@ -203,22 +203,22 @@ bool Courier::resume(std::span<const std::string> roots) {
 /// Reads what the ranks have written. Rank 0 judges what concerns several of them.
 Errc Courier::read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& path) {
     const CheckpointFolder folder(engine_.options_.checkpoint);
-    SavedLoans loans;
+    SavedLeases leases;
     for (u32 rank = 0; rank < walk.ranks; ++rank) {
         path = folder.rank_name(manifest_.epoch, rank);
         auto& [bytes, saved] = ranks.emplace_back();
         WARREN_TRY(folder.read_rank(manifest_.epoch, rank, bytes));
         WARREN_TRY(read_saved(bytes, walk, saved));
-        if (rank > 0 && saved.parcels > 0) return Errc::corrupt;
-        if (group_.rank() == 0 && !loans.add(rank, saved)) return Errc::corrupt;
+        if (rank > 0 && saved.work_batches > 0) return Errc::corrupt;
+        if (group_.rank() == 0 && !leases.add(rank, saved)) return Errc::corrupt;
     }
     if (group_.rank() != 0) return Errc::ok;
-    if (ranks[0].parts.parcels > 0) {
+    if (ranks[0].parts.work_batches > 0) {
         path = folder.queue_name(manifest_.epoch, 0);
-        WARREN_TRY(load_queue(walk, ranks[0].parts, loans));
+        WARREN_TRY(load_queue(walk, ranks[0].parts, leases));
     }
     path = engine_.options_.checkpoint;
-    return loans.are_even() ? Errc::ok : Errc::corrupt;
+    return leases.are_even() ? Errc::ok : Errc::corrupt;
 }
 
 /// Whether this rank goes on with what a rank of the walk before had.
@@ -226,16 +226,18 @@ bool Courier::takes(u32 rank) const {
     return rank % group_.ranks() == group_.rank();
 }
 
-/// The parcels of rank 0's central queue go into this one's, whatever the scheduler: that of a rank
-/// which walks itself is looked into when there is nothing else to do.
-Errc Courier::load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLoans& loans) {
+/// The work batches of rank 0's central queue go into this one's, whatever the scheduler: that of a
+/// rank which walks itself is looked into when there is nothing else to do.
+Errc Courier::load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLeases& leases) {
     walks_since_ = saved.walks_since;
     walks_since_.push_back(group_.ranks());
     const CheckpointFolder folder(engine_.options_.checkpoint);
-    return folder.read_queue(manifest_.epoch, 0, saved.parcels, [&](std::string_view parcel) {
-        const auto owe = [&](const Home& home) { loans.owe(home_after(home, saved.walks_since)); };
-        if (!check_saved_parcel(parcel, walk, owe)) return Errc::corrupt;
-        keep(std::string(parcel));
+    return folder.read_queue(manifest_.epoch, 0, saved.work_batches, [&](std::string_view batch) {
+        const auto owe = [&](const Owner& owner) {
+            leases.owe(owner_after(owner, saved.walks_since));
+        };
+        if (!check_saved_batch(batch, walk, owe)) return Errc::corrupt;
+        keep(std::string(batch));
         return Errc::ok;
     });
 }

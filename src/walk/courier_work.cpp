@@ -10,8 +10,8 @@
 #include "base/temporary_file.hpp"
 #include "walk/courier.hpp"
 #include "walk/names.hpp"
-#include "walk/parcel.hpp"
 #include "walk/saved_rank.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
@@ -30,7 +30,7 @@ std::string Courier::give(Split split) {
     // One that does nothing keeps an item for itself.
     const u64 kept = engine_.pool_.in_hand() == 0 ? 1 : 0;
     std::vector<Item> items = engine_.pool_.take_part(split, random_, items_most, kept);
-    if (items.empty() && in_batches()) {
+    if (items.empty() && in_rounds()) {
         // That item stays too when the next names of it are given.
         items = engine_.pool_.take_part(split, random_, 1, 0);
         if (!std::all_of(items.begin(), items.end(), is_being_read)) {
@@ -53,29 +53,28 @@ std::string Courier::give_all_but(u32 kept) {
 /// What cannot be given away is put back. Names are many bytes for little work: they are given if
 /// there is nothing else.
 std::string Courier::pack(const std::vector<Item>& items) {
-    Parcel parcel;
+    WorkBatch batch;
     std::vector<Item> kept;
     const bool gives_names = std::all_of(items.begin(), items.end(), is_being_read);
     for (const Item& item : items) {
         if (is_being_read(item)) {
-            // As many parts as are read here in a batch, or what a parcel holds of them.
-            const i64 parts = !gives_names ? 0 : in_batches() ? batch_items() : 1;
-            for (i64 part = 0; part < parts && pack_part(item, parcel); ++part) {
+            // As many parts as are read here in a batch, or what a work batch holds of them.
+            const i64 parts = !gives_names ? 0 : in_rounds() ? round_items() : 1;
+            for (i64 part = 0; part < parts && pack_part(item, batch); ++part) {
             }
             kept.push_back(item);
-        } else if (parcel.begin_item(*item.node,
-                                     item.payload == nullptr ? 0 : item.payload->size)) {
-            pack_item(item, parcel);
+        } else if (batch.begin_item(*item.node, item.payload == nullptr ? 0 : item.payload->size)) {
+            pack_item(item, batch);
         } else {
             kept.push_back(item);
         }
     }
     engine_.pool_.put_back(kept);
-    return parcel.take();
+    return batch.take();
 }
 
 /// The next names of a directory whose reader waits in the queue, if there are any.
-bool Courier::pack_part(const Item& item, Parcel& parcel) {
+bool Courier::pack_part(const Item& item, WorkBatch& batch) {
     Node& node = *item.node;
     if (!node.opened) return false;  // not yet, since the walk was taken up again
     // Where files are items of their own its reader goes on. And with one worker rank 0 would only
@@ -83,7 +82,7 @@ bool Courier::pack_part(const Item& item, Parcel& parcel) {
     if (engine_.gives_files_ || (is_central() && group_.ranks() == 2)) return false;
     buffer_.resize(records_most);
     learn_identity(node);
-    if (!node.has_identity || !parcel.begin_item(node, buffer_.size())) return false;
+    if (!node.has_identity || !batch.begin_item(node, buffer_.size())) return false;
     engine_.limit().take();
     const long size = ::syscall(SYS_getdents64, node.descriptor, buffer_.data(), buffer_.size());
     if (size <= 0) return false;  // the reader sees the same
@@ -91,23 +90,23 @@ bool Courier::pack_part(const Item& item, Parcel& parcel) {
     node.pending.fetch_add(1, std::memory_order_relaxed);
     const std::string names =
         pack_names({reinterpret_cast<const char*>(buffer_.data()), static_cast<size_t>(size)});
-    const Home home = loans_.lend(group_.rank(), &node);
-    parcel.add_item(node, {Work::names, home, {{}, node.identity}, {}, names});
+    const Owner owner = leases_.issue(group_.rank(), &node);
+    batch.add_item(node, {Work::names, owner, {{}, node.identity}, {}, names});
     return true;
 }
 
 /// A directory that waits, or bytes that belong to one. What was taken over goes on to whoever has
 /// it next, and its result to where it came from.
-void Courier::pack_item(const Item& item, Parcel& parcel) {
+void Courier::pack_item(const Item& item, WorkBatch& batch) {
     Node& node = *item.node;
     Node* const above = node.above;
-    Parcel::Content content{item.work, {}, {}, {}, {}};
+    WorkBatch::Content content{item.work, {}, {}, {}, {}};
     if (item.work == Work::directory) {
         content.result = {static_cast<const char*>(node.result()), engine_.options_.result_bytes};
-        content.home =
-            passes_on(node.kind, item.work, 1) ? node.home : loans_.lend(group_.rank(), above);
-        if (above == nullptr) content.place.identity = engine_.descriptors_.identify_root(node);
-        parcel.add_item(node, content);
+        content.owner =
+            passes_on(node.kind, item.work, 1) ? node.owner : leases_.issue(group_.rank(), above);
+        if (above == nullptr) content.directory.identity = engine_.descriptors_.identify_root(node);
+        batch.add_item(node, content);
         forget(node);
         return;
     }
@@ -115,22 +114,22 @@ void Courier::pack_item(const Item& item, Parcel& parcel) {
     std::string names;
     if (item.work == Work::names) content.payload = names = pack_names(content.payload);
     learn_identity(node);
-    if (node.has_identity) content.place.identity = node.identity;
+    if (node.has_identity) content.directory.identity = node.identity;
     // Nobody else has it if this item's is the only count. Acquire: the partner is release(), by
     // whoever had another until now, for it may be destroyed here.
     const bool is_whole =
         passes_on(node.kind, item.work, node.pending.load(std::memory_order_acquire));
-    content.home = is_whole ? node.home : loans_.lend(group_.rank(), &node);
-    parcel.add_item(node, content);
+    content.owner = is_whole ? node.owner : leases_.issue(group_.rank(), &node);
+    batch.add_item(node, content);
     Payload::destroy(item.payload);
     if (is_whole) forget(node);
 }
 
-/// Removes a node that another rank has now; its count of the directory above stays with the loan,
+/// Removes a node that another rank has now; its count of the directory above stays with the lease,
 /// unless it was adopted itself.
 void Courier::forget(Node& node) {
     Node* const above = node.above;
-    const bool was_own = node.kind == NodeKind::own;  // its loan is of the directory above
+    const bool was_own = node.kind == NodeKind::own;  // its lease is of the directory above
     engine_.descriptors_.close(node);
     Node::destroy(&node);
     if (was_own) return;
@@ -139,33 +138,33 @@ void Courier::forget(Node& node) {
 }
 
 /// Makes `ghosts` the directories on the way to the next group, from the root.
-void Courier::make_way(const ParcelReader& reader, std::vector<Node*>& ghosts) {
+void Courier::enter_path(const WorkBatchReader& reader, std::vector<Node*>& ghosts) {
     WARREN_CHECK(reader.kept_steps() <= ghosts.size());
-    leave_way(ghosts, reader.kept_steps());
-    for (const Parcel::Place& place : reader.steps()) {
-        Node* const ghost = Node::make(ghosts.empty() ? nullptr : ghosts.back(), place.name, 0);
+    leave_path(ghosts, reader.kept_steps());
+    for (const WorkBatch::Directory& step : reader.steps()) {
+        Node* const ghost = Node::make(ghosts.empty() ? nullptr : ghosts.back(), step.name, 0);
         ghost->kind = NodeKind::ghost;
-        ghost->has_identity = place.identity.has_value();
-        if (place.identity) ghost->identity = *place.identity;
+        ghost->has_identity = step.identity.has_value();
+        if (step.identity) ghost->identity = *step.identity;
         ghosts.push_back(ghost);
     }
 }
 
 /// From below, down to `kept`: from now on they are held by what hangs on them.
-void Courier::leave_way(std::vector<Node*>& ghosts, u64 kept) {
+void Courier::leave_path(std::vector<Node*>& ghosts, u64 kept) {
     for (; ghosts.size() > kept; ghosts.pop_back())
         engine_.release(ghosts.back());
 }
 
-/// Rank 0 with a central queue looks into a parcel when it comes to it.
+/// Rank 0 with a central queue looks into a work batch when it comes to it.
 void Courier::accept(const std::string& work) {
     if (!keeps_queue()) return unpack(work);
     keep(work);
 }
 
 /// Into the central queue.
-void Courier::keep(std::string parcel) {
-    const Errc code = central_.push(std::move(parcel));
+void Courier::keep(std::string batch) {
+    const Errc code = central_.push(std::move(batch));
     if (code == Errc::ok || has_reported_no_room_) return;
     has_reported_no_room_ = true;
     engine_.report(temporary_folder(), action_keep_queue, static_cast<i32>(code));
@@ -179,10 +178,10 @@ void Courier::refill() {
 
 /// Into the pool. What cannot be read again is missing in the walk, and nobody waits for it.
 void Courier::unpack_youngest() {
-    std::string parcel;
+    std::string batch;
     std::vector<CentralQueue::Due> lost;
-    const Errc code = central_.pop(parcel, lost);
-    if (code == Errc::ok) return unpack(parcel, walks_since_);
+    const Errc code = central_.pop(batch, lost);
+    if (code == Errc::ok) return unpack(batch, walks_since_);
     if (!has_reported_lost_) {
         engine_.report(temporary_folder(), action_read_queue, static_cast<i32>(code));
     }
@@ -192,22 +191,22 @@ void Courier::unpack_youngest() {
 
 void Courier::unpack(std::string_view work, std::span<const u32> walks) {
     std::vector<Node*> ghosts;
-    Parcel::Content content{};
-    for (ParcelReader reader(work); reader.begin_group();) {
-        make_way(reader, ghosts);
+    WorkBatch::Content content{};
+    for (WorkBatchReader reader(work); reader.begin_group();) {
+        enter_path(reader, ghosts);
         while (reader.next_item(content))
             take_over(ghosts.empty() ? nullptr : ghosts.back(), content,
-                      home_after(content.home, walks));
+                      owner_after(content.owner, walks));
     }
-    leave_way(ghosts, 0);
+    leave_path(ghosts, 0);
 }
 
-void Courier::take_over(Node* under, const Parcel::Content& content, const Home& home) {
-    Node* node = Node::make(under, content.place.name, engine_.options_.result_bytes);
+void Courier::take_over(Node* under, const WorkBatch::Content& content, const Owner& owner) {
+    Node* node = Node::make(under, content.directory.name, engine_.options_.result_bytes);
     node->kind = content.work == Work::directory ? NodeKind::adopted : NodeKind::part;
-    node->home = home;
-    node->has_identity = content.place.identity.has_value();
-    if (content.place.identity) node->identity = *content.place.identity;
+    node->owner = owner;
+    node->has_identity = content.directory.identity.has_value();
+    if (content.directory.identity) node->identity = *content.directory.identity;
     content.result.copy(static_cast<char*>(node->result()), content.result.size());
     Payload* payload = nullptr;
     if (content.work != Work::directory) {
@@ -227,23 +226,23 @@ void Courier::decline(const std::string& work) {
 }
 
 void Courier::end_all(std::string_view work, std::span<const u32> walks) {
-    Parcel::Content content{};
-    for (ParcelReader reader(work); reader.begin_group();) {
+    WorkBatch::Content content{};
+    for (WorkBatchReader reader(work); reader.begin_group();) {
         while (reader.next_item(content))
-            end_without(home_after(content.home, walks), content.result);
+            end_without(owner_after(content.owner, walks), content.result);
     }
 }
 
 /// Lets come home what will not be done here, with the result that it had.
-void Courier::end_without(const Home& home, std::string_view result) {
+void Courier::end_without(const Owner& owner, std::string_view result) {
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
-    return_result(home, result.data(), result.size());
+    return_result(owner, result.data(), result.size());
 }
 
 void Courier::end_without(const std::vector<CentralQueue::Due>& lost) {
     for (const CentralQueue::Due& due : lost) {
         for (u64 result = 0; result < due.results; ++result)
-            end_without(home_after(due.home, walks_since_), {});
+            end_without(owner_after(due.owner, walks_since_), {});
     }
 }
 

@@ -129,7 +129,7 @@ void Engine::work(u32 number, std::span<const std::string> roots) {
     Item item;
     while (pool_.take(number, item)) {
         or_give_up([&] { process(worker, item); });
-        pool_.done(item.work != Work::merge && item.work != Work::verdicts);
+        pool_.done(item.work != Work::merge && item.work != Work::link_answers);
     }
 }
 
@@ -181,8 +181,8 @@ void Engine::process(Worker& worker, Item item) {
             return show_names(worker, item);
         case Work::merge:
             return take_result(item);
-        case Work::verdicts:
-            return take_verdicts(item);
+        case Work::link_answers:
+            return take_link_answers(item);
     }
 }
 
@@ -220,13 +220,13 @@ void Engine::show_entry(Worker& worker) {
 /// False if there is nothing to show.
 bool Engine::find_type(Worker& worker) {
     Visit& visit = worker.visit;
-    const Type told = visit.entry.type();
+    const Type listed = visit.entry.type();
     const bool follows = (visit.status_flags & AT_SYMLINK_NOFOLLOW) == 0;
     const bool may_be_loop =
         follows && visit.node != nullptr &&
-        (told != Type::directory || has_inode(visit.node, visit.entry.inode()));
-    if (told != Type::unknown && !(follows && told == Type::link) &&
-        !(told == Type::directory && may_be_loop)) {
+        (listed != Type::directory || has_inode(visit.node, visit.entry.inode()));
+    if (listed != Type::unknown && !(follows && listed == Type::link) &&
+        !(listed == Type::directory && may_be_loop)) {
         return true;
     }
     const struct statx* status = visit.entry.status(STATX_TYPE | STATX_INO);
@@ -300,19 +300,19 @@ void Engine::release(Node* node) {
 void Engine::finish(Node& node) {
     const bool is_here = node.kind == NodeKind::own || node.kind == NodeKind::adopted;
     if (is_here && callbacks_.finish && !stopped_.load(std::memory_order_relaxed)) {
-        or_give_up([&] { tell_finished(node); });
+        or_give_up([&] { call_finish(node); });
     }
-    const ResultGoes goes = result_of(node.kind);
-    if (goes == ResultGoes::above) {
+    const ResultTarget goes = result_target(node.kind);
+    if (goes == ResultTarget::above) {
         merge_into(node.above, node.result());
-    } else if (goes == ResultGoes::home) {
-        send_home(node);
+    } else if (goes == ResultTarget::owner) {
+        return_result(node);
     }
     descriptors_.close(node);
     Node::destroy(&node);
 }
 
-void Engine::tell_finished(Node& node) {
+void Engine::call_finish(Node& node) {
     const bool is_root = node.above == nullptr;
     const int above = is_root ? AT_FDCWD : descriptors_.use_above(node);
     callbacks_.finish(Finished(node, above));

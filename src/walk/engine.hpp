@@ -91,7 +91,7 @@ class Engine {
     void run_task(Worker& worker, Item item);
     void show_names(Worker& worker, Item item);
     void take_result(Item item);
-    void take_verdicts(Item item);
+    void take_link_answers(Item item);
     void read_directory(Worker& worker, Node& node);
     bool begin(Node& node, Hold& hold);
     bool admit(Node& node);
@@ -109,8 +109,8 @@ class Engine {
     void settle(Worker& worker, Node* node);
     void release(Node* node);
     void finish(Node& node);
-    void tell_finished(Node& node);
-    void send_home(Node& node);
+    void call_finish(Node& node);
+    void return_result(Node& node);
     void merge_into(Node* node, const void* from);
     void root_done();
 

@@ -118,13 +118,13 @@ Totals Engine::totals_of_all_ranks() const {
 
 /// Tells another rank that its directory is done. It waits for that: if there is no memory for
 /// these few bytes, they wait for some.
-void Engine::send_home(Node& node) {
-    for (bool is_told = false; !is_told;) {
+void Engine::return_result(Node& node) {
+    for (bool is_queued = false; !is_queued;) {
         or_give_up([&] {
-            courier_->return_result(node.home, node.result(), options_.result_bytes);
-            is_told = true;
+            courier_->return_result(node.owner, node.result(), options_.result_bytes);
+            is_queued = true;
         });
-        if (!is_told) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (!is_queued) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }
 
@@ -152,7 +152,7 @@ void Engine::take_result(Item item) {
 
 void Engine::count_once(Visit& visit, u64 device, u64 inode, u32 names, const void* amount) {
     const bool is_mine = names < 2 || courier_ == nullptr ||
-                         courier_->owner_of(device, inode) == options_.group->rank();
+                         courier_->rank_of_file(device, inode) == options_.group->rank();
     if (is_mine) {
         if (!links().is_first(device, inode, names)) return;
         visit.has_result = true;
@@ -166,8 +166,8 @@ void Engine::count_once(Visit& visit, u64 device, u64 inode, u32 names, const vo
         roots_left_.fetch_add(1, std::memory_order_relaxed);
     }
     try {
-        courier_->ask(device, inode, names, visit.node,
-                      {static_cast<const char*>(amount), options_.result_bytes});
+        courier_->query_link(device, inode, names, visit.node,
+                             {static_cast<const char*>(amount), options_.result_bytes});
     } catch (const std::bad_alloc&) {
         // Relaxed: the caller's own count is still there.
         if (visit.node != nullptr) {
@@ -179,18 +179,18 @@ void Engine::count_once(Visit& visit, u64 device, u64 inode, u32 names, const vo
     }
 }
 
-void Engine::take_verdicts(Item item) {
-    Asked* pointer = nullptr;
+void Engine::take_link_answers(Item item) {
+    LinkQuery* pointer = nullptr;
     std::memcpy(&pointer, item.payload->bytes(), sizeof pointer);
     Payload::destroy(item.payload);
-    const std::unique_ptr<Asked> asked(pointer);
+    const std::unique_ptr<LinkQuery> query(pointer);
     // Results are aligned in memory, not in what travelled.
     std::vector<u64> amount;
     or_give_up([&] { amount.resize((options_.result_bytes + 7) / 8); });
-    for (size_t at = 0; at < asked->nodes.size(); ++at) {
-        Node* const node = asked->nodes[at];
-        if (asked->firsts[at] == '1' && !amount.empty()) {
-            std::memcpy(amount.data(), asked->amounts.data() + at * options_.result_bytes,
+    for (size_t at = 0; at < query->nodes.size(); ++at) {
+        Node* const node = query->nodes[at];
+        if (query->firsts[at] == '1' && !amount.empty()) {
+            std::memcpy(amount.data(), query->amounts.data() + at * options_.result_bytes,
                         options_.result_bytes);
             merge_into(node, amount.data());
         }

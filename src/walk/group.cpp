@@ -11,7 +11,7 @@ namespace warren::walk {
 namespace {
 
 constexpr u64 under_way_most = 4 * mib;
-constexpr size_t settle_bytes = 1 * mib;  // of a rank, at once
+constexpr size_t flush_bytes = 1 * mib;  // of a rank, at once
 
 /// One rank alone.
 class LoneGroup : public Group {
@@ -38,20 +38,20 @@ std::string Group::share(std::string_view of_rank_0) {
     return std::move(gather(rank() == 0 ? of_rank_0 : std::string_view())[0]);
 }
 
-void Group::tell(u8 kind, std::string_view bytes) {
+void Group::send_to_rank_0(u8 kind, std::string_view bytes) {
     std::unique_lock lock(mutex_);
     // Outside of walks nobody carries it away.
     arrived_.wait(lock, [&] { return !in_walk_ || under_way_bytes_ < under_way_most; });
     under_way_bytes_ += bytes.size();
-    told_.push_back({kind, std::string(bytes)});
+    caller_messages_.push_back({kind, std::string(bytes)});
 }
 
-void Group::set_hearer(std::function<void(u32, u8, std::string_view)> hearer) {
-    hearer_ = std::move(hearer);
+void Group::set_receiver(std::function<void(u32, u8, std::string_view)> receiver) {
+    receiver_ = std::move(receiver);
 }
 
-void Group::hear(u32 from, u8 kind, std::string_view bytes) {
-    if (hearer_) hearer_(from, kind, bytes);
+void Group::receive_at_rank_0(u32 from, u8 kind, std::string_view bytes) {
+    if (receiver_) receiver_(from, kind, bytes);
 }
 
 void Group::enter_walk() {
@@ -65,9 +65,9 @@ void Group::leave_walk() {
     arrived_.notify_all();
 }
 
-bool Group::has_told() {
+bool Group::has_caller_messages() {
     std::lock_guard lock(mutex_);
-    return !told_.empty();
+    return !caller_messages_.empty();
 }
 
 bool Group::has_under_way() {
@@ -75,27 +75,27 @@ bool Group::has_under_way() {
     return under_way_bytes_ != 0;
 }
 
-std::vector<Group::Told> Group::take_told() {
+std::vector<Group::CallerMessage> Group::take_caller_messages() {
     std::lock_guard lock(mutex_);
-    return std::exchange(told_, {});
+    return std::exchange(caller_messages_, {});
 }
 
-void Group::told_arrived(u64 bytes) {
+void Group::caller_message_arrived(u64 bytes) {
     std::lock_guard lock(mutex_);
     under_way_bytes_ -= bytes;
     arrived_.notify_all();
 }
 
-void Group::settle() {
-    std::vector<Told> told = take_told();
+void Group::flush() {
+    std::vector<CallerMessage> messages = take_caller_messages();
     size_t next = 0;
     while (true) {
         ByteWriter mine;
-        while (next < told.size() && mine.bytes().size() < settle_bytes) {
-            const Told& one = told[next++];
-            mine.put(one.kind);
-            mine.put_bytes(one.bytes);
-            told_arrived(one.bytes.size());
+        while (next < messages.size() && mine.bytes().size() < flush_bytes) {
+            const CallerMessage& message = messages[next++];
+            mine.put(message.kind);
+            mine.put_bytes(message.bytes);
+            caller_message_arrived(message.bytes.size());
         }
         const std::vector<std::string> all = gather(mine.bytes());
         bool is_over = true;
@@ -104,7 +104,7 @@ void Group::settle() {
             if (rank() != 0) continue;
             for (ByteReader reader(all[from]); !reader.at_end();) {
                 const u8 kind = reader.get<u8>();
-                hear(from, kind, reader.get_bytes());
+                receive_at_rank_0(from, kind, reader.get_bytes());
             }
         }
         if (is_over) return;

@@ -36,8 +36,8 @@ constexpr u64 round_bytes = 128 * kib;  // of each rank, gathered in one call
 constexpr u64 rounds_bytes = 1 * gib;   // of all
 
 /// In memory that all ranks of a machine see; zeros at first.
-struct alignas(64) Bell {
-    std::atomic<u32> rings;
+struct alignas(64) WakeUp {
+    std::atomic<u32> count;
     std::atomic<u32> sleeps;  // whether its rank waits for the next ring
     std::atomic<u32> posted;  // messages to its rank, from ranks of this machine
 };
@@ -60,19 +60,19 @@ class MpiGroup : public Group {
     void send(u32 to, std::string message) override;
     bool receive(u32& from, std::string& message) override;
     bool wait(u32 microseconds) override;
-    void ring() override;
-    bool hears_all() const override { return hears_all_; }
+    void wake() override;
+    bool messages_wake() const override { return messages_wake_; }
     std::vector<std::string> gather(std::string_view own) override;
 
  private:
-    struct Letter {
+    struct PendingMessage {
         warren_mpi_handle request{};
         std::string bytes;
         u32 peer = 0;
     };
     std::string node_name() const;
-    void hang_bells();
-    void ring_at(u32 rank);
+    void share_wake_ups();
+    void wake_rank(u32 rank);
     bool has_more() const;
     void forget_sent();
     void begin_arrivals();
@@ -80,23 +80,23 @@ class MpiGroup : public Group {
     const warren_mpi_plugin_table& mpi_;
     u32 rank_;
     std::vector<u32> nodes_;
-    std::list<Letter> sent_;
-    std::list<Letter> arriving_;
-    std::vector<Bell*> bells_;  // of each rank; null: on another machine
-    bool hears_all_ = false;
-    u32 heard_ = 0;     // rings before the last wait's end
+    std::list<PendingMessage> sent_;
+    std::list<PendingMessage> arriving_;
+    std::vector<WakeUp*> wake_ups_;  // of each rank; null: on another machine
+    bool messages_wake_ = false;
+    u32 seen_ = 0;      // rings before the last wait's end
     u32 received_ = 0;  // messages
     u32 pauses_ = 0;
 };
 
 MpiGroup::MpiGroup(const warren_mpi_plugin_table& mpi, u32 rank, u32 ranks)
-    : mpi_(mpi), rank_(rank), nodes_(ranks), bells_(ranks) {
+    : mpi_(mpi), rank_(rank), nodes_(ranks), wake_ups_(ranks) {
     const std::vector<std::string> names = gather(node_name());
     for (size_t other = 0; other < names.size(); ++other) {
         const auto first = std::find(names.begin(), names.end(), names[other]);
         nodes_[other] = static_cast<u32>(first - names.begin());
     }
-    hang_bells();
+    share_wake_ups();
 }
 
 std::string MpiGroup::node_name() const {
@@ -110,38 +110,38 @@ std::string MpiGroup::node_name() const {
     return name;
 }
 
-void MpiGroup::hang_bells() {
+void MpiGroup::share_wake_ups() {
     // MPI aligns for words only. All ranks map the memory where a page begins, so each finds the
     // same aligned place in it.
-    const size_t bytes = sizeof(Bell) + alignof(Bell);
+    const size_t bytes = sizeof(WakeUp) + alignof(WakeUp);
     std::vector<void*> places(ranks());
     mpi_.share_memory(bytes, places.data());
     for (size_t other = 0; other < places.size(); ++other) {
         size_t left = bytes;
         void* place = places[other];
-        if (place != nullptr) place = std::align(alignof(Bell), sizeof(Bell), place, left);
-        bells_[other] = static_cast<Bell*>(place);
+        if (place != nullptr) place = std::align(alignof(WakeUp), sizeof(WakeUp), place, left);
+        wake_ups_[other] = static_cast<WakeUp*>(place);
     }
-    hears_all_ = std::find(bells_.begin(), bells_.end(), nullptr) == bells_.end();
+    messages_wake_ = std::find(wake_ups_.begin(), wake_ups_.end(), nullptr) == wake_ups_.end();
 }
 
-void MpiGroup::ring_at(u32 rank) {
-    Bell* const bell = bells_[rank];
-    if (bell == nullptr) return;
+void MpiGroup::wake_rank(u32 rank) {
+    WakeUp* const wake_up = wake_ups_[rank];
+    if (wake_up == nullptr) return;
     // Sequentially consistent: the partner is wait(), which looks the other way round.
-    bell->rings.fetch_add(1, std::memory_order_seq_cst);
-    if (bell->sleeps.load(std::memory_order_seq_cst) == 0) return;
-    ::syscall(SYS_futex, &bell->rings, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+    wake_up->count.fetch_add(1, std::memory_order_seq_cst);
+    if (wake_up->sleeps.load(std::memory_order_seq_cst) == 0) return;
+    ::syscall(SYS_futex, &wake_up->count, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-void MpiGroup::ring() {
-    ring_at(rank_);
+void MpiGroup::wake() {
+    wake_rank(rank_);
 }
 
 /// Whether there may be something to receive.
 bool MpiGroup::has_more() const {
     // Acquire: what was sent before is there; the partner is send().
-    return !hears_all_ || bells_[rank_]->posted.load(std::memory_order_acquire) != received_;
+    return !messages_wake_ || wake_ups_[rank_]->posted.load(std::memory_order_acquire) != received_;
 }
 
 bool MpiGroup::wait(u32 microseconds) {
@@ -152,15 +152,15 @@ bool MpiGroup::wait(u32 microseconds) {
         microseconds = std::min(
             {microseconds, shortest_pause_us << std::min(pauses_++, 5u), longest_pause_us});
     }
-    Bell& bell = *bells_[rank_];
+    WakeUp& wake_up = *wake_ups_[rank_];
     // The partner is ring_at(): the futex sees its ring, or it sees that this rank sleeps.
-    bell.sleeps.store(1, std::memory_order_seq_cst);
+    wake_up.sleeps.store(1, std::memory_order_seq_cst);
     const timespec time{0, long{microseconds} * 1000};
-    ::syscall(SYS_futex, &bell.rings, FUTEX_WAIT, heard_, &time, nullptr, 0);
-    bell.sleeps.store(0, std::memory_order_relaxed);
+    ::syscall(SYS_futex, &wake_up.count, FUTEX_WAIT, seen_, &time, nullptr, 0);
+    wake_up.sleeps.store(0, std::memory_order_relaxed);
     // Acquire: what was done before the ring is seen; the partner is ring_at().
-    const u32 rings = bell.rings.load(std::memory_order_acquire);
-    return std::exchange(heard_, rings) != rings;
+    const u32 count = wake_up.count.load(std::memory_order_acquire);
+    return std::exchange(seen_, count) != count;
 }
 
 void MpiGroup::begin_walk() {
@@ -168,29 +168,29 @@ void MpiGroup::begin_walk() {
 }
 
 void MpiGroup::end_walk() {
-    for (Letter& letter : sent_)
-        mpi_.wait_for_request(&letter.request);
+    for (PendingMessage& pending : sent_)
+        mpi_.wait_for_request(&pending.request);
     sent_.clear();
     mpi_.end_walk();
 }
 
 void MpiGroup::send(u32 to, std::string message) {
-    Letter& letter = sent_.emplace_back();
-    letter.bytes = std::move(message);
-    letter.peer = to;
-    mpi_.begin_send(to, letter.bytes.data(), mpi_size(letter.bytes.size()), &letter.request);
+    PendingMessage& pending = sent_.emplace_back();
+    pending.bytes = std::move(message);
+    pending.peer = to;
+    mpi_.begin_send(to, pending.bytes.data(), mpi_size(pending.bytes.size()), &pending.request);
     // Release: the partner is has_more().
-    if (bells_[to] != nullptr) bells_[to]->posted.fetch_add(1, std::memory_order_release);
-    ring_at(to);
+    if (wake_ups_[to] != nullptr) wake_ups_[to]->posted.fetch_add(1, std::memory_order_release);
+    wake_rank(to);
     forget_sent();
 }
 
 /// What is not gone yet rings again: the other side may have to do its part.
 void MpiGroup::forget_sent() {
-    for (auto letter = sent_.begin(); letter != sent_.end();) {
-        const bool is_done = mpi_.test_request(&letter->request) != 0;
-        if (!is_done) ring_at(letter->peer);
-        letter = is_done ? sent_.erase(letter) : std::next(letter);
+    for (auto pending = sent_.begin(); pending != sent_.end();) {
+        const bool is_done = mpi_.test_request(&pending->request) != 0;
+        if (!is_done) wake_rank(pending->peer);
+        pending = is_done ? sent_.erase(pending) : std::next(pending);
     }
 }
 
@@ -199,10 +199,10 @@ void MpiGroup::begin_arrivals() {
     int size = 0;
     warren_mpi_handle message{};
     while (arriving_.size() < arriving_most && mpi_.find_message(&from, &size, &message) != 0) {
-        Letter& letter = arriving_.emplace_back();
-        letter.peer = from;
-        letter.bytes.resize(static_cast<size_t>(size));
-        mpi_.begin_receive(message, letter.bytes.data(), size, &letter.request);
+        PendingMessage& pending = arriving_.emplace_back();
+        pending.peer = from;
+        pending.bytes.resize(static_cast<size_t>(size));
+        mpi_.begin_receive(message, pending.bytes.data(), size, &pending.request);
     }
 }
 

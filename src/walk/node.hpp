@@ -32,14 +32,14 @@ enum class NodeKind : u8 {
     ghost     // the way to an adopted one: another rank does what there is to do
 };
 
-/// A loan's number is that of the rank that has made it, then one of its own.
-inline constexpr u32 loan_rank_shift = 40;
+/// A lease's number is that of the rank that has made it, then one of its own.
+inline constexpr u32 lease_rank_shift = 40;
 
 /// Whose result it is.
-struct Home {
+struct Owner {
     u32 rank = 0;
-    u64 loan = 0;
-    auto operator<=>(const Home&) const = default;
+    u64 lease = 0;
+    auto operator<=>(const Owner&) const = default;
 };
 
 struct Node {
@@ -57,7 +57,7 @@ struct Node {
     bool opened = false;  // once
     bool complete = false;
     NodeKind kind = NodeKind::own;
-    Home home;                     // unless own
+    Owner owner;                   // unless own
     std::atomic<u32> children{0};  // directories queued
     i64 position = 0;              // where reading goes on after a checkpoint; 0: at the begin
 

@@ -58,7 +58,7 @@ void Pool::done(bool counts) {
     // Release: whoever sees that nothing is in hand or unfinished sees what was done.
     const bool hand_is_empty = in_hand_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     const bool was_last = unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    if (bell_ && (was_last || (gated_ && hand_is_empty))) bell_();
+    if (idle_callback_ && (was_last || (gated_ && hand_is_empty))) idle_callback_();
 }
 
 void Pool::grant(i64 items) {

@@ -28,11 +28,11 @@ struct Payload;
 
 /// What is to be done with the node of an item.
 enum class Work : u8 {
-    directory,  // to open, or to go on reading
-    task,       // that a callback added; the payload is its bytes
-    names,      // a part of the directory that another rank has read; as getdents64(2) wrote it
-    merge,      // a result came back from another rank; the payload is its bytes
-    verdicts    // of other ranks on files with several names
+    directory,    // to open, or to go on reading
+    task,         // that a callback added; the payload is its bytes
+    names,        // a part of the directory that another rank has read; as getdents64(2) wrote it
+    merge,        // a result came back from another rank; the payload is its bytes
+    link_answers  // of other ranks on files with several names
 };
 
 struct Item {
@@ -87,7 +87,7 @@ class Pool {
         in_hand_.fetch_add(1, std::memory_order_relaxed);
     }
     /// Called when nothing is unfinished, or nothing in hand with a gate; from any thread.
-    void set_bell(std::function<void()> bell) { bell_ = std::move(bell); }
+    void set_idle_callback(std::function<void()> callback) { idle_callback_ = std::move(callback); }
     /// From now on items are taken only as grant() allows it.
     void set_gate() { gated_ = true; }
     void grant(i64 items);
@@ -130,7 +130,7 @@ class Pool {
     std::atomic<i64> granted_{0};
     bool gated_ = false;
     std::atomic<Halt> halt_{Halt::none};
-    std::function<void()> bell_;
+    std::function<void()> idle_callback_;
     std::atomic<u32> sleeping_{0};
     std::atomic<bool> closed_{false};
     std::atomic<u32> started_{1};

@@ -75,36 +75,36 @@ Rank::Rank(Scheduler scheduler, Split split, Termination termination, u32 rank,
       nodes_(std::move(nodes)),
       has_token_(rank == 0) {}
 
-bool Rank::is_passive(const Surroundings& around) const {
-    return around.is_idle() && !request_out_ && unacknowledged_ == 0 && !around.owes();
+bool Rank::is_passive(const RankCallbacks& callbacks) const {
+    return callbacks.is_idle() && !request_out_ && unacknowledged_ == 0 && !callbacks.owes();
 }
 
-u32 Rank::choose_victim(Surroundings& around) {
+u32 Rank::choose_victim(RankCallbacks& callbacks) {
     const u32 near = nodes_->near(rank_);
     const u32 far = nodes_->far(rank_);
     if (scheduler_ == Scheduler::pa_drqs && near > 0 && !nodes_->is_first(rank_)) {
-        return nodes_->near_one(rank_, around.choose(near));
+        return nodes_->near_one(rank_, callbacks.choose(near));
     }
     if (scheduler_ == Scheduler::pa_drqs && near > 0 && far > 0) {
-        return fruitless_ % 2 == 1 ? nodes_->near_one(rank_, around.choose(near))
-                                   : nodes_->far_one(rank_, around.choose(far));
+        return fruitless_ % 2 == 1 ? nodes_->near_one(rank_, callbacks.choose(near))
+                                   : nodes_->far_one(rank_, callbacks.choose(far));
     }
     if (scheduler_ == Scheduler::pa_drqs_list) {
         // Round the list: first those of the own node, then the others, node by node.
         const u32 turn = fruitless_ % (near + far);
         return turn < near ? nodes_->near_one(rank_, turn) : nodes_->far_one(rank_, turn - near);
     }
-    const u32 other = around.choose(ranks() - 1);
+    const u32 other = callbacks.choose(ranks() - 1);
     return other < rank_ ? other : other + 1;
 }
 
-void Rank::receive(u32 from, const Message& message, Surroundings& around) {
+void Rank::receive(u32 from, const Message& message, RankCallbacks& callbacks) {
     WARREN_CHECK(!left_);
     switch (message.kind) {
         case Kind::request:
-            return answer(from, around);
+            return answer(from, callbacks);
         case Kind::work:
-            return take_work(from, message, around);
+            return take_work(from, message, callbacks);
         case Kind::nothing:
             request_out_ = false;
             ++fruitless_;
@@ -119,11 +119,11 @@ void Rank::receive(u32 from, const Message& message, Surroundings& around) {
             token_balance_ = message.balance;
             return;
         case Kind::abort:
-            return abort(around);
+            return abort(callbacks);
         case Kind::end:
             ending_ = true;
             aborted_ = message.aborts;
-            if (aborted_) around.drop();
+            if (aborted_) callbacks.drop();
             return;
         case Kind::ended:
             ++ended_;
@@ -134,47 +134,47 @@ void Rank::receive(u32 from, const Message& message, Surroundings& around) {
     }
 }
 
-void Rank::answer(u32 from, Surroundings& around) {
-    if (is_central()) return answer_centrally(from, around);
-    std::string work = ending_ || paused_ ? std::string() : around.give(split_);
-    if (work.empty()) return around.send(from, {Kind::nothing, false, false, 0, {}});
+void Rank::answer(u32 from, RankCallbacks& callbacks) {
+    if (is_central()) return answer_centrally(from, callbacks);
+    std::string work = ending_ || paused_ ? std::string() : callbacks.give(split_);
+    if (work.empty()) return callbacks.send(from, {Kind::nothing, false, false, 0, {}});
     ++balance_;
     if (termination_ == Termination::dijkstra) {
         ++unacknowledged_;
         if (from < rank_) black_ = true;
     }
-    around.send(from, {Kind::work, false, false, 0, std::move(work)});
+    callbacks.send(from, {Kind::work, false, false, 0, std::move(work)});
 }
 
-void Rank::answer_centrally(u32 from, Surroundings& around) {
+void Rank::answer_centrally(u32 from, RankCallbacks& callbacks) {
     waiting_.push_back(from);
-    serve_waiting(around);
+    serve_waiting(callbacks);
 }
 
-void Rank::serve_waiting(Surroundings& around) {
-    while (!waiting_.empty() && (ending_ || paused_ || around.has_queued())) {
+void Rank::serve_waiting(RankCallbacks& callbacks) {
+    while (!waiting_.empty() && (ending_ || paused_ || callbacks.has_queued())) {
         const bool gives = !ending_ && !paused_;
         Message message;
         message.kind = gives ? Kind::work : Kind::nothing;
-        if (gives) message.work = around.give_one();
+        if (gives) message.work = callbacks.give_one();
         if (gives && message.work.empty()) return;  // it is only just being queued
-        around.send(waiting_.front(), std::move(message));
+        callbacks.send(waiting_.front(), std::move(message));
         waiting_.pop_front();
     }
 }
 
-void Rank::take_work(u32 from, const Message& message, Surroundings& around) {
-    const u64 done_before = around.items_done();  // a worker may be done before accept() is
+void Rank::take_work(u32 from, const Message& message, RankCallbacks& callbacks) {
+    const u64 done_before = callbacks.items_done();  // a worker may be done before accept() is
     // What an aborted walk still gives is dropped; it is acknowledged all the same.
     if (ending_) {
-        around.decline(message.work);
+        callbacks.decline(message.work);
     } else {
-        around.accept(message.work);
+        callbacks.accept(message.work);
     }
     if (is_central()) {
         if (rank_ == 0) {
-            if (message.black) around.send(from, {Kind::acknowledge, false, false, 0, {}});
-            return serve_waiting(around);
+            if (message.black) callbacks.send(from, {Kind::acknowledge, false, false, 0, {}});
+            return serve_waiting(callbacks);
         }
         request_out_ = false;
         handed_back_ = 0;
@@ -188,124 +188,124 @@ void Rank::take_work(u32 from, const Message& message, Surroundings& around) {
     if (termination_ == Termination::safra) {
         black_ = true;
     } else {
-        around.send(from, {Kind::acknowledge, false, false, 0, {}});
+        callbacks.send(from, {Kind::acknowledge, false, false, 0, {}});
     }
 }
 
-void Rank::step(Surroundings& around, bool may_ask) {
+void Rank::step(RankCallbacks& callbacks, bool may_ask) {
     if (left_ || paused_) return;
-    if (ending_) return step_end(around);
+    if (ending_) return step_end(callbacks);
     if (ranks() == 1) {
-        left_ = around.is_idle() && !around.owes();
+        left_ = callbacks.is_idle() && !callbacks.owes();
         return;
     }
-    if (is_central()) return step_worker(around);
-    if (!around.is_idle() || request_out_) return;
-    if (has_token_ && is_passive(around)) {
+    if (is_central()) return step_worker(callbacks);
+    if (!callbacks.is_idle() || request_out_) return;
+    if (has_token_ && is_passive(callbacks)) {
         if (rank_ == 0 && has_begun_) {
-            judge_token(around);
+            judge_token(callbacks);
         } else {
-            pass_token(around);
+            pass_token(callbacks);
         }
     }
     if (ending_ || !may_ask) return;
     request_out_ = true;
-    around.send(choose_victim(around), {});
+    callbacks.send(choose_victim(callbacks), {});
 }
 
 /// cp: rank 0 sees whether all wait for it; the others hand back what they found and ask again.
-void Rank::step_worker(Surroundings& around) {
+void Rank::step_worker(RankCallbacks& callbacks) {
     if (rank_ == 0) {
-        serve_waiting(around);  // its own callbacks may have queued something
-        if (around.is_idle() && waiting_.size() == ranks() - 1) begin_end(false, around);
+        serve_waiting(callbacks);  // its own callbacks may have queued something
+        if (callbacks.is_idle() && waiting_.size() == ranks() - 1) begin_end(false, callbacks);
         return;
     }
-    if (request_out_ || unacknowledged_ != 0 || around.is_working()) return;
+    if (request_out_ || unacknowledged_ != 0 || callbacks.is_working()) return;
     // Without an item: what a checkpoint has left here.
-    if (holds_item_ || around.has_queued()) {
-        if (holds_item_ && around.items_done() == done_before_) return;
+    if (holds_item_ || callbacks.has_queued()) {
+        if (holds_item_ && callbacks.items_done() == done_before_) return;
         const u32 kept = scheduler_ == Scheduler::cp_keep_one ? 1 : 0;
-        std::string found = around.give_all_but(kept);
-        holds_item_ = around.has_queued();
+        std::string found = callbacks.give_all_but(kept);
+        holds_item_ = callbacks.has_queued();
         if (!found.empty()) {
             // Whoever asks for an item next hears of rank 0 by that.
             const bool wants_receipt = ++handed_back_ >= handed_back_most && holds_item_;
             unacknowledged_ = wants_receipt ? 1 : 0;
-            around.send(0, {Kind::work, wants_receipt, false, 0, std::move(found)});
+            callbacks.send(0, {Kind::work, wants_receipt, false, 0, std::move(found)});
         }
-        done_before_ = around.items_done();
+        done_before_ = callbacks.items_done();
         if (holds_item_) return;
     }
     request_out_ = true;
-    around.send(0, {});
+    callbacks.send(0, {});
 }
 
-void Rank::send_token(bool black, i64 balance, Surroundings& around) {
+void Rank::send_token(bool black, i64 balance, RankCallbacks& callbacks) {
     has_token_ = false;
-    around.send((rank_ + 1) % ranks(), {Kind::token, black, false, balance, {}});
+    callbacks.send((rank_ + 1) % ranks(), {Kind::token, black, false, balance, {}});
 }
 
-void Rank::pass_token(Surroundings& around) {
+void Rank::pass_token(RankCallbacks& callbacks) {
     if (rank_ == 0) {
         has_begun_ = true;
         black_ = false;
-        return send_token(false, 0, around);
+        return send_token(false, 0, callbacks);
     }
-    send_token(token_black_ || black_, token_balance_ + balance_, around);
+    send_token(token_black_ || black_, token_balance_ + balance_, callbacks);
     black_ = false;
 }
 
 /// Rank 0, passive, has the token back: either that was the end, or it goes round once more.
-void Rank::judge_token(Surroundings& around) {
+void Rank::judge_token(RankCallbacks& callbacks) {
     const i64 under_way = token_balance_ + balance_;
     const bool is_white = !token_black_ && !black_;
     const bool is_over = is_white && (termination_ == Termination::dijkstra || under_way == 0);
-    if (!is_over) return pass_token(around);
+    if (!is_over) return pass_token(callbacks);
     // The two ways of detection must agree that no work is under way.
     WARREN_CHECK(under_way == 0);
-    begin_end(false, around);
+    begin_end(false, callbacks);
 }
 
-void Rank::pause(Surroundings& around) {
+void Rank::pause(RankCallbacks& callbacks) {
     paused_ = true;
-    if (is_central()) serve_waiting(around);
+    if (is_central()) serve_waiting(callbacks);
 }
 
-void Rank::go_on(Surroundings& around) {
+void Rank::go_on(RankCallbacks& callbacks) {
     paused_ = false;
-    if (to_abort_) abort(around);
+    if (to_abort_) abort(callbacks);
 }
 
-void Rank::abort(Surroundings& around) {
+void Rank::abort(RankCallbacks& callbacks) {
     if (ending_ || left_) return;
     to_abort_ = paused_;
     if (paused_) return;
-    if (rank_ == 0) return begin_end(true, around);
-    around.send(0, {Kind::abort, false, false, 0, {}});
+    if (rank_ == 0) return begin_end(true, callbacks);
+    callbacks.send(0, {Kind::abort, false, false, 0, {}});
 }
 
-void Rank::begin_end(bool aborts, Surroundings& around) {
+void Rank::begin_end(bool aborts, RankCallbacks& callbacks) {
     ending_ = true;
     aborted_ = aborts;
-    if (aborts) around.drop();
+    if (aborts) callbacks.drop();
     for (u32 other = 1; other < ranks(); ++other)
-        around.send(other, {Kind::end, false, aborts, 0, {}});
-    serve_waiting(around);
+        callbacks.send(other, {Kind::end, false, aborts, 0, {}});
+    serve_waiting(callbacks);
 }
 
-void Rank::step_end(Surroundings& around) {
-    if (aborted_) around.drop();  // what callbacks have queued meanwhile
+void Rank::step_end(RankCallbacks& callbacks) {
+    if (aborted_) callbacks.drop();  // what callbacks have queued meanwhile
     // An aborted walk has a token somewhere: it goes home, or it would reach a rank that has left.
-    if (has_token_ && rank_ != 0) send_token(true, 0, around);
-    if (!is_passive(around)) return;
+    if (has_token_ && rank_ != 0) send_token(true, 0, callbacks);
+    if (!is_passive(callbacks)) return;
     if (rank_ != 0) {
-        if (!reported_) around.send(0, {Kind::ended, false, false, 0, {}});
+        if (!reported_) callbacks.send(0, {Kind::ended, false, false, 0, {}});
         reported_ = true;
         return;
     }
     if (ended_ != ranks() - 1 || !has_token_) return;
     for (u32 other = 1; other < ranks(); ++other)
-        around.send(other, {Kind::leave, false, false, 0, {}});
+        callbacks.send(other, {Kind::leave, false, false, 0, {}});
     left_ = true;
 }
 

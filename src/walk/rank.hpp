@@ -54,9 +54,9 @@ struct Message {
 };
 
 /// What a rank stands in: its own work, the way to the others, chance.
-class Surroundings {
+class RankCallbacks {
  public:
-    virtual ~Surroundings() = default;
+    virtual ~RankCallbacks() = default;
     /// Never waits. Messages between two ranks arrive in the order in which they were sent.
     virtual void send(u32 to, Message message) = 0;
     /// A number below `count`.
@@ -116,15 +116,15 @@ class Rank {
     Rank(Scheduler scheduler, Split split, Termination termination, u32 rank,
          std::shared_ptr<const Nodes> nodes);
 
-    void receive(u32 from, const Message& message, Surroundings& around);
+    void receive(u32 from, const Message& message, RankCallbacks& callbacks);
     /// To be called between items, and again and again while there is nothing to do. `may_ask`: no
     /// pause is kept after requests that brought nothing.
-    void step(Surroundings& around, bool may_ask);
+    void step(RankCallbacks& callbacks, bool may_ask);
     /// Ends the walk everywhere before its time.
-    void abort(Surroundings& around);
+    void abort(RankCallbacks& callbacks);
     /// Until go_on() nothing is asked for, given away or ended.
-    void pause(Surroundings& around);
-    void go_on(Surroundings& around);
+    void pause(RankCallbacks& callbacks);
+    void go_on(RankCallbacks& callbacks);
     /// Whether no answer to this rank can be under way.
     bool has_no_answers_due() const { return !request_out_ && unacknowledged_ == 0; }
 
@@ -146,18 +146,18 @@ class Rank {
  private:
     u32 ranks() const { return nodes_->ranks(); }
     bool is_central() const { return has_central_queue(scheduler_); }
-    bool is_passive(const Surroundings& around) const;
-    u32 choose_victim(Surroundings& around);
-    void answer(u32 from, Surroundings& around);
-    void answer_centrally(u32 from, Surroundings& around);
-    void take_work(u32 from, const Message& message, Surroundings& around);
-    void serve_waiting(Surroundings& around);
-    void step_worker(Surroundings& around);
-    void pass_token(Surroundings& around);
-    void judge_token(Surroundings& around);
-    void send_token(bool black, i64 balance, Surroundings& around);
-    void begin_end(bool aborts, Surroundings& around);
-    void step_end(Surroundings& around);
+    bool is_passive(const RankCallbacks& callbacks) const;
+    u32 choose_victim(RankCallbacks& callbacks);
+    void answer(u32 from, RankCallbacks& callbacks);
+    void answer_centrally(u32 from, RankCallbacks& callbacks);
+    void take_work(u32 from, const Message& message, RankCallbacks& callbacks);
+    void serve_waiting(RankCallbacks& callbacks);
+    void step_worker(RankCallbacks& callbacks);
+    void pass_token(RankCallbacks& callbacks);
+    void judge_token(RankCallbacks& callbacks);
+    void send_token(bool black, i64 balance, RankCallbacks& callbacks);
+    void begin_end(bool aborts, RankCallbacks& callbacks);
+    void step_end(RankCallbacks& callbacks);
 
     Scheduler scheduler_;
     Split split_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory is finished when all that holds it is done: directories in it, what waits in it, and
-// what was lent of it. So a state is whole if each has one of these, and each loan as many results
+// what was lent of it. So a state is whole if each has one of these, and each lease as many results
 // due as others owe.
 #include "walk/saved_rank.hpp"
 
@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "walk/bytes.hpp"
-#include "walk/loans.hpp"
+#include "walk/leases.hpp"
 #include "walk/names.hpp"
-#include "walk/parcel.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
@@ -24,8 +24,8 @@ struct DirectoryRecord {
     u8 complete;
     u8 zero;
     u32 children;
-    u32 home_rank;
-    u64 home_loan;
+    u32 owner_rank;
+    u64 owner_lease;
     u64 device;
     u64 inode;
     i64 position;
@@ -33,9 +33,9 @@ struct DirectoryRecord {
 static_assert(std::has_unique_object_representations_v<DirectoryRecord>, "it has padding");
 
 constexpr size_t least_waiting_bytes = sizeof(u8) + sizeof(u32) + sizeof(u8);
-constexpr size_t lent_bytes = sizeof(u64) + sizeof(u32) + sizeof(u64);
-constexpr u64 loan_number_mask = (u64{1} << loan_rank_shift) - 1;
-constexpr u64 most_loans_made = loan_number_mask / 2;  // room for those to come
+constexpr size_t lease_bytes = sizeof(u64) + sizeof(u32) + sizeof(u64);
+constexpr u64 lease_number_mask = (u64{1} << lease_rank_shift) - 1;
+constexpr u64 most_leases_issued = lease_number_mask / 2;  // room for those to come
 constexpr u64 most_holds = std::numeric_limits<u32>::max() / 2;
 
 /// Whether a directory or an item can have this name: that of an entry, or of one of the roots.
@@ -44,11 +44,11 @@ bool is_name(std::string_view name, bool is_root, std::span<const std::string> r
 }
 
 void write_directory(ByteWriter& writer, const SavedRank::Directory& directory) {
-    writer.put(DirectoryRecord{directory.above, static_cast<u8>(directory.kind),
-                               static_cast<u8>(directory.has_identity),
-                               static_cast<u8>(directory.complete), 0, directory.children,
-                               directory.home.rank, directory.home.loan, directory.identity.device,
-                               directory.identity.inode, directory.position});
+    writer.put(DirectoryRecord{
+        directory.above, static_cast<u8>(directory.kind), static_cast<u8>(directory.has_identity),
+        static_cast<u8>(directory.complete), 0, directory.children, directory.owner.rank,
+        directory.owner.lease, directory.identity.device, directory.identity.inode,
+        directory.position});
     writer.put_bytes(directory.name);
     writer.put_bytes(directory.result);
 }
@@ -68,8 +68,8 @@ class Loader {
             ++holds_[directory.above];
         for (u64 left = reader_.get_count(least_waiting_bytes); left > 0; --left)
             load_waiting();
-        for (u64 left = reader_.get_count(lent_bytes); left > 0; --left)
-            load_lent();
+        for (u64 left = reader_.get_count(lease_bytes); left > 0; --left)
+            load_lease();
         while (!reader_.at_end()) {
             const u64 device = reader_.get<u64>();
             const u64 inode = reader_.get<u64>();
@@ -81,13 +81,13 @@ class Loader {
 
  private:
     void load_head() {
-        saved_.parcels = reader_.get<u64>();
+        saved_.work_batches = reader_.get<u64>();
         for (u64 left = reader_.get_count(sizeof(u32)); left > 0; --left) {
             saved_.walks_since.push_back(reader_.get<u32>());
             reader_.expect(saved_.walks_since.back() > 0);
         }
         saved_.counts = reader_.get<SavedRank::Counts>();
-        reader_.expect(saved_.counts.loans_made <= most_loans_made);
+        reader_.expect(saved_.counts.leases_issued <= most_leases_issued);
         saved_.result = reader_.get_bytes();
         reader_.expect(saved_.result.empty() || is_result(saved_.result));
         saved_.caller = reader_.get_bytes();
@@ -111,7 +111,7 @@ class Loader {
                                       kind,
                                       record.has_identity != 0,
                                       record.complete != 0,
-                                      {record.home_rank, record.home_loan},
+                                      {record.owner_rank, record.owner_lease},
                                       {record.device, record.inode},
                                       record.position,
                                       record.children,
@@ -144,15 +144,16 @@ class Loader {
         return !item.payload && is_walked && read_.insert(item.directory).second;
     }
 
-    void load_lent() {
-        SavedRank::Lent lent;
-        lent.loan = reader_.get<u64>();
-        lent.directory = reader_.get<u32>();
-        lent.due = reader_.get<u64>();
-        const u64 number = lent.loan & loan_number_mask;
-        reader_.expect(number > 0 && number <= saved_.counts.loans_made);
-        reader_.expect(lent.due > 0 && lent.due <= most_holds && holds(lent.directory, lent.due));
-        saved_.lent.push_back(lent);
+    void load_lease() {
+        SavedRank::Lease lease;
+        lease.number = reader_.get<u64>();
+        lease.directory = reader_.get<u32>();
+        lease.due = reader_.get<u64>();
+        const u64 number = lease.number & lease_number_mask;
+        reader_.expect(number > 0 && number <= saved_.counts.leases_issued);
+        reader_.expect(lease.due > 0 && lease.due <= most_holds &&
+                       holds(lease.directory, lease.due));
+        saved_.leases.push_back(lease);
     }
 
     /// Counts what holds a directory, or the whole walk; whether it may.
@@ -177,7 +178,7 @@ class Loader {
 
 std::string write_saved(const SavedRank& saved) {
     ByteWriter writer;
-    writer.put(saved.parcels);
+    writer.put(saved.work_batches);
     writer.put(static_cast<u32>(saved.walks_since.size()));
     for (const u32 ranks : saved.walks_since)
         writer.put(ranks);
@@ -194,11 +195,11 @@ std::string write_saved(const SavedRank& saved) {
         writer.put(item.payload.has_value());
         if (item.payload) writer.put_bytes(*item.payload);
     }
-    writer.put(static_cast<u32>(saved.lent.size()));
-    for (const SavedRank::Lent& lent : saved.lent) {
-        writer.put(lent.loan);
-        writer.put(lent.directory);
-        writer.put(lent.due);
+    writer.put(static_cast<u32>(saved.leases.size()));
+    for (const SavedRank::Lease& lease : saved.leases) {
+        writer.put(lease.number);
+        writer.put(lease.directory);
+        writer.put(lease.due);
     }
     for (const SavedRank::File& file : saved.files) {
         writer.put(file.device);
@@ -213,40 +214,40 @@ Errc read_saved(std::string_view bytes, const SavedWalk& walk, SavedRank& saved)
     return Loader(bytes, walk, saved).load() ? Errc::ok : Errc::corrupt;
 }
 
-bool SavedLoans::add(u32 rank, const SavedRank& saved) {
-    for (const SavedRank::Lent& lent : saved.lent) {
-        if (!loans_.insert(lent.loan).second) return false;
-        lent_[{rank, lent.loan}] = lent.due;
+bool SavedLeases::add(u32 rank, const SavedRank& saved) {
+    for (const SavedRank::Lease& lease : saved.leases) {
+        if (!leases_.insert(lease.number).second) return false;
+        due_[{rank, lease.number}] = lease.due;
     }
     for (const SavedRank::Directory& directory : saved.directories)
-        if (result_of(directory.kind) == ResultGoes::home) owe(directory.home);
+        if (result_target(directory.kind) == ResultTarget::owner) owe(directory.owner);
     return true;
 }
 
-Home home_after(Home home, std::span<const u32> walks) {
+Owner owner_after(Owner owner, std::span<const u32> walks) {
     for (const u32 ranks : walks)
-        home.rank %= ranks;
-    return home;
+        owner.rank %= ranks;
+    return owner;
 }
 
-bool check_saved_parcel(std::string_view parcel, const SavedWalk& walk,
-                        const std::function<void(const Home&)>& tell) {
-    ParcelReader reader(parcel, Origin::file);
+bool check_saved_batch(std::string_view batch, const SavedWalk& walk,
+                       const std::function<void(const Owner&)>& visitor) {
+    WorkBatchReader reader(batch, Origin::file);
     u64 depth = 0;  // of the group's items
-    Parcel::Content content{};
+    WorkBatch::Content content{};
     while (reader.begin_group()) {
         if (reader.kept_steps() > depth) return false;
         depth = reader.kept_steps();
-        for (const Parcel::Place& step : reader.steps())
+        for (const WorkBatch::Directory& step : reader.steps())
             if (!is_name(step.name, depth++ == 0, walk.roots)) return false;
         while (reader.next_item(content)) {
             const bool is_whole =
-                is_name(content.place.name, depth == 0, walk.roots) &&
+                is_name(content.directory.name, depth == 0, walk.roots) &&
                 content.work <= Work::names &&
                 (content.result.empty() || content.result.size() == walk.result_bytes) &&
                 (content.work != Work::names || unpack_names(content.payload));
             if (!is_whole) return false;
-            tell(content.home);
+            visitor(content.owner);
         }
     }
     return reader.good();

@@ -33,7 +33,7 @@ struct SavedWalk {
 /// All strings belong to what it is written from, or to the bytes that were read.
 struct SavedRank {
     struct Counts {
-        u64 loans_made = 0;
+        u64 leases_issued = 0;
         u64 entries = 0;
         u64 directories = 0;
         u64 failures = 0;
@@ -43,7 +43,7 @@ struct SavedRank {
         NodeKind kind = NodeKind::own;
         bool has_identity = false;
         bool complete = false;
-        Home home;
+        Owner owner;
         Identity identity;
         i64 position = 0;
         u32 children = 0;
@@ -55,8 +55,8 @@ struct SavedRank {
         u32 directory = 0;
         std::optional<std::string_view> payload;
     };
-    struct Lent {
-        u64 loan = 0;
+    struct Lease {
+        u64 number = 0;
         u32 directory = 0;
         u64 due = 0;
     };
@@ -66,14 +66,14 @@ struct SavedRank {
         u32 names_left = 0;
     };
 
-    u64 parcels = 0;               // in the file of the rank's queue; there is none without
+    u64 work_batches = 0;          // in the file of the rank's queue; there is none without
     std::vector<u32> walks_since;  // of the walks that went on since: how many ranks each had
     Counts counts;
     std::string_view result;  // of the whole walk, at the rank that has it
     std::string_view caller;  // what Callbacks::save() said
     std::vector<Directory> directories;
     std::vector<Waiting> waiting;
-    std::vector<Lent> lent;
+    std::vector<Lease> leases;
     std::vector<File> files;
 };
 
@@ -82,27 +82,27 @@ std::string write_saved(const SavedRank& saved);
 Errc read_saved(std::string_view bytes, const SavedWalk& walk, SavedRank& saved);
 
 /// Whether each result that is due will come, all ranks and the queue of rank 0 taken together.
-class SavedLoans {
+class SavedLeases {
  public:
-    /// What a rank lent, and what it owes. False: a loan is another's, too.
+    /// What a rank lent, and what it owes. False: a lease is another's, too.
     bool add(u32 rank, const SavedRank& saved);
     /// Something in the queue of rank 0 that will end with a result.
-    void owe(const Home& home) { ++owed_[home]; }
-    bool are_even() const { return lent_ == owed_; }
+    void owe(const Owner& owner) { ++owed_[owner]; }
+    bool are_even() const { return due_ == owed_; }
 
  private:
-    std::set<u64> loans_;
-    std::map<Home, u64> lent_;
-    std::map<Home, u64> owed_;
+    std::set<u64> leases_;
+    std::map<Owner, u64> due_;
+    std::map<Owner, u64> owed_;
 };
 
-/// The rank that has taken over the loans in the last of `walks`, which may have had fewer ranks
+/// The rank that has taken over the leases in the last of `walks`, which may have had fewer ranks
 /// than the one before.
-Home home_after(Home home, std::span<const u32> walks);
+Owner owner_after(Owner owner, std::span<const u32> walks);
 
-/// Whether a parcel of a queue that was saved can be taken over; tells the home of each item. Of
-/// one that cannot be, those before have been told.
-bool check_saved_parcel(std::string_view parcel, const SavedWalk& walk,
-                        const std::function<void(const Home&)>& tell);
+/// Whether a work batch of a queue that was saved can be taken over; tells the home of each item.
+/// Of one that cannot be, those before have been told.
+bool check_saved_batch(std::string_view batch, const SavedWalk& walk,
+                       const std::function<void(const Owner&)>& visitor);
 
 }  // namespace warren::walk

@@ -21,7 +21,7 @@ namespace warren::walk {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr u64 batch_names = 4096;   // of a large directory, read at once
+constexpr u64 part_names = 4096;    // of a large directory, read at once
 constexpr u64 files_at_once = 256;  // given out by a central queue, as if one by one
 
 enum class What : u8 {
@@ -54,9 +54,9 @@ Item unpack(const char* bytes) {
 }
 
 /// A rank and all that it stands in.
-class Place : public Surroundings {
+class Process : public RankCallbacks {
  public:
-    Place(u32 number, const SimulatedWorld& world, std::shared_ptr<const Nodes> nodes)
+    Process(u32 number, const SimulatedWorld& world, std::shared_ptr<const Nodes> nodes)
         : rank(world.scheduler.scheduler, world.scheduler.split, Termination::dijkstra, number,
                std::move(nodes)),
           ranks_(world.ranks),
@@ -171,17 +171,17 @@ class Simulator {
     };
 
     double visit_seconds() const { return costs_.status + costs_.callback; }
-    double way_seconds() const { return is_central_ ? costs_.open * costs_.levels : 0; }
+    double path_seconds() const { return is_central_ ? costs_.open * costs_.levels : 0; }
     void wake(u32 number, double time);
     void look(u32 number, double now);
     void deliver(u32 to, u32 message, double now);
     double next_look(const Talker& talker, bool from_near, double now) const;
-    void run_threads(Place& place, double until);
-    void begin(Place& place, double now);
-    void finish(Place& place, const Place::Hand& hand);
-    double begin_item(Place& place, Item& item, u64& own);
-    double begin_files(Place& place, u64 files);
-    void post(u32 from, Place& place, double& clock);
+    void run_threads(Process& process, double until);
+    void begin(Process& process, double now);
+    void finish(Process& process, const Process::Hand& hand);
+    double begin_item(Process& process, Item& item, u64& own);
+    double begin_files(Process& process, u64 files);
+    void post(u32 from, Process& process, double& clock);
     void count(u32 from, u32 to, u64 messages, u64 bytes);
     bool is_near(u32 from, u32 to) const { return node_of_[from] == node_of_[to]; }
     u64 bytes_of(const Message& message) const;
@@ -192,7 +192,7 @@ class Simulator {
     bool is_central_;
     bool gives_files_;  // one by one
     std::vector<u32> node_of_;
-    std::vector<std::unique_ptr<Place>> places_;
+    std::vector<std::unique_ptr<Process>> processes_;
     std::vector<Talker> talkers_;
     EventQueue events_;
     std::vector<UnderWay> under_way_;
@@ -211,8 +211,8 @@ Simulator::Simulator(const SimulatedWorld& world, const SimulatedCosts& costs)
         node_of_[rank] = rank / world.ranks_per_node;
     const auto nodes = std::make_shared<const Nodes>(node_of_);
     for (u32 rank = 0; rank < world.ranks; ++rank)
-        places_.push_back(std::make_unique<Place>(rank, world, nodes));
-    places_[0]->queue.push_back({world.seed, world.files, What::directory});
+        processes_.push_back(std::make_unique<Process>(rank, world, nodes));
+    processes_[0]->queue.push_back({world.seed, world.files, What::directory});
     if (world.keeps_pairs) {
         result_.pair_messages.resize(u64{world.ranks} * world.ranks);
         result_.pair_bytes.resize(u64{world.ranks} * world.ranks);
@@ -237,7 +237,7 @@ u64 Simulator::bytes_of(const Message& message) const {
             items += item.what == What::files ? item.files : 1;
         }
     }
-    return costs_.message_bytes + costs_.way_bytes + items * costs_.item_bytes;
+    return costs_.message_bytes + costs_.path_bytes + items * costs_.item_bytes;
 }
 
 /// Lets a rank look around at `time`, unless it will before that.
@@ -274,171 +274,173 @@ void Simulator::deliver(u32 to, u32 message, double now) {
 }
 
 /// What this item costs; a large directory gives its rest back to the queue at once.
-double Simulator::begin_item(Place& place, Item& item, u64& own) {
-    if (item.what == What::files) return begin_files(place, item.files);
+double Simulator::begin_item(Process& process, Item& item, u64& own) {
+    if (item.what == What::files) return begin_files(process, item.files);
     const bool is_directory = item.what == What::directory;
     own = is_directory ? own_files(item.seed, item.files) : item.files;
-    if (own > batch_names) {
-        place.queue.push_back({0, own - batch_names, What::names});
-        if (!is_directory) item.files = batch_names;
-        own = batch_names;
+    if (own > part_names) {
+        process.queue.push_back({0, own - part_names, What::names});
+        if (!is_directory) item.files = part_names;
+        own = part_names;
     }
     const double of_name = costs_.name + (gives_files_ ? 0 : visit_seconds());
     if (!is_directory) return of_name * static_cast<double>(own);
-    return costs_.directory + way_seconds() + of_name * static_cast<double>(own);
+    return costs_.directory + path_seconds() + of_name * static_cast<double>(own);
 }
 
 /// Files that came together are asked for and brought one by one.
-double Simulator::begin_files(Place& place, u64 files) {
-    place.facts.files += files;
+double Simulator::begin_files(Process& process, u64 files) {
+    process.facts.files += files;
     const bool is_alone = world_.ranks_per_node >= world_.ranks;
-    const double way = is_alone ? costs_.near_latency : costs_.far_latency;
+    const double latency = is_alone ? costs_.near_latency : costs_.far_latency;
     // To rank 0 and back; two talkers and a worker wake up each time.
-    const double trip = 2 * way + 4 * costs_.message + 4 * costs_.wake;
-    place.facts.talking += 2 * costs_.message * static_cast<double>(files - 1);
-    return (way_seconds() + visit_seconds()) * static_cast<double>(files) +
+    const double trip = 2 * latency + 4 * costs_.message + 4 * costs_.wake;
+    process.facts.talking += 2 * costs_.message * static_cast<double>(files - 1);
+    return (path_seconds() + visit_seconds()) * static_cast<double>(files) +
            trip * static_cast<double>(files - 1);
 }
 
 /// Counts what was read and queues the subdirectories.
-void Simulator::finish(Place& place, const Place::Hand& hand) {
+void Simulator::finish(Process& process, const Process::Hand& hand) {
     const Item& item = hand.item;
-    ++place.done;
+    ++process.done;
     if (item.what == What::files) return;
-    ++place.facts.directories;
+    ++process.facts.directories;
     if (!gives_files_) {
-        place.facts.files += hand.own;
+        process.facts.files += hand.own;
     } else if (hand.own > 0) {
-        place.queue.push_back({0, hand.own, What::files});
+        process.queue.push_back({0, hand.own, What::files});
     }
     if (item.what == What::names) return;
     // What one batch did not hold is an item of its own.
-    const u64 own = hand.own < batch_names ? hand.own : own_files(item.seed, item.files);
-    for_each_child(item.seed, item.files, own, [&place](u64 seed, u64 files) {
-        place.queue.push_back({seed, files, What::directory});
+    const u64 own = hand.own < part_names ? hand.own : own_files(item.seed, item.files);
+    for_each_child(item.seed, item.files, own, [&process](u64 seed, u64 files) {
+        process.queue.push_back({seed, files, What::directory});
     });
 }
 
-void Simulator::begin(Place& place, double now) {
-    const bool is_allowed = place.rank.may_work() && (!is_central_ || place.rank.holds_item());
+void Simulator::begin(Process& process, double now) {
+    const bool is_allowed = process.rank.may_work() && (!is_central_ || process.rank.holds_item());
     const size_t threads = is_central_ ? 1 : world_.threads;
     // With a central queue the talker lets a thread begin, which has slept.
     if (is_central_) now += costs_.wake;
-    while (is_allowed && place.hands.size() < threads && !place.queue.empty()) {
-        Item item = place.queue.back();
-        place.queue.pop_back();
+    while (is_allowed && process.hands.size() < threads && !process.queue.empty()) {
+        Item item = process.queue.back();
+        process.queue.pop_back();
         u64 own = 0;
-        const double cost = begin_item(place, item, own);
-        place.facts.working += cost;
-        place.hands.push_back({now + cost, own, item});
+        const double cost = begin_item(process, item, own);
+        process.facts.working += cost;
+        process.hands.push_back({now + cost, own, item});
     }
 }
 
 /// Runs the threads up to `until`, or to where they have nothing more to do.
-void Simulator::run_threads(Place& place, double until) {
-    while (!place.hands.empty()) {
-        const auto first = std::min_element(
-            place.hands.begin(), place.hands.end(),
-            [](const Place::Hand& left, const Place::Hand& right) { return left.end < right.end; });
+void Simulator::run_threads(Process& process, double until) {
+    while (!process.hands.empty()) {
+        const auto first =
+            std::min_element(process.hands.begin(), process.hands.end(),
+                             [](const Process::Hand& left, const Process::Hand& right) {
+                                 return left.end < right.end;
+                             });
         if (first->end > until) {
-            place.walked_until = until;
+            process.walked_until = until;
             return;
         }
-        const Place::Hand done = *first;
-        *first = place.hands.back();
-        place.hands.pop_back();
-        place.walked_until = done.end;
-        finish(place, done);
+        const Process::Hand done = *first;
+        *first = process.hands.back();
+        process.hands.pop_back();
+        process.walked_until = done.end;
+        finish(process, done);
         // The talker of a worker of cp decides what comes after each item.
         if (is_central_) return;
-        begin(place, done.end);
+        begin(process, done.end);
     }
 }
 
 void Simulator::count(u32 from, u32 to, u64 messages, u64 bytes) {
-    places_[from]->facts.messages += messages;
-    places_[from]->facts.bytes += bytes;
+    processes_[from]->facts.messages += messages;
+    processes_[from]->facts.bytes += bytes;
     if (!world_.keeps_pairs) return;
     result_.pair_messages[u64{from} * world_.ranks + to] += messages;
     result_.pair_bytes[u64{from} * world_.ranks + to] += bytes;
 }
 
 /// Sends what the rank has said; each message takes its time on the side that sends.
-void Simulator::post(u32 from, Place& place, double& clock) {
-    for (auto& [to, message] : place.outbox) {
+void Simulator::post(u32 from, Process& process, double& clock) {
+    for (auto& [to, message] : process.outbox) {
         const u64 messages = messages_in(message);
         const u64 bytes =
-            bytes_of(message) + (messages - 1) * (costs_.message_bytes + costs_.way_bytes);
+            bytes_of(message) + (messages - 1) * (costs_.message_bytes + costs_.path_bytes);
         double cost = costs_.message * static_cast<double>(messages) +
                       costs_.byte * static_cast<double>(bytes);
         // The requests for those behind the first.
         cost += costs_.message * static_cast<double>(messages - 1);
         if (messages > 1) {
             count(to, from, messages - 1, (messages - 1) * costs_.message_bytes);
-            places_[to]->facts.requests += messages - 1;
+            processes_[to]->facts.requests += messages - 1;
         }
         clock += cost;
-        place.facts.talking += cost;
+        process.facts.talking += cost;
         count(from, to, messages, bytes);
-        if (message.kind == Message::Kind::request) ++place.facts.requests;
-        u32 place_of_message = static_cast<u32>(under_way_.size());
+        if (message.kind == Message::Kind::request) ++process.facts.requests;
+        u32 slot = static_cast<u32>(under_way_.size());
         if (free_.empty()) {
             under_way_.emplace_back();
         } else {
-            place_of_message = free_.back();
+            slot = free_.back();
             free_.pop_back();
         }
-        under_way_[place_of_message] = {from, no_message, std::move(message)};
+        under_way_[slot] = {from, no_message, std::move(message)};
         const double arrival =
             clock + (is_near(from, to) ? costs_.near_latency : costs_.far_latency);
-        events_.push(arrival, to, place_of_message);
+        events_.push(arrival, to, slot);
     }
-    place.outbox.clear();
+    process.outbox.clear();
 }
 
 void Simulator::look(u32 number, double now) {
-    Place& place = *places_[number];
+    Process& process = *processes_[number];
     Talker& talker = talkers_[number];
     double clock = std::max(now, talker.talks_until);
-    run_threads(place, clock);
+    run_threads(process, clock);
     u32 arrived = std::exchange(talker.first, no_message);
     bool was_busy = arrived != no_message;
     while (arrived != no_message) {
         // Moved away: what is sent meanwhile may take its place.
-        const UnderWay letter = std::move(under_way_[arrived]);
+        const UnderWay arrival = std::move(under_way_[arrived]);
         free_.push_back(arrived);
-        arrived = letter.next;
+        arrived = arrival.next;
         clock += costs_.message;
-        place.facts.talking += costs_.message;
-        place.rank.receive(letter.from, letter.message, place);
-        post(number, place, clock);
+        process.facts.talking += costs_.message;
+        process.rank.receive(arrival.from, arrival.message, process);
+        post(number, process, clock);
     }
-    if (place.rank.has_left()) {
+    if (process.rank.has_left()) {
         result_.seconds = std::max(result_.seconds, clock);
         return;
     }
-    if (place.rank.fruitless() != place.fruitless) {
-        place.fruitless = place.rank.fruitless();
-        const double wait = costs_.shortest_pause * std::exp2(std::min(place.fruitless, 8u));
-        place.next_request =
-            clock + (place.fruitless == 0 ? 0 : std::min(wait, costs_.longest_refusal));
+    if (process.rank.fruitless() != process.fruitless) {
+        process.fruitless = process.rank.fruitless();
+        const double wait = costs_.shortest_pause * std::exp2(std::min(process.fruitless, 8u));
+        process.next_request =
+            clock + (process.fruitless == 0 ? 0 : std::min(wait, costs_.longest_refusal));
     }
     // Twice: what the first step sends may be all that was left to do before it asks for more.
     for (int step = 0; step < 2; ++step) {
-        place.rank.step(place, clock >= place.next_request);
-        was_busy |= !place.outbox.empty();
-        post(number, place, clock);
+        process.rank.step(process, clock >= process.next_request);
+        was_busy |= !process.outbox.empty();
+        post(number, process, clock);
     }
-    if (place.rank.has_left()) result_.seconds = std::max(result_.seconds, clock);
-    begin(place, clock);
+    if (process.rank.has_left()) result_.seconds = std::max(result_.seconds, clock);
+    begin(process, clock);
     talker.talks_until = clock;
     if (was_busy) talker.quiet_since = clock;
-    if (!place.hands.empty()) {
-        run_threads(place, clock + costs_.quantum);
-        const double ends = place.walked_until + (is_central_ ? costs_.wake : 0);
-        return wake(number, place.hands.empty() ? ends : clock + costs_.quantum);
+    if (!process.hands.empty()) {
+        run_threads(process, clock + costs_.quantum);
+        const double ends = process.walked_until + (is_central_ ? costs_.wake : 0);
+        return wake(number, process.hands.empty() ? ends : clock + costs_.quantum);
     }
-    if (place.queue.empty() && clock < place.next_request) wake(number, place.next_request);
+    if (process.queue.empty() && clock < process.next_request) wake(number, process.next_request);
 }
 
 SimulatedWalk Simulator::run() {
@@ -453,9 +455,9 @@ SimulatedWalk Simulator::run() {
             look(event.rank, event.time);
         }
     }
-    for (const auto& place : places_) {
-        WARREN_CHECK(place->rank.has_left());
-        result_.ranks.push_back(place->facts);
+    for (const auto& process : processes_) {
+        WARREN_CHECK(process->rank.has_left());
+        result_.ranks.push_back(process->facts);
     }
     WARREN_CHECK(result_.files() == world_.files);
     return std::move(result_);

@@ -36,7 +36,7 @@ struct SimulatedCosts {
     double longest_refusal = 2e-3;  // after requests that brought nothing
     double quantum = 200e-6;        // how exactly threads and looks are interleaved
     u64 message_bytes = 4;          // without items
-    u64 way_bytes = 96;             // of the way to the items of a message
+    u64 path_bytes = 96;            // of the way to the items of a message
     u64 item_bytes = 24;
 };
 

@@ -25,7 +25,7 @@ class TemporaryStore : public SpillStore {
             read_fully(file_.descriptor(), offset, std::as_writable_bytes(target));
         return got && *got != target.size() ? Errc::io : got.code();
     }
-    void cut(u64 bytes) override {
+    void truncate(u64 bytes) override {
         // What stays behind is written over later.
         [[maybe_unused]] const int cut = ::ftruncate(file_.descriptor(), static_cast<off_t>(bytes));
     }

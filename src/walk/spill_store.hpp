@@ -20,7 +20,7 @@ class SpillStore {
     virtual Errc write(u64 offset, std::string_view bytes) = 0;
     virtual Errc read(u64 offset, std::span<char> target) = 0;
     /// Gives back the room of what lies behind so many bytes, as far as it can.
-    virtual void cut(u64 bytes) = 0;
+    virtual void truncate(u64 bytes) = 0;
 };
 
 /// A file without a name in temporary_folder(), made when the first byte is written.

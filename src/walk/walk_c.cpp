@@ -167,9 +167,9 @@ int warren_walk(const char* const* roots, size_t root_count, const warren_walk_o
 warren_walk_group* warren_walk_mpi_group(char* problem, size_t problem_size) {
     warren::walk::Group* group = nullptr;
     std::string reason;
-    const char* told = "out of memory";
-    if (or_no_memory([&] { group = warren::walk::mpi_group(reason); }) == 0) told = reason.c_str();
-    if (problem != nullptr) std::snprintf(problem, problem_size, "%s", told);
+    const char* text = "out of memory";
+    if (or_no_memory([&] { group = warren::walk::mpi_group(reason); }) == 0) text = reason.c_str();
+    if (problem != nullptr) std::snprintf(problem, problem_size, "%s", text);
     return reinterpret_cast<warren_walk_group*>(group);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of rank 0 against a stack of strings: whatever the limit, the youngest parcel comes
+// The queue of rank 0 against a stack of strings: whatever the limit, the youngest work batch comes
 // first, and each as it was. Wherever the file fails, nothing is gone without those who wait for
 // it being named.
 #include "walk/central_queue.hpp"
@@ -12,40 +12,40 @@
 #include "base/random.hpp"
 #include "support/seed.hpp"
 #include "walk/failing_store.hpp"
-#include "walk/parcel.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
 namespace {
 
-/// A parcel and how many results are due for it to each loan.
+/// A work batch and how many results are due for it to each lease.
 struct Known {
-    std::string parcel;
+    std::string batch;
     std::map<u64, u64> due;
     u64 items = 0;
 };
 
 void add_due(std::map<u64, u64>& all, const std::vector<CentralQueue::Due>& due) {
     for (const CentralQueue::Due& one : due)
-        all[one.home.loan] += one.results;
+        all[one.owner.lease] += one.results;
 }
 
-Known random_parcel(Random& random) {
+Known random_batch(Random& random) {
     Node* const root = Node::make(nullptr, "root", 0);
-    Parcel parcel;
+    WorkBatch batch;
     Known known;
     std::vector<Node*> nodes;
-    const u64 loans = 1 + random.below(3);
+    const u64 leases = 1 + random.below(3);
     known.items = 1 + random.below(random.one_in(5) ? 400 : 6);
     for (u64 item = 0; item < known.items; ++item) {
-        const u64 loan = u64{1} << loan_rank_shift | (1 + random.below(loans));
+        const u64 lease = u64{1} << lease_rank_shift | (1 + random.below(leases));
         Node* const node = Node::make(root, "name " + std::to_string(item), 0);
-        EXPECT_TRUE(parcel.begin_item(*node, 0));
-        parcel.add_item(*node, {Work::directory, {1, loan}, {}, {}, {}});
-        ++known.due[loan];
+        EXPECT_TRUE(batch.begin_item(*node, 0));
+        batch.add_item(*node, {Work::directory, {1, lease}, {}, {}, {}});
+        ++known.due[lease];
         nodes.push_back(node);
     }
-    known.parcel = parcel.take();
+    known.batch = batch.take();
     for (Node* const node : nodes)
         Node::destroy(node);
     Node::destroy(root);
@@ -54,7 +54,7 @@ Known random_parcel(Random& random) {
 
 std::vector<std::string> all_of(const CentralQueue& queue) {
     std::vector<std::string> all;
-    EXPECT_EQ(queue.visit([&](std::string_view parcel) { all.emplace_back(parcel); }), Errc::ok);
+    EXPECT_EQ(queue.visit([&](std::string_view batch) { all.emplace_back(batch); }), Errc::ok);
     return all;
 }
 
@@ -72,26 +72,26 @@ TEST(CentralQueue, IsAStackWhateverTheLimit) {
         for (u32 step = 0; step < 3000 || !stack.empty(); ++step) {
             const bool grows = step < 3000 && (step / 300) % 2 == 0;
             if (step < 3000 && random.below(10) < (grows ? 8u : 3u)) {
-                stack.push_back(random_parcel(random));
+                stack.push_back(random_batch(random));
                 items += stack.back().items;
-                ASSERT_EQ(queue.push(stack.back().parcel), Errc::ok);
+                ASSERT_EQ(queue.push(stack.back().batch), Errc::ok);
             } else if (!stack.empty()) {
-                std::string parcel;
+                std::string batch;
                 std::vector<CentralQueue::Due> lost;
-                ASSERT_EQ(queue.pop(parcel, lost), Errc::ok);
-                ASSERT_EQ(parcel, stack.back().parcel);
+                ASSERT_EQ(queue.pop(batch, lost), Errc::ok);
+                ASSERT_EQ(batch, stack.back().batch);
                 ASSERT_TRUE(lost.empty());
                 items -= stack.back().items;
                 stack.pop_back();
             }
             ASSERT_EQ(queue.items(), items);
-            ASSERT_EQ(queue.parcels(), stack.size());
+            ASSERT_EQ(queue.work_batches(), stack.size());
             ASSERT_EQ(queue.is_empty(), stack.empty());
             has_spilled = has_spilled || queue.spilled_bytes() != 0;
             if (step % 500 != 0) continue;
             std::vector<std::string> expected;
             for (const Known& known : stack)
-                expected.push_back(known.parcel);
+                expected.push_back(known.batch);
             ASSERT_EQ(all_of(queue), expected);
         }
         EXPECT_EQ(has_spilled, limit < 64 * mib);
@@ -104,16 +104,16 @@ TEST(CentralQueue, TakesNoMoreMemoryThanItMay) {
     CentralQueue queue(256 * kib);
     const size_t before = ::mallinfo2().uordblks;
     u64 pushed = 0;
-    u64 parcels = 0;
+    u64 work_batches = 0;
     while (pushed < 8 * mib) {
-        const std::string parcel(random_parcel(random).parcel);
-        pushed += parcel.size();
-        if (parcel.size() < 2000) continue;
-        ++parcels;
-        ASSERT_EQ(queue.push(parcel), Errc::ok);
+        const std::string batch(random_batch(random).batch);
+        pushed += batch.size();
+        if (batch.size() < 2000) continue;
+        ++work_batches;
+        ASSERT_EQ(queue.push(batch), Errc::ok);
     }
-    // What is known of a parcel in the file is some words.
-    EXPECT_LT(::mallinfo2().uordblks, before + 512 * kib + parcels * 256);
+    // What is known of a work batch in the file is some words.
+    EXPECT_LT(::mallinfo2().uordblks, before + 512 * kib + work_batches * 256);
     EXPECT_GT(queue.spilled_bytes(), 4 * mib);
 }
 
@@ -124,11 +124,11 @@ TEST(CentralQueue, GivesBackTheRoomOfWhatItHasRead) {
     FailingStore& store = *owned;
     CentralQueue queue(0, std::move(owned));
     while (store.bytes().size() < 3 * mib)
-        ASSERT_EQ(queue.push(random_parcel(random).parcel), Errc::ok);
-    std::string parcel;
+        ASSERT_EQ(queue.push(random_batch(random).batch), Errc::ok);
+    std::string batch;
     std::vector<CentralQueue::Due> lost;
     while (!queue.is_empty()) {
-        ASSERT_EQ(queue.pop(parcel, lost), Errc::ok);
+        ASSERT_EQ(queue.pop(batch, lost), Errc::ok);
         ASSERT_LE(store.bytes().size(), queue.spilled_bytes() + mib);
     }
 }
@@ -142,10 +142,10 @@ TEST(CentralQueue, EveryFailureOfItsFileIsAnError) {
         std::vector<Known> stack;
         u32 errors = 0;
         const auto pop = [&] {
-            std::string parcel;
+            std::string batch;
             std::vector<CentralQueue::Due> lost;
-            if (queue.pop(parcel, lost) == Errc::ok) {
-                EXPECT_EQ(parcel, stack.back().parcel);
+            if (queue.pop(batch, lost) == Errc::ok) {
+                EXPECT_EQ(batch, stack.back().batch);
                 EXPECT_TRUE(lost.empty());
             } else {
                 ++errors;
@@ -160,9 +160,9 @@ TEST(CentralQueue, EveryFailureOfItsFileIsAnError) {
                 pop();
                 continue;
             }
-            stack.push_back(random_parcel(random));
+            stack.push_back(random_batch(random));
             // It is taken all the same.
-            if (queue.push(stack.back().parcel) != Errc::ok) ++errors;
+            if (queue.push(stack.back().batch) != Errc::ok) ++errors;
         }
         while (!queue.is_empty())
             pop();
@@ -184,13 +184,13 @@ TEST(CentralQueue, BytesThatHaveChangedAreAnError) {
     auto owned = std::make_unique<FailingStore>(calls, 0);
     FailingStore& store = *owned;
     CentralQueue queue(0, std::move(owned));
-    const Known known = random_parcel(random);
-    ASSERT_EQ(queue.push(known.parcel), Errc::ok);
-    store.bytes()[known.parcel.size() / 2] ^= 1;
+    const Known known = random_batch(random);
+    ASSERT_EQ(queue.push(known.batch), Errc::ok);
+    store.bytes()[known.batch.size() / 2] ^= 1;
     EXPECT_EQ(queue.visit([](std::string_view) { ADD_FAILURE(); }), Errc::io);
-    std::string parcel;
+    std::string batch;
     std::vector<CentralQueue::Due> lost;
-    EXPECT_EQ(queue.pop(parcel, lost), Errc::io);
+    EXPECT_EQ(queue.pop(batch, lost), Errc::io);
     std::map<u64, u64> due;
     add_due(due, lost);
     EXPECT_EQ(due, known.due);

@@ -31,7 +31,7 @@ Options central_options(const char* name, u64 queue_bytes) {
     return options;
 }
 
-/// Directories with directories with files: no parcel has much of it.
+/// Directories with directories with files: no work batch has much of it.
 void fill(const Folder& folder, u32 directories, u32 files) {
     for (u32 index = 0; index < directories; ++index) {
         const std::string name = "d" + std::to_string(index);

@@ -268,31 +268,31 @@ TEST(Checkpoint, RankZeroSavesWhatAllHaveTold) {
     const std::string root = folder / "tree";
     u32 saved = 0;
     for (u32 round = 0; round < 4 * test_load(); ++round) {
-        Rules rules = random_rules(random, folder / ("told" + std::to_string(round)), false);
+        Rules rules = random_rules(random, folder / ("sent" + std::to_string(round)), false);
         rules.nodes.push_back(0);                     // two at least
         rules.options.checkpoint_milliseconds += 10;  // a file goes to and fro in cp
-        std::atomic<u64> told{0};
-        std::atomic<u64> heard{0};
+        std::atomic<u64> sent{0};
+        std::atomic<u64> received{0};
         ThreadNetwork network(rules.nodes, rules.seed, rules.delay_us);
         network.run([&](Group& group) {
-            const auto tell = [&] {
-                ++told;
-                if (group.rank() == 0) ++heard;
-                if (group.rank() != 0) group.tell(0, "seen");
+            const auto send_one = [&] {
+                ++sent;
+                if (group.rank() == 0) ++received;
+                if (group.rank() != 0) group.send_to_rank_0(0, "seen");
             };
-            group.set_hearer([&](u32, u8, std::string_view) { ++heard; });
+            group.set_receiver([&](u32, u8, std::string_view) { ++received; });
             Options options = rules.options;
             options.group = &group;
             Callbacks callbacks;
             callbacks.visit = [&](const Entry& entry) {
-                tell();
+                send_one();
                 if (entry.inode() % 4 == 0) ::usleep(20);
                 return Next::go_on;
             };
             callbacks.save = [&] {
-                tell();
+                send_one();
                 if (group.rank() == 0) {
-                    EXPECT_EQ(heard.load(), told.load());
+                    EXPECT_EQ(received.load(), sent.load());
                     ++saved;
                 }
                 return std::string();
@@ -368,7 +368,7 @@ Rules rules_of_cp(const std::string& checkpoint) {
     rules.options.scheduler = Scheduler::cp;
     rules.options.split = Split::half;
     rules.options.threads = 1;
-    rules.options.queue_bytes = 1;  // all but the youngest parcel in its file
+    rules.options.queue_bytes = 1;  // all but the youngest work batch in its file
     rules.options.checkpoint = checkpoint;
     rules.options.checkpoint_milliseconds = 3'600'000;
     rules.interrupt_after = 100;

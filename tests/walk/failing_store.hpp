@@ -24,7 +24,7 @@ class FailingStore : public SpillStore {
         bytes_.copy(target.data(), target.size(), offset);
         return Errc::ok;
     }
-    void cut(u64 bytes) override { bytes_.resize(std::min<size_t>(bytes_.size(), bytes)); }
+    void truncate(u64 bytes) override { bytes_.resize(std::min<size_t>(bytes_.size(), bytes)); }
 
     std::string& bytes() { return bytes_; }
 

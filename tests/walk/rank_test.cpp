@@ -184,7 +184,7 @@ TEST(Rank, StealingSendsLessThanHandingOut) {
 }
 
 // A worker may have done what is accepted before accept() returns.
-class Swift : public Surroundings {
+class Swift : public RankCallbacks {
  public:
     std::vector<Message::Kind> sent;
     void send(u32 /*to*/, Message message) override { sent.push_back(message.kind); }
@@ -204,17 +204,17 @@ class Swift : public Surroundings {
 
 TEST(Rank, AnItemThatIsDoneAtOnceIsFollowedByTheNext) {
     for (const Scheduler scheduler : {Scheduler::cp, Scheduler::cp_keep_one}) {
-        Swift around;
+        Swift callbacks;
         const std::vector<u32> node_of = {0, 0};
         Rank rank(scheduler, Split::half, Termination::dijkstra, 1,
                   std::make_shared<const Nodes>(node_of));
         Message work;
         work.kind = Message::Kind::work;
         for (size_t items = 0; items < 3; ++items) {
-            rank.step(around, true);
-            rank.receive(0, work, around);
+            rank.step(callbacks, true);
+            rank.receive(0, work, callbacks);
         }
-        EXPECT_EQ(around.sent, std::vector<Message::Kind>(3, Message::Kind::request));
+        EXPECT_EQ(callbacks.sent, std::vector<Message::Kind>(3, Message::Kind::request));
     }
 }
 
@@ -234,25 +234,25 @@ TEST(Rank, AHugeDirectoryIsHandedBackAsFastAsItIsTaken) {
     const auto nodes = std::make_shared<const Nodes>(node_of);
     Rank reader(Scheduler::cp, Split::half, Termination::dijkstra, 1, nodes);
     Rank first(Scheduler::cp, Split::half, Termination::dijkstra, 0, nodes);
-    Reader around;
+    Reader callbacks;
     Swift of_first;
     Message work;
     work.kind = Message::Kind::work;
-    reader.receive(0, work, around);
+    reader.receive(0, work, callbacks);
     u64 handed_back = 0;
     for (u32 round = 0; round < 3; ++round) {
         for (u32 step = 0; step < 10; ++step) {
-            ++around.parts;
-            reader.step(around, true);
+            ++callbacks.parts;
+            reader.step(callbacks, true);
         }
-        EXPECT_LE(around.pieces.size(), 2u);
-        for (const Message& piece : std::exchange(around.pieces, {})) {
+        EXPECT_LE(callbacks.pieces.size(), 2u);
+        for (const Message& piece : std::exchange(callbacks.pieces, {})) {
             ASSERT_EQ(piece.kind, Message::Kind::work);
             ++handed_back;
             first.receive(1, piece, of_first);
         }
         ASSERT_EQ(of_first.sent, std::vector(round + 1, Message::Kind::acknowledge));
-        reader.receive(0, {Message::Kind::acknowledge, false, false, 0, {}}, around);
+        reader.receive(0, {Message::Kind::acknowledge, false, false, 0, {}}, callbacks);
     }
     EXPECT_EQ(handed_back, 6u);
 }

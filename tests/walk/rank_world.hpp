@@ -48,14 +48,14 @@ class World {
     u64 done() const;
     /// What the first item and all that comes of it amount to.
     u64 expected() const;
-    u64 done_by(u32 rank) const { return places_[rank].done; }
+    u64 done_by(u32 rank) const { return states_[rank].done; }
     u64 messages() const { return messages_; }
     /// What is wrong in this state; empty if nothing is.
     std::string fault() const;
     std::string fingerprint() const;
 
  private:
-    struct Place {
+    struct State {
         std::string queue;    // items, the oldest first
         std::string in_hand;  // at most one
         u64 done = 0;
@@ -64,7 +64,7 @@ class World {
 
     WorldRules rules_;
     std::vector<Rank> ranks_;
-    std::vector<Place> places_;
+    std::vector<State> states_;
     std::vector<std::deque<Message>> channels_;  // from * ranks + to
     bool aborted_ = false;
     u64 messages_ = 0;

@@ -9,46 +9,46 @@
 
 namespace warren::walk {
 
-class World::View : public Surroundings {
+class World::View : public RankCallbacks {
  public:
     View(World& world, u32 self, const Choose& choose)
-        : world_(world), place_(world.places_[self]), self_(self), choose_(choose) {}
+        : world_(world), state_(world.states_[self]), self_(self), choose_(choose) {}
 
     void send(u32 to, Message message) override {
         ++world_.messages_;
         world_.channels_[self_ * world_.ranks() + to].push_back(std::move(message));
     }
     u32 choose(u32 count) override { return count == 1 ? 0 : choose_(count); }
-    bool has_queued() const override { return !place_.queue.empty(); }
+    bool has_queued() const override { return !state_.queue.empty(); }
     bool is_working() const override {
-        return !world_.rules_.hides_work && !place_.in_hand.empty();
+        return !world_.rules_.hides_work && !state_.in_hand.empty();
     }
-    u64 items_done() const override { return place_.done; }
+    u64 items_done() const override { return state_.done; }
     std::string give(Split split) override {
         // One that does nothing keeps an item for itself.
-        const u32 kept = place_.in_hand.empty() ? 1 : 0;
-        const u32 there = static_cast<u32>(place_.queue.size());
+        const u32 kept = state_.in_hand.empty() ? 1 : 0;
+        const u32 there = static_cast<u32>(state_.queue.size());
         if (there <= kept) return {};
         const u32 most = there - kept;
         return take(split == Split::half ? (most + 1) / 2 : 1 + choose(most));
     }
     std::string give_one() override { return take(1); }
     std::string give_all_but(u32 kept) override {
-        const size_t there = place_.queue.size();
+        const size_t there = state_.queue.size();
         return take(static_cast<u32>(there - std::min<size_t>(there, kept)));
     }
-    void accept(const std::string& work) override { place_.queue += work; }
-    void drop() override { place_.queue.clear(); }
+    void accept(const std::string& work) override { state_.queue += work; }
+    void drop() override { state_.queue.clear(); }
 
  private:
     std::string take(u32 count) {
-        std::string part = place_.queue.substr(0, count);
-        place_.queue.erase(0, count);
+        std::string part = state_.queue.substr(0, count);
+        state_.queue.erase(0, count);
         return part;
     }
 
     World& world_;
-    Place& place_;
+    State& state_;
     u32 self_;
     const Choose& choose_;
 };
@@ -58,8 +58,8 @@ World::World(const WorldRules& rules) : rules_(rules) {
     const auto nodes = std::make_shared<const Nodes>(rules.node_of);
     for (u32 rank = 0; rank < count; ++rank)
         ranks_.emplace_back(rules.scheduler, rules.split, rules.termination, rank, nodes);
-    places_.resize(count);
-    places_[0].queue = std::string(1, static_cast<char>('0' + rules.first_item));
+    states_.resize(count);
+    states_[0].queue = std::string(1, static_cast<char>('0' + rules.first_item));
     channels_.resize(size_t{count} * count);
 }
 
@@ -74,10 +74,10 @@ std::vector<World::Event> World::events() const {
         if (ranks_[rank].has_left()) continue;
         all.push_back({What::step, rank});
         all.push_back({What::step_without_asking, rank});
-        const Place& place = places_[rank];
-        const bool may_start = ranks_[rank].may_work() && place.in_hand.empty();
-        if (may_start && !place.queue.empty()) all.push_back({What::start, rank});
-        if (!place.in_hand.empty()) all.push_back({What::finish, rank});
+        const State& state = states_[rank];
+        const bool may_start = ranks_[rank].may_work() && state.in_hand.empty();
+        if (may_start && !state.queue.empty()) all.push_back({What::start, rank});
+        if (!state.in_hand.empty()) all.push_back({What::finish, rank});
     }
     return all;
 }
@@ -85,7 +85,7 @@ std::vector<World::Event> World::events() const {
 void World::happen(const Event& event, const Choose& choose) {
     View view(*this, event.rank, choose);
     Rank& rank = ranks_[event.rank];
-    Place& place = places_[event.rank];
+    State& state = states_[event.rank];
     switch (event.what) {
         case What::deliver: {
             auto& channel = channels_[event.from * ranks() + event.rank];
@@ -98,14 +98,14 @@ void World::happen(const Event& event, const Choose& choose) {
         case What::step_without_asking:
             return rank.step(view, false);
         case What::start:
-            place.in_hand = place.queue.back();
-            place.queue.pop_back();
+            state.in_hand = state.queue.back();
+            state.queue.pop_back();
             return;
         case What::finish: {
-            const char item = place.in_hand[0];
-            place.in_hand.clear();
-            ++place.done;
-            if (item > '0') place.queue += std::string(rules_.fanout, static_cast<char>(item - 1));
+            const char item = state.in_hand[0];
+            state.in_hand.clear();
+            ++state.done;
+            if (item > '0') state.queue += std::string(rules_.fanout, static_cast<char>(item - 1));
             return;
         }
         case What::abort:
@@ -120,8 +120,8 @@ bool World::all_have_left() const {
 }
 
 u64 World::done() const {
-    return std::accumulate(places_.begin(), places_.end(), u64{0},
-                           [](u64 sum, const Place& place) { return sum + place.done; });
+    return std::accumulate(states_.begin(), states_.end(), u64{0},
+                           [](u64 sum, const State& state) { return sum + state.done; });
 }
 
 u64 World::expected() const {
@@ -137,8 +137,8 @@ std::string World::fault() const {
         const std::string who = "rank " + std::to_string(rank);
         const bool is_over = ranks_[rank].has_left();
         if (is_over && !aborted_ && done() != expected()) return who + " left before all was done";
-        if (is_over && !places_[rank].queue.empty()) return who + " left with items";
-        if (is_over && !places_[rank].in_hand.empty()) return who + " left in its work";
+        if (is_over && !states_[rank].queue.empty()) return who + " left with items";
+        if (is_over && !states_[rank].in_hand.empty()) return who + " left in its work";
         if (!is_over) continue;
         for (u32 from = 0; from < ranks(); ++from) {
             if (!channels_[from * ranks() + rank].empty()) return who + " left before a message";
@@ -150,10 +150,10 @@ std::string World::fault() const {
 std::string World::fingerprint() const {
     std::string text;
     for (u32 rank = 0; rank < ranks(); ++rank) {
-        const Place& place = places_[rank];
-        std::string queue = place.queue;
-        text += ranks_[rank].fingerprint() + ";" + queue + "|" + place.in_hand + "|" +
-                std::to_string(place.done) + ";";
+        const State& state = states_[rank];
+        std::string queue = state.queue;
+        text += ranks_[rank].fingerprint() + ";" + queue + "|" + state.in_hand + "|" +
+                std::to_string(state.done) + ";";
     }
     for (const auto& channel : channels_) {
         for (const Message& message : channel) {

@@ -25,7 +25,7 @@ using Forge = std::function<void(SavedRank&)>;
 const std::string root = "/tree";
 constexpr u32 result_bytes = sample_amount.size();
 constexpr std::string_view amount = sample_amount;
-constexpr u64 loan = sample_loan;
+constexpr u64 lease = sample_lease;
 enum : u32 { none, top, child, ghost, adopted };  // numbers of the sample's directories
 
 SavedWalk walk_of(u32 ranks = 1) {
@@ -50,8 +50,8 @@ void expect_refused(const char* what, const Forge& forge) {
     EXPECT_EQ(read_again(write_saved(saved)), Errc::corrupt) << what;
 }
 
-bool is_taken(const std::string& parcel) {
-    return check_saved_parcel(parcel, walk_of(), [](const Home&) {});
+bool is_taken(const std::string& batch) {
+    return check_saved_batch(batch, walk_of(), [](const Owner&) {});
 }
 
 }  // namespace
@@ -71,7 +71,8 @@ TEST(SavedRank, WithFieldsThatNoRankWritesIsRefused) {
     };
     using Directory = SavedRank::Directory;
     expect_refused("no ranks", [](SavedRank& saved) { saved.walks_since = {0}; });
-    expect_refused("no loans left", [](SavedRank& saved) { saved.counts.loans_made = ~u64{0}; });
+    expect_refused("no leases left",
+                   [](SavedRank& saved) { saved.counts.leases_issued = ~u64{0}; });
     expect_refused("half a result", [](SavedRank& saved) { saved.result.remove_suffix(1); });
     expect_refused("above itself", directory(child, [](Directory& at) { at.above = child; }));
     expect_refused("a circle", directory(top, [](Directory& at) { at.above = child; }));
@@ -103,10 +104,10 @@ TEST(SavedRank, WithWorkThatNoRankWritesIsRefused) {
     const auto item = [](const SavedRank::Waiting& added) {
         return [=](SavedRank& saved) { saved.waiting.push_back(added); };
     };
-    const auto lent = [](const SavedRank::Lent& added) {
-        return [=](SavedRank& saved) { saved.lent.push_back(added); };
+    const auto with_lease = [](const SavedRank::Lease& added) {
+        return [=](SavedRank& saved) { saved.leases.push_back(added); };
     };
-    expect_refused("verdicts, a pointer", item({Work::verdicts, none, amount}));
+    expect_refused("link answers, a pointer", item({Work::link_answers, none, amount}));
     expect_refused("no work", item({Work{9}, child, ""}));
     expect_refused("of no directory", item({Work::task, 5, ""}));
     expect_refused("of the whole walk", item({Work::task, none, ""}));
@@ -120,12 +121,12 @@ TEST(SavedRank, WithWorkThatNoRankWritesIsRefused) {
     expect_refused("way up", item({Work::names, child, parent_record}));
     expect_refused("part is read",
                    [](SavedRank& saved) { saved.directories[adopted - 1].kind = NodeKind::part; });
-    expect_refused("loan to come", lent({loan + 1, top, 1}));
-    expect_refused("loan 0", lent({0, top, 1}));
-    expect_refused("nothing due", lent({loan - 1, top, 0}));
-    expect_refused("too much due", lent({loan - 1, top, u64{1} << 32 | 1}));
-    expect_refused("due at a ghost", lent({loan - 1, ghost, 1}));
-    expect_refused("due nowhere", lent({loan - 1, 5, 1}));
+    expect_refused("lease to come", with_lease({lease + 1, top, 1}));
+    expect_refused("lease 0", with_lease({0, top, 1}));
+    expect_refused("nothing due", with_lease({lease - 1, top, 0}));
+    expect_refused("too much due", with_lease({lease - 1, top, u64{1} << 32 | 1}));
+    expect_refused("due at a ghost", with_lease({lease - 1, ghost, 1}));
+    expect_refused("due nowhere", with_lease({lease - 1, 5, 1}));
 }
 
 TEST(SavedRank, OfOtherBytesIsRefusedOrWhole) {
@@ -156,55 +157,55 @@ TEST(SavedRank, OfOtherBytesIsRefusedOrWhole) {
     }
 }
 
-TEST(SavedLoans, AreEvenIfEachResultIsDueOnce) {
+TEST(SavedLeases, AreEvenIfEachResultIsDueOnce) {
     const SavedRank saved = sound_state();
-    const auto are_even = [](const std::vector<SavedRank>& ranks, const std::vector<Home>& queue) {
-        SavedLoans loans;
+    const auto are_even = [](const std::vector<SavedRank>& ranks, const std::vector<Owner>& queue) {
+        SavedLeases leases;
         for (u32 rank = 0; rank < ranks.size(); ++rank)
-            if (!loans.add(rank, ranks[rank])) return false;
-        for (const Home& home : queue)
-            loans.owe(home);
-        return loans.are_even();
+            if (!leases.add(rank, ranks[rank])) return false;
+        for (const Owner& owner : queue)
+            leases.owe(owner);
+        return leases.are_even();
     };
     EXPECT_TRUE(are_even({saved}, {}));
-    EXPECT_FALSE(are_even({saved, saved}, {})) << "one loan of two ranks";
-    EXPECT_FALSE(are_even({saved}, {{0, loan}})) << "more results than are due";
+    EXPECT_FALSE(are_even({saved, saved}, {})) << "one lease of two ranks";
+    EXPECT_FALSE(are_even({saved}, {{0, lease}})) << "more results than are due";
     SavedRank forged = saved;
-    forged.lent[0].due = 2;
+    forged.leases[0].due = 2;
     EXPECT_FALSE(are_even({forged}, {})) << "a result that never comes";
-    EXPECT_TRUE(are_even({forged}, {{0, loan}}));
-    EXPECT_FALSE(are_even({forged}, {{1, loan}})) << "it goes to another rank";
+    EXPECT_TRUE(are_even({forged}, {{0, lease}}));
+    EXPECT_FALSE(are_even({forged}, {{1, lease}})) << "it goes to another rank";
     forged = saved;
-    forged.directories[adopted - 1].home.loan = loan - 1;
-    EXPECT_FALSE(are_even({forged}, {})) << "nobody lent that";
+    forged.directories[adopted - 1].owner.lease = lease - 1;
+    EXPECT_FALSE(are_even({forged}, {})) << "no rank issued that lease";
 }
 
-TEST(SavedParcel, ThatNoRankWroteIsRefused) {
+TEST(SavedWorkBatch, ThatNoRankWroteIsRefused) {
     const std::string names = pack_names(record);
-    const Home home{0, loan};
-    const Parcel::Content sound{Work::names, home, {"d", {}}, {}, names};
-    EXPECT_TRUE(is_taken(parcel_of({root, "a"}, sound)));
-    EXPECT_TRUE(is_taken(parcel_of({}, {Work::directory, home, {root, {}}, amount, {}})));
+    const Owner owner{0, lease};
+    const WorkBatch::Content sound{Work::names, owner, {"d", {}}, {}, names};
+    EXPECT_TRUE(is_taken(batch_of({root, "a"}, sound)));
+    EXPECT_TRUE(is_taken(batch_of({}, {Work::directory, owner, {root, {}}, amount, {}})));
     EXPECT_TRUE(is_taken(""));
-    const std::string whole = parcel_of({root, "a"}, sound);
+    const std::string whole = batch_of({root, "a"}, sound);
     for (size_t size = 1; size < whole.size(); ++size)
         EXPECT_FALSE(is_taken(whole.substr(0, size))) << size;
-    EXPECT_FALSE(is_taken(parcel_of({"/etc", "a"}, sound)));
-    EXPECT_FALSE(is_taken(parcel_of({root, ".."}, sound)));
-    EXPECT_FALSE(is_taken(parcel_of({}, sound))) << "no root";
-    Parcel::Content forged = sound;
-    forged.place.name = "a/b";
-    EXPECT_FALSE(is_taken(parcel_of({root}, forged)));
+    EXPECT_FALSE(is_taken(batch_of({"/etc", "a"}, sound)));
+    EXPECT_FALSE(is_taken(batch_of({root, ".."}, sound)));
+    EXPECT_FALSE(is_taken(batch_of({}, sound))) << "no root";
+    WorkBatch::Content forged = sound;
+    forged.directory.name = "a/b";
+    EXPECT_FALSE(is_taken(batch_of({root}, forged)));
     forged = sound;
     forged.result = "\1";
-    EXPECT_FALSE(is_taken(parcel_of({root}, forged)));
+    EXPECT_FALSE(is_taken(batch_of({root}, forged)));
     forged = sound;
-    forged.work = Work::verdicts;
-    EXPECT_FALSE(is_taken(parcel_of({root}, forged)));
+    forged.work = Work::link_answers;
+    EXPECT_FALSE(is_taken(batch_of({root}, forged)));
     forged = sound;
     const std::string way_up = std::string("\4\0\0\2..", 6);
     forged.payload = way_up;
-    EXPECT_FALSE(is_taken(parcel_of({root}, forged)));
+    EXPECT_FALSE(is_taken(batch_of({root}, forged)));
     EXPECT_FALSE(is_taken(std::string("\3\0", 2))) << "steps of no way before";
     EXPECT_FALSE(is_taken(std::string("\0\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 10))) << "steps";
 }
@@ -302,8 +303,8 @@ TEST_F(ForgedCheckpoint, OfARankIsAnError) {
     write_rank([](SavedRank& saved) { saved.waiting[0].directory = 17; });
     expect_error(path);
     write_rank([](SavedRank& saved) {
-        saved.counts.loans_made = 1;
-        saved.lent.push_back({1, 1, 1});
+        saved.counts.leases_issued = 1;
+        saved.leases.push_back({1, 1, 1});
     });
     expect_error(options_.checkpoint);  // all ranks together
     write_rank([](SavedRank&) {});
@@ -315,10 +316,10 @@ TEST_F(ForgedCheckpoint, OfARankIsAnError) {
 
 TEST_F(ForgedCheckpoint, OfAQueueIsAnError) {
     const std::string path = checkpoint_.queue_name(manifest_.epoch, 0);
-    write_rank([](SavedRank& saved) { saved.parcels = 1; });
+    write_rank([](SavedRank& saved) { saved.work_batches = 1; });
     expect_error(path);  // there is none
     CheckpointFile queue = checkpoint_.begin_queue(manifest_.epoch, 0);
-    CheckpointFolder::write_parcel(queue, "no parcel");
+    CheckpointFolder::write_batch(queue, "no batch");
     ASSERT_EQ(queue.finish(), Errc::ok);
     expect_error(path);
     write_rank([](SavedRank&) {});
@@ -335,7 +336,7 @@ TEST_F(ForgedCheckpoint, OfAManifestIsAnError) {
     // A queue of another rank than the first.
     write_manifest(manifest_.epoch, 2);
     SavedRank second;
-    second.parcels = 1;
+    second.work_batches = 1;
     ASSERT_EQ(checkpoint_.write_rank(manifest_.epoch, 1, write_saved(second)), Errc::ok);
     expect_error(checkpoint_.rank_name(manifest_.epoch, 1));
     write_manifest(manifest_.epoch, 1);

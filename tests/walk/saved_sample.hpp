@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state of a rank with something of every kind in it, as a rank could write it, and a parcel of
-// its queue: what forged ones are made from.
+// A state of a rank with something of every kind in it, as a rank could write it, and a work batch
+// of its queue: what forged ones are made from.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 #include "base/check.hpp"
 #include "walk/names.hpp"
-#include "walk/parcel.hpp"
 #include "walk/saved_rank.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
 inline constexpr std::string_view sample_amount("\1\0\0\0\0\0\0\0", 8);  // a result
-inline constexpr u64 sample_loan = u64{1} << loan_rank_shift | 7;
+inline constexpr u64 sample_lease = u64{1} << lease_rank_shift | 7;
 
 /// One name as getdents64(2) writes it.
 inline std::string record_of(std::string_view name) {
@@ -46,7 +46,7 @@ inline SavedRank sample_state(std::string_view root, std::string_view records) {
     add(1, NodeKind::own, "child");
     add(0, NodeKind::ghost, root);
     add(3, NodeKind::adopted, "adopted");
-    saved.directories[3].home.loan = sample_loan;
+    saved.directories[3].owner.lease = sample_lease;
     saved.walks_since = {3};
     saved.counts = {7, 10, 2, 1};
     saved.result = sample_amount;
@@ -57,26 +57,27 @@ inline SavedRank sample_state(std::string_view root, std::string_view records) {
                      {Work::merge, 0, sample_amount},
                      {Work::merge, 2, std::string_view()},
                      {Work::directory, 4, {}}};
-    saved.lent = {{sample_loan, 1, 1}};
+    saved.leases = {{sample_lease, 1, 1}};
     saved.files = {{1, 2, 3}, {4, 5, 6}};
     return saved;
 }
 
-/// A parcel with one item, below the directories of `way`.
-inline std::string parcel_of(const std::vector<std::string>& way, const Parcel::Content& content) {
+/// A work batch with one item, below the directories of `way`.
+inline std::string batch_of(const std::vector<std::string>& path,
+                            const WorkBatch::Content& content) {
     std::vector<Node*> nodes;
     const auto add = [&](std::string_view name) {
         nodes.push_back(Node::make(nodes.empty() ? nullptr : nodes.back(), name, 0));
     };
-    for (const std::string& name : way)
+    for (const std::string& name : path)
         add(name);
-    add(content.place.name);
-    Parcel parcel;
-    WARREN_CHECK(parcel.begin_item(*nodes.back(), content.payload.size()));
-    parcel.add_item(*nodes.back(), content);
+    add(content.directory.name);
+    WorkBatch batch;
+    WARREN_CHECK(batch.begin_item(*nodes.back(), content.payload.size()));
+    batch.add_item(*nodes.back(), content);
     for (Node* node : nodes)
         Node::destroy(node);
-    return parcel.take();
+    return batch.take();
 }
 
 }  // namespace warren::walk

@@ -36,20 +36,20 @@ class ThreadNetwork {
 
  private:
     class Member;
-    struct Letter {
+    struct Delivery {
         Clock::time_point arrives;
         std::string message;
     };
 
     u32 ranks() const { return static_cast<u32>(nodes_.size()); }
-    std::deque<Letter>& channel(u32 from, u32 to) { return channels_[from * ranks() + to]; }
+    std::deque<Delivery>& channel(u32 from, u32 to) { return channels_[from * ranks() + to]; }
 
     std::vector<u32> nodes_;
     std::mutex mutex_;
     std::condition_variable met_;
     Random random_;
     u64 delay_us_;
-    std::vector<std::deque<Letter>> channels_;
+    std::vector<std::deque<Delivery>> channels_;
     std::vector<std::string> gathering_;
     std::vector<std::string> gathered_;
     u32 waiting_ = 0;

@@ -3,8 +3,8 @@
 // directory that they lie in, which is named once by the path to it from its root, as far as the
 // path of the group before does not name it already.
 //
-// Invariant: a parcel has at most `most` bytes. A directory on the way is told with its device and
-// inode as far as they are known, and that which holds the items always is.
+// Invariant: a work batch has at most `most` bytes. A directory on the way is told with its device
+// and inode as far as they are known, and that which holds the items always is.
 #pragma once
 
 #include <optional>
@@ -18,19 +18,19 @@
 
 namespace warren::walk {
 
-class Parcel {
+class WorkBatch {
  public:
     static constexpr size_t most = 1 * mib;
 
     /// What is said of a directory on the way, or of an item.
-    struct Place {
+    struct Directory {
         std::string_view name;
         std::optional<Identity> identity;
     };
     struct Content {
         Work work;
-        Home home;
-        Place place;
+        Owner owner;
+        Directory directory;
         std::string_view result;   // empty: zeros
         std::string_view payload;  // names, or a task's bytes
     };
@@ -47,48 +47,48 @@ class Parcel {
         const Node* node;
         bool is_known;  // its identity was told
     };
-    void put_place(std::string_view name, const Identity* identity);
+    void put_directory(std::string_view name, const Identity* identity);
     void put_identity(const Identity* identity);
 
     ByteWriter writer_;
-    std::vector<Step> way_;  // to the group's items, from the root
+    std::vector<Step> path_;  // to the group's items, from the root
     const Node* last_ = nullptr;
     bool has_group_ = false;
     u64 device_ = 0;  // the last that was told
 };
 
-/// Takes a parcel apart: groups, and the items of each.
-class ParcelReader {
+/// Takes a work batch apart: groups, and the items of each.
+class WorkBatchReader {
  public:
-    explicit ParcelReader(std::string_view parcel, Origin origin = Origin::peer)
-        : reader_(parcel, origin) {}
+    explicit WorkBatchReader(std::string_view batch, Origin origin = Origin::peer)
+        : reader_(batch, origin) {}
 
     /// Goes to the next group, if there is one.
     bool begin_group();
     /// How many steps of the way are those of the group before; steps() are the others.
     u64 kept_steps() const { return kept_steps_; }
-    const std::vector<Parcel::Place>& steps() const { return steps_; }
+    const std::vector<WorkBatch::Directory>& steps() const { return steps_; }
     /// The next item of the group, if there is one.
-    bool next_item(Parcel::Content& content);
+    bool next_item(WorkBatch::Content& content);
     /// Whether all that was read can be right.
     bool good() const { return reader_.good(); }
 
  private:
-    Parcel::Place read_place();
+    WorkBatch::Directory read_directory();
     std::optional<Identity> read_identity();
 
     ByteReader reader_;
     u64 kept_steps_ = 0;
-    std::vector<Parcel::Place> steps_;
-    Parcel::Place last_;
+    std::vector<WorkBatch::Directory> steps_;
+    WorkBatch::Directory last_;
     u64 device_ = 0;
 };
 
 /// Of the numbers by which a result finds its way home.
-void put_home(ByteWriter& writer, const Home& home);
-Home get_home(ByteReader& reader);
-void put_loan(ByteWriter& writer, u64 loan);
-u64 get_loan(ByteReader& reader);
+void put_owner(ByteWriter& writer, const Owner& owner);
+Owner get_owner(ByteReader& reader);
+void put_lease(ByteWriter& writer, u64 lease);
+u64 get_lease(ByteReader& reader);
 
 /// Asks for the identity of a directory that is open, if it is not known yet.
 void learn_identity(Node& node);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work as it travels: names and parcels read again are what was written, and short.
-#include "walk/parcel.hpp"
+// Work as it travels: names and work batches read again are what was written, and short.
+#include "walk/work_batch.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,33 +16,33 @@ namespace warren::walk {
 
 namespace {
 
-struct Told {
+struct Listed {
     std::string name;
     u64 inode;
     u8 type;
-    bool operator==(const Told&) const = default;
+    bool operator==(const Listed&) const = default;
 };
 
 /// As getdents64(2) does it.
-std::string records_of(const std::vector<Told>& names) {
+std::string records_of(const std::vector<Listed>& names) {
     std::string records;
-    for (const Told& told : names) {
+    for (const Listed& listed : names) {
         const size_t at = records.size();
-        const size_t size = (offsetof(Name, text) + told.name.size() + 8) & ~size_t{7};
+        const size_t size = (offsetof(Name, text) + listed.name.size() + 8) & ~size_t{7};
         records.resize(at + size);
         Name name{};
-        name.inode = told.inode;
+        name.inode = listed.inode;
         name.next = static_cast<i64>(at) * 77;
         name.size = static_cast<u16>(size);
-        name.type = told.type;
+        name.type = listed.type;
         std::memcpy(records.data() + at, &name, offsetof(Name, text));
-        told.name.copy(records.data() + at + offsetof(Name, text), told.name.size());
+        listed.name.copy(records.data() + at + offsetof(Name, text), listed.name.size());
     }
     return records;
 }
 
-std::vector<Told> names_of(const std::string& records) {
-    std::vector<Told> names;
+std::vector<Listed> names_of(const std::string& records) {
+    std::vector<Listed> names;
     for (size_t at = 0; at < records.size();) {
         const auto& name = *reinterpret_cast<const Name*>(records.data() + at);
         names.push_back({name.text, name.inode, name.type});
@@ -62,28 +62,28 @@ std::string random_name(Random& random, const std::string& before) {
 
 /// What a reader was told of one item, with the names of the way to it.
 struct Arrived {
-    std::vector<std::string> way;
+    std::vector<std::string> path;
     std::vector<std::optional<Identity>> identities;
     Work work;
-    Home home;
+    Owner owner;
     std::string name, result, payload;
 };
 
-std::vector<Arrived> arrivals_of(const std::string& parcel) {
+std::vector<Arrived> arrivals_of(const std::string& batch) {
     std::vector<Arrived> all;
     Arrived at{};
-    Parcel::Content content{};
-    for (ParcelReader reader(parcel); reader.begin_group();) {
-        at.way.resize(reader.kept_steps());
+    WorkBatch::Content content{};
+    for (WorkBatchReader reader(batch); reader.begin_group();) {
+        at.path.resize(reader.kept_steps());
         at.identities.resize(reader.kept_steps());
-        for (const Parcel::Place& step : reader.steps()) {
-            at.way.emplace_back(step.name);
+        for (const WorkBatch::Directory& step : reader.steps()) {
+            at.path.emplace_back(step.name);
             at.identities.push_back(step.identity);
         }
         while (reader.next_item(content)) {
             at.work = content.work;
-            at.home = content.home;
-            at.name = content.place.name;
+            at.owner = content.owner;
+            at.name = content.directory.name;
             at.result = content.result;
             at.payload = content.payload;
             all.push_back(at);
@@ -98,7 +98,7 @@ TEST(Names, AreWhatTheyWereAfterATrip) {
     const Seed seed;
     for (u64 part = 0; part < 200 * test_load(); ++part) {
         Random random(seed.part(part));
-        std::vector<Told> names;
+        std::vector<Listed> names;
         std::string before;
         for (u64 left = random.below(60); left > 0; --left) {
             before = random_name(random, before);
@@ -116,16 +116,16 @@ TEST(Names, AreWhatTheyWereAfterATrip) {
 }
 
 TEST(Names, AreShortAndWithoutDots) {
-    std::vector<Told> names = {{".", 5, 4}, {"..", 4, 4}};
+    std::vector<Listed> names = {{".", 5, 4}, {"..", 4, 4}};
     for (u32 number = 1000; number < 2000; ++number)
         names.push_back({"file_" + std::to_string(number), u64{1} << 33 | number, 8});
     const std::string packed = pack_names(records_of(names));
     EXPECT_LE(packed.size(), 6 * names.size());  // of 32
-    const std::vector<Told> expected(names.begin() + 2, names.end());
+    const std::vector<Listed> expected(names.begin() + 2, names.end());
     EXPECT_EQ(names_of(unpack_names(packed).value()), expected);
 }
 
-TEST(Parcel, ReadAgainIsWhatWasWritten) {
+TEST(WorkBatch, ReadAgainIsWhatWasWritten) {
     const Seed seed;
     for (u64 part = 0; part < 200 * test_load(); ++part) {
         Random random(seed.part(part));
@@ -136,30 +136,30 @@ TEST(Parcel, ReadAgainIsWhatWasWritten) {
             nodes.back()->has_identity = random.one_in(2);
             nodes.back()->identity = {random.below(2), random.next()};
         }
-        Parcel parcel;
+        WorkBatch batch;
         std::vector<std::pair<const Node*, Arrived>> sent;
         for (u32 left = 30; left > 0; --left) {
             Node& node = *nodes[random.below(nodes.size())];
             Arrived item{{}, {}, static_cast<Work>(random.below(3)), {}, {}, {}, {}};
-            item.home = {static_cast<u32>(random.below(300)), random.next()};
+            item.owner = {static_cast<u32>(random.below(300)), random.next()};
             item.name = node.name_view();
             item.result = random.one_in(2) ? std::string(16, 'r') : std::string();
             if (item.work != Work::directory) item.payload = random_name(random, "p");
-            ASSERT_TRUE(parcel.begin_item(node, item.payload.size()));
-            parcel.add_item(node,
-                            {item.work, item.home, {{}, node.identity}, item.result, item.payload});
+            ASSERT_TRUE(batch.begin_item(node, item.payload.size()));
+            batch.add_item(node,
+                           {item.work, item.owner, {{}, node.identity}, item.result, item.payload});
             for (const Node* at = node.above; at != nullptr; at = at->above)
-                item.way.insert(item.way.begin(), std::string(at->name_view()));
+                item.path.insert(item.path.begin(), std::string(at->name_view()));
             sent.emplace_back(&node, item);
         }
-        const std::vector<Arrived> arrived = arrivals_of(parcel.take());
+        const std::vector<Arrived> arrived = arrivals_of(batch.take());
         ASSERT_EQ(arrived.size(), sent.size());
         for (size_t at = 0; at < sent.size(); ++at) {
             const auto& [node, item] = sent[at];
-            EXPECT_EQ(arrived[at].way, item.way);
+            EXPECT_EQ(arrived[at].path, item.path);
             EXPECT_EQ(arrived[at].work, item.work);
-            EXPECT_EQ(arrived[at].home.rank, item.home.rank);
-            EXPECT_EQ(arrived[at].home.loan, item.home.loan);
+            EXPECT_EQ(arrived[at].owner.rank, item.owner.rank);
+            EXPECT_EQ(arrived[at].owner.lease, item.owner.lease);
             EXPECT_EQ(arrived[at].name, item.name);
             EXPECT_EQ(arrived[at].result, item.result);
             EXPECT_EQ(arrived[at].payload, item.payload);
@@ -175,8 +175,8 @@ TEST(Parcel, ReadAgainIsWhatWasWritten) {
     }
 }
 
-// However many items there are: what does not fit goes with the next parcel.
-TEST(Parcel, HasAtMostAMebibyte) {
+// However many items there are: what does not fit goes with the next work batch.
+TEST(WorkBatch, HasAtMostAMebibyte) {
     const Seed seed;
     Random random(seed.value());
     Node* const root = Node::make(nullptr, "/root", 8);
@@ -184,15 +184,15 @@ TEST(Parcel, HasAtMostAMebibyte) {
     Node* const item = Node::make(directory, std::string(250, 'i'), 8);
     for (u32 round = 0; round < 4; ++round) {
         const std::string payload(random.below(round % 2 == 0 ? 100 : 200 * kib), 'p');
-        Parcel parcel;
+        WorkBatch batch;
         u64 items = 0;
-        for (; parcel.begin_item(*item, payload.size()); ++items)
-            parcel.add_item(*item, {Work::task, {}, {{}, item->identity}, {}, payload});
-        const std::string bytes = parcel.take();
+        for (; batch.begin_item(*item, payload.size()); ++items)
+            batch.add_item(*item, {Work::task, {}, {{}, item->identity}, {}, payload});
+        const std::string bytes = batch.take();
         EXPECT_LE(bytes.size(), 1u << 20);
         EXPECT_GT(bytes.size() + payload.size() + 1000, 1u << 20);
         EXPECT_EQ(arrivals_of(bytes).size(), items);
-        Parcel next;
+        WorkBatch next;
         EXPECT_TRUE(next.begin_item(*item, payload.size()));
     }
     Node::destroy(item);

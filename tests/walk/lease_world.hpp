@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How results of what was given away come home: the ranks of walk/rank.hpp with the loans of
-// walk/loans.hpp, over directories that are numbers. A directory is finished once, by whoever has
+// How results of what was given away come home: the ranks of walk/rank.hpp with the leases of
+// walk/leases.hpp, over directories that are numbers. A directory is finished once, by whoever has
 // read it, when all below it is done anywhere, and then its result is what lies below it. All
 // interleavings of small worlds, and very many random schedules of larger ones.
 //
@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "walk/loans.hpp"
+#include "walk/leases.hpp"
 #include "walk/rank.hpp"
 
 namespace warren::walk {
 
-enum class Fault : u8 { none, lends_anew, keeps_no_debt };
+enum class Fault : u8 { none, issues_anew, keeps_no_debt };
 
-struct LoanRules {
+struct LeaseRules {
     Scheduler scheduler = Scheduler::drqs;
     Split split = Split::half;
     std::vector<u32> node_of = {0, 0, 0};
@@ -29,7 +29,7 @@ struct LoanRules {
     Fault fault = Fault::none;
 };
 
-class LoanWorld {
+class LeaseWorld {
  public:
     using Choose = std::function<u32(u32)>;
     enum class What : u8 { deliver, step, step_without_asking, start, finish, send, abort };
@@ -39,7 +39,7 @@ class LoanWorld {
         u32 from = 0;
     };
 
-    explicit LoanWorld(const LoanRules& rules);
+    explicit LeaseWorld(const LeaseRules& rules);
 
     std::vector<Event> events() const;
     void happen(const Event& event, const Choose& choose);
@@ -61,7 +61,7 @@ class LoanWorld {
         u32 parts_left = 0;
         bool is_open = false;
         u32 result = 0;
-        Home home;
+        Owner owner;
     };
     struct Item {
         Work work = Work::directory;
@@ -74,25 +74,25 @@ class LoanWorld {
         u32 level;
         u32 parts;
         u32 result;
-        Home home;
+        Owner owner;
     };
     struct Returned {
-        Home home;
+        Owner owner;
         u32 result;
     };
-    struct Place {
+    struct State {
         std::vector<Directory> directories;
         std::vector<Item> queue;  // the oldest first
         std::vector<Item> here;
         std::vector<Item> in_hand;  // at most one
         bool reads = false;         // what is in hand has a part
-        Loans<u32> loans;
+        Leases<u32> leases;
         std::vector<Returned> returning;
         u32 owed = 0;
         u32 done = 0;
         bool stopped = false;
     };
-    struct Letter {
+    struct Delivery {
         bool is_result = false;
         Returned result{};
         Message message;
@@ -104,20 +104,20 @@ class LoanWorld {
     void finish_item(u32 rank);
     void release(u32 rank, u32 directory);
     void finish(u32 rank, u32 directory);
-    void root_done(u32 rank) { --places_[rank].owed; }
+    void root_done(u32 rank) { --states_[rank].owed; }
     void send_results(u32 rank);
     void take_result(u32 rank, const Returned& returned);
     u32 size_of(u32 level) const {
         return level == 0 ? 1 : 1 + rules_.parts * rules_.fanout * size_of(level - 1);
     }
-    std::string name_of(const Home& home) const;
-    void describe(const Place& place, std::string& text) const;
-    void describe(const Letter& letter, std::string& text) const;
+    std::string name_of(const Owner& owner) const;
+    void describe(const State& state, std::string& text) const;
+    void describe(const Delivery& delivery, std::string& text) const;
 
-    LoanRules rules_;
+    LeaseRules rules_;
     std::vector<Rank> ranks_;
-    std::vector<Place> places_;
-    std::vector<std::deque<Letter>> channels_;
+    std::vector<State> states_;
+    std::vector<std::deque<Delivery>> channels_;
     bool aborted_ = false;
     u32 finished_ = 0;
     u32 total_ = 0;
