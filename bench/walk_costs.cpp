@@ -2,11 +2,11 @@
 // What does it cost that a walk has two ranks on one machine? Rank 0 prints the costs that the
 // simulator of walks takes (walk/simulator.hpp), as words for walk_simulation:
 //
-//   --message  to send or to take one: bursts, sent while nobody takes, taken when all are there
-//   --near     the way: what a round between two ranks that never sleep takes beside its messages
-//   --wake     what the same round takes more, for each end, if both sleep until they are rung for
+//   --message  to send or to take one: sent in bursts, taken when all are there
+//   --near     latency: what a round between ranks that never sleep takes beside its messages
+//   --wake     what the same round takes more, for each end, if a message must wake it
 //   --byte     what large messages take more than small ones
-//   --open     to open and close a directory on the way, from the root, to what was handed over
+//   --open     to open and close a directory on the path, from the root, to what was handed over
 //
 //   mpirun -np 2 walk_costs
 #include <fcntl.h>
@@ -30,7 +30,7 @@ using bench::Sample;
 constexpr u32 rounds = 2000;
 constexpr u32 bursts = 200;
 constexpr u32 burst_messages = 32;   // fewer than MPI keeps without the other side
-constexpr size_t small_bytes = 120;  // a request for work, or a directory and its way
+constexpr size_t small_bytes = 120;  // a request for work, or a directory and its path
 constexpr size_t large_bytes = 256 * kib;
 constexpr u32 large_rounds = 200;
 constexpr u32 longest_wait_us = 5000;

@@ -8,7 +8,7 @@
 //
 //   walk_ranks_bench [--runs N] [--files N] [--large N] [--memory-files N] [--nodes-files N]
 //                    5, 300000, 1000000, 10000000 and 1000000; 0 leaves the part out
-//   walk_ranks_bench --pairs ROOT   who sent how much to whom, and who walked how much of ROOT: 16
+//   walk_ranks_bench --pairs ROOT   how much each rank sent to each other, and walked of ROOT: 16
 //                    ranks on 4 simulated nodes, each scheduler, as walk_simulation --pairs has it
 #include <dirent.h>
 #include <fcntl.h>

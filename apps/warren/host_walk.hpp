@@ -127,7 +127,7 @@ class FailureList {
     void be_silent() { is_silent_ = true; }
     /// Prints what failed; whether nothing did.
     bool finish();
-    /// Adds what another rank has told to the list that was opened last.
+    /// Adds a failure that another rank has sent to the list that was opened last.
     static void receive(std::string_view bytes);
     /// What a checkpoint keeps of it, and the same again.
     std::string save();

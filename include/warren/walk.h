@@ -59,9 +59,9 @@ typedef struct {
 
 /// All but `visit` may be null. The last three are for checkpoints: whether to write one and stop;
 /// what this rank has counted outside of results (valid until it is asked again), while no other
-/// callback runs, rank 0's when it has heard all that the others told it; and the same before a
+/// callback runs, rank 0's when it has received all messages of the others; and the same before a
 /// walk that goes on, once for each rank there was: not 0 if `save` does not write such bytes,
-/// which may be anybody's. Then nothing is walked.
+/// which may be forged. Then nothing is walked.
 typedef struct {
     int (*visit)(const warren_walk_entry* entry, void* context);
     void (*finish)(const warren_walk_finished* directory, void* context);
@@ -94,9 +94,9 @@ uint32_t warren_walk_ranks(const warren_walk_group* group);
 /// Walks the trees at `roots`; `options` and `result` may be null. Returns 0, or EINVAL for wrong
 /// arguments, ENOMEM or EAGAIN if the system gives no memory or threads: then all threads have
 /// ended, and what `result` holds is nothing whole. What could not be done with single files is
-/// told to `fail` and counted. With a group all ranks call it; the roots are those of rank 0, which
-/// alone has the result; if a thread that walks finds no memory on any rank, all return ENOMEM. If
-/// the thread that called finds none while it talks to the others, the process ends.
+/// passed to `fail` and counted. With a group all ranks call it; the roots are those of rank 0,
+/// which alone has the result; if a thread that walks finds no memory on any rank, all return
+/// ENOMEM. If the thread that called finds none while it talks to the others, the process ends.
 int warren_walk(const char* const* roots, size_t root_count, const warren_walk_options* options,
                 const warren_walk_callbacks* callbacks, void* context, void* result,
                 warren_walk_totals* totals);
@@ -110,7 +110,7 @@ const char* warren_walk_path(const warren_walk_entry* entry);
 unsigned char warren_walk_type(const warren_walk_entry* entry);
 uint32_t warren_walk_depth(const warren_walk_entry* entry);
 uint32_t warren_walk_worker(const warren_walk_entry* entry);
-/// At least the fields of `mask`; null if they cannot be had, which `fail` is told, or if memory is
+/// At least the fields of `mask`; null if they cannot be had (`fail` is called) or if memory is
 /// short.
 const struct statx* warren_walk_status(const warren_walk_entry* entry, unsigned mask);
 /// The part of the directory's result that is this thread's.

@@ -42,7 +42,7 @@ enum class Scheduler : u8 {
     cp_directories,  // only directories go through rank 0: a worker sees the files that it finds
     drqs,            // any rank asks any other, by chance
     pa_drqs,       // the first rank of a node asks other nodes too, the others ask their node only
-    pa_drqs_list,  // everybody asks its own node first, then the others (Algorithm 3 of the paper)
+    pa_drqs_list,  // a rank asks its own node first, then the others (Algorithm 3 of the paper)
     batches        // drqs that talks only between batches of items, each ended by a barrier
 };
 
@@ -73,7 +73,7 @@ struct Visit;
 class Group;
 class LinkSet;
 
-/// What the walk has met, for those who watch it from another thread.
+/// Counts of the walk, to be read by another thread.
 struct Meter {
     std::atomic<u64> entries{0};
     std::atomic<u64> directories{0};  // that have been read
@@ -91,7 +91,7 @@ class Entry {
     Type type() const { return type_; }
     /// 0 for a root.
     u32 depth() const { return depth_; }
-    /// As the directory tells; a mount point has the number of what it covers. 0 for a root.
+    /// As the directory lists it; a mount point has the number of what it covers. 0 for a root.
     u64 inode() const { return inode_; }
     /// The root as given, then the names below it. Valid until the callback returns.
     std::string_view path() const;
@@ -206,9 +206,9 @@ struct Callbacks {
     std::function<void(const Failure&)> fail;
     std::function<void(const Task&)> work;
     /// For checkpoints: what this rank's caller has counted outside of results, while no other
-    /// callback runs, rank 0's when it has heard all that the others told it; and the same before a
-    /// walk that goes on, once for each rank there was. False if save() does not write such bytes:
-    /// they may be anybody's. Then nothing is walked.
+    /// callback runs, rank 0's when it has received all messages of the others; and the same before
+    /// a walk that goes on, once for each rank there was. False if save() does not write such
+    /// bytes: they may be forged. Then nothing is walked.
     std::function<std::string()> save;
     std::function<bool(std::string_view)> load;
 };

@@ -3,7 +3,7 @@
 // lasts, and what they agree on before and after it.
 //
 // Invariant: send() and receive() never wait; messages between two ranks arrive in the order in
-// which they were sent. What a rank tells reaches rank 0 whole.
+// which they were sent. What a rank sends by send_to_rank_0() arrives there in one piece.
 #pragma once
 
 #include <chrono>
@@ -24,46 +24,46 @@ class Group {
     virtual ~Group() = default;
 
     virtual u32 rank() const = 0;
-    /// The node of each rank, by any numbers.
+    /// The node of each rank, as an arbitrary number.
     virtual const std::vector<u32>& nodes() const = 0;
     u32 ranks() const { return static_cast<u32>(nodes().size()); }
 
-    /// Around each walk, by all: what is sent in one reaches nobody in another.
+    /// All ranks call both, around each walk: a message never arrives in a later walk.
     virtual void begin_walk() = 0;
     virtual void end_walk() = 0;
     /// Both in a walk only, from the thread that called walk(). Requires: `to` is another rank.
     virtual void send(u32 to, std::string message) = 0;
     virtual bool receive(u32& from, std::string& message) = 0;
-    /// Waits until somebody rings or `microseconds` have passed; whether somebody did, since the
-    /// last wait. From the thread that called walk().
+    /// Waits for wake(), at most `microseconds`. Returns whether wake() was called since the last
+    /// wait. Call it on the thread that called walk().
     virtual bool wait(u32 microseconds) {
         std::unique_lock lock(mutex_);
         wake_.wait_for(lock, std::chrono::microseconds(microseconds), [this] { return is_woken_; });
         return std::exchange(is_woken_, false);
     }
-    /// Ends this rank's wait; from any thread.
+    /// Wakes this rank from wait(); from any thread.
     virtual void wake() {
         std::lock_guard lock(mutex_);
         is_woken_ = true;
         wake_.notify_one();
     }
-    /// Whether every message to this rank ends its wait too.
+    /// Whether every message to this rank wakes it too.
     virtual bool messages_wake() const { return false; }
-    /// What each rank gave, in their order. Outside of a walk, by all.
+    /// Returns the bytes of each rank, by rank number. All ranks call it, outside of a walk.
     virtual std::vector<std::string> gather(std::string_view own) = 0;
 
-    /// What rank 0 gave, on all ranks. Outside of a walk, by all.
+    /// Returns the bytes of rank 0 on all ranks. All ranks call it, outside of a walk.
     std::string share(std::string_view of_rank_0);
 
-    /// What this rank has sent to each other in all walks: messages and bytes, by turns.
+    /// What this rank has sent to each other rank in all walks: messages and bytes, alternating.
     const std::vector<u64>& traffic() const { return traffic_; }
 
-    /// Carries bytes to rank 0, during a walk or with the next settle(); from any thread. Waits
-    /// while much is under way. Requires: this is not rank 0.
+    /// Sends a message of the caller to rank 0, during a walk or at the next flush(); from any
+    /// thread. Waits while many bytes are on their way. Requires: this is not rank 0.
     void send_to_rank_0(u8 kind, std::string_view bytes);
-    /// What rank 0 does with them; called by one thread at a time.
+    /// Rank 0 calls `receiver` with each of these messages, on one thread at a time.
     void set_receiver(std::function<void(u32 from, u8 kind, std::string_view bytes)> receiver);
-    /// Brings to rank 0 what was told outside of walks. By all.
+    /// Delivers to rank 0 what was sent outside of walks. All ranks call it.
     void flush();
 
  private:
@@ -87,7 +87,7 @@ class Group {
     std::condition_variable wake_;
     bool is_woken_ = false;
     std::vector<CallerMessage> caller_messages_;
-    u64 under_way_bytes_ = 0;  // of what was told
+    u64 under_way_bytes_ = 0;  // of caller messages that rank 0 has not received
     bool in_walk_ = false;
 };
 

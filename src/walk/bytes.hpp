@@ -2,7 +2,7 @@
 // Numbers and strings one after the other, as they travel between ranks of one program on machines
 // of one kind, and as checkpoints keep them.
 //
-// Invariant: a reader never looks behind its end. No byte is written that nobody has set.
+// Invariant: a reader never looks behind its end. No byte is written uninitialized.
 #pragma once
 
 #include <cstring>
@@ -46,7 +46,7 @@ class ByteWriter {
 /// Where bytes come from.
 enum class Origin : u8 {
     peer,  // a rank of this job, or this process: bytes that cannot be right end the program
-    file   // anybody may have written it: they make a reader fail
+    file   // it may be forged: bytes that cannot be right make a reader fail
 };
 
 /// A reader that has failed is at its end, reads zeros and is not good().

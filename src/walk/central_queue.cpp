@@ -20,7 +20,7 @@ u32 checksum_of(std::string_view bytes) {
     return crc32c(std::as_bytes(std::span(bytes)));
 }
 
-/// The items of one directory go by one lease: there are few homes.
+/// Counts the results by owner and lease. Items of one directory share a lease, so there are few.
 std::vector<CentralQueue::Due> due_of(std::string_view batch) {
     std::map<Owner, u64> results;
     WorkBatch::Content content{};

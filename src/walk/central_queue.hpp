@@ -5,8 +5,8 @@
 // directories of a tree would be unfinished at once, on the other ranks, which keep them.
 //
 // Invariant: the file holds the oldest work batches, one behind the other in the order of their
-// age. Of each of them memory has whose results are due for it, so one that cannot be read again is
-// told to those who wait for it.
+// age. For each of them the owners of its items stay in memory, so if one cannot be read again its
+// owners still get (empty) results.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ namespace warren::walk {
 
 class CentralQueue {
  public:
-    /// So many items that wait will each end with a result to one home.
+    /// How many results the waiting items will return under one lease of an owner.
     struct Due {
         Owner owner;
         u64 results;
@@ -33,8 +33,8 @@ class CentralQueue {
 
     /// Takes the work batch in any case. After an error more than the limit is in memory.
     Errc push(std::string batch);
-    /// Takes out the youngest work batch. After an error it is gone, and `lost` says for whom.
-    /// Requires: there is one.
+    /// Takes out the youngest work batch. After an error it is gone, and `lost` has the results
+    /// due. Requires: there is one.
     Errc pop(std::string& batch, std::vector<Due>& lost);
     /// Shows all work batches, the oldest first, until there is an error.
     Errc visit(const std::function<void(std::string_view)>& visitor) const;

@@ -36,7 +36,7 @@ class CheckpointFile {
     CheckpointFile(const CheckpointFile&) = delete;
     CheckpointFile& operator=(const CheckpointFile&) = delete;
 
-    /// What fails is told by finish().
+    /// An error is returned by finish().
     void put(std::string_view bytes);
     /// When it is on the disk under its name.
     Errc finish();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that has nothing to say sleeps until a message comes or a worker rings. Where messages
-// make no sound (from other machines) it looks for them: at once while something happens, then in
-// pauses that grow up to half a millisecond, so that a core that is shared has time for its
-// workers.
+// A courier that has nothing to send sleeps until a message or a worker wakes it. Messages from
+// other machines cannot wake it, so it polls for them: without pause while something happens, then
+// in pauses that grow up to half a millisecond, which leave a shared core to the workers.
 #include "walk/courier.hpp"
 
 #include <time.h>
@@ -17,12 +16,12 @@ namespace {
 
 constexpr u32 shortest_pause_us = 20;
 constexpr u32 longest_pause_us = 500;
-constexpr u32 longest_sleep_us = 5000;            // where every message is heard
-constexpr double longest_refusal_seconds = 2e-3;  // between requests that bring nothing
+constexpr u32 longest_sleep_us = 5000;            // where every message wakes
+constexpr double longest_refusal_seconds = 2e-3;  // between requests that are refused
 constexpr double meter_seconds = 0.25;
-constexpr i64 round_items_each = 8;  // of a worker, in batches
+constexpr i64 round_items_each = 8;  // of a worker, in h-drqs-batches
 constexpr i64 all_items = i64{1} << 40;
-constexpr u32 round_pauses = 100;  // after so many a batch is not waited for
+constexpr u32 round_pauses = 100;  // after so many the end of a round is not waited for
 
 double now_seconds() {
     timespec time{};
@@ -107,29 +106,30 @@ void Courier::step() {
         const double wait = 1e-6 * (shortest_pause_us << std::min(fruitless_, 8u));
         next_request_ = now + (fruitless_ == 0 ? 0 : std::min(wait, longest_refusal_seconds));
     }
-    // A queue that a walk by cp has left; rank 0 of such a walk does no work itself.
+    // Takes work from a central queue that was loaded from a checkpoint of cp. With cp itself rank
+    // 0 does no work.
     if (!keeps_queue()) refill();
     rank_.step(*this, now >= next_request_);
     let_work();
     look_at_clock(now);
 }
 
-/// With a gate the workers begin only what they are allowed to.
+/// Where the pool has a gate, grants the workers the next items.
 void Courier::let_work() {
     Pool& pool = engine_.pool_;
     const bool is_one = is_central() && rank_.holds_item();
     if ((!is_one && !in_rounds()) || is_working() || pool.queued() == 0) return;
     if (in_rounds()) return pool.grant(round_items());
-    // What came of it is for rank 0.
+    // Only the item itself is done here: what was found in it goes back to rank 0.
     if (pool.items_done() == rank_.done_before_item()) pool.grant(1);
 }
 
-/// Whether it was ended by a message or a worker.
+/// Returns whether a message or a worker ended the pause.
 bool Courier::pause() {
     const u32 doublings = std::min(pauses_++, 5u);
     double wait = std::min(shortest_pause_us << doublings, longest_pause_us);
     if (group_.messages_wake()) {
-        // No longer than until the next request may be made.
+        // At most until the next request may be sent.
         const double refusal = 1e6 * (next_request_ - now_seconds());
         wait = refusal > 0 ? std::min<double>(refusal + 1, longest_sleep_us) : longest_sleep_us;
     }
@@ -141,7 +141,7 @@ bool Courier::has_queued() const {
 }
 
 bool Courier::is_working() const {
-    // In this order: a worker has something in hand before it takes what was granted.
+    // In this order: a worker counts itself as working before it takes a grant.
     return (engine_.pool_.has_granted() && engine_.pool_.queued() > 0) ||
            engine_.pool_.in_hand() > 0;
 }
@@ -164,14 +164,14 @@ u64 Courier::items_done() const {
 
 void Courier::drop() {
     engine_.stopped_.store(true, std::memory_order_relaxed);
-    // A work batch at each call: what it ends is sent before the next is looked at.
+    // One work batch at each call: its results are sent before the next one is unpacked.
     if (!central_.is_empty()) {
         std::string batch;
         std::vector<CentralQueue::Due> lost;
         if (central_.pop(batch, lost) == Errc::ok) end_all(batch, walks_since_);
         end_without(lost);
     }
-    // The workers empty the queues: what is begun after a stop is done at once.
+    // The workers empty the queues: after a stop an item is done without being walked.
     if (is_central() || in_rounds()) engine_.pool_.grant(all_items);
 }
 
@@ -335,7 +335,7 @@ void Courier::query_link(u64 device, u64 inode, u32 links, Node* node, std::stri
         query.nodes.push_back(node);
         query.amounts += amount;
     } catch (const std::bad_alloc&) {
-        // The three lists tell of the same files.
+        // The three lists must stay of equal length.
         query.files.truncate(files);
         query.nodes.resize(nodes);
         throw;
@@ -358,7 +358,7 @@ void Courier::send_queries() {
     }
 }
 
-/// Decides about names of files that are this rank's to decide about.
+/// Answers which of these names are the first of their files, whose names this rank counts.
 void Courier::answer_query(u32 from, ByteReader& reader) {
     ByteWriter writer;
     writer.put(Kind::link_answer);
@@ -384,7 +384,7 @@ void Courier::take_answer(ByteReader& reader) {
         {nullptr, Payload::make(std::as_bytes(std::span(&query, 1))), Work::link_answers});
 }
 
-/// Whether there was anything to send.
+/// Returns whether there was anything to send.
 bool Courier::send_all() {
     const bool any = send_results();
     const u64 before = messages_;
@@ -404,7 +404,7 @@ void Courier::send_caller_messages() {
     }
 }
 
-/// Rank 0 adds up what all have counted, for those who watch it.
+/// Sends the counts for Options::meter to rank 0, which adds up those of all ranks.
 void Courier::send_meter() {
     const double now = now_seconds();
     if (now < next_meter_ || rank_.is_ending()) return;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a rank that talks to the other ranks while the workers walk: it gives work away and
-// takes it over, brings results home, and asks whose name of a file came first.
+// The thread of a rank that exchanges messages with the other ranks while the workers walk: it
+// gives work away and takes it over, returns results to their owners, and asks which name of a file
+// with several names came first.
 //
-// Invariant: what is given away keeps its directory unfinished by a lease, until the result of it
-// is back; so a directory is finished where it was read, after all below it, wherever that was
-// done.
+// Invariant: a directory of which work was given away has a lease and stays unfinished until all
+// results under that lease are back. So a directory is finished on the rank that read it, after
+// everything below it on all ranks.
 #pragma once
 
 #include <memory>
@@ -26,35 +27,36 @@
 
 namespace warren::walk {
 
-/// Names of files with several, sent to the rank that decides about them.
+/// A query about names of files that have several, sent to the rank that counts their names.
 struct LinkQuery {
     ByteWriter files;          // device, inode, links
-    std::vector<Node*> nodes;  // whose results the amounts belong to; null: the whole walk's
+    std::vector<Node*> nodes;  // to whose results the amounts are added; null: the whole walk's
     std::string amounts;       // results, one after the other
-    std::string firsts;        // the answers, '0' or '1'
+    std::string firsts;        // the answers: '1' if the name was the first, else '0'
 };
 
 class Courier : private RankCallbacks {
  public:
     Courier(Engine& engine, Group& group);
 
-    /// What the walk begins with, as a checkpoint is to know it.
+    /// The hash of the roots, which a checkpoint stores and compares.
     void set_roots(u64 hash);
-    /// Loads the checkpoint; false, with a report, if that cannot be done. By all ranks.
+    /// Loads the checkpoint; false, with a report, if that cannot be done. All ranks call it.
     bool resume(std::span<const std::string> roots);
-    /// Talks until the walk is over everywhere. Call on the thread that called walk().
+    /// Exchanges messages until the walk is over on all ranks. Call it on the thread that called
+    /// walk().
     void run();
     /// After run() has thrown in a walk that was stopped: waits until the workers are done. For one
     /// rank without others.
     void end_alone();
 
-    /// From any thread: sends the result of an adopted directory home. Without memory it throws,
-    /// and nothing is sent.
+    /// From any thread: queues the result of work that came from another rank, to be sent to its
+    /// owner. Without memory it throws, and nothing is queued.
     void return_result(const Owner& owner, const void* bytes, size_t size);
-    /// From any thread: asks the owner of a file whether this name is the first. The caller keeps a
-    /// count of the node for it.
+    /// From any thread: asks rank_of_file() whether this name of the file is the first. The caller
+    /// has added a count to the node's `pending`, which the answer releases.
     void query_link(u64 device, u64 inode, u32 links, Node* node, std::string_view amount);
-    /// The rank that decides about a file.
+    /// The rank that counts the names of a file.
     u32 rank_of_file(u64 device, u64 inode) const;
 
     u64 messages() const { return messages_; }
@@ -69,7 +71,7 @@ class Courier : private RankCallbacks {
         caller_message,
         caller_message_arrived,
         meter,
-        // checkpoints: to rank 0, from it, between all, to it, from it
+        // Checkpoints: to rank 0, from rank 0, between all ranks, to rank 0, from rank 0.
         interrupt,
         pause,
         mark,
@@ -77,18 +79,18 @@ class Courier : private RankCallbacks {
         go_on
     };
     enum class Pausing : u8 { no, working, flushing, waiting, saved };
-    /// Results on their way to one rank.
+    /// Results that wait to be sent to one owner.
     struct Returning {
         ByteWriter bytes;
         u64 count = 0;
     };
 
-    /// What was read of a rank, and its parts.
+    /// The bytes that were read of a rank's file, and its parts, which refer to them.
     struct SavedBytes {
         std::string bytes;
         SavedRank parts;
     };
-    using SavedRanks = std::deque<SavedBytes>;  // they stay where they are
+    using SavedRanks = std::deque<SavedBytes>;  // elements never move
 
     // RankCallbacks
     void send(u32 to, Message message) override;
@@ -169,7 +171,8 @@ class Courier : private RankCallbacks {
     Rank rank_;
     Leases<Node*> leases_;  // null: a root
     CentralQueue central_;
-    // Of the walks that have gone on since its work batches were packed, how many ranks each had.
+    // How often the walk was resumed since the work batches of central_ were packed: the number of
+    // ranks of each run.
     std::vector<u32> walks_since_;
     bool has_reported_no_room_ = false;
     bool has_reported_lost_ = false;
@@ -182,7 +185,7 @@ class Courier : private RankCallbacks {
     double next_request_ = 0;
     u32 fruitless_ = 0;
     double next_meter_ = 0;
-    std::vector<u64> meters_;  // rank 0: what the others have counted, three numbers each
+    std::vector<u64> meters_;  // rank 0: the counts of the other ranks, three numbers each
     u32 pauses_ = 0;
 
     Pausing pausing_ = Pausing::no;
@@ -192,14 +195,14 @@ class Courier : private RankCallbacks {
     bool was_interrupted_ = false;
     std::string caller_state_;
     u32 marks_ = 0;
-    u32 saved_ = 0;  // rank 0: by so many ranks
+    u32 saved_ = 0;  // rank 0: how many ranks have saved their state
     Errc save_error_ = Errc::ok;
     std::vector<Item> loaded_;
 
     mutable std::mutex mutex_;          // what follows
     std::vector<Returning> returning_;  // to each rank
     u64 results_waiting_ = 0;
-    std::vector<LinkQuery> next_queries_;  // for each owner
+    std::vector<LinkQuery> next_queries_;  // to each rank
 };
 
 }  // namespace warren::walk

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How all ranks come to a moment at which a checkpoint can be written. Rank 0 asks for a pause: the
-// workers end what they have in hand, and nobody asks for work or gives any. A rank that waits for
-// no answer sends a mark to all others; behind the marks of all others nothing is under way to it.
-// Results that came meanwhile are a part of what is written. Rank 0's caller is asked for its state
-// only then: what the other ranks told it (lines, failures) belongs to what they say is done.
+// How all ranks reach a moment at which a checkpoint can be written. Rank 0 sends a pause to all:
+// workers finish what they have in hand, and no rank asks for work or gives any. A rank that waits
+// for no answer sends a mark to all others. A rank that has received the marks of all others has
+// received everything that was sent to it before. Results that came meanwhile become part of the
+// saved state. Only then rank 0 asks its caller for its state: that includes the messages (lines,
+// failures) of other ranks about entries that their states count as done.
 #include <algorithm>
 
 #include "walk/courier.hpp"
@@ -12,7 +13,7 @@ namespace warren::walk {
 
 bool Courier::is_quiet() {
     const Pool& pool = engine_.pool_;
-    // What was pushed here is unfinished, but not queued.
+    // Items of push_here() are unfinished, but not counted as queued.
     if (pool.in_hand() != 0 || pool.unfinished() != pool.queued()) return false;
     if (!rank_.has_no_answers_due() || !queries_.empty()) return false;
     std::lock_guard lock(mutex_);
@@ -30,7 +31,7 @@ void Courier::send_to_all(Kind kind, u64 number) {
     }
 }
 
-/// Rank 0 begins a checkpoint when it is time, all others tell it of an interrupt.
+/// Rank 0 begins a checkpoint when it is time; the other ranks report an interrupt to it.
 void Courier::look_at_clock(double now) {
     const Options& options = engine_.options_;
     if (options.checkpoint.empty() || rank_.is_ending() || rank_.has_left()) return;
@@ -66,7 +67,8 @@ void Courier::step_checkpoint() {
         case Pausing::no:
             return;
         case Pausing::working:
-            // save() may tell rank 0 something: there is room for it when nothing is under way.
+            // Callbacks::save() may call send_to_rank_0(), which must not wait for room: so all
+            // messages of before must have arrived.
             if (!is_quiet() || group_.has_under_way()) return;
             engine_.pool_.halt(Pool::Halt::all);
             if (group_.rank() != 0) ask_caller();
@@ -121,7 +123,7 @@ void Courier::end_pause() {
         engine_.report(engine_.options_.checkpoint, "write checkpoint",
                        static_cast<i32>(save_error_));
     }
-    // Counted from here: a checkpoint that takes longer than that leaves the walk its time.
+    // The interval begins now, so that a slow checkpoint is not followed by the next at once.
     next_checkpoint_ = 0;
     send_to_all(Kind::go_on, was_interrupted_ ? 1 : 0);
     go_on(was_interrupted_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the state of a rank comes into a checkpoint and out of it again. All files are read, and what
-// is in them is judged, before a walk goes on from any of it.
+// Saves the state of a rank in a checkpoint and loads it again. All files are read and checked
+// before a walk resumes from any of them.
 #include <unistd.h>
 
 #include "walk/courier.hpp"
@@ -10,7 +10,7 @@ namespace warren::walk {
 
 namespace {
 
-/// Gives numbers to directories, those above first.
+/// Numbers directories so that a parent's number is below its children's.
 class Numbers {
  public:
     u32 of(Node* node) {
@@ -104,7 +104,7 @@ Node* Courier::make_node(const SavedRank::Directory& saved, Node* above) {
     node->identity = saved.identity;
     node->complete = saved.complete;
     node->position = saved.position;
-    // Its leases have been taken over too.
+    // The rank that has loaded the owner's state has its leases too.
     node->owner = {saved.owner.rank % group_.ranks(), saved.owner.lease};
     node->children.store(saved.children, std::memory_order_relaxed);
     if (!is_owed(node->kind, above != nullptr)) return node;
@@ -112,8 +112,8 @@ Node* Courier::make_node(const SavedRank::Directory& saved, Node* above) {
     return node;
 }
 
-/// Takes what the rank was that has written it, if `takes`; of the files that are remembered those
-/// that are this rank's now.
+/// Loads the state that a rank has saved, if `takes`. Of the files whose names are being counted,
+/// loads those that this rank counts now, in any case.
 void Courier::load(const SavedRank& saved, bool takes) {
     leases_.go_on_from(saved.counts.leases_issued);
     if (takes) {
@@ -134,7 +134,7 @@ void Courier::load_work(const SavedRank& saved) {
     std::vector<Node*> nodes = {nullptr};
     for (const SavedRank::Directory& directory : saved.directories)
         nodes.push_back(make_node(directory, nodes[directory.above]));
-    // Each is counted by what waits in it, what was lent of it and what lies in it.
+    // A directory is held by items that wait in it, results due to it and directories in it.
     const auto hold = [&](Node* node, u64 times) {
         if (node == nullptr) {
             engine_.roots_left_.fetch_add(times, std::memory_order_relaxed);
@@ -154,12 +154,12 @@ void Courier::load_work(const SavedRank& saved) {
         leases_.set(lease.number, {nodes[lease.directory], lease.due});
         hold(nodes[lease.directory], lease.due);
     }
-    // Its first count was that of whoever makes a directory.
+    // Releases the count that Node::make() gave to its caller.
     for (size_t at = 1; at < nodes.size(); ++at)
         nodes[at]->pending.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// Whether all ranks have found what they need; else this one reports what it has not.
+/// Whether `code` is ok on all ranks. Reports this rank's error, if it has one.
 bool Courier::agrees(Errc code, const std::string& path) {
     bool all_good = true;
     for (const std::string& of_rank : group_.gather(code == Errc::ok ? "good" : "bad"))
@@ -200,7 +200,7 @@ bool Courier::resume(std::span<const std::string> roots) {
     return true;
 }
 
-/// Reads what the ranks have written. Rank 0 judges what concerns several of them.
+/// Reads the files of all ranks. Rank 0 also checks that their leases match.
 Errc Courier::read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& path) {
     const CheckpointFolder folder(engine_.options_.checkpoint);
     SavedLeases leases;
@@ -221,13 +221,13 @@ Errc Courier::read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& 
     return leases.are_even() ? Errc::ok : Errc::corrupt;
 }
 
-/// Whether this rank goes on with what a rank of the walk before had.
+/// Whether this rank takes over the state of that rank of the saved walk.
 bool Courier::takes(u32 rank) const {
     return rank % group_.ranks() == group_.rank();
 }
 
-/// The work batches of rank 0's central queue go into this one's, whatever the scheduler: that of a
-/// rank which walks itself is looked into when there is nothing else to do.
+/// Loads the saved central queue into rank 0's, whatever the scheduler now: a rank that walks
+/// itself unpacks a work batch of it when it has nothing else to do.
 Errc Courier::load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLeases& leases) {
     walks_since_ = saved.walks_since;
     walks_since_.push_back(group_.ranks());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How work leaves a rank and arrives at another. A directory that is being read is given away by
-// reading its next part and giving the names: its reader goes on behind them.
+// Packs work for other ranks and unpacks theirs. Of a directory that is being read the next part is
+// read and its names are given away; the directory itself stays, and is read on from there.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,11 +27,11 @@ bool is_being_read(const Item& item) {
 
 std::string Courier::give(Split split) {
     refill();
-    // One that does nothing keeps an item for itself.
+    // A rank whose workers are idle keeps one item for itself.
     const u64 kept = engine_.pool_.in_hand() == 0 ? 1 : 0;
     std::vector<Item> items = engine_.pool_.take_part(split, random_, items_most, kept);
     if (items.empty() && in_rounds()) {
-        // That item stays too when the next names of it are given.
+        // That item may stay and yet give the next names of its directory.
         items = engine_.pool_.take_part(split, random_, 1, 0);
         if (!std::all_of(items.begin(), items.end(), is_being_read)) {
             engine_.pool_.put_back(items);
@@ -58,7 +58,7 @@ std::string Courier::pack(const std::vector<Item>& items) {
     const bool gives_names = std::all_of(items.begin(), items.end(), is_being_read);
     for (const Item& item : items) {
         if (is_being_read(item)) {
-            // As many parts as are read here in a batch, or what a work batch holds of them.
+            // As many parts as a round has items, if they fit into the work batch; else one.
             const i64 parts = !gives_names ? 0 : in_rounds() ? round_items() : 1;
             for (i64 part = 0; part < parts && pack_part(item, batch); ++part) {
             }
@@ -76,9 +76,9 @@ std::string Courier::pack(const std::vector<Item>& items) {
 /// The next names of a directory whose reader waits in the queue, if there are any.
 bool Courier::pack_part(const Item& item, WorkBatch& batch) {
     Node& node = *item.node;
-    if (!node.opened) return false;  // not yet, since the walk was taken up again
-    // Where files are items of their own its reader goes on. And with one worker rank 0 would only
-    // keep the names for the one who has read them.
+    if (!node.opened) return false;  // not yet since the walk was resumed
+    // Where files are items of their own the reader itself gives them away. With a single worker
+    // rank 0 would only keep the names for the rank that has read them.
     if (engine_.gives_files_ || (is_central() && group_.ranks() == 2)) return false;
     buffer_.resize(records_most);
     learn_identity(node);
@@ -95,8 +95,8 @@ bool Courier::pack_part(const Item& item, WorkBatch& batch) {
     return true;
 }
 
-/// A directory that waits, or bytes that belong to one. What was taken over goes on to whoever has
-/// it next, and its result to where it came from.
+/// Packs a directory that has not been opened, or a payload that belongs to one. Work that came
+/// from another rank is given on with its owner, so its result does not pass through this rank.
 void Courier::pack_item(const Item& item, WorkBatch& batch) {
     Node& node = *item.node;
     Node* const above = node.above;
@@ -115,8 +115,8 @@ void Courier::pack_item(const Item& item, WorkBatch& batch) {
     if (item.work == Work::names) content.payload = names = pack_names(content.payload);
     learn_identity(node);
     if (node.has_identity) content.directory.identity = node.identity;
-    // Nobody else has it if this item's is the only count. Acquire: the partner is release(), by
-    // whoever had another until now, for it may be destroyed here.
+    // If this item's count is the only one, no other thread uses the node, and it may be destroyed
+    // here. Acquire: the partner is release() by a thread that had another count until now.
     const bool is_whole =
         passes_on(node.kind, item.work, node.pending.load(std::memory_order_acquire));
     content.owner = is_whole ? node.owner : leases_.issue(group_.rank(), &node);
@@ -125,8 +125,8 @@ void Courier::pack_item(const Item& item, WorkBatch& batch) {
     if (is_whole) forget(node);
 }
 
-/// Removes a node that another rank has now; its count of the directory above stays with the lease,
-/// unless it was adopted itself.
+/// Removes a node whose work another rank has now. The count that an own node has of the directory
+/// above goes over to the lease; other nodes release theirs.
 void Courier::forget(Node& node) {
     Node* const above = node.above;
     const bool was_own = node.kind == NodeKind::own;  // its lease is of the directory above
@@ -134,10 +134,10 @@ void Courier::forget(Node& node) {
     Node::destroy(&node);
     if (was_own) return;
     engine_.root_done();
-    engine_.release(above);  // the way to it, which is nobody's directory
+    engine_.release(above);  // a ghost, or null
 }
 
-/// Makes `ghosts` the directories on the way to the next group, from the root.
+/// Makes `ghosts` the path of the next group, from the root.
 void Courier::enter_path(const WorkBatchReader& reader, std::vector<Node*>& ghosts) {
     WARREN_CHECK(reader.kept_steps() <= ghosts.size());
     leave_path(ghosts, reader.kept_steps());
@@ -150,19 +150,20 @@ void Courier::enter_path(const WorkBatchReader& reader, std::vector<Node*>& ghos
     }
 }
 
-/// From below, down to `kept`: from now on they are held by what hangs on them.
+/// Releases ghosts, the deepest first, until `kept` of them are left. From then on only the nodes
+/// below keep them alive.
 void Courier::leave_path(std::vector<Node*>& ghosts, u64 kept) {
     for (; ghosts.size() > kept; ghosts.pop_back())
         engine_.release(ghosts.back());
 }
 
-/// Rank 0 with a central queue looks into a work batch when it comes to it.
+/// Rank 0 with a central queue keeps the work batch packed until its turn comes.
 void Courier::accept(const std::string& work) {
     if (!keeps_queue()) return unpack(work);
     keep(work);
 }
 
-/// Into the central queue.
+/// Adds it to the central queue.
 void Courier::keep(std::string batch) {
     const Errc code = central_.push(std::move(batch));
     if (code == Errc::ok || has_reported_no_room_) return;
@@ -170,13 +171,14 @@ void Courier::keep(std::string batch) {
     engine_.report(temporary_folder(), action_keep_queue, static_cast<i32>(code));
 }
 
-/// Gives the pool of what the central queue has, if nothing else is there.
+/// Unpacks work batches of the central queue while the pool has nothing queued.
 void Courier::refill() {
     while (engine_.pool_.queued() == 0 && !central_.is_empty())
         unpack_youngest();
 }
 
-/// Into the pool. What cannot be read again is missing in the walk, and nobody waits for it.
+/// Moves the youngest work batch into the pool. If it cannot be read its entries are missing in the
+/// walk, and its owners get empty results.
 void Courier::unpack_youngest() {
     std::string batch;
     std::vector<CentralQueue::Due> lost;
@@ -216,7 +218,7 @@ void Courier::take_over(Node* under, const WorkBatch::Content& content, const Ow
         const std::string_view bytes = names ? *names : content.payload;
         payload = Payload::make(std::as_bytes(std::span(bytes)));
     }
-    // Relaxed: only this thread judges by it.
+    // Relaxed: only this thread decides by it.
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
     engine_.pool_.push(0, {node, payload, content.work});
 }
@@ -233,7 +235,7 @@ void Courier::end_all(std::string_view work, std::span<const u32> walks) {
     }
 }
 
-/// Lets come home what will not be done here, with the result that it had.
+/// Returns an item to its owner undone, with the result that it had.
 void Courier::end_without(const Owner& owner, std::string_view result) {
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
     return_result(owner, result.data(), result.size());

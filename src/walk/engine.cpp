@@ -86,7 +86,7 @@ Engine::Engine(const Options& options, const Callbacks& callbacks, void* result)
       gives_files_(is_central_ && options.scheduler != Scheduler::cp_directories) {}
 
 Totals Engine::run(std::span<const std::string> roots) {
-    // A walk with checkpoints has one who makes them.
+    // Checkpoints are made by a courier, which needs a group.
     const std::unique_ptr<Group> lone = lone_group();
     if (options_.group == nullptr && !options_.checkpoint.empty()) options_.group = lone.get();
     if (options_.group != nullptr) {
@@ -216,7 +216,7 @@ void Engine::show_entry(Worker& worker) {
     keep_own_result(worker, visit.node);
 }
 
-/// Asks for the type where the directory does not tell it, or tells that of a link to follow.
+/// Asks for the type where the directory does not list it, or lists that of a link to follow.
 /// False if there is nothing to show.
 bool Engine::find_type(Worker& worker) {
     Visit& visit = worker.visit;
@@ -286,7 +286,7 @@ void Engine::merge_into(Node* node, const void* from) {
 }
 
 void Engine::release(Node* node) {
-    // Acquire and release: whoever finishes a directory sees what all the others have done.
+    // Acquire and release: the thread that finishes a directory sees what all others did.
     while (node != nullptr && node->pending.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         Node* const above = node->above;
         const bool is_root = above == nullptr && node->kind == NodeKind::own;
@@ -296,7 +296,7 @@ void Engine::release(Node* node) {
     }
 }
 
-/// Nothing is thrown here: who waits for the directory is told whatever happens.
+/// Nothing is thrown here: the result must get to the directory above or the owner in any case.
 void Engine::finish(Node& node) {
     const bool is_here = node.kind == NodeKind::own || node.kind == NodeKind::adopted;
     if (is_here && callbacks_.finish && !stopped_.load(std::memory_order_relaxed)) {
@@ -320,7 +320,7 @@ void Engine::call_finish(Node& node) {
 }
 
 void Engine::root_done() {
-    // Acquire and release: whoever closes the pool sees what all the others have done, and so does
+    // Acquire and release: the thread that closes the pool sees what all others did, and so does
     // Courier::owes().
     const bool was_last = roots_left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     if (was_last && courier_ == nullptr) pool_.close();

@@ -3,8 +3,8 @@
 // entries and queue the directories among them.
 //
 // Invariant: a directory's `pending` counts its reader, every worker that has a part of it in hand,
-// its unfinished children and tasks, and what other ranks have of it; whoever takes it to zero
-// finishes it and goes on with the one above. The walk is over when the last root is finished.
+// its unfinished children and tasks, and what other ranks have of it; the thread that takes it to
+// zero finishes it and goes on with the one above. The walk is over when the last root is finished.
 // Where memory runs out no count is lost: the walk stops, and ends as one that was stopped does.
 #pragma once
 

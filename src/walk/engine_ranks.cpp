@@ -51,7 +51,7 @@ void Engine::lead(Courier& courier) {
     try {
         courier.run();
     } catch (const std::bad_alloc&) {
-        // Among others there is no way on: they would wait for what this rank can no longer say.
+        // With other ranks the process must end: they would wait forever for this rank's messages.
         if (options_.group->ranks() > 1) throw;
         give_up();
         courier.end_alone();
@@ -116,8 +116,8 @@ Totals Engine::totals_of_all_ranks() const {
     return sum;
 }
 
-/// Tells another rank that its directory is done. It waits for that: if there is no memory for
-/// these few bytes, they wait for some.
+/// Returns the result of a node to its owner, which waits for it: if there is no memory for these
+/// few bytes, tries again until there is.
 void Engine::return_result(Node& node) {
     for (bool is_queued = false; !is_queued;) {
         or_give_up([&] {
@@ -142,7 +142,7 @@ void Engine::show_names(Worker& worker, Item item) {
     }
 }
 
-/// What was given away is done.
+/// Merges the result of work that was given away.
 void Engine::take_result(Item item) {
     if (item.payload->size != 0) merge_into(item.node, item.payload->bytes());
     Payload::destroy(item.payload);

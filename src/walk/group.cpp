@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told waits in memory until a walk carries it, so there is a bound: who tells more than
-// rank 0 takes waits for it.
+// Caller messages wait in memory until the courier of a walk sends them. Their size is bounded: a
+// thread that sends faster than rank 0 receives waits in send_to_rank_0().
 #include "warren/walk_group.hpp"
 
 #include "walk/bytes.hpp"
@@ -13,7 +13,7 @@ namespace {
 constexpr u64 under_way_most = 4 * mib;
 constexpr size_t flush_bytes = 1 * mib;  // of a rank, at once
 
-/// One rank alone.
+/// A group of a single rank.
 class LoneGroup : public Group {
  public:
     u32 rank() const override { return 0; }
@@ -40,7 +40,7 @@ std::string Group::share(std::string_view of_rank_0) {
 
 void Group::send_to_rank_0(u8 kind, std::string_view bytes) {
     std::unique_lock lock(mutex_);
-    // Outside of walks nobody carries it away.
+    // Outside of walks no courier sends messages: waiting for one would never end.
     arrived_.wait(lock, [&] { return !in_walk_ || under_way_bytes_ < under_way_most; });
     under_way_bytes_ += bytes.size();
     caller_messages_.push_back({kind, std::string(bytes)});

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks owe each other: the rules by which the result of work that was given away finds its
-// way back, apart from files, threads and memory, so that tests can go through all that may happen.
+// The rules by which the result of work that was given away gets back to its owner, the rank that
+// waits for it. They know no files, threads or memory, so tests can explore every interleaving.
 //
-// Invariant: work that leaves the rank whose directory it belongs to goes by the lease of that
-// directory, and each piece comes back as one result, whoever did the work in the end; until all of
-// them are back the directory is unfinished. So there is one lease for each unfinished directory,
-// however much of it is elsewhere.
+// Invariant: work that leaves the rank that has its directory carries the lease of that directory,
+// and each piece of work returns one result, whichever rank did it in the end. Until all results
+// are back the directory is unfinished. So a directory has one lease, however much of it is
+// elsewhere.
 #pragma once
 
 #include <algorithm>
@@ -17,27 +17,28 @@
 
 namespace warren::walk {
 
-/// Whether an item that is given away takes the lease along by which it came here. If not, the
-/// result has to come by this rank, which lends anew: something else of the directory is here too.
+/// Whether an item that is given away keeps the lease under which it came here, so that its result
+/// goes straight to the owner. If not, something else of the directory is here too, and this rank
+/// issues a lease of its own and merges the results.
 constexpr bool passes_on(NodeKind kind, Work work, u32 pending) {
     return work == Work::directory ? kind == NodeKind::adopted
                                    : kind == NodeKind::part && pending == 1;
 }
 
-/// Where the result of a directory goes that is done here.
+/// Where the result of a directory goes when it is finished here.
 enum class ResultTarget : u8 { above, owner, nowhere };
 constexpr ResultTarget result_target(NodeKind kind) {
     if (kind == NodeKind::ghost) return ResultTarget::nowhere;
     return kind == NodeKind::own ? ResultTarget::above : ResultTarget::owner;
 }
 
-/// Whether the rank owes somebody this directory, which keeps it from being passive: another rank,
-/// or whoever called walk().
+/// Whether another rank, or the caller of walk(), waits for the result of this directory. A rank
+/// that has such a directory is not passive.
 constexpr bool is_owed(NodeKind kind, bool has_above) {
     return kind == NodeKind::own ? !has_above : kind != NodeKind::ghost;
 }
 
-/// The leases of one rank that are still out. Place: what the results belong to.
+/// The leases of one rank under which results are still due. Directory: what they belong to.
 template <class Directory>
 class Leases {
  public:
@@ -46,16 +47,17 @@ class Leases {
         u64 due = 0;  // results that are to come back
     };
 
-    /// For one more piece of work that belongs to the place.
+    /// Issues the lease of the directory for one more piece of work that belongs to it.
     Owner issue(u32 rank, const Directory& directory) {
         u64& lease = lease_of_[directory];
-        // A number of its own among all ranks, also of walks that were taken up again.
+        // Unique among all ranks, and among the leases of a walk that was resumed.
         if (lease == 0) lease = u64{rank} << lease_rank_shift | ++issued_;
         Lease& out = out_[lease];
         out.directory = directory;
         ++out.due;
         return {rank, lease};
     }
+    /// Counts one result that came back under the lease; returns the directory it belongs to.
     Directory take_back(u64 lease) {
         const auto found = out_.find(lease);
         WARREN_CHECK(found != out_.end());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of an MPI job, by the plug-in for their MPI.
 //
-// MPI has no wait that another thread, or a rank that sends something, can end, but by keeping a
-// core busy. So ranks on one machine ring at each other: a word of shared memory for each, a futex.
+// A blocking wait of MPI keeps a core busy, and another thread cannot end it. So ranks on one
+// machine wake each other by a futex: a word of shared memory for each rank.
 //
 // Invariant: all calls of the plug-in come from the thread that has loaded it.
 #include <linux/futex.h>
@@ -30,15 +30,15 @@ namespace warren::walk {
 namespace {
 
 constexpr size_t arriving_most = 64;
-constexpr u32 shortest_pause_us = 20;  // while MPI has something under way that does not ring
+constexpr u32 shortest_pause_us = 20;  // while MPI transfers something that wakes no rank
 constexpr u32 longest_pause_us = 500;
 constexpr u64 round_bytes = 128 * kib;  // of each rank, gathered in one call
 constexpr u64 rounds_bytes = 1 * gib;   // of all
 
-/// In memory that all ranks of a machine see; zeros at first.
+/// How a rank is woken. In memory that all ranks of a machine share, which is zeros at first.
 struct alignas(64) WakeUp {
     std::atomic<u32> count;
-    std::atomic<u32> sleeps;  // whether its rank waits for the next ring
+    std::atomic<u32> sleeps;  // whether its rank waits for the next wake-up
     std::atomic<u32> posted;  // messages to its rank, from ranks of this machine
 };
 static_assert(std::atomic<u32>::is_always_lock_free);
@@ -84,7 +84,7 @@ class MpiGroup : public Group {
     std::list<PendingMessage> arriving_;
     std::vector<WakeUp*> wake_ups_;  // of each rank; null: on another machine
     bool messages_wake_ = false;
-    u32 seen_ = 0;      // rings before the last wait's end
+    u32 seen_ = 0;      // wake-ups before the last wait's end
     u32 received_ = 0;  // messages
     u32 pauses_ = 0;
 };
@@ -128,7 +128,7 @@ void MpiGroup::share_wake_ups() {
 void MpiGroup::wake_rank(u32 rank) {
     WakeUp* const wake_up = wake_ups_[rank];
     if (wake_up == nullptr) return;
-    // Sequentially consistent: the partner is wait(), which looks the other way round.
+    // Sequentially consistent: the partner is wait(), which stores `sleeps` and then reads `count`.
     wake_up->count.fetch_add(1, std::memory_order_seq_cst);
     if (wake_up->sleeps.load(std::memory_order_seq_cst) == 0) return;
     ::syscall(SYS_futex, &wake_up->count, FUTEX_WAKE, 1, nullptr, nullptr, 0);
@@ -145,7 +145,7 @@ bool MpiGroup::has_more() const {
 }
 
 bool MpiGroup::wait(u32 microseconds) {
-    // What is under way in parts goes on only when MPI is looked at.
+    // MPI transfers a large message in parts, and only while it is called.
     if (sent_.empty() && !has_more()) {
         pauses_ = 0;
     } else {
@@ -153,12 +153,12 @@ bool MpiGroup::wait(u32 microseconds) {
             {microseconds, shortest_pause_us << std::min(pauses_++, 5u), longest_pause_us});
     }
     WakeUp& wake_up = *wake_ups_[rank_];
-    // The partner is ring_at(): the futex sees its ring, or it sees that this rank sleeps.
+    // The partner is ring_at(): the futex sees the new count, or wake_rank() sees `sleeps`.
     wake_up.sleeps.store(1, std::memory_order_seq_cst);
     const timespec time{0, long{microseconds} * 1000};
     ::syscall(SYS_futex, &wake_up.count, FUTEX_WAIT, seen_, &time, nullptr, 0);
     wake_up.sleeps.store(0, std::memory_order_relaxed);
-    // Acquire: what was done before the ring is seen; the partner is ring_at().
+    // Acquire: what was done before the wake-up is visible; the partner is ring_at().
     const u32 count = wake_up.count.load(std::memory_order_acquire);
     return std::exchange(seen_, count) != count;
 }
@@ -185,7 +185,8 @@ void MpiGroup::send(u32 to, std::string message) {
     forget_sent();
 }
 
-/// What is not gone yet rings again: the other side may have to do its part.
+/// Drops messages that are sent. The receivers of the others are woken again: MPI may need their
+/// calls to go on.
 void MpiGroup::forget_sent() {
     for (auto pending = sent_.begin(); pending != sent_.end();) {
         const bool is_done = mpi_.test_request(&pending->request) != 0;
@@ -206,10 +207,10 @@ void MpiGroup::begin_arrivals() {
     }
 }
 
-/// Handed over in the order in which they were met, however long each takes to be here.
+/// Messages come out in the order in which MPI found them, however long each takes to arrive.
 bool MpiGroup::receive(u32& from, std::string& message) {
     forget_sent();
-    // To ask MPI is to let it look everywhere, and give up the core if nothing is there.
+    // A call of MPI polls all transports, and yields the core if nothing is there.
     if (!has_more()) return false;
     begin_arrivals();
     if (arriving_.empty()) return false;

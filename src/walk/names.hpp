@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names of a part of a directory: as getdents64(2) writes them, and as they travel, where a
-// name is told by what it has in common with the one before.
+// name is written as its difference to the one before.
 //
 // Invariant: unpacked, the records have the names, types and inodes of those that were packed, in
 // their order, without "." and "..".

@@ -33,7 +33,7 @@ Node* Node::make(Node* above, std::string_view name, u32 result_bytes) {
     char* bytes = reinterpret_cast<char*>(node + 1) + result_size;
     name.copy(bytes, name.size());
     bytes[name.size()] = '\0';
-    // Relaxed: whoever makes a child holds a count of the directory.
+    // Relaxed: the caller holds a count of the directory above.
     if (above != nullptr) above->pending.fetch_add(1, std::memory_order_relaxed);
     return node;
 }
@@ -155,7 +155,7 @@ int Descriptors::take(Node& node, int descriptor) {
     Identity identity;
     const bool known = identify(descriptor, identity);
     std::lock_guard lock(node.mutex);
-    if (node.descriptor >= 0) {  // somebody else was faster
+    if (node.descriptor >= 0) {  // another thread was faster
         ::close(descriptor);
     } else if (!known || (node.has_identity && identity != node.identity)) {
         ::close(descriptor);
@@ -237,7 +237,7 @@ void Descriptors::close(Node& node) {
     open_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// Closes a directory above that nobody uses at the moment, if there are too many.
+/// Closes a directory above that no thread uses at the moment, if there are too many.
 void Descriptors::make_room(const Node& node) {
     if (open_.load(std::memory_order_relaxed) < limit_ || node.above == nullptr) return;
     u32 looked_at = 0;

@@ -29,13 +29,13 @@ enum class NodeKind : u8 {
     own,      // met here
     adopted,  // taken over from another rank as a whole
     part,     // names or tasks of a directory that is another rank's
-    ghost     // the way to an adopted one: another rank does what there is to do
+    ghost     // only on the path to an adopted or part node: nothing of it is done here
 };
 
-/// A lease's number is that of the rank that has made it, then one of its own.
+/// A lease's number: the rank that has issued it above these bits, and below them its counter.
 inline constexpr u32 lease_rank_shift = 40;
 
-/// Whose result it is.
+/// The rank that waits for a result, and its lease of the directory that the result belongs to.
 struct Owner {
     u32 rank = 0;
     u64 lease = 0;
@@ -44,7 +44,8 @@ struct Owner {
 
 struct Node {
     Node* above = nullptr;  // null: a root
-    /// One for whoever reads the directory or works in it, one for each unfinished child or task.
+    /// One for each thread that reads the directory or works in it, one for each unfinished child
+    /// or task.
     std::atomic<u32> pending{1};
     u32 depth = 0;
     u32 name_size = 0;
@@ -65,7 +66,7 @@ struct Node {
     std::string_view name_view() const { return {name(), name_size}; }
     void* result() { return this + 1; }
 
-    /// A node with a result of zeros. `above` is told of its child.
+    /// A node with a result of zeros; counted in `pending` of `above`.
     static Node* make(Node* above, std::string_view name, u32 result_bytes);
     static void destroy(Node* node);
 };
@@ -83,8 +84,8 @@ bool is_loop(const Node* node, const Identity& identity);
 /// Opens and closes the descriptors of nodes, no more than `limit` at once as far as possible.
 class Descriptors {
  public:
-    /// `work_goes_away`: a directory that nobody uses any more is not needed soon, for other ranks
-    /// go on with what lies in it; beyond the limit it is closed at once.
+    /// `work_goes_away`: a directory that no thread uses any more is not needed soon, for other
+    /// ranks go on with what lies in it; beyond the limit it is closed at once.
     Descriptors(u32 limit, bool follow_roots, bool follow_all, bool work_goes_away)
         : limit_(limit),
           follow_roots_(follow_roots),

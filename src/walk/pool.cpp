@@ -27,7 +27,7 @@ void Pool::insert(Queue& queue, Item item) {
 }
 
 void Pool::push(u32 worker, Item item) {
-    // Relaxed: who pushes has an item in hand, or is the one who asks for these numbers.
+    // Relaxed: the caller has an item in hand, or is the thread that reads these numbers.
     unfinished_.fetch_add(1, std::memory_order_relaxed);
     queued_.fetch_add(1, std::memory_order_relaxed);
     try {
@@ -55,7 +55,7 @@ void Pool::push_here(Item item) {
 
 void Pool::done(bool counts) {
     if (counts) items_done_.fetch_add(1, std::memory_order_relaxed);
-    // Release: whoever sees that nothing is in hand or unfinished sees what was done.
+    // Release: a thread that sees that nothing is in hand or unfinished sees what was done.
     const bool hand_is_empty = in_hand_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     const bool was_last = unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     if (idle_callback_ && (was_last || (gated_ && hand_is_empty))) idle_callback_();
@@ -64,7 +64,7 @@ void Pool::done(bool counts) {
 void Pool::grant(i64 items) {
     granted_.store(items, std::memory_order_relaxed);
     {
-        std::lock_guard lock(mutex_);  // nobody is between a last look and sleeping
+        std::lock_guard lock(mutex_);  // no worker is between its last look and sleeping
     }
     wake_.notify_all();
 }
@@ -108,8 +108,9 @@ bool Pool::take_own(Queue& queue, Item& item) {
 /// Takes an item as the gate and a halt allow it.
 bool Pool::take_any(u32 worker, Random& random, Item& item) {
     if (!anything_queued()) return false;
-    // Counted before it is gone from the queue, so that nobody sees it nowhere; and before the look
-    // at halt_. Sequentially consistent: the partner is halt(), which looks the other way round.
+    // Counted before the item leaves the queue, so that every thread sees it in one or the other;
+    // and before halt_ is read. Sequentially consistent: the partner is halt(), which stores halt_
+    // before in_hand_ is read.
     in_hand_.fetch_add(1, std::memory_order_seq_cst);
     const Halt halt = halt_.load(std::memory_order_seq_cst);
     if (halt != Halt::all && take_own(here_, item)) return true;
@@ -126,7 +127,7 @@ bool Pool::take_any(u32 worker, Random& random, Item& item) {
 /// Takes one of what was granted, if there is one.
 bool Pool::take_grant() {
     i64 left = granted_.load(std::memory_order_relaxed);
-    // Release: whoever sees it gone sees what is in hand; the partner is has_granted().
+    // Release: a thread that sees it gone sees what is in hand; the partner is has_granted().
     while (left > 0 && !granted_.compare_exchange_weak(left, left - 1, std::memory_order_release,
                                                        std::memory_order_relaxed)) {
     }
@@ -251,7 +252,7 @@ bool Pool::take(u32 worker, Item& item) {
 
 void Pool::close() {
     std::lock_guard lock(mutex_);
-    // Release: whoever sees it sees what was done before.
+    // Release: a thread that sees it sees what was done before.
     closed_.store(true, std::memory_order_release);
     wake_.notify_all();
 }

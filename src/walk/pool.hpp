@@ -4,7 +4,7 @@
 // are the largest subtrees, and so does another rank.
 //
 // Invariant: an item is in one queue or in the hands of one worker, and unfinished() counts both. A
-// worker sleeps only if all queues were empty after it had said that it sleeps.
+// worker sleeps only if all queues were empty after it had counted itself as sleeping.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ enum class Work : u8 {
     task,         // that a callback added; the payload is its bytes
     names,        // a part of the directory that another rank has read; as getdents64(2) wrote it
     merge,        // a result came back from another rank; the payload is its bytes
-    link_answers  // of other ranks on files with several names
+    link_answers  // of another rank, to a query about files with several names
 };
 
 struct Item {
@@ -56,7 +56,7 @@ class Pool {
     /// Call when an item that was taken is done with all that it has queued; `counts`: as one of
     /// items_done().
     void done(bool counts = true);
-    /// Wakes everybody: there will be no more items.
+    /// Wakes all workers: there will be no more items.
     void close();
     /// Runs `work(number)` on the caller, and on further threads once there is something for them.
     void run(const std::function<void(u32)>& work);
@@ -70,7 +70,7 @@ class Pool {
     void put_back(std::span<const Item> items);
     /// Items that wait and could be given away.
     u64 queued() const { return queued_.load(std::memory_order_relaxed); }
-    /// Items that wait or are being worked on. 0: nothing can come but from other ranks.
+    /// Items that wait or are being worked on. At 0 new items can come only from other ranks.
     u64 unfinished() const {
         // Acquire: the partner is done().
         return unfinished_.load(std::memory_order_acquire);
@@ -86,7 +86,7 @@ class Pool {
         unfinished_.fetch_add(1, std::memory_order_relaxed);
         in_hand_.fetch_add(1, std::memory_order_relaxed);
     }
-    /// Called when nothing is unfinished, or nothing in hand with a gate; from any thread.
+    /// Called when no item is unfinished or, with a gate, when none is in hand; from any thread.
     void set_idle_callback(std::function<void()> callback) { idle_callback_ = std::move(callback); }
     /// From now on items are taken only as grant() allows it.
     void set_gate() { gated_ = true; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why an acknowledgement: Dijkstra's token takes a message to arrive at once. Whoever gives work
-// away stays active until the other one has it, so for the token it is as if it did.
+// Why an acknowledgement: Dijkstra's rule assumes that a message arrives at once. A rank that gives
+// work away stays active until the receiver has acknowledged it, which has the same effect.
 //
-// Why three messages at the end: a rank that is told of it may still have a request under way, and
-// somebody has to answer. Rank 0 lets all of them leave when each has said that nothing of its own
-// is under way.
+// Why three messages at the end: a rank that receives `end` may still wait for the answer to a
+// request, so the other ranks must stay to answer it. Rank 0 sends `leave` when each rank has sent
+// `ended`, which says that it waits for no answer.
 #include "walk/rank.hpp"
 
 #include <algorithm>
@@ -18,8 +18,9 @@ using Kind = Message::Kind;
 
 namespace {
 
-/// cp: whoever reads a huge directory hands back so many pieces of it before rank 0 has to say that
-/// it has them. Else they would lie in its memory where rank 0, or the way there, is slower.
+/// cp: a worker that reads a huge directory sends so many work batches of it, then waits until rank
+/// 0 has acknowledged one. Otherwise they would pile up in the worker's memory where rank 0 or the
+/// network is slower.
 constexpr u32 handed_back_most = 2;
 
 }  // namespace
@@ -90,7 +91,7 @@ u32 Rank::choose_victim(RankCallbacks& callbacks) {
                                    : nodes_->far_one(rank_, callbacks.choose(far));
     }
     if (scheduler_ == Scheduler::pa_drqs_list) {
-        // Round the list: first those of the own node, then the others, node by node.
+        // Cycles through a list: first the ranks of the own node, then the others, node by node.
         const u32 turn = fruitless_ % (near + far);
         return turn < near ? nodes_->near_one(rank_, turn) : nodes_->far_one(rank_, turn - near);
     }
@@ -157,15 +158,15 @@ void Rank::serve_waiting(RankCallbacks& callbacks) {
         Message message;
         message.kind = gives ? Kind::work : Kind::nothing;
         if (gives) message.work = callbacks.give_one();
-        if (gives && message.work.empty()) return;  // it is only just being queued
+        if (gives && message.work.empty()) return;  // it is being queued: not to be taken yet
         callbacks.send(waiting_.front(), std::move(message));
         waiting_.pop_front();
     }
 }
 
 void Rank::take_work(u32 from, const Message& message, RankCallbacks& callbacks) {
-    const u64 done_before = callbacks.items_done();  // a worker may be done before accept() is
-    // What an aborted walk still gives is dropped; it is acknowledged all the same.
+    const u64 done_before = callbacks.items_done();  // a worker may finish it within accept()
+    // Work that arrives after the end (of an aborted walk) is dropped, but acknowledged.
     if (ending_) {
         callbacks.decline(message.work);
     } else {
@@ -213,7 +214,8 @@ void Rank::step(RankCallbacks& callbacks, bool may_ask) {
     callbacks.send(choose_victim(callbacks), {});
 }
 
-/// cp: rank 0 sees whether all wait for it; the others hand back what they found and ask again.
+/// cp: rank 0 ends the walk when all others wait for work; these hand back what they found, then
+/// ask for the next item.
 void Rank::step_worker(RankCallbacks& callbacks) {
     if (rank_ == 0) {
         serve_waiting(callbacks);  // its own callbacks may have queued something
@@ -221,14 +223,14 @@ void Rank::step_worker(RankCallbacks& callbacks) {
         return;
     }
     if (request_out_ || unacknowledged_ != 0 || callbacks.is_working()) return;
-    // Without an item: what a checkpoint has left here.
+    // A queue without an item of rank 0: what was loaded from a checkpoint.
     if (holds_item_ || callbacks.has_queued()) {
         if (holds_item_ && callbacks.items_done() == done_before_) return;
         const u32 kept = scheduler_ == Scheduler::cp_keep_one ? 1 : 0;
         std::string found = callbacks.give_all_but(kept);
         holds_item_ = callbacks.has_queued();
         if (!found.empty()) {
-            // Whoever asks for an item next hears of rank 0 by that.
+            // A rank that asks for an item next needs no receipt: the answer serves as one.
             const bool wants_receipt = ++handed_back_ >= handed_back_most && holds_item_;
             unacknowledged_ = wants_receipt ? 1 : 0;
             callbacks.send(0, {Kind::work, wants_receipt, false, 0, std::move(found)});
@@ -255,13 +257,13 @@ void Rank::pass_token(RankCallbacks& callbacks) {
     black_ = false;
 }
 
-/// Rank 0, passive, has the token back: either that was the end, or it goes round once more.
+/// Rank 0, passive, has the token back: either the walk is over, or the token goes round again.
 void Rank::judge_token(RankCallbacks& callbacks) {
     const i64 under_way = token_balance_ + balance_;
     const bool is_white = !token_black_ && !black_;
     const bool is_over = is_white && (termination_ == Termination::dijkstra || under_way == 0);
     if (!is_over) return pass_token(callbacks);
-    // The two ways of detection must agree that no work is under way.
+    // Dijkstra's colours and Safra's count must agree that no work is on its way.
     WARREN_CHECK(under_way == 0);
     begin_end(false, callbacks);
 }
@@ -294,8 +296,9 @@ void Rank::begin_end(bool aborts, RankCallbacks& callbacks) {
 }
 
 void Rank::step_end(RankCallbacks& callbacks) {
-    if (aborted_) callbacks.drop();  // what callbacks have queued meanwhile
-    // An aborted walk has a token somewhere: it goes home, or it would reach a rank that has left.
+    if (aborted_) callbacks.drop();  // what user callbacks have queued meanwhile
+    // The token of an aborted walk is passed on to rank 0, so that it reaches no rank that has
+    // left.
     if (has_token_ && rank_ != 0) send_token(true, 0, callbacks);
     if (!is_passive(callbacks)) return;
     if (rank_ != 0) {
@@ -318,7 +321,7 @@ std::string Rank::fingerprint() const {
     for (const bool flag : {request_out_, holds_item_, black_, has_token_, has_begun_, token_black_,
                             ending_, aborted_, reported_, left_})
         text += flag ? '1' : '0';
-    // Of the fruitless requests only where the next one goes to matters.
+    // Of the count of refused requests only the next victim matters.
     const u64 turn = scheduler_ == Scheduler::pa_drqs        ? fruitless_ % 2
                      : scheduler_ == Scheduler::pa_drqs_list ? fruitless_ % (ranks() - 1)
                                                              : 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a walk that spans processes say to each other: who asks whom for work, and how
-// all of them learn that there is none left. The schedulers are those of LaFon, Misra, Bringhurst:
+// The protocol between the ranks of a walk: which rank asks which for work, and how all of them
+// learn that there is none left. The schedulers are those of LaFon, Misra, Bringhurst:
 // "On Distributed File Tree Walk of Parallel File Systems" (SC 2012); termination is Dijkstra's
 // token with acknowledgements, or Safra's counters.
 //
-// Invariant: a rank is passive only if its queue is empty, no callback runs, it has no request out,
-// nothing that it gave away is unacknowledged and nothing that began with it is unfinished
-// anywhere; only a passive rank passes the token on. A rank leaves when no message to it can be
-// under way.
+// Invariant: a rank is passive only if its queue is empty, no callback runs, no request of its is
+// unanswered, all work that it gave away has been acknowledged and everything that began with it is
+// finished on all ranks. Only a passive rank passes the token on. A rank leaves when no message to
+// it can be on its way.
 #pragma once
 
 #include <deque>
@@ -38,13 +38,13 @@ struct Message {
     enum class Kind : u8 {
         request,
         work,         // an answer to a request; in cp also what a worker hands back
-        nothing,      // the other answer
+        nothing,      // the other answer: there is no work to give
         acknowledge,  // of work; in cp only where it is asked for
         token,
         abort,  // to rank 0: end the walk
         end,    // from rank 0: the walk is over
-        ended,  // to rank 0: nothing of mine is under way any more
-        leave,  // from rank 0: nobody has anything under way
+        ended,  // to rank 0: this rank waits for no answer any more
+        leave,  // from rank 0: no rank waits for an answer
     };
     Kind kind = Kind::request;
     bool black = false;   // of a token; of work that is handed back: a receipt is asked for
@@ -53,7 +53,7 @@ struct Message {
     std::string work;
 };
 
-/// What a rank stands in: its own work, the way to the others, chance.
+/// Callbacks a rank needs: its queue, the network, random numbers.
 class RankCallbacks {
  public:
     virtual ~RankCallbacks() = default;
@@ -64,10 +64,10 @@ class RankCallbacks {
     virtual bool has_queued() const = 0;
     /// Whether items have been taken from the queue and are not done.
     virtual bool is_working() const = 0;
-    /// Whether nothing is queued and nothing is worked on, both at one moment.
+    /// Whether nothing is queued and nothing is worked on, at the same moment.
     virtual bool is_idle() const { return !has_queued() && !is_working(); }
-    /// Whether something has begun here that is not done everywhere, or not told to whom it
-    /// concerns.
+    /// Whether something that began here is not finished on all ranks, or a result or message of
+    /// this rank has not been sent yet.
     virtual bool owes() const { return false; }
     /// How many items have been done here so far.
     virtual u64 items_done() const = 0;
@@ -78,17 +78,17 @@ class RankCallbacks {
     /// Takes all but `kept` items.
     virtual std::string give_all_but(u32 kept) = 0;
     virtual void accept(const std::string& work) = 0;
-    /// Tells those whose work it is that it will not be done.
+    /// Returns the items to their owners: they will not be done.
     virtual void decline(const std::string& /*work*/) {}
-    /// Forgets the queue: the walk is aborted.
+    /// Empties the queue: the walk is aborted.
     virtual void drop() = 0;
 };
 
-/// Which ranks are on one node. Made once for all ranks that look at it: with ten thousand of them
-/// a list in each would fill the memory, and going through it would be most of the time.
+/// Which ranks are on one node. Simulated ranks share one object: with ten thousand of them a list
+/// in each would fill the memory, and reading it would take most of the time.
 class Nodes {
  public:
-    /// `node_of` tells the node of each rank.
+    /// `node_of[rank]` is the node of each rank.
     explicit Nodes(const std::vector<u32>& node_of);
     u32 ranks() const { return static_cast<u32>(grouped_.size()); }
     bool is_first(u32 rank) const { return place_[rank] == begin_[rank]; }
@@ -110,37 +110,37 @@ class Nodes {
     std::vector<u32> end_;
 };
 
-/// The part of one rank, as a plain value: it does nothing but answer and ask.
+/// The protocol state of one rank, as a plain value.
 class Rank {
  public:
     Rank(Scheduler scheduler, Split split, Termination termination, u32 rank,
          std::shared_ptr<const Nodes> nodes);
 
     void receive(u32 from, const Message& message, RankCallbacks& callbacks);
-    /// To be called between items, and again and again while there is nothing to do. `may_ask`: no
-    /// pause is kept after requests that brought nothing.
+    /// Call it between items, and repeatedly while there is nothing to do. `may_ask`: a request for
+    /// work may be sent now, also after requests that were refused.
     void step(RankCallbacks& callbacks, bool may_ask);
-    /// Ends the walk everywhere before its time.
+    /// Ends the walk early, on all ranks.
     void abort(RankCallbacks& callbacks);
-    /// Until go_on() nothing is asked for, given away or ended.
+    /// Until go_on() this rank asks for no work, gives none away and does not end the walk.
     void pause(RankCallbacks& callbacks);
     void go_on(RankCallbacks& callbacks);
-    /// Whether no answer to this rank can be under way.
+    /// Whether no answer to this rank can be on its way.
     bool has_no_answers_due() const { return !request_out_ && unacknowledged_ == 0; }
 
     /// Whether this rank is to process items of its queue.
     bool may_work() const { return !ending_ && !(is_central() && rank_ == 0 && ranks() > 1); }
-    /// Whether the walk is over and nothing will come any more.
+    /// Whether the walk is over and no message will come any more.
     bool has_left() const { return left_; }
     bool was_aborted() const { return aborted_; }
     bool is_ending() const { return ending_; }
-    /// cp: whether the queue is what came of one item of rank 0, and how many items were done
-    /// before that one.
+    /// cp: whether the queue holds one item of rank 0 or what was found in it, and how many items
+    /// were done before that one.
     bool holds_item() const { return holds_item_; }
     u64 done_before_item() const { return done_before_; }
-    /// How many requests in a row have brought nothing: what a pause is measured by.
+    /// How many requests in a row were refused; the pause before the next one grows with it.
     u32 fruitless() const { return fruitless_; }
-    /// All of the state, for those who compare states.
+    /// All of the state as text, to compare states in tests.
     std::string fingerprint() const;
 
  private:
@@ -170,8 +170,8 @@ class Rank {
     u32 fruitless_ = 0;
     u64 done_before_ = 0;  // cp: items done when the one at hand came
     bool holds_item_ = false;
-    u32 handed_back_ = 0;      // cp: pieces since rank 0 was last heard of
-    std::deque<u32> waiting_;  // cp, rank 0: whom it owes an answer
+    u32 handed_back_ = 0;      // cp: work batches sent since rank 0's last message
+    std::deque<u32> waiting_;  // cp, rank 0: ranks that wait for an answer
 
     bool black_ = false;
     bool has_token_ = false;
@@ -186,7 +186,7 @@ class Rank {
     bool aborted_ = false;
     bool reported_ = false;
     bool left_ = false;
-    u32 ended_ = 0;  // rank 0: how many have nothing under way
+    u32 ended_ = 0;  // rank 0: how many ranks have sent `ended`
 };
 
 }  // namespace warren::walk

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory is finished when all that holds it is done: directories in it, what waits in it, and
-// what was lent of it. So a state is whole if each has one of these, and each lease as many results
-// due as others owe.
+// results due under its lease. So a state is whole if each directory has one of these, and each
+// lease as many results due as other ranks owe.
 #include "walk/saved_rank.hpp"
 
 #include <algorithm>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of one rank between two checkpoints as bytes: directories that are not finished, with
-// what they have so far, what waits, what was lent, and which files are remembered. A directory is
-// numbered after that above it, from 1; 0 stands for none. What reads it may be another rank.
+// what they have so far, what waits, leases, and files whose names are being counted. A directory
+// is numbered after that above it, from 1; 0 stands for none. Another rank may load the state.
 //
-// Invariant: what was read can be walked on with, whoever wrote it: a number leads to something
-// that is there, ways up end, a name is that of an entry or of a root of this walk, and everything
-// that is unfinished has something that will finish it. Nothing is used before all of it is read.
+// Invariant: a walk can resume from a state that was read, also if it was forged: a number leads to
+// something that is there, ways up end, a name is that of an entry or of a root of this walk, and
+// everything that is unfinished has something that will finish it. Nothing is used before all of it
+// is read.
 #pragma once
 
 #include <functional>
@@ -84,7 +85,8 @@ Errc read_saved(std::string_view bytes, const SavedWalk& walk, SavedRank& saved)
 /// Whether each result that is due will come, all ranks and the queue of rank 0 taken together.
 class SavedLeases {
  public:
-    /// What a rank lent, and what it owes. False: a lease is another's, too.
+    /// Adds a rank's leases and the results that it owes. False: another rank has one of the
+    /// leases.
     bool add(u32 rank, const SavedRank& saved);
     /// Something in the queue of rank 0 that will end with a result.
     void owe(const Owner& owner) { ++owed_[owner]; }
@@ -100,8 +102,8 @@ class SavedLeases {
 /// than the one before.
 Owner owner_after(Owner owner, std::span<const u32> walks);
 
-/// Whether a work batch of a queue that was saved can be taken over; tells the home of each item.
-/// Of one that cannot be, those before have been told.
+/// Whether a work batch of a queue that was saved can be taken over; calls `visitor` with the
+/// owner of each item. If it cannot be, `visitor` was called for the items before the error.
 bool check_saved_batch(std::string_view batch, const SavedWalk& walk,
                        const std::function<void(const Owner&)>& visitor);
 

@@ -53,7 +53,7 @@ Item unpack(const char* bytes) {
     return {seed, number >> 2, static_cast<What>(number & 3)};
 }
 
-/// A rank and all that it stands in.
+/// A rank with its queue, its threads' work and the messages that it sends.
 class Process : public RankCallbacks {
  public:
     Process(u32 number, const SimulatedWorld& world, std::shared_ptr<const Nodes> nodes)
@@ -240,7 +240,7 @@ u64 Simulator::bytes_of(const Message& message) const {
     return costs_.message_bytes + costs_.path_bytes + items * costs_.item_bytes;
 }
 
-/// Lets a rank look around at `time`, unless it will before that.
+/// Lets a rank look for messages at `time`, unless it does so before that.
 void Simulator::wake(u32 number, double time) {
     Talker& talker = talkers_[number];
     if (talker.wakes_at <= time) return;
@@ -337,11 +337,7 @@ void Simulator::begin(Process& process, double now) {
 /// Runs the threads up to `until`, or to where they have nothing more to do.
 void Simulator::run_threads(Process& process, double until) {
     while (!process.hands.empty()) {
-        const auto first =
-            std::min_element(process.hands.begin(), process.hands.end(),
-                             [](const Process::Hand& left, const Process::Hand& right) {
-                                 return left.end < right.end;
-                             });
+        const auto first = std::ranges::min_element(process.hands, {}, &Process::Hand::end);
         if (first->end > until) {
             process.walked_until = until;
             return;
@@ -365,7 +361,7 @@ void Simulator::count(u32 from, u32 to, u64 messages, u64 bytes) {
     result_.pair_bytes[u64{from} * world_.ranks + to] += bytes;
 }
 
-/// Sends what the rank has said; each message takes its time on the side that sends.
+/// Sends the messages of the rank; each takes its time on the side that sends.
 void Simulator::post(u32 from, Process& process, double& clock) {
     for (auto& [to, message] : process.outbox) {
         const u64 messages = messages_in(message);

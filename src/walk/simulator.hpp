@@ -21,8 +21,8 @@ namespace warren::walk {
 /// in walk/courier.hpp.
 struct SimulatedCosts {
     double directory = 12e-6;       // to open, read and close one
-    double open = 2e-6;             // to open and close one on the way to what is handed over
-    double levels = 10;             // directories on that way
+    double open = 2e-6;             // to open and close one on the path to what is handed over
+    double levels = 10;             // directories on that path
     double name = 0.4e-6;           // to be told an entry's name
     double status = 1.22e-6;        // to ask for its status
     double callback = 0;            // what the caller does with an entry
@@ -36,7 +36,7 @@ struct SimulatedCosts {
     double longest_refusal = 2e-3;  // after requests that brought nothing
     double quantum = 200e-6;        // how exactly threads and looks are interleaved
     u64 message_bytes = 4;          // without items
-    u64 path_bytes = 96;            // of the way to the items of a message
+    u64 path_bytes = 96;            // of the path to the items of a message
     u64 item_bytes = 24;
 };
 

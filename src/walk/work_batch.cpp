@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way is written from the root down. A way that is too long for a work batch is that of an item
-// which stays where it is.
+// The path is written from the root down. An item whose path is too long for a work batch is not
+// given away.
 #include "walk/work_batch.hpp"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ bool WorkBatch::begin_item(Node& node, size_t payload_bytes) {
     while (kept < std::min(path.size(), path_.size()) && path[kept] == path_[kept].node)
         ++kept;
     if (!path.empty()) learn_identity(*path.back());
-    // What holds the items is told anew if it was told without its identity.
+    // The directory that holds the items is written again if it was written without identity.
     if (kept > 0 && kept == path.size() && !path_[kept - 1].is_known) --kept;
     if (has_group_) writer_.put(u8{0});
     writer_.put_number(kept);
@@ -102,7 +102,7 @@ bool WorkBatch::begin_item(Node& node, size_t payload_bytes) {
 void WorkBatch::add_item(const Node& node, const Content& content) {
     const bool is_zero =
         std::all_of(content.result.begin(), content.result.end(), [](char at) { return at == 0; });
-    // Directories are items of their own; what lies in one may be many.
+    // A directory is one item; several items in a row may be names or tasks of one directory.
     const bool is_same = &node == last_ && content.work != Work::directory;
     writer_.put(static_cast<u8>(is_item | (is_same ? is_same_directory : 0) |
                                 (is_zero ? 0 : has_result) | static_cast<u8>(content.work)));

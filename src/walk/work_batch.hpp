@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on its way to another rank: directories, names of a large one, tasks, grouped by the
-// directory that they lie in, which is named once by the path to it from its root, as far as the
-// path of the group before does not name it already.
+// Work that is sent to another rank: directories, names of a large directory, tasks. Items are
+// grouped by the directory that they lie in. A group begins with the path of that directory from
+// its root, less the steps that it shares with the path of the group before.
 //
-// Invariant: a work batch has at most `most` bytes. A directory on the way is told with its device
-// and inode as far as they are known, and that which holds the items always is.
+// Invariant: a work batch has at most `most` bytes. Directories of a path are written with their
+// device and inode if these are known; those of the directory that holds the items are looked up if
+// it is open.
 #pragma once
 
 #include <optional>
@@ -22,7 +23,7 @@ class WorkBatch {
  public:
     static constexpr size_t most = 1 * mib;
 
-    /// What is said of a directory on the way, or of an item.
+    /// A directory of a path, or the directory that an item concerns.
     struct Directory {
         std::string_view name;
         std::optional<Identity> identity;
@@ -35,7 +36,7 @@ class WorkBatch {
         std::string_view payload;  // names, or a task's bytes
     };
 
-    /// Whether an item with so much payload fits in; then the directory above it is named.
+    /// Whether an item with so much payload fits. If so, writes the path to it where that is new.
     bool begin_item(Node& node, size_t payload_bytes);
     /// Requires: begin_item(node) was the last call.
     void add_item(const Node& node, const Content& content);
@@ -45,7 +46,7 @@ class WorkBatch {
  private:
     struct Step {
         const Node* node;
-        bool is_known;  // its identity was told
+        bool is_known;  // it was written with its identity
     };
     void put_directory(std::string_view name, const Identity* identity);
     void put_identity(const Identity* identity);
@@ -54,10 +55,10 @@ class WorkBatch {
     std::vector<Step> path_;  // to the group's items, from the root
     const Node* last_ = nullptr;
     bool has_group_ = false;
-    u64 device_ = 0;  // the last that was told
+    u64 device_ = 0;  // the last that was written
 };
 
-/// Takes a work batch apart: groups, and the items of each.
+/// Reads a work batch: groups, and the items of each.
 class WorkBatchReader {
  public:
     explicit WorkBatchReader(std::string_view batch, Origin origin = Origin::peer)
@@ -65,12 +66,12 @@ class WorkBatchReader {
 
     /// Goes to the next group, if there is one.
     bool begin_group();
-    /// How many steps of the way are those of the group before; steps() are the others.
+    /// How many steps of the path are those of the group before; steps() are the others.
     u64 kept_steps() const { return kept_steps_; }
     const std::vector<WorkBatch::Directory>& steps() const { return steps_; }
     /// The next item of the group, if there is one.
     bool next_item(WorkBatch::Content& content);
-    /// Whether all that was read can be right.
+    /// Whether all that was read is well-formed.
     bool good() const { return reader_.good(); }
 
  private:
@@ -84,13 +85,13 @@ class WorkBatchReader {
     u64 device_ = 0;
 };
 
-/// Of the numbers by which a result finds its way home.
+/// The owner of a result and its lease, as they are written in a work batch.
 void put_owner(ByteWriter& writer, const Owner& owner);
 Owner get_owner(ByteReader& reader);
 void put_lease(ByteWriter& writer, u64 lease);
 u64 get_lease(ByteReader& reader);
 
-/// Asks for the identity of a directory that is open, if it is not known yet.
+/// Looks up the identity of a directory that is open, if it is not known yet.
 void learn_identity(Node& node);
 
 }  // namespace warren::walk

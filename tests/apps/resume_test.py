@@ -322,7 +322,7 @@ class ResumeTest(ResumeCase):
         rank, = kept.glob("rank-*-0")
         whole = {name: (kept / name).read_bytes() for name in ("manifest", "command", rank.name)}
         state = whole[rank.name][:-4]
-        result = 8 + 4 + 4 * 8  # behind the queue's parcels, walks since, counts
+        result = 8 + 4 + 4 * 8  # behind the count of work batches, walks since, counts
         caller = result + 1 + state[result]
         forged = [("manifest", b""), ("command", b"\xff" * 9 + b"\1"), ("command", b""),
                   ("manifest", whole["manifest"][:16] + b"\xff" * 4 + whole["manifest"][20:-4]),

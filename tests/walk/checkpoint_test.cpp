@@ -259,7 +259,7 @@ TEST(Checkpoint, AKilledWalkCountsNothingTwice) {
     EXPECT_GT(resumed, 0u);
 }
 
-// What the others told of entries that a checkpoint says are done would be lost with rank 0.
+// Messages of other ranks about entries that a checkpoint counts as done would be lost with rank 0.
 TEST(Checkpoint, RankZeroSavesWhatAllHaveTold) {
     const Seed seed;
     Random random(seed.part(0));

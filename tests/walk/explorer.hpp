@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goes through every state that a world of ranks can come to, and looks whether from each there is
-// a way to the end. A world is a value: it tells what can happen next, and what is wrong with it.
+// a way to the end. A world is a value: it lists what can happen next, and says what is wrong with
+// it.
 #pragma once
 
 #include <cstdio>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One walk over several ranks, on a network of threads with delays: what all ranks see together is
-// what a plain listing finds, once; directories are finished after all below them, whoever did it.
+// what a plain listing finds, once; directories are finished after all below them, whichever rank
+// did it.
 #include "warren/walk_group.hpp"
 
 #include <fcntl.h>
@@ -48,11 +49,11 @@ TEST(Group, AllSchedulersFindWhatAPlainListingFinds) {
     }
 }
 
-// In the paper's loop nobody hears a request until the batch, eight parts of it, is done.
+// In the paper's loop no rank receives a request until its round, eight parts, is done.
 TEST(Group, AHugeDirectoryIsSharedByAllRanks) {
     const Folder folder;
     folder.make_directory("huge");
-    folder.make_directory("large");  // for those who send each file
+    folder.make_directory("large");  // for the schedulers that send each file
     for (u32 index = 0; index < 24000; ++index) {
         const std::string name = "/file_with_a_name_of_some_length_" + std::to_string(index);
         folder.make_file("huge" + name);

@@ -81,8 +81,8 @@ TEST(Lease, AllInterleavingsOfThree) {
     }
 }
 
-// Without what a rank owes in "passive" the walk ends before a result is back; lent anew, the
-// result of what went on as a whole never comes home.
+// Without what a rank owes in "passive" the walk ends before a result is back; with a new
+// lease, the result of what was given on as a whole never gets back to its owner.
 TEST(Lease, TheExplorerSeesAForgottenDebt) {
     for (const Fault fault : {Fault::keeps_no_debt, Fault::issues_anew}) {
         LeaseRules rules = rules_named(fault == Fault::issues_anew ? "cp" : "drqs");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How results of what was given away come home: the ranks of walk/rank.hpp with the leases of
-// walk/leases.hpp, over directories that are numbers. A directory is finished once, by whoever has
-// read it, when all below it is done anywhere, and then its result is what lies below it. All
+// How results of work that was given away return: the ranks of walk/rank.hpp with the leases of
+// walk/leases.hpp, over directories that are numbers. A directory is finished once, by the rank
+// that read it, when all below it is done anywhere, and then its result is what lies below it. All
 // interleavings of small worlds, and very many random schedules of larger ones.
 //
-// The directories on the way to what was taken over hold no result and are left out.
+// Ghosts, which only make up paths and hold no result, are left out.
 #pragma once
 
 #include <deque>

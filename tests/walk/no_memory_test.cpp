@@ -175,7 +175,7 @@ TEST_F(NoMemory, EndsAWalkWithFewDescriptors) {
     }
 }
 
-/// The thread that called writes the state, and talks to nobody.
+/// The thread that called writes the state, and exchanges no messages.
 TEST_F(NoMemory, EndsAWalkWithCheckpoints) {
     make_tree(6, 10);
     const Folder kept;
@@ -189,7 +189,7 @@ TEST_F(NoMemory, EndsAWalkWithCheckpoints) {
     }
 }
 
-/// On ranks: what their workers allocate. All of them say so, and nobody is left waiting.
+/// On ranks: what their workers allocate. All of them return it, and no rank is left waiting.
 TEST_F(NoMemory, EndsAWalkOfRanks) {
     make_tree(4, 60);
     for (const u32 scheduler : {WARREN_WALK_DRQS, WARREN_WALK_CP, WARREN_WALK_BATCHES}) {

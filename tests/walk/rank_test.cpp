@@ -218,7 +218,7 @@ TEST(Rank, AnItemThatIsDoneAtOnceIsFollowedByTheNext) {
     }
 }
 
-// Who reads a huge directory goes on only when rank 0 has what was handed back.
+// The reader of a huge directory goes on only when rank 0 has what was handed back.
 class Reader : public Swift {
  public:
     std::vector<Message> pieces;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks without processes, files or time: a world is a value that holds all ranks, their queues and
-// the messages under way, and whoever drives it decides what happens next.
+// the messages under way, and the test that drives it decides what happens next.
 //
 // Invariant: an item is a number; done, it leaves `fanout` items of the number below, none at 0.
 #pragma once

@@ -211,7 +211,7 @@ TEST(SavedWorkBatch, ThatNoRankWroteIsRefused) {
 }
 
 TEST(SavedNames, AreNoLongerThanADirectorysPart) {
-    // Each is told by a few bytes, and has 60,000.
+    // Each is packed in a few bytes, and has 60,000.
     const std::string long_name(60'000, 'n');
     std::string packed = pack_names(record_of(long_name));
     EXPECT_TRUE(unpack_names(packed));

@@ -32,7 +32,7 @@ inline std::string record_of(std::string_view name) {
 }
 
 /// A root that is read, with a directory below it of which names and a task wait; and one that was
-/// taken over, for which the root has lent.
+/// taken over, for which the root has a lease.
 inline SavedRank sample_state(std::string_view root, std::string_view records) {
     SavedRank saved;
     const auto add = [&](u32 above, NodeKind kind, std::string_view name) {
@@ -62,7 +62,7 @@ inline SavedRank sample_state(std::string_view root, std::string_view records) {
     return saved;
 }
 
-/// A work batch with one item, below the directories of `way`.
+/// A work batch with one item, below the directories of `path`.
 inline std::string batch_of(const std::vector<std::string>& path,
                             const WorkBatch::Content& content) {
     std::vector<Node*> nodes;

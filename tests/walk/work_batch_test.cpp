@@ -60,7 +60,7 @@ std::string random_name(Random& random, const std::string& before) {
     return name;
 }
 
-/// What a reader was told of one item, with the names of the way to it.
+/// What a reader returned for one item, with the names of the path to it.
 struct Arrived {
     std::vector<std::string> path;
     std::vector<std::optional<Identity>> identities;
@@ -163,7 +163,7 @@ TEST(WorkBatch, ReadAgainIsWhatWasWritten) {
             EXPECT_EQ(arrived[at].name, item.name);
             EXPECT_EQ(arrived[at].result, item.result);
             EXPECT_EQ(arrived[at].payload, item.payload);
-            // What holds the item is told with its identity if that is known.
+            // The directory above is written with its identity if that is known.
             if (node->above == nullptr) continue;
             EXPECT_EQ(arrived[at].identities.back().has_value(), node->above->has_identity);
             if (node->above->has_identity) {
