@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+import errno
+import io
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import warren
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[warren.Volume]:
+    with warren.Volume.create(tmp_path / "v.img", 64 << 20) as made:
+        yield made
+
+
+def test_contents_survive_closing(tmp_path: Path) -> None:
+    data = os.urandom(100_000)
+    with warren.Volume.create(tmp_path / "v.img", 64 << 20) as made:
+        made.mkdir("/a")
+        with made.open("/a/f", "w") as file:
+            assert file.write(data) == len(data)
+    with warren.Volume(tmp_path / "v.img", read_only=True) as opened:
+        assert opened.open("a/f").read() == data
+        assert opened.stat("/a/f").st_size == len(data)
+        with pytest.raises(OSError) as caught:
+            opened.mkdir("/b")
+        assert caught.value.errno == errno.EROFS
+
+
+def test_files_are_raw_io(volume: warren.Volume) -> None:
+    with volume.open("/f", "w+") as file:
+        file.write(b"one\ntwo\nthree")
+        file.seek(0)
+        assert io.BufferedReader(file).readlines() == [b"one\n", b"two\n", b"three"]
+    with volume.open("/f", "a") as file:
+        file.write(b"!")
+        with pytest.raises(io.UnsupportedOperation):
+            file.read(1)
+    with volume.open("/f", "r+") as file:
+        assert file.seek(-1, os.SEEK_END) == 13
+        assert file.read() == b"!"
+        assert file.truncate(3) == 3
+    assert volume.open("/f").read() == b"one"
+    with pytest.raises(ValueError):
+        file.read()
+    with pytest.raises(ValueError):
+        volume.open("/f", "q")
+
+
+def test_names(volume: warren.Volume) -> None:
+    volume.mkdir("/d")
+    volume.open("/d/x", "x").close()
+    volume.rename("/d/x", "/d/y")
+    assert volume.listdir("/d") == ["y"] and not volume.exists("/d/x")
+    assert volume.remove_tree("/d")[:2] == (1, 1)
+    assert volume.listdir() == []
+    name = os.fsdecode(b"/\xff")
+    volume.open(name, "w").close()
+    assert volume.listdir() == [name[1:]]
+    volume.unlink(name)
+
+
+def test_errors_name_the_file(volume: warren.Volume) -> None:
+    volume.mkdir("/d")
+    volume.open("/d/f", "w").close()
+    for call, error in (
+        (lambda: volume.open("/none"), FileNotFoundError),
+        (lambda: volume.open("/d", "w"), IsADirectoryError),
+        (lambda: volume.open("/d/f", "x"), FileExistsError),
+        (lambda: volume.listdir("/d/f"), NotADirectoryError),
+        (lambda: volume.rmdir("/d"), OSError),
+        (lambda: volume.stat("/d/../d"), OSError),
+    ):
+        with pytest.raises(error) as caught:
+            call()
+        assert isinstance(caught.value, OSError)
+        assert caught.value.errno and caught.value.filename
+    with pytest.raises(OSError):
+        warren.Volume("/nowhere/v.img")
+
+
+def test_closed_forked_pickled(volume: warren.Volume) -> None:
+    file = volume.open("/f", "w")
+    for each in (volume, file):
+        with pytest.raises(TypeError):
+            pickle.dumps(each)
+    child = os.fork()
+    if child == 0:
+        try:
+            volume.listdir()
+        except RuntimeError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    volume.close()
+    volume.close()
+    with pytest.raises(ValueError):
+        volume.listdir()
+    with pytest.raises(ValueError):
+        file.write(b"x")
