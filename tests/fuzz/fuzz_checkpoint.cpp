@@ -72,16 +72,16 @@ struct Original {
         while (!checkpoint.has_manifest())
             run(options);
         WARREN_CHECK(checkpoint.write_command("command") == Errc::ok);
-        write_queue({"parcel", ""});
+        write_queue({"batch", ""});
         for (const char* name : names)
             written.push_back(files::exists(folder + "/" + name) ? read_file(folder + "/" + name)
                                                                  : std::string());
     }
 
-    void write_queue(const std::vector<std::string>& parcels) const {
+    void write_queue(const std::vector<std::string>& batches) const {
         walk::CheckpointFile queue = walk::CheckpointFolder(folder).begin_queue(1, 0);
-        for (const std::string& parcel : parcels)
-            walk::CheckpointFolder::write_parcel(queue, parcel);
+        for (const std::string& batch : batches)
+            walk::CheckpointFolder::write_batch(queue, batch);
         WARREN_CHECK(queue.finish() == Errc::ok);
     }
 };
@@ -99,7 +99,8 @@ bool is_whole(std::string_view file) {
     return checksum == checksum_of(file.substr(0, end));
 }
 
-/// Replaces a file by bytes with their checksums; a queue's are parcels, each behind its length.
+/// Replaces a file by bytes with their checksums; a queue's are work batches, each behind its
+/// length.
 void write_sealed(const Original& original, u8 which, std::string_view bytes) {
     if (which != queue_file) {
         const u32 checksum = checksum_of(bytes);
@@ -107,10 +108,10 @@ void write_sealed(const Original& original, u8 which, std::string_view bytes) {
         sealed.append(reinterpret_cast<const char*>(&checksum), sizeof checksum);
         return write_file(original.folder + "/" + names[which], sealed);
     }
-    std::vector<std::string> parcels;
+    std::vector<std::string> batches;
     for (Input left(reinterpret_cast<const u8*>(bytes.data()), bytes.size()); !left.at_end();)
-        parcels.emplace_back(left.take(left.get<u16>()));
-    original.write_queue(parcels);
+        batches.emplace_back(left.take(left.get<u16>()));
+    original.write_queue(batches);
 }
 
 void read_all(const walk::CheckpointFolder& folder) {
@@ -119,13 +120,13 @@ void read_all(const walk::CheckpointFolder& folder) {
     static_cast<void>(folder.read_manifest(manifest));
     static_cast<void>(folder.read_command(bytes));
     static_cast<void>(folder.read_rank(1, 0, bytes));
-    for (const u64 parcels : {0, 1, 2, 1'000'000'000}) {
+    for (const u64 batches : {0, 1, 2, 1'000'000'000}) {
         u64 shown = 0;
-        const Errc code = folder.read_queue(1, 0, parcels, [&](std::string_view) {
+        const Errc code = folder.read_queue(1, 0, batches, [&](std::string_view) {
             ++shown;
             return Errc::ok;
         });
-        WARREN_CHECK(code != Errc::ok || shown == parcels);
+        WARREN_CHECK(code != Errc::ok || shown == batches);
     }
 }
 
@@ -137,7 +138,7 @@ std::string replacement(int which, std::string_view bytes) {
         .take();
 }
 
-/// A manifest of two ranks, what they and the queue of the first have, and what one lent another.
+/// A manifest of two ranks, their states and the queue of the first, and a lease between the two.
 std::vector<std::string> forged_seeds(const Original& original) {
     walk::Manifest manifest;
     std::memcpy(&manifest, original.written[manifest_file].data(), sizeof manifest);
@@ -145,25 +146,25 @@ std::vector<std::string> forged_seeds(const Original& original) {
     const std::string records = walk::record_of("file");
     walk::SavedRank first = walk::sample_state(tree, records);
     const std::string alone = walk::write_saved(first);
-    first.parcels = 2;
-    first.lent[0].due = 4;
+    first.work_batches = 2;
+    first.leases[0].due = 4;
     walk::SavedRank second = walk::sample_state(tree, records);
-    second.lent.clear();
-    const walk::Home home{3, walk::sample_loan};
-    std::string parcels;
-    for (const std::string& parcel :
-         {walk::parcel_of({tree, "child"},
-                          {walk::Work::names, home, {"inner", {}}, {}, walk::pack_names(records)}),
-          walk::parcel_of({},
-                          {walk::Work::directory, home, {tree, {}}, walk::sample_amount, {}})}) {
-        parcels += Output().put(static_cast<u16>(parcel.size())).bytes(parcel).take();
+    second.leases.clear();
+    const walk::Owner owner{3, walk::sample_lease};
+    std::string batches;
+    for (const std::string& batch :
+         {walk::batch_of({tree, "child"},
+                          {walk::Work::names, owner, {"inner", {}}, {}, walk::pack_names(records)}),
+          walk::batch_of({},
+                          {walk::Work::directory, owner, {tree, {}}, walk::sample_amount, {}})}) {
+        batches += Output().put(static_cast<u16>(batch.size())).bytes(batch).take();
     }
     const std::string_view head(reinterpret_cast<const char*>(&manifest), sizeof manifest);
     return {replacement(rank_0_file | is_sealed, alone),
             replacement(manifest_file | is_sealed, head) +
                 replacement(rank_0_file | is_sealed, walk::write_saved(first)) +
                 replacement(rank_1_file | is_sealed, walk::write_saved(second)) +
-                replacement(queue_file | is_sealed, parcels)};
+                replacement(queue_file | is_sealed, batches)};
 }
 
 }  // namespace
