@@ -50,6 +50,15 @@ def test_files_are_raw_io(volume: warren.Volume) -> None:
         volume.open("/f", "q")
 
 
+@pytest.mark.parametrize("data", [5, [1, 2], "text", None])
+def test_write_takes_only_buffers(volume: warren.Volume, data: object) -> None:
+    with volume.open("/f", "w") as file:
+        with pytest.raises(TypeError):
+            file.write(data)  # type: ignore[arg-type]
+        assert file.write(memoryview(b"0123")[::2]) == 2
+    assert volume.open("/f").read() == b"02"
+
+
 def test_names(volume: warren.Volume) -> None:
     volume.mkdir("/d")
     volume.open("/d/x", "x").close()

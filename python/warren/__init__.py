@@ -79,9 +79,11 @@ class File(io.RawIOBase):
     def write(self, data: Buffer, /) -> int:
         """Writes at the position, or at the end in mode "a"; returns the bytes written."""
         native = self._open(_WRITE)
+        with memoryview(data) as view:  # TypeError: not an object with a buffer
+            content = view.tobytes()
         if self._appends:
             self._position = native.size()
-        count = native.write(self._position, bytes(data))
+        count = native.write(self._position, content)
         self._position += count
         return count
 

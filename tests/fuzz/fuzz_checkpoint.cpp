@@ -154,9 +154,9 @@ std::vector<std::string> forged_seeds(const Original& original) {
     std::string batches;
     for (const std::string& batch :
          {walk::batch_of({tree, "child"},
-                          {walk::Work::names, owner, {"inner", {}}, {}, walk::pack_names(records)}),
+                         {walk::Work::names, owner, {"inner", {}}, {}, walk::pack_names(records)}),
           walk::batch_of({},
-                          {walk::Work::directory, owner, {tree, {}}, walk::sample_amount, {}})}) {
+                         {walk::Work::directory, owner, {tree, {}}, walk::sample_amount, {}})}) {
         batches += Output().put(static_cast<u16>(batch.size())).bytes(batch).take();
     }
     const std::string_view head(reinterpret_cast<const char*>(&manifest), sizeof manifest);
