@@ -8,6 +8,8 @@ journal is applied in memory.
 import stat
 import struct
 
+from volume_hashes import crc32c, name_hash
+
 BLOCK = 4096
 FRAME = 2 * 1024 * 1024
 MASK = (1 << 64) - 1
@@ -16,7 +18,8 @@ MAGIC = 0x0A314E4552524157
 COPY_PLACE = FRAME - BLOCK
 FRAME_INODES, FRAME_METADATA, FRAME_DATA = 2, 3, 4
 (SUPERBLOCK, FRAME_TABLE, INODE_BITMAP, DIRECTORY_LEAF, DIRECTORY_NODE, EXTENT_LEAF, EXTENT_NODE,
- ATTRIBUTES, JOURNAL_DESCRIPTOR, JOURNAL_COMMIT, LINK_TARGET) = range(1, 12)
+ ATTRIBUTES, JOURNAL_DESCRIPTOR, JOURNAL_COMMIT, LINK_TARGET,
+ REFERENCE_COUNTS) = range(1, 13)
 AREA_BYTES, AREA_EXTENTS, AREA_TREE, AREA_TARGET = 0, 1, 2, 3
 HEIGHT_MAX = 12
 KEY_END = MASK
@@ -32,60 +35,6 @@ class Damage(Exception):
 def require(condition, text):
     if not condition:
         raise Damage(text)
-
-
-def make_crc_table():
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    return table
-
-
-CRC_TABLE = make_crc_table()
-
-
-def crc32c(data, crc=0):
-    crc ^= 0xFFFFFFFF
-    table = CRC_TABLE
-    for byte in data:
-        crc = (crc >> 8) ^ table[(crc ^ byte) & 255]
-    return crc ^ 0xFFFFFFFF
-
-
-def name_hash(key, name):
-    """The 55-bit hash of a name: SipHash-1-3, shifted, with the greatest value kept free."""
-    a, b = key[0] ^ 0x736F6D6570736575, key[1] ^ 0x646F72616E646F6D
-    c, d = key[0] ^ 0x6C7967656E657261, key[1] ^ 0x7465646279746573
-
-    def turn(x, by):
-        return ((x << by) | (x >> (64 - by))) & MASK
-
-    def stir(a, b, c, d):
-        a, c = (a + b) & MASK, (c + d) & MASK
-        b, d = turn(b, 13) ^ a, turn(d, 16) ^ c
-        a = turn(a, 32)
-        c, a = (c + b) & MASK, (a + d) & MASK
-        b, d = turn(b, 17) ^ c, turn(d, 21) ^ a
-        return a, b, turn(c, 32), d
-
-    whole = len(name) // 8 * 8
-    last = name[whole:] + bytes(7 - len(name) % 8) + bytes([len(name) & 255])
-    for at in range(0, whole, 8):
-        (word,) = struct.unpack_from('<Q', name, at)
-        d ^= word
-        a, b, c, d = stir(a, b, c, d)
-        a ^= word
-    (word,) = struct.unpack('<Q', last)
-    d ^= word
-    a, b, c, d = stir(a, b, c, d)
-    a ^= word
-    c ^= 255
-    for _ in range(3):
-        a, b, c, d = stir(a, b, c, d)
-    result = (a ^ b ^ c ^ d) >> 9
-    return result if result != (1 << 55) - 1 else result - 1
 
 
 class Superblock:
@@ -270,6 +219,17 @@ class Volume:
             place += count * BLOCK
             blocks -= count
 
+    def require_counts(self, place, blocks, what):
+        """Reads the reference counts of the frames in which an extent's shared blocks lie."""
+        for number in range(place // FRAME, (place + blocks * BLOCK - 1) // FRAME + 1):
+            index, entry = divmod(number, 31)
+            self.frame(number)
+            (raw,) = struct.unpack_from('<Q', self.table_blocks[index], 128 + entry * 128 + 72)
+            if raw != 0:
+                counts = self.pointer(raw, what)
+                self.require_used(counts, 1, FRAME_METADATA, what)
+                self.sound(counts, REFERENCE_COUNTS, number)
+
     def inode_exists(self, number):
         frame, slot = divmod(number, 8192)
         if slot < 16 or frame >= self.superblock.frames or self.frame(frame)[0] != FRAME_INODES:
@@ -402,7 +362,9 @@ class Volume:
             for i in range(count):
                 block, raw, length, flags = struct.unpack_from('<QQII', data, at + i * 24)
                 place = self.pointer(raw, what)
-                require(1 <= length <= 1 << 30 and flags & ~1 == 0, f'{what}: an odd extent')
+                require(1 <= length <= 1 << 30 and flags & ~3 == 0, f'{what}: an odd extent')
+                if flags & 2:
+                    self.require_counts(place, length, what)
                 require(block >= max(end, low) and block + length <= high,
                         f'{what}: an extent at block {block} that is out of order')
                 self.require_used(place, length, FRAME_DATA, what)

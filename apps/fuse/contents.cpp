@@ -348,19 +348,35 @@ Errc copy_step(const Request& request, CopyJob& job) {
     return hole > 0 ? copy_hole(request, job, std::min(hole, job.left)) : copy_data(request, job);
 }
 
+/// Shares whole blocks instead of copying them, as far as that is possible. What is left, and what
+/// went wrong, is up to the copy.
+void share_blocks(const Request& request, CopyJob& job) {
+    constexpr u64 block = 4 * kib;
+    if ((job.source_offset | job.target_offset) % block != 0) return;
+    const u64 whole = job.left / block * block;
+    for (const u64 length : {job.left, whole}) {
+        const Result<u64> shared = request.volume->share_range(
+            job.source, job.source_offset, job.target, job.target_offset, length, Stamp::no);
+        if (shared) return job.advance(*shared);
+        if (shared.code() != Errc::invalid) return;
+    }
+}
+
 void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
                 fuse_file_info* source_info, fuse_ino_t target_node, off_t target_offset,
                 fuse_file_info* target_info, size_t length, int flags) {
     const Request request(raw, target_node);
     if (flags != 0) return request.reply(Errc::invalid);
-    constexpr u64 longest = 256 * mib;  // the kernel comes back for the rest
+    constexpr u64 copied_max = 256 * mib;  // the kernel comes back for the rest
     CopyJob job{handle_of(request, source_node, source_info),
                 handle_of(request, target_node, target_info), static_cast<u64>(source_offset),
                 static_cast<u64>(target_offset)};
     const Result<Attributes> source = request.volume->attributes(job.source);
     if (!source) return request.reply(source.code());
     const u64 behind = source->size > job.source_offset ? source->size - job.source_offset : 0;
-    job.left = std::min({static_cast<u64>(length), behind, longest});
+    job.left = std::min(static_cast<u64>(length), behind);
+    if (job.left > 0) share_blocks(request, job);
+    job.left = std::min(job.left, copied_max);
     job.buffer = thread_buffer(std::min<u64>(job.left, request_limit_bytes));
     Errc code = Errc::ok;
     while (job.left > 0 && code == Errc::ok)

@@ -350,6 +350,15 @@ class Volume {
                       Stamp stamp = Stamp::yes);
     Errc allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp stamp = Stamp::yes);
     Result<u64> seek(Handle file, u64 offset, Seek whence);
+    /// Makes [target_offset, target_offset + length) of `target` show the bytes of `source` from
+    /// `offset` on, as FICLONERANGE: both files then refer to the same blocks, and a later write to
+    /// one of them does not change the other. Holes of the source become holes. The size of the
+    /// target grows if need be. The answer is the number of bytes, fewer where the source ends.
+    /// Errc::invalid: an offset is no multiple of 4096; or the length is none, unless the range
+    /// ends with the source and not before the end of the target; or both files are one.
+    /// Errc::not_supported: the volume was made without shared blocks.
+    Result<u64> share_range(Handle source, u64 offset, Handle target, u64 target_offset, u64 length,
+                            Stamp stamp = Stamp::yes);
     /// Brings a part of a file's contents into the memory of the engine, for kernels (on the CPU
     /// engine: for the program) to work on in place. Errc::no_memory if they do not fit there,
     /// Errc::invalid if there is nothing to map.

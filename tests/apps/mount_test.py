@@ -267,6 +267,22 @@ class Contents(MountedTest):
         os.close(source)
         os.close(target)
 
+    def test_copy_by_sharing(self):
+        data = random.randbytes((16 << 20) + 5)
+        self.write("a", data)
+        os.sync()
+        before = os.statvfs(self.path("a")).f_bfree
+        subprocess.run(["cp", self.path("a"), self.path("b")], check=True)
+        self.assertEqual(self.read("b"), data)
+        self.assertLess(before - os.statvfs(self.path("a")).f_bfree, 100)
+        with open(self.path("b"), "r+b") as file:
+            file.seek(5000)
+            file.write(b"changed")
+        self.assertEqual(self.read("a"), data)
+        self.assertEqual(self.read("b"), data[:5000] + b"changed" + data[5007:])
+        os.unlink(self.path("a"))
+        self.assertEqual(self.read("b"), data[:5000] + b"changed" + data[5007:])
+
     def test_direct_io(self):
         path = self.write("a", b"c" * 16384)
         memory = mmap.mmap(-1, 16384)

@@ -236,6 +236,32 @@ Errc ModelFileSystem::allocate(Handle file, Allocate how, u64 offset, u64 length
     return Errc::ok;
 }
 
+Result<u64> ModelFileSystem::share_range(Handle source, u64 offset, Handle target,
+                                         u64 target_offset, u64 length) {
+    const Result<ModelInode*> from = find_content(source);
+    if (!from) return from.code();
+    const Result<ModelInode*> to = find_content(target);
+    if (!to) return to.code();
+    if (*from == *to || (offset | target_offset) % page_bytes != 0) return Errc::invalid;
+    if (offset >= (*from)->size) return u64{0};
+    length = std::min(length, (*from)->size - offset);
+    if (target_offset > file_bytes_max || length > file_bytes_max - target_offset) {
+        return Errc::file_too_big;
+    }
+    const u64 end = target_offset + length;
+    const bool ends_files = offset + length == (*from)->size && end >= (*to)->size;
+    if (length % page_bytes != 0 && !ends_files) return Errc::invalid;
+    zero_bytes(**to, target_offset, end);
+    auto page = (*from)->pages.lower_bound(offset / page_bytes);
+    for (; page != (*from)->pages.end() && page->first * page_bytes < offset + length; ++page) {
+        const u64 number = page->first - offset / page_bytes + target_offset / page_bytes;
+        (*to)->pages[number] = page->second;
+    }
+    (*to)->size = std::max((*to)->size, end);
+    if (length > 0) touch_contents(**to);
+    return length;
+}
+
 bool ModelFileSystem::is_zero(const ModelInode& inode, u64 begin, u64 end) {
     auto page = inode.pages.lower_bound(begin / page_bytes);
     for (; page != inode.pages.end() && page->first * page_bytes < end; ++page) {

@@ -88,6 +88,8 @@ class ModelFileSystem {
     Result<u64> read(Handle file, u64 offset, std::span<std::byte> target);
     Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source);
     Errc allocate(Handle file, Allocate how, u64 offset, u64 length);
+    Result<u64> share_range(Handle source, u64 offset, Handle target, u64 target_offset,
+                            u64 length);
     /// Whether `answer` is right for seek(); where holes are is up to the volume.
     bool is_right_seek(Handle file, u64 offset, Seek whence, const Result<u64>& answer) const;
 

@@ -249,6 +249,34 @@ void RandomOperations::do_allocate() {
     close_after(number, must_release);
 }
 
+void RandomOperations::do_share() {
+    const u64 source = chance(10) ? pick_inode() : pick_open_file();
+    const u64 target = chance(10) ? pick_inode() : pick_open_file();
+    bool must_release_source = false;
+    if (!open_for(source, must_release_source)) return;
+    bool must_release_target = false;
+    if (!open_for(target, must_release_target)) return close_after(source, must_release_source);
+    const auto pick_place = [&] {
+        const u64 offset = chance(3) ? 0 : pick_offset();
+        return plan_.errors && chance(30) ? offset : offset / 4096 * 4096;
+    };
+    const u64 offset = pick_place();
+    const u64 target_offset = pick_place();
+    u64 length = chance(2) ? u64{1} << 60 : pick_length();  // to the end of the source, or a part
+    if (length < u64{1} << 60 && !(plan_.errors && chance(10))) length = (length / 4096 + 1) * 4096;
+    begin("share " + name_of(source) + range_text(offset, length) + " with " + name_of(target) +
+          " at " + std::to_string(target_offset));
+    const Result<u64> found =
+        volume_->share_range(real(source), offset, real(target), target_offset, length);
+    end();
+    const Result<u64> wanted =
+        model_.share_range(model(source), offset, model(target), target_offset, length);
+    expect_code(found.code(), wanted.code());
+    if (!failed_ && found && *found != *wanted) fail("shares " + std::to_string(*found));
+    close_after(source, must_release_source);
+    close_after(target, must_release_target);
+}
+
 void RandomOperations::do_seek() {
     const u64 number = chance(30) ? pick_inode() : pick_open_file();
     bool must_release = false;

@@ -147,6 +147,7 @@ class RandomOperations {
     void do_read();
     void do_write();
     void do_allocate();
+    void do_share();
     void do_seek();
     void do_get_attribute();
     void do_set_attribute();

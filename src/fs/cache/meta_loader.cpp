@@ -24,17 +24,9 @@ using format::FrameKind;
 namespace {
 
 bool is_tree_kind(u16 kind) {
-    switch (static_cast<BlockKind>(kind)) {
-        case BlockKind::directory_leaf:
-        case BlockKind::directory_node:
-        case BlockKind::extent_leaf:
-        case BlockKind::extent_node:
-        case BlockKind::attributes:
-        case BlockKind::link_target:
-            return true;
-        default:
-            return false;
-    }
+    const auto found = static_cast<BlockKind>(kind);
+    return (found >= BlockKind::directory_leaf && found <= BlockKind::attributes) ||
+           found == BlockKind::link_target || found == BlockKind::reference_counts;
 }
 
 /// Makes `block`, a bitmap of inodes, the resident one at `place` in the host's Store, which has

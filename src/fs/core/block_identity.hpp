@@ -4,7 +4,7 @@
 // disk has lost leaves an earlier content in its place, which may be of another inode, or of the
 // one that had the number before.
 //
-// Invariant: nothing of a block of kinds 4 to 8 and 11 is used before it was found to be its
+// Invariant: nothing of a block of kinds 4 to 8, 11 and 12 is used before it was found to be its
 // owner's.
 #pragma once
 

@@ -149,7 +149,8 @@ WARREN_HD inline void replace_range(ExtentList& list, u64 begin, u64 end, const 
     list.count = count;
 }
 
-/// Calls `action(place, blocks)` for each run that lies in [begin, end), in order. Collective.
+/// Calls `action(part)` with the part of each extent that lies in [begin, end), in order.
+/// Collective.
 template <class Team, class Action>
 WARREN_HD void for_each_run(const Team& team, const ExtentList& list, u64 begin, u64 end,
                             Action&& action) {
@@ -158,7 +159,7 @@ WARREN_HD void for_each_run(const Team& team, const ExtentList& list, u64 begin,
         if (extent.file_block >= end) break;
         const u64 from = extent.file_block > begin ? extent.file_block : begin;
         const u64 to = end_of(extent) < end ? end_of(extent) : end;
-        action(place_at(extent, from), to - from);
+        action(part_of(extent, from, to));
     }
 }
 

@@ -101,6 +101,24 @@ class Operation {
         return &store.heads->blocks[head];
     }
 
+    /// The memory of the block at `place` if it is resident: so it is if this operation pins it.
+    WARREN_HD format::Block* resident(u64 place) const {
+        return once(team, [&]() -> format::Block* {
+            const u64 block = place / format::block_size;
+            if (store.heads == nullptr) {
+                // Acquire: pairs with the release of the loader that filled the block.
+                const u64 bits =
+                    device_atomic<u64>(store.resident[block / 64]).load(hd::memory_order_acquire);
+                if ((bits >> block % 64 & 1) == 0) return nullptr;
+                return reinterpret_cast<format::Block*>(store.base + place);
+            }
+            const u32 head = link_head(*store.heads, place);
+            if (head == head_none) return nullptr;
+            unlink_head(*store.heads, head);
+            return &store.heads->blocks[head];
+        });
+    }
+
     /// observe() of `guard` and pin() of the block at `place`, both at once.
     WARREN_HD Result<format::Block*> observe_and_pin(u64 guard, u64 place, Seen& seen) {
         if (Team::width == 1 || store.heads != nullptr || place >= store.size_bytes) {

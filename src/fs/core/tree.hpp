@@ -179,17 +179,22 @@ inline constexpr u32 start_blocks_max = 2;
 /// Fills a new block's header and clears the rest. Only within apply; the block is not published
 /// yet.
 template <class Team>
-WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh, BlockKind kind,
-                           const InodeRef& owner) {
+WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh,
+                           const BlockIdentity& identity) {
     use_blocks(op, fresh.place, 1);
     for (u32 i = op.team.lane(); i < format::block_size / 8; i += Team::width) {
         relaxed_store(fresh.at->words[i], 0);
     }
     op.team.sync();
-    once(op.team, [&] {
-        start_header(*reinterpret_cast<format::BlockHeader*>(fresh.at), identity_of(kind, owner));
-    });
+    once(op.team,
+         [&] { start_header(*reinterpret_cast<format::BlockHeader*>(fresh.at), identity); });
     op.mark_dirty(fresh.place);
+}
+/// As above, for a block of `kind` that `owner` will point to.
+template <class Team>
+WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh, BlockKind kind,
+                           const InodeRef& owner) {
+    start_block(op, fresh, identity_of(kind, owner));
 }
 
 /// Counts blocks that the tree of `inode` gained or lost. Only within apply.

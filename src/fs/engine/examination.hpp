@@ -22,6 +22,7 @@ struct ExamTables {
     std::span<const u8> kinds;
     std::span<const u64> used;
     std::span<const u64> owned;
+    std::span<const ops::examine::CountedFrame> counted;
 };
 
 /// Reads from the disk; called by many threads at once.

@@ -21,7 +21,7 @@ enum class FrameKind : u64 {
 struct FrameEntry {
     u64 kind;
     u64 used[8];     // bit b of word w: block 64 * w + b
-    u64 references;  // pointer to the reference counts of shared blocks; none yet
+    u64 references;  // pointer to the ReferenceBlock; 0: no block of the frame has ever been shared
     u64 zero[6];
 };
 static_assert(sizeof(FrameEntry) == 128);
@@ -34,6 +34,16 @@ struct FrameTableBlock {
     FrameEntry entries[frames_per_table_block];
 };
 static_assert(sizeof(FrameTableBlock) == block_size);
+
+/// How many more references than one each block of a data frame has: 0 for a block that is free or
+/// of one extent. Its owner is the number of the frame.
+struct ReferenceBlock {
+    BlockHeader header;
+    u8 padding[2000];
+    u32 extra[blocks_per_frame];
+};
+static_assert(sizeof(ReferenceBlock) == block_size);
+static_assert(offsetof(ReferenceBlock, extra) == 2048);
 
 /// First block of an inode frame. Slot s of frame f is inode number f * 8192 + s; slots 0-15 are
 /// this block itself and always in use. `held` exists in memory only and is zero on disk: the

@@ -53,6 +53,7 @@ enum class BlockKind : u16 {
     journal_descriptor = 9,
     journal_commit = 10,
     link_target = 11,
+    reference_counts = 12,
 };
 
 /// The first 48 bytes of every metadata block. A block that is stale, torn, misplaced or of another

@@ -40,7 +40,7 @@ struct Extent {
 static_assert(sizeof(Extent) == 24);
 
 inline constexpr u32 extent_unwritten = 1;  // allocated, reads as zeros
-inline constexpr u32 extent_shared = 2;     // reference counted; no writer sets it yet
+inline constexpr u32 extent_shared = 2;     // others may refer to its blocks: see ReferenceBlock
 inline constexpr u32 extent_length_max = 1u << 30;
 inline constexpr u32 leaf_extents_max = 168;
 inline constexpr u32 inline_extents_max = 5;

@@ -92,6 +92,16 @@ WARREN_HD Result<u64> punch(Operation<Team>& op, const File& file, const Allocat
     return done;
 }
 
+/// Reserves blocks for up to `count` shared ones at the spot, which lie in one frame.
+template <class Team>
+WARREN_HD Result<Run> replace_shared(Operation<Team>& op, const Spot& spot, u64 count) {
+    const u64 room =
+        format::blocks_per_frame - spot.place / format::block_size % format::blocks_per_frame;
+    const Result<Run> run = reserve_behind(op, spot, count < room ? count : room);
+    if (run) WARREN_TRY(pin_counts(op, spot.place, run->blocks));
+    return run;
+}
+
 /// One step of reserving or zeroing at the range's first block: a hole becomes unwritten, and so do
 /// data if they are to be zero and the range covers them whole.
 template <class Team>
@@ -124,7 +134,16 @@ WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Alloc
         } else if (block + count > whole_end) {
             count = whole_end - block;
         }
-        change.extent = {block, BlockPointer::to(spot.place), static_cast<u32>(count),
+        u64 place = spot.place;
+        if (spot.is_shared && change.has_extent) {
+            const Result<Run> run = replace_shared(op, spot, count);
+            if (!run) return run.code();
+            place = run->place;
+            count = run->blocks;
+            change.is_fresh = true;
+            change.dropped_place = spot.place;
+        }
+        change.extent = {block, BlockPointer::to(place), static_cast<u32>(count),
                          format::extent_unwritten};
     }
     const u64 done = what.done(block + count);

@@ -19,6 +19,7 @@
 #include "fs/ops/references.hpp"
 #include "fs/ops/remove_tree.hpp"
 #include "fs/ops/set_attributes.hpp"
+#include "fs/ops/share.hpp"
 #include "fs/ops/truncate.hpp"
 
 namespace warren::ops {
@@ -180,11 +181,18 @@ WARREN_HD inline auto answer_contents(Operation<Team>& op, const Command& comman
         const bool is_known = how_of(command, Allocate::zero_range_keep_size, how);
         if (!is_known) return Result<u64>(Errc::invalid);
         return allocate(op, command.handle, how, command.from, command.length, command.now, writer);
-    } else {
-        static_assert(verb == Verb::seek);
+    } else if constexpr (verb == Verb::seek) {
         Seek how;
         if (!how_of(command, Seek::hole, how)) return Result<Sought>(Errc::invalid);
         return seek(op, command.handle, command.from, how);
+    } else if constexpr (verb == Verb::unshare) {
+        return unshare(op, command.handle, command.from, command.length, writer);
+    } else {
+        static_assert(verb == Verb::share);
+        return share(op,
+                     {command.handle, command.target, command.from, command.to, command.length,
+                      command.references, command.now},
+                     writer);
     }
 }
 

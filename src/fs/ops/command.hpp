@@ -49,6 +49,9 @@ enum class Verb : u8 {
     truncate,      // from: the new size -> value: 1 if done; piece
     allocate,      // how, from, length -> value: how many bytes; piece
     seek,          // from, how -> value: an offset; length: 1 if it is the answer
+    unshare,       // from, length: blocks -> value: how many blocks; piece
+    share,         // from, length: blocks; target, to: a block; references: the target's size
+                   // -> value: how many blocks; piece
     // Parts of greater things.
     reclaim_step,      // handle: an orphan, how: 1 if even an open one -> value: 1 if done; removed
     count_names,       // -> value
@@ -81,6 +84,7 @@ struct Command {
     u32 device = 0;
     u64 references = 0;
     u64 from = 0;
+    u64 to = 0;
     u64 length = 0;
     i64 now = 0;
     AttributeChange change;

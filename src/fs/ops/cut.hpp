@@ -3,9 +3,11 @@
 // truncation, punching and removal.
 //
 // Invariant: a step frees runs of one list, and the leaf that is empty then, and dirties at most
-// cut_dirties_max metadata blocks. What it frees is unreachable once it has applied.
+// cut_dirties_max metadata blocks. What it frees is unreachable once it has applied; a block that
+// others share loses a reference.
 #pragma once
 
+#include "fs/core/shared_blocks.hpp"
 #include "fs/core/tree_path.hpp"
 #include "fs/ops/map.hpp"
 
@@ -16,29 +18,31 @@ inline constexpr u32 cut_tables_max = 24;  // frame-table blocks that one step d
 /// From which end of the range a step begins.
 enum class CutFrom : u8 { begin, end };
 
-/// Counts the frame-table blocks that freeing runs dirties. One lane.
-struct TableBudget {
-    u32 left = cut_tables_max;
+/// Counts the blocks that freeing runs dirties, each of which is about `span` bytes of the volume.
+/// One lane.
+struct SpanBudget {
+    u64 span;
+    u32 left;
     u64 newest = ~u64{0};
 
     /// How many blocks of the run, from its start or from its end on, may still go.
     WARREN_HD u64 take(u64 place, u64 blocks, CutFrom from) {
         const u64 last = place + (blocks - 1) * format::block_size;
-        const u64 low = place / table_span_bytes;
-        const u64 high = last / table_span_bytes;
+        const u64 low = place / span;
+        const u64 high = last / span;
         const u64 nearest = from == CutFrom::begin ? low : high;
         const u64 free_of_charge = nearest == newest ? 1 : 0;
-        const u64 tables = high - low + 1;
+        const u64 count = high - low + 1;
         const u64 allowed = left + free_of_charge;
         if (allowed == 0) return 0;
-        if (tables <= allowed) {
-            left = static_cast<u32>(allowed - tables);
+        if (count <= allowed) {
+            left = static_cast<u32>(allowed - count);
             newest = from == CutFrom::begin ? high : low;
             return blocks;
         }
         left = 0;
-        const u64 bound = from == CutFrom::begin ? (low + allowed) * table_span_bytes
-                                                 : (high + 1 - allowed) * table_span_bytes;
+        const u64 bound =
+            from == CutFrom::begin ? (low + allowed) * span : (high + 1 - allowed) * span;
         return from == CutFrom::begin ? (bound - place) / format::block_size
                                       : (last - bound) / format::block_size + 1;
     }
@@ -49,6 +53,7 @@ struct CutRange {
     u64 begin = 0;
     u64 end = 0;
     u32 tables = 0;        // frame-table blocks that it dirties at most
+    u32 counts = 0;        // reference blocks that it dirties at most
     bool is_sound = true;  // all extents seen can be true
     bool frees = false;    // there is anything in it
 };
@@ -57,7 +62,8 @@ struct CutRange {
 WARREN_HD inline CutRange limit_cut(const Store& store, const ExtentList& list, u64 begin, u64 end,
                                     CutFrom from) {
     CutRange range{begin, end};
-    TableBudget budget;
+    SpanBudget tables{table_span_bytes, cut_tables_max};
+    SpanBudget counts{format::frame_size, shared_frames_max};
     const u32 first = search_extents(ThreadTeam{}, list, begin);
     u32 last = first;
     while (last < list.count && relaxed_load(list.at[last].file_block) < end)
@@ -70,7 +76,11 @@ WARREN_HD inline CutRange limit_cut(const Store& store, const ExtentList& list, 
         const u64 low = extent.file_block > begin ? extent.file_block : begin;
         const u64 high = end_of(extent) < end ? end_of(extent) : end;
         if (low >= high) continue;
-        const u64 gone = budget.take(place_at(extent, low), high - low, from);
+        u64 gone = tables.take(place_at(extent, low), high - low, from);
+        if (gone > 0 && (extent.flags & format::extent_shared) != 0) {
+            const u64 first_gone = from == CutFrom::begin ? low : high - gone;
+            gone = counts.take(place_at(extent, first_gone), gone, from);
+        }
         if (gone > 0) range.frees = true;
         if (gone == high - low) continue;
         if (from == CutFrom::begin) {
@@ -80,7 +90,8 @@ WARREN_HD inline CutRange limit_cut(const Store& store, const ExtentList& list, 
         }
         break;
     }
-    range.tables = cut_tables_max - budget.left;
+    range.tables = cut_tables_max - tables.left;
+    range.counts = shared_frames_max - counts.left;
     return range;
 }
 
@@ -93,12 +104,12 @@ struct Cut {
     bool is_finished = false;  // nothing of the whole range is left after this step
 };
 
-/// How many blocks apply_cut() dirties at most: the inode, the list, blocks of the frame table, and
-/// what the loss of the leaf does.
+/// How many blocks apply_cut() dirties at most: the inode, the list, blocks of the frame table and
+/// of references, and what the loss of the leaf does.
 WARREN_HD constexpr u32 cut_dirties(const Cut& cut) {
-    return 2 + cut.range.tables + (cut.empties ? unhook_dirties(cut.path) : 0);
+    return 2 + cut.range.tables + cut.range.counts + (cut.empties ? unhook_dirties(cut.path) : 0);
 }
-inline constexpr u32 cut_dirties_max = 2 + cut_tables_max + unhook_dirties_max;
+inline constexpr u32 cut_dirties_max = 2 + cut_tables_max + shared_frames_max + unhook_dirties_max;
 static_assert(cut_dirties_max <= journal_room_min);
 
 /// Finds the list where a step on [begin, end) works and notes its leaf.
@@ -113,6 +124,17 @@ WARREN_HD Errc find_cut(Operation<Team>& op, const File& file, u64 key, Cut& cut
     const Result<ExtentHome> home = leaf_home(op, file.inode, cut.path.descent);
     if (home) cut.home = *home;
     return home.code();
+}
+
+/// Brings the counts of the shared blocks in `range` into memory.
+template <class Team>
+WARREN_HD Errc pin_counts_of(Operation<Team>& op, const ExtentHome& home, const CutRange& range) {
+    Errc code = Errc::ok;
+    for_each_run(op.team, home.list, range.begin, range.end, [&](const Extent& part) {
+        const bool is_shared = (part.flags & format::extent_shared) != 0;
+        if (is_shared && code == Errc::ok) code = pin_counts(op, part.start.offset(), part.length);
+    });
+    return code;
 }
 
 /// Plans one step that makes blocks of [begin, end) holes, from one end of it on. The inode is
@@ -136,6 +158,7 @@ WARREN_HD Errc plan_cut(Operation<Team>& op, const File& file, u64 begin, u64 en
     if (cut.range.frees) {
         WARREN_TRY(check_room(op, file.inode, home, cut.range.begin, cut.range.end, nullptr));
     }
+    if (cut.range.counts > 0) WARREN_TRY(pin_counts_of(op, home, cut.range));
     WARREN_TRY(op.will_write(file.inode.seen));
     if (cut.range.frees || cut.empties) WARREN_TRY(op.will_write(home.seen));
     return cut.empties ? plan_unhook(op, file.inode, extent_tree, cut.path) : Errc::ok;
@@ -145,11 +168,10 @@ WARREN_HD Errc plan_cut(Operation<Team>& op, const File& file, u64 begin, u64 en
 template <class Team>
 WARREN_HD u64 apply_cut(Operation<Team>& op, const File& file, Cut& cut) {
     u64 freed = 0;
-    for_each_run(op.team, cut.home.list, cut.range.begin, cut.range.end,
-                 [&](u64 place, u64 blocks) {
-                     free_blocks(op, place, blocks);
-                     freed += blocks;
-                 });
+    for_each_run(op.team, cut.home.list, cut.range.begin, cut.range.end, [&](const Extent& part) {
+        drop_extent(op, part);
+        freed += part.length;
+    });
     if (freed > 0) {
         change_extents(op, file.inode, cut.home, cut.range.begin, cut.range.end, nullptr);
         count_blocks(op, file.inode, -static_cast<i64>(freed));

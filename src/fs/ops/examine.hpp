@@ -51,6 +51,7 @@ struct Facts {
     u64 orphan_directory;
     u64 blocks_used;
     u64 inodes_used;
+    u64 counted_frames;  // those with reference counts
 };
 
 /// What leads to a block says of it.
@@ -66,6 +67,13 @@ struct Promise {
 struct Run {
     u64 place;
     u64 blocks;
+    bool is_shared = false;
+};
+
+/// A frame with reference counts.
+struct CountedFrame {
+    u64 frame;
+    u64 pointer;  // to the block that has them
 };
 
 /// What was found so far.
@@ -83,21 +91,23 @@ struct ExamState {
 /// The metadata in memory and the tables beside them, as a plain value for every phase.
 struct Exam {
     Facts facts;
-    std::byte* base;     // loaded frames, one behind the other: first those of inodes
-    u32 inode_frames;    // so many
-    u32 frames;          // with those of metadata
-    u64* frame_numbers;  // of loaded frames
-    u32* slots;          // by frame of the volume: its place among the loaded ones, or nobody
-    u8* kinds;           // by frame of the volume
-    u64* used;           // by frame, 8 words: as the frame table says
-    u64* owned;          // by frame, 8 words: blocks that belong to something
-    Promise* promises;   // by block of metadata frames
-    u32* names;          // by inode: names; of a directory, subdirectories
-    u32* parents;        // by inode: directories' parents, nobody at first
-    u64* blocks;         // by inode: blocks that belong to it
-    u32* entries;        // by inode: names in a directory
-    u32* nodes[2];       // queues of tree nodes, as indices of promises
-    Run* runs;           // long runs of data
+    std::byte* base;        // loaded frames, one behind the other: first those of inodes
+    u32 inode_frames;       // so many
+    u32 frames;             // with those of metadata
+    u64* frame_numbers;     // of loaded frames
+    u32* slots;             // by frame of the volume: its place among the loaded ones, or nobody
+    u8* kinds;              // by frame of the volume
+    u64* used;              // by frame, 8 words: as the frame table says
+    u64* owned;             // by frame, 8 words: blocks that belong to something
+    Promise* promises;      // by block of metadata frames
+    u32* names;             // by inode: names; of a directory, subdirectories
+    u32* parents;           // by inode: directories' parents, nobody at first
+    u64* blocks;            // by inode: blocks that belong to it
+    u32* entries;           // by inode: names in a directory
+    u32* nodes[2];          // queues of tree nodes, as indices of promises
+    Run* runs;              // long runs of data
+    CountedFrame* counted;  // in rising order
+    u32* references;        // by block of counted frames: extents that may share it
     u64 runs_max;
     ExamState* state;
 
@@ -164,6 +174,29 @@ struct Exam {
             if ((before & ones << begin) != 0) flaw();
         }
     }
+    /// The place of `frame` among those with reference counts, or nobody.
+    WARREN_HD u32 counted_index(u64 frame) const {
+        u32 low = 0;
+        u32 high = static_cast<u32>(facts.counted_frames);
+        while (low < high) {
+            const u32 middle = (low + high) / 2;
+            if (counted[middle].frame < frame) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return low < facts.counted_frames && counted[low].frame == frame ? low : nobody;
+    }
+    /// As own(), by an extent that may share the blocks with others like it.
+    WARREN_HD void own_shared(u64 frame, u32 first, u32 count) const {
+        const u32 index = counted_index(frame);
+        if (index == nobody) return own(frame, first, count);
+        for (u32 block = first; block < first + count; ++block) {
+            if (add(references[u64{index} * blocks_per_frame + block], 1u) == 0)
+                own(frame, block, 1);
+        }
+    }
     /// Gives a run of data blocks an owner. Requires: it lies in the volume.
     WARREN_HD void own_run(Run run) const {
         u64 block = run.place / block_size;
@@ -173,7 +206,11 @@ struct Exam {
             const u64 room = blocks_per_frame - first;
             const u32 count = static_cast<u32>(run.blocks < room ? run.blocks : room);
             if (kinds[frame] != static_cast<u8>(FrameKind::data)) flaw();
-            own(frame, first, count);
+            if (run.is_shared) {
+                own_shared(frame, first, count);
+            } else {
+                own(frame, first, count);
+            }
             block += count;
             run.blocks -= count;
         }
@@ -183,9 +220,10 @@ struct Exam {
         if (run.blocks >= run_blocks) {
             const u64 pieces = run.blocks / run_blocks;
             const u64 begin = add(state->run_count, pieces);
-            if (begin + pieces > runs_max) return flaw();
+            // A block has one extent, but for shared ones.
+            if (begin + pieces > runs_max) return run.is_shared ? own_run(run) : flaw();
             for (u64 i = 0; i < pieces; ++i) {
-                runs[begin + i] = {run.place, run_blocks};
+                runs[begin + i] = {run.place, run_blocks, run.is_shared};
                 run.place += run_blocks * block_size;
             }
             run.blocks %= run_blocks;
@@ -246,6 +284,8 @@ void lay_out(Exam& exam, const Take& take) {
     take(exam.nodes[0], blocks);
     take(exam.nodes[1], blocks);
     take(exam.runs, exam.runs_max);
+    take(exam.counted, exam.facts.counted_frames);
+    take(exam.references, exam.facts.counted_frames * blocks_per_frame);
     take(exam.state, 1);
 }
 

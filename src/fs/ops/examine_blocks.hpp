@@ -77,6 +77,8 @@ struct ExamineBlocks {
             case BlockKind::extent_leaf:
                 return examine_extents(team, reinterpret_cast<const format::ExtentLeaf&>(block),
                                        promise);
+            case BlockKind::reference_counts:
+                return;  // see CompareCounts
             case BlockKind::link_target:
                 if (team.is_leader()) {
                     examine_target(reinterpret_cast<const format::LinkTarget&>(block), promise);
@@ -207,7 +209,7 @@ struct ExamineBlocks {
                 exam.flaw();
                 continue;
             }
-            exam.claim_data({extent.start.offset(), extent.length});
+            exam.claim_data(run_of(extent));
             Exam::add(exam.blocks[ordinal], u64{extent.length});
         }
     }
@@ -224,6 +226,35 @@ struct ExamineRuns {
     template <class Team, class Sums>
     WARREN_HD void operator()(const Team& team, const Sums& /*sums*/, u64 at) const {
         if (team.is_leader()) exam.own_run(exam.runs[at]);
+    }
+};
+
+/// Claims the block with the reference counts of one frame.
+struct ClaimCounts {
+    Exam exam;
+
+    template <class Team, class Sums>
+    WARREN_HD void operator()(const Team& team, const Sums& /*sums*/, u64 at) const {
+        const CountedFrame& counted = exam.counted[at];
+        if (!team.is_leader()) return;
+        exam.claim_block({counted.pointer}, {counted.frame, 0, 0, 0,
+                                             static_cast<u16>(BlockKind::reference_counts), 0});
+    }
+};
+
+/// Compares the reference counts of one frame with the extents that were met.
+struct CompareCounts {
+    Exam exam;
+
+    template <class Team, class Sums>
+    WARREN_HD void operator()(const Team& team, const Sums& /*sums*/, u64 at) const {
+        const BlockPointer pointer{exam.counted[at].pointer};
+        const auto& counts = reinterpret_cast<const format::ReferenceBlock&>(
+            exam.metadata_block(exam.metadata_index(pointer.offset())));
+        for (u32 i = team.lane(); i < blocks_per_frame; i += Team::width) {
+            const u32 found = exam.references[at * blocks_per_frame + i];
+            if (counts.extra[i] != (found > 1 ? found - 1 : 0)) exam.flaw();
+        }
     }
 };
 

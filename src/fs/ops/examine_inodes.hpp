@@ -29,6 +29,11 @@ WARREN_HD inline bool is_good_extent(const Exam& exam, const Inode& inode,
     return extent.file_block < end_of_file || (extent.flags & format::extent_unwritten) != 0;
 }
 
+/// The blocks of an extent.
+WARREN_HD inline Run run_of(const format::Extent& extent) {
+    return {extent.start.offset(), extent.length, (extent.flags & format::extent_shared) != 0};
+}
+
 /// Reads all inodes of one block, or the bitmap that is a frame's first, and claims what they own.
 struct ExamineInodes {
     Exam exam;
@@ -104,7 +109,7 @@ struct ExamineInodes {
                 exam.flaw();
                 return 0;
             }
-            exam.claim_data({extent.start.offset(), extent.length});
+            exam.claim_data(run_of(extent));
             low = extent.file_block + extent.length;
             blocks += extent.length;
         }

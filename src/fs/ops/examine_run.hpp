@@ -17,6 +17,7 @@ namespace warren::ops::examine {
 /// `nobody` but for the root and the directory of orphans, which are their own; all else is zero.
 template <class Crowd>
 ExamState run(Crowd& crowd, const Exam& exam) {
+    crowd.each(exam.facts.counted_frames, ClaimCounts{exam});
     crowd.each(u64{exam.inode_frames} * blocks_per_frame, ExamineInodes{exam});
     ExamState state = crowd.look(*exam.state);
     for (u32 round = 0; round <= tree_height_max && state.flaws == 0; ++round) {
@@ -30,7 +31,9 @@ ExamState run(Crowd& crowd, const Exam& exam) {
     crowd.each(exam.metadata_blocks(), ExamineBlocks{exam});
     state = crowd.look(*exam.state);
     if (state.flaws != 0) return state;
-    crowd.each(state.run_count, ExamineRuns{exam});
+    crowd.each(state.run_count < exam.runs_max ? state.run_count : exam.runs_max,
+               ExamineRuns{exam});
+    crowd.each(exam.facts.counted_frames, CompareCounts{exam});
     const u64 parts = exam.inode_slots() / inodes_per_part;
     // The longest way up has as many directories as there are inodes.
     for (u32 round = 0; round <= 32; ++round) {

@@ -77,11 +77,13 @@ WARREN_HD inline void get(const Reply& reply, Reclaimed& answer) {
 }
 WARREN_HD inline void put(Reply& reply, const Gap& answer) {
     reply.value = answer.place;
-    reply.length = answer.length;
+    reply.length = answer.file_block << 13 | u64{answer.is_shared} << 12 | answer.length;
 }
 WARREN_HD inline void get(const Reply& reply, Gap& answer) {
     answer.place = reply.value;
-    answer.length = static_cast<u32>(reply.length);
+    answer.length = static_cast<u32>(reply.length % format::block_size);
+    answer.is_shared = (reply.length >> 12 & 1) != 0;
+    answer.file_block = reply.length >> 13;
 }
 WARREN_HD inline void put(Reply& reply, const Sought& answer) {
     reply.value = answer.offset;
@@ -232,6 +234,10 @@ WARREN_HD Errc execute_contents(Operation<Team>& op, const Command& command, Rep
             return execute_content<Verb::allocate>(op, command, reply, writer);
         case Verb::seek:
             return execute_content<Verb::seek>(op, command, reply, writer);
+        case Verb::unshare:
+            return execute_content<Verb::unshare>(op, command, reply, writer);
+        case Verb::share:
+            return execute_content<Verb::share>(op, command, reply, writer);
         default:
             return Errc::not_supported;
     }

@@ -8,9 +8,12 @@
 // for what it leaves of a block that reads as zeros is zeroed by it too, and so is the gap before
 // it (tail_to_zero()). See map.hpp for what frees blocks.
 //
+// Blocks that another extent refers to as well stay as they are: what is written goes to new ones.
+//
 // Invariant: an extent without the unwritten flag is put in only after its blocks were written.
 #pragma once
 
+#include "fs/core/shared_blocks.hpp"
 #include "fs/ops/map.hpp"
 
 namespace warren::ops {
@@ -26,6 +29,9 @@ struct Piece {
     /// `bytes` are what the file had in its inode, from its start on; the caller's go over them.
     bool has_bytes = false;
     InlineBytes bytes;
+    /// Not 0: the blocks take the place of those there, whose contents stay where the caller's
+    /// bytes do not go.
+    u64 old_place = 0;
 };
 
 /// What apply does to the extents, the size and the times of a file.
@@ -33,6 +39,7 @@ struct ContentChange {
     Extent extent{};  // goes in where it belongs
     bool has_extent = false;
     bool is_fresh = false;  // its blocks come from a reservation of this operation
+    u64 dropped_place = 0;  // of as many shared blocks, which it takes the place of; 0: of none
     u64 end_bytes = 0;      // the size will be at least this
     i64 now = 0;            // for the times modified and changed; 0 leaves them
 };
@@ -40,6 +47,12 @@ struct ContentChange {
 /// What apply_change() marks: the inode, the leaf of its list, and the block of the frame table,
 /// for a reserved run lies in one frame.
 inline constexpr u32 change_blocks_max = 3;
+/// The same where blocks are dropped, which lie in one frame too: its counts, and its block of the
+/// table.
+inline constexpr u32 replace_blocks_max = change_blocks_max + 2;
+WARREN_HD constexpr u32 change_dirties(const ContentChange& change) {
+    return change.dropped_place == 0 ? change_blocks_max : replace_blocks_max;
+}
 inline constexpr u32 apply_attempts = 64;
 
 /// Sets the times that a change of contents leaves. One lane, within apply.
@@ -62,10 +75,14 @@ WARREN_HD Errc apply_change(Operation<Team>& op, const Spot& spot, const Content
         WARREN_TRY(check_room(op, inode, spot.home, extent.file_block, end_of(extent), &extent));
         WARREN_TRY(op.will_write(spot.home.seen));
     }
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(change_blocks_max)));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(change_dirties(change))));
     if (change.is_fresh) {
         use_blocks(op, extent.start.offset(), extent.length);
-        count_blocks(op, inode, extent.length);
+        if (change.dropped_place == 0) count_blocks(op, inode, extent.length);
+    }
+    if (change.dropped_place != 0) {
+        drop_extent(op, {extent.file_block, BlockPointer::to(change.dropped_place), extent.length,
+                         format::extent_shared});
     }
     if (change.has_extent) {
         change_extents(op, inode, spot.home, extent.file_block, end_of(extent), &extent);
@@ -128,6 +145,19 @@ struct FillPlan {
     ContentChange change;
 };
 
+/// Whether writing at a shared spot needs new blocks, for `want` blocks, of which this leaves those
+/// for which the answer holds. The host keeps others from sharing the file's blocks meanwhile.
+template <class Team>
+WARREN_HD Result<bool> must_copy(Operation<Team>& op, const Spot& spot, u64& want) {
+    const u64 room =
+        format::blocks_per_frame - spot.place / format::block_size % format::blocks_per_frame;
+    const Result<SharedPrefix> prefix =
+        shared_prefix(op, spot.place, static_cast<u32>(want < room ? want : room));
+    if (!prefix) return prefix.code();
+    want = prefix->blocks;
+    return prefix->is_shared;
+}
+
 /// Finds what is at `block` and reserves what it takes to make up to `want` blocks from there data.
 /// If bytes in the inode have to move out first, the piece is block 0 alone.
 template <class Team>
@@ -148,9 +178,16 @@ WARREN_HD Errc plan_fill(Operation<Team>& op, const File& file, u64 block, u64 w
     // An area of nothing but zeros is as good as a hole.
     if (want > spot.blocks && file.kind != AreaKind::bytes) want = spot.blocks;
     piece.file_block = block;
-    piece.keeps_rest = spot.kind == MappingKind::data;
+    bool copies = false;
+    if (spot.is_shared) {
+        const Result<bool> is_needed = must_copy(op, spot, want);
+        if (!is_needed) return is_needed.code();
+        copies = *is_needed;
+    }
+    if (copies) piece.old_place = plan.change.dropped_place = spot.place;
+    piece.keeps_rest = spot.kind == MappingKind::data && !copies;
     plan.change.has_extent = !piece.keeps_rest;
-    plan.change.is_fresh = spot.place == 0;
+    plan.change.is_fresh = spot.place == 0 || copies;
     if (plan.change.is_fresh) {
         const Result<Run> run = reserve_behind(op, spot, want);
         if (!run) return run.code();
@@ -172,7 +209,7 @@ WARREN_HD Result<bool> still_fits(Operation<Team>& op, const FillPlan& plan, con
     if (was_bytes != (now.file.kind == AreaKind::bytes)) return false;
     if (!was_bytes) {
         return plan.spot.kind == now.kind && plan.spot.place == now.place &&
-               now.blocks >= plan.piece.blocks;
+               plan.spot.is_shared == now.is_shared && now.blocks >= plan.piece.blocks;
     }
     const Result<InlineBytes> bytes = inline_bytes(op, now.file);
     if (!bytes) return bytes.code();
@@ -238,6 +275,26 @@ WARREN_HD Errc move_out(Operation<Team>& op, Handle handle, const File& file, Wr
     WARREN_TRY(plan_fill(op, file, 0, 1, plan));
     WARREN_TRY(once(op.team, [&] { return writer(static_cast<const Piece&>(plan.piece)); }));
     return finish_fill(op, handle, plan);
+}
+
+/// Gives the file blocks of its own instead of shared ones, with the same contents: up to `blocks`
+/// from file block `block` on. The answer is for how many that holds now.
+template <class Team, class Writer>
+WARREN_HD Result<u64> unshare(Operation<Team>& op, Handle handle, u64 block, u64 blocks,
+                              Writer&& writer) {
+    const Result<File> file = find_file(op, handle);
+    if (!file) return file.code();
+    if (file->kind == AreaKind::bytes) return blocks;
+    const Result<Spot> spot = locate(op, *file, block);
+    if (!spot) return spot.code();
+    const u64 covered = blocks < spot->blocks ? blocks : spot->blocks;
+    if (!spot->is_shared) return covered;
+    FillPlan plan;
+    WARREN_TRY(plan_fill(op, *file, block, covered, plan));
+    if (!plan.change.has_extent) return u64{plan.piece.blocks};
+    WARREN_TRY(once(op.team, [&] { return writer(static_cast<const Piece&>(plan.piece)); }));
+    WARREN_TRY(finish_fill(op, handle, plan));
+    return u64{plan.piece.blocks};
 }
 
 /// Sets the bytes [begin, end) of the area; `from` null means zeros. The lanes share the words.

@@ -45,18 +45,20 @@ struct Spot {
     ExtentHome home;
     u32 index = 0;  // in the list: the extent that covers the block, or the next behind it
     MappingKind kind = MappingKind::hole;
-    u64 place = 0;   // in the volume; of data and unwritten
-    u64 blocks = 0;  // for how many blocks that holds, at least; a hole's may go on behind them
+    bool is_shared = false;  // data that another extent may refer to as well
+    u64 place = 0;           // in the volume; of data and unwritten
+    u64 blocks = 0;          // for how many blocks that holds, at least; a hole's may go on behind
 };
 
 /// What map() tells.
 struct Mapping {
     MappingKind kind = MappingKind::hole;
-    u64 place = 0;      // in the volume; of data and unwritten
-    u64 blocks = 0;     // for how many blocks that holds, at least
-    u64 size = 0;       // of the file, bytes
-    InlineBytes bytes;  // of kind `bytes`: the file's first 128 bytes, zeros behind them
-    Seen seen;          // of the inode, under whose lock all of this changes
+    bool is_shared = false;  // data that must not be overwritten at their place: see unshare()
+    u64 place = 0;           // in the volume; of data and unwritten
+    u64 blocks = 0;          // for how many blocks that holds, at least
+    u64 size = 0;            // of the file, bytes
+    InlineBytes bytes;       // of kind `bytes`: the file's first 128 bytes, zeros behind them
+    Seen seen;               // of the inode, under whose lock all of this changes
 };
 
 WARREN_HD constexpr u64 blocks_of(u64 bytes) {
@@ -126,6 +128,8 @@ WARREN_HD Result<Spot> locate(Operation<Team>& op, const File& file, u64 block) 
     if (has_next && extent.file_block <= block) {
         spot.kind = (extent.flags & format::extent_unwritten) != 0 ? MappingKind::unwritten
                                                                    : MappingKind::data;
+        spot.is_shared =
+            spot.kind == MappingKind::data && (extent.flags & format::extent_shared) != 0;
         spot.place = place_at(extent, block);
         spot.blocks = end_of(extent) - block;
     } else {
@@ -148,6 +152,7 @@ WARREN_HD Result<Mapping> map(Operation<Team>& op, Handle handle, u64 file_block
     if (!spot) return spot.code();
     Mapping mapping;
     mapping.kind = spot->kind;
+    mapping.is_shared = spot->is_shared;
     mapping.place = spot->place;
     mapping.blocks = spot->blocks;
     mapping.size = spot->file.size;
@@ -170,7 +175,9 @@ WARREN_HD bool still_maps(Operation<Team>& op, const Mapping& mapping) {
 /// Bytes in the volume that must be zero before a file may grow over them.
 struct Gap {
     u64 place = 0;
-    u32 length = 0;  // 0: nothing to do
+    u32 length = 0;          // 0: nothing to do
+    u64 file_block = 0;      // the last of the file
+    bool is_shared = false;  // unshare() the block first, then ask again
 };
 
 /// What lies behind the end of a file in its last block is undefined. Before a call that makes the
@@ -189,7 +196,8 @@ WARREN_HD Result<Gap> tail_to_zero(Operation<Team>& op, Handle handle, u64 first
     if (spot->kind != MappingKind::data) return Gap{};
     const u64 rest = format::block_size - in_block;
     const u64 until = first_new_byte - file->size;
-    return Gap{spot->place + in_block, static_cast<u32>(until < rest ? until : rest)};
+    return Gap{spot->place + in_block, static_cast<u32>(until < rest ? until : rest),
+               file->size / format::block_size, spot->is_shared};
 }
 
 /// One step of a search for data or a hole.

@@ -71,9 +71,9 @@ WARREN_HD u64 release_contents(Operation<Team>& op, const InodeRef& inode) {
     u64 freed = 0;
     if (kind == AreaKind::extents) {
         const ExtentList list{inode.at->area.extents, count, format::inline_extents_max};
-        for_each_run(op.team, list, 0, key_end, [&](u64 place, u64 blocks) {
-            free_blocks(op, place, blocks);
-            freed += blocks;
+        for_each_run(op.team, list, 0, key_end, [&](const Extent& part) {
+            free_blocks(op, part.start.offset(), part.length);
+            freed += part.length;
         });
     }
     if (kind == AreaKind::tree) {

@@ -43,17 +43,20 @@ struct InodeParts {
 /// How hard it is to free all that an inode holds.
 enum class Weight : u8 { light, leaves, heavy, damaged };
 
-/// Weighs up to five extents by the frame-table blocks that freeing them dirties.
+/// Weighs up to five extents by the frame-table blocks that freeing them dirties. Shared ones are
+/// heavy: their references are counted down in steps.
 WARREN_HD inline Weight weigh_extents(const Store& store, const InodeRef& inode, u32 count) {
     if (count > format::inline_extents_max) return Weight::damaged;
     u64 tables = 0;
+    bool is_shared = false;
     for (u32 i = 0; i < count; ++i) {
         const Extent extent = read_extent(inode.at->area.extents[i]);
         if (!is_sound(store, extent)) return Weight::damaged;
+        is_shared = is_shared || (extent.flags & format::extent_shared) != 0;
         const u64 last = place_at(extent, end_of(extent) - 1);
         tables += last / table_span_bytes - extent.start.offset() / table_span_bytes + 1;
     }
-    return tables <= release_tables_max ? Weight::light : Weight::heavy;
+    return tables <= release_tables_max && !is_shared ? Weight::light : Weight::heavy;
 }
 
 /// Weighs a tree: one of a directory with nothing but leaves below its root can go at once.

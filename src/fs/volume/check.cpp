@@ -169,6 +169,7 @@ class Checker {
         Context context(disk_, superblock_, hash_mask_, report);
         Errc code = context.frames.load({superblock_.root_inode / format::inodes_per_frame,
                                          superblock_.orphan_directory / format::inodes_per_frame});
+        if (code == Errc::ok) context.frames.load_counts();
         if (code == Errc::ok) code = check::scan_inodes(context);
         if (code != Errc::ok) return io_failure(path_, code);
         check::scan_directories(context);

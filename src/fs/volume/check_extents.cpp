@@ -21,6 +21,14 @@ namespace {
 
 constexpr u64 key_end = ~u64{0};
 
+/// Claims the blocks of an extent; how many, from the first, can be had.
+u64 claim_blocks(Context& context, const Extent& extent, Trust trust) {
+    const u64 place = extent.start.offset();
+    if ((extent.flags & format::extent_shared) != 0)
+        return context.frames.claim_shared(place, extent.length, trust);
+    return context.frames.claim(place, extent.length, FrameKind::data, trust);
+}
+
 /// Hands out the extents of a file one by one with the keys that they must lie in.
 class ExtentReader : public TreeVisitor {
  public:
@@ -110,8 +118,7 @@ class Claiming final : public ExtentReader {
  private:
     void claim(const Extent& extent, const std::string& what) {
         const u64 place = extent.start.offset();
-        const u64 won =
-            context_.frames.claim(place, extent.length, FrameKind::data, context_.trust(ordinal_));
+        const u64 won = claim_blocks(context_, extent, context_.trust(ordinal_));
         if (won < extent.length) {
             context_.frames.release(place, won);
             flaw(what + " holds blocks that are not its own", false);
@@ -179,9 +186,7 @@ void drop_front(Extent& extent, u32 blocks) {
 /// Claims `extent` piece by piece and keeps what can be had.
 void claim_pieces(Context& context, Extent extent, Trust trust, std::vector<Extent>& kept) {
     while (extent.length > 0) {
-        const u64 place = extent.start.offset();
-        const u32 won =
-            static_cast<u32>(context.frames.claim(place, extent.length, FrameKind::data, trust));
+        const u32 won = static_cast<u32>(claim_blocks(context, extent, trust));
         if (won > 0) {
             kept.push_back({extent.file_block, extent.start, won, extent.flags});
         }

@@ -260,8 +260,16 @@ void FrameMap::release(u64 place, u64 blocks) {
         const u32 first = static_cast<u32>(block % blocks_per_frame);
         const u32 count = static_cast<u32>(std::min<u64>(blocks, blocks_per_frame - first));
         Group& group = *find(frame);
+        u64 kept[8] = {};
+        if (const auto found = counts_.find(frame); found != counts_.end()) {
+            for (u32 bit = first; bit < first + count; ++bit) {
+                u32& claims = found->second.claims[bit];
+                if (claims > 0 && --claims > 0) kept[bit / 64] |= u64{1} << bit % 64;
+            }
+        }
         for (u32 word = first / 64; word * 64 < first + count; ++word) {
-            group.owned[frame % frames_per_table_block][word] &= ~mask_of(word, first, count);
+            const u64 released = mask_of(word, first, count) & ~kept[word];
+            group.owned[frame % frames_per_table_block][word] &= ~released;
         }
         block += count;
         blocks -= count;
@@ -309,6 +317,7 @@ void FrameMap::compare() {
         for (u32 entry = 0; entry < frames_per_table_block; ++entry)
             compare_frame(*group, entry);
     }
+    compare_counts();
     compare_counters();
 }
 
@@ -416,12 +425,14 @@ bool FrameMap::fill_block(const Group& group, bool is_final, format::FrameTableB
             is_changed = is_changed || out.used[w] != found.used[w];
         }
         out.kind = found.kind == unknown ? 0 : found.kind;
+        out.references = found.references;
         is_changed = is_changed || out.kind != group.kinds[entry];
     }
     return is_changed;
 }
 
 Errc FrameMap::write(u64 transaction, bool is_final) {
+    if (is_final) WARREN_TRY(write_counts(transaction));
     for (const auto& group : groups_) {
         if (!group) continue;
         Block block{};

@@ -2,9 +2,12 @@
 // Which blocks the frame table says are in use, and which ones the check found an owner for. Only
 // table blocks that hold something are kept, so a sparse volume of any size costs little.
 //
-// Invariant: a block gets an owner once; who comes second is refused.
+// Invariant: a block gets an owner once, and a second claim is refused, unless all claims are by
+// extents with the flag extent_shared.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -40,8 +43,12 @@ class FrameMap {
     /// Gives `blocks` blocks at `place` an owner. The number of blocks, from the first, for which
     /// that went well.
     u64 claim(u64 place, u64 blocks, FrameKind kind, Trust trust);
-    /// Takes the owner away again.
+    /// As claim() for contents, by an extent with the flag extent_shared.
+    u64 claim_shared(u64 place, u64 blocks, Trust trust);
+    /// Takes the owner, or one of those who share the blocks, away again.
     void release(u64 place, u64 blocks);
+    /// Reads the reference counts that the table points to. After load(), before any other claim.
+    void load_counts();
     /// Calls `visit` with the place of each block that may be metadata, is in use and has no owner.
     void for_each_unowned_metadata(const std::function<void(u64)>& visit) const;
 
@@ -67,6 +74,15 @@ class FrameMap {
         u64 owned[format::frames_per_table_block][8] = {};
         u8 kinds[format::frames_per_table_block] = {};
     };
+    /// The reference counts of a frame: as on disk, and what the claims make of them.
+    struct Counts {
+        u64 place = 0;  // of the block that has them; 0: of none that can be used
+        std::array<u32, format::blocks_per_frame> extra{};   // zero without such a block
+        std::array<u32, format::blocks_per_frame> claims{};  // by extents with the flag
+
+        u32 right_extra(u32 block) const { return claims[block] > 1 ? claims[block] - 1 : 0; }
+        u32 wrong() const;
+    };
     static constexpr u64 unknown = 0xff;  // FrameEntry::kind until a claim tells
 
     Group* find(u64 frame) const;
@@ -80,6 +96,9 @@ class FrameMap {
     u32 claim_in_frame(u64 frame, u32 first, u32 count, FrameKind kind, Trust trust);
     void compare_frame(const Group& group, u32 entry);
     void compare_counters() const;
+    void load_counts_of(u64 frame, u64 pointer);
+    void compare_counts() const;
+    Errc write_counts(u64 transaction);
     bool fill_block(const Group& group, bool is_final, format::FrameTableBlock& block) const;
     u64 take_free_frame();
 
@@ -88,6 +107,7 @@ class FrameMap {
     Report& report_;
     std::vector<std::unique_ptr<Group>> groups_;  // by table block; null: all frames free
     std::vector<u64> inode_frames_;
+    std::map<u64, Counts> counts_;  // by frame
     u64 allocation_frame_ = 0;
 };
 

@@ -95,6 +95,7 @@ bool FrameTables::fill(Disk& disk, const format::Superblock& superblock, u64 has
         kinds[frame] = static_cast<u8>(entry.kind);
         std::copy(std::begin(entry.used), std::end(entry.used), &used[frame * 8]);
         std::copy(std::begin(has), std::end(has), &owned[frame * 8]);
+        if (entry.references != 0) counted.push_back({frame, entry.references});
         const auto kind = static_cast<FrameKind>(entry.kind);
         if (kind == FrameKind::inodes) frame_numbers.push_back(frame);
         if (kind == FrameKind::metadata) metadata.push_back(frame);
@@ -114,12 +115,14 @@ bool FrameTables::fill(Disk& disk, const format::Superblock& superblock, u64 has
                  superblock.root_inode,
                  superblock.orphan_directory,
                  superblock.blocks_used,
-                 superblock.inodes_used};
+                 superblock.inodes_used,
+                 counted.size()};
     ref.frame_numbers = frame_numbers;
     ref.slots = slots;
     ref.kinds = kinds;
     ref.used = used;
     ref.owned = owned;
+    ref.counted = counted;
     // Ordinals of inodes and indices of blocks are 32-bit numbers.
     return is_marked && frame_numbers.size() < nobody / format::inodes_per_frame;
 }

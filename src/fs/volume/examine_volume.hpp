@@ -21,6 +21,7 @@ struct FrameTables {
     std::vector<u8> kinds;
     std::vector<u64> used;
     std::vector<u64> owned;
+    std::vector<ops::examine::CountedFrame> counted;
     ExamTables ref;  // to all of it
 
     /// False if the table, or what the superblock says of it, is not as it should be.

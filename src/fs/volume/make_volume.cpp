@@ -131,6 +131,7 @@ Errc fill_identity(Superblock& superblock, const std::string& label) {
     superblock.magic = format::magic;
     superblock.version_major = format::version_major;
     superblock.version_minor = format::version_minor;
+    superblock.features_read_only_compatible = format::feature_shared_blocks;
     WARREN_TRY(fill_random(superblock.uuid, sizeof superblock.uuid));
     WARREN_TRY(fill_random(superblock.hash_key, sizeof superblock.hash_key));
     // Version 4 (random), variant 1 of RFC 9562.

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/out_of_memory.hpp"
+#include "fs/volume/data_writer.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -17,111 +18,7 @@ using ops::Verb;
 
 namespace {
 
-constexpr u64 staged_blocks_max = 16;  // pieces up to this size go out as one write
 constexpr std::array<std::byte, format::block_size> zero_block{};
-
-/// Whether bytes take the place of others that the file shows already.
-enum class Replaces : u8 { no, yes };
-
-/// Writes the caller's bytes [offset, offset + source.size()) of a file, piece by piece.
-class DataWriter {
- public:
-    DataWriter(VolumeImplementation& volume, u64 offset, std::span<const std::byte> source,
-               Replaces replaces)
-        : volume_(volume), offset_(offset), source_(source), replaces_(replaces) {}
-
-    /// Writes and notes the bytes, in this order and before the apply that shows them: the commit
-    /// that takes the note flushes them, and none shows them before it.
-    Errc operator()(const ops::Piece& piece) const {
-        WARREN_TRY(write(piece));
-        const bool is_fresh = !piece.keeps_rest || replaces_ == Replaces::no;
-        volume_.note_data(is_fresh ? FreshData::yes : FreshData::no);
-        return Errc::ok;
-    }
-
- private:
-    Errc write(const ops::Piece& piece) const {
-        const u64 start = piece.file_block * format::block_size;
-        const u64 end = start + u64{piece.blocks} * format::block_size;
-        const u64 begin = std::clamp(offset_, start, end);
-        const u64 stop = std::clamp(offset_ + source_.size(), start, end);
-        const std::span<const std::byte> bytes =
-            begin < stop ? source_.subspan(begin - offset_, stop - begin)
-                         : std::span<const std::byte>{};
-        const bool covers_all = bytes.size() == end - start;
-        if (piece.keeps_rest || covers_all) {
-            return bytes.empty() ? Errc::ok
-                                 : volume_.write_data(piece.place + (begin - start), bytes);
-        }
-        if (piece.blocks > staged_blocks_max) return write_large(piece, begin, stop);
-        // On the stack: a writer runs within an operation, where no memory may be asked for.
-        std::array<std::byte, staged_blocks_max * format::block_size> room;
-        const std::span<std::byte> staged = std::span(room).first(end - start);
-        std::memset(staged.data(), 0, staged.size());
-        if (piece.has_bytes) std::memcpy(staged.data(), piece.bytes.words, format::area_bytes);
-        if (!bytes.empty())
-            std::memcpy(staged.data() + (begin - start), bytes.data(), bytes.size());
-        return volume_.write_data(piece.place, staged);
-    }
-
-    /// Fills a large new piece with the caller's bytes [begin, stop) of the file and zeros around
-    /// them. Blocks are written whole: for a part of one, what the disk has there would be read.
-    Errc write_large(const ops::Piece& piece, u64 begin, u64 stop) const {
-        constexpr u64 size = format::block_size;
-        const u64 start = piece.file_block * size;
-        const u64 end = start + u64{piece.blocks} * size;
-        const u64 first_whole = (begin + size - 1) / size * size;
-        const u64 whole_end = std::max(stop / size * size, first_whole);
-        for (u64 at = start; at < first_whole; at += size)
-            WARREN_TRY(write_mixed(piece, at, begin, stop));
-        if (first_whole < whole_end) {
-            const auto whole = source_.subspan(first_whole - offset_, whole_end - first_whole);
-            WARREN_TRY(volume_.write_data(piece.place + (first_whole - start), whole));
-        }
-        for (u64 at = whole_end; at < end; at += size)
-            WARREN_TRY(write_mixed(piece, at, begin, stop));
-        return Errc::ok;
-    }
-
-    /// Writes the block of a new piece that begins at byte `at` of the file: what was in the inode,
-    /// of the caller's bytes [begin, stop) those that lie there, and zeros.
-    Errc write_mixed(const ops::Piece& piece, u64 at, u64 begin, u64 stop) const {
-        const u64 start = piece.file_block * format::block_size;
-        std::array<std::byte, format::block_size> room{};
-        if (piece.has_bytes && at == start)
-            std::memcpy(room.data(), piece.bytes.words, format::area_bytes);
-        const u64 from = std::clamp(begin, at, at + room.size());
-        const u64 to = std::clamp(stop, at, at + room.size());
-        if (from < to) std::memcpy(&room[from - at], &source_[from - offset_], to - from);
-        return volume_.write_data(piece.place + (at - start), room);
-    }
-
-    VolumeImplementation& volume_;
-    const u64 offset_;
-    const std::span<const std::byte> source_;
-    const Replaces replaces_;
-};
-
-/// Room for bytes in the next commit, for as long as this lives.
-class DataRoom {
- public:
-    DataRoom(VolumeImplementation& volume, u64 length)
-        // A range may begin and end within a block.
-        : volume_(volume),
-          blocks_(length / format::block_size + 2),
-          code_(volume.take_data_room(blocks_)) {}
-    ~DataRoom() {
-        if (code_ == Errc::ok) volume_.give_back_data_room(blocks_);
-    }
-    DataRoom(const DataRoom&) = delete;
-    DataRoom& operator=(const DataRoom&) = delete;
-    Errc code() const { return code_; }
-
- private:
-    VolumeImplementation& volume_;
-    const u64 blocks_;
-    const Errc code_;
-};
 
 /// Zeros in a part of one block.
 Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
@@ -132,14 +29,14 @@ Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
     return Errc::ok;
 }
 
-/// Zeroes what lies between the end of the file and `first_new_byte` in its last block.
-Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
-    const Result<ops::Gap> gap = volume.ask<Verb::tail_to_zero>([&](ops::Command& command) {
-        command.handle = file;
-        command.from = first_new_byte;
-    });
-    if (!gap) return gap.code();
-    return gap->length == 0 ? Errc::ok : write_zeros_at(volume, gap->place, gap->length);
+/// Gives a file a block of its own instead of a shared one, before a part of it is written.
+Errc unshare_block(VolumeImplementation& volume, Handle file, u64 block) {
+    const DataRoom room(volume, format::block_size);
+    WARREN_TRY(room.code());
+    ops::Command command = command_on(file);
+    command.from = block;
+    command.length = 1;
+    return volume.ask<Verb::unshare>(command, moving_writer(volume)).code();
 }
 
 Result<ops::Mapping> map_block(VolumeImplementation& volume, Handle file, u64 block) {
@@ -147,6 +44,37 @@ Result<ops::Mapping> map_block(VolumeImplementation& volume, Handle file, u64 bl
         command.handle = file;
         command.from = block;
     });
+}
+
+/// Zeroes the part of one block that the bytes [begin, end) of a file cover, where the block holds
+/// data.
+Errc zero_part_of_block(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
+    const u64 block = begin / format::block_size;
+    Result<ops::Mapping> mapping = map_block(volume, file, block);
+    if (mapping && mapping->is_shared) {
+        WARREN_TRY(unshare_block(volume, file, block));
+        mapping = map_block(volume, file, block);
+    }
+    if (!mapping) return mapping.code();
+    if (mapping->kind != ops::MappingKind::data) return Errc::ok;
+    return write_zeros_at(volume, mapping->place + begin % format::block_size, end - begin);
+}
+
+/// Zeroes what lies between the end of the file and `first_new_byte` in its last block.
+Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
+    const auto find_tail = [&] {
+        return volume.ask<Verb::tail_to_zero>([&](ops::Command& command) {
+            command.handle = file;
+            command.from = first_new_byte;
+        });
+    };
+    Result<ops::Gap> gap = find_tail();
+    if (gap && gap->is_shared) {
+        WARREN_TRY(unshare_block(volume, file, gap->file_block));
+        gap = find_tail();
+    }
+    if (!gap) return gap.code();
+    return gap->length == 0 ? Errc::ok : write_zeros_at(volume, gap->place, gap->length);
 }
 
 /// How far the steps of a command came, and what ended them.
@@ -205,20 +133,31 @@ Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     return or_no_memory([&]() -> Errc {
         if (size > format::file_size_max) return Errc::file_too_big;
         std::unique_lock lock(data_lock(file.inode));
-        WARREN_TRY(zero_tail(*this, file, size));
-        const DataWriter writer(*this, 0, {}, Replaces::no);
-        ops::Command command = command_on(file);
-        command.from = size;
-        command.now = now;
-        command.may_use_reserve = true;
-        Result<bool> done = false;
-        const DataRoom room(*this, 0);
-        WARREN_TRY(room.code());
-        while (done && !*done)
-            done = ask<Verb::truncate>(command, writer);
-        const Errc shown = mapped_files_.reload(file, size, format::file_size_max);
-        return done ? shown : done.code();
+        return resize_locked(file, size, now);
     });
+}
+
+Errc VolumeImplementation::resize_locked(Handle file, u64 size, i64 now) {
+    WARREN_TRY(zero_tail(*this, file, size));
+    ops::Command command = command_on(file);
+    command.from = size;
+    command.now = now;
+    command.may_use_reserve = true;
+    Result<bool> done = false;
+    const DataRoom room(*this, 0);
+    WARREN_TRY(room.code());
+    while (done && !*done)
+        done = ask<Verb::truncate>(command, moving_writer(*this));
+    const Errc shown = mapped_files_.reload(file, size, format::file_size_max);
+    return done ? shown : done.code();
+}
+
+Errc VolumeImplementation::punch_locked(Handle file, u64 offset, u64 length, i64 now) {
+    ops::Command command = command_on(file);
+    command.how = static_cast<u8>(Allocate::punch_hole);
+    command.now = now;
+    command.may_use_reserve = true;
+    return run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this)).code;
 }
 
 Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
@@ -334,14 +273,6 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
 
 namespace {
 
-/// Zeroes the part of one block that a range covers, where the block holds data.
-Errc zero_part_of_block(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
-    const Result<ops::Mapping> mapping = map_block(volume, file, begin / format::block_size);
-    if (!mapping) return mapping.code();
-    if (mapping->kind != ops::MappingKind::data) return Errc::ok;
-    return write_zeros_at(volume, mapping->place + begin % format::block_size, end - begin);
-}
-
 /// Zeroes the blocks at either end of a range that it covers in part.
 Errc zero_edges(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
     constexpr u64 size = format::block_size;
@@ -371,8 +302,8 @@ Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp s
         command.how = static_cast<u8>(how);
         command.now = now;
         command.may_use_reserve = how == Allocate::punch_hole;
-        const Progress progress = run_steps<Verb::allocate>(
-            volume, command, offset, length, DataWriter(volume, 0, {}, Replaces::no));
+        const Progress progress =
+            run_steps<Verb::allocate>(volume, command, offset, length, moving_writer(volume));
         Errc code = progress.code;
         if (code == Errc::ok && zeroes) code = zero_edges(volume, file, offset, offset + length);
         const Errc shown =

@@ -83,9 +83,9 @@ void expect_equal(const ExtentList& list, const Model& model) {
 /// The runs in [begin, end) that for_each_run() tells, block by block.
 void expect_runs(const ExtentList& list, const Model& model, u64 begin, u64 end) {
     std::vector<u64> told;
-    for_each_run(ThreadTeam{}, list, begin, end, [&](u64 place, u64 blocks) {
-        for (u64 i = 0; i < blocks; ++i)
-            told.push_back(place + i * format::block_size);
+    for_each_run(ThreadTeam{}, list, begin, end, [&](const Extent& part) {
+        for (u64 block = part.file_block; block < end_of(part); ++block)
+            told.push_back(place_at(part, block));
     });
     std::vector<u64> wanted;
     for (u64 b = begin; b < end; ++b) {

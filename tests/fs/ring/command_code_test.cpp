@@ -325,7 +325,7 @@ ops::Reply sample_reply(Random& random, ops::Verb verb) {
                  : random.below(2) != 0 ? Errc::need_block
                                         : Errc::no_entry;
     if (verb == ops::Verb::map) {
-        reply.mapping = {ops::MappingKind::bytes, 1, 2, 3, {}, {4, random.next()}};
+        reply.mapping = {ops::MappingKind::bytes, false, 1, 2, 3, {}, {4, random.next()}};
         for (u64& word : reply.mapping.bytes.words)
             word = random.next();
     } else if (verb == ops::Verb::fill) {

@@ -57,6 +57,7 @@ Errc ExamMemory::open(const ExamTables& tables) {
     copy_table(exam_.kinds, tables.kinds);
     copy_table(exam_.used, tables.used);
     copy_table(exam_.owned, tables.owned);
+    copy_table(exam_.counted, tables.counted);
     std::memset(exam_.parents, 0xff, exam_.inode_slots() * sizeof *exam_.parents);
     for (const u64 number : {exam_.facts.root_inode, exam_.facts.orphan_directory}) {
         const u32 ordinal = exam_.ordinal_of(number);

@@ -243,6 +243,7 @@ class DeviceExamination {
         WARREN_TRY(copy_table(exam_.kinds, tables_.kinds));
         WARREN_TRY(copy_table(exam_.used, tables_.used));
         WARREN_TRY(copy_table(exam_.owned, tables_.owned));
+        WARREN_TRY(copy_table(exam_.counted, tables_.counted));
         WARREN_TRY(stream_.fill(exam_.parents, 0xff, exam_.inode_slots() * sizeof(u32)));
         // The tables that say which ordinal a number has are at hand here only on the host.
         Exam host = exam_;

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of contents that several extents refer to. A frame has one block with a count for each of
+// its blocks: how many references there are besides the first. So a new block needs no count, and
+// a frame none of whose blocks was ever shared has no counts.
+//
+// Counts change by atomic additions, in the apply that changes the extents. Only an operation that
+// has locked an extent adds a reference to its blocks, and it locks the frame's guard too; an
+// operation that drops one has locked just its own extent.
+//
+// Invariant: every extent that refers to a block with a count above 0 has the flag extent_shared.
+// The flag may stay when the other references are gone.
+#pragma once
+
+#include "fs/core/allocator.hpp"
+#include "fs/core/block_identity.hpp"
+#include "fs/format/tree.hpp"
+
+namespace warren::core {
+
+using format::BlockPointer;
+using format::ReferenceBlock;
+
+/// One operation changes the counts of so many frames at most.
+inline constexpr u32 shared_frames_max = 8;
+inline constexpr u32 references_max = ~u32{0};
+
+/// Calls `action(frame, first, count)` for the part of a run in each frame.
+template <class Action>
+WARREN_HD void for_each_frame_part(u64 place, u64 blocks, Action&& action) {
+    u64 block = place / format::block_size;
+    while (blocks > 0) {
+        const u32 first = static_cast<u32>(block % format::blocks_per_frame);
+        const u32 room = format::blocks_per_frame - first;
+        const u32 count = blocks < room ? static_cast<u32>(blocks) : room;
+        action(block / format::blocks_per_frame, first, count);
+        block += count;
+        blocks -= count;
+    }
+}
+
+/// What the block with the counts of `frame` must be.
+WARREN_HD constexpr BlockIdentity counts_identity(u64 frame) {
+    return {BlockKind::reference_counts, 0, frame};
+}
+
+/// The pointer to the counts of `frame`; 0: it has none.
+template <class Team>
+WARREN_HD BlockPointer counts_pointer(Operation<Team>& op, u64 frame) {
+    return {load(op.team, op.store.frame(frame).references)};
+}
+
+/// The counts of `frame`, pinned; null if it has none. Part of a plan.
+template <class Team>
+WARREN_HD Result<ReferenceBlock*> find_counts(Operation<Team>& op, u64 frame) {
+    const BlockPointer pointer = counts_pointer(op, frame);
+    if (pointer.raw == 0) return static_cast<ReferenceBlock*>(nullptr);
+    if (!pointer.is_valid() || pointer.is_indirect()) return Errc::corrupt;
+    const Result<Block*> block = op.pin(pointer.offset());
+    if (!block) return block.code();
+    auto* counts = reinterpret_cast<ReferenceBlock*>(*block);
+    const bool is_own =
+        once(op.team, [&] { return is_own_block(counts->header, counts_identity(frame)); });
+    return is_own ? Result<ReferenceBlock*>(counts) : Errc::corrupt;
+}
+
+/// Pins the counts of all frames of a run. Part of a plan.
+template <class Team>
+WARREN_HD Errc pin_counts(Operation<Team>& op, u64 place, u64 blocks) {
+    Errc code = Errc::ok;
+    for_each_frame_part(place, blocks, [&](u64 frame, u32, u32) {
+        if (code == Errc::ok) code = find_counts(op, frame).code();
+    });
+    return code;
+}
+
+/// Drops one of several references. False if there is only one. One lane.
+WARREN_HD inline bool drop_extra(u32& extra) {
+    device_atomic<u32> count(extra);
+    u32 old = count.load(hd::memory_order_relaxed);
+    while (old > 0) {
+        if (count.compare_exchange_weak(old, old - 1, hd::memory_order_relaxed)) return true;
+    }
+    return false;
+}
+
+/// Drops a reference to blocks [first, first + count) of `frame` and frees those that had no other.
+/// Only within apply.
+template <class Team>
+WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 count) {
+    const u64 place = frame * format::frame_size;
+    const BlockPointer pointer = counts_pointer(op, frame);
+    // Counts that came after the plan, and so are not pinned, say nothing of these blocks: their
+    // extent was locked.
+    auto* counts = pointer.raw == 0
+                       ? nullptr
+                       : reinterpret_cast<ReferenceBlock*>(op.resident(pointer.offset()));
+    if (counts == nullptr) {
+        free_blocks(op, place + first * format::block_size, count);
+        return;
+    }
+    const u32 end = first + count;
+    bool is_changed = false;
+    for (u32 at = first; at < end;) {
+        // From `at` on: how many have other references, then how many have none.
+        u32 kept = 0;
+        const u32 freed = once(op.team, [&] {
+            u32 block = at;
+            while (block < end && drop_extra(counts->extra[block]))
+                ++block;
+            kept = block - at;
+            // This reference is the last one now and for good: only its holder could share it.
+            while (block < end && relaxed_load(counts->extra[block]) == 0)
+                ++block;
+            return block - at - kept;
+        });
+        kept = once(op.team, [&] { return kept; });
+        if (freed > 0) free_blocks(op, place + (at + kept) * format::block_size, freed);
+        is_changed = is_changed || kept > 0;
+        at += kept + freed;
+    }
+    if (is_changed) op.mark_dirty(pointer.offset());
+}
+
+/// Takes an extent's blocks from it: frees those that nothing else refers to. Only within apply; of
+/// a shared extent after pin_counts().
+template <class Team>
+WARREN_HD void drop_extent(Operation<Team>& op, const format::Extent& extent) {
+    if ((extent.flags & format::extent_shared) == 0) {
+        free_blocks(op, extent.start.offset(), extent.length);
+        return;
+    }
+    for_each_frame_part(extent.start.offset(), extent.length, [&](u64 frame, u32 first, u32 count) {
+        drop_in_frame(op, frame, first, count);
+    });
+}
+
+/// Of `blocks` blocks from `place` on, all in one frame: how many, from the first, are like it
+/// referred to from elsewhere too, or are not.
+struct SharedPrefix {
+    bool is_shared = false;
+    u32 blocks = 0;
+};
+
+/// Part of a plan: the counts are pinned afterwards.
+template <class Team>
+WARREN_HD Result<SharedPrefix> shared_prefix(Operation<Team>& op, u64 place, u32 blocks) {
+    const Result<ReferenceBlock*> counts = find_counts(op, place / format::frame_size);
+    if (!counts) return counts.code();
+    if (*counts == nullptr) return SharedPrefix{false, blocks};
+    const u32 first = static_cast<u32>(place % format::frame_size / format::block_size);
+    return once(op.team, [&] {
+        const auto is_shared = [&](u32 i) {
+            return relaxed_load((*counts)->extra[first + i]) != 0;
+        };
+        SharedPrefix prefix{is_shared(0), 1};
+        while (prefix.blocks < blocks && is_shared(prefix.blocks) == prefix.is_shared)
+            ++prefix.blocks;
+        return prefix;
+    });
+}
+
+}  // namespace warren::core

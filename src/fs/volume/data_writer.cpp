@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks are written whole: for a part of one, the disk would read what it has there.
+#include "fs/volume/data_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace warren {
+
+namespace {
+
+constexpr u64 staged_blocks_max = 16;  // pieces up to this size go out as one write
+
+}  // namespace
+
+Errc DataWriter::operator()(const ops::Piece& piece) const {
+    WARREN_TRY(write(piece));
+    const bool is_fresh = !piece.keeps_rest || replaces_ == Replaces::no;
+    volume_.note_data(is_fresh ? FreshData::yes : FreshData::no);
+    return Errc::ok;
+}
+
+Errc DataWriter::write(const ops::Piece& piece) const {
+    const u64 start = piece.file_block * format::block_size;
+    const u64 end = start + u64{piece.blocks} * format::block_size;
+    const u64 begin = std::clamp(offset_, start, end);
+    const u64 stop = std::clamp(offset_ + source_.size(), start, end);
+    const std::span<const std::byte> bytes = begin < stop
+                                                 ? source_.subspan(begin - offset_, stop - begin)
+                                                 : std::span<const std::byte>{};
+    const bool covers_all = bytes.size() == end - start;
+    if (piece.keeps_rest || covers_all) {
+        return bytes.empty() ? Errc::ok : volume_.write_data(piece.place + (begin - start), bytes);
+    }
+    if (piece.blocks > staged_blocks_max) return write_large(piece, begin, stop);
+    // On the stack: a writer runs within an operation, where no memory may be asked for.
+    std::array<std::byte, staged_blocks_max * format::block_size> room;
+    const std::span<std::byte> staged = std::span(room).first(end - start);
+    WARREN_TRY(read_old(piece, start, staged));
+    if (!bytes.empty()) std::memcpy(staged.data() + (begin - start), bytes.data(), bytes.size());
+    return volume_.write_data(piece.place, staged);
+}
+
+/// Fills `target` with what the file has from byte `at` on: at the piece's old place, in the inode,
+/// else zeros.
+Errc DataWriter::read_old(const ops::Piece& piece, u64 at, std::span<std::byte> target) const {
+    const u64 start = piece.file_block * format::block_size;
+    if (piece.old_place != 0) {
+        const u64 place = piece.old_place + (at - start);
+        return volume_.read_data(place, target, place + target.size());
+    }
+    std::ranges::fill(target, std::byte{0});
+    if (piece.has_bytes && at == start)
+        std::memcpy(target.data(), piece.bytes.words, format::area_bytes);
+    return Errc::ok;
+}
+
+/// Fills a large piece with the caller's bytes [begin, stop) of the file and what the file has
+/// around them.
+Errc DataWriter::write_large(const ops::Piece& piece, u64 begin, u64 stop) const {
+    constexpr u64 size = format::block_size;
+    const u64 start = piece.file_block * size;
+    const u64 end = start + u64{piece.blocks} * size;
+    const u64 first_whole = (begin + size - 1) / size * size;
+    const u64 whole_end = std::max(stop / size * size, first_whole);
+    for (u64 at = start; at < first_whole; at += size)
+        WARREN_TRY(write_mixed(piece, at, begin, stop));
+    if (first_whole < whole_end) {
+        const auto whole = source_.subspan(first_whole - offset_, whole_end - first_whole);
+        WARREN_TRY(volume_.write_data(piece.place + (first_whole - start), whole));
+    }
+    for (u64 at = whole_end; at < end; at += size)
+        WARREN_TRY(write_mixed(piece, at, begin, stop));
+    return Errc::ok;
+}
+
+/// Writes the block of a piece that begins at byte `at` of the file: of the caller's bytes
+/// [begin, stop) those that lie there, and what the file has.
+Errc DataWriter::write_mixed(const ops::Piece& piece, u64 at, u64 begin, u64 stop) const {
+    const u64 start = piece.file_block * format::block_size;
+    std::array<std::byte, format::block_size> room;
+    WARREN_TRY(read_old(piece, at, room));
+    const u64 from = std::clamp(begin, at, at + room.size());
+    const u64 to = std::clamp(stop, at, at + room.size());
+    if (from < to) std::memcpy(&room[from - at], &source_[from - offset_], to - from);
+    return volume_.write_data(piece.place + (at - start), room);
+}
+
+}  // namespace warren

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that share blocks: each keeps its own contents whatever is done to the other, blocks are
+// counted once, and a check counts the same references.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "fs/format/check_block.hpp"
+#include "fs/format/frame.hpp"
+#include "fs/volume/check.hpp"
+#include "tests/support/memory_volume.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/two_looks.hpp"
+#include "tests/support/volume_walk.hpp"
+
+namespace warren {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr u64 block = 4096;
+
+Bytes random_bytes(Random& random, u64 size) {
+    Bytes bytes(size);
+    for (std::byte& byte : bytes)
+        byte = static_cast<std::byte>(random.next());
+    return bytes;
+}
+
+Bytes contents(Volume& volume, Handle file) {
+    Bytes bytes(volume.attributes(file)->size);
+    const Result<u64> read = volume.read(file, 0, bytes);
+    EXPECT_TRUE(read && *read == bytes.size());
+    return bytes;
+}
+
+void put(Volume& volume, Handle file, u64 offset, const Bytes& bytes) {
+    const Result<u64> done = volume.write(file, offset, bytes);
+    ASSERT_TRUE(done) << static_cast<int>(done.code());
+    ASSERT_EQ(*done, bytes.size());
+}
+
+u64 used_blocks(Volume& volume) {
+    const Statistics statistics = volume.statistics();
+    return statistics.blocks - statistics.blocks_free;
+}
+
+class SharedBlocks : public testing::TestWithParam<u64> {
+ public:
+    SharedBlocks() : volume_(64 * mib, options()) {}
+
+    static OpenOptions options() {
+        OpenOptions options;
+        options.meta_buffer_bytes = GetParam();
+        return options;
+    }
+    Handle open_new(const std::string& name) {
+        const Handle file = make_file(*volume_, volume_->root(), name);
+        EXPECT_EQ(volume_->open_file(file), Errc::ok);
+        return file;
+    }
+    void share(Handle source, Handle target) {
+        const u64 size = volume_->attributes(source)->size;
+        const Result<u64> done = volume_->share_range(source, 0, target, 0, size);
+        ASSERT_TRUE(done) << static_cast<int>(done.code());
+        ASSERT_EQ(*done, size);
+    }
+    void remove(Handle file, const std::string& name) {
+        EXPECT_EQ(volume_->release(file), Errc::ok);
+        EXPECT_EQ(volume_->unlink({}, volume_->root(), name), Errc::ok);
+    }
+
+ protected:
+    MemoryVolume volume_;
+    Random random_{7};
+};
+
+TEST_P(SharedBlocks, TwoFilesCostTheBlocksOfOne) {
+    const Bytes bytes = random_bytes(random_, 5 * mib + 100);
+    const Handle source = open_new("source");
+    put(*volume_, source, 0, bytes);
+    const u64 before = used_blocks(*volume_);
+    const Handle target = open_new("target");
+    share(source, target);
+    EXPECT_EQ(contents(*volume_, target), bytes);
+    // The counts of at most four frames, a leaf of extents perhaps.
+    EXPECT_LE(used_blocks(*volume_) - before, 8u);
+    EXPECT_EQ(volume_->attributes(target)->blocks, volume_->attributes(source)->blocks);
+    remove(source, "source");
+    EXPECT_EQ(contents(*volume_, target), bytes);
+    remove(target, "target");
+    EXPECT_EQ(volume_->release(source), Errc::stale);
+    volume_.close_and_check();
+}
+
+TEST_P(SharedBlocks, AWriteChangesOneFileOnly) {
+    for (const auto& [offset, length] : std::map<u64, u64>{{0, 4096},
+                                                           {4096, 100},
+                                                           {10'000, 20'000},
+                                                           {1 * mib, 3 * mib},
+                                                           {5 * mib + 50, 10'000}}) {
+        SCOPED_TRACE(offset);
+        const Bytes bytes = random_bytes(random_, 5 * mib + 100);
+        const Handle source = open_new("source");
+        put(*volume_, source, 0, bytes);
+        const Handle target = open_new("target");
+        share(source, target);
+        for (const Handle file : {target, source}) {
+            const Bytes change = random_bytes(random_, length);
+            Bytes wanted = contents(*volume_, file);
+            const Bytes other = contents(*volume_, file == target ? source : target);
+            put(*volume_, file, offset, change);
+            wanted.resize(std::max<u64>(wanted.size(), offset + length));
+            std::ranges::copy(change, wanted.begin() + static_cast<i64>(offset));
+            EXPECT_EQ(contents(*volume_, file), wanted);
+            EXPECT_EQ(contents(*volume_, file == target ? source : target), other);
+        }
+        remove(source, "source");
+        remove(target, "target");
+    }
+    volume_.close_and_check();
+}
+
+TEST_P(SharedBlocks, TheTailOfOneFileIsNotZeroedInTheOther) {
+    const Bytes bytes = random_bytes(random_, 2 * block);
+    const Handle source = open_new("source");
+    put(*volume_, source, 0, bytes);
+    const Handle target = open_new("target");
+    share(source, target);
+    AttributeChange change;
+    change.which = AttributeChange::size;
+    for (const u64 size : {block + 100, 2 * block}) {
+        change.new_size = size;
+        ASSERT_TRUE(volume_->set_attributes({}, target, change));
+    }
+    Bytes wanted = bytes;
+    std::fill(wanted.begin() + block + 100, wanted.end(), std::byte{0});
+    EXPECT_EQ(contents(*volume_, target), wanted);
+    EXPECT_EQ(contents(*volume_, source), bytes);
+    ASSERT_EQ(volume_->allocate(source, Allocate::punch_hole, 10, 20), Errc::ok);
+    ASSERT_EQ(volume_->allocate(source, Allocate::zero_range, block, block), Errc::ok);
+    EXPECT_EQ(contents(*volume_, target), wanted);
+    volume_.close_and_check();
+}
+
+TEST_P(SharedBlocks, WhatCannotBeSharedIsRefused) {
+    const Handle source = open_new("source");
+    const Handle target = open_new("target");
+    put(*volume_, source, 0, Bytes(3 * block + 10, std::byte{1}));
+    put(*volume_, target, 0, Bytes(3 * block, std::byte{2}));
+    const auto code_of = [&](u64 offset, u64 target_offset, u64 length) {
+        return volume_->share_range(source, offset, target, target_offset, length).code();
+    };
+    EXPECT_EQ(code_of(1, 0, block), Errc::invalid);
+    EXPECT_EQ(code_of(0, 1, block), Errc::invalid);
+    EXPECT_EQ(code_of(0, 0, block + 1), Errc::invalid);
+    EXPECT_EQ(code_of(3 * block, 0, block), Errc::invalid) << "ends within the target";
+    EXPECT_EQ(code_of(0, (u64{1} << 60), block), Errc::file_too_big);
+    EXPECT_EQ(volume_->share_range(source, 0, source, 4 * block, block).code(), Errc::invalid);
+    EXPECT_EQ(*volume_->share_range(source, 8 * block, target, 0, block), 0u);
+    EXPECT_EQ(contents(*volume_, target), Bytes(3 * block, std::byte{2}));
+    EXPECT_EQ(*volume_->share_range(source, 3 * block, target, 3 * block, block), 10u);
+    EXPECT_EQ(volume_->attributes(target)->size, 3 * block + 10);
+    volume_.close_and_check();
+}
+
+/// Damages the counts of the first frame that has some, which `change` is given with their place
+/// and the block of the frame table.
+void damage_counts(
+    Disk& disk,
+    const std::function<void(format::ReferenceBlock& counts, format::FrameEntry& entry)>& change) {
+    const auto bytes_of = [](auto& from) { return std::as_writable_bytes(std::span(&from, 1)); };
+    format::Block first;
+    ASSERT_EQ(disk.read(0, bytes_of(first)), Errc::ok);
+    const auto& superblock = reinterpret_cast<const format::Superblock&>(first);
+    const u64 volume = superblock.header.volume;
+    for (u64 i = 0; i < superblock.frame_table_blocks; ++i) {
+        const u64 table_place = superblock.frame_table_offset + i * block;
+        format::Block table;
+        ASSERT_EQ(disk.read(table_place, bytes_of(table)), Errc::ok);
+        for (format::FrameEntry& entry :
+             reinterpret_cast<format::FrameTableBlock&>(table).entries) {
+            if (entry.references == 0) continue;
+            const u64 place = format::BlockPointer{entry.references}.offset();
+            format::Block counts;
+            ASSERT_EQ(disk.read(place, bytes_of(counts)), Errc::ok);
+            change(reinterpret_cast<format::ReferenceBlock&>(counts), entry);
+            format::seal_block(counts, volume, place, superblock.header.transaction);
+            format::seal_block(table, volume, table_place, superblock.header.transaction);
+            ASSERT_EQ(disk.write(place, bytes_of(counts)), Errc::ok);
+            ASSERT_EQ(disk.write(table_place, bytes_of(table)), Errc::ok);
+            return;
+        }
+    }
+    FAIL() << "no frame has counts";
+}
+
+TEST_P(SharedBlocks, DamagedCountsAreFoundAndCountedAgain) {
+    using format::FrameEntry;
+    using format::ReferenceBlock;
+    const auto lose_block = [](ReferenceBlock& counts, FrameEntry&) { counts.header.owner = 1; };
+    const auto lose_pointer = [](ReferenceBlock&, FrameEntry& entry) { entry.references = 0; };
+    const auto spoil_pointer = [](ReferenceBlock&, FrameEntry& entry) { entry.references = 12345; };
+    const auto count_wrong = [](ReferenceBlock& counts, FrameEntry&) { ++counts.extra[511]; };
+    const std::pair<std::function<void(ReferenceBlock&, FrameEntry&)>, std::string> damages[] = {
+        {lose_block, "its reference counts are damaged"},
+        {lose_pointer, "reference counts that are wrong"},
+        {spoil_pointer, "its pointer to reference counts makes no sense"},
+        {count_wrong, "reference counts that are wrong: 1"}};
+    const Bytes bytes = random_bytes(random_, 3 * mib);
+    const Handle source = open_new("source");
+    put(*volume_, source, 0, bytes);
+    const Handle target = open_new("target");
+    share(source, target);
+    for (const auto& [change, text] : damages) {
+        SCOPED_TRACE(text);
+        ASSERT_EQ(volume_->release(source), Errc::ok);
+        ASSERT_EQ(volume_->release(target), Errc::ok);
+        volume_.close();
+        EXPECT_EQ(test::expect_equal_looks(volume_.disk()).result.problems, 0u);
+        damage_counts(volume_.disk(), change);
+        const test::Outcome found = test::expect_equal_looks(volume_.disk());
+        EXPECT_TRUE(found.says(text)) << found.all();
+        const test::Outcome repaired = test::check_once(volume_.disk(), true, false);
+        EXPECT_EQ(repaired.failure.code, Errc::ok) << repaired.all();
+        EXPECT_EQ(test::expect_equal_looks(volume_.disk()).result.problems, 0u);
+        volume_.open();
+        ASSERT_EQ(volume_->open_file(source), Errc::ok);
+        ASSERT_EQ(volume_->open_file(target), Errc::ok);
+        EXPECT_EQ(contents(*volume_, source), bytes);
+        put(*volume_, target, 0, Bytes(block, std::byte{9}));
+        EXPECT_EQ(contents(*volume_, source), bytes) << "written through the other file";
+        share(source, target);
+    }
+    volume_.close_and_check();
+}
+
+/// Without counts that can be read, nothing that needs them changes.
+TEST_P(SharedBlocks, DamagedCountsAreAnErrorUntilTheyAreRepaired) {
+    const Bytes bytes = random_bytes(random_, mib);
+    const Handle source = open_new("source");
+    put(*volume_, source, 0, bytes);
+    const Handle target = open_new("target");
+    share(source, target);
+    ASSERT_EQ(volume_->release(source), Errc::ok);
+    ASSERT_EQ(volume_->release(target), Errc::ok);
+    volume_.close();
+    damage_counts(volume_.disk(), [](format::ReferenceBlock& counts, format::FrameEntry&) {
+        counts.header.owner = 1;
+    });
+    volume_.open();
+    ASSERT_EQ(volume_->open_file(target), Errc::ok);
+    EXPECT_EQ(volume_->write(target, 0, Bytes(10, std::byte{1})).code(), Errc::corrupt);
+    EXPECT_EQ(volume_->allocate(target, Allocate::punch_hole, 0, mib), Errc::corrupt);
+    EXPECT_EQ(contents(*volume_, target), bytes);
+    ASSERT_EQ(volume_->release(target), Errc::ok);
+    volume_.close();
+    EXPECT_EQ(test::check_once(volume_.disk(), true, false).failure.code, Errc::ok);
+    EXPECT_TRUE(expect_clean(volume_.disk()));
+    volume_.open();
+}
+
+/// A file as it should be, and its handle.
+struct Modelled {
+    std::string name;
+    Handle file;
+    Bytes bytes;
+};
+
+/// Random changes of files that share much, compared with the model.
+class RandomSharing {
+ public:
+    RandomSharing(MemoryVolume& volume, u64 seed) : volume_(volume), random_(seed) {}
+
+    void step() {
+        if (files_.size() < 2) return make();
+        Modelled& one = pick();
+        switch (random_.below(12)) {
+            case 0:
+                return files_.size() < 12 ? make() : remove();
+            case 1:
+                return remove();
+            case 2:
+                return resize(one);
+            case 3:
+                return punch(one, Allocate::punch_hole);
+            case 4:
+                return punch(one, Allocate::zero_range_keep_size);
+            case 5:
+            case 6:
+            case 7:
+                return write(one);
+            default:
+                return share(one);
+        }
+    }
+    void compare() {
+        for (const Modelled& each : files_)
+            ASSERT_TRUE(contents(*volume_, each.file) == each.bytes) << each.name;
+    }
+    void release_all() {
+        for (const Modelled& each : files_)
+            ASSERT_EQ(volume_->release(each.file), Errc::ok);
+    }
+    void open_all() {
+        for (Modelled& each : files_)
+            ASSERT_EQ(volume_->open_file(each.file), Errc::ok);
+    }
+    void remove_all() {
+        while (!files_.empty())
+            remove();
+    }
+
+ private:
+    Modelled& pick() { return files_[random_.below(files_.size())]; }
+    u64 pick_offset() {
+        const u64 offset = random_.below(3) == 0 ? random_.below(3 * mib) : random_.below(64 * kib);
+        return random_.below(2) == 0 ? offset / block * block : offset;
+    }
+    u64 pick_length() {
+        return 1 + (random_.below(4) == 0 ? random_.below(mib) : random_.below(20'000));
+    }
+
+    void make() {
+        const std::string name = "file" + std::to_string(made_++);
+        const Handle file = make_file(*volume_, volume_->root(), name);
+        ASSERT_EQ(volume_->open_file(file), Errc::ok);
+        files_.push_back({name, file, {}});
+        write(files_.back());
+    }
+    void remove() {
+        const u64 at = random_.below(files_.size());
+        ASSERT_EQ(volume_->release(files_[at].file), Errc::ok);
+        ASSERT_EQ(volume_->unlink({}, volume_->root(), files_[at].name), Errc::ok);
+        files_.erase(files_.begin() + static_cast<i64>(at));
+    }
+    void write(Modelled& each) {
+        const u64 offset = pick_offset();
+        const Bytes bytes = random_bytes(random_, pick_length());
+        ASSERT_NO_FATAL_FAILURE(put(*volume_, each.file, offset, bytes));
+        each.bytes.resize(std::max<u64>(each.bytes.size(), offset + bytes.size()));
+        std::ranges::copy(bytes, each.bytes.begin() + static_cast<i64>(offset));
+    }
+    void resize(Modelled& each) {
+        AttributeChange change;
+        change.which = AttributeChange::size;
+        change.new_size = pick_offset();
+        ASSERT_TRUE(volume_->set_attributes({}, each.file, change));
+        each.bytes.resize(change.new_size);
+    }
+    void punch(Modelled& each, Allocate how) {
+        const u64 offset = pick_offset();
+        const u64 length = pick_length();
+        ASSERT_EQ(volume_->allocate(each.file, how, offset, length), Errc::ok);
+        const u64 begin = std::min<u64>(offset, each.bytes.size());
+        const u64 end = std::min<u64>(offset + length, each.bytes.size());
+        std::fill(each.bytes.begin() + static_cast<i64>(begin),
+                  each.bytes.begin() + static_cast<i64>(end), std::byte{0});
+    }
+    void share(Modelled& source) {
+        Modelled& target = pick();
+        if (&source == &target) return;
+        const u64 offset = pick_offset() / block * block;
+        const u64 target_offset = pick_offset() / block * block;
+        const u64 size = source.bytes.size();
+        if (offset >= size) return;
+        u64 length = std::min(size - offset, pick_length() * 4);
+        const bool ends_files =
+            offset + length == size && target_offset + length >= target.bytes.size();
+        if (!ends_files) length = length / block * block;
+        if (length == 0) return;
+        const Result<u64> done =
+            volume_->share_range(source.file, offset, target.file, target_offset, length);
+        ASSERT_TRUE(done) << static_cast<int>(done.code());
+        ASSERT_EQ(*done, length);
+        target.bytes.resize(std::max<u64>(target.bytes.size(), target_offset + length));
+        std::copy_n(source.bytes.begin() + static_cast<i64>(offset), length,
+                    target.bytes.begin() + static_cast<i64>(target_offset));
+    }
+
+    MemoryVolume& volume_;
+    Random random_;
+    std::vector<Modelled> files_;
+    u64 made_ = 0;
+};
+
+TEST_P(SharedBlocks, RandomChangesAgainstAModel) {
+    const Seed seed;
+    const u64 before = used_blocks(*volume_);
+    RandomSharing sharing(volume_, seed.value());
+    const u64 steps = test_operations(1500 * test_load());
+    for (u64 i = 1; i <= steps; ++i) {
+        sharing.step();
+        if (HasFatalFailure()) FAIL() << "step " << i;
+        if (i % 50 == 0) sharing.compare();
+        if (i % 250 == 0) {
+            sharing.release_all();
+            volume_.close();
+            ASSERT_EQ(test::expect_equal_looks(volume_.disk()).result.problems, 0u);
+            volume_.open();
+            sharing.open_all();
+            sharing.compare();
+        }
+        if (HasFailure()) FAIL() << "step " << i;
+    }
+    sharing.remove_all();
+    volume_.close_and_check();
+    volume_.open();
+    // What remains are counts that say nothing, and inodes' frames.
+    EXPECT_LE(used_blocks(*volume_), before + 1024);
+}
+
+INSTANTIATE_TEST_SUITE_P(MetaBuffers, SharedBlocks, testing::ValuesIn(block_maps));
+
+}  // namespace
+}  // namespace warren
