@@ -4,7 +4,7 @@
 // the form is that of Linux's xattr: u32 version, then u16 tag, u16 permissions, u32 id each.
 //
 // Invariant: the mode bits of an inode equal those of its access ACL: owner is user_object, group
-// is the mask (group_object without one), other is other. Whoever changes one changes both.
+// is the mask (group_object without one), other is other. A change of one changes both.
 #pragma once
 
 #include "fs/core/permission.hpp"
@@ -51,7 +51,7 @@ WARREN_HD bool acl_repeats(const Acl& acl, u32 index) {
     const AclEntry entry = acl.entry(index);
     for (u32 i = index; i > 0; --i) {
         const AclEntry other = acl.entry(i - 1);
-        if (other.tag != entry.tag) return false;  // the order of tags is known to be right
+        if (other.tag != entry.tag) return false;  // tags are known to be in order
         if (other.id == entry.id) return true;
     }
     return false;
@@ -115,8 +115,8 @@ WARREN_HD inline bool acl_record_is_sound(const AttributeBlock& block,
            acl_is_sound(AclInBlock{block, record});
 }
 
-/// Whether the records of a block fill what is in use, one behind the other, each with a name of
-/// its own, and ACLs are such. One lane.
+/// Whether the records of a block fill the bytes in use without gaps, have different names, and
+/// hold valid ACLs where they are named so. One lane.
 WARREN_HD inline bool attributes_are_sound(const AttributeBlock& block) {
     if (!records_are_sound(block)) return false;
     for (AttributeRecord record = record_at(block, 0); record.offset != attribute_none;
@@ -184,7 +184,7 @@ WARREN_HD u64 attribute_place(Operation<Team>& op, const InodeRef& inode) {
     return format::BlockPointer{load(op.team, inode.at->attributes.raw)}.offset();
 }
 
-/// What a new inode gets from the default ACL of its directory.
+/// What a new inode inherits from the default ACL of its directory.
 struct InheritPlan {
     u32 mode = 0;  // type and permission bits of the new inode
     bool needs_block = false;
@@ -218,7 +218,8 @@ WARREN_HD constexpr bool acl_fits_twice(u32 value_length) {
 }
 
 /// The mode and the ACLs of an inode that is made in `parent` with `mode`. A default ACL takes the
-/// place of the umask; then the parent is noted as written, so that its ACL holds still in apply.
+/// place of the umask; then the parent is locked like a written inode, so that its ACL cannot
+/// change during apply.
 template <class Team>
 WARREN_HD Result<InheritPlan> plan_inherit(Operation<Team>& op, const InodeRef& parent, u32 mode,
                                            u32 umask, bool is_directory) {

@@ -19,7 +19,7 @@ using format::FrameKind;
 inline constexpr u64 table_span_bytes = format::frames_per_table_block * format::frame_size;
 
 /// Reserves the free blocks of word `w` from bit `from` to the first that is taken, at most `want`;
-/// how many. None if the frame is not of kind `kind`. One lane.
+/// returns how many: none if the frame is not of kind `kind`. One lane.
 WARREN_HD inline u32 reserve_in_word(const Store& store, u64 frame, FrameKind kind, u32 w, u32 from,
                                      u32 want) {
     const u64 run = free_bits(store, frame, w) >> from;
@@ -37,7 +37,7 @@ WARREN_HD inline u32 reserve_in_word(const Store& store, u64 frame, FrameKind ki
     return prefix;
 }
 
-/// Reserves up to `want` neighbouring blocks of `frame` at or behind block `first`; the run's
+/// Reserves up to `want` contiguous blocks of `frame` at or after block `first`; returns the run's
 /// length. The frame must have kind `kind`; it cannot change once a bit is reserved. One lane.
 WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind kind, u32& first,
                                       u32 want) {
@@ -49,7 +49,7 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
         u32 count = reserve_in_word(store, frame, kind, w, from, want);
         if (count == 0) {
             if (kind_of(store, frame) != kind) return 0;
-            --w;  // lost to another worker: look at this word again
+            --w;  // lost to another worker: try this word again
             continue;
         }
         first = w * 64 + from;
@@ -63,15 +63,16 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
 
 inline constexpr u32 data_window_frames = 32;
 
-/// Whether metadata may lie in `frame`. An engine gives memory to few of a large volume's frames.
+/// Whether metadata may lie in `frame`. Of a large volume, an engine backs only some frames with
+/// memory.
 WARREN_HD inline bool has_memory(const Store& store, u64 frame) {
     const u64 end = relaxed_load(store.state->frames_with_memory);
     return end == 0 || frame < end;
 }
 
-/// Takes up to `wanted` off the count of free frames, but leaves `kept`; how many. There is a free
-/// frame for each caller that takes one off: a frame is counted once its bit is set, and counted
-/// off before its bit is cleared. One lane.
+/// Takes up to `wanted` off the count of free frames, but leaves `kept`; returns how many it took.
+/// There is a free frame for each caller that takes one off: a frame is counted once its bit is
+/// set, and counted off before its bit is cleared. One lane.
 WARREN_HD inline u64 count_frames_off(const Store& store, u64 wanted, u64 kept) {
     device_atomic<u64> count(store.state->free_frames);
     u64 old = count.load(hd::memory_order_relaxed);
@@ -88,7 +89,7 @@ WARREN_HD inline u64 count_frames_off(const Store& store, u64 wanted, u64 kept) 
 
 /// Counts frames whose bits are set, or that were counted off and not taken. One lane.
 WARREN_HD inline void count_free_frames(const Store& store, u64 frames) {
-    // Release: pairs with the acquire in count_frames_off(): the bits show.
+    // Release: pairs with the acquire in count_frames_off(), which makes the bits visible.
     device_atomic<u64>(store.state->free_frames).fetch_add(frames, hd::memory_order_release);
 }
 
@@ -97,11 +98,11 @@ WARREN_HD constexpr u64 frames_kept_from(FrameKind kind) {
     return kind == FrameKind::data ? 1 : 0;
 }
 
-/// Takes one free frame for `kind`: nobody else finds it. Errc::need_space if there is none,
-/// Errc::need_frame if metadata or inodes would lie where no memory is. One lane; publish_frame()
-/// or unclaim_frame() follows.
+/// Takes one free frame for `kind`, so that no other worker finds it. Errc::need_space if there is
+/// none, Errc::need_frame if metadata or inodes would lie in a frame without memory. One lane;
+/// publish_frame() or unclaim_frame() follows.
 WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
-    constexpr u32 looks_max = 2;  // frames come and go before and behind the look
+    constexpr u32 looks_max = 2;  // frames may come and go around the search
     const bool is_data = kind == FrameKind::data;
     const u64 end = store.frame_count;
     if (count_frames_off(store, 1, frames_kept_from(kind)) == 0) return Errc::need_space;
@@ -140,21 +141,22 @@ WARREN_HD inline void unclaim_frame(const Store& store, u64 frame) {
 WARREN_HD inline void publish_frame(const Store& store, u64 frame, FrameKind kind) {
     const bool is_data = kind == FrameKind::data;
     StoreState& state = *store.state;
-    // The mark moves first: a commit between the two must not hide a frame with a kind.
+    // The mark moves first: a commit between the two stores must not exclude a frame that has a
+    // kind.
     device_atomic<u64> mark(is_data ? state.data_frames_begin : state.metadata_frames_end);
     u64 old = mark.load(hd::memory_order_relaxed);
     const u64 bound = is_data ? frame : frame + 1;
     while ((is_data ? old > bound : old < bound) &&
            !mark.compare_exchange_weak(old, bound, hd::memory_order_relaxed)) {
     }
-    // Release: pairs with the acquire in reserve_bits() of whoever finds the frame's kind.
+    // Release: pairs with the acquire in reserve_bits() of a worker that sees the frame's kind.
     device_atomic<u64>(store.frame(frame).kind)
         .store(static_cast<u64>(kind), hd::memory_order_release);
     set_bit(room_of(store, kind), frame);
 }
 
-/// Turns an empty frame back into a free one if nobody uses, has committed or has reserved a block
-/// of it. One lane; called between commits.
+/// Turns an empty frame back into a free one if no block of it is in use, committed as in use, or
+/// reserved. One lane; called between commits.
 WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     FrameOverlay& overlay = store.overlays[frame];
     u32 taken = 0;
@@ -184,17 +186,17 @@ WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     if (empty) {
         unclaim_frame(store, frame);
     } else if (taken > 0) {
-        // Whoever looked for a block meanwhile found all of them reserved.
+        // A worker that searched meanwhile found all blocks reserved and may have cleared the bit.
         set_bit(room_of(store, kind_of(store, frame)), frame);
     }
     return empty;
 }
 
-/// A metadata frame that has room, new if there is none. Of many workers that find no room one
-/// takes a frame for all of them: Errc::retry for the others. One lane.
+/// A metadata frame that has room, new if there is none. If many workers find no room, one of them
+/// takes a frame for all: Errc::retry for the others. One lane.
 WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
     device_atomic<u32> claims(store.state->claims_metadata);
-    // Acquire: pairs with the release below: the frame that was added before us shows.
+    // Acquire: pairs with the release below: makes a frame visible that another worker has added.
     if (claims.exchange(1, hd::memory_order_acquire) != 0) return Errc::retry;
     u64* room = room_of(store, FrameKind::metadata);
     Result<u64> frame = find_bit_up(room, 0, store.frame_count);
@@ -206,10 +208,10 @@ WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
     return frame;
 }
 
-/// Lets nobody look for blocks in a frame that has none left. One lane.
+/// Excludes a frame without free blocks from the search for blocks. One lane.
 WARREN_HD inline void drop_full_frame(const Store& store, u64 frame, FrameKind kind) {
     unmark_room(store, kind, frame);
-    // Some may have come back just now, by give_back_bits(), which found the bit still set.
+    // give_back_bits() may have returned some just now, and found the bit still set.
     for (u32 w = 0; w < 8 && kind_of(store, frame) == kind; ++w) {
         if (free_bits(store, frame, w) == 0) continue;
         set_bit(room_of(store, kind), frame);
@@ -222,7 +224,7 @@ struct Run {
     u32 blocks = 0;
 };
 
-/// Reserves up to `want` neighbouring blocks of `kind`, near `goal` (a place, 0 for anywhere).
+/// Reserves up to `want` contiguous blocks of `kind`, near `goal` (a place, 0 for anywhere).
 /// Errc::need_space if no block is free. One lane.
 WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKind kind, u64 goal,
                                          u32 want) {
@@ -269,7 +271,7 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
     }
 }
 
-/// Whether `blocks` more may be taken: the last ones are for removal and commit.
+/// Whether `blocks` more may be taken: the last ones are kept for removal and commit.
 template <class Team>
 WARREN_HD Errc check_space(Operation<Team>& op, u64 blocks) {
     const u64 used = load(op.team, op.store.state->blocks_used);
@@ -288,7 +290,7 @@ WARREN_HD Result<u64> reserve_metadata(Operation<Team>& op) {
     return run->place;
 }
 
-/// Reserves up to `want` neighbouring data blocks near `goal`. Collective.
+/// Reserves up to `want` contiguous data blocks near `goal`. Collective.
 template <class Team>
 WARREN_HD Result<Run> reserve_data(Operation<Team>& op, u64 goal, u32 want) {
     WARREN_TRY(check_space(op, want));

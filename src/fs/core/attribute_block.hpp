@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of an extended-attribute block. Functions here are run by one lane; readers confirm
-// the inode's version afterwards, writers hold its lock.
+// The records of an extended-attribute block. One lane runs these functions; readers confirm the
+// inode's version afterwards, writers hold its lock.
 #pragma once
 
 #include "fs/core/block_identity.hpp"
@@ -31,8 +31,8 @@ WARREN_HD inline u32 read_byte(const AttributeBlock& block, u32 offset) {
     return relaxed_load(block.records[offset]);
 }
 
-/// The record at `offset`; its own offset is attribute_none at the end, or where bytes make no
-/// sense.
+/// The record at `offset`; its own offset is attribute_none at the end, or where the bytes are no
+/// record.
 WARREN_HD inline AttributeRecord record_at(const AttributeBlock& block, u32 offset) {
     const u32 used = relaxed_load(block.bytes_used);
     if (used > attribute_bytes_max || offset + 4 > used) return {};
@@ -64,7 +64,6 @@ WARREN_HD inline AttributeRecord find_record(const AttributeBlock& block, const 
     return record;
 }
 
-/// Whether two records have one name.
 WARREN_HD inline bool have_one_name(const AttributeBlock& block, const AttributeRecord& a,
                                     const AttributeRecord& b) {
     if (a.name_length != b.name_length) return false;
@@ -76,7 +75,7 @@ WARREN_HD inline bool have_one_name(const AttributeBlock& block, const Attribute
     return same == a.name_length;
 }
 
-/// Whether the records fill what is in use, one behind the other, each with a name of its own.
+/// Whether the records fill the bytes in use without gaps and have different names.
 WARREN_HD inline bool records_are_sound(const AttributeBlock& block) {
     const u32 used = relaxed_load(block.bytes_used);
     u32 end = 0;
@@ -87,8 +86,8 @@ WARREN_HD inline bool records_are_sound(const AttributeBlock& block) {
         for (u32 i = 0; i < record.name_length; ++i) {
             if (read_byte(block, record.name_offset() + i) == 0) return false;
         }
-        // Less, and not other than: of a block that a writer changes meanwhile there may be no
-        // record at that offset any more.
+        // "<" rather than "!=": while a writer changes the block, there may be no record at that
+        // offset any more.
         for (AttributeRecord other = record_at(block, 0); other.offset < record.offset;
              other = record_at(block, other.offset + other.bytes())) {
             if (have_one_name(block, record, other)) return false;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a directory and a name to the inode in as few waits as possible. Where a team has many
-// lanes, as on a GPU, a look at memory costs hundreds of nanoseconds however little is read: so
-// each step reads all of what it can need at once, and checks that the step before was sound while
-// it is on its way to the next. This is the common way only: everything is in memory, nobody
-// writes, no list decides on permission, the name is of usual length and shares its hash with none.
-// For all else the answer is "no", and the caller goes the plain way, which says why.
+// The fast path of a lookup: from a directory and a name to the inode with as few dependent memory
+// loads as possible. For a team of many lanes, as on a GPU, a load costs hundreds of nanoseconds
+// however little it reads; so each step loads all that it can need at once, and validates the step
+// before it while its own loads are under way. It covers the common case only: everything is in
+// memory, nobody writes, no ACL decides on permission, the name has a usual length and a unique
+// hash. Otherwise it fails, and the caller takes the general path, which finds the reason.
 //
 // Invariant: a step's version is read before what it guards, and again after what was found there
-// has been observed in its turn; so what is found was all true at one moment (see
-// fs/core/tree.hpp).
+// has been observed in turn; so all that is found was true at one moment (see fs/core/tree.hpp).
 #pragma once
 
 #include "fs/core/directory.hpp"
@@ -53,7 +52,7 @@ WARREN_HD bool choose(const Team& team, const Gathered<Team, WordPair, count>& i
     return parted == 0;
 }
 
-/// Goes through the node that `seen` guards, of the tree of `owner`, towards `key`.
+/// Descends through the node that `seen` guards, of the tree of `owner`, towards `key`.
 template <class Team>
 WARREN_HD bool pass_node(const Team& team, const Store& store, const Seen& seen, const Seen& before,
                          const InodeRef& owner, u32 height, u64 key, BlockPointer& child) {
@@ -87,8 +86,8 @@ WARREN_HD bool pass_node(const Team& team, const Store& store, const Seen& seen,
     return choose(team, window, 0, end, key, child);
 }
 
-/// What a team remembers of the directory that it went through last, and where versions of leaves
-/// are noted. It begins with that instead of a look, because the steps behind confirm it anyway.
+/// What a team remembers of the directory that it searched last, and where versions of leaves are
+/// noted. A lookup starts from that instead of a load, because the later steps validate it anyway.
 template <class Team>
 struct KnownDirectory {
     Handle handle;  // inode 0: none
@@ -96,8 +95,8 @@ struct KnownDirectory {
     NodeCopy* node = nullptr;  // null: none is remembered
     Seen node_seen;            // place 0: there is none
     VersionNotes* notes = nullptr;
-    bool is_used = false;       // something of it was taken for a look
-    bool is_note_used = false;  // the version of the leaf was
+    bool is_used = false;       // a lookup used some of it instead of a load
+    bool is_note_used = false;  // a lookup used the noted version of a leaf
 
     WARREN_HD void forget() {
         handle = Handle{};
@@ -105,10 +104,10 @@ struct KnownDirectory {
     }
 };
 
-/// For who remembers nothing.
+/// For callers that remember nothing.
 struct NothingKnown {};
 
-/// What one glance at a leaf tells.
+/// What one optimistic read of a leaf finds.
 struct LeafGlance {
     DirectoryLeaf* leaf = nullptr;
     Seen seen;
@@ -127,8 +126,8 @@ WARREN_HD inline u32 matches_of(const WordPair& pair, u32 row) {
            (static_cast<u32>(pair.high >> 32) == row ? 8u : 0u);
 }
 
-/// Goes through the node at `child`, which lies right above leaves, towards `key`: a look only if
-/// it is not the one that is known. Requires: known.node is not null.
+/// Descends through the node at `child`, which is right above the leaves, towards `key`. Loads it
+/// only if it is not the remembered one. Requires: known.node is not null.
 template <class Team>
 WARREN_HD bool pass_known_node(const Team& team, const Store& store, const InodeRef& owner, u64 key,
                                KnownDirectory<Team>& known, LeafGlance& glance,
@@ -148,7 +147,7 @@ WARREN_HD bool pass_known_node(const Team& team, const Store& store, const Inode
     return known.node->choose(team, key, child);
 }
 
-/// Notes the version of the leaf at `pointer`, from memory if that is known.
+/// The version of the leaf at `pointer`: a noted one if there is one, else a load.
 template <class Team>
 WARREN_HD bool sight_known_leaf(const Team& team, const Store& store, BlockPointer pointer,
                                 KnownDirectory<Team>& known, bool is_trusted, Seen& seen) {
@@ -163,7 +162,7 @@ WARREN_HD bool sight_known_leaf(const Team& team, const Store& store, BlockPoint
 }
 
 /// Goes from a directory's root to the leaf for `hash`. False also if the hash is in two leaves.
-/// `known` is a KnownDirectory or NothingKnown; notes are taken for looks if `is_trusted`.
+/// `known` is a KnownDirectory or NothingKnown; noted versions replace loads if `is_trusted`.
 template <class Team, class Known>
 WARREN_HD bool sight_leaf(const Team& team, const Store& store, const InodeImage<Team>& directory,
                           u64 hash, LeafGlance& glance, Known& known, bool is_trusted) {
@@ -265,7 +264,7 @@ class NameWords {
     static constexpr u32 rows = 32 / Team::width;
 
  public:
-    /// The longest that leaves lanes for a landing.
+    /// The longest that leaves lanes for an InodeLanding.
     static constexpr u32 length_max = (32 - InodeLanding::words_with_bitmap) * 8;
 
     /// Takes `length` bytes; word_of(i) gives bytes 8 i to 8 i + 7, anything behind the end. False
@@ -280,7 +279,7 @@ class NameWords {
             const u32 rest = i * 8 < length ? length - i * 8 : 0;
             const u64 beyond = rest >= 8 ? 0 : ~u64{0} << rest * 8;
             held_[row] = rest == 0 ? 0 : word_of(i) & ~beyond;
-            // The bytes behind the end are zero, as no other may be.
+            // The bytes behind the end are zero; no byte of a valid name is.
             const bool is_dots = i == 0 && ((length == 1 && held_[row] == one_dot) ||
                                             (length == 2 && held_[row] == two_dots));
             is_odd = is_odd || is_dots || has_zero_byte(held_[row] | beyond) ||
@@ -311,7 +310,7 @@ class NameWords {
     u32 length_ = 0;
 };
 
-/// What the beeline sees.
+/// What the fast path finds.
 template <class Team>
 struct Sighting {
     InodeImage<Team> directory;
@@ -322,7 +321,7 @@ struct Sighting {
     bool has_bitmap = false;  // likewise: the inode's bitmap is in memory
 };
 
-/// Looks at the slot and the name that may be the one wanted, and whether its inode can be read.
+/// Reads the slot and the name that may be the one wanted, and whether its inode can be read.
 template <class Team>
 WARREN_HD bool sight_entry(const Team& team, const Store& store, const NameWords<Team>& words,
                            Sighting<Team>& sighting) {
@@ -382,7 +381,7 @@ WARREN_HD bool mode_permits(const Team& team, const InodeImage<Team>& directory,
     return answer.allows && !(answer.yields_to_acl && directory.has_attributes(team));
 }
 
-/// Begins with what is known of the directory, or with a look.
+/// Starts from what is remembered of the directory, or loads it.
 template <class Team, class Known>
 WARREN_HD bool sight_known_directory(const Team& team, const Store& store, Handle directory,
                                      InodeImage<Team>& image, Known& known) {
@@ -433,9 +432,9 @@ WARREN_HD bool sight_once(const Team& team, const Store& store, const Credential
 }
 
 /// Finds a name in a directory where the caller may do `wanted`, or finds that it is not there;
-/// then entry.key is where it would go. If it is there, nothing tells yet whether its inode has
-/// stayed as it was: the caller confirms sighting.inode.inode.seen, or locks it. `known` (a
-/// KnownDirectory or NothingKnown) spares looks at what was gone through before.
+/// then entry.key is where it would go. If it is there, its inode is not yet validated: the caller
+/// confirms sighting.inode.inode.seen, or locks it. `known` (a KnownDirectory or NothingKnown)
+/// spares loads of what an earlier lookup has read.
 template <class Team, class Known>
 WARREN_HD bool sight(const Team& team, const Store& shared_store, const Credentials& caller,
                      Handle directory, const NameWords<Team>& words, u32 wanted,
@@ -446,9 +445,10 @@ WARREN_HD bool sight(const Team& team, const Store& shared_store, const Credenti
         return sight_once(team, shared_store, caller, directory, words, wanted, sighting, known,
                           false);
     } else {
-        const Store store = shared_store;  // or it would be read again after each look
-        // What is known may have become old: then once more without it. Leaves change most, so at
-        // first only the note of the leaf is doubted.
+        // A copy: the compiler would reload the shared one after each load.
+        const Store store = shared_store;
+        // What is remembered may be out of date: then try again without it. Leaves change most, so
+        // the first retry distrusts only the leaf's noted version.
         for (bool is_trusted = true;; is_trusted = false) {
             known.is_used = known.is_note_used = false;
             if (sight_once(team, store, caller, directory, words, wanted, sighting, known,
@@ -462,7 +462,7 @@ WARREN_HD bool sight(const Team& team, const Store& shared_store, const Credenti
     }
 }
 
-/// As above of a name in the caller's memory, for who knows nothing.
+/// As above, for a name in the caller's memory and with nothing remembered.
 template <class Team>
 WARREN_HD bool sight(const Team& team, const Store& store, const Credentials& caller,
                      Handle directory, const char* bytes, u32 length, u32 wanted,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose block it is. The loader has checked the checksum and that the block belongs where it lies;
-// only the reader that follows a pointer knows whose block must be there. A metadata write that the
-// disk has lost leaves an earlier content in its place, which may be of another inode, or of the
+// The owner of a block. The loader has checked the checksum and that the block belongs where it
+// lies; only the reader that follows a pointer knows which inode must own it. If the disk has lost
+// a metadata write, the block has an earlier content, which may belong to another inode, or to the
 // one that had the number before.
 //
-// Invariant: nothing of a block of kinds 4 to 8, 11 and 12 is used before it was found to be its
-// owner's.
+// Invariant: no content of a block of kinds 4 to 8, 11 and 12 is used before its owner is verified.
 #pragma once
 
 #include "fs/core/inode_table.hpp"
@@ -20,7 +19,7 @@ WARREN_HD inline BlockIdentity identity_of(BlockKind kind, const InodeRef& owner
     return {kind, owner.generation, owner.number};
 }
 
-/// Whether a block that others may change is what `expected` says. One lane.
+/// Whether a block that others may change has the identity `expected`. One lane.
 WARREN_HD inline bool is_own_block(const format::BlockHeader& header,
                                    const BlockIdentity& expected) {
     // All three are under way together.
@@ -31,14 +30,14 @@ WARREN_HD inline bool is_own_block(const format::BlockHeader& header,
     return expected.agrees(found);
 }
 
-/// Says in a new block's header what it is. One lane; the block is not published yet.
+/// Writes `identity` into a new block's header. One lane; the block is not published yet.
 WARREN_HD inline void start_header(format::BlockHeader& header, const BlockIdentity& identity) {
     relaxed_store(header.kind, static_cast<u16>(identity.kind));
     relaxed_store(header.owner, identity.owner);
     relaxed_store(header.owner_generation, identity.generation);
 }
 
-/// Errc::corrupt unless the block, read from under `seen`, is what `expected` says.
+/// Errc::corrupt unless the block, read under version `seen`, has the identity `expected`.
 template <class Team>
 WARREN_HD Errc require_own_block(Operation<Team>& op, const Block* block, const Seen& seen,
                                  const BlockIdentity& expected) {

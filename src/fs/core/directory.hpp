@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in a directory, over its tree of leaves, and the word that says how many there are.
+// Names in a directory, over its tree of leaves, and the word that counts them.
 //
 // Invariant: `entries` counts the names; once its dying bit is set it never grows again. A name's
-// key does not change while it exists, so a reader that goes on from a key misses nothing that
-// stays.
+// key does not change while it exists, so a reader that continues from a key misses no name that
+// persists.
 #pragma once
 
 #include "fs/core/directory_leaf.hpp"
@@ -37,7 +37,7 @@ WARREN_HD Result<Name> make_name(Operation<Team>& op, const char* bytes, u32 len
     bool is_odd = false;
     for (u32 i = 0; i < length; i += 8) {
         const u64 word = some_bytes(bytes + i, length - i);
-        // The bytes behind the end are zero, as no other may be.
+        // The bytes behind the end are zero; no byte of a valid name may be.
         const u64 beyond = length - i < 8 ? ~u64{0} << (length - i) * 8 : 0;
         is_odd = is_odd || has_zero_byte(word | beyond) || has_zero_byte(word ^ all_slashes);
     }
@@ -55,7 +55,7 @@ WARREN_HD inline u32 free_number(const u64 (&taken)[4]) {
     return 256;
 }
 
-/// Looks for `name` in `directory`. If it is not there, the answer says where it would go; its leaf
+/// Looks for `name` in `directory`. If it is not there, the result is where it would go; its leaf
 /// is null if the directory has none yet.
 template <class Team>
 WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& directory,
@@ -85,8 +85,8 @@ WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& director
             taken[w] |= found.taken[w];
         at = descent.upper;
         if (at > (first | 0xff)) break;
-        // Names with this very hash go on in the next leaf: that the name is not here must still
-        // hold when it is added there.
+        // Names with the same hash continue in the next leaf: that the name is not in this one must
+        // still hold when it is added there.
         entry.is_full = entry.is_full || !op.has_lock_room(8);
         if (!entry.is_full) WARREN_TRY(op.will_write(descent.leaf_seen));
     } while (true);
@@ -130,8 +130,8 @@ WARREN_HD inline bool count_entry(const InodeRef& directory, i64 step) {
     return true;
 }
 
-/// Whether a directory takes no more names. One lane, with the leaves locked that are to change:
-/// who lets it die afterwards finds them locked, as with count_entry().
+/// Whether a directory takes no more names. One lane, with the leaves locked that will change: a
+/// thread that sets the dying bit afterwards finds them locked, as with count_entry().
 WARREN_HD inline bool is_dying(const InodeRef& directory) {
     const u64 entries =
         device_atomic<u64>(directory.at->entries).fetch_add(0, hd::memory_order_relaxed);
@@ -167,14 +167,14 @@ WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const 
         2, [&](u32 i) { return i == 0 ? entry.leaf_seen.place : directory.block_place(); });
 }
 
-/// What the loss of a name leaves on its directory. One lane, within apply.
+/// Updates a directory for the removal of a name. One lane, within apply.
 WARREN_HD inline void count_unlink(const InodeRef& directory, i64 now) {
     count_entry(directory, -1);
     device_atomic<u32>(directory.at->unlinks).fetch_add(1, hd::memory_order_relaxed);
     touch_directory(directory, now);
 }
 
-/// Takes the name out. Only within apply. True if its leaf is empty now and should be pruned.
+/// Removes the name. Only within apply. True if its leaf is empty now and should be pruned.
 template <class Team>
 WARREN_HD bool apply_unlink(Operation<Team>& op, const InodeRef& directory, const Entry& entry,
                             i64 now) {
@@ -188,8 +188,8 @@ WARREN_HD bool apply_unlink(Operation<Team>& op, const InodeRef& directory, cons
     return empty;
 }
 
-/// Copies the leaf that covers `key` into `copy` (private to each lane's team) and says where the
-/// next one begins. `copy.count` is 0 if the directory has no leaf there.
+/// Copies the leaf that covers `key` into `copy` (private to each lane's team), with the key at
+/// which the next one begins. `copy.count` is 0 if the directory has no leaf there.
 template <class Team>
 WARREN_HD Result<u64> snapshot_leaf(Operation<Team>& op, const InodeRef& directory, u64 key,
                                     DirectoryLeaf& copy) {

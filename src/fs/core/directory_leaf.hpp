@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One directory leaf: find a name in it, put one in, take one out, divide it.
+// One directory leaf: find, insert and erase a name; split the leaf.
 //
-// Readers may look while a writer is at work: they read bounded, relaxed words and their caller
-// confirms the leaf's version before it believes anything. Writers hold the leaf's lock.
+// Readers may run beside a writer: they read bounded, relaxed words, and their caller confirms the
+// leaf's version before it uses the result. Writers hold the leaf's lock.
 #pragma once
 
 #include "fs/core/name_hash.hpp"
@@ -85,7 +85,7 @@ WARREN_HD LeafFind find_in_leaf(const Team& team, const DirectoryLeaf& leaf, con
     LeafFind found;
     const u32 row = static_cast<u32>(name.hash >> 23);
     const u64 low = name.hash & 0x7fffff;
-    // A lane alone asks for several hashes at a time: their loads are under way together.
+    // A single lane loads several hashes at a time, so that the loads overlap.
     constexpr u32 together = Team::width == 1 ? 16 : 1;
     static_assert(format::leaf_entries_max % (Team::width * together) == 0);
     for (u32 base = 0; base < format::leaf_entries_max; base += Team::width * together) {
@@ -229,8 +229,8 @@ WARREN_HD inline void retarget_in_leaf(DirectoryLeaf& leaf, u32 slot, u64 inode,
                   (target & 0xff00000000000000u) | inode | u64{type} << 48);
 }
 
-/// Takes out an entry with a name of `length` bytes; its space can be used again at once. The
-/// number of those left. One lane, with the leaf locked; `counts` are the leaf's.
+/// Erases an entry with a name of `length` bytes; its space can be used again at once. Returns how
+/// many entries are left. One lane, with the leaf locked; `counts` are the leaf's.
 WARREN_HD inline u32 erase_in_leaf(DirectoryLeaf& leaf, u32 slot, u32 length,
                                    const LeafCounts& counts) {
     const u32 left = counts.count - 1;
@@ -241,7 +241,7 @@ WARREN_HD inline u32 erase_in_leaf(DirectoryLeaf& leaf, u32 slot, u32 length,
     return left;
 }
 
-/// As above for who knows no more than the slot.
+/// As above, for callers that know only the slot.
 WARREN_HD inline u32 erase_in_leaf(DirectoryLeaf& leaf, u32 slot) {
     const LeafCounts counts = read_counts(leaf);
     return erase_in_leaf(leaf, slot, read_slot(leaf, slot).name_length(), counts);
@@ -267,8 +267,8 @@ WARREN_HD inline void copy_entry(const DirectoryLeaf& from, u32 slot, DirectoryL
 struct DirectoryLeafType {
     static constexpr TreeKinds kinds = directory_tree;
 
-    /// The key at which the leaf is best divided: its median. A leaf of so few entries that the
-    /// longest name fits in beside them is not divided.
+    /// The key at which to split the leaf: its median. A leaf with so few entries that the longest
+    /// name fits beside them is not split.
     template <class Team>
     WARREN_HD Result<u64> pivot(Operation<Team>& op, Descent& descent, u64 /*key*/) const {
         return once(op.team, [&]() -> Result<u64> {

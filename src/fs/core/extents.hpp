@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The extents of a regular file: up to 5 in its inode, else leaves of the shared tree with the file
-// block as key. Here is how the list around a block is found and changed, and how a full one gets
-// room.
+// block as key. Finds and changes the list around a block, and makes room in a full one.
 //
 // Invariant: an extent lies within the key range [lower, upper) of its leaf, its end included, so
-// one way down finds whatever covers a block. What is put into a leaf is clipped at `upper`, and a
+// one descent finds whatever covers a block. What is put into a leaf is clipped at `upper`, and a
 // split falls between extents. No written extent begins at or behind the end of the file's last
-// block: what lies there is unwritten and reads as zeros if the file grows over it.
+// block: extents there are unwritten and read as zeros if the file grows over them.
 #pragma once
 
 #include "fs/core/extent_list.hpp"
@@ -26,7 +25,7 @@ struct ExtentHome {
     u64 upper = key_end;
 };
 
-/// Whether the extent can be true: it lies in data frames of this volume. One lane.
+/// Whether the extent is plausible: it lies in data frames of this volume. One lane.
 WARREN_HD inline bool is_sound(const Store& store, const Extent& extent) {
     const u64 place = extent.start.offset();
     if (!extent.start.is_valid() || place % format::block_size != 0 || extent.length == 0 ||
@@ -83,7 +82,7 @@ WARREN_HD Result<ExtentHome> find_home(Operation<Team>& op, const InodeRef& inod
     return leaf_home(op, inode, descent);
 }
 
-/// Errc::need_split unless the list can take that [begin, end) becomes `with`, or a hole if null.
+/// Errc::need_split unless the list has room for [begin, end) to become `with`, or a hole if null.
 template <class Team>
 WARREN_HD Errc check_room(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home,
                           u64 begin, u64 end, const Extent* with) {
@@ -137,8 +136,8 @@ WARREN_HD void count_blocks(Operation<Team>& op, const InodeRef& inode, i64 bloc
 struct ExtentLeafType {
     static constexpr TreeKinds kinds = extent_tree;
 
-    /// The key at which the leaf is best divided: `key` or the last extent if keys only grow, so
-    /// that the old leaf stays full; else the median.
+    /// The key at which to split the leaf: `key` or the last extent if keys only grow, so that the
+    /// old leaf stays full; else the median.
     template <class Team>
     WARREN_HD Result<u64> pivot(Operation<Team>& op, Descent& descent, u64 key) const {
         return once(op.team, [&]() -> Result<u64> {
@@ -200,7 +199,7 @@ WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const Exte
 }
 
 /// Serves Errc::need_split for a regular file: makes room for `key`, one step a call. Errc::ok and
-/// Errc::retry both mean that the operation in need starts again.
+/// Errc::retry both mean that the operation that asked for it starts again.
 template <class Team>
 WARREN_HD Errc make_extent_room(Operation<Team>& op, u64 number, u64 key) {
     const Result<InodeRef> inode = find_inode(op, number);

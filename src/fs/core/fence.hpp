@@ -7,7 +7,7 @@
 
 namespace warren::core {
 
-/// Between a reader's relaxed data loads and its second look at the version.
+/// Between a reader's relaxed data loads and its second load of the version.
 WARREN_HD inline void fence_acquire() {
 #if defined(WARREN_CUDA)
     cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device);

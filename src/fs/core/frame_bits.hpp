@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bits of frames: finding one, setting one, and the rule by which a block is free. Everything here
-// is run by one lane.
+// Bits of frames: finding one, setting one, and the rule by which a block is free. One lane runs
+// these functions.
 #pragma once
 
 #include "fs/core/store.hpp"
@@ -62,25 +62,28 @@ WARREN_HD inline u64* room_of(const Store& store, format::FrameKind kind) {
     return store.frames_with_room[static_cast<u32>(kind)];
 }
 
-// Who gives blocks or inodes back and finds the frame's mark set leaves it. A GPU may let somebody
-// take it just then who does not see what came back: the next commit with a change of the frame's
-// bits sets it again.
+// A thread that frees blocks or inodes does not set the frame's mark again if it is set. On a GPU
+// another thread may clear the mark just then without seeing the freed bits; the next commit that
+// changes the frame's bits sets it again.
 
-/// Lets blocks or inodes be looked for in `frame`: its mark, set whatever others saw. One lane.
+/// Sets the mark of `frame`, so that searches for blocks or inodes include it, even if it seems
+/// set. One lane.
 WARREN_HD inline void mark_room(const Store& store, format::FrameKind kind, u64 frame) {
-    // Release: pairs with the acquire in unmark_room(): who takes this mark sees what came back.
+    // Release: pairs with the acquire in unmark_room(): a thread that clears this mark sees the
+    // freed bits.
     device_atomic<u64>(room_of(store, kind)[frame / 64])
         .fetch_or(u64{1} << frame % 64, hd::memory_order_release);
 }
 
-/// Lets nobody look there, until whoever does this has looked once more. One lane.
+/// Clears the mark, so that searches skip the frame. The caller then checks the frame once more and
+/// sets the mark again if something is free. One lane.
 WARREN_HD inline void unmark_room(const Store& store, format::FrameKind kind, u64 frame) {
     // Acquire: pairs with the release in mark_room().
     device_atomic<u64>(room_of(store, kind)[frame / 64])
         .fetch_and(~(u64{1} << frame % 64), hd::memory_order_acquire);
 }
 
-/// The blocks of word `w` of `frame` that nobody uses, was last committed as using, or has
+/// The blocks of word `w` of `frame` that are not in use, not committed as in use, and not
 /// reserved.
 WARREN_HD inline u64 free_bits(const Store& store, u64 frame, u32 w) {
     return ~(relaxed_load(store.frame(frame).used[w]) |
@@ -88,8 +91,8 @@ WARREN_HD inline u64 free_bits(const Store& store, u64 frame, u32 w) {
              relaxed_load(store.overlays[frame].reserved[w]));
 }
 
-/// Gives back reserved bits of one word, whether they were taken into use or not. Whoever looked
-/// there meanwhile may have found the frame full.
+/// Gives back reserved bits of one word, whether they were taken into use or not. A worker that
+/// searched meanwhile may have found the frame full.
 WARREN_HD inline void give_back_bits(const Store& store, u64 frame, u32 w, u64 bits) {
     // Release: pairs with the acquire in reserve_bits().
     device_atomic<u64>(store.overlays[frame].reserved[w])
@@ -97,10 +100,11 @@ WARREN_HD inline void give_back_bits(const Store& store, u64 frame, u32 w, u64 b
     set_bit(room_of(store, kind_of(store, frame)), frame);
 }
 
-/// Reserves the bits of `wanted` in word `w`; answers those that were won.
+/// Reserves the bits of `wanted` in word `w`; returns those that were won.
 WARREN_HD inline u64 reserve_bits(const Store& store, u64 frame, u32 w, u64 wanted) {
     device_atomic<u64> reserved(store.overlays[frame].reserved[w]);
-    // Acquire: pairs with the release in give_back_bits(): who used a bit showed it before.
+    // Acquire: pairs with the release in give_back_bits(): what the bit's last user wrote is
+    // visible.
     const u64 won = wanted & ~reserved.fetch_or(wanted, hd::memory_order_acquire);
     const u64 lost = won & (relaxed_load(store.frame(frame).used[w]) |
                             relaxed_load(store.overlays[frame].committed[w]));
@@ -108,14 +112,15 @@ WARREN_HD inline u64 reserve_bits(const Store& store, u64 frame, u32 w, u64 want
     return won & ~lost;
 }
 
-/// Reserves the block at `place`, whatever it is in use for: until unreserve() nobody is given it.
-/// False if somebody has it reserved. One lane.
+/// Reserves the block at `place`, in use or not: until unreserve() it is not allocated. False if it
+/// is reserved already. One lane.
 WARREN_HD inline bool reserve_as_it_is(const Store& store, u64 place) {
     const u64 block = place / format::block_size;
     const u64 in_frame = block % format::blocks_per_frame;
     const u64 bit = u64{1} << in_frame % 64;
     FrameOverlay& overlay = store.overlays[block / format::blocks_per_frame];
-    // Acquire: pairs with the release in give_back_bits(): what was made of the block shows.
+    // Acquire: pairs with the release in give_back_bits(): makes visible what its last user did
+    // with the block.
     const u64 before =
         device_atomic<u64>(overlay.reserved[in_frame / 64]).fetch_or(bit, hd::memory_order_acquire);
     return (before & bit) == 0;

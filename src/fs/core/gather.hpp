@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading many shared words in the time that one takes: each lane of a team reads its own, all of
-// them are on their way at once, and each lane keeps what it read until somebody asks for it. On a
-// GPU a look at memory costs hundreds of nanoseconds and a word of another lane a few.
+// Reading many shared words in the time that one takes: each lane of a team reads its own, all
+// loads are under way at once, and each lane keeps what it read until the team asks for it. On a
+// GPU a memory load costs hundreds of nanoseconds and a shuffle from another lane a few.
 //
 // Invariant: what is read after a gathering was read later than all of it, as after an acquire.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace warren::core {
 
-/// Whether teams are parts of a warp, which go different ways anyway: for them needless work costs
-/// more than to part. A whole warp rather computes what it does not need than to part and meet.
+/// Whether teams are parts of a warp, which diverge anyway: for them needless work costs more than
+/// a branch. A whole warp computes unused values rather than diverge.
 template <class Team>
 inline constexpr bool parts_freely = requires {
     requires Team::is_part_of_warp;
@@ -55,8 +55,8 @@ class Gathered {
     static constexpr u32 rows = (count + Team::width - 1) / Team::width;
 
  public:
-    /// Reads item i from place_of(i), a pointer. Lanes without an item read one of the others'
-    /// again, which is cheaper than to let them wait. Collective.
+    /// Reads item i from place_of(i), a pointer. Lanes without an item read another lane's item
+    /// again, which is cheaper than a branch. Collective.
     template <class PlaceOf>
     WARREN_HD void read(const Team& team, const PlaceOf& place_of) {
         // Acquire, here or by the fence: pairs with fence_release() and the releases of writers.
@@ -73,7 +73,7 @@ class Gathered {
     /// Item i, by the lane that holds it.
     WARREN_HD const Item& own(u32 i) const { return held_[rows == 1 ? 0 : i / Team::width]; }
 
-    /// `part(item)` of item i, told to all lanes. Collective; i is the same in all lanes.
+    /// `part(item)` of item i, broadcast to all lanes. Collective; i is the same in all lanes.
     template <class Part>
     WARREN_HD auto tell(const Team& team, u32 i, const Part& part) const {
         if constexpr (rows == 1) return team.broadcast(part(held_[0]), i);

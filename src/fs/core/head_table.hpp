@@ -4,7 +4,7 @@
 // used for longest goes first (second-chance order).
 //
 // Invariant: a head is in exactly one bucket chain if place != none, and its links only grow from
-// zero under the bucket's lock, under which eviction looks at them too.
+// zero under the bucket's lock, under which eviction reads them too.
 #pragma once
 
 #include "base/host_device.hpp"
@@ -73,7 +73,7 @@ WARREN_HD inline u32 link_head(const HeadTable& table, u64 place) {
     return index;
 }
 
-/// Gives back one link. The block's contents may go after that.
+/// Gives back one link. The block may be evicted after that.
 WARREN_HD inline void unlink_head(const HeadTable& table, u32 index) {
     // Release: what was written to the block comes before an eviction that sees links at zero.
     device_atomic<u32>(table.heads[index].links).fetch_sub(1, hd::memory_order_release);
@@ -93,8 +93,9 @@ WARREN_HD inline void insert_head(const HeadTable& table, u32 index, u64 place) 
     unlock_bucket(bucket);
 }
 
-/// Takes head `index` out of its chain if nobody uses it and the next commit does not need it.
-/// False if it stays. Who makes a block dirty holds a link, so under the lock both are settled.
+/// Removes head `index` from its chain unless it is linked or the next commit needs it. False if it
+/// stays. A thread that makes a block dirty holds a link, so both conditions are stable under the
+/// lock.
 WARREN_HD inline bool evict_head(const HeadTable& table, u32 index, const u64* dirty) {
     Head& head = table.heads[index];
     Bucket& bucket = table.bucket_of(head.place);

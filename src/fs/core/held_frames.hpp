@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room for names among the orphans, kept back before a bulk step takes directories out of their
-// parents: what it leaves must hang there when it ends, and within it nobody can commit to find
-// space. An engine whose step is short takes whole frames, by one change of a word.
+// Space for entries of the orphan directory, reserved before a bulk step detaches directories from
+// their parents: the step must link there what it leaves, and no commit can free space while it
+// runs. An engine whose steps are short takes whole frames, each by one change of a word.
 //
 // Invariant: a frame that is held is of no kind and not among the free ones: nobody else finds it
-// until use_held_frame() makes it one of metadata or let_go_frames() a free one again.
+// until use_held_frame() makes it a metadata frame or let_go_frames() frees it.
 #pragma once
 
 #include "fs/core/allocator.hpp"
@@ -17,8 +17,8 @@ namespace warren::core {
 inline constexpr u64 orphan_names_per_block = format::leaf_entries_max / 2 - 2;
 inline constexpr u64 orphan_spare_blocks = 8;  // a split of a leaf may split all above it
 
-/// For how many names among the orphans so many blocks are enough, which `teams` at once hang
-/// there.
+/// For how many entries of the orphan directory so many blocks suffice, which `teams` teams add at
+/// once.
 WARREN_HD constexpr u64 orphan_names_in(u64 blocks, u64 old, u64 teams) {
     const u64 spare = teams * orphan_spare_blocks;
     if (blocks <= spare) return 0;
@@ -48,9 +48,9 @@ WARREN_HD inline u64 lowest_bits(u64 bits, u32 count) {
     return bits & ~rest;
 }
 
-/// Holds up to `wanted` free frames that have memory, those behind the metadata first; how many.
-/// Errc::need_frame if none that is free has memory, Errc::need_space if none is free. One lane;
-/// `held` holds nothing before.
+/// Holds up to `wanted` free frames that have memory, those after the metadata first; returns how
+/// many. Errc::need_frame if none that is free has memory, Errc::need_space if none is free. One
+/// lane; `held` holds nothing before.
 WARREN_HD inline Result<u32> hold_frames(const Store& store, HeldFrames& held, u32 wanted) {
     const u64 memory_end = relaxed_load(store.state->frames_with_memory);
     const u64 mark = relaxed_load(store.state->metadata_frames_end);
@@ -79,12 +79,13 @@ WARREN_HD inline Result<u32> hold_frames(const Store& store, HeldFrames& held, u
         count += static_cast<u32>(hd::popcount(held.bits[w]));
     }
     if (count < most) count_free_frames(store, most - count);
-    if (count == 0) return Errc::retry;  // others were faster
+    if (count == 0) return Errc::retry;  // other workers took them
     return count;
 }
 
-/// Makes a held frame one of metadata. False if all are: then what others have made so is in sight.
-/// One lane, beside any number of others: two may publish the same frame, to the same effect.
+/// Makes a held frame one of metadata. False if all are already: then the frames that others
+/// published are visible. One lane, beside any number of other callers: two may publish the same
+/// frame, with the same effect.
 WARREN_HD inline bool use_held_frame(const Store& store, HeldFrames& held) {
     for (u32 w = 0; w < HeldFrames::words; ++w) {
         device_atomic<u64> word(held.bits[w]);
@@ -93,14 +94,14 @@ WARREN_HD inline bool use_held_frame(const Store& store, HeldFrames& held) {
         if (bits == 0) continue;
         const u32 bit = static_cast<u32>(hd::countr_zero(bits));
         publish_frame(store, held.first + w * 64 + bit, FrameKind::metadata);
-        // Release: who finds the bit clear finds the frame published.
+        // Release: a thread that finds the bit clear sees the frame published.
         word.fetch_and(~(u64{1} << bit), hd::memory_order_release);
         return true;
     }
     return false;
 }
 
-/// Gives back those that nobody has used. The last one at work.
+/// Gives back the unused ones. Called by the last worker.
 WARREN_HD inline void let_go_frames(const Store& store, HeldFrames& held) {
     for (u32 w = 0; w < HeldFrames::words; ++w) {
         const u64 bits = relaxed_load(held.bits[w]);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first step of a beeline (see fs/core/beeline.hpp): an inode in two looks, one at the words
-// that say whether it can be read, one at all of it, which confirms on the way what led there.
+// The first step of a fast-path lookup (see fs/core/beeline.hpp): reads an inode in two rounds of
+// loads. The first reads the words that say whether it can be read, the second reads all of it and
+// at the same time confirms what led there.
 //
-// Invariant: the version that guards an image was read before it; it is confirmed by who uses it.
+// Invariant: the version that guards an image was read before it; the user of the image confirms
+// it.
 #pragma once
 
 #include "fs/core/gather.hpp"
@@ -50,8 +52,8 @@ struct InodeImage {
 };
 
 /// The words that say whether an inode can be read at all: the version, whether its block is in
-/// memory, the kind of the frame; and one that says whether the bitmap is in memory, for those who
-/// want to free the inode.
+/// memory, the kind of the frame; and one that says whether the bitmap is in memory, for callers
+/// that will free the inode.
 struct InodeLanding {
     static constexpr u32 words = 3;
     static constexpr u32 words_with_bitmap = 4;
@@ -93,9 +95,9 @@ struct InodeLanding {
     }
 };
 
-/// Reads the inode for which a landing was good, `image.inode.seen` noted already; `before` led to
-/// it and must still be as it was. `fits(i, pair)` is one more question to each pair of words, to
-/// which `fitting` must answer yes.
+/// Reads the inode after its landing succeeded, with `image.inode.seen` already set; `before` led
+/// to it and must be unchanged. `fits(i, pair)` is a further test of each pair of words, which
+/// exactly `fitting` pairs must pass.
 template <class Team, class Fits>
 WARREN_HD bool read_image(const Team& team, const Store& store, u64 number, const Seen& before,
                           InodeImage<Team>& image, u32 fitting, const Fits& fits) {
@@ -158,7 +160,7 @@ WARREN_HD bool sight_directory(const Team& team, const Store& store, Handle hand
     });
 }
 
-/// What stat(2) tells.
+/// What stat(2) returns.
 template <class Team>
 WARREN_HD Attributes attributes_in(const Team& team, const InodeImage<Team>& image) {
     Attributes out;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inodes by handle. A number is a place, so the way to an inode is one division and one pin; the
+// Inodes by handle. A number is a place, so finding an inode takes one division and one pin; the
 // generation tells whether it is still the same file.
 //
-// Invariant in memory: the generation of an inode that does not exist is zero (the loader sees to
-// it for inodes read from disk), so a handle needs no look at the bitmap.
+// Invariant in memory: the generation of an inode that does not exist is zero (the loader ensures
+// that for inodes read from disk), so a handle is checked without the bitmap.
 #pragma once
 
 #include "fs/core/allocator.hpp"
@@ -61,8 +61,8 @@ WARREN_HD bool is_inode_slot(Operation<Team>& op, u64 number) {
     return once(op.team, [&] { return is_inode_slot(op.store, number); });
 }
 
-/// Pins the slot of the inode with this number: the first half of find_inode(), and all of it that
-/// does not wait for the inode's words. Errc::stale if there is no such slot.
+/// Pins the slot of the inode with this number: the first half of find_inode(), the part that does
+/// not wait for the inode's words. Errc::stale if there is no such slot.
 template <class Team>
 WARREN_HD Result<InodeRef> pin_inode(Operation<Team>& op, u64 number) {
     if (!is_inode_slot(op, number)) return Errc::stale;
@@ -113,7 +113,7 @@ WARREN_HD Result<InodeRef> find_directory(Operation<Team>& op, Handle handle) {
     return inode;
 }
 
-/// What stat(2) tells, read by one lane. The caller confirms the version.
+/// What stat(2) returns, read by one lane. The caller confirms the version.
 WARREN_HD inline Attributes read_attributes(const InodeRef& inode) {
     const Inode& at = *inode.at;
     return {.handle = inode.handle(),
@@ -171,7 +171,8 @@ WARREN_HD inline u32 hold_in_word(const Store& store, u64 frame, format::InodeBi
             return w * 64 + static_cast<u32>(hd::countr_zero(bit));
         }
         held.fetch_and(~bit, hd::memory_order_release);
-        // It may be free by now, and whoever looked meanwhile found it held and the frame full.
+        // It may be free by now, and a worker that searched meanwhile may have found it held and
+        // the frame full.
         set_bit(room_of(store, FrameKind::inodes), frame);
     }
 }
@@ -205,31 +206,31 @@ WARREN_HD bool has_free_slot(const Team& team, const format::InodeBitmap& bitmap
     return team.ballot(is_free) != 0;
 }
 
-/// Lets nobody look for numbers in a frame that has none left.
+/// Excludes a frame without free numbers from the search for numbers.
 template <class Team>
 WARREN_HD void drop_full_inodes(const Team& team, const Store& store, u64 frame,
                                 const format::InodeBitmap& bitmap) {
     once(team, [&] { unmark_room(store, FrameKind::inodes, frame); });
-    // One may have become free just now, by somebody who found the bit still set.
+    // A thread that found the bit still set may have freed one just now.
     if (has_free_slot(team, bitmap))
         once(team, [&] { set_bit(room_of(store, FrameKind::inodes), frame); });
 }
 
 WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& bit) {
-    // Release: pairs with the acquire in hold_slot(): a used bit shows before the hold goes.
+    // Release: pairs with the acquire in hold_slot(): the used bit is visible before the hold ends.
     device_atomic<u64>(bitmap.held[bit.word]).fetch_and(~bit.mask, hd::memory_order_release);
 }
 
-/// Keeps the number of an inode that is being removed from being used again; its bit is still set.
-/// Waits for whoever has held it for a moment to find out just that. One lane.
+/// Keeps the number of an inode that is being removed from being reused; its bit is still set.
+/// Waits while another worker holds it for a moment to check that bit. One lane.
 WARREN_HD inline void hold_removed(format::InodeBitmap& bitmap, const InodeBit& bit) {
     device_atomic<u64> held(bitmap.held[bit.word]);
     while ((held.fetch_or(bit.mask, hd::memory_order_relaxed) & bit.mask) != 0) {
     }
 }
 
-/// Ends the generation of an inode that is being removed; generation_of_removed() tells it to those
-/// who held the inode, as long as they do. One lane.
+/// Ends the generation of an inode that is being removed; generation_of_removed() returns it for
+/// those that still hold references. One lane.
 WARREN_HD inline void end_generation(Inode& at, u32 generation) {
     // A checksum in memory means nothing.
     relaxed_store(at.crc, generation);
@@ -242,13 +243,13 @@ WARREN_HD inline u32 generation_of_removed(const Inode& at) {
     return relaxed_load(at.crc);
 }
 
-/// Lets nobody look for numbers in a frame that holds no inodes any more: who freed its last one
-/// may have set its bit after the frame went. One lane.
+/// Excludes a frame that is no longer of inodes from the search for numbers: the thread that freed
+/// its last inode may have set the bit after the frame changed its kind. One lane.
 WARREN_HD inline void drop_stale_room(const Store& store, u64 frame) {
     u64* room = room_of(store, FrameKind::inodes);
     if (frame >= store.frame_count || kind_of(store, frame) == FrameKind::inodes) return;
     clear_bit(room, frame);
-    // It may have become one of inodes just now.
+    // It may have become an inode frame again just now.
     if (kind_of(store, frame) == FrameKind::inodes) set_bit(room, frame);
 }
 
@@ -267,13 +268,14 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
     u64& hinted = store.state->hints[op.team.worker % gate_slots].inode_frame;
     constexpr u64 spent = ~u64{0};
     u64 frame = once(op.team, [&] {
-        // Three loads, then a look at them: on a GPU each takes its time.
+        // Three independent loads before the first use, so that they overlap on a GPU.
         const u64 generation = relaxed_load(store.state->generation);
         const u64 limit = relaxed_load(store.state->generation_limit);
         const u64 hint = relaxed_load(hinted);
         return generation >= limit ? spent : hint;
     });
-    // Others that have got past this take a few generations more: see generation_margin.
+    // Operations that have already passed this check take a few generations more: see
+    // generation_margin.
     if (frame == spent) return Errc::need_commit;
     ReservedInode reserved;
     for (;;) {
@@ -319,16 +321,16 @@ WARREN_HD Result<format::InodeBitmap*> pin_bitmap(Operation<Team>& op, u64 numbe
     return reinterpret_cast<format::InodeBitmap*>(*block);
 }
 
-/// Brings the reserved inode to life with a new generation, which ends the reservation: as soon as
-/// apply is over it may be removed, and then its number is held for those who know it. Only within
-/// apply.
+/// Brings the reserved inode to life with a new generation, which ends the reservation: once apply
+/// is over the inode may be removed, and then its number is held while references remain. Only
+/// within apply.
 template <class Team>
 WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitmap& bitmap) {
     const InodeBit bit = inode_bit(inode.number);
     inode.generation = once(op.team, [&] {
         StoreState& state = *op.store.state;
-        // On a GPU the answers come while the release waits for what it publishes. The limit is
-        // read behind the counter: it grows, and others may count on beyond an older one.
+        // On a GPU the atomics complete while the release waits for its stores. The limit is read
+        // after the counter: it grows, and other operations may count beyond an older limit.
         device_atomic<u64> counter(state.generation);
         u64 count = counter.fetch_add(1, hd::memory_order_relaxed) + 1;
         const u64 end = relaxed_load(state.generation_limit) + format::generation_margin;
@@ -344,9 +346,9 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
     op.mark_dirty_all(2, [&](u32 i) { return i == 0 ? bit.bitmap_place : inode.block_place(); });
 }
 
-/// Clears the bit of an inode and all that makes its handle valid; `is_held`: somebody has
-/// references to it, so its number must not be used again yet. One lane, within apply. The caller
-/// sets the bit that says that the frame has room.
+/// Clears the bit of an inode and all that makes its handle valid; `is_held`: there are references
+/// to it, so its number must not be reused yet. One lane, within apply. The caller sets the bit
+/// that says that the frame has room.
 WARREN_HD inline void clear_inode_alone(const InodeRef& inode, u32 generation,
                                         format::InodeBitmap& bitmap, bool is_held) {
     const InodeBit bit = inode_bit(inode.number);
@@ -354,10 +356,12 @@ WARREN_HD inline void clear_inode_alone(const InodeRef& inode, u32 generation,
     device_atomic<u64> used(bitmap.used[bit.word]);
     if (is_held) {
         hold_removed(bitmap, bit);
-        // Release: pairs with the acquire in hold_slot(): the hold shows before the bit is clear.
+        // Release: pairs with the acquire in hold_slot(): the hold is visible before the bit is
+        // clear.
         used.fetch_and(~bit.mask, hd::memory_order_release);
     } else {
-        // Who takes the number next finds the inode locked until all of this shows.
+        // The next operation that takes the number finds the inode locked until all of this is
+        // visible.
         used.fetch_and(~bit.mask, hd::memory_order_relaxed);
     }
 }
@@ -402,7 +406,7 @@ WARREN_HD void finish_inode(Operation<Team>& op) {
     op.reserved_inode = 0;
 }
 
-/// The end of every operation, whether it applied or not: lets go of all that it held.
+/// Ends every operation, whether it applied or not: releases all that it held.
 template <class Team>
 WARREN_HD void finish(Operation<Team>& op) {
     finish_blocks(op);

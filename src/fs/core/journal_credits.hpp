@@ -4,8 +4,8 @@
 // most before it writes the first; and while it applies, no commit takes its snapshot.
 //
 // Invariant: an operation that has marked more blocks than its credits has made the volume
-// read-only, and said so in StoreState, before it leaves the barrier. The committer looks there
-// behind the closed barrier, so no commit contains such an operation.
+// read-only, and said so in StoreState, before it leaves the barrier. The committer checks this
+// with the barrier closed, so no commit contains such an operation.
 #pragma once
 
 #include "fs/core/store.hpp"
@@ -49,8 +49,8 @@ struct JournalRoom {
                 relaxed_load(state.journal_room), relaxed_load(state.read_only)};
     }
 
-    /// Errc::retry if there is room for `blocks` but for others, who mostly dirty less and are
-    /// done soon.
+    /// Errc::retry if `blocks` would fit but for the credits of other operations, which mostly
+    /// dirty less and end soon.
     WARREN_HD Errc verdict(u64 blocks) const {
         // References to inodes change even where nothing may be written.
         if (blocks != 0 && read_only != 0) return Errc::read_only;
@@ -98,12 +98,12 @@ class JournalCredits {
     WARREN_HD ~JournalCredits() { leave(); }
 
     /// Passes the freeze barrier; Errc::retry, holding nothing, while a commit takes its snapshot.
-    /// Not called where the engine lets no commit begin meanwhile. Requires: holds nothing.
+    /// Not needed where the engine starts no commit meanwhile. Requires: holds nothing.
     WARREN_HD Errc pass_barrier(StoreState& state, u32 worker) {
         state_ = &state;
         inside_ = &state.gate[worker % gate_slots].inside;
-        // Sequentially consistent: pairs with close_gate(), which closes, then looks inside. One of
-        // the two sees the other.
+        // Sequentially consistent: pairs with close_gate(), which closes, then reads the slots. One
+        // of the two sees the other.
         device_atomic<u64>(*inside_).fetch_add(1, hd::memory_order_seq_cst);
         const bool is_closed =
             device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0;
@@ -113,7 +113,8 @@ class JournalCredits {
     }
 
     /// Reserves `blocks` more blocks of the journal's room. They are held whether they fit or not:
-    /// the caller asks the answer's verdict(), on a GPU when it has asked for its locks, too.
+    /// the caller then asks verdict() of the result; on a GPU it requests its locks first, so that
+    /// the loads overlap.
     WARREN_HD JournalRoom reserve(StoreState& state, u64 blocks) {
         state_ = &state;
         blocks_ += blocks;
@@ -122,7 +123,7 @@ class JournalCredits {
         return {ahead, relaxed_load(state.dirty_blocks), relaxed_load(state.journal_room),
                 relaxed_load(state.read_only)};
     }
-    /// Gives some of them back. Requires: so many are held.
+    /// Gives `blocks` of them back. Requires: that many are held.
     WARREN_HD void give_back(u64 blocks) {
         blocks_ -= blocks;
         device_atomic<u64>(state_->promised_blocks).fetch_sub(blocks, hd::memory_order_relaxed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a name lies in a directory: SipHash-1-3 (Aumasson, Bernstein: "SipHash: a fast short-input
-// PRF", 2012) of its bytes under the volume's 128-bit key, so that nobody who does not know the key
-// can make names that collide.
+// PRF", 2012) of its bytes under the volume's 128-bit key, so that names that collide cannot be
+// made without the key.
 //
 // Invariant: a hash is below 2^55 - 1, so that every position in a directory (hash << 8 | number)
 // plus the three that "." and ".." need stays below 2^63.
@@ -16,7 +16,7 @@ namespace warren {
 
 inline constexpr u64 name_hash_reserved = (u64{1} << 55) - 1;
 
-/// The four words that SipHash stirs.
+/// The state of SipHash.
 struct SipState {
     u64 a, b, c, d;
 
@@ -34,7 +34,7 @@ struct SipState {
     }
 };
 
-/// Eight bytes as they lie in memory, which may be anywhere.
+/// Eight bytes at any address, in memory order.
 WARREN_HD inline u64 eight_bytes(const char* at) {
 #if defined(__CUDA_ARCH__)
     if (reinterpret_cast<std::uintptr_t>(at) % 8 == 0) return *reinterpret_cast<const u64*>(at);
@@ -54,7 +54,8 @@ WARREN_HD inline u64 eight_bytes(const char* at) {
 WARREN_HD inline u64 some_bytes(const char* at, u32 length) {
     if (length >= 8) return eight_bytes(at);
 #if defined(__CUDA_ARCH__)
-    // An aligned word that holds a byte of ours can be read whole: memory for names ends at a word.
+    // An aligned word with a byte of the name can be read whole: memory for names ends at a word
+    // boundary.
     if (reinterpret_cast<std::uintptr_t>(at) % 8 == 0) {
         return *reinterpret_cast<const u64*>(at) & ((u64{1} << length * 8) - 1);
     }
@@ -87,7 +88,7 @@ WARREN_HD u64 siphash_1_3_of(const u64 key[2], u32 length, const WordOf& word_of
     return state.a ^ state.b ^ state.c ^ state.d;
 }
 
-/// As above of bytes that may lie anywhere.
+/// As above, for bytes at any address.
 WARREN_HD inline u64 siphash_1_3(const u64 key[2], const char* bytes, u32 length) {
     return siphash_1_3_of(key, length,
                           [&](u32 i) { return some_bytes(bytes + i * 8, length - i * 8); });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Patterns of names: * any bytes, ? one byte, [a-z] and [!a-z] one byte of a set or not, \ takes
-// what follows as it is. Bytes, not characters: who wants those of a locale asks for more than he
-// needs and looks again.
+// the next byte literally. Bytes, not characters: a caller that matches characters of a locale uses
+// a wider pattern and filters the results.
 //
-// No recursion: of all stars only the last one that was met needs to be tried again.
+// No recursion: of all stars only the last one needs to be tried again.
 #pragma once
 
 #include "base/host_device.hpp"
@@ -22,8 +22,8 @@ struct NamePattern {
     }
 };
 
-/// Compares `byte` with the set that begins behind the bracket at `at`; `at` is moved to its end.
-/// A bracket that is never closed stands for itself.
+/// Compares `byte` with the set that begins after the bracket at `at`; `at` is moved to its end. A
+/// bracket that is never closed stands for itself.
 WARREN_HD inline bool set_matches(const NamePattern& pattern, u32& at, char byte) {
     u32 i = at + 1;
     const bool negates = i < pattern.length && (pattern.bytes[i] == '!' || pattern.bytes[i] == '^');
@@ -49,7 +49,7 @@ WARREN_HD inline bool set_matches(const NamePattern& pattern, u32& at, char byte
     return found != negates;
 }
 
-/// Whether `name` is one that the pattern means. By one lane.
+/// Whether `name` matches the pattern. One lane.
 WARREN_HD inline bool matches(const NamePattern& pattern, const char* name, u32 length) {
     u32 at = 0;
     u32 next = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node right above the leaves of a large directory, copied to memory that is near: who comes
-// for the next name there finds its leaf without a look at the node.
+// The node right above the leaves of a large directory, copied to the team's own memory: the next
+// lookup there finds its leaf without loading the node.
 //
-// Invariant: a copy is all of the node as it was at one version; who uses it confirms that one.
+// Invariant: a copy is all of the node as it was at one version; its user confirms that version.
 #pragma once
 
 #include "fs/core/inode_image.hpp"

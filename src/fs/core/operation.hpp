@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One running operation: what it has looked at, what it has reserved, what it will lock.
+// One running operation: what it has read, what it has reserved, what it will lock.
 //
 // Operations are optimistic. `plan` reads under versions and takes no lock: it notes each place
 // that apply will write with the version it saw, pins the blocks and reserves the space.
-// `begin_apply` then tries all locks at exactly these versions; if one has moved on, everything is
-// let go and the operation starts again. Nobody waits while holding a lock, so there is no deadlock
-// and no order to keep. Between begin_apply and end_apply nothing can fail, and no commit can fall.
+// `begin_apply` then tries all locks at exactly these versions; if one has changed, everything is
+// released and the operation starts again. Nobody waits while holding a lock, so there is no
+// deadlock and no lock order. Between begin_apply and end_apply nothing can fail, and no commit
+// takes its snapshot.
 //
 // Every member is collective (see team/team.hpp): all lanes call it and hold the same values.
 #pragma once
@@ -47,11 +48,11 @@ class Operation {
     u64 reserved_inode = 0;  // number held by reserve_inode(), 0 for none
     u64 needed_place = 0;    // with Errc::need_block
     u64 needed_inode = 0;    // with need_split, need_prune: the tree's inode
-    u64 needed_key = 0;      // and the key whose path is meant
+    u64 needed_key = 0;      // and the key on whose path
     bool may_use_reserve = false;
-    bool gate_is_held = false;  // part of a bulk step, which passed the gate for all of its parts
-    bool is_alone = false;      // nobody else is at work: what is read needs no second look
-    bool commits_wait = false;  // the engine lets no commit begin meanwhile: the gate says nothing
+    bool gate_is_held = false;  // part of a bulk step, which has passed the gate
+    bool is_alone = false;      // no other operation runs: reads need no validation
+    bool commits_wait = false;  // the engine starts no commit meanwhile: the gate is not used
 
     /// Reads the version of `place`. Errc::retry if a writer is at work there.
     WARREN_HD Errc observe(u64 place, Seen& seen) {
@@ -64,7 +65,7 @@ class Operation {
         return (seen.version & 1) != 0 ? Errc::retry : Errc::ok;
     }
 
-    /// Whether nothing was written at `seen.place` since observe().
+    /// Whether `seen.place` is unchanged since observe().
     WARREN_HD bool unchanged(const Seen& seen) const {
         if (is_alone) return true;
         return once(team, [&] {
@@ -74,14 +75,14 @@ class Operation {
         });
     }
 
-    /// Errc::retry unless nothing was written there since observe().
+    /// Errc::retry unless `seen.place` is unchanged since observe().
     WARREN_HD Errc confirm(const Seen& seen) const {
         return unchanged(seen) ? Errc::ok : Errc::retry;
     }
 
     /// The metadata block at `place`, resident until release_pins(). Errc::need_block if it is not
-    /// in memory, Errc::corrupt if there can be no block. Requires: what the place was read from
-    /// has been confirmed since.
+    /// in memory, Errc::corrupt if `place` cannot be one. Requires: the source of `place` was
+    /// confirmed after it was read.
     WARREN_HD Result<format::Block*> pin(u64 place) {
         if (place % format::block_size != 0 || place >= store.size_bytes) return Errc::corrupt;
         const u64 block = place / format::block_size;
@@ -137,7 +138,7 @@ class Operation {
         return reinterpret_cast<format::Block*>(store.base + place);
     }
 
-    /// Marks where the pins are now; release_pins(mark) lets go of those taken later.
+    /// The number of pins now; release_pins(mark) releases those taken later.
     WARREN_HD u32 pin_mark() const { return pin_count_; }
     WARREN_HD void release_pins(u32 mark = 0) {
         while (pin_count_ > mark) {
@@ -164,7 +165,7 @@ class Operation {
         });
     }
 
-    /// Notes that apply will write what lies at `seen.place`.
+    /// Notes that apply will lock and write `seen.place`.
     WARREN_HD Errc will_write(const Seen& seen) {
         const u32 stripe = stripe_of(seen.place);
         for (u32 row = 0; row < lock_rows && row * Team::width < lock_count_; ++row) {
@@ -202,8 +203,8 @@ class Operation {
         open_locked();
         return Errc::ok;
     }
-    /// begin_apply() in two parts, for those who have something to do between them that no lock
-    /// guards: what a lock guards may be written after open_locked() only.
+    /// begin_apply() in two parts, for callers with work between them that no lock guards: what a
+    /// lock guards may be written only after open_locked().
     WARREN_HD void open_locked() const {
         fence_release();  // pairs with fence_acquire() in unchanged()
     }
@@ -211,7 +212,7 @@ class Operation {
         credits_ = credits.blocks;
         dirtied_ = 0;
         if (!commits_wait) WARREN_TRY(once(team, [&] { return pass_barrier(); }));
-        // The room and the locks are asked for at once: on a GPU each takes its time.
+        // Journal room and locks are requested together, so that the atomics overlap on a GPU.
         JournalRoom room;
         if (team.is_leader() && !gate_is_held) room = held_.reserve(*store.state, credits_);
         const bool locked = try_locks();
@@ -228,7 +229,7 @@ class Operation {
         return locked ? fits : Errc::retry;
     }
 
-    /// Lets go of an apply that found in its last check that it cannot go on. Nothing was written.
+    /// Ends an apply whose last check failed. Nothing was written.
     WARREN_HD void cancel_apply() { close_apply(0); }
     /// Publishes what was written and leaves apply.
     WARREN_HD void end_apply() { close_apply(2); }
@@ -237,18 +238,18 @@ class Operation {
     WARREN_HD void mark_dirty(u64 place) {
         once(team, [&] { mark_dirty_alone(place); });
     }
-    /// Marks the `count` blocks at place_of(i), several at once where there are lanes for it.
+    /// Marks the `count` blocks at place_of(i), one a lane at a time.
     template <class PlaceOf>
     WARREN_HD void mark_dirty_all(u32 count, const PlaceOf& place_of) {
         for (u32 i = team.lane(); i < count; i += Team::width)
             mark_dirty_alone(place_of(i));
         team.sync();
     }
-    /// As above, and sets bit `bit` of the shared bitmap `words` in the same time.
+    /// As above, and sets bit `bit` of the shared bitmap `words` at the same time.
     template <class PlaceOf>
     WARREN_HD void mark_dirty_all(u32 count, const PlaceOf& place_of, u64* words, u64 bit) {
         for (u32 i = team.lane(); i <= count; i += Team::width) {
-            // One call for all lanes, so that they wait together.
+            // One call for all lanes, so that their loads overlap.
             const u64 place = i < count ? place_of(i) : 0;
             u64* const bitmap = i < count ? store.dirty : words;
             const u64 index = i < count ? place / format::block_size : bit;
@@ -258,7 +259,7 @@ class Operation {
         team.sync();
     }
 
-    /// Takes a freed block out of the next commit: its place may hold something else soon.
+    /// Removes a freed block from the next commit: its place may be reused soon.
     WARREN_HD void clear_dirty(u64 place) {
         once(team, [&] {
             const u64 block = place / format::block_size;
@@ -338,7 +339,7 @@ class Operation {
         }
     }
 
-    /// Lets `action` have the audit, if there is one.
+    /// Calls `action` with the audit, if there is one.
     template <class Action>
     WARREN_HD void tell_audit([[maybe_unused]] const Action& action) const {
 #if !defined(__CUDA_ARCH__)
@@ -351,7 +352,7 @@ class Operation {
         tell_audit([&](JournalAudit& audit) { audit.mark(this, place / format::block_size); });
     }
 
-    /// Takes all locks, each lane its own. False if one was lost: then none is held.
+    /// Takes all locks, each lane its own. False if one could not be taken: then none is held.
     WARREN_HD bool try_locks() {
         bool lost = false;
         locks_held_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may do what: mode bits, POSIX access control lists, sticky directories, the privileges of
-// user 0. The rules are those of POSIX 1003.1e draft 17 as Linux applies them.
+// Access rights: mode bits, POSIX access control lists, sticky directories, the privileges of user
+// 0. The rules are those of POSIX 1003.1e draft 17 as Linux applies them.
 #pragma once
 
 #include "fs/core/attribute_block.hpp"
@@ -99,7 +99,7 @@ WARREN_HD inline bool acl_allows(const AttributeBlock& block, const AttributeRec
     return (other & wanted) == wanted;
 }
 
-/// What the mode bits say to a caller.
+/// What the mode bits grant a caller.
 struct ModeAnswer {
     bool allows;
     bool yields_to_acl;  // if there is one, it decides
@@ -144,16 +144,16 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
     return answer.allows ? Errc::ok : Errc::access;
 }
 
-// Whether a caller may remove a whole tree is found out before the tree loses its name, and must
-// still be so then. StoreState::rights_changes counts all that may take rights in a directory from
-// somebody, or bring a directory with fewer rights below another one: a change of a directory's
-// mode, owner, group or ACL; a rename of a directory, which within its parent may take it to where
-// somebody who lists that has been already; a new directory that grants_less() than its parent.
-// While the count stands still, a caller who may read, write and search all directories of a tree,
-// and is bound by no sticky one, may do so in all that come.
+// Whether a caller may remove a whole tree is checked before the tree loses its name, and must
+// still hold then. StoreState::rights_changes counts all events that may reduce a user's rights in
+// a directory, or put a directory with fewer rights below another one: a change of a directory's
+// mode, owner, group or ACL; a rename of a directory, which may move it to a position that a
+// listing of its parent has already passed; a new directory that grants_less() than its parent.
+// While the count does not change, a caller that may read, write and search all directories of a
+// tree, none of them sticky for him, may do so in all directories that are added.
 
-/// Counts such a change. One lane, within apply, which locks what readers of the rights look at: so
-/// a caller that sees the new count finds the change made or its place locked.
+/// Counts such a change. One lane, within apply, which locks what readers of the rights read: so a
+/// caller that sees the new count finds the change made or its place locked.
 WARREN_HD inline void note_rights_change(const Store& store) {
     device_atomic<u64>(store.state->rights_changes).fetch_add(1, hd::memory_order_relaxed);
 }
@@ -163,10 +163,11 @@ WARREN_HD inline u64 rights_changes(const Store& store) {
     return device_atomic<u64>(store.state->rights_changes).load(hd::memory_order_acquire);
 }
 
-/// What a check of a tree that is to be removed asks for.
+/// What the check of a tree before its removal requires.
 enum class TreeCheck : u8 {
-    as_rm,  // what `rm -r` needs: nothing in empty directories, the own entries of sticky ones
-    whole,  // all rights in all directories, and no sticky one of somebody else
+    as_rm,  // what `rm -r` needs: no rights in empty directories, only the caller's entries in
+            // sticky ones
+    whole,  // all rights in all directories, none of them sticky for the caller
 };
 
 /// Whether a caller may lack a right in the new directory `child` that he has in its parent.

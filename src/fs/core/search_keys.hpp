@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searching a sorted array together, in a node of a tree or a list of extents. What is read may
-// change meanwhile: the answer is an index in the array whatever was read, and means something only
-// if the caller finds the array unchanged afterwards.
+// Searching a sorted array with all lanes of a team, in a node of a tree or a list of extents. The
+// array may change meanwhile: the result is always an index in the array, and is meaningful only if
+// the caller finds the array unchanged afterwards.
 #pragma once
 
 #include "team/team.hpp"
@@ -9,7 +9,7 @@
 namespace warren::core {
 
 /// The index of the last of `count` sorted keys that is not above `key`, 0 if there is none;
-/// `key_at` reads one. W lanes look at W keys at a time; for one lane that is a binary search.
+/// `key_at` reads one. W lanes compare W keys at a time; for one lane that is a binary search.
 template <class Team, class KeyAt>
 WARREN_HD u32 search_keys(const Team& team, u32 count, u64 key, const KeyAt& key_at) {
     u32 low = 0;

@@ -15,12 +15,12 @@ namespace warren::core {
 
 inline constexpr u32 gate_slots = 64;
 inline constexpr u32 version_stripes = 1u << 16;
-/// A commit holds so many metadata blocks at least, whatever the journal and the meta buffer are:
-/// what an operation dirties at most must fit, for one that does not would wait for room for ever.
+/// A commit can hold at least so many metadata blocks, whatever the size of the journal and the
+/// meta buffer: an operation that may dirty more would wait for journal room for ever.
 inline constexpr u32 journal_room_min = 64;
 
 /// Beside each frame: which blocks a commit holds in use, durable or being written, and which are
-/// promised to an operation that has not applied yet. A block can be taken only if it is in neither
+/// reserved by an operation that has not applied yet. A block can be taken only if it is in neither
 /// and not in the frame table: a freed block is not used again before its free is durable.
 struct FrameOverlay {
     u64 committed[8];
@@ -32,7 +32,7 @@ struct alignas(64) GateSlot {
     u64 inside;
 };
 
-/// Where one worker looks first for space, so that workers do not meet.
+/// Where one worker starts its search for space, so that workers do not contend.
 struct alignas(64) WorkerHint {
     u64 metadata_frame;
     u64 data_frame;
@@ -47,7 +47,7 @@ struct StoreState {
     u64 metadata_frames_end;
     u64 data_frames_begin;
     u64 generation;        // of the inode allocated last
-    u64 generation_limit;  // the superblock's that is durable: from there on a commit comes first
+    u64 generation_limit;  // of the durable superblock: a generation beyond it needs a commit first
     u64 free_frames;
     u64 frames_with_memory;  // metadata lie below this frame; 0: all frames have memory
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tree that directories and long extent lists share, from its root in the inode to its leaves.
-// Readers go down without locks, checking after each step that the step was taken from an unchanged
-// block. A tree grows by small transactions that lock a parent and a child (tree_change.hpp); one
-// that loses a leaf locks the way to it and the edge beside it (tree_path.hpp).
+// Readers descend without locks and check after each step that the block they came from is
+// unchanged. A tree grows by small transactions that lock a parent and a child (tree_change.hpp); a
+// transaction that removes a leaf locks the path to it and the edge beside it (tree_path.hpp).
 //
-// Invariant: see fs/format/tree.hpp. A leaf may be empty for a while; its pair goes with prune().
+// Invariant: see fs/format/tree.hpp. A leaf may be empty for a while; prune() removes it with its
+// pair.
 #pragma once
 
 #include "fs/core/block_identity.hpp"
@@ -73,7 +74,7 @@ WARREN_HD Result<Pairs> root_pairs(Operation<Team>& op, const InodeRef& inode) {
     return root;
 }
 
-/// The pairs of the node at `seen`, which must be what `expected` says and of this height.
+/// The pairs of the node at `seen`, which must have the identity `expected` and this height.
 template <class Team>
 WARREN_HD Result<Pairs> node_pairs(Operation<Team>& op, Block* block, const Seen& seen,
                                    const BlockIdentity& expected, u32 height) {
@@ -152,8 +153,8 @@ struct FreshBlock {
     Block* at = nullptr;
 };
 
-/// Reserves a metadata block for apply. Its memory is resident from here on, its contents
-/// undefined.
+/// Reserves a metadata block for apply. The block is resident from here on, with undefined
+/// contents.
 template <class Team>
 WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
     const Store& store = op.store;
@@ -245,8 +246,8 @@ WARREN_HD inline void insert_pair(const InodeRef& inode, Pairs& where, u32 index
     store_count(inode, where, ++where.count);
 }
 
-/// Takes out pairs [begin, end). If the first goes, the next takes over its key; so must the first
-/// pairs below that one, which is the caller's to see to (find_edge()). One lane.
+/// Takes out pairs [begin, end). If the first pair is removed, the next takes over its key; the
+/// caller must give that key to the first pairs below it too (find_edge()). One lane.
 WARREN_HD inline void erase_pairs(const InodeRef& inode, Pairs& where, u32 begin, u32 end) {
     if (begin == end) return;
     const u64 first_key = relaxed_load(where.pairs[0].key);

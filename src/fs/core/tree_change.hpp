@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a tree grows: first leaf, taller root, split of a node or leaf. Each call does one of these
 // in one transaction, from the top down, so that a parent always has room when its child is split.
-// How it loses leaves: tree_path.hpp.
+// Leaves are removed in tree_path.hpp.
 #pragma once
 
 #include "fs/core/tree.hpp"
@@ -14,7 +14,7 @@ inline constexpr u32 taller_blocks_max = start_blocks_max + 1;
 inline constexpr u32 split_blocks_max = start_blocks_max + 3;
 
 /// Gives an empty tree its first leaf. Errc::no_entry for a directory that takes no more names:
-/// while it is taken apart (ops/harvest_tree.hpp) its root only looks empty.
+/// during bulk reclaim (ops/harvest_tree.hpp) its root only seems empty.
 template <class Team>
 WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds) {
     if (kinds.leaf == BlockKind::directory_leaf) {
@@ -98,8 +98,8 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
     return Errc::ok;
 }
 
-/// Splits the leaf of `descent` at what `leaf_type` finds best for `key`; leaves it alone if that
-/// is key_end (others have made room meanwhile). Requires: the array above has room.
+/// Splits the leaf of `descent` at the key that `leaf_type` chooses for `key`; does nothing if that
+/// is key_end (another operation has made room meanwhile). Requires: the array above has room.
 template <class Team, class Leaf>
 WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
                           Descent& descent, u64 key) {
@@ -125,8 +125,8 @@ WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_
     return Errc::ok;
 }
 
-/// Makes room for `key`: plants, grows or splits, one step a call, until the leaf itself was split.
-/// Errc::retry says that a step was taken and another is needed.
+/// Makes room for `key`: adds a first leaf, a taller root or a split, one step a call, until the
+/// leaf itself is split. Errc::retry: a step was taken and another is needed.
 template <class Team, class Leaf>
 WARREN_HD Errc make_room(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type, u64 key) {
     Result<Pairs> here = root_pairs(op, inode);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to a leaf that is about to go: the leaf, the nodes that only it keeps alive, and the
-// array of pairs that stays and loses one. With it a transaction that empties a leaf can unhook it
-// too; prune() does so with one that is empty already.
+// The path to a leaf that will be removed: the leaf, the nodes with no other leaf below them, and
+// the array of pairs that stays and loses one. With it a transaction that empties a leaf can unhook
+// it too; prune() unhooks one that is empty already.
 //
-// Where the first pair of an array goes, the next one takes over its key, and so must the first
-// pairs of all nodes below that one: who splits a leaf there puts its new key behind theirs.
+// If the first pair of an array is removed, the next one takes over its key, and so must the first
+// pairs of all nodes below that one: a later split of a leaf there inserts its new key after
+// theirs.
 //
 // Invariant: what unhook() frees is reachable from the pair at cut_index alone.
 #pragma once
@@ -18,13 +19,13 @@ struct TreePath {
     u32 cut_index = 0;
     Seen chain[tree_height_max + 1];  // from below `cut` to the leaf
     u32 chain_length = 0;
-    Seen edge[tree_height_max];  // nodes below `cut` whose first pair takes over the key that goes
+    Seen edge[tree_height_max];  // nodes below `cut` whose first pair takes over the removed key
     TreePair* edge_pairs[tree_height_max];
     u32 edge_length = 0;
     Descent descent;
 };
 
-/// Goes down to the leaf that covers `key` and notes the way. path.descent.empty if there is none.
+/// Descends to the leaf that covers `key` and notes the path. path.descent.empty if there is none.
 template <class Team>
 WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, u64 key,
                          TreePath& path) {
@@ -53,7 +54,7 @@ WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds k
                              identity_of(kinds.leaf, inode));
 }
 
-/// Notes the nodes down the left edge of what lies behind a first pair that goes.
+/// Notes the nodes on the left edge of the subtree after a first pair that is removed.
 template <class Team>
 WARREN_HD Errc find_edge(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                          TreePath& path) {
@@ -80,7 +81,7 @@ template <class Team>
 WARREN_HD Errc plan_unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                            TreePath& path) {
     WARREN_TRY(find_edge(op, inode, kinds, path));
-    // No tree that was made here comes near the greatest height.
+    // No tree that this code builds comes near the greatest height.
     if (!op.has_lock_room(1 + path.chain_length + path.edge_length)) return Errc::corrupt;
     WARREN_TRY(op.will_write(path.cut.seen));
     for (u32 i = 0; i < path.chain_length; ++i)
@@ -90,15 +91,15 @@ WARREN_HD Errc plan_unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds
     return Errc::ok;
 }
 
-/// How many blocks unhook() dirties at most: the array it cuts, the inode, the nodes whose first
-/// key changes, and of each block that it frees that of the frame table.
+/// How many blocks unhook() dirties at most: the array that loses a pair, the inode, the nodes
+/// whose first key changes, and for each freed block its block of the frame table.
 WARREN_HD constexpr u32 unhook_dirties(const TreePath& path) {
     return 2 + path.chain_length + path.edge_length;
 }
 inline constexpr u32 unhook_dirties_max = 2 + 2 * tree_height_max;
 static_assert(unhook_dirties_max <= journal_room_min);
 
-/// Takes the leaf out of the tree and frees it with the nodes above that hold nothing else. Only
+/// Removes the leaf from the tree and frees it with the nodes above that hold nothing else. Only
 /// within apply.
 template <class Team>
 WARREN_HD void unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, TreePath& path) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions that blocks of trees had when somebody looked at them last, shared by the teams of one
-// block of a GPU, in memory that is near. Who begins with a note instead of a look finds out on his
-// way whether the version is still that one, as he does after a look.
+// Versions of tree blocks as last observed, shared by the teams of one thread block in its shared
+// memory. A lookup that uses a noted version instead of a load validates it later on its path, just
+// as it validates a loaded one.
 //
-// Invariant: a note tells of a block that was in memory and not being written, with a version that
-// it had then; never with one that it was yet to get. So a note may be old, but is never wrong.
+// Invariant: a note holds a version that the block had while it was in memory and not being
+// written, never a future one. So a note may be out of date, but is never wrong.
 #pragma once
 
 #include "fs/core/operation.hpp"
@@ -12,7 +12,7 @@
 namespace warren::core {
 
 #if defined(WARREN_CUDA)
-/// An atomic in memory that only the threads of one block share.
+/// An atomic in the shared memory of a thread block.
 template <class T>
 using near_atomic = cuda::atomic_ref<T, cuda::thread_scope_block>;
 #else
@@ -30,7 +30,8 @@ struct VersionNotes {
     template <class Team>
     WARREN_HD bool find(const Team& team, u64 place, Seen& seen) {
         const u64 block = place / format::block_size;
-        // Acquire: pairs with the release in write(): what was there at that version shows.
+        // Acquire: pairs with the release in write(): what the block held at that version is
+        // visible.
         const u64 note = once(team, [&] {
             return near_atomic<u64>(notes[block % count]).load(hd::memory_order_acquire);
         });
@@ -39,7 +40,7 @@ struct VersionNotes {
         return true;
     }
 
-    /// Notes a version that was looked at, or that the caller's end_apply() left behind.
+    /// Notes an observed version, or the one that the caller's end_apply() has set.
     template <class Team>
     WARREN_HD void write(const Team& team, const Seen& seen) {
         const u64 block = seen.place / format::block_size;

@@ -16,7 +16,7 @@ void seal_block(Block& block, u64 volume, u64 place, u64 transaction);
 /// Errc::corrupt if the block is not a `kind` of this volume and place with a right CRC.
 Errc check_block(const Block& block, BlockKind kind, u64 volume, u64 place);
 
-/// Whether the CRC of a block is right, whatever the block says of itself.
+/// Whether the CRC of a block is right, whatever its header says.
 bool block_is_right(const Block& block);
 
 /// Seals the 16 inodes of an inode block at `place`. A slot that was never used stays zero.

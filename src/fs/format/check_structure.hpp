@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block or an inode says about itself: a right checksum does not make it one that a writer
-// can have made. The loader asks when it reads it in, a check of the volume on any engine asks the
-// same, so what a check finds sound can be used, and what can be used no repair takes away.
+// Whether a block or an inode is consistent in itself: a correct checksum does not prove that a
+// correct writer made it. The loader and the check of a volume on any engine use the same
+// functions, so what a check finds sound can be used, and no repair removes what can be used.
 //
-// Invariant: an algorithm that works on what passes here stays within its memory and ends, for
-// lists and keys are in order and counts are in bounds; and a name leads nowhere but to its own
-// entry. Whether blocks agree with each other is not asked here, nor are bits that a writer sets to
-// zero and a later version may use.
+// Invariant: an algorithm that works on what passes here stays within its memory and terminates,
+// for lists and keys are in order and counts are in bounds; and a name leads only to its own entry.
+// Not checked here: whether blocks agree with each other, and bits that a writer sets to zero and a
+// later version may use.
 #pragma once
 
 #include <string_view>
@@ -43,7 +43,7 @@ WARREN_HD constexpr bool type_is_known(u32 mode) {
     }
 }
 
-/// Whether an extent makes sense by itself. Bits of its flags that mean nothing are not looked at.
+/// Whether an extent is valid by itself. Unknown bits of its flags are ignored.
 WARREN_HD constexpr bool extent_is_sound(const Extent& extent, u64 size_bytes) {
     return pointer_is_sound(extent.start, false, size_bytes) && extent.length >= 1 &&
            extent.length <= extent_length_max && extent.file_block < file_blocks_max &&
@@ -128,7 +128,7 @@ WARREN_HD inline bool entry_is_sound(const DirectoryLeaf& leaf, u32 at) {
     return end <= leaf.heap_used;
 }
 
-/// Whether a leaf counts its entries right. New names go to where heap_used says.
+/// Whether the counts of a leaf are right. New names are written at heap_used.
 WARREN_HD inline bool leaf_counts_are_sound(const DirectoryLeaf& leaf) {
     u32 count = 0;
     u32 live_bytes = 0;
@@ -141,7 +141,7 @@ WARREN_HD inline bool leaf_counts_are_sound(const DirectoryLeaf& leaf) {
            leaf.heap_used <= leaf_heap_bytes && leaf.heap_used % 8 == 0;
 }
 
-/// Whether two names of a leaf have bytes of the heap in common.
+/// Whether two names of a leaf overlap in the heap.
 WARREN_HD inline bool names_overlap(const DirectoryLeaf& leaf) {
     u64 taken[(leaf_heap_bytes / 8 + 63) / 64] = {};
     for (u32 i = 0; i < leaf_entries_max; ++i) {
@@ -204,7 +204,7 @@ WARREN_HD constexpr bool target_is_sound(const LinkTarget& target) {
            bytes_before_nul(target.bytes, target.length) == target.length;
 }
 
-/// Whether the contents of a regular file can be what its inode says.
+/// Whether an inode can describe the contents of a regular file.
 WARREN_HD constexpr bool contents_are_sound(const Inode& inode, u64 size_bytes) {
     if (inode.size > file_size_max) return false;
     switch (static_cast<AreaKind>(inode.area_kind)) {
@@ -220,13 +220,13 @@ WARREN_HD constexpr bool contents_are_sound(const Inode& inode, u64 size_bytes) 
     }
 }
 
-/// Whether an inode without contents says that it has none.
+/// Whether the inode of a special file has no contents.
 WARREN_HD constexpr bool special_is_sound(const Inode& inode) {
     return inode.area_kind == static_cast<u8>(AreaKind::bytes) && inode.size == 0;
 }
 
-/// Whether an inode that exists can be one, whatever its pointers lead to. Not that of its
-/// attributes: without these the rest is of use.
+/// Whether an inode that exists is valid, whatever its pointers lead to. The attribute pointer is
+/// not checked: without attributes the rest is still usable.
 WARREN_HD inline bool inode_is_possible(const Inode& inode, u64 size_bytes) {
     if (inode.generation == 0 || !type_is_known(inode.mode)) return false;
     switch (inode.mode & type_mask) {
@@ -241,8 +241,8 @@ WARREN_HD inline bool inode_is_possible(const Inode& inode, u64 size_bytes) {
     }
 }
 
-/// Whether the contents of a block of a tree or of a link's target are possible. Those of
-/// attributes are asked by core::attributes_are_sound().
+/// Whether the contents of a block of a tree or of a link's target are possible.
+/// core::attributes_are_sound() checks those of attributes.
 WARREN_HD inline bool structure_is_sound(const Block& block, BlockKind kind, u64 size_bytes) {
     switch (kind) {
         case BlockKind::directory_leaf:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inode, 256 bytes, the 64 that a look-up or a delete needs first. Its number is its place:
-// byte offset / 256, so no table stands between them.
+// The inode: 256 bytes, of which the first 64 are what a look-up or a delete needs. Its number is
+// its place: byte offset / 256, so no table stands between them.
 //
 // Invariant: an inode exists if and only if its bit in the frame's bitmap is set; the generation
 // rises each time the slot is allocated, so a handle (number, generation) never means another file.

@@ -56,8 +56,8 @@ enum class BlockKind : u16 {
     reference_counts = 12,
 };
 
-/// The first 48 bytes of every metadata block. A block that is stale, torn, misplaced or of another
-/// volume shows it here. In memory `crc` and `transaction` mean nothing; commit fills them.
+/// The first 48 bytes of every metadata block. They reveal a block that is stale, torn, misplaced
+/// or of another volume. In memory `crc` and `transaction` mean nothing; commit fills them.
 struct BlockHeader {
     u32 crc;  // CRC32C of the block with this field zero
     u16 kind;
@@ -71,20 +71,21 @@ struct BlockHeader {
 };
 static_assert(sizeof(BlockHeader) == 48);
 
-/// What a pointer to a block of a kind that inodes own expects of it. A block that is not that is
-/// stale: it must not be used, whatever its checksum says, for its contents may be somebody else's.
+/// The identity that a pointer expects of a block owned by an inode. A block with another identity
+/// is stale: it must not be used even if its checksum is right, for its contents may be another
+/// file's.
 struct BlockIdentity {
     BlockKind kind = BlockKind::none;
     u32 generation = 0;  // of the owner
     u64 owner = 0;       // inode number
 
-    /// Whether words 2 i and 2 i + 1 of a header agree with it. Without branches: the lanes of a
-    /// warp ask this of a pair of words each.
+    /// Whether words 2 i and 2 i + 1 of a header agree with it. Without branches: each lane of a
+    /// warp compares a pair of words.
     WARREN_HD constexpr bool agrees(u32 i, u64 low, u64 high) const {
         return ((i != 0) | ((low >> 32 & 0xffff) == static_cast<u64>(kind))) &
                ((i != 1) | (high == owner)) & ((i != 2) | (static_cast<u32>(low) == generation));
     }
-    /// The same of a header that nobody changes meanwhile.
+    /// The same for a header that does not change meanwhile.
     WARREN_HD constexpr bool agrees(const BlockHeader& header) const {
         return agrees(0, u64{header.kind} << 32, 0) & agrees(1, 0, header.owner) &
                agrees(2, header.owner_generation, 0);
@@ -93,7 +94,7 @@ struct BlockIdentity {
 static_assert(offsetof(BlockHeader, kind) == 4 && offsetof(BlockHeader, owner) == 24 &&
               offsetof(BlockHeader, owner_generation) == 32);
 
-/// One metadata block as its words; every structure of 4 KiB overlays it.
+/// One metadata block as words; every structure of 4 KiB overlays it.
 struct alignas(block_size) Block {
     u64 words[block_size / 8];
 };

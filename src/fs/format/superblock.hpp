@@ -14,9 +14,10 @@ inline constexpr u32 version_minor = 0;
 inline constexpr u64 superblock_offset = 0;
 inline constexpr u64 superblock_copy_offset = frame_size - block_size;
 
-/// Inodes get their generations from one counter. It never goes so far beyond the superblock's that
-/// is durable, in transactions that a cut loses either; the next opening for writing goes on
-/// from so far beyond it. So no inode number ever has the same generation twice.
+/// Inodes get their generations from one counter. It never exceeds the durable superblock's counter
+/// by this much, even in transactions that a crash loses; the next opening for writing continues
+/// from the durable counter plus this margin. So no inode number ever has the same generation
+/// twice.
 inline constexpr u64 generation_margin = 65536;
 
 /// Feature bits that this code knows. Unknown compatible bits are ignored, unknown read-only
@@ -48,7 +49,7 @@ struct alignas(block_size) Superblock {
     i64 created;           // nanoseconds since 1970
     u32 clean;             // 1 after a clean close; 0 while open for writing
     u32 zero;
-    // From here on the state that every commit renews.
+    // From here on: state that every commit updates.
     u64 metadata_frames_end;  // every metadata and inode frame lies below this frame number
     u64 data_frames_begin;    // every data frame lies at or above this frame number
     u64 blocks_used;          // 4 KiB blocks in use, all kinds

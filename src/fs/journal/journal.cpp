@@ -47,7 +47,7 @@ class Reader {
 
     u64 half_blocks() const { return superblock_.journal_blocks / 2; }
 
-    /// Fills `half` from its first descriptor; transaction 0 if that is none.
+    /// Fills `half` from its first descriptor; transaction 0 if there is none.
     Errc look_at(u64 index, Half& half) {
         half.offset = superblock_.journal_offset + index * half_blocks() * block_size;
         const Errc code = read_descriptor(half, 0);
@@ -99,7 +99,7 @@ class Reader {
         return disk_.flush();
     }
 
-    /// Tells where the blocks of a transaction that passed check() lie.
+    /// Reports where the blocks of a transaction that passed check() lie.
     Errc tell(const Half& half, const Journal::Logged& logged) {
         const u64 descriptors = descriptors_for(half.total);
         u64 from = half.offset + descriptors * block_size;
@@ -185,7 +185,7 @@ Result<u64> for_each_wanted(Disk& disk, const Superblock& superblock, const Visi
     if (halves[0].transaction > halves[1].transaction) std::swap(halves[0], halves[1]);
     u64 newest = 0;
     for (const Half& half : halves) {
-        // History is not even read: that keeps opening a closed volume fast.
+        // Old transactions are not even read, which keeps opening a closed volume fast.
         if (half.transaction == 0 || !is_wanted(half.transaction, superblock)) continue;
         const Errc code = reader.check(half);
         if (code == Errc::corrupt) continue;
@@ -245,7 +245,7 @@ Errc Journal::write_transaction(u64 transaction, std::span<const SealedBlock> bl
         }
     }
     if (staged > 0) WARREN_TRY(write_staged(staged_at, staged));
-    // The checksum tells a commit block whose transaction did not reach the disk. Nothing tells
+    // The checksum detects a commit block whose transaction did not reach the disk. Nothing detects
     // file data that did not.
     if (fresh_data == FreshData::yes) WARREN_TRY(disk_.flush());
 
@@ -288,7 +288,7 @@ Errc Journal::write_places(std::span<const SealedBlock> blocks) {
     return code;
 }
 
-/// Writes at most staging_blocks blocks to their places, all runs of neighbours at once.
+/// Writes at most staging_blocks blocks to their places, all contiguous runs at once.
 Errc Journal::write_runs(std::span<const SealedBlock> blocks) {
     DiskWrite runs[staging_blocks];
     u64 count = 0;

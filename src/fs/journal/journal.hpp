@@ -5,7 +5,7 @@
 // One commit: seal the dirty blocks and the superblock (clean = 0) with a number one above the
 // last, write file data to disk, call write(), then write_places() with the same blocks. What was
 // freed by the commit may be used again once write() answered ok. After an error the volume must
-// not be written any more: all later calls answer Errc::io, and replay decides what became of the
+// not be written any more: all later calls return Errc::io, and replay decides the fate of the
 // commit.
 #pragma once
 
@@ -43,7 +43,7 @@ enum class FreshData : u8 { no, yes };
 class Journal {
  public:
     /// Requires: `superblock` passed read_superblock(), `disk` outlives this, replay() was called
-    /// and the superblock was written again since (so that both halves are history).
+    /// and the superblock was written again since (so that neither half will be replayed).
     Journal(Disk& disk, const format::Superblock& superblock);
     Journal(const Journal&) = delete;
     Journal& operator=(const Journal&) = delete;
@@ -66,7 +66,7 @@ class Journal {
 
     /// Finds the transactions that have to be replayed by the rule above, writes their blocks to
     /// their places and flushes. The highest number; 0 if there is none. Errc::io if the journal
-    /// cannot be read or a place not written. Bytes that make no sense are no transaction. Read the
+    /// cannot be read or a place not written. Invalid bytes count as no transaction. Read the
     /// superblock again afterwards: it is one of the blocks.
     static Result<u64> replay(Disk& disk, const format::Superblock& superblock);
 
@@ -74,7 +74,7 @@ class Journal {
     using Logged = std::function<void(u64 place, u64 in_journal)>;
     /// Finds what replay() would write, and writes nothing: calls `logged` for each block in the
     /// order in which a replay writes them, so the last call for a place is the one that holds.
-    /// Answers as replay().
+    /// Returns as replay().
     static Result<u64> find_logged(Disk& disk, const format::Superblock& superblock,
                                    const Logged& logged);
 
@@ -87,7 +87,7 @@ class Journal {
     }
 
  private:
-    // So much goes to the disk at once, which may have several requests for it under way.
+    // Written at once, possibly by several requests under way.
     static constexpr u64 staging_blocks = 256;
 
     Errc write_transaction(u64 transaction, std::span<const SealedBlock> blocks,
