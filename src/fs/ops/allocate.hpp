@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // fallocate(2): reserve blocks that read as zeros, punch holes, make a range zero. One call is one
-// transaction and answers how far it came; the caller goes on from there until all is done.
+// transaction and returns how far it came; the caller continues from there until all is done.
 //
-// These operations change whole blocks. Of a block that the range covers in part they keep what it
-// has; the host writes zeros over that part itself if map() says that the block is data.
+// These operations change whole blocks. They leave a block that the range covers only in part as it
+// is; the host itself writes zeros over that part if map() says that the block is data.
 #pragma once
 
 #include "fs/ops/cut.hpp"
@@ -29,11 +29,11 @@ struct Allocation {
     }
     /// The first block that the range covers whole.
     WARREN_HD u64 whole_begin() const { return blocks_of(offset); }
-    /// The end of the blocks that it covers whole, or as far as the file reaches.
+    /// The end of the blocks that it covers whole, or that of the file's last block.
     WARREN_HD u64 whole_end(u64 size) const {
         return end() >= size ? blocks_of(end()) : end() / format::block_size;
     }
-    /// How far the range is done once all before file block `block` is.
+    /// How many bytes of the range are done once all blocks before `block` are.
     WARREN_HD u64 done(u64 block) const {
         return bytes_of(block) < end() ? bytes_of(block) - offset : length;
     }
@@ -72,7 +72,7 @@ WARREN_HD inline bool has_bytes_in(const InlineBytes& bytes, const Allocation& w
     return false;
 }
 
-/// One step of punching: the answer as of allocate().
+/// One step of punching; returns as allocate().
 template <class Team>
 WARREN_HD Result<u64> punch(Operation<Team>& op, const File& file, const Allocation& what) {
     const u64 begin = what.whole_begin();
@@ -110,7 +110,7 @@ WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Alloc
     const Result<Spot> found = locate(op, file, block);
     if (!found) return found.code();
     Spot spot = *found;
-    // An area of nothing but zeros is as good as a hole.
+    // An area with only zeros counts as a hole.
     if (file.kind == AreaKind::bytes) {
         spot.kind = MappingKind::hole;
         spot.blocks = key_end - block;
@@ -153,11 +153,11 @@ WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Alloc
     return done;
 }
 
-/// Does a part of fallocate(2) on [offset, offset + length): the answer is how many bytes from
-/// `offset` on are done. The caller goes on behind them, with the same end, until all are; 0 means
-/// that the contents of the inode have moved or have become zero. The size grows in the last step
-/// if `how` says so; see tail_to_zero(). `writer` as in fill(): it may get one piece, block 0 with
-/// the bytes that were in the inode.
+/// Does a part of fallocate(2) on [offset, offset + length); returns how many bytes from `offset`
+/// on are done. The caller continues after them, with the same end, until all are done; 0 means
+/// that the contents of the inode were moved to a block or zeroed. The size grows in the last step
+/// if `how` says so; see tail_to_zero(). `writer` as in fill(): it may be given one piece, block 0
+/// with the bytes that were in the inode.
 template <class Team, class Writer>
 WARREN_HD Result<u64> allocate(Operation<Team>& op, Handle handle, Allocate how, u64 offset,
                                u64 length, i64 now, Writer&& writer) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each verb of a command as a call of its operation: answer<verb>(op, command) is what the
-// operation answers. Whoever knows the verb when he is compiled has the operation's own answer;
-// execute() serves those who have only the command.
+// Each verb of a command as a call of its operation: answer<verb>(op, command) is the operation's
+// result, in its own type. It is for callers that know the verb at compile time; execute() is for
+// callers that have only a command.
 //
-// Invariant: a command is checked before it is obeyed: whatever its numbers are, the answer is an
-// error at worst. Pointers and the lengths that belong to them are the engine's word.
+// Invariant: a command is validated before it is executed: whatever its numbers are, the worst
+// result is an error. Pointers and their lengths are trusted: the engine has set them.
 #pragma once
 
 #include "fs/ops/allocate.hpp"
@@ -31,8 +31,8 @@ WARREN_HD inline bool how_of(const Command& command, Enum last, Enum& how) {
     return command.how <= static_cast<u8>(last);
 }
 
-// What operations take by reference is copied for them, word by word: so a compiler that sees where
-// a command comes from builds none.
+// What operations take by reference is copied for them, word by word, so that the compiler can keep
+// it in registers instead of building a Command in memory.
 
 WARREN_HD inline Credentials caller_of(const Command& command) {
     const Credentials& from = command.caller;
@@ -58,7 +58,7 @@ WARREN_HD inline CreateArguments create_arguments(const Command& command) {
     arguments.mode = command.mode;
     arguments.device = command.device;
     arguments.target = static_cast<const char*>(command.text);
-    // The longest target is far shorter; what is longer still is refused as too long.
+    // The longest valid target is far shorter, so a clamped length is still refused as too long.
     arguments.target_length =
         command.text_bytes < 65536 ? static_cast<u32>(command.text_bytes) : 65536;
     arguments.references = command.references;
@@ -66,7 +66,7 @@ WARREN_HD inline CreateArguments create_arguments(const Command& command) {
     return arguments;
 }
 
-/// Whether `verb` belongs to the names, the inodes, the contents or the parts.
+/// Whether `verb` is in the group of names, inodes, contents or parts (see ops::Verb).
 WARREN_HD constexpr bool is_name_verb(Verb verb) {
     return verb < Verb::get_attributes;
 }
@@ -196,7 +196,7 @@ WARREN_HD inline auto answer_contents(Operation<Team>& op, const Command& comman
     }
 }
 
-/// Claims a free frame for inodes; 0 if there is room in one that exists. The claim stays until
+/// Claims a free frame for inodes; 0 if there is room in one that exists. The claim lasts until
 /// start_inode_frame or unclaim_frame, so one caller at a time does this.
 template <class Team>
 WARREN_HD Result<u64> claim_inode_frame(Operation<Team>& op) {
@@ -208,8 +208,8 @@ WARREN_HD Result<u64> claim_inode_frame(Operation<Team>& op) {
     return once(op.team, [&] { return claim_frame(store, FrameKind::inodes); });
 }
 
-/// A step of packing a directory's tree, for a caller who may write there. One that is dying is not
-/// packed: it goes, and its nodes may begin behind their pairs.
+/// A step of packing a directory's tree, for a caller with write permission. A dying directory is
+/// not packed: it will be freed, and its nodes may begin with higher keys than their pairs.
 template <class Team>
 WARREN_HD Result<Packed> pack(Operation<Team>& op, const Command& command) {
     Pack how;
@@ -267,8 +267,8 @@ WARREN_HD inline auto answer_parts(Operation<Team>& op, const Command& command) 
     }
 }
 
-/// One attempt of `verb` with the arguments of `command`, whose own verb does not count. An
-/// Errc or a Result.
+/// One attempt of `verb` with the arguments of `command`, whose own verb is ignored. An Errc or a
+/// Result.
 template <Verb verb, class Team>
 WARREN_HD inline auto answer(Operation<Team>& op, const Command& command) {
     op.may_use_reserve = command.may_use_reserve;

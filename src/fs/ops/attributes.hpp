@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extended attributes: get, list, set, remove. An inode keeps them in one block of records, which
-// is made with the first and freed with the last. Who may touch which name is as in xattr(7).
+// is made with the first and freed with the last. Permissions are those of xattr(7).
 //
-// Invariant: an attribute block that hangs on an inode is never empty. An access ACL that says no
-// more than the mode bits is not stored.
+// Invariant: the attribute block of an inode is never empty. An access ACL that says no more than
+// the mode bits is not stored.
 #pragma once
 
 #include "fs/core/acl.hpp"
@@ -89,7 +89,7 @@ WARREN_HD Errc check_attribute_access(Operation<Team>& op, const InodeRef& inode
     }
 }
 
-/// Copies the value of a record if there is room; its length. One lane.
+/// Copies the value of a record if there is room; returns its length. One lane.
 WARREN_HD inline Result<u64> copy_value(const AttributeBlock& block, const AttributeName& name,
                                         std::byte* target, u64 capacity) {
     const AttributeRecord record = find_record(block, name.bytes, name.length);
@@ -103,8 +103,8 @@ WARREN_HD inline Result<u64> copy_value(const AttributeBlock& block, const Attri
     return length;
 }
 
-/// Reads an attribute's value; the answer is its length. A `capacity` of 0 asks for the length
-/// alone, one that is too small gives Errc::out_of_range, and then `target` may hold anything.
+/// Reads an attribute's value; returns its length. A `capacity` of 0 asks for the length alone; if
+/// it is too small, the result is Errc::out_of_range and the contents of `target` are undefined.
 template <class Team>
 WARREN_HD Result<u64> get_attribute(Operation<Team>& op, const Credentials& caller, Handle handle,
                                     const char* bytes, u32 name_length, std::byte* target,
@@ -123,7 +123,8 @@ WARREN_HD Result<u64> get_attribute(Operation<Team>& op, const Credentials& call
     return length;
 }
 
-/// Writes all names, each closed by a NUL, as far as they fit; the bytes that they need. One lane.
+/// Writes all names, each terminated by a NUL, as far as they fit; returns the bytes that they
+/// need. One lane.
 WARREN_HD inline u64 copy_names(const AttributeBlock& block, bool shows_trusted, char* target,
                                 u64 capacity) {
     u64 total = 0;
@@ -148,8 +149,8 @@ WARREN_HD inline u64 copy_names(const AttributeBlock& block, bool shows_trusted,
     return total;
 }
 
-/// Lists the names, each closed by a NUL; the answer is their length. A `capacity` of 0 asks for
-/// the length alone. Only user 0 sees trusted.*.
+/// Lists the names, each terminated by a NUL; returns their length. A `capacity` of 0 asks for the
+/// length alone. Only user 0 sees trusted.*.
 template <class Team>
 WARREN_HD Result<u64> list_attributes(Operation<Team>& op, const Credentials& caller, Handle handle,
                                       char* target, u64 capacity) {
@@ -165,7 +166,7 @@ WARREN_HD Result<u64> list_attributes(Operation<Team>& op, const Credentials& ca
     return length;
 }
 
-/// The planned change of one record: out with the old one, in with a new one, or both.
+/// The planned change of one record: the old one removed, a new one added, or both.
 struct AttributeEdit {
     AttributeBlock* block = nullptr;
     u64 place = 0;
@@ -179,7 +180,7 @@ struct AttributeEdit {
 /// Metadata blocks that apply_edit() dirties: the inode, the attributes, the frame table.
 inline constexpr u32 edit_blocks_max = 3;
 
-/// A record by name, and whether all records of the block make sense.
+/// A record by name, and whether all records of the block are valid.
 struct RecordSearch {
     AttributeRecord record;
     u32 used = 0;
@@ -195,8 +196,8 @@ WARREN_HD inline RecordSearch search_records(const AttributeBlock& block, const 
     return search;
 }
 
-/// Plans to replace the record called `name` by one of `added_bytes` (0: by none). Reserves the
-/// block if there is none yet. Errc::no_space if the record does not fit.
+/// Plans to replace the record called `name` by one of `added_bytes` (0: to remove it). Reserves
+/// the block if there is none yet. Errc::no_space if the record does not fit.
 template <class Team>
 WARREN_HD Result<AttributeEdit> plan_edit(Operation<Team>& op, const InodeRef& inode,
                                           const AttributeName& name, u32 added_bytes,
@@ -227,7 +228,7 @@ WARREN_HD Result<AttributeEdit> plan_edit(Operation<Team>& op, const InodeRef& i
     return edit;
 }
 
-/// Gives the inode its attribute block, or takes it away. One lane, within apply.
+/// Attaches the attribute block to the inode, or detaches it. One lane, within apply.
 WARREN_HD inline void hang_attributes(const InodeRef& inode, format::BlockPointer block, u64 step) {
     relaxed_store(inode.at->attributes.raw, block.raw);
     device_atomic<u64>(inode.at->blocks).fetch_add(step, hd::memory_order_relaxed);
@@ -256,7 +257,7 @@ WARREN_HD void apply_edit(Operation<Team>& op, const InodeRef& inode, const Attr
     op.mark_dirty(inode.block_place());
 }
 
-/// Sets, replaces or (with an empty value) removes an ACL. The flags of setxattr(2) mean nothing
+/// Sets, replaces or (with an empty value) removes an ACL. The flags of setxattr(2) are ignored
 /// here.
 template <class Team>
 WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const InodeRef& inode,

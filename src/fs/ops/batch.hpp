@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many look-ups, creations, moves or removals at once, as plain values: what a caller packs, what
-// each item answers, and the notes that the phases of a batch (fs/ops/batch_run.hpp) keep for each
+// Many look-ups, creations, moves or removals at once, as plain values: what a caller packs, the
+// result of each item, and the data that the phases of a batch (fs/ops/batch_run.hpp) pass to each
 // other.
 //
-// A batch works on "ends": an item is a name in a directory, a move is two. Whoever runs it has the
-// volume's metadata alone, so the phases take no locks and look at no version: millions of ends are
-// sorted by directory and hash, and each directory that is changed is written anew from its sorted
-// entries.
+// A batch works on "ends": an item is a name in a directory, a move is two. A batch runs with
+// exclusive access to the volume's metadata, so the phases take no locks and check no versions:
+// millions of ends are sorted by directory and hash, and each changed directory is rewritten from
+// its sorted entries.
 //
-// Invariant: until BatchState::status is looked at for the last time nothing has changed but dirty
-// marks; from there on nothing can fail.
+// Invariant: until the last check of BatchState::status nothing has changed but dirty marks; after
+// it nothing can fail.
 #pragma once
 
 #include "fs/format/directory.hpp"
@@ -17,7 +17,7 @@
 
 namespace warren::ops {
 
-/// Of more items several batches are made.
+/// More items are divided into several batches.
 inline constexpr u64 batch_items_max = u64{1} << 20;
 
 enum class BatchKind : u8 { look_up, create, move, remove };
@@ -34,7 +34,7 @@ struct BatchEnd {
 };
 static_assert(sizeof(BatchEnd) == 16);
 
-/// What is new of an inode that a batch has made; its caller knows the rest.
+/// What a batch reports of a new inode; its caller knows the rest.
 struct BatchMade {
     u64 inode;
     u32 generation;
@@ -73,7 +73,7 @@ WARREN_HD inline Attributes made_attributes(const BatchMade& made, const BatchHe
     return out;
 }
 
-/// The host's memory of a batch: what a caller fills in, and what he finds there afterwards.
+/// The host's memory of a batch: the caller's input, and the results.
 struct BatchMemory {
     BatchEnd* ends = nullptr;  // of a move: where it comes from, where it goes to
     u64* names = nullptr;
@@ -91,10 +91,10 @@ struct BatchPart {
     u64 words_end = 0;
 };
 
-/// A run tells of so many blocks at most that it needs.
+/// A run reports at most this many blocks that it needs.
 inline constexpr u32 needed_places_max = 64;
 
-/// Which items a run is about, and how far it came.
+/// The items of a run, and how far it came.
 struct BatchWindow {
     u64 begin = 0;
     u64 end = 0;
@@ -103,7 +103,7 @@ struct BatchWindow {
     u64 needed_places[needed_places_max] = {};
 };
 
-/// The directory of a run of ends: what was found out about it, and what becomes of its tree.
+/// The directory of a run of ends: what is known of it, and what happens to its tree.
 struct BatchDirectory {
     u64 number;
     u32 begin;  // of its ends, in order
@@ -114,13 +114,13 @@ struct BatchDirectory {
     u8 is_directory;
     u8 inherits;  // new inodes get more than a mode from it
     u8 is_dying;
-    u8 is_chosen;     // its tree may be written anew
+    u8 is_chosen;     // its tree may be rewritten
     u8 is_rewritten;  // and will be, for an item is carried out there
     u32 mode;
     u32 group;
     u32 new_directories;
     u32 old_blocks;
-    u32 entry_begin;  // of what it will hold, among all entries
+    u32 entry_begin;  // of its future entries, among all entries
     u32 entry_end;
     u32 leaf_begin;
     u32 leaf_end;
@@ -131,7 +131,7 @@ struct BatchDirectory {
     u32 emptied;  // leaves of several that they leave empty
 };
 
-/// A block of a tree that is written anew.
+/// A block of a tree that is rewritten.
 struct BatchBlock {
     u64 place;
     u32 directory;
@@ -139,7 +139,7 @@ struct BatchBlock {
     u16 zero;
 };
 
-inline constexpr u32 batch_rounds = 3;  // levels of a tree that is written anew
+inline constexpr u32 batch_rounds = 3;  // levels of a tree that is rewritten
 inline constexpr u32 batch_none = ~0u;
 
 /// What the phases count.
@@ -147,9 +147,9 @@ struct BatchState {
     Errc status;
     u32 directories;
     u64 limit;         // items from here on wait for the next run
-    u32 needed_count;  // of Batch::needed_places; may be more than there is room for
+    u32 needed_count;  // of Batch::needed_places; may exceed needed_places_max
     u64 needed_inodes;
-    u64 slots_taken;  // of leaves that may be written anew
+    u64 slots_taken;  // of leaves that may be rewritten
     u32 blocks_end;   // of the list of old blocks
     u32 round_end[batch_rounds + 1];
     u32 old_leaves;
@@ -161,7 +161,7 @@ struct BatchState {
     u32 inode_frames;
     u32 inode_blocks;  // that new inodes dirty, or leaves that are changed in place
     u32 must_rewrite;  // it cannot be done in place, or would take longer
-    u32 removed;       // files that go with their names
+    u32 removed;       // files that are freed with their names
     u32 freed_tables;  // blocks of the frame table that their blocks dirty, at most
     u64 generation;    // before the first new inode's
 };
@@ -204,7 +204,7 @@ struct Batch {
     u32* order_other = nullptr;
     u32* flags = nullptr;
     u32* sums = nullptr;
-    // The trees that are written anew.
+    // The trees that are rewritten.
     BatchBlock* blocks = nullptr;       // blocks_max
     u32* leaf_blocks = nullptr;         // by leaf: which of the blocks; blocks_max
     u32* ends_in_order = nullptr;       // one an end: as they were sorted
@@ -230,7 +230,7 @@ struct Batch {
         return shape.kind == BatchKind::remove ||
                (shape.kind == BatchKind::move && one_end % 2 == 0);
     }
-    /// Whether an item belongs to this run, as far as is known.
+    /// Whether an item belongs to this run, as far as is known yet.
     WARREN_HD bool is_in_play(u64 item) const { return item >= begin && item < end; }
     WARREN_HD u32 mode_of(u64 item) const { return modes == nullptr ? header.mode : modes[item]; }
 };

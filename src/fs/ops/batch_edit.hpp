@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few moves or removals, made where the names lie: names are taken out of leaves and put into
-// leaves that have room, and no directory is written anew. The ends stand in order by directory and
-// hash, so those of one leaf stand side by side; the first of them answers for the leaf and for its
-// directory. A directory without a leaf gets one, and one whose only leaf is empty gives it back.
-// One that loses all its names gives all its leaves back, and the nodes above them.
+// Few moves or removals, made in place: names are erased from leaves and inserted into leaves that
+// have room, and no directory is rewritten. The ends are sorted by directory and hash, so those of
+// one leaf are contiguous; the first of them handles the leaf's and its directory's counters. A
+// directory without a leaf gets one, and one whose only leaf becomes empty frees it. One that loses
+// all its names frees all its leaves and the nodes above them.
 //
-// What does not fit (a leaf too full, a leaf of several that gets empty) lets all directories be
-// written anew instead.
+// If anything does not fit (a leaf too full, one leaf of several that becomes empty), all
+// directories are rewritten instead.
 //
 // Invariant: PlanEdits changes nothing but dirty marks; WriteEdits cannot fail.
 #pragma once
@@ -27,7 +27,7 @@ struct LeafEdits {
         const auto part = [&](u32 i) { return static_cast<u32>(word >> i * bits & 0xffff); };
         return {part(0), part(1), part(2), part(3)};
     }
-    /// Of one end with a name of `length` bytes. Those of many are added up as they are.
+    /// The packed edits of one end with a name of `length` bytes; packed edits can be added.
     static WARREN_HD u64 packed_of(bool is_source, u32 length) {
         const u64 out = 1 | u64{padded(length)} << 2 * bits;
         return is_source ? out : out << bits;
@@ -54,21 +54,22 @@ struct EditPhase : Phase {
     }
 };
 
-/// By place in the order: where in its leaf the end's name goes; for the first end of each leaf
-/// whether all of it can be done there. Notes in `sums` the place of the first end of the leaf (of
-/// names that go, of any one before), in `offsets` where the name goes in the heap, in `sort_keys`
-/// what is done to the leaf, and in `leaf_of` which of the new blocks a first leaf will be.
+/// By place in the order: where in its leaf the end's name is inserted; for the first end of each
+/// leaf, whether all edits of the leaf can be made in place. Notes in `sums` the place of the first
+/// end of the leaf (for erased names, of any earlier one), in `offsets` where the name is written
+/// in the heap, in `sort_keys` what is done to the leaf, and in `leaf_of` which of the new blocks a
+/// first leaf will be.
 struct PlanEdits : EditPhase {
-    /// What the ends of a leaf beside one of them do there, and where the farthest stands.
+    /// The edits of the ends of a leaf on one side of an end, and the position of the farthest.
     struct Neighbours {
         u64 edits;  // packed
         u32 farthest;
     };
 
-    /// Looks at the ends of the leaf of `e` that stand before p, from the nearest on, or at those
-    /// from p on: four at a time, so that their loads are under way together. If the `nearest` is
-    /// enough, the farthest is any one, or p. A call, so that its instructions are there once, and
-    /// masks in place of branches, so that the threads of a warp go one way.
+    /// Reads the ends of the leaf of `e` before p, nearest first, or those from p on: four at a
+    /// time, so that their loads overlap. If the `nearest` is enough, the farthest is any one, or
+    /// p. Not inlined, so that its code exists once; masks instead of branches, so that the threads
+    /// of a warp do not diverge.
     WARREN_HD WARREN_NOINLINE Neighbours look_beside(u32 p, u32 e, bool is_back,
                                                      bool nearest) const {
         constexpr u32 together = 4;
@@ -76,7 +77,7 @@ struct PlanEdits : EditPhase {
         const u64 place = b.leaf_places[e];
         const u32 begin = static_cast<u32>(b.begin);
         const u32 end = static_cast<u32>(limit());
-        // Of the ends of a move each second is where it goes to.
+        // Every second end of a move is its target.
         const u32 target_bit = b.shape.kind == BatchKind::remove ? 0 : 1;
         const u32 count = is_back ? p : static_cast<u32>(b.shape.ends()) - p;
         const auto at = [&](u32 step) { return is_back ? p - 1 - step : p + step; };
@@ -110,7 +111,7 @@ struct PlanEdits : EditPhase {
 
     /// The slot with `rank` free ones before it, or slot_none.
     WARREN_HD u32 free_slot_of(const DirectoryLeaf& leaf, u32 rank) const {
-        constexpr u32 together = 16;  // loads that are under way at once
+        constexpr u32 together = 16;  // loads under way at once
         static_assert(format::leaf_entries_max % together == 0);
         for (u32 base = 0; base < format::leaf_entries_max; base += together) {
             u64 targets[together];
@@ -142,7 +143,7 @@ struct PlanEdits : EditPhase {
             counts.heap_used + edits.bytes_in > format::leaf_heap_bytes) {
             return give_up();
         }
-        count_up(b.state->inode_blocks);  // one more will be dirty
+        count_up(b.state->inode_blocks);  // one more block will be dirty
         if (counts.count + edits.inserted != edits.removed) return;
         count_up(b.state->blocks_end);
         if (has_one_leaf(of)) return;
@@ -180,7 +181,7 @@ struct PlanEdits : EditPhase {
         }
     }
 
-    /// Marks the inode that moves, which does no harm if it comes to nothing.
+    /// Marks the inode that moves; harmless if the move is not made after all.
     WARREN_HD void mark_moved(u64 e) const {
         const ThreadTeam team;
         LaneOperation op(team, store);
@@ -190,9 +191,9 @@ struct PlanEdits : EditPhase {
     }
 };
 
-/// By directory: if leaves of several get empty, whether all do.
+/// By directory: if some leaves become empty, whether all do.
 struct PlanEmptied : EditPhase {
-    static constexpr u32 height_max = 2;  // nodes right below the root are found by looking there
+    static constexpr u32 height_max = 2;  // nodes right below the root are found from the root
 
     WARREN_HD void operator()(u64 s) const {
         if (s >= b.state->directories || has_failed()) return;
@@ -226,8 +227,8 @@ struct DropEdits : Phase {
     }
 };
 
-/// By place in the order: makes the change. The first end of a leaf sees to what the leaf and its
-/// directory count.
+/// By place in the order: makes the change. The first end of a leaf updates the counters of the
+/// leaf and its directory.
 struct WriteEdits : EditPhase {
     WARREN_HD void insert(DirectoryLeaf& leaf, u64 p, u64 e) const {
         const BatchEnd& end = b.ends[e];
@@ -242,7 +243,7 @@ struct WriteEdits : EditPhase {
         write_slot(leaf, slot, entry.target, b.keys[e], offset);
     }
 
-    /// What a name that goes means for its inode.
+    /// Updates the inode whose name is erased.
     WARREN_HD void end_source(u64 item) const {
         if (b.shape.kind == BatchKind::move) {
             StampMoved{{b, store}}(item);
@@ -251,7 +252,7 @@ struct WriteEdits : EditPhase {
         }
     }
 
-    /// Gives a directory its first leaf, which is clear but for its entries.
+    /// Links a directory to its first leaf, which is zero but for its entries.
     WARREN_HD void hang(const BatchDirectory& of, u32 block, const LeafEdits& edits) const {
         const u64 place = b.places[block];
         DirectoryLeaf& leaf = leaf_at_place(place);
@@ -276,8 +277,8 @@ struct WriteEdits : EditPhase {
         change_version(store, of.number * format::inode_size);
     }
 
-    /// One of the leaves of a directory that loses all of them was freed: who freed the last one
-    /// frees the nodes and ends the tree.
+    /// Called after one leaf of a directory that loses all leaves was freed: the thread that freed
+    /// the last one frees the nodes and ends the tree.
     WARREN_HD void drop_leaf(LaneOperation& op, BatchDirectory& of) const {
         if (device_atomic<u32>(of.edits).fetch_sub(1, hd::memory_order_relaxed) != 1) return;
         Inode& at = inode_at(of);
@@ -295,7 +296,7 @@ struct WriteEdits : EditPhase {
         change_version(store, of.number * format::inode_size);
     }
 
-    /// Counts in a leaf what was done there; an empty one is freed.
+    /// Updates the counters of a leaf; frees it if it is empty.
     WARREN_HD void count(BatchDirectory& of, u64 place, const LeafEdits& edits) const {
         DirectoryLeaf& leaf = leaf_at_place(place);
         const LeafCounts counts = read_counts(leaf);
@@ -318,7 +319,7 @@ struct WriteEdits : EditPhase {
         change_version(store, place);
     }
 
-    /// What the change of one leaf leaves on the directory; it may have several.
+    /// Updates the directory for the change of one leaf; it may have several.
     WARREN_HD void count_names(const BatchDirectory& of, const LeafEdits& edits) const {
         Inode& at = inode_at(of);
         count_up(at.entries, u64{edits.inserted} - edits.removed);

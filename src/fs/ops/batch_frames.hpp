@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// New frames of inodes for a batch, as many as it lacks at once. Phases as in batch_look.hpp;
-// whoever runs them has the volume's metadata alone.
+// New inode frames for a batch, all that it lacks at once. Phases as in batch_look.hpp; they run
+// with exclusive access to the volume's metadata.
 //
 // Invariant: a frame that was claimed is published or given back.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace warren::ops::batch {
 
-/// Once: claims frames for `argument` inodes, or as many as there are. That too few of them have
-/// memory is always told; another failure only if there is none at all.
+/// Once: claims frames for `argument` inodes, or as many as there are. Reports a lack of frames
+/// with memory always, any other failure only if no frame was claimed.
 struct ClaimFrames : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
@@ -49,7 +49,7 @@ struct StartFrames : Phase {
         const ThreadTeam team{static_cast<u32>(f)};
         LaneOperation op(team, store);
         Errc started = Errc::retry;
-        // Of many that ask for journal room at once some are told to come again.
+        // Some of many concurrent requests for journal room fail with Errc::retry.
         for (u32 i = 0; i < 1000 && started == Errc::retry; ++i)
             started = start_wiped_inode_frame(op, frame);
         finish(op);

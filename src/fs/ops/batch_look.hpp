@@ -3,9 +3,9 @@
 // what each item will be. Each struct is one phase; its call with an index does one part of it, and
 // the parts of a phase may run in any order and at once.
 //
-// Invariant: an item's answer is what the same command would have got in its place. What is not
-// plain (names whose hashes meet, a target that is replaced, a default ACL, a file that outlives
-// its name) is left to commands.
+// Invariant: an item's answer is what the same command would have got in its place. Special cases
+// (colliding hashes, a target that is replaced, a default ACL, a file that outlives its name) are
+// left to commands.
 #pragma once
 
 #include "fs/core/acl.hpp"
@@ -17,15 +17,16 @@ namespace warren::ops::batch {
 
 using LaneOperation = Operation<ThreadTeam>;
 
-/// What every phase has. It only refers to its batch and its store: a crowd that runs a phase
-/// elsewhere makes the same one there, over copies of both.
+/// The base of all phases. It only refers to its batch and its store: a crowd that runs a phase
+/// elsewhere constructs the same one there, over copies of both.
 struct Phase {
     const Batch& b;
     const Store& store;
-    u64 argument = 0;  // what some phases are told besides
+    u64 argument = 0;  // a parameter of some phases
 
     WARREN_HD bool has_failed() const { return b.state->status != Errc::ok; }
-    /// The whole run is given up, to be started again when `code` was served, or by commands.
+    /// Aborts the whole run; it is started again when the retry reason `code` was served, or the
+    /// items are run as commands.
     WARREN_HD void fail(Errc code, u64 place = 0) const {
         relaxed_store(b.state->status, code);
         if (code != Errc::need_block) return;
@@ -33,7 +34,7 @@ struct Phase {
             device_atomic<u32>(b.state->needed_count).fetch_add(1, hd::memory_order_relaxed);
         if (index < needed_places_max) b.needed_places[index] = place;
     }
-    /// Notes an answer that ends the run; true if it was none.
+    /// Aborts the run if `code` demands that; true if it does not.
     WARREN_HD bool is_answer(const LaneOperation& op, Errc code) const {
         if (is_final(code) && code != Errc::corrupt) return true;
         fail(code, op.needed_place);
@@ -43,8 +44,8 @@ struct Phase {
     WARREN_HD bool runs(u64 item) const { return item >= b.begin && item < limit(); }
 };
 
-/// As find_inode() where nobody else is at work, so that its version need not be confirmed. A call:
-/// many phases ask, and its instructions are there once.
+/// As find_inode() with exclusive access, so the version need not be confirmed. Not inlined: many
+/// phases call it, and its code exists once.
 WARREN_HD WARREN_NOINLINE inline Result<InodeRef> inode_of(LaneOperation& op, u64 number) {
     if (!is_inode_slot(op, number)) return Errc::stale;
     InodeRef inode;
@@ -71,19 +72,18 @@ WARREN_HD void lower_to(T& word, std::type_identity_t<T> value) {
     }
 }
 
-/// The values of `bits` bits that stand for an end that is not in play, behind all others.
+/// The value of `bits` bits that stands for an end outside of the run, sorted after all others.
 WARREN_HD constexpr u64 all_ones(u32 bits) {
     return bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
 }
 inline constexpr u32 hash_bits = 55;
 
-/// How many bits tell directories of this volume apart, and from what is none.
+/// How many bits distinguish the directories of this volume, and the value for none.
 WARREN_HD inline u32 directory_bits(const Store& store) {
     return 64 - static_cast<u32>(hd::countl_zero(store.size_bytes / format::inode_size));
 }
 
-/// By end: its hash, and what it is sorted by first. A name that is none hashes to what no name
-/// does.
+/// By end: its hash, and what it is sorted by first. An invalid name gets a hash that no name has.
 struct HashEnds : Phase {
     WARREN_HD void operator()(u64 e) const {
         const BatchEnd& end = b.ends[e];
@@ -105,7 +105,7 @@ struct HashEnds : Phase {
     }
 };
 
-/// By place in the order by hash: what the ends are sorted by then.
+/// By place in the order by hash: the second sort key of the ends.
 struct KeyByDirectory : Phase {
     WARREN_HD void operator()(u64 p) const {
         const u64 e = b.order[p];
@@ -116,8 +116,8 @@ struct KeyByDirectory : Phase {
     }
 };
 
-/// By place in the order: whether a directory begins there; and how far items can go before one
-/// meets a name of an item ahead of it.
+/// By place in the order: whether a directory begins there; and lowers the limit to the first item
+/// that has a name in common with an earlier item.
 struct MarkDirectories : Phase {
     WARREN_HD bool is_in(u64 p) const { return b.is_in_play(b.item_of(b.order[p])); }
 
@@ -158,8 +158,8 @@ struct NumberDirectories : Phase {
     }
 };
 
-/// Of more ends of moves in one directory each would look at too many of its neighbours. Removals
-/// in one leaf are at most as many as it has entries.
+/// With more ends of moves in one directory each would read too many neighbours. Removals in one
+/// leaf are at most as many as its entries.
 inline constexpr u64 edits_in_place_max = 64;
 
 /// By directory: whether it is one, and what the caller may do there.
@@ -197,7 +197,7 @@ struct OpenDirectories : Phase {
 };
 
 /// By place in the order: finds the entry of the end's name. With may_edit it opens the directory
-/// first, so that no phase has to do that before; the first end there does it for those to come.
+/// first, which saves a phase; the directory's first end does so for the later phases.
 struct LookUpEnds : Phase {
     WARREN_HD void note_size(u64 s) const {
         const u64 count = b.state->directories;
@@ -232,7 +232,7 @@ struct LookUpEnds : Phase {
         return directory.execute;
     }
 
-    /// A look-up's answer.
+    /// Stores the result of a look-up.
     WARREN_HD Errc tell(LaneOperation& op, u64 item, const Entry& entry) const {
         if (!entry.exists) return Errc::no_entry;
         const Result<InodeRef> inode = inode_of(op, entry.inode);
@@ -271,7 +271,7 @@ struct LookUpEnds : Phase {
             b.slots[e] = entry->slot;
         }
         if (entry->exists) b.targets[e] = entry->inode | u64{entry->type} << 48;
-        // Too many names of this hash: a command says what becomes of it.
+        // Too many names with this hash: left to a command.
         if (entry->is_full) b.end_codes[e] = Errc::retry;
     }
 };
@@ -305,7 +305,7 @@ struct Decide : Phase {
         constexpr u64 directory_type = format::entry_type(format::type_directory);
         const bool moves_directory = b.targets[from] >> 48 == directory_type;
         if (moves_directory) {
-            // Where others lead may depend on it: it goes alone, behind those before it.
+            // The paths of other items may depend on it: it runs alone, after the items before it.
             lower_to(b.state->limit, item == b.begin ? item + 1 : item);
             return Errc::retry;
         }
@@ -321,7 +321,7 @@ struct Decide : Phase {
         return target.is_dying != 0 ? Errc::no_entry : Errc::ok;
     }
 
-    /// Whether the file ends with its only name, and all that it holds can be freed at once.
+    /// Whether the file is freed with its only name, and all that it holds can be freed at once.
     WARREN_HD Errc ending(u64 number) const {
         const ThreadTeam team;
         LaneOperation op(team, store);
@@ -376,10 +376,10 @@ struct MarkEdits : Phase {
     }
 };
 
-/// A directory is written anew if about each of its leaves would change anyway.
+/// A directory is rewritten if nearly all of its leaves would change anyway.
 inline constexpr u64 entries_per_edit_max = 64;
 
-/// By directory: whether its tree may be written anew.
+/// By directory: whether its tree may be rewritten.
 struct ChooseDirectories : Phase {
     WARREN_HD bool fits(const Inode& at, u64 edits) const {
         const u64 entries = relaxed_load(at.entries) & ~format::entries_dying;
@@ -388,7 +388,8 @@ struct ChooseDirectories : Phase {
         if (relaxed_load(at.height) > batch_rounds || tree_blocks > entries + b.blocks_max) {
             return false;
         }
-        // Both are bounded by the room for them; who finds it taken leaves it taken.
+        // Both are bounded by the room for them; a directory that does not fit does not give back
+        // what it has counted.
         const u64 taken = entries + (tree_blocks << 32);
         const u64 before =
             device_atomic<u64>(b.state->slots_taken).fetch_add(taken, hd::memory_order_relaxed);
@@ -416,8 +417,8 @@ struct ChooseDirectories : Phase {
     }
 };
 
-/// By item: one of whose directories is left alone becomes a command; a move that stays marks the
-/// inode that it will change, which does no harm if it comes to nothing.
+/// By item: one with a directory that is not rewritten becomes a command; a move that stays marks
+/// the inode that it will change, which is harmless if the move is not made after all.
 struct Keep : Phase {
     WARREN_HD void operator()(u64 item) const {
         b.flags[item] = 0;

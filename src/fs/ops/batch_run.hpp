@@ -14,7 +14,7 @@
 
 #include "fs/ops/batch_edit.hpp"
 
-// A crowd is the host's or the device's: what is called with it runs where it runs.
+// A crowd runs on the host or the device; the functions that are called with it run there.
 #if defined(__CUDACC__)
 #define WARREN_SIDE_OF_CROWD _Pragma("nv_exec_check_disable")
 #else
@@ -23,7 +23,7 @@
 
 namespace warren::ops::batch {
 
-/// Finds out what each item is and which directories will be written anew.
+/// Decides what each item is and which directories may be rewritten.
 WARREN_SIDE_OF_CROWD
 template <class Crowd>
 WARREN_HD void look_up(Crowd& crowd, Batch& b, const Store& store) {
@@ -39,7 +39,7 @@ WARREN_HD void look_up(Crowd& crowd, Batch& b, const Store& store) {
     crowd.each(ends, LookUpEnds{{b, store}});
 }
 
-/// Chooses what will be carried out, and lists the trees that this writes anew.
+/// Chooses the items that will be carried out, and lists the trees to rewrite.
 WARREN_SIDE_OF_CROWD
 template <class Crowd>
 WARREN_HD void choose(Crowd& crowd, Batch& b, const Store& store) {
@@ -68,7 +68,7 @@ WARREN_HD void choose(Crowd& crowd, Batch& b, const Store& store) {
     crowd.sum(b.flags, b.sums, b.blocks_max);
 }
 
-/// Puts the entries of the changed directories in order and cuts them into leaves.
+/// Sorts the entries of the changed directories and divides them into leaves.
 WARREN_SIDE_OF_CROWD
 template <class Crowd>
 WARREN_HD void merge(Crowd& crowd, Batch& b, const Store& store, const BatchState& so_far) {
@@ -126,13 +126,13 @@ WARREN_HD void write(Crowd& crowd, Batch& b, const Store& store, const BatchStat
     crowd.each(planned.blocks_end, FreeBlocks{{b, store}});
 }
 
-/// Makes moves or removals in place. False if they cannot be made so; then nothing has changed.
+/// Makes moves or removals in place. False if that is not possible; then nothing has changed.
 WARREN_SIDE_OF_CROWD
 template <class Crowd>
 WARREN_HD bool edit(Crowd& crowd, Batch& b, const Store& store) {
     static_assert(Crowd::is_near);
     const u64 ends = b.shape.ends();
-    // What is asked of the state here is not changed by the phase that follows.
+    // The next phase does not change the field of the state that is read here.
     if (b.state->must_rewrite != 0) return false;
     crowd.each(b.shape.items, Decide{{b, store}});
     crowd.each(ends, PlanEdits{{{b, store}}});
@@ -153,7 +153,7 @@ WARREN_HD bool edit(Crowd& crowd, Batch& b, const Store& store) {
 }
 
 /// One run over the items [b.begin, b.end): those below the state's limit then have their codes,
-/// unless its status says why not. Requires: nobody else works on the store; *b.state is zero but
+/// unless its status says why not. Requires: exclusive access to the store; *b.state is zero but
 /// for its limit, which is b.end.
 WARREN_SIDE_OF_CROWD
 template <class Crowd>
@@ -175,7 +175,7 @@ WARREN_HD BatchState run(Crowd& crowd, Batch& b, const Store& store) {
 }
 
 /// How many records a batch should have room for: its ends, and the entries of the directories that
-/// are written anew.
+/// are rewritten.
 inline u64 records_for(const BatchShape& shape) {
     return shape.ends() + (4 * shape.items > 65'536 ? 4 * shape.items : 65'536);
 }

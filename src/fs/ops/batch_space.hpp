@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a batch takes: numbers for new inodes, blocks for new trees, room in the journal.
+// What a batch allocates: numbers for new inodes, blocks for new trees, journal room.
 //
 // Invariant: a run that fails here has given back what it reserved.
 #pragma once
@@ -62,7 +62,7 @@ struct TakeSlots : Phase {
         if (w + 1 == words && b.sums[w] + b.flags[w] < created) {
             b.state->needed_inodes = created - b.sums[w] - b.flags[w];
             if (b.state->inode_frames < b.frames_max) return fail(Errc::need_inodes);
-            // There may be more, but not in as many frames as can be looked at.
+            // There may be more, but not within the frames that were listed.
             return fail(b.is_small ? Errc::overflow : Errc::not_supported);
         }
         const u64 frame = b.frames[w / bitmap_words];
@@ -84,7 +84,7 @@ struct TakeSlots : Phase {
     }
 };
 
-/// By listed frame: one without a free inode is not looked at again.
+/// By listed frame: excludes one without a free inode from the search for numbers.
 struct DropFullFrames : Phase {
     WARREN_HD void operator()(u64 f) const {
         if (has_failed()) return;
@@ -94,15 +94,15 @@ struct DropFullFrames : Phase {
     }
 };
 
-/// The count of generations before those of `created` new inodes: a row of numbers without 0.
+/// The generation counter before those of `created` new inodes: consecutive numbers without 0.
 WARREN_HD inline u64 generation_before(const StoreState& state, u64 created) {
     constexpr u64 round = u64{1} << 32;
     const u64 before = relaxed_load(state.generation);
     return before % round + created >= round ? (before / round + 1) * round : before;
 }
 
-/// Once: sees that the journal holds all that will be dirty, and that there are generations and
-/// space.
+/// Once: checks that the journal can hold all that will be dirty, and that there are generations
+/// and space.
 struct CheckRoom : Phase {
     WARREN_HD Errc check() const {
         const StoreState& state = *store.state;
@@ -116,7 +116,7 @@ struct CheckRoom : Phase {
         const u64 dirtied = wanted + b.state->directories + b.state->inode_blocks +
                             b.state->inode_frames + (removed < bitmaps ? removed : bitmaps) +
                             (changed < tables ? changed : tables);
-        // Nobody else applies anything meanwhile, so nothing need be reserved.
+        // No operation applies meanwhile, so nothing need be reserved.
         WARREN_TRY(JournalRoom::now(state).verdict(dirtied));
         const u64 created = b.state->created;
         if (generation_before(state, created) + created > relaxed_load(state.generation_limit) &&
@@ -144,9 +144,9 @@ struct ClearPlaces : Phase {
     }
 };
 
-/// So many look for room at once, each for its share of the blocks: one alone would wait for memory
-/// at every step. Each is the first lane of a warp, for they get into each other's way; so of few
-/// blocks each has many.
+/// This many threads search for space at once, each for its share of the blocks: a single one would
+/// wait for memory at every step. Each is the first lane of a warp, because they contend with each
+/// other; so few blocks are divided into few shares.
 inline constexpr u32 reserve_shares = 64;
 inline constexpr u32 share_stride = 32;
 inline constexpr u32 share_blocks_min = 64;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The middle phases of a batch: the entries of each directory that is written anew, those that stay
-// and those that come, in the order of their keys; how they are cut into leaves; and the blocks and
-// inode numbers that this needs.
+// The middle phases of a batch: the entries of each directory that is rewritten, old and new, in
+// the order of their keys; how they are divided into leaves; and the blocks and inode numbers that
+// this needs.
 //
 // A "record" is an end that is carried out, or an entry of an old leaf. Sorted by directory and
-// key, an entry that goes stands right before the end that takes it away, and both are left out.
+// key, an erased entry comes right before the end that erases it, and both are left out.
 //
-// Invariant: nothing is changed here but reservations, which are given back if the run fails.
+// Invariant: these phases change only reservations, which are given back if the run fails.
 #pragma once
 
 #include "fs/ops/batch_look.hpp"
 
 namespace warren::ops::batch {
 
-/// Lists the blocks of the trees that are written anew: first those that roots point to.
+/// Lists the blocks of the trees that are rewritten: first those that roots point to.
 struct ListRoots : Phase {
     WARREN_HD void list(u64 s, const TreePair& pair, u32 height) const {
         const BlockPointer child{relaxed_load(pair.child.raw)};
@@ -44,14 +44,14 @@ struct ListRoots : Phase {
     }
 };
 
-/// Once: what was listed so far ends round `argument`.
+/// Once: ends round `argument` of the list at what is listed so far.
 struct EndRound : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         b.state->round_end[argument] = b.state->blocks_end;
     }
 };
 
-/// What a block of `kind` must be that a directory of the batch points to.
+/// The identity that a block of `kind` must have if a directory of the batch points to it.
 WARREN_HD inline BlockIdentity identity_of(BlockKind kind, const BatchDirectory& owner) {
     return {kind, owner.generation, owner.number};
 }
@@ -82,7 +82,7 @@ WARREN_HD inline const DirectoryLeaf& leaf_at(const Store& store, u64 place) {
     return *reinterpret_cast<const DirectoryLeaf*>(store.base + place);
 }
 
-/// By leaf: how many entries it says it has. RecordLeaves finds out whether they are there.
+/// By leaf: its own count of entries. RecordLeaves verifies that they exist.
 struct CountOldEntries : Phase {
     WARREN_HD void operator()(u64 l) const {
         b.flags[l] = 0;
@@ -124,8 +124,8 @@ inline constexpr u32 slots_a_part = 8;
 inline constexpr u32 parts_a_leaf = format::leaf_entries_max / slots_a_part;
 static_assert(parts_a_leaf * slots_a_part == format::leaf_entries_max);
 
-/// By part of an old leaf: the records of its entries. They fill what the leaf has of the records
-/// from the end on, in any order, for they are sorted next.
+/// By part of an old leaf: the records of its entries. They fill the leaf's share of the records
+/// from its end, in any order, for they are sorted next.
 struct RecordLeaves : Phase {
     WARREN_HD void operator()(u64 part) const {
         const u64 l = part / parts_a_leaf;
@@ -133,7 +133,7 @@ struct RecordLeaves : Phase {
         const u32 first = static_cast<u32>(part % parts_a_leaf) * slots_a_part;
         const BatchBlock& at = b.blocks[b.leaf_blocks[l]];
         const DirectoryLeaf& leaf = leaf_at(store, at.place);
-        // All loads are under way together.
+        // All loads overlap.
         u64 targets[slots_a_part];
         for (u32 i = 0; i < slots_a_part; ++i)
             targets[i] = relaxed_load(leaf.slots[first + i].target);
@@ -193,14 +193,14 @@ WARREN_HD inline u32 record_length(const Batch& b, const Store& store, u32 r) {
     return read_slot(leaf_at(store, at.place), slot % slots_a_leaf).name_length();
 }
 
-// A leaf takes the entries that begin within this much: the last one may reach over it, and all fit
+// A leaf takes the entries that begin within this weight: the last one may exceed it, and all fit
 // into the heap and the slots whatever their lengths are.
 inline constexpr u32 leaf_weight = format::leaf_heap_bytes - 256;
 inline constexpr u32 entry_weight_min = 24;
 static_assert(leaf_weight / entry_weight_min + 1 <= format::leaf_entries_max);
 
-/// By place among the sorted records, of which there are `argument`: the entries side by side, and
-/// what each weighs.
+/// By place among the sorted records, of which there are `argument`: compacts the entries, with the
+/// weight of each.
 struct GatherEntries : Phase {
     WARREN_HD void operator()(u64 q) const {
         if (q + 1 == argument) b.state->entries = b.sums[q] + b.flags[q];
@@ -214,7 +214,7 @@ struct GatherEntries : Phase {
     }
 };
 
-/// What entry `c` belongs to.
+/// The directory of entry `c`.
 WARREN_HD inline u32 directory_of_entry(const Batch& b, u64 c) {
     return b.record_directories[b.entries[c]];
 }
@@ -261,7 +261,7 @@ struct NumberLeaves : Phase {
     }
 };
 
-/// So many pairs a new node gets: others can be added before it must be split.
+/// A new node is not filled, so that pairs can be added before it must be split.
 inline constexpr u32 new_node_pairs = 200;
 
 /// By directory: how many blocks its new tree takes.

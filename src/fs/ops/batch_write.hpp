@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The last phases of a batch: the new trees and inodes are written, the old trees freed, and each
-// item gets its answer. Nothing here can fail.
+// item gets its answer. They cannot fail.
 //
-// Invariant: they run only if no phase before them has failed, all of them or none.
+// Invariant: either all of them run or none; none if an earlier phase has failed.
 #pragma once
 
 #include "fs/ops/batch_space.hpp"
 
 namespace warren::ops::batch {
 
-/// Lets what anybody read at `place` before prove stale. Nobody holds a lock here.
+/// Invalidates what was read at `place` before: its readers retry. No lock is held here.
 WARREN_HD inline void change_version(const Store& store, u64 place) {
     count_up(store.versions[stripe_of(place)], 2);
 }
@@ -39,7 +39,8 @@ struct UseBlocks : Phase {
     }
 };
 
-/// By new leaf: its head, and the pairs that lead to it. The first leaf below a node starts that.
+/// By new leaf: its head, and the pairs that lead to it. The first leaf below a node initializes
+/// that node.
 struct StartLeaves : Phase {
     WARREN_HD u64 place_of(const BatchDirectory& of, u32 ordinal) const {
         return b.places[of.block_begin + ordinal];
@@ -61,7 +62,7 @@ struct StartLeaves : Phase {
         relaxed_store(node.height, height);
     }
 
-    /// Hangs child `index` of `siblings` under the node above it, or under the root.
+    /// Links child `index` of `siblings` to the node above it, or to the root.
     WARREN_HD void hang(const BatchDirectory& of, u32 index, u64 place, u64 key, u32 first_above,
                         u32 above, bool is_node) const {
         const BlockPointer child = BlockPointer::to(place, format::SizeClass::kib_4, is_node);
@@ -192,7 +193,7 @@ struct FreeBlocks : Phase {
     }
 };
 
-/// By word of the bitmaps: what was taken of it is in use.
+/// By word of the bitmaps: marks the taken inodes as in use.
 struct UseSlots : Phase {
     WARREN_HD void operator()(u64 w) const {
         const u32 created = b.state->created;
@@ -276,7 +277,7 @@ struct StampMoved : Phase {
     }
 };
 
-/// By item: the file that goes with its name, and what it held.
+/// By item: frees the file that loses its only name, with all that it holds.
 struct FreeRemoved : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
@@ -288,7 +289,7 @@ struct FreeRemoved : Phase {
         const InodeBit bit = inode_bit(inode.number);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
         device_atomic<u64> used(bitmap.used[bit.word]);
-        // In a damaged volume two names may lead to it: one ends it.
+        // In a damaged volume two names may lead to it: only one frees it.
         if ((used.fetch_and(~bit.mask, hd::memory_order_relaxed) & bit.mask) == 0) return;
         const ThreadTeam team;
         LaneOperation op(team, store);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver does for an operation that answered need_split or need_prune: one step of changing
-// the tree in its way. It serves files and directories alike.
+// What a driver does for an operation that answered need_split or need_prune: one step of the
+// change of a tree, of a file or a directory.
 #pragma once
 
 #include "fs/core/directory.hpp"
@@ -12,7 +12,8 @@ namespace warren::ops {
 using namespace warren::core;
 
 /// Takes one step in the tree of inode `number` on the path to `key`. Errc::retry if another step
-/// is needed; Errc::ok if the operation in need may start again, also if the inode has gone.
+/// is needed; Errc::ok if the operation that asked for it may start again, also if the inode is
+/// gone.
 template <class Team>
 WARREN_HD Errc change_structure(Operation<Team>& op, Errc what, u64 number, u64 key) {
     const Result<InodeRef> inode = find_inode(op, number);
@@ -22,8 +23,8 @@ WARREN_HD Errc change_structure(Operation<Team>& op, Errc what, u64 number, u64 
         return what == Errc::need_split ? make_room(op, *inode, DirectoryLeafType{}, key)
                                         : prune(op, *inode, DirectoryLeafType{}, key);
     }
-    // A file's trees lose their leaves with the blocks, so they only ask for room: the directory
-    // has gone, and its number is a file's now.
+    // A file's tree loses its leaves with their blocks, so a file never needs pruning: the
+    // directory is gone, and its number belongs to a file now.
     if (what != Errc::need_split) return Errc::ok;
     const Errc made = make_extent_room(op, number, key);
     return made == Errc::retry ? Errc::ok : made;

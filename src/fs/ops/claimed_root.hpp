@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a directory that is being taken apart, in 32 bits, how it is claimed and given
-// back, and the arrays of pairs that lose what is gone.
+// The 32-bit state of a directory during bulk reclaim, how the directory is claimed and given back,
+// and how arrays of pairs drop freed children.
 //
-// A claimed directory has no root to show. What it was, what became of it, and how many of its
-// parts are unfinished lies in the word for a device's number: whoever still changes a name of the
-// directory changes its other counters. Invariant: the word is zero again when a directory outlives
-// the step that claimed it.
+// A claimed directory has no visible root. The shape of its root, the results so far and the number
+// of unfinished parts are kept in the word for a device's number, because an operation that still
+// changes a name of the directory changes its other counters. Invariant: the word is zero again
+// when a directory outlives the step that claimed it.
 #pragma once
 
 #include "fs/ops/lane_free.hpp"
@@ -13,7 +13,7 @@
 namespace warren::ops {
 
 struct ClaimedRoot {
-    static constexpr u32 changed_bit = 1u << 8;   // something of it is gone
+    static constexpr u32 changed_bit = 1u << 8;   // something of it was freed
     static constexpr u32 leftover_bit = 1u << 9;  // names that need operations of their own stay
     static constexpr u32 waiting_bit = 1u << 10;  // and what the next step may free
     static constexpr u32 one_part = 1u << 16;     // unfinished
@@ -34,7 +34,8 @@ struct ClaimedRoot {
     }
 };
 
-/// Drops the pairs without a child; how many are left. One lane, or privately.
+/// Drops the pairs without a child; returns how many are left. One lane, on shared or private
+/// pairs.
 WARREN_HD inline u32 compact_pairs(TreePair* pairs, u32 count) {
     u32 kept = 0;
     const u64 first_key = relaxed_load(pairs[0].key);
@@ -62,7 +63,7 @@ WARREN_HD inline InodeRef lane_ref(const Store& store, u64 number) {
     return inode;
 }
 
-/// Locks an inode, waiting for those that have the lock. One lane, which holds no other lock.
+/// Locks an inode; waits while another worker holds the lock. One lane, which holds no other lock.
 template <class Step>
 WARREN_HD u64 lock_inode(const Store& store, Step& step, u64 number) {
     u64 version = 0;
@@ -78,7 +79,7 @@ WARREN_HD bool bring(Step& step, u64 one, u64 other) {
     return (other == one || step.want(other)) && has_one;
 }
 
-/// Takes a directory out of everybody's sight. `range_leaves` of its leaves are a part. One lane.
+/// Hides a directory's tree from all other operations. A part has `range_leaves` leaves. One lane.
 template <u32 range_leaves, class Step>
 WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
     Claim root;
@@ -86,7 +87,7 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
     if (!is_inode_number(store, number)) return {Errc::corrupt};
     const InodeRef inode = lane_ref(store, number);
     const u64 block = inode.block_place();
-    // Both questions are asked before either answer is looked at.
+    // Both loads are issued before either result is used.
     const FrameKind frame = kind_of(store, number / format::inodes_per_frame);
     const bool resident = are_resident(store, block, bitmap_place);
     if (frame != FrameKind::inodes) return {Errc::corrupt};
@@ -103,7 +104,8 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
                        root.height <= tree_height_max && (root.count == 0 || root.height > 0);
     if (!sound) root.code = Errc::corrupt;
     if (sound) {
-        // From here on it takes no name: who counts one has the leaf locked, and we retire it.
+        // From here on no name is added: an operation that counts one has the leaf locked, and each
+        // leaf is retired under its lock.
         device_atomic<u64>(at.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);
         if (root.count != 0) {
             const u32 ranges = (root.count + range_leaves - 1) / range_leaves;

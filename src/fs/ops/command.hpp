@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command is one operation on a volume with its arguments, a reply is what became of it. Both are
-// plain values: an engine runs a command on the caller's thread or hands it to a warp, and both
-// reach the same operation through execute().
+// A command is one operation on a volume with its arguments, a reply is its result. Both are plain
+// values: an engine runs a command on the caller's thread or hands it to a warp, and both reach the
+// same operation through execute().
 //
-// Invariant: a reply whose code is a wish of the operation (Errc from 4096 on) means that nothing
-// has changed; the engine serves the wish and gives the command again.
+// Invariant: a reply whose code is a retry reason (Errc from 4096 on, "wish" in names) means that
+// nothing has changed; the engine serves it and runs the command again.
 #pragma once
 
 #include <type_traits>
@@ -16,7 +16,7 @@
 
 namespace warren::ops {
 
-/// What a command does; behind each what it takes beside caller, handle and now.
+/// What a command does; each verb lists its arguments beside caller, handle and now.
 enum class Verb : u8 {
     // Names.
     lookup,            // name, references
@@ -74,7 +74,7 @@ struct Command {
     bool may_use_reserve = false;
     Errc wish = Errc::ok;
     core::Credentials caller;
-    Handle handle;  // what the verb is about: mostly a directory
+    Handle handle;  // the object of the verb: mostly a directory
     Handle target;
     const char* name = nullptr;
     const char* new_name = nullptr;
@@ -98,10 +98,10 @@ struct Command {
 struct Reply {
     Errc code = Errc::ok;
     bool has_piece = false;        // bytes must go to the disk before the next commit
-    bool may_use_reserve = false;  // with a wish: serving it may use the last blocks
+    bool may_use_reserve = false;  // with a retry reason: serving it may use the last blocks
     u64 value = 0;
     u64 length = 0;
-    // With a wish: what it is about.
+    // With a retry reason: its object.
     u64 needed_place = 0;
     u64 needed_inode = 0;
     u64 needed_key = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a commit does where the metadata are: it lists the dirty blocks, copies them side by side
-// while nobody applies anything, and, once they are durable, tells the allocator what is free.
-// Writing and checksums come later, from the copies.
+// The part of a commit that runs where the metadata are: it lists the dirty blocks, takes a
+// snapshot of them with all teams while no operation applies, and, once they are durable, lets the
+// allocator reuse what was freed. Writing and checksums come later, from the copies.
 //
 // Both phases are shared among any number of teams; the first is over before the second begins.
-// Invariant: a block is counted clean only after it was copied; a list that is too short leaves
-// everything as it was.
+// Invariant: a block is counted clean only after it was copied; if the list is too short, nothing
+// changes.
 #pragma once
 
 #include "fs/core/allocator.hpp"
@@ -16,7 +16,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// The counters that a superblock holds, as of the moment of a cut.
+/// The counters that a superblock holds, as of the snapshot.
 struct CutCounters {
     u64 blocks_used;
     u64 inodes_used;
@@ -32,7 +32,7 @@ struct CutHeader {
     CutCounters counters;
 };
 
-/// Where a cut puts what it finds: block i of `blocks` is a copy of what lies at places[i].
+/// Where a snapshot is stored: block i of `blocks` is a copy of what lies at places[i].
 struct CutArea {
     format::Block* blocks;
     u64* places;  // in any order
@@ -40,9 +40,9 @@ struct CutArea {
     CutHeader* header;
 };
 
-/// What a team does of a phase: each `count`th part from `index` on. Parts of what is gathered are
-/// `part` blocks: where lanes copy side by side one is enough, threads want more, to keep out of
-/// each other's cache lines.
+/// A team's share of a phase: every `count`th part from `index` on. A part of the copying is `part`
+/// blocks: one if the lanes of a team copy together, more for threads, so that they do not share
+/// cache lines.
 struct CutShare {
     u64 index = 0;
     u64 count = 1;
@@ -68,8 +68,7 @@ WARREN_HD inline u64 dirty_frames_end(const Store& store) {
     return frames > table_frames ? frames : table_frames;
 }
 
-/// Writes the places of dirty blocks into the area, and counts them. Each lane looks at words of
-/// its own.
+/// Writes the places of dirty blocks into the area, and counts them. Each lane reads its own words.
 template <class Team>
 WARREN_HD void list_dirty(const Team& team, const Store& store, const CutArea& area,
                           CutShare share) {
@@ -90,8 +89,8 @@ WARREN_HD void list_dirty(const Team& team, const Store& store, const CutArea& a
     team.sync();
 }
 
-/// What a commit holds in use counts as committed from the moment of its copies, although it is not
-/// durable yet: if it is freed meanwhile, nobody may write to it before the commit that frees it.
+/// A block in use counts as committed from the snapshot on, although that is not durable yet: if it
+/// is freed meanwhile, it must not be reused before the commit that frees it is durable.
 template <class Team>
 WARREN_HD void keep_from_reuse(const Team& team, const Store& store, u64 place,
                                const format::Block& copy) {
@@ -106,8 +105,8 @@ WARREN_HD void keep_from_reuse(const Team& team, const Store& store, u64 place,
     }
 }
 
-/// Lets inodes be looked for in the frame that begins at `place`, if its first block is a bitmap
-/// with a free one: a mark may have been lost (core/frame_bits.hpp).
+/// Marks the frame that begins at `place` as having free inodes, if its first block is a bitmap
+/// with one: an earlier mark may have been lost (core/frame_bits.hpp).
 template <class Team>
 WARREN_HD void mark_free_inodes(const Team& team, const Store& store, u64 place,
                                 const format::Block& copy) {
@@ -117,7 +116,7 @@ WARREN_HD void mark_free_inodes(const Team& team, const Store& store, u64 place,
     once(team, [&] { mark_room(store, FrameKind::inodes, frame); });
 }
 
-/// Ends a cut: all is clean. The part of one team.
+/// Ends a snapshot: resets the dirty counters. One team's part.
 template <class Team>
 WARREN_HD void end_cut(const Team& team, const Store& store, CutHeader& header) {
     once(team, [&] {
@@ -156,13 +155,13 @@ WARREN_HD void gather_block(const Team& team, const Store& store, const CutArea&
     team.sync();
     if (is_table) keep_from_reuse(team, store, place, area.blocks[i]);
     if (place % format::frame_size == 0) mark_free_inodes(team, store, place, area.blocks[i]);
-    // Only now: a clean block may be evicted at any moment.
+    // Cleared last: a clean block may be evicted at any moment.
     once(team, [&] { clear_bit(store.dirty, place / format::block_size); });
 }
 
 /// Copies the listed blocks into the area and counts them clean; nothing if they are more than fit.
 /// `copy(team, from, to)` copies one. In a meta buffer the blocks stay until release_cut().
-/// Requires: nobody applies anything.
+/// Requires: no operation applies.
 template <class Team, class Copy>
 WARREN_HD void gather_dirty(const Team& team, const Store& store, const CutArea& area,
                             CutShare share, const Copy& copy) {
@@ -177,7 +176,7 @@ WARREN_HD void gather_dirty(const Team& team, const Store& store, const CutArea&
     if (share.index == 0) end_cut(team, store, *area.header);
 }
 
-/// Lets the blocks of a cut, which are at their places on the disk by now, go from a meta buffer.
+/// Lets a meta buffer evict the blocks of a snapshot, which are at their places on the disk by now.
 template <class Team>
 WARREN_HD void release_cut(const Team& team, const Store& store, const u64* places, u64 count,
                            CutShare share) {
@@ -188,7 +187,7 @@ WARREN_HD void release_cut(const Team& team, const Store& store, const u64* plac
     }
 }
 
-/// A frame of which a commit that is durable now has freed something, as that commit has it.
+/// A frame in which a commit that is durable now has freed something: its state in that commit.
 struct CommittedFrame {
     u64 frame;
     FrameKind kind;
@@ -196,10 +195,9 @@ struct CommittedFrame {
     u64 was_released;  // out: it is a free frame now
 };
 
-/// Lets what a durable commit freed be given out again. A frame that becomes free here is not
-/// marked dirty: on the disk it has no block in use, and opening takes such a frame for a free one.
-/// Requires: whoever must know (the disk) knows that nothing is there any more; no commit takes its
-/// copies meanwhile.
+/// Makes what a durable commit freed available again. A frame that becomes free here is not marked
+/// dirty: on the disk it has no block in use, and opening treats such a frame as free. Requires:
+/// the disk has discarded the blocks; no commit takes its snapshot meanwhile.
 template <class Team>
 WARREN_HD void publish_committed(const Team& team, const Store& store, CommittedFrame& what) {
     once(team, [&] {
@@ -207,8 +205,7 @@ WARREN_HD void publish_committed(const Team& team, const Store& store, Committed
         u64 any = 0;
         for (u32 w = 0; w < 8; ++w) {
             any |= what.used[w];
-            // Release: pairs with the acquire in reserve_bits(): the discard comes before a new
-            // use.
+            // Release: pairs with the acquire in reserve_bits(): the discard precedes any reuse.
             device_atomic<u64>(overlay.committed[w]).store(what.used[w], hd::memory_order_release);
         }
         what.was_released = 0;

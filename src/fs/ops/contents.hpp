@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that is done to the contents of regular files, for those who run it: where they are (map),
-// how they are written (fill), reserved and punched (allocate), resized (truncate) and given back
-// (release). Serving Errc::need_split of a regular file is make_extent_room() of
-// fs/core/extents.hpp.
+// All operations on the contents of regular files: where they are (map), how they are written
+// (fill), reserved and punched (allocate), resized (truncate) and freed (release).
+// make_extent_room() of fs/core/extents.hpp serves Errc::need_split of a regular file.
 #pragma once
 
 #include "fs/ops/allocate.hpp"

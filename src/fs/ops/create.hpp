@@ -116,7 +116,7 @@ WARREN_HD void apply_target(Operation<Team>& op, const NewInode& fresh,
     });
 }
 
-/// What stat(2) tells of an inode that apply_inode() writes in this apply.
+/// What stat(2) returns for an inode that apply_inode() writes in this apply.
 WARREN_HD inline Attributes made_attributes(const InodeRef& parent,
                                             const CreateArguments& arguments, const NewInode& fresh,
                                             u32 links) {
@@ -153,7 +153,7 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
     if (arguments.references != 0) add_references(op, fresh.inode, 0, arguments.references);
 }
 
-/// A name that is about to be added, and what its directory hands down.
+/// A name to be added, and what its inode inherits from the directory.
 struct NewName {
     InodeRef directory;
     Name name;
@@ -198,7 +198,7 @@ WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle 
     return plan_name_plainly(op, caller, directory, name, length, fresh);
 }
 
-/// Whether `mode` is that of something that can be made: a type that there is, and no more bits.
+/// Whether an inode of this mode can be made: a known type, and no unknown bits.
 WARREN_HD constexpr bool can_be_made(u32 mode) {
     switch (mode & ~format::mode_bits) {
         case format::type_directory:
@@ -248,7 +248,7 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     return made_attributes(parent, arguments, fresh, links);
 }
 
-/// Makes a regular file without a name, in the orphan directory from its first moment.
+/// Makes a regular file without a name, in the orphan directory from the start.
 template <class Team>
 WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentials& caller,
                                             Handle directory, const CreateArguments& arguments) {

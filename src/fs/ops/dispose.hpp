@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of an inode when a name of it goes: it keeps other names, or its space is freed at
-// once, or it moves to the hidden orphan directory because it is open or too large to free in one
-// step. Unlink, rmdir and a rename over an existing name all end here.
+// What happens to an inode that loses a name: it keeps other names, or its space is freed at once,
+// or it moves to the hidden orphan directory because it is open or too large to free in one step.
+// Unlink, rmdir and a rename over an existing name all use this.
 //
 // Invariant: an inode without names is in the orphan directory, on disk too, until its last block
-// is free; so nothing is lost if the machine stops in between.
+// is free; so no space leaks in a crash.
 #pragma once
 
 #include "fs/ops/lookup.hpp"
@@ -30,7 +30,7 @@ struct OrphanEntry {
     OrphanName text{0};
     Entry entry;
 
-    /// The name; valid as long as this object stays where it is.
+    /// The name; valid until this object is moved or destroyed.
     template <class Team>
     WARREN_HD Name name(const Operation<Team>& op) const {
         return {text.text, OrphanName::length,
@@ -38,7 +38,7 @@ struct OrphanEntry {
     }
 };
 
-/// Finds the entry of `inode` in the orphan directory, there or not.
+/// Finds the entry of `inode` in the orphan directory, or where it would go.
 template <class Team>
 WARREN_HD Errc find_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) {
     const Result<InodeRef> directory = find_inode(op, op.store.orphan_directory);
@@ -60,8 +60,8 @@ WARREN_HD void apply_orphan(Operation<Team>& op, const OrphanEntry& orphan, u64 
                now);
 }
 
-/// Takes off a directory the link that a subdirectory's ".." was. One lane. A directory that was
-/// detached with what is below it has no links any more and keeps none.
+/// Drops the link of a subdirectory's ".." from a directory. One lane. A directory that was
+/// detached with its tree has no links any more and is left alone.
 WARREN_HD inline void drop_parent_link(const InodeRef& directory) {
     device_atomic<u32> word(directory.at->links);
     u32 links = word.load(hd::memory_order_relaxed);
@@ -76,8 +76,8 @@ struct Disposal {
     OrphanEntry orphan;
 };
 
-/// What apply_disposal() marks where the inode is freed: its bitmap, and what its contents took.
-/// Where it becomes an orphan that is less: the inode, and its name.
+/// What apply_disposal() marks if the inode is freed: its bitmap, and what freeing its contents
+/// marks. If it becomes an orphan, fewer: the inode and its name.
 inline constexpr u32 disposal_blocks_max = 1 + release_blocks_max;
 static_assert(1 + entry_blocks_max <= disposal_blocks_max);
 
@@ -111,8 +111,8 @@ WARREN_HD Errc plan_disposal(Operation<Team>& op, const InodeRef& inode, bool is
     return Errc::ok;
 }
 
-/// Carries it out. Only within apply. True if the inode is an orphan that nobody has open: the
-/// driver reclaims it next.
+/// Carries it out. Only within apply. True if the inode is an orphan and not open: the driver
+/// reclaims it next.
 template <class Team>
 WARREN_HD bool apply_disposal(Operation<Team>& op, const Disposal& disposal, i64 now) {
     const InodeRef& inode = disposal.inode;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phases of an examination that go through the blocks of trees, attributes and targets: each
-// against the promise of what leads to it, and each name against the inode that it stands for.
-// Nodes come level by level, because a promise must stand before its block is read.
+// The phases of a quick check that go through the blocks of trees, attributes and targets: each
+// block is compared with the promise of the pointer to it, and each name with its inode. Nodes are
+// checked level by level, because a block's promise must be stored before the block is read.
 #pragma once
 
 #include "fs/core/acl.hpp"
@@ -10,7 +10,7 @@
 
 namespace warren::ops::examine {
 
-/// One node of a tree; those below it go into the other queue.
+/// One node of a tree; the nodes below it are added to the other queue.
 struct ExamineNodes {
     Exam exam;
     u32 queue;
@@ -45,8 +45,8 @@ struct ExamineNodes {
     }
 
  private:
-    /// Whether the first key is the one promised. In a directory that is being removed it may lie
-    /// behind that: nodes were there that are gone.
+    /// Whether the first key is the one promised. In a directory that is being removed it may be
+    /// higher: nodes before it were freed.
     WARREN_HD bool begins_well(const format::TreeNode& node, const Promise& promise) const {
         if (node.pairs[0].key == promise.low) return true;
         if (promise.kind != static_cast<u16>(BlockKind::directory_node)) return false;
@@ -124,7 +124,7 @@ struct ExamineBlocks {
         const u64 key = format::entry_key(leaf.hashes[at], slot);
         const u64 hash = name_hash(exam.facts.hash_key, name, length) & exam.facts.hash_mask;
         if (key < promise.low || key >= promise.high || key >> 8 != hash) return false;
-        // Names with one hash that go on from the leaf before are left to who looks closer.
+        // Names of one hash that continue from the leaf before are left to the full check.
         if (promise.low % 256 != 0 && promise.low >> 8 == hash) return false;
         for (u32 other = at + 1; other < entries_max; ++other) {
             if (leaf.slots[other].inode() != 0 && meets(leaf, at, other)) return false;
@@ -132,7 +132,7 @@ struct ExamineBlocks {
         return true;
     }
 
-    /// Whether two entries have one key or one name. Requires: the first is sound.
+    /// Whether two entries have the same key or the same name. Requires: the first is sound.
     WARREN_HD bool meets(const format::DirectoryLeaf& leaf, u32 one, u32 other) const {
         const format::DirectorySlot a = leaf.slots[one];
         const format::DirectorySlot b = leaf.slots[other];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phases of an examination that go through the inodes: each by itself and what its area leads
-// to, first; then, when all names have been met, what it says of its links, blocks and names.
+// The phases of a quick check that go through the inodes: first each by itself and the blocks that
+// its area points to; then, when all names have been counted, its counts of links, blocks and
+// names.
 //
 // A phase is called as phase(team, sums, i). `sums` checks CRCs, by the processor's instruction or
 // by a warp:
@@ -19,7 +20,7 @@ WARREN_HD inline bool is_directory(const Inode& inode) {
     return (inode.mode & format::type_mask) == format::type_directory;
 }
 
-/// Whether an extent makes sense by itself and lies within [low, high) and the file's size.
+/// Whether an extent is valid by itself and lies within [low, high) and the file's size.
 WARREN_HD inline bool is_good_extent(const Exam& exam, const Inode& inode,
                                      const format::Extent& extent, u64 low, u64 high) {
     const bool is_possible = format::extent_is_sound(extent, exam.facts.size_bytes) &&
@@ -139,7 +140,7 @@ struct ExamineInodes {
     }
 };
 
-/// One round of pointer jumping: afterwards each directory's way up is half as long.
+/// One round of pointer jumping, which halves each directory's path to the top.
 struct Jump {
     Exam exam;
 
@@ -157,7 +158,7 @@ struct Jump {
     }
 };
 
-/// Compares what each inode says of itself with what was met. Directories lead to their top.
+/// Compares the counts of each inode with what was found. Directories point to their top.
 struct CompareInodes {
     Exam exam;
 

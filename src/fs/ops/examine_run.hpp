@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An examination from its first phase to its last, over whatever runs the parts of a phase: the
+// A quick check from its first phase to its last, over whatever runs the parts of a phase: the
 // host's threads or a grid of warps. A "crowd" has
 //
 //   each(count, phase)   calls phase(team, sums, i) for each i below count, in any order and at
@@ -35,7 +35,7 @@ ExamState run(Crowd& crowd, const Exam& exam) {
                ExamineRuns{exam});
     crowd.each(exam.facts.counted_frames, CompareCounts{exam});
     const u64 parts = exam.inode_slots() / inodes_per_part;
-    // The longest way up has as many directories as there are inodes.
+    // The longest path up has as many directories as there are inodes.
     for (u32 round = 0; round <= 32; ++round) {
         crowd.reset(exam.state->changes);
         crowd.each(parts, Jump{exam});

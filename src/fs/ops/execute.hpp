@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a command to a reply: one attempt, on any team. Whoever runs commands makes a fresh
-// core::Operation, calls execute(), then core::finish(), and serves what the reply wishes for.
+// From a command to a reply: one attempt, on any team. The runner of a command makes a fresh
+// core::Operation, calls execute(), then core::finish(), and serves the retry reason in the reply,
+// if there is one.
 //
 // Lanes: all lanes call, with the same command. Each has a Reply of its own and all end with the
-// same values, so one lane stores it. What the command's pointers lead to is one memory for all.
+// same values, so one lane stores it. The command's pointers lead to memory that all lanes share.
 #pragma once
 
 #include "fs/ops/answer.hpp"
 
 namespace warren::ops {
 
-/// The writer of an engine that does not move data: what has to be written stands in the reply.
-/// The blocks are the file's when the reply is read, so the host keeps others from the file's data
-/// and from committing until it has written them.
+/// The writer of an engine that does not move data: it stores what has to be written in the reply.
+/// The blocks belong to the file when the reply is read, so the host excludes other users of the
+/// file's data, and commits, until it has written them.
 struct PieceRecorder {
     Reply& reply;
 
@@ -23,7 +24,7 @@ struct PieceRecorder {
     }
 };
 
-// Where an answer stands in a reply: put() and get() are twins.
+// Where each type of result is stored in a reply: put() and get() are inverses.
 
 WARREN_HD inline void put(Reply& reply, const Attributes& answer) {
     reply.attributes = answer;
@@ -110,7 +111,7 @@ WARREN_HD inline void get(const Reply& reply, TreeBeforeCheck& answer) {
     answer.rights_changes = reply.value;
 }
 
-/// Puts an answer into the reply if there is one; the code.
+/// Stores a result in the reply if there is one; returns the code.
 WARREN_HD inline Errc put_answer(Reply& /*reply*/, Errc code) {
     return code;
 }
@@ -120,7 +121,7 @@ WARREN_HD Errc put_answer(Reply& reply, const Result<T>& answer) {
     return answer.code();
 }
 
-/// The answer in a reply, which is an Errc or a Result.
+/// The result in a reply: an Errc or a Result.
 WARREN_HD inline void get_answer(const Reply& reply, Errc& answer) {
     answer = reply.code;
 }
@@ -155,8 +156,8 @@ WARREN_HD WARREN_NOINLINE Errc execute_part(Operation<Team>& op, const Command& 
     return put_answer(reply, answer_parts<verb>(op, command));
 }
 
-// The switch, in four groups, so that a program may keep their kernels apart. Each answers
-// Errc::not_supported for a verb that is not its own.
+// The switch, in four groups, so that a program may have separate kernels for them. Each returns
+// Errc::not_supported for a verb of another group.
 
 template <class Team>
 WARREN_HD Errc execute_names(Operation<Team>& op, const Command& command, Reply& reply) {
@@ -280,7 +281,7 @@ WARREN_HD void end_attempt(const Operation<Team>& op, Errc code, Reply& reply) {
     reply.needed_inode = op.needed_inode;
     reply.needed_key = op.needed_key;
     if constexpr (Team::width > 1) {
-        // The writer is called by one lane.
+        // One lane calls the writer.
         reply.has_piece = once(op.team, [&] { return reply.has_piece; });
         if (reply.has_piece) reply.piece = op.team.broadcast(reply.piece, 0);
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking a dying tree apart in a bulk step: each task is a directory, a node of its tree, or a few
-// leaves; every lane of the team frees what one entry means.
+// Bulk reclaim of a dying tree: each task is a directory, a node of its tree, or a few leaves; each
+// lane of the team frees the inode of one entry.
 //
-// A directory is claimed first: under its lock it loses its root, so nobody else finds its leaves
-// any more and no lock is held while their entries go. Invariant: when a step ends, a claimed
-// directory is freed, or it has the leaves and names back that could not go. Needs the identity
-// map. Parts that belong to a claimed directory alone keep the state of the work: pairs of what is
-// gone have no child, and counts of unfinished parts lie where no reader looks.
+// A directory is claimed first: under its lock it loses its root, so no other operation finds its
+// leaves any more and no lock is held while their entries are freed. Invariant: when a step ends, a
+// claimed directory is freed, or it has the leaves and names back that could not be freed. Needs
+// the identity map. The tree of a claimed directory holds the state of the work: pairs of freed
+// blocks have no child, and counts of unfinished parts are in fields that no reader uses.
 #pragma once
 
 #include "fs/ops/claimed_root.hpp"
@@ -38,7 +38,8 @@ class Harvester {
 
     FreeTally tally;  // of this lane
 
-    /// Leaves that one task empties: many warps are short of work, threads of time for the queue.
+    /// Leaves that one task empties: small for warps, which lack work; larger for threads, for
+    /// which the queue is costly.
     static constexpr u32 range_leaves = Team::width == 1 ? 16 : 1;
 
     /// Does one task. Collective, as all members that do not say "one lane".
@@ -69,7 +70,7 @@ class Harvester {
     WARREN_HD InodeRef ref_of(u64 number) const { return lane_ref(store_, number); }
     WARREN_HD LaneOperation lane_operation() const { return {ThreadTeam{team_.worker}, store_}; }
 
-    /// Notes what became of a claimed directory. One lane.
+    /// Records the result bits of a claimed directory. One lane.
     WARREN_HD void note(u64 number, u32 bits) const {
         device_atomic<u32>(inode_at(number).device).fetch_or(bits, hd::memory_order_relaxed);
     }
@@ -101,8 +102,8 @@ class Harvester {
         spread(number, 0, root.count, root.height);
     }
 
-    /// Makes tasks of what lies below an array, `height` levels above entries. A node that is alone
-    /// is taken apart here and now: nobody could do anything beside it.
+    /// Makes tasks of the children of an array, `height` levels above entries. A single node is
+    /// processed at once, since no other worker could do anything beside it.
     WARREN_HD void spread(u64 number, u64 place, u32 count, u32 height) {
         for (; height > 1 && count == 1; --height) {
             const Array array = array_at(number, place);
@@ -119,9 +120,9 @@ class Harvester {
         }
     }
 
-    /// Makes tasks of the leaves below an array. A thread does the first here and now; of many
-    /// warps none begins what it might have to leave half done, for arrays that are not begun cost
-    /// the journal nothing when the step ends.
+    /// Makes tasks of the leaves below an array. A thread does the first at once; a warp begins
+    /// none that it might have to leave unfinished, for arrays that are not begun cost no journal
+    /// room when the step ends.
     WARREN_HD void spread_ranges(u64 number, u64 place, u32 count) {
         const bool begins = Team::width == 1 || count <= range_leaves;
         const u32 first = begins ? range_leaves : 0;
@@ -130,7 +131,7 @@ class Harvester {
             const bool mine = begin < count;
             const TreeTask task = mark(TreeTask::range(number, place, begin));
             const bool pushed = step_.push(team_, mine, task);
-            // What finds no room in the queue is done at once.
+            // Tasks for which the queue has no room are done at once.
             for (u32 left = team_.ballot(mine && !pushed); left != 0; left &= left - 1) {
                 const u32 lane = static_cast<u32>(hd::countr_zero(left));
                 empty_range(number, place, base + lane * range_leaves);
@@ -178,8 +179,8 @@ class Harvester {
         if (count != 0) spread(task.number(), task.place(), count, task.kind());
     }
 
-    /// How many pairs the node of `task` has; 0 if it waits for the next step, and then this part
-    /// of the array above is finished.
+    /// How many pairs the node of `task` has; 0 if it is left for the next step; then this part of
+    /// the array above is finished.
     WARREN_HD u32 open_or_finish(const TreeTask& task) {
         const u64 number = task.number();
         const u32 count = once(team_, [&] { return open_node(number, task); });
@@ -189,8 +190,8 @@ class Harvester {
         return 0;
     }
 
-    /// Whether a block of the claimed directory `number` is in memory and what it should be; if so
-    /// nobody else changes it any more. One lane.
+    /// Whether a block of the claimed directory `number` is in memory and has the right identity;
+    /// if so no other operation changes it any more. One lane.
     WARREN_HD bool open_block(u64 number, u64 place, BlockKind kind) const {
         if (place % format::block_size != 0 || place >= store_.size_bytes) {
             step_.fail(Errc::corrupt);
@@ -205,7 +206,7 @@ class Harvester {
         return sound;
     }
 
-    /// How many pairs the node of `task` has; 0 if it cannot be taken apart now. One lane.
+    /// How many pairs the node of `task` has; 0 if it cannot be processed now. One lane.
     WARREN_HD u32 open_node(u64 number, const TreeTask& task) const {
         const u64 place = task.place();
         if (!open_block(number, place, BlockKind::directory_node)) return 0;
@@ -222,7 +223,7 @@ class Harvester {
         return count;
     }
 
-    /// A function of its own: where it is needed first, it has often run elsewhere.
+    /// Not inlined: at a warp's first call its code is often in the instruction cache already.
     WARREN_HD WARREN_NOINLINE void empty_range(u64 number, u64 place, u32 begin) {
         const Array array = array_at(number, place);
         for (u32 i = begin; i < array.count && i < begin + range_leaves; ++i) {
@@ -237,7 +238,7 @@ class Harvester {
         finish_part(number, place);
     }
 
-    /// Frees what the entries of a leaf mean, and the leaf. False if it stays.
+    /// Frees the inodes of a leaf's entries, and the leaf. False if it stays.
     WARREN_HD bool empty_leaf(u64 number, u64 place) {
         const bool opened =
             once(team_, [&] { return open_block(number, place, BlockKind::directory_leaf); });
@@ -254,10 +255,10 @@ class Harvester {
         const auto target_of = [&](u32 round) {
             return relaxed_load(leaf.slots[round * Team::width + team_.lane()].target);
         };
-        // Many lanes have the next entries read while they free these.
+        // A team of many lanes loads the next entries while it frees these.
         u64 next = Team::width > 1 ? target_of(0) : 0;
 #if defined(__CUDA_ARCH__)
-        // Copies of these instructions would be fetched anew in each round.
+        // Unrolled code would be fetched anew in each round.
 #pragma unroll 1
 #endif
         for (u32 round = 0; round < rounds; ++round) {
@@ -289,7 +290,7 @@ class Harvester {
         return true;
     }
 
-    /// Each lane frees what its entry means; directories go into the queue. Never `busy`.
+    /// Each lane frees the inode of its entry; directories are added to the queue. Never `busy`.
     WARREN_HD LaneFate free_entries(u64 in, const DirectorySlot& entry) {
         const u64 number = entry.inode();
         const bool is_directory = entry.type() == format::entry_type(format::type_directory);
@@ -307,7 +308,8 @@ class Harvester {
         }
         const bool descends = fate == LaneFate::descends;
         if (team_.ballot(descends) == 0) return fate;
-        // The number of `in` may soon mean another directory, one below this: nothing leads there.
+        // The number of `in` may soon belong to another directory, even one below this one: drop
+        // the parent.
         if (descends) relaxed_store(inode_at(number).parent, 0);
         const bool pushed = step_.push(team_, descends, TreeTask::directory(number));
         if (!descends) return fate;
@@ -327,7 +329,7 @@ class Harvester {
         return fate;
     }
 
-    /// Takes the entries that are gone out of a leaf that stays.
+    /// Erases the freed entries from a leaf that stays.
     template <u32 words>
     WARREN_HD WARREN_NOINLINE void keep_leaf(DirectoryLeaf& leaf, u64 place,
                                              const u32 (&gone_here)[words]) {
@@ -363,15 +365,15 @@ class Harvester {
         });
     }
 
-    /// One part of the array at `place` is finished. Whoever finishes the last one ends the array,
-    /// and so on upwards.
+    /// One part of the array at `place` is finished. The worker that finishes the last one ends the
+    /// array, and so on upwards.
     WARREN_HD void finish_part(u64 number, u64 place) {
         for (;;) {
             team_.sync();
             const bool is_last = once(team_, [&] {
                 u32& unfinished = place == 0 ? inode_at(number).device : node_at(place).header.crc;
                 const u32 one = place == 0 ? ClaimedRoot::one_part : 1;
-                // Acquire and release: the last one sees what all others did.
+                // Acquire and release: the last worker sees what all others did.
                 const u32 before =
                     device_atomic<u32>(unfinished).fetch_sub(one, hd::memory_order_acq_rel);
                 return before / one == 1;
@@ -385,7 +387,7 @@ class Harvester {
         }
     }
 
-    /// Frees a node that has nothing left, or packs it; the place of the one above.
+    /// Frees a node without children, or packs it; returns the place of the node above.
     WARREN_HD u64 end_node(u64 number, u64 place) {
         TreeNode& node = node_at(place);
         const u64 up = load(team_, node.header.transaction);
@@ -410,7 +412,7 @@ class Harvester {
     }
 
     /// Frees a claimed directory whose parts are finished, or gives it back what is left. `root` is
-    /// what claim() kept of it.
+    /// its root as claimed.
     WARREN_HD void end_directory(const TreeTask& task, ClaimedRoot root) {
         const u64 number = task.number();
         once(team_, [&] {
@@ -437,7 +439,7 @@ class Harvester {
     const Team team_;
     const Store& store_;
     Step& step_;
-    u64 marks_ = 0;  // of the directory at work
+    u64 marks_ = 0;  // of the current directory
 };
 
 }  // namespace warren::ops

@@ -9,7 +9,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// Zeros what is still in memory of a frame's former life.
+/// Zeros the blocks of a frame that are still in memory from its former use.
 template <class Team>
 WARREN_HD void wipe_resident_blocks(Operation<Team>& op, u64 frame) {
     for (u64 b = 0; b < format::blocks_per_frame; ++b) {
@@ -29,7 +29,7 @@ inline constexpr u32 inode_frame_blocks_max = 2;
 /// What end_inode_frame() marks: the block of the frame table.
 inline constexpr u32 end_frame_blocks_max = 1;
 
-/// Makes a claimed frame whose blocks are resident and zero one of inodes, all free.
+/// Turns a claimed frame whose blocks are resident and zero into an inode frame, all inodes free.
 template <class Team>
 WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
@@ -57,8 +57,8 @@ WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
     return Errc::ok;
 }
 
-/// Makes the claimed frame one of inodes, all free. The claim is the caller's until this answers
-/// ok.
+/// Turns the claimed frame into an inode frame, all inodes free. The claim is the caller's until
+/// this returns ok.
 template <class Team>
 WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
     wipe_resident_blocks(op, frame);
@@ -72,7 +72,7 @@ WARREN_HD constexpr u64 inode_bits(u32 w) {
     return w == 0 ? ~((u64{1} << format::inodes_per_block) - 1) : ~u64{0};
 }
 
-/// Lets go of all slots of the first `words` words.
+/// Releases all slots of the first `words` words.
 WARREN_HD inline void let_go_slots(format::InodeBitmap& bitmap, u32 words) {
     for (u32 w = 0; w < words; ++w) {
         // Release: pairs with the acquire in hold_slot().
@@ -110,8 +110,8 @@ WARREN_HD inline bool has_dirty_block(const Store& store, u64 frame) {
 }
 
 /// Turns a frame whose inodes are all gone into a free one; Errc::not_empty if they are not, or
-/// went so lately that the next commit holds a block of theirs: the same must not be freed by it.
-/// Its overlay says "committed" until the commit that holds this makes it free for others.
+/// were removed so recently that the next commit holds one of their blocks: the same commit must
+/// not free it. Its overlay says "committed" until the commit that holds this is durable.
 template <class Team>
 WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
@@ -126,7 +126,8 @@ WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
         return false;
     });
     if (!is_empty) {
-        // Whoever looked for a number meanwhile found all of them held.
+        // A worker that searched for a number meanwhile found all of them held and may have cleared
+        // the bit.
         once(op.team, [&] { set_bit(room_of(op.store, FrameKind::inodes), frame); });
         op.cancel_apply();
         return Errc::not_empty;

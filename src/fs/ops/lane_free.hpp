@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Freeing one inode of a dying tree by one lane: 32 lanes of a warp free 32 files at once, a CPU
-// thread one after the other. Only what ends at once is ended here; the rest is told to the caller.
+// thread one after the other. Only inodes that can be freed at once are freed here; for others the
+// result tells the caller why not.
 //
-// Nothing here waits and nothing is held afterwards, so lanes that part cannot block each other.
+// A lane never waits and holds nothing afterwards, so diverged lanes cannot block each other.
 // Invariant: an inode changes only while this lane holds its version's lock; what is not freed is
 // as it was. Needs the identity map.
 #pragma once
@@ -21,11 +22,11 @@ struct FreeTally {
 
 enum class LaneFate : u8 {
     none,      // there was nothing to do
-    gone,      // freed, or a name of several is gone
-    descends,  // a directory with something in it
+    gone,      // freed, or one of several names removed
+    descends,  // a directory that is not empty
     keeps,     // needs an operation of its own: open, or very large
-    waits,     // the step must not write more: in the next one
-    busy,      // somebody is at work on it: try again
+    waits,     // the step must not write more: left for the next one
+    busy,      // another operation holds its lock: try again
     absent,    // blocks that it needs are not in memory
     damaged,   // not an inode of that type
 };
@@ -37,9 +38,9 @@ inline constexpr u32 stripe_none = ~0u;
 /// What a step allows its lanes.
 struct LaneRules {
     i64 now = 0;
-    u64 dirty_max = 0;  // no link is taken from a file that survives beyond so many dirty blocks
-    u64* dropping = nullptr;  // how many lanes of the step take one right now
-    /// A stripe that the step itself keeps locked: among its lanes this word stands for it.
+    u64 dirty_max = 0;  // with this many dirty blocks, files that keep other names are left alone
+    u64* dropping = nullptr;  // how many lanes of the step drop a link right now
+    /// A stripe that the step itself keeps locked: its lanes use `held_word` instead.
     u32 held_stripe = stripe_none;
     u64* held_word = nullptr;
 
@@ -49,23 +50,23 @@ struct LaneRules {
     }
 };
 
-/// Locks what lies at `place`, whatever its version is. False if somebody holds it. Asking again
-/// comes to an end: a holder is running, and while he holds it he waits for nobody, or for a
-/// bounded time (a rebuild).
+/// Locks what lies at `place`, whatever its version is. False if it is locked. A retry loop
+/// terminates: the holder is running, and while it holds the lock it does not wait, or for a
+/// bounded time only (a rebuild).
 WARREN_HD inline bool lock_by_lane(const Store& store, const LaneRules& rules, u64 place,
                                    u64& version) {
     device_atomic<u64> word(rules.word_of(store, place));
     // Acquire: pairs with the release of the holder before us. A locked word stays as it is.
     version = word.fetch_or(1, hd::memory_order_acquire);
 #if !defined(__CUDA_ARCH__)
-    // Pairs with fence_acquire() in unchanged(). On a GPU the change above is one event at the
-    // level-2 cache: what comes after its acquire comes after its write, without a costly fence.
+    // Pairs with fence_acquire() in unchanged(). On a GPU the atomic above is one event at the
+    // level-2 cache: what follows its acquire also follows its write, without a costly fence.
     fence_release();
 #endif
     return (version & 1) == 0;
 }
 
-/// Waits for whoever is at work at `place`, then lets all that was read there prove stale.
+/// Waits for the holder of the lock of `place`, then invalidates all that was read there.
 template <class Pause>
 WARREN_HD void retire_by_lane(const Store& store, const LaneRules& rules, u64 place,
                               const Pause& pause) {
@@ -74,10 +75,10 @@ WARREN_HD void retire_by_lane(const Store& store, const LaneRules& rules, u64 pl
         pause();
     device_atomic<u64> word(rules.word_of(store, place));
 #if defined(__CUDA_ARCH__)
-    // Nothing was written under the lock, and what others wrote before is in the level-2 cache.
+    // Nothing was written under the lock, and earlier holders' writes are in the level-2 cache.
     word.store(version + 2, hd::memory_order_relaxed);
 #else
-    // Release: hands on what the holder before us released, to whoever shares the word.
+    // Release: passes on what the holder before us released to the next user of the word.
     word.store(version + 2, hd::memory_order_release);
 #endif
 }
@@ -106,8 +107,8 @@ WARREN_HD inline bool are_resident(const Store& store, u64 one, u64 other) {
     return (first & second & 1) != 0;
 }
 
-/// Frees a metadata block without counting it in the store. What has to be known is asked for at
-/// once; what is dirty stays so while the step runs.
+/// Frees a metadata block without counting it in the store. Its loads overlap; a dirty block stays
+/// dirty while the step runs.
 WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally) {
     const Store& store = op.store;
     const u64 block = place / format::block_size;
@@ -124,15 +125,15 @@ WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally)
     if ((noted >> table / format::block_size % 64 & 1) == 0) op.mark_dirty(table);
 }
 
-/// Takes one of several names from a locked file, unless the journal's share is used up: many lanes
-/// do so at once, and each may dirty a block.
+/// Drops one of several links of a locked file, unless the step's share of the journal is used up:
+/// many lanes do so at once, and each may dirty a block.
 WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u32 links,
                                     const LaneRules& rules, FreeTally& tally) {
     const u64 place = inode.block_place();
-    // What is dirty stays so while the step runs.
+    // A dirty block stays dirty while the step runs.
     if (!test_bit(op.store.dirty, place / format::block_size)) {
         device_atomic<u64> dropping(*rules.dropping);
-        // Acquire: pairs with the release below: who is done is among the dirty blocks.
+        // Acquire: pairs with the release below: a lane that is done is counted in dirty_blocks.
         const u64 others = dropping.fetch_add(1, hd::memory_order_acquire);
         const bool fits = relaxed_load(op.store.state->dirty_blocks) + others < rules.dirty_max;
         if (fits) op.mark_dirty(place);
@@ -145,8 +146,8 @@ WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u3
     return LaneFate::gone;
 }
 
-/// Lets numbers be looked for in `frame`, where one is free now, and notes its bitmap for the next
-/// commit. Mostly both was done before, and both are asked before either answer is looked at.
+/// Marks `frame` as having a free number, and its bitmap as dirty. Mostly both are set already;
+/// both loads are issued before either result is used.
 WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_place) {
     u64* const room = room_of(op.store, FrameKind::inodes);
     const u64 block = bitmap_place / format::block_size;
@@ -185,7 +186,7 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
     if (is_directory) {
         if (seen.count != 0) return LaneFate::descends;
         u64 expected = seen.entries & format::entries_dying;
-        // From here on it takes no name.
+        // From here on no name can be added.
         if (!device_atomic<u64>(inode.at->entries)
                  .compare_exchange_strong(expected, format::entries_dying,
                                           hd::memory_order_relaxed)) {
@@ -205,8 +206,8 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
     }
 }
 
-/// Frees the inode that a name of a dying directory means, or takes one of its names away. The name
-/// is the caller's alone. Only within a bulk step; the lane holds no lock.
+/// Frees the inode of a name of a dying directory, or drops one of its links. Only the caller
+/// handles that name. Only within a bulk step; the lane holds no lock.
 WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_directory,
                                        const LaneRules& rules, FreeTally& tally) {
     if (!is_inode_number(store, number)) return LaneFate::damaged;
@@ -215,13 +216,13 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     InodeRef inode;
     inode.number = number;
     inode.at = reinterpret_cast<Inode*>(store.base + place);
-    // Both questions are asked before either answer is looked at.
+    // Both loads are issued before either result is used.
     const FrameKind kind = kind_of(store, number / format::inodes_per_frame);
     const bool resident = are_resident(store, inode.block_place(), inode_bit(number).bitmap_place);
     if (kind != FrameKind::inodes) return LaneFate::damaged;
     if (!resident) return LaneFate::absent;
     if (is_directory) {
-        // Only a hint, so without the lock: most have something in them.
+        // Only a hint, so without the lock: most directories are not empty.
         const u64 names = relaxed_load(inode.at->entries) & ~format::entries_dying;
         const u32 parts = relaxed_load(inode.at->area_count);
         if (names != 0 || parts != 0) return LaneFate::descends;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding things: a name in a directory, the attributes of an inode, the next leaf of a listing.
 // These operations take no lock and write nothing but the count of references. Teams of many lanes
-// try the beeline first (see fs/core/beeline.hpp); the plain way tells of all that it does not.
+// try the fast path first (see fs/core/beeline.hpp); the general path handles all that it does not.
 #pragma once
 
 #include "fs/core/beeline.hpp"
@@ -12,7 +12,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// What a look-up leads to, with the entry's place for those who will change it.
+/// The result of a look-up, with the entry's place for operations that will change it.
 struct Found {
     InodeRef directory;
     Name name;
@@ -20,8 +20,8 @@ struct Found {
     InodeRef inode;  // valid if entry.exists
 };
 
-/// Finds `name` in the directory of `handle`; `wanted` is what the caller must be allowed there.
-/// The name need not exist.
+/// Finds `name` in the directory of `handle`; `wanted` is the permission that the caller needs
+/// there. The name need not exist.
 template <class Team>
 WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Handle directory,
                              const char* name, u32 length, u32 wanted) {
@@ -38,7 +38,7 @@ WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Han
     found.entry = *entry;
     if (!found.entry.exists) return found;
     const Result<InodeRef> inode = find_inode(op, found.entry.inode);
-    // A live entry leads to a live inode: if it does not, the entry has gone meanwhile, or the
+    // A live entry leads to a live inode: if it does not, the entry was removed meanwhile, or the
     // volume is damaged.
     if (!inode) {
         if (inode.code() != Errc::stale) return inode.code();
@@ -53,9 +53,9 @@ WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Han
 /// What add_references() marks: nothing, for references are not on disk.
 inline constexpr u32 reference_blocks_max = 0;
 
-/// Adds `more` to the references that a kernel or open files hold; `held`: those that there are.
-/// Only within apply, with the inode locked. They do not keep the block in memory: a loader that
-/// evicts it keeps them.
+/// Adds `more` to the references that a kernel or open files hold; `held`: the count before. Only
+/// within apply, with the inode locked. They do not keep the block in memory: the loader saves them
+/// when it evicts the block.
 template <class Team>
 WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 held, u64 more) {
     WARREN_CHECK(can_count(held, more));
@@ -64,8 +64,8 @@ WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 he
     });
 }
 
-/// The end of a look-up that has found `inode`: adds `references` to those `held` if they are asked
-/// for. Errc::overflow if they cannot be counted.
+/// The end of a look-up that has found `inode`: adds `references` to those `held` if it is not 0.
+/// Errc::overflow if they cannot be counted.
 template <class Team>
 WARREN_HD Result<Attributes> end_lookup(Operation<Team>& op, const InodeRef& inode,
                                         const Attributes& attributes, u64 held, u64 references) {
@@ -78,7 +78,7 @@ WARREN_HD Result<Attributes> end_lookup(Operation<Team>& op, const InodeRef& ino
     return attributes;
 }
 
-/// As above, for an inode that has not been read whole.
+/// As above, for an inode of which only a part was read.
 template <class Team>
 WARREN_HD Result<Attributes> end_plain_lookup(Operation<Team>& op, const InodeRef& inode,
                                               u64 references) {
@@ -100,7 +100,7 @@ WARREN_HD WARREN_NOINLINE Result<Attributes> lookup_plainly(Operation<Team>& op,
     return end_plain_lookup(op, found->inode, references);
 }
 
-/// Looks up one name. With `references` the inode is held as well (one_lookup, one_open).
+/// Looks up one name. `references` (one_lookup, one_open) are added to the inode's.
 template <class Team>
 WARREN_HD Result<Attributes> lookup(Operation<Team>& op, const Credentials& caller,
                                     Handle directory, const char* name, u32 length,
@@ -127,7 +127,7 @@ WARREN_HD WARREN_NOINLINE Result<Attributes> get_attributes_plainly(Operation<Te
     return end_plain_lookup(op, *inode, references);
 }
 
-/// The attributes of an inode by handle, held as well if asked for.
+/// The attributes of an inode by handle; `references` are added to the inode's.
 template <class Team>
 WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, u64 references) {
     if constexpr (Team::width > 1) {
@@ -168,7 +168,7 @@ WARREN_HD Result<u64> count_names(Operation<Team>& op, Handle directory) {
     return load(op.team, inode->at->entries) & ~format::entries_dying;
 }
 
-/// Copies the leaf of `directory` that covers `key`; the answer is where the next leaf begins.
+/// Copies the leaf of `directory` that covers `key`; returns the key at which the next leaf begins.
 template <class Team>
 WARREN_HD Result<u64> read_leaf(Operation<Team>& op, Handle directory, u64 key,
                                 DirectoryLeaf& copy) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a new inode is, whichever way it is made: its group and mode by its directory and its maker,
+// What a new inode is, however it is made: its group and mode, from its directory and its creator,
 // and its first contents.
 #pragma once
 
@@ -24,7 +24,7 @@ WARREN_HD inline u32 new_group(const Credentials& caller, const Heritage& from) 
     return (from.mode & format::mode_setgid) != 0 ? from.group : caller.group;
 }
 
-/// The mode of a new inode of `group`, before an ACL or the umask takes bits from it. Directories
+/// The mode of a new inode of `group`, before an ACL or the umask clears bits of it. Directories
 /// pass the set-group-id bit on.
 WARREN_HD inline u32 new_mode(const Credentials& caller, const Heritage& from, u32 group,
                               u32 wanted) {
@@ -57,7 +57,7 @@ WARREN_HD inline Attributes new_attributes(Handle handle, u32 mode, u32 user, u3
     return out;
 }
 
-/// Writes an inode anew; `acl` is its attribute block, if it has one. Only within apply.
+/// Initializes an inode; `acl` is its attribute block, if it has one. Only within apply.
 template <class Team>
 WARREN_HD void write_new_inode(const Team& team, format::Inode& at, const Attributes& made,
                                format::BlockPointer acl) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meta buffer of an engine that has memory of its own: the host brings a block, and here it is
-// decided which one goes for it. What goes is told to the host, for it may hold what no disk knows
-// (references to inodes).
+// The meta buffer of an engine that has memory of its own: the host supplies a block, and this code
+// chooses the one to evict for it. The host is given the evicted block, for it may hold what is not
+// on the disk (references to inodes).
 //
-// Invariant: a block that is used, dirty or part of a commit on its way to the disk never goes.
-// One team at a time is at work here, beside any number of commands.
+// Invariant: a block that is in use, dirty or part of an unfinished commit is never evicted. One
+// team at a time runs this code, beside any number of commands.
 #pragma once
 
 #include "fs/core/head_table.hpp"
@@ -15,13 +15,13 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// A block that went, with what was in it.
+/// An evicted block with its contents.
 struct Evicted {
-    u64 place;  // place_none: nothing went
+    u64 place;  // place_none: nothing was evicted
     format::Block block;
 };
 
-/// Copies a block by its words, which others may read and write meanwhile. Collective.
+/// Copies a block by words, which other threads may read and write meanwhile. Collective.
 struct CopyWords {
     template <class Team>
     WARREN_HD void operator()(const Team& team, const format::Block& from,
@@ -31,9 +31,9 @@ struct CopyWords {
     }
 };
 
-/// A head whose block may be filled: free, or that of the block used least lately, whose place is
-/// in `evicted` then (second-chance order, as many heads at once as there are lanes). `hand`: the
-/// head looked at next. Errc::need_commit if all are in use or dirty.
+/// A head whose block may be filled: a free one, or that of a block not used recently, whose place
+/// is then in `evicted` (second-chance order, as many heads at once as there are lanes). `hand`:
+/// the next head to examine. Errc::need_commit if all are in use or dirty.
 template <class Team>
 WARREN_HD Result<u32> find_victim(const Team& team, const Store& store, u32& hand, u64& evicted) {
     const HeadTable& table = *store.heads;
@@ -66,8 +66,8 @@ WARREN_HD Result<u32> find_victim(const Team& team, const Store& store, u32& han
     return Errc::need_commit;
 }
 
-/// Makes `from` the block at `place` unless that is resident; `evicted` says what went for it.
-/// Errc::need_commit, and nothing has changed, if everything is in use or dirty.
+/// Makes `from` the block at `place` unless that is resident; `evicted` is the block that was
+/// evicted for it. Errc::need_commit, and nothing has changed, if everything is in use or dirty.
 template <class Team>
 WARREN_HD Errc place_block(const Team& team, const Store& store, u32& hand, u64 place,
                            const format::Block& from, Evicted& evicted) {
@@ -107,7 +107,7 @@ WARREN_HD Errc read_block(const Team& team, const Store& store, u64 place, forma
     return Errc::ok;
 }
 
-/// Keeps the resident block at `place` from going until let_go_block(). Its memory.
+/// Keeps the resident block at `place` from eviction until let_go_block(). Returns its memory.
 template <class Team>
 WARREN_HD const format::Block* hold_block(const Team& team, const Store& store, u64 place) {
     return once(team, [&]() -> const format::Block* {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// readlink(2): a symbolic link's target, from the inode alone or with the block that holds its
-// rest. A target never changes, but its inode may go meanwhile: the version is confirmed last.
+// readlink(2): a symbolic link's target, from the inode alone or with the block that holds the
+// rest. A target never changes, but its inode may be removed meanwhile: the version is confirmed
+// last.
 #pragma once
 
 #include "fs/core/tree.hpp"
@@ -19,7 +20,7 @@ WARREN_HD inline void copy_from_words(const u64* words, u32 length, char* target
     }
 }
 
-/// Reads the part of a long target that lies in a block of its own.
+/// Reads the part of a long target that lies in a separate block.
 template <class Team>
 WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 length,
                               char* target) {
@@ -42,8 +43,8 @@ WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 le
     return Errc::ok;
 }
 
-/// Reads the target of a symbolic link; the answer is its length. Errc::invalid if it is no
-/// symbolic link, Errc::out_of_range if `capacity` is too small (4095 bytes always suffice).
+/// Reads the target of a symbolic link; returns its length. Errc::invalid if it is no symbolic
+/// link, Errc::out_of_range if `capacity` is too small (4095 bytes always suffice).
 template <class Team>
 WARREN_HD Result<u64> read_link(Operation<Team>& op, Handle handle, char* target, u64 capacity) {
     const Result<InodeRef> inode = find_inode(op, handle);

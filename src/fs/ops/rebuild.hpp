@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rebuilding a directory: its leaves lie in hash order already, so packing means to move entries
-// from a leaf into the room of the one before it, and pairs from a node into the node before it.
-// Each move is a small transaction of two neighbours and what is above them; readers and writers go
-// on.
+// Rebuilding a directory: its leaves are in hash order already, so packing moves entries from a
+// leaf into the free space of the leaf before it, and pairs from a node into the node before it.
+// Each move is a small transaction on two neighbours and what is above them, beside readers and
+// writers.
 //
 // A node that does not begin with the key that leads to it is damage: names before its first key
-// are found only as long as their leaf is the first one there, so its pairs go nowhere else.
+// are found only while their leaf is its first one, so its pairs are not moved.
 //
 // Invariant: no entry changes its key, so listings in progress stay right.
 #pragma once
@@ -16,7 +16,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// A packed leaf keeps an eighth of its room, so that the next few names do not split it.
+/// A packed leaf keeps an eighth of its slots free, so that the next few names do not split it.
 inline constexpr u32 packed_entries = format::leaf_entries_max * 7 / 8;
 inline constexpr u32 packed_heap_bytes = format::leaf_heap_bytes * 7 / 8 / 8 * 8;
 
@@ -26,13 +26,13 @@ inline constexpr u32 pack_blocks_max = 4;
 /// What lower_root() marks: the inode, and the block of the frame table.
 inline constexpr u32 lower_root_blocks_max = 2;
 
-/// Where packing goes on, and whether that is the end.
+/// Where packing continues, and whether it is done.
 struct Packed {
     u64 next_key = 0;
     bool is_done = false;
 };
 
-/// The pair behind another in the same array, pinned and observed.
+/// The pair after another in the same array, with its child pinned and observed.
 struct Neighbour {
     u32 index = 0;
     u64 key = 0;
@@ -49,7 +49,7 @@ WARREN_HD Errc right_neighbour(Operation<Team>& op, const Pairs& above, u32 inde
     const BlockPointer child{load(op.team, above.pairs[right.index].child.raw)};
     WARREN_TRY(op.confirm(above.seen));
     if (!child.is_valid() || child.offset() >= op.store.size_bytes) return Errc::corrupt;
-    // One block below both pairs would be emptied into itself.
+    // If both pairs led to the same block, it would be emptied into itself.
     if (child.offset() == left.offset()) return Errc::corrupt;
     WARREN_TRY(op.observe(child.offset(), right.seen));
     WARREN_TRY(op.confirm(above.seen));
@@ -73,7 +73,7 @@ WARREN_HD inline u32 lowest_slot(const DirectoryLeaf& leaf) {
     return best;
 }
 
-/// Moves the lowest entries of `from` to `to` while they fit; the lowest key left behind, or
+/// Moves the lowest entries of `from` to `to` while they fit; returns the lowest key that stays, or
 /// key_end. One lane; both are locked.
 WARREN_HD inline u64 move_lowest(DirectoryLeaf& from, DirectoryLeaf& to) {
     compact_leaf(to);
@@ -104,7 +104,7 @@ WARREN_HD bool wants_more(Operation<Team>& op, const DirectoryLeaf& left,
     });
 }
 
-/// Fills the leaf that covers `key` from the one behind it under the same node.
+/// Fills the leaf that covers `key` from the next one under the same node.
 template <class Team>
 WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& directory, u64 key) {
     Descent descent;
@@ -151,7 +151,7 @@ WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& direct
     return packed;
 }
 
-/// Goes down to the array at `height` on the way to `key`; `descent.above` is the one above it and
+/// Descends to the array at `height` on the path to `key`; `descent.above` is the one above it and
 /// `descent.leaf` the node. Requires: 1 <= height < height of the root.
 template <class Team>
 WARREN_HD Result<Pairs> descend_to(Operation<Team>& op, const InodeRef& directory, u64 key,
@@ -174,7 +174,7 @@ WARREN_HD Errc require_first_key(Operation<Team>& op, const Pairs& node, u64 key
     return first == key ? Errc::ok : Errc::corrupt;
 }
 
-/// Fills the node of `height` that covers `key` from the one behind it under the same node.
+/// Fills the node of `height` that covers `key` from the next one under the same node.
 template <class Team>
 WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directory, u32 height,
                                     u64 key) {
@@ -231,7 +231,7 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     return packed;
 }
 
-/// Takes the only node below the root out of a tree if the root has room for its pairs. True if it
+/// Removes the only node below the root from a tree if the root has room for its pairs. True if it
 /// did.
 template <class Team>
 WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory) {
@@ -264,7 +264,7 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
     return true;
 }
 
-/// Notes that the directory is packed.
+/// Records that the directory is packed.
 template <class Team>
 WARREN_HD Errc reset_unlinks(Operation<Team>& op, const InodeRef& directory) {
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));

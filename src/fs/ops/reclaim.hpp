@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of an orphan that is no directory: its contents go step by step, and with the last step
-// its name in the orphan directory and the inode itself.
+// Freeing an orphan that is not a directory: its contents step by step, and with the last step its
+// name in the orphan directory and the inode itself.
 #pragma once
 
 #include "fs/ops/unlink.hpp"
@@ -9,14 +9,14 @@ namespace warren::ops {
 
 struct Reclaimed {
     bool is_done = false;
-    Removed removed;  // what is left to do afterwards
+    Removed removed;  // what the caller must do afterwards
 };
 
-/// What end_orphan() marks: its name, the bitmap, and what its contents took.
+/// What end_orphan() marks: its name, the bitmap, and what freeing its contents marks.
 inline constexpr u32 end_orphan_blocks_max = entry_blocks_max + 1 + release_blocks_max;
 
-/// Takes the orphan's name and the orphan itself away. Requires: releases_in_one_step() said yes in
-/// this operation.
+/// Removes the orphan's name and frees the orphan. Requires: releases_in_one_step() returned true
+/// in this operation.
 template <class Team>
 WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inode, i64 now) {
     OrphanEntry orphan;
@@ -38,9 +38,9 @@ WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inod
     return reclaimed;
 }
 
-/// One step of freeing an inode without names. Done at once if it has a name or is open again;
-/// not so with `although_open`, for directories of a tree that is being removed: nothing keeps
-/// them.
+/// One step of freeing an inode without names. Done at once if it has a name or is open again,
+/// unless `although_open`: directories of a tree that is being removed are freed even if they are
+/// open.
 template <class Team>
 WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64 now,
                                          bool although_open = false) {
@@ -57,7 +57,7 @@ WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64
     op.forget_locks();
     const Result<bool> stepped = release_contents_step(op, handle);
     if (!stepped) return stepped.code();
-    // There is something left, but a step finds nothing.
+    // The inode holds blocks, but a step finds none.
     if (!*stepped) return Errc::corrupt;
     return Reclaimed{};
 }

@@ -3,15 +3,16 @@
 // number. They live in memory only, in one word of the inode, which changes under its lock.
 //
 // Invariant: if the inode was removed while the word is not zero, its number is held in the bitmap,
-// which is pinned once for it (see free_inode()). Who brings the word to zero undoes that.
+// which is pinned once for it (see free_inode()). The operation that brings the word to zero undoes
+// that.
 #pragma once
 
 #include "fs/ops/lookup.hpp"
 
 namespace warren::ops {
 
-/// Counts an open of the file. Errc::stale if it has no name and nobody has it open: it is going;
-/// Errc::overflow if one more cannot be counted.
+/// Counts an open of the file. Errc::stale if it has no name and is not open, for it is about to be
+/// freed; Errc::overflow if one more cannot be counted.
 template <class Team>
 WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle);
@@ -28,7 +29,7 @@ WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
     return Errc::ok;
 }
 
-/// Takes `count` off the references of an inode; what is left. Only within apply.
+/// Takes `count` off the references of an inode; returns what is left. Only within apply.
 template <class Team>
 WARREN_HD u64 drop_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
     const u64 before = once(op.team, [&] {
@@ -37,13 +38,13 @@ WARREN_HD u64 drop_references(Operation<Team>& op, const InodeRef& inode, u64 co
     return before - count;
 }
 
-/// What is left to do after an open was given back.
+/// What the caller must do after an open was released.
 struct Released {
-    bool must_reclaim = false;  // nobody has it open and it has no name
+    bool must_reclaim = false;  // it is not open and has no name
 };
 
 /// Finds the slot of an inode that may have been removed while it was held: as find_inode(), but
-/// its generation is 0 then. Errc::stale if the number means, or meant last, another inode.
+/// its generation is then 0. Errc::stale if the number belongs, or belonged last, to another inode.
 template <class Team>
 WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, Handle handle) {
     const u64 number = handle.inode;
@@ -61,7 +62,7 @@ WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, Handle handle) {
     return meant == handle.generation ? Result<InodeRef>(inode) : Result<InodeRef>(Errc::stale);
 }
 
-/// Lets the number of a removed inode be used again. Only within apply.
+/// Makes the number of a removed inode available again. Only within apply.
 template <class Team>
 WARREN_HD void let_number_go(Operation<Team>& op, const InodeRef& inode,
                              format::InodeBitmap& bitmap) {
@@ -73,7 +74,7 @@ WARREN_HD void let_number_go(Operation<Team>& op, const InodeRef& inode,
     op.drop_pinned(bit.bitmap_place);
 }
 
-/// Pins the bitmap of an inode that find_held() found removed; leaves `bitmap` alone else.
+/// Pins the bitmap of an inode that find_held() found removed; otherwise leaves `bitmap` alone.
 template <class Team>
 WARREN_HD Errc pin_bitmap_of_removed(Operation<Team>& op, const InodeRef& inode,
                                      format::InodeBitmap*& bitmap) {
@@ -83,8 +84,8 @@ WARREN_HD Errc pin_bitmap_of_removed(Operation<Team>& op, const InodeRef& inode,
     return pinned.code();
 }
 
-/// Gives back one open. A directory may have gone meanwhile. If there is no open the answer is
-/// Errc::bad_handle, or Errc::stale if the inode is gone too.
+/// Releases one open. A directory may have been removed meanwhile. If there is no open the result
+/// is Errc::bad_handle, or Errc::stale if the inode is gone too.
 template <class Team>
 WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_held(op, handle);
@@ -104,7 +105,7 @@ WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     return Released{!is_removed && left < one_open && links == 0};
 }
 
-/// Gives back `count` look-ups, at most those that there are. Errc::stale if the number has gone to
+/// Releases `count` look-ups, at most those that there are. Errc::stale if the number belongs to
 /// another inode: then nothing was held.
 template <class Team>
 WARREN_HD Errc forget(Operation<Team>& op, Handle handle, u64 count) {

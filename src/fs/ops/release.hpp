@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a removed inode held: its blocks go, in the transaction that removes it if they are few,
-// else step by step while the inode waits among the orphans.
+// Freeing the blocks of a removed inode: in the transaction that removes it if they are few, else
+// step by step while the inode is in the orphan directory.
 //
-// Invariant: after each step the inode holds what is left in a sound form, so removal can go on
+// Invariant: after each step the inode is consistent with what is left, so removal can continue
 // from there at any time, after a crash too.
 #pragma once
 
@@ -16,15 +16,15 @@ inline constexpr u32 locks_beside_leaves = 10;  // for the operation that remove
 /// How many metadata blocks release_contents() dirties at most, that of the inode not included:
 /// blocks of the frame table, for extents or leaves and for the attributes.
 inline constexpr u32 release_blocks_max = release_tables_max + 1;
-static_assert(format::root_pairs_max <= release_tables_max);  // leaves that go at once
-/// How many release_leaves() dirties where it takes `leaves`: the array above them, the inode, and
-/// of each leaf the block of the frame table.
+static_assert(format::root_pairs_max <= release_tables_max);  // leaves that are freed at once
+/// How many blocks release_leaves() dirties if it frees `leaves`: the array above them, the inode,
+/// and for each leaf its block of the frame table.
 WARREN_HD constexpr u32 release_leaves_dirties(u32 leaves) {
     return 2 + leaves;
 }
 static_assert(release_leaves_dirties(locks_max) <= journal_room_min);
 
-/// Notes the leaves of a directory whose root points to nothing else. False if they are too many.
+/// Notes the leaves of a directory whose root points only to leaves. False if they are too many.
 template <class Team>
 WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
     const Result<Pairs> root = root_pairs(op, inode);
@@ -43,8 +43,8 @@ WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
 }
 
 /// Whether release_contents() may free all that `inode` holds. Part of a plan: leaves of a
-/// directory are noted for writing; the caller notes the inode. If the answer is false, the removal
-/// goes by way of the orphans and release_contents_step().
+/// directory are noted for writing; the caller notes the inode. If false, the inode becomes an
+/// orphan, and release_contents_step() frees its contents.
 template <class Team>
 WARREN_HD Result<bool> releases_in_one_step(Operation<Team>& op, const InodeRef& inode) {
     const Weight weight =
@@ -61,9 +61,9 @@ WARREN_HD void free_pointed(Operation<Team>& op, u64 pointer) {
     free_metadata(op, BlockPointer{pointer}.offset());
 }
 
-/// Frees all blocks of an inode that ends in this apply: contents, attributes, a long target. The
-/// inode itself is not changed. Requires: releases_in_one_step() said yes in this operation's plan.
-/// The answer is the number of blocks freed.
+/// Frees all blocks of an inode that is removed in this apply: contents, attributes, a long target.
+/// The inode itself is not changed. Requires: releases_in_one_step() returned true in this
+/// operation's plan. Returns the number of blocks freed.
 template <class Team>
 WARREN_HD u64 release_contents(Operation<Team>& op, const InodeRef& inode) {
     const auto kind = static_cast<AreaKind>(load(op.team, inode.at->area_kind));
@@ -94,7 +94,7 @@ WARREN_HD u64 release_contents(Operation<Team>& op, const InodeRef& inode) {
     return freed;
 }
 
-/// Takes leaves off the end of a directory's tree, whatever they hold; true if the tree had any.
+/// Frees leaves at the end of a directory's tree, whatever they hold; true if the tree had any.
 template <class Team>
 WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode) {
     TreePath path;
@@ -112,7 +112,7 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
     WARREN_TRY(op.will_write(above.seen));
     u64 places[locks_max];
     u32 count = 0;
-    // The first pair of a node stays: it goes together with the node.
+    // The first pair of a node stays: it is freed together with the node.
     while (count + 1 < above.count && op.has_lock_room(1)) {
         const BlockPointer leaf{load(op.team, above.pairs[above.count - 1 - count].child.raw)};
         WARREN_TRY(op.confirm(above.seen));
@@ -134,8 +134,8 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
 }
 
 /// Frees a bounded part of what a removed inode holds in extents or in a tree, from the end on;
-/// names that a directory's leaves still have are not looked at. False if there was nothing left to
-/// do: then releases_in_one_step() says yes.
+/// names that a directory's leaves still have are ignored. False if there was nothing left to do:
+/// then releases_in_one_step() returns true.
 template <class Team>
 WARREN_HD Result<bool> release_contents_step(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle);

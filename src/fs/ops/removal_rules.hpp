@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of an inode that loses a name. Single operations, batches, bulk removal and the
-// reclaim of orphans all ask here, by one lane each.
+// The rules for an inode that loses a name. Single operations, batches, bulk removal and the
+// reclaim of orphans all use them, each by one lane.
 #pragma once
 
 #include "fs/core/extents.hpp"
@@ -12,7 +12,7 @@ using namespace warren::core;
 
 inline constexpr u32 release_tables_max = 12;  // frame-table blocks dirtied by inline extents
 
-/// The parts of an inode that say whether and how it can go.
+/// The parts of an inode that decide whether and how it can be freed.
 struct InodeParts {
     u32 generation;
     u32 mode;
@@ -59,7 +59,7 @@ WARREN_HD inline Weight weigh_extents(const Store& store, const InodeRef& inode,
     return tables <= release_tables_max && !is_shared ? Weight::light : Weight::heavy;
 }
 
-/// Weighs a tree: one of a directory with nothing but leaves below its root can go at once.
+/// Weighs a tree: that of a directory with only leaves below its root can be freed at once.
 WARREN_HD inline Weight weigh_tree(const InodeRef& inode, const InodeParts& seen) {
     if (seen.count == 0) return Weight::light;
     const bool is_low = relaxed_load(inode.at->height) == 1 && seen.count <= format::root_pairs_max;
@@ -88,14 +88,14 @@ WARREN_HD inline Weight weigh_contents(const Store& store, const InodeRef& inode
 
 enum class Fate : u8 {
     keep,         // it has other names
-    free,         // it goes at once, with all that it holds
-    free_leaves,  // so it does if the leaves of this directory can be locked, too
-    orphan,       // it is open, or too large to go at once
+    free,         // it is freed at once, with all that it holds
+    free_leaves,  // the same, if the leaves of this directory can be locked too
+    orphan,       // it is open, or too large to free at once
     damaged,
 };
 
-/// What becomes of `inode` when a name of it goes (of a directory: its only one). Nothing keeps an
-/// open directory if it goes `although_open`, with the tree that it is part of.
+/// The fate of `inode` when it loses a name (a directory: its only one). With `although_open`, for
+/// a directory that is removed with its tree, opens do not keep it.
 WARREN_HD inline Fate fate_of(const Store& store, const InodeRef& inode, const InodeParts& seen,
                               bool is_directory, bool although_open) {
     if (!is_directory && seen.links > 1) return Fate::keep;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removal of a whole tree: how its root loses its name, and how what is left over between two steps
-// hangs on the orphan directory. What frees the tree itself is ops/harvest_tree.hpp.
+// Removal of a whole tree: how its root loses its name, and how what remains between two steps is
+// linked to the orphan directory. ops/harvest_tree.hpp frees the tree itself.
 //
 // The freeing runs in bulk steps. A step passes the gate once for all of its parts, so no commit
-// falls into it, and within it the tree may be in pieces. Invariant: when a step ends, every inode
-// that still exists hangs on the orphan directory; so a cut between steps loses nothing and the
-// next opening goes on.
+// takes its snapshot during it, and the tree may be in pieces meanwhile. Invariant: when a step
+// ends, every inode that still exists is reachable from the orphan directory; so a crash between
+// steps loses nothing, and the next opening continues.
 #pragma once
 
 #include "fs/ops/reclaim.hpp"
@@ -19,33 +19,34 @@ WARREN_HD inline u64 count_maps(const Store& store) {
            store.frame_count / format::frames_per_table_block + 1;
 }
 
-/// What a worker may dirty from the moment when a step is full until it is done with the leaf that
-/// it empties just then, beside those: two leaves of the orphan directory, at least half full, for
+/// How many blocks a worker may dirty between the moment when a step is full and the end of its
+/// current leaf, beside maps_by_worker: two leaves of the orphan directory, at least half full, for
 /// the directories of that leaf, the leaf itself, the node above it, and its directory.
 inline constexpr u64 dirtied_by_worker = 5;
-/// And these, of bitmaps of inodes and of blocks of the frame table.
+/// And this many inode bitmaps and blocks of the frame table.
 inline constexpr u64 maps_by_worker = format::leaf_entries_max * (1 + release_blocks_max);
 
-/// What so many workers may dirty from then on. One lane.
+/// How many blocks so many workers may dirty from then on. One lane.
 WARREN_HD inline u64 dirtied_when_full(const Store& store, u64 workers) {
     const u64 maps = count_maps(store);
     const u64 by_workers = maps_by_worker * workers;
     return dirtied_by_worker * workers + (maps < by_workers ? maps : by_workers);
 }
 
-/// What a step may promise of the journal's room at most. The rest is for others: what they dirty
-/// between a commit and the step that waited for it must not let it wait for the next.
+/// How much of the journal room a step may reserve at most. The rest is for other operations: what
+/// they dirty between a commit and the step that waited for it must not make the step wait for the
+/// next commit.
 WARREN_HD constexpr u64 most_promised(u64 journal_room) {
     return journal_room - journal_room / 16;
 }
 
-/// So many commits in a row may give a step no room, because others dirty more behind each: then
-/// names are removed one by one.
+/// After this many commits in a row that left a step without journal room, because other operations
+/// dirtied more after each, names are removed one by one.
 inline constexpr u32 roomless_commits_max = 16;
 
-/// Takes the entry of the directory `inode` out of `parent`. From here on it takes no more names,
-/// and nothing leads upwards: the number may mean another directory soon, even one below it. Only
-/// within apply. True if the entry's leaf is empty now and should be pruned.
+/// Erases the entry of the directory `inode` from `parent`. From here on it accepts no more names,
+/// and has no parent: the parent's number may soon belong to another directory, even one below it.
+/// Only within apply. True if the entry's leaf is empty now and should be pruned.
 template <class Team>
 WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const Entry& entry,
                             const InodeRef& inode, i64 now) {
@@ -60,14 +61,14 @@ WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const E
     return empties;
 }
 
-/// What detach_tree() and take_tree() must know.
+/// The input of detach_tree() and take_tree().
 struct FoundTree {
     InodeRef parent;
     Entry entry;
     InodeRef inode;
 };
 
-/// As find_tree() by the common way; false if that does not lead there.
+/// As find_tree() by the fast path; false if that does not apply.
 template <class Team>
 WARREN_HD bool sight_tree(Operation<Team>& op, const Credentials& caller, Handle directory,
                           const char* name, u32 length, FoundTree& tree) {
@@ -94,7 +95,7 @@ WARREN_HD WARREN_NOINLINE Errc find_tree_plainly(Operation<Team>& op, const Cred
     if (found->entry.type != format::entry_type(format::type_directory)) {
         return Errc::not_directory;
     }
-    // Whoever lets it take no more names already frees it, too.
+    // The operation that has set the dying bit frees it, too.
     const u64 names = load(op.team, found->inode.at->entries);
     WARREN_TRY(op.confirm(found->inode.seen));
     if ((names & format::entries_dying) != 0) return Errc::no_entry;
@@ -102,7 +103,7 @@ WARREN_HD WARREN_NOINLINE Errc find_tree_plainly(Operation<Team>& op, const Cred
     return Errc::ok;
 }
 
-/// Finds the directory that detach_tree() or take_tree() takes away, and notes what they write.
+/// Finds the directory that detach_tree() or take_tree() removes, and notes what they write.
 template <class Team>
 WARREN_HD Errc find_tree(Operation<Team>& op, const Credentials& caller, Handle directory,
                          const char* name, u32 length, FoundTree& tree) {
@@ -116,13 +117,13 @@ WARREN_HD Errc find_tree(Operation<Team>& op, const Credentials& caller, Handle 
     return op.will_write(tree.inode.seen);
 }
 
-/// A tree before its caller's rights in it are asked for.
+/// A tree before the caller's rights in it are checked.
 struct TreeBeforeCheck {
     Handle root;
     u64 rights_changes = 0;
 };
 
-/// Finds the directory that detach_tree() would take away, and writes nothing.
+/// Finds the directory that detach_tree() would remove, and writes nothing.
 template <class Team>
 WARREN_HD Result<TreeBeforeCheck> look_at_tree(Operation<Team>& op, const Credentials& caller,
                                                Handle directory, const char* name, u32 length) {
@@ -132,12 +133,12 @@ WARREN_HD Result<TreeBeforeCheck> look_at_tree(Operation<Team>& op, const Creden
     return TreeBeforeCheck{tree.inode.handle(), changes};
 }
 
-/// What detach_tree() marks: the name that goes, the one among the orphans, and the inode.
+/// What detach_tree() marks: the removed name, the one in the orphan directory, and the inode.
 inline constexpr u32 detach_blocks_max = 2 * entry_blocks_max + 1;
 
-/// Moves the directory (directory, name) to the orphan directory and lets it take no more names.
-/// The answer is its handle. Errc::not_directory for anything else; with `checked`,
-/// Errc::canceled if the name leads elsewhere now or the caller's rights may have changed.
+/// Moves the directory (directory, name) to the orphan directory and sets its dying bit. Returns
+/// its handle. Errc::not_directory for anything else; with `checked`, Errc::canceled if the name
+/// leads elsewhere now or the caller's rights may have changed.
 template <class Team>
 WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& caller,
                                      Handle directory, const char* name, u32 length, i64 now,
@@ -173,10 +174,10 @@ struct TakenTree {
     Removed removed;  // what is left to do afterwards
 };
 
-/// Takes the directory (directory, name) out of its parent within a bulk step, which frees it or
-/// hangs it on the orphan directory. Answers as detach_tree(). All that is only looked at comes
-/// before `may_begin()`, which tells, to all lanes, whether the step has begun: if not, the answer
-/// is Errc::canceled and nothing was written.
+/// Removes the directory (directory, name) from its parent within a bulk step, which frees it or
+/// links it to the orphan directory. Returns as detach_tree(). All reads come before `may_begin()`,
+/// which returns, to all lanes, whether the step has begun: if not, the result is Errc::canceled
+/// and nothing was written.
 template <class Team, class MayBegin>
 WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& caller,
                                       Handle directory, const char* name, u32 length, i64 now,
@@ -195,7 +196,7 @@ WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& ca
     return taken;
 }
 
-/// Lets a directory of a dying tree take no more names.
+/// Sets the dying bit of a directory of a dying tree.
 template <class Team>
 WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
     const Result<InodeRef> directory = find_inode(op, number);
@@ -210,7 +211,7 @@ WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
     return Errc::ok;
 }
 
-/// Hangs a directory that a bulk step leaves unfinished on the orphan directory. Within the step.
+/// Links a directory that a bulk step leaves unfinished to the orphan directory. Within the step.
 /// The directory itself is not written: a step may leave many.
 template <class Team>
 WARREN_HD Errc adopt_orphan(Operation<Team>& op, u64 number, i64 now) {
@@ -225,7 +226,7 @@ WARREN_HD Errc adopt_orphan(Operation<Team>& op, u64 number, i64 now) {
     return Errc::ok;
 }
 
-/// Ends a directory of the orphan directory that a bulk step has emptied, with its name there.
+/// Frees a directory of the orphan directory that a bulk step has emptied, with its name there.
 /// Within the step.
 template <class Team>
 WARREN_HD Result<Removed> end_emptied(Operation<Team>& op, u64 number, i64 now) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rename(2) with all of its cases: over nothing, over something, in exchange; files and
-// directories; within a directory and across; with a whiteout left behind. No directory ever moves
-// below itself.
+// rename(2) with all of its cases: to a free name, over an existing one, exchange; files and
+// directories; within a directory and across; leaving a whiteout. A directory never moves below
+// itself.
 #pragma once
 
 #include "fs/ops/create.hpp"
@@ -9,10 +9,10 @@
 
 namespace warren::ops {
 
-/// What a move marks: both names, the inode, and what becomes of the one that is replaced. Of all
-/// operations beside the cuts of files and trees it is the one with most.
+/// What a move marks: both names, the inode, and the disposal of the replaced one. The maximum of
+/// all operations but the truncation of files and the removal of trees.
 inline constexpr u32 move_blocks_max = 2 * entry_blocks_max + 1 + disposal_blocks_max;
-/// With a whiteout, whose inode comes beside them.
+/// With a whiteout: its inode as well.
 inline constexpr u32 whiteout_blocks_max = move_blocks_max + new_inode_blocks_max;
 static_assert(whiteout_blocks_max <= journal_room_min);
 /// An exchange: both names, and both inodes.
@@ -25,8 +25,8 @@ WARREN_HD constexpr bool may_replace(Rename how) {
     return how == Rename::replace || how == Rename::whiteout;
 }
 
-/// How far a look for circles came before it needed a block that was not in memory. A meta buffer
-/// may be too small for all inodes of a deep path at once, so the next attempt goes on from here.
+/// How far a cycle check came before it needed a block that was not in memory. A meta buffer may be
+/// too small for all inodes of a deep path at once, so the next attempt continues from here.
 struct MoveWalk {
     u64 version = 0;  // of the move lock
     u64 inode = 0;
@@ -56,7 +56,7 @@ WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory, co
             once(op.team, [&] { *walk = {moves.version, inode, directory, at}; });
         }
         if (here.code() == Errc::stale) {
-            // Only in a tree that is being removed is a directory gone before one below it.
+            // A directory is freed before one below it only in a tree that is being removed.
             WARREN_TRY(op.confirm(moves));
             return Errc::no_entry;
         }
@@ -67,14 +67,14 @@ WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory, co
     }
 }
 
-/// The two ends of a rename and what will be done.
+/// The two names of a rename and what will be done.
 struct RenamePlan {
     Found source;
     Found target;
     bool source_is_directory = false;
     bool target_is_directory = false;
     bool crosses = false;  // the two directories differ
-    bool nothing = false;  // both names lead to one inode already
+    bool nothing = false;  // both names already lead to the same inode
     Disposal disposal;     // of the replaced target
     NewInode whiteout;
 };
@@ -131,13 +131,13 @@ WARREN_HD Errc check_rename(Operation<Team>& op, const Credentials& caller, Rena
     return Errc::ok;
 }
 
-/// Takes the move lock into the plan and looks for cycles.
+/// Adds the move lock to the plan and checks for cycles.
 template <class Team>
 WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const RenamePlan& plan,
                                    MoveWalk* walk) {
     const bool target_moves = how == Rename::exchange && plan.target_is_directory;
     if (!plan.crosses || (!plan.source_is_directory && !target_moves)) return Errc::ok;
-    // A directory that is going takes nothing in, and may lead nowhere.
+    // A dying directory accepts no names, and may have no path to the root.
     const u64 state = load(op.team, plan.target.directory.at->entries);
     if ((state & format::entries_dying) != 0) return Errc::no_entry;
     Seen moves;
@@ -154,7 +154,7 @@ WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const Rename
     return Errc::ok;
 }
 
-/// An inode has got another name. Only within apply.
+/// Updates an inode that has got another name. Only within apply.
 template <class Team>
 WARREN_HD void apply_arrival(Operation<Team>& op, const InodeRef& inode, bool is_directory,
                              const InodeRef& from, const InodeRef& to, i64 now) {
@@ -181,7 +181,7 @@ WARREN_HD void apply_retarget(Operation<Team>& op, const Found& where, const Ent
     op.mark_dirty(where.directory.block_place());
 }
 
-/// Lets the old name lead to the whiteout. Only within apply.
+/// Points the old name to the whiteout. Only within apply.
 template <class Team>
 WARREN_HD WARREN_NOINLINE void apply_whiteout(Operation<Team>& op, RenamePlan& plan, i64 now) {
     const Found& source = plan.source;
@@ -222,7 +222,7 @@ WARREN_HD Removed apply_rename(Operation<Team>& op, Rename how, RenamePlan& plan
     return removed;
 }
 
-/// The writes of a rename that is one. Only within apply.
+/// The writes of an exchange. Only within apply.
 template <class Team>
 WARREN_HD void apply_exchange(Operation<Team>& op, const RenamePlan& plan, i64 now) {
     const Found& source = plan.source;
@@ -235,10 +235,11 @@ WARREN_HD void apply_exchange(Operation<Team>& op, const RenamePlan& plan, i64 n
                   now);
 }
 
-/// Does to directories what others decide by without a lock: counts the new name, ends the one that
-/// is replaced. Errc::no_entry if one is going, Errc::not_empty. One lane, within apply.
+/// Changes the counters of directories that other operations test without a lock: counts the new
+/// name, marks a replaced directory as dying. Errc::no_entry if one is dying, Errc::not_empty. One
+/// lane, within apply.
 WARREN_HD inline Errc claim_directories(Rename how, const RenamePlan& plan) {
-    // A removal that takes a directory apart has read already which entries are directories.
+    // A bulk reclaim of the directory has already read which entries are directories.
     const bool retargets = how == Rename::exchange || leaves_whiteout(how);
     if (retargets && is_dying(plan.source.directory)) return Errc::no_entry;
     if (how == Rename::exchange) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ScanFilter as a plain value that reaches a warp as it reaches a thread.
+// ScanFilter as a plain value, for a warp as for a thread.
 //
-// Invariant: what wants_name() turns away wants_file() would turn away as well; so whoever reads a
-// name before its inode may ask it first.
+// Invariant: a file matches only if wants_name() and wants_file() both return true; so a name can
+// be rejected before its inode is read.
 #pragma once
 
 #include "fs/core/name_pattern.hpp"
@@ -23,13 +23,13 @@ struct FileFilter {
     i64 modified_max = INT64_MAX;
     char pattern[format::name_length_max] = {};
 
-    /// Whether a file of this name and type may be wanted.
+    /// Whether a file with this name and type may match.
     WARREN_HD bool wants_name(const char* name, u32 length, u8 type) const {
         if ((types >> (type & 15) & 1) == 0) return false;
         return pattern_length == 0 ||
                core::matches({pattern, pattern_length, folds_case}, name, length);
     }
-    /// Whether a file is wanted of which wants_name() says that it may be.
+    /// Whether a file matches for which wants_name() returned true.
     WARREN_HD bool wants_file(u64 size, i64 modified) const {
         return size_min <= size && size <= size_max && modified_min <= modified &&
                modified <= modified_max;
@@ -51,8 +51,7 @@ inline Errc set_filter(FileFilter& filter, const ScanFilter& wanted) {
     return Errc::ok;
 }
 
-/// What du(1) counts for a file that takes `blocks`, of which `size` is the size: of a device the
-/// size means nothing.
+/// What du(1) counts for a file of this size: the size of a device means nothing.
 WARREN_HD constexpr u64 counted_bytes(u32 mode, u64 size) {
     const u32 type = mode & format::type_mask;
     return type == format::type_block || type == format::type_character ? 0 : size;

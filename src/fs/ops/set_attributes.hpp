@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// chmod, chown, utimensat: all of setattr but the size, which truncate changes. Who may do what,
-// and which bits go by themselves, is as on Linux.
+// chmod, chown, utimensat: all of setattr but the size, which truncate changes. Permissions, and
+// the bits that are cleared implicitly, are as on Linux.
 //
-// Invariant: the access ACL follows the mode bits (see core/acl.hpp), and a file that changes hands
-// keeps no privilege: neither set-user-id nor capabilities.
+// Invariant: the access ACL follows the mode bits (see core/acl.hpp), and a file that changes its
+// owner keeps no privilege: neither set-user-id nor capabilities.
 #pragma once
 
 #include "fs/ops/attributes.hpp"
 
 namespace warren::ops {
 
-/// As new_accessed or new_modified: the time of the call (UTIME_NOW). Whoever may write the file
-/// may set both times to it.
+/// As new_accessed or new_modified: the time of the call (UTIME_NOW). Write permission suffices to
+/// set both times to it.
 inline constexpr i64 time_now = -0x7fffffffffffffff - 1;
 
-/// A time of change that is older by more than this is not late: somebody has set the clock back.
+/// A time of change that is older by more than this is not late: the clock was set back.
 inline constexpr u64 lateness_max = u64{300} * 1'000'000'000;
 
 /// The times that a change can set.
@@ -29,7 +29,7 @@ WARREN_HD inline bool is_touch(const AttributeChange& change) {
            change.new_accessed == time_now && change.new_modified == time_now;
 }
 
-/// Errc::not_permitted unless the caller may make the inode belong to whom the change says.
+/// Errc::not_permitted unless the caller may set the owner and group of the change.
 WARREN_HD inline Errc check_owner_change(const Attributes& old, const Credentials& caller,
                                          const AttributeChange& change) {
     if (caller.is_privileged()) return Errc::ok;
@@ -65,8 +65,8 @@ WARREN_HD Errc check_change(Operation<Team>& op, const InodeRef& inode, const At
     return is_touch(change) ? check_permission(op, inode, caller, may_write) : Errc::not_permitted;
 }
 
-/// The mode that the change leaves: a caller who is not in the file's group cannot set its
-/// set-group-id bit, and a change of owner takes such bits from all but directories.
+/// The mode after the change: a caller outside of the file's group cannot set its set-group-id bit,
+/// and a change of owner clears such bits on all but directories.
 WARREN_HD inline u32 changed_mode(const Attributes& old, const Credentials& caller,
                                   const AttributeChange& change) {
     if ((change.which & AttributeChange::mode) != 0) {
@@ -84,7 +84,7 @@ WARREN_HD inline u32 changed_mode(const Attributes& old, const Credentials& call
     return mode;
 }
 
-/// What the change makes of `old`.
+/// The attributes after the change of `old`.
 WARREN_HD inline Attributes changed_attributes(const Attributes& old, const Credentials& caller,
                                                const AttributeChange& change, i64 now) {
     Attributes out = old;
@@ -110,7 +110,7 @@ WARREN_HD inline Attributes changed_attributes(const Attributes& old, const Cred
     return out;
 }
 
-/// What the attribute block has to do with a change of mode or owner.
+/// What a change of mode or owner changes in the attribute block.
 struct BesideChange {
     AttributeBlock* block = nullptr;  // of the access ACL
     u64 place = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block that was read from the disk comes to its place in a store with the identity map: the
-// host's, or that of an engine which has memory of its own.
+// Makes a block that was read from the disk resident in a store with the identity map: the host's,
+// or that of an engine with its own memory.
 //
-// A block may be freed while it is read, and an operation that is given a free block fills it and
-// makes it resident without asking whoever reads. Invariant: what was read never comes over that.
-// It is copied while the block is reserved, so nobody is given it meanwhile; and if somebody has it
-// reserved, he makes it resident himself and nothing is copied. Blocks of inodes are given to
-// nobody: who uses one has had it read.
+// A block may be freed while it is being read, and an operation that allocates it then fills it and
+// makes it resident without waiting for the reader. Invariant: what was read never overwrites that.
+// The copy is made while the block is reserved, so it cannot be allocated meanwhile; and if an
+// operation has it reserved, that operation makes it resident and nothing is copied. Blocks of
+// inodes are never allocated: an operation that uses one has had it read.
 #pragma once
 
 #include "fs/core/frame_bits.hpp"
@@ -18,18 +18,19 @@ using format::FrameKind;
 
 /// Whether and how a block is filled.
 struct Showing {
-    bool is_due;       // by the caller, and then end_showing() follows
+    bool is_due;       // the caller must fill it, then call end_showing()
     bool is_reserved;  // until then
 };
 
-/// Says whether the block at `place` is to be filled: nobody has it or is given it until
-/// end_showing(). One lane.
+/// Whether the caller must fill the block at `place`: if so, it is not resident and is not
+/// allocated until end_showing(). One lane.
 WARREN_HD inline Showing begin_showing(const Store& store, u64 place) {
     const u64 frame = place / format::frame_size;
     const FrameKind kind = kind_of(store, frame);
     const bool is_given_out = kind != FrameKind::inodes;
     if (is_given_out && !reserve_as_it_is(store, place)) return {false, false};
-    // Now the frame cannot be freed, but it may have been, and be of another kind.
+    // From here on the frame cannot be freed, but it may have been before, and have another kind
+    // now.
     const bool is_due =
         !test_bit(store.resident, place / format::block_size) && kind_of(store, frame) == kind;
     if (is_due) return {true, is_given_out};
@@ -46,7 +47,7 @@ WARREN_HD inline void end_showing(const Store& store, u64 place, const Showing& 
     if (showing.is_reserved) unreserve(store, place, 1);
 }
 
-/// Makes `from` the block at `place`, unless that is resident or about to be. One lane.
+/// Makes `from` the resident block at `place`, unless that is resident or reserved. One lane.
 WARREN_HD inline void show_block(const Store& store, u64 place, const format::Block& from) {
     const Showing showing = begin_showing(store, place);
     if (!showing.is_due) return;

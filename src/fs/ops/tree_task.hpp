@@ -19,7 +19,7 @@ struct TreeTask {
     u64 subject = 0;
     u64 part = 0;  // block of the node (32), of the one above it (32); 0 stands for the root
 
-    static constexpr u64 rooted_mark = u64{1} << 47;  // it hangs on the orphan directory
+    static constexpr u64 rooted_mark = u64{1} << 47;  // it is in the orphan directory
     static constexpr u64 must_mark = u64{1} << 46;    // a full step does not stop here
 
     static WARREN_HD TreeTask directory(u64 number, bool is_rooted = false) {
@@ -30,7 +30,7 @@ struct TreeTask {
         return {number | u64{index} << 48 | u64{height} << 56,
                 place / format::block_size | above / format::block_size << 32};
     }
-    /// The leaves below the pairs from `begin` on of the node at `place`.
+    /// The leaves of the node at `place`, from pair `begin` on.
     static WARREN_HD TreeTask range(u64 number, u64 place, u32 begin) {
         return {number | u64{begin} << 48 | u64{range_kind} << 56, place / format::block_size};
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of a file. Growing sets a number; shrinking frees blocks from the end of the file in
-// bounded steps and takes the size down with them.
+// The size of a file. Growing only sets the number; shrinking frees blocks from the end of the file
+// in bounded steps and lowers the size with each.
 //
-// Invariant: after each step no written block lies behind the size, so a shrink that was cut short
-// leaves a shorter file, and a file that grows again shows zeros.
+// Invariant: after each step no written block lies beyond the size, so an interrupted shrink leaves
+// a shorter file, and a file that grows again reads as zeros.
 #pragma once
 
 #include "fs/ops/cut.hpp"
@@ -31,8 +31,9 @@ WARREN_HD Errc truncate_bytes(Operation<Team>& op, const File& file, u64 new_siz
 }
 
 /// One step towards a size of `new_size` bytes; true if it is reached, else call again. All blocks
-/// behind the new end go, those preallocated too. `now` = 0 leaves the times. Before growing see
-/// tail_to_zero(). `writer` as in fill(): it gets block 0 if the contents must leave the inode.
+/// beyond the new end are freed, preallocated ones too. `now` = 0 leaves the times. Before growing
+/// see tail_to_zero(). `writer` as in fill(): it is given block 0 if the contents must leave the
+/// inode.
 template <class Team, class Writer>
 WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size, i64 now,
                                 Writer&& writer) {
@@ -52,7 +53,7 @@ WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size
     const InodeRef& inode = file->inode;
     Cut cut;
     WARREN_TRY(plan_cut(op, *file, blocks_of(new_size), key_end, CutFrom::end, cut));
-    // The last leaf holds something, but nothing that belongs there.
+    // The last leaf holds extents, but none that belongs there.
     if (!cut.is_finished && !cut.range.frees && !cut.empties) return Errc::corrupt;
     u64 size = new_size;
     if (!cut.is_finished) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking a name away: unlink(2) and rmdir(2).
+// Removing a name: unlink(2) and rmdir(2).
 #pragma once
 
 #include "fs/ops/dispose.hpp"
 
 namespace warren::ops {
 
-/// What is left to do after a name went.
+/// What the caller must do after a name was removed.
 struct Removed {
     Handle reclaim;       // an orphan to be freed step by step; inode 0 for none
     u64 prune_inode = 0;  // a directory with an empty leaf, 0 for none
     u64 prune_key = 0;
 };
 
-/// Finds a name that the caller may take away. Errc::no_entry if it is not there.
+/// Finds a name that the caller may remove. Errc::no_entry if it is not there.
 template <class Team>
 WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& caller,
                                        Handle directory, const char* name, u32 length) {
@@ -27,11 +27,11 @@ WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& c
 
 /// What apply_simple_unlink() marks: the leaf, the directory's inode, the bitmap.
 inline constexpr u32 simple_unlink_blocks_max = entry_blocks_max + 1;
-/// What unlink_plainly() marks: the name, and what becomes of the inode.
+/// What unlink_plainly() marks: the name, and the disposal of the inode.
 inline constexpr u32 unlink_blocks_max = entry_blocks_max + disposal_blocks_max;
 
-/// Takes out a name and frees its inode, which holds nothing; `is_held`: somebody knows its number.
-/// Only within apply. `tell()` is called when all has been begun that is not behind a lock.
+/// Erases a name and frees its inode, which holds nothing; `is_held`: there are references to its
+/// number. Only within apply. Calls `tell()` after it has begun all changes that no lock guards.
 template <class Team, class Tell>
 WARREN_HD void apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& seen, bool is_held,
                                    i64 now, const Tell& tell) {
@@ -46,7 +46,7 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& se
     tell();
     op.open_locked();
     once(op.team, [&] {
-        // What was read of the leaf is still so: it is locked at the version at which it was read.
+        // What was read of the leaf still holds: it is locked at the version at which it was read.
         erase_in_leaf(*glance.leaf, glance.slot, seen.name.length, glance.counts);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(op.store.base + bitmap_place);
         clear_inode_alone(inode, inode.generation, bitmap, is_held);
@@ -58,7 +58,7 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& se
                       inode.number / format::inodes_per_frame);
 }
 
-/// Whether a file holds nothing, has one name and is not open.
+/// Whether a file has no blocks, one name, and is not open.
 template <class Team>
 WARREN_HD bool is_simple(const Team& team, const InodeImage<Team>& file) {
     static_assert(offsetof(Inode, links) == 12 && offsetof(Inode, area_kind) == 54 &&
@@ -72,9 +72,9 @@ WARREN_HD bool is_simple(const Team& team, const InodeImage<Team>& file) {
 }
 
 /// unlink() for teams of many lanes and a file that is_simple(), whose leaf keeps other names.
-/// False if it is not that simple: then nothing has happened. If the outcome is good `tell()` was
-/// called, which may tell the world, for who comes for the name finds its leaf locked; `changed` is
-/// that leaf with the version it will have, and the caller ends the apply.
+/// False if it is not that simple; then nothing has changed. On success it has called `tell()`,
+/// which may publish the result: the leaf is still locked, so a concurrent lookup of this name
+/// waits. `changed` is that leaf with its next version, and the caller ends the apply.
 template <class Team, class Known, class Tell>
 WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Handle directory,
                              const NameWords<Team>& name, i64 now, Result<Removed>& outcome,
