@@ -12,11 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "warren/volume.hpp"
+#include "warren/volume_path.hpp"
 
 namespace warren::cli {
 
-enum class Follow : bool { no, yes };
 enum class Access : u8 { read, write };
 
 /// What stat(2) tells, and which file system the inode number belongs to.

@@ -9,7 +9,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
-#include "apps/warren/volume_path.hpp"
+#include "warren/volume_path.hpp"
 
 namespace warren::cli {
 
@@ -158,13 +158,13 @@ bool Mover::move_in_image() {
     Volume* volume = session_.open(target_.image, Access::write);
     if (volume == nullptr) return false;
     const Caller caller = command_caller();
-    std::deque<Place> places;  // names that the moves point to
+    std::deque<Located> places;  // names that the moves point to
     std::vector<Move> moves;
     std::vector<const Item*> moved;
     bool good = true;
     for (const Item& item : items_) {
-        Place& from = places.emplace_back();
-        Place& to = places.emplace_back();
+        Located& from = places.emplace_back();
+        Located& to = places.emplace_back();
         Errc code = PathWalker(*volume, caller).locate(volume->root(), item.source.path, from);
         if (code == Errc::ok) {
             code = PathWalker(*volume, caller).locate(volume->root(), item.target, to);

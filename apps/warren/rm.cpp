@@ -11,7 +11,7 @@
 #include "apps/warren/rm_host.hpp"
 #include "apps/warren/rm_ring.hpp"
 #include "apps/warren/units.hpp"
-#include "apps/warren/volume_path.hpp"
+#include "warren/volume_path.hpp"
 
 namespace warren::cli {
 
@@ -154,23 +154,23 @@ bool Remover::remove_in_image(const Location& location) {
     const Result<Facts> facts = volume_directory(*volume, caller)->stat(location.path, Follow::no);
     bool good = false;
     if (!admit(location.text, facts, "", good)) return good;
-    Place place;
-    Errc code = PathWalker(*volume, caller).locate(volume->root(), location.path, place);
-    if (code != Errc::ok || place.name.empty()) {
+    Located located;
+    Errc code = PathWalker(*volume, caller).locate(volume->root(), location.path, located);
+    if (code != Errc::ok || located.name.empty()) {
         return report(location.text, code == Errc::ok ? Errc::busy : code, false, nullptr);
     }
     if (!facts->is_directory()) {
-        code = volume->unlink(caller, place.directory, place.name);
+        code = volume->unlink(caller, located.directory, located.name);
         return report(location.text, code, false, nullptr);
     }
     if (!recursive_) {
-        code = volume->remove_directory(caller, place.directory, place.name);
+        code = volume->remove_directory(caller, located.directory, located.name);
         return report(location.text, code, true, nullptr);
     }
     Removal removal;
     {
         const Progress progress("removing " + quote(location.text));
-        code = volume->remove_tree(caller, place.directory, place.name, removal);
+        code = volume->remove_tree(caller, located.directory, located.name, removal);
     }
     return report(location.text, code, true, &removal);
 }

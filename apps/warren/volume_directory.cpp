@@ -2,7 +2,6 @@
 // A directory of an opened volume behind the interface that the commands use. Every call follows
 // its path anew; for a single name that is one look-up.
 #include "apps/warren/directory.hpp"
-#include "apps/warren/volume_path.hpp"
 
 namespace warren::cli {
 
@@ -72,7 +71,7 @@ class VolumeDirectory : public Directory {
         if (name.empty()) return volume_.attributes(handle_);
         return PathWalker(volume_, caller_).find(handle_, name, follow);
     }
-    Errc locate_new(std::string_view name, Place& place);
+    Errc locate_new(std::string_view name, Located& located);
 
     Volume& volume_;
     Caller caller_;
@@ -80,9 +79,9 @@ class VolumeDirectory : public Directory {
 };
 
 /// Where a new name would go. A path that ends at a directory itself names something that exists.
-Errc VolumeDirectory::locate_new(std::string_view name, Place& place) {
-    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, place));
-    return place.name.empty() ? Errc::exists : Errc::ok;
+Errc VolumeDirectory::locate_new(std::string_view name, Located& located) {
+    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, located));
+    return located.name.empty() ? Errc::exists : Errc::ok;
 }
 
 Result<Facts> VolumeDirectory::stat(std::string_view name, Follow follow) {
@@ -122,43 +121,44 @@ Errc VolumeDirectory::open_file(std::string_view name, Follow follow, Access acc
 
 Errc VolumeDirectory::create_file(std::string_view name, u32 mode,
                                   std::unique_ptr<OpenFile>& result) {
-    Place place;
-    WARREN_TRY(locate_new(name, place));
+    Located located;
+    WARREN_TRY(locate_new(name, located));
     CreateOptions options;
     options.mode = 0100000 | (mode & 07777);
     options.open = true;
-    const Result<Attributes> made = volume_.create(caller_, place.directory, place.name, options);
+    const Result<Attributes> made =
+        volume_.create(caller_, located.directory, located.name, options);
     if (!made) return made.code();
     result = std::make_unique<VolumeFile>(volume_, caller_, made->handle);
     return Errc::ok;
 }
 
 Errc VolumeDirectory::create(std::string_view name, const CreateOptions& options) {
-    Place place;
-    WARREN_TRY(locate_new(name, place));
-    return volume_.create(caller_, place.directory, place.name, options).code();
+    Located located;
+    WARREN_TRY(locate_new(name, located));
+    return volume_.create(caller_, located.directory, located.name, options).code();
 }
 
 Errc VolumeDirectory::link(std::string_view existing, std::string_view name) {
     const Result<Attributes> found = find(existing, Follow::no);
     if (!found) return found.code();
-    Place place;
-    WARREN_TRY(locate_new(name, place));
-    return volume_.link(caller_, found->handle, place.directory, place.name).code();
+    Located located;
+    WARREN_TRY(locate_new(name, located));
+    return volume_.link(caller_, found->handle, located.directory, located.name).code();
 }
 
 Errc VolumeDirectory::remove(std::string_view name) {
-    Place place;
-    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, place));
-    if (place.name.empty()) return Errc::is_directory;
-    return volume_.unlink(caller_, place.directory, place.name);
+    Located located;
+    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, located));
+    if (located.name.empty()) return Errc::is_directory;
+    return volume_.unlink(caller_, located.directory, located.name);
 }
 
 Errc VolumeDirectory::remove_directory(std::string_view name) {
-    Place place;
-    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, place));
-    if (place.name.empty()) return Errc::busy;
-    return volume_.remove_directory(caller_, place.directory, place.name);
+    Located located;
+    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, located));
+    if (located.name.empty()) return Errc::busy;
+    return volume_.remove_directory(caller_, located.directory, located.name);
 }
 
 Errc VolumeDirectory::read_link(std::string_view name, std::string& target) {

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// DLPack is an exchange of C structs, so that every library takes them: they are written out here.
+#include "python/src/array.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <numeric>
+
+namespace warren::python {
+namespace {
+
+using Code = nb::dlpack::dtype_code;
+
+constexpr nb::dlpack::dtype code_of(Code code, u8 bits) {
+    return {static_cast<u8>(code), bits, 1};
+}
+
+constexpr ElementType types[] = {
+    {"bool", code_of(Code::Bool, 8), "?"},
+    {"uint8", code_of(Code::UInt, 8), "B"},
+    {"int8", code_of(Code::Int, 8), "b"},
+    {"uint16", code_of(Code::UInt, 16), "H"},
+    {"int16", code_of(Code::Int, 16), "h"},
+    {"uint32", code_of(Code::UInt, 32), "I"},
+    {"int32", code_of(Code::Int, 32), "i"},
+    {"uint64", code_of(Code::UInt, 64), "Q"},
+    {"int64", code_of(Code::Int, 64), "q"},
+    {"float16", code_of(Code::Float, 16), "e"},
+    {"float32", code_of(Code::Float, 32), "f"},
+    {"float64", code_of(Code::Float, 64), "d"},
+    {"complex64", code_of(Code::Complex, 64), "Zf"},
+    {"complex128", code_of(Code::Complex, 128), "Zd"},
+    {"bfloat16", code_of(Code::Bfloat, 16), nullptr},
+    {"float8_e4m3fn", code_of(Code::Float8_E4M3FN, 8), nullptr},
+    {"float8_e5m2", code_of(Code::Float8_E5M2, 8), nullptr},
+};
+
+/// The structs of DLPack, which are its binary interface.
+struct ManagedTensor {
+    nb::dlpack::dltensor tensor;
+    void* context;
+    void (*deleter)(ManagedTensor*);
+};
+struct ManagedTensorVersioned {
+    u32 major;
+    u32 minor;
+    void* context;
+    void (*deleter)(ManagedTensorVersioned*);
+    u64 flags;
+    nb::dlpack::dltensor tensor;
+};
+constexpr u64 flag_read_only = 1;
+constexpr u64 flag_copied = 2;
+
+template <class Managed>
+constexpr const char* capsule_name = "dltensor";
+template <>
+constexpr const char* capsule_name<ManagedTensorVersioned> = "dltensor_versioned";
+
+/// A capsule's tensor with the array whose memory it shows.
+template <class Managed>
+struct Exported {
+    Managed managed{};
+    Array array;
+    std::vector<i64> shape;
+    std::vector<i64> strides;
+};
+
+template <class Managed>
+nb::object make_capsule(Array array, u64 flags) {
+    auto exported = std::make_unique<Exported<Managed>>();
+    exported->array = std::move(array);
+    exported->shape = exported->array.shape();
+    exported->strides.resize(exported->shape.size());
+    i64 stride = 1;
+    for (std::size_t i = exported->shape.size(); i-- > 0;) {
+        exported->strides[i] = stride;
+        stride *= exported->shape[i];
+    }
+    Managed& managed = exported->managed;
+    managed.tensor.data = exported->array.template data<void>();
+    managed.tensor.device = {1, 0};  // the CPU
+    managed.tensor.ndim = static_cast<i32>(exported->shape.size());
+    managed.tensor.dtype = exported->array.type().code;
+    managed.tensor.shape = exported->shape.data();
+    managed.tensor.strides = exported->strides.data();
+    managed.context = exported.get();
+    managed.deleter = [](Managed* self) { delete static_cast<Exported<Managed>*>(self->context); };
+    if constexpr (requires { managed.flags; }) {
+        managed.major = 1;
+        managed.minor = 0;
+        managed.flags = flags;
+    }
+    // A consumer renames the capsule and frees the tensor itself.
+    PyObject* capsule = PyCapsule_New(&managed, capsule_name<Managed>, [](PyObject* self) {
+        if (PyCapsule_IsValid(self, capsule_name<Managed>) == 0) return;
+        auto* held = static_cast<Managed*>(PyCapsule_GetPointer(self, capsule_name<Managed>));
+        held->deleter(held);
+    });
+    if (capsule == nullptr) throw nb::python_error();
+    exported.release();
+    return nb::steal(capsule);
+}
+
+[[noreturn]] void raise_buffer_error(const char* message) {
+    PyErr_SetString(PyExc_BufferError, message);
+    throw nb::python_error();
+}
+
+/// Whether the consumer takes capsules with a version.
+bool takes_versions(nb::handle max_version) {
+    if (max_version.is_none()) return false;
+    nb::tuple pair;
+    long major = 0;
+    if (!nb::try_cast(max_version, pair) || pair.size() != 2 || !nb::try_cast(pair[0], major))
+        throw nb::type_error("max_version: None or a tuple of two numbers is needed");
+    return major >= 1;
+}
+
+struct BufferShape {
+    std::vector<Py_ssize_t> shape;
+    std::vector<Py_ssize_t> strides;
+};
+
+nb::list to_list(nb::handle self) {
+    const nb::object memory = nb::steal(PyMemoryView_FromObject(self.ptr()));
+    if (!memory.is_valid()) throw nb::python_error();
+    return nb::cast<nb::list>(memory.attr("tolist")());
+}
+
+nb::object item(nb::handle self, i64 index) {
+    const auto& array = nb::cast<const Array&>(self);
+    if (array.shape().empty()) throw nb::type_error("an array of no dimensions has no items");
+    const i64 count = array.shape()[0];
+    if (index < 0) index += count;
+    if (index < 0 || index >= count) throw nb::index_error("the index is outside of the array");
+    std::vector<i64> rest(array.shape().begin() + 1, array.shape().end());
+    const u64 step = count == 0 ? 0 : array.size_bytes() / static_cast<u64>(count);
+    std::vector<i64> one = rest.empty() ? std::vector<i64>{1} : rest;
+    const nb::object row = nb::cast(Array(std::shared_ptr<void>(),
+                                          array.data<std::byte>() + step * static_cast<u64>(index),
+                                          array.type(), std::move(one)));
+    const nb::list values = to_list(row);
+    if (rest.empty()) return values[0];
+    return nb::steal(PyList_AsTuple(values.ptr()));
+}
+
+int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
+    return nb::inst_ptr<Array>(nb::handle(self))->fill_buffer(self, buffer, flags);
+}
+
+void release_buffer(PyObject* /*self*/, Py_buffer* buffer) {
+    delete static_cast<BufferShape*>(buffer->internal);
+}
+
+PyType_Slot slots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+    {0, nullptr},
+};
+
+}  // namespace
+
+const ElementType* find_type(std::string_view name) {
+    for (const ElementType& type : types) {
+        if (type.name == name) return &type;
+    }
+    return nullptr;
+}
+
+template <>
+const ElementType& type_of<bool>() {
+    static const ElementType& type = *find_type("bool");
+    return type;
+}
+template <>
+const ElementType& type_of<u8>() {
+    static const ElementType& type = *find_type("uint8");
+    return type;
+}
+template <>
+const ElementType& type_of<i32>() {
+    static const ElementType& type = *find_type("int32");
+    return type;
+}
+template <>
+const ElementType& type_of<i64>() {
+    static const ElementType& type = *find_type("int64");
+    return type;
+}
+
+Array Array::make(const ElementType& type, std::vector<i64> shape) {
+    Array array(nullptr, nullptr, type, std::move(shape));
+    constexpr u64 alignment = 64;
+    const u64 bytes = (std::max<u64>(array.size_bytes(), 1) + alignment - 1) / alignment;
+    array.data_ = std::aligned_alloc(alignment, bytes * alignment);
+    if (array.data_ == nullptr) throw std::bad_alloc();
+    array.owner_ = std::shared_ptr<void>(array.data_, std::free);
+    return array;
+}
+
+i64 Array::elements() const {
+    return std::accumulate(shape_.begin(), shape_.end(), i64{1}, std::multiplies<>());
+}
+
+Array Array::copied() const {
+    Array copy = make(*type_, shape_);
+    std::memcpy(copy.data_, data_, size_bytes());
+    return copy;
+}
+
+int Array::fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const {
+    buffer->obj = nullptr;
+    if (is_read_only_ && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
+        PyErr_SetString(PyExc_BufferError, "the array is read-only");
+        return -1;
+    }
+    auto made = std::make_unique<BufferShape>();
+    for (const i64 count : shape_)
+        made->shape.push_back(count);
+    const bool has_format = type_->format != nullptr;
+    // Elements without a format are shown as their bytes.
+    if (!has_format && made->shape.empty()) made->shape.push_back(1);
+    if (!has_format) made->shape.back() *= static_cast<Py_ssize_t>(type_->bytes());
+    const auto item_bytes = static_cast<Py_ssize_t>(has_format ? type_->bytes() : 1);
+    made->strides.resize(made->shape.size());
+    Py_ssize_t stride = item_bytes;
+    for (std::size_t i = made->shape.size(); i-- > 0;) {
+        made->strides[i] = stride;
+        stride *= made->shape[i];
+    }
+    buffer->buf = data_;
+    buffer->len = static_cast<Py_ssize_t>(size_bytes());
+    buffer->readonly = is_read_only_ ? 1 : 0;
+    buffer->itemsize = item_bytes;
+    buffer->format =
+        (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(has_format ? type_->format : "B") : nullptr;
+    buffer->ndim = static_cast<int>(made->shape.size());
+    buffer->shape = (flags & PyBUF_ND) != 0 ? made->shape.data() : nullptr;
+    buffer->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? made->strides.data() : nullptr;
+    buffer->suboffsets = nullptr;
+    buffer->internal = made.release();
+    buffer->obj = Py_NewRef(self);
+    return 0;
+}
+
+nb::object Array::dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
+                         nb::handle copy) const {
+    if (!stream.is_none()) throw nb::value_error("stream: an array of the host takes none");
+    if (!device.is_none() && !device.equal(nb::make_tuple(1, 0)))
+        raise_buffer_error("dl_device: the array is in the host's memory, which is (1, 0)");
+    const bool copies = !copy.is_none() && nb::cast<bool>(copy);
+    const bool is_versioned = takes_versions(max_version);
+    if (is_read_only_ && !copies && !is_versioned)
+        raise_buffer_error(
+            "the array is read-only, which DLPack without versions cannot say: pass copy=True, or "
+            "max_version=(1, 0)");
+    const u64 flags = copies ? flag_copied : is_read_only_ ? flag_read_only : 0;
+    Array shown = copies ? copied() : *this;
+    if (is_versioned) return make_capsule<ManagedTensorVersioned>(std::move(shown), flags);
+    return make_capsule<ManagedTensor>(std::move(shown), flags);
+}
+
+void add_array(nb::module_& module) {
+    nb::class_<Array>(module, "Array", nb::type_slots(slots))
+        .def_prop_ro("shape",
+                     [](const Array& array) {
+                         nb::list shape;
+                         for (const i64 count : array.shape())
+                             shape.append(count);
+                         return nb::steal<nb::tuple>(PyList_AsTuple(shape.ptr()));
+                     })
+        .def_prop_ro("dtype",
+                     [](const Array& array) {
+                         return nb::str(array.type().name.data(), array.type().name.size());
+                     })
+        .def_prop_ro("readonly", &Array::is_read_only)
+        .def_prop_ro("nbytes", &Array::size_bytes)
+        .def("tolist", [](nb::handle self) { return to_list(self); })
+        .def("__getitem__", [](nb::handle self, i64 index) { return item(self, index); })
+        .def("__iter__", [](nb::handle self) { return nb::iter(to_list(self)); })
+        .def("__len__",
+             [](const Array& array) { return array.shape().empty() ? 0 : array.shape()[0]; })
+        .def("__dlpack__", &Array::dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
+             nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+             nb::arg("copy") = nb::none())
+        .def("__dlpack_device__", [](const Array&) { return nb::make_tuple(1, 0); });
+}
+
+}  // namespace warren::python

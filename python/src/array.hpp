@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays that Python sees: memory of the host with a shape, by the buffer protocol and by DLPack.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "warren/types.hpp"
+
+namespace warren::python {
+
+namespace nb = nanobind;
+
+/// A type of elements.
+struct ElementType {
+    std::string_view name;
+    nb::dlpack::dtype code;
+    const char* format;  // of the buffer protocol; null: there is none, and bytes are shown
+
+    u64 bytes() const { return (u64{code.bits} + 7) / 8; }
+};
+
+/// The type of that name; null if there is none.
+const ElementType* find_type(std::string_view name);
+template <class T>
+const ElementType& type_of();
+
+/// An n-dimensional array, C-contiguous. Copies share the memory, which `owner` keeps.
+class Array {
+ public:
+    Array() = default;
+    Array(std::shared_ptr<void> owner, void* data, const ElementType& type, std::vector<i64> shape,
+          bool is_read_only = false)
+        : owner_(std::move(owner)),
+          data_(data),
+          type_(&type),
+          shape_(std::move(shape)),
+          is_read_only_(is_read_only) {}
+
+    /// Memory that is not cleared, aligned to 64 bytes. May throw std::bad_alloc.
+    static Array make(const ElementType& type, std::vector<i64> shape);
+    template <class T>
+    static Array make(std::vector<i64> shape) {
+        return make(type_of<T>(), std::move(shape));
+    }
+    /// The elements of a vector, without a copy.
+    template <class T>
+    static Array of(std::vector<T> values) {
+        auto owner = std::make_shared<std::vector<T>>(std::move(values));
+        return {owner, owner->data(), type_of<T>(), {static_cast<i64>(owner->size())}};
+    }
+
+    template <class T>
+    T* data() const {
+        return static_cast<T*>(data_);
+    }
+    const ElementType& type() const { return *type_; }
+    const std::vector<i64>& shape() const { return shape_; }
+    i64 elements() const;
+    u64 size_bytes() const { return static_cast<u64>(elements()) * type_->bytes(); }
+    bool is_read_only() const { return is_read_only_; }
+
+    /// See the protocols of Python and DLPack of these names.
+    int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const;
+    nb::object dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
+                      nb::handle copy) const;
+
+ private:
+    Array copied() const;
+
+    std::shared_ptr<void> owner_;
+    void* data_ = nullptr;
+    const ElementType* type_ = nullptr;
+    std::vector<i64> shape_;
+    bool is_read_only_ = false;
+};
+
+/// Adds the class `Array` to the module.
+void add_array(nb::module_& module);
+
+}  // namespace warren::python

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// An open file: bytes at offsets.
+#include "python/src/native.hpp"
+
+namespace warren::python {
+
+NativeFile::~NativeFile() {
+    if (!shared_ || shared_->is_forked()) return;
+    nb::gil_scoped_release release;
+    const VolumeHold hold(*shared_);
+    if (shared_->volume) static_cast<void>(shared_->volume->release(handle_));
+}
+
+nb::bytes NativeFile::read(u64 offset, std::size_t size) {
+    nb::object bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    if (!bytes.is_valid()) throw nb::python_error();
+    auto* start = reinterpret_cast<std::byte*>(PyBytes_AsString(bytes.ptr()));
+    const u64 count = finish(with_volume(*shared_, [&](Volume& volume, const Caller&) {
+        return volume.read(handle_, offset, {start, size});
+    }));
+    if (count == size) return nb::borrow<nb::bytes>(bytes);
+    return nb::bytes(reinterpret_cast<const char*>(start), count);
+}
+
+u64 NativeFile::write(u64 offset, const nb::bytes& data) {
+    const auto* start = reinterpret_cast<const std::byte*>(data.c_str());
+    const std::size_t size = data.size();
+    return finish(with_volume(*shared_, [&](Volume& volume, const Caller&) {
+        return volume.write(handle_, offset, {start, size});
+    }));
+}
+
+void NativeFile::truncate(u64 size) {
+    const AttributeChange change{.which = AttributeChange::size, .new_size = size};
+    finish(with_volume(*shared_, [&](Volume& volume, const Caller& caller) -> Result<u64> {
+        const auto set = volume.set_attributes(caller, handle_, change);
+        return set ? Result<u64>(set->size) : Result<u64>(set.code());
+    }));
+}
+
+u64 NativeFile::size() {
+    return finish(with_volume_briefly(*shared_, [&](Volume& volume, const Caller&) -> Result<u64> {
+        const auto found = volume.attributes(handle_);
+        return found ? Result<u64>(found->size) : Result<u64>(found.code());
+    }));
+}
+
+void NativeFile::sync() {
+    const Errc code = with_volume(
+        *shared_, [&](Volume& volume, const Caller&) { return volume.sync_file(handle_); });
+    if (code != Errc::ok) raise_error(code, view(path_));
+}
+
+u64 NativeFile::finish(const Result<u64>& result) {
+    if (!result) raise_error(result.code(), view(path_));
+    return *result;
+}
+
+void add_file(nb::module_& module) {
+    nb::class_<NativeFile>(module, "File")
+        .def("read", &NativeFile::read)
+        .def("write", &NativeFile::write)
+        .def("truncate", &NativeFile::truncate)
+        .def("size", &NativeFile::size)
+        .def("sync", &NativeFile::sync);
+}
+
+}  // namespace warren::python

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// One path at a time.
+#include "python/src/native.hpp"
+
+namespace warren::python {
+namespace {
+
+/// Calls work(volume, caller, directory, name) for the last name of the path, without the GIL. A
+/// path that ends at a directory itself has none: that is `for_directory`.
+template <class Work>
+void with_name(Shared& shared, const nb::bytes& path, Errc for_directory, Work work) {
+    const std::string text(view(path));
+    const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
+        Located located;
+        WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), text, located));
+        if (located.name.empty()) return for_directory;
+        return work(volume, caller, located.directory, std::string_view(located.name));
+    });
+    if (code != Errc::ok) raise_error(code, text);
+}
+
+nb::tuple stat(NativeVolume& self, const nb::bytes& path, bool follows) {
+    const auto found = with_volume_briefly(*self, [&](Volume& volume, const Caller& caller) {
+        return PathWalker(volume, caller)
+            .find(volume.root(), view(path), follows ? Follow::yes : Follow::no);
+    });
+    if (!found) raise_error(found.code(), view(path));
+    return nb::make_tuple(found->mode, found->handle.inode, found->links, found->user, found->group,
+                          found->size, found->accessed, found->modified, found->changed,
+                          found->blocks, found->handle.generation);
+}
+
+nb::list list(NativeVolume& self, const nb::bytes& path) {
+    const std::string text(view(path));
+    std::vector<std::string> names;
+    const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
+        const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
+        if (!found) return found.code();
+        if ((found->mode & 0170000) != 0040000) return Errc::not_directory;
+        WARREN_TRY(volume.check_access(caller, found->handle, 4));
+        return volume.read_directory(found->handle, 0, [&](const DirectoryEntry& entry) {
+            names.emplace_back(entry.name);
+            return true;
+        });
+    });
+    if (code != Errc::ok) raise_error(code, text);
+    nb::list answer;
+    for (const std::string& name : names)
+        answer.append(nb::bytes(name.data(), name.size()));
+    return answer;
+}
+
+void make(NativeVolume& self, const nb::bytes& path, u32 mode, const nb::bytes& target) {
+    with_name(*self, path, Errc::exists,
+              [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
+                  return volume
+                      .create(caller, directory, name, {.mode = mode, .target = view(target)})
+                      .code();
+              });
+}
+
+nb::bytes read_link(NativeVolume& self, const nb::bytes& path) {
+    std::string target;
+    with_name(*self, path, Errc::invalid,
+              [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
+                  const auto found = volume.lookup(caller, directory, name);
+                  if (!found) return found.code();
+                  if ((found->mode & 0170000) != 0120000) return Errc::invalid;
+                  const Result<std::string> read = volume.read_link(found->handle);
+                  if (read) target = *read;
+                  return read.code();
+              });
+    return nb::bytes(target.data(), target.size());
+}
+
+void unlink(NativeVolume& self, const nb::bytes& path) {
+    with_name(*self, path, Errc::is_directory,
+              [](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
+                  return volume.unlink(caller, directory, name);
+              });
+}
+
+void remove_directory(NativeVolume& self, const nb::bytes& path) {
+    with_name(*self, path, Errc::busy,
+              [](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
+                  return volume.remove_directory(caller, directory, name);
+              });
+}
+
+nb::tuple remove_tree(NativeVolume& self, const nb::bytes& path) {
+    Removal removal;
+    with_name(*self, path, Errc::busy,
+              [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
+                  return volume.remove_tree(caller, directory, name, removal);
+              });
+    return nb::make_tuple(removal.files, removal.directories, removal.blocks);
+}
+
+void rename(NativeVolume& self, const nb::bytes& path, const nb::bytes& target) {
+    const std::string text(view(target));
+    with_name(
+        *self, path, Errc::busy,
+        [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) -> Errc {
+            Located to;
+            WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), text, to));
+            if (to.name.empty()) return Errc::busy;
+            return volume.rename(caller, directory, name, to.directory, to.name);
+        });
+}
+
+/// Opens the regular file that `found` is; `access` is the mask of check_access().
+Errc open_found(Volume& volume, const Caller& caller, const Attributes& found, u32 access,
+                bool empties) {
+    const u32 type = found.mode & 0170000;
+    if (type == 0040000) return Errc::is_directory;
+    if (type != 0100000) return Errc::not_supported;
+    WARREN_TRY(volume.check_access(caller, found.handle, access));
+    WARREN_TRY(volume.open_file(found.handle));
+    if (!empties) return Errc::ok;
+    const AttributeChange change{.which = AttributeChange::size, .new_size = 0};
+    const Errc code = volume.set_attributes(caller, found.handle, change).code();
+    if (code != Errc::ok) static_cast<void>(volume.release(found.handle));
+    return code;
+}
+
+/// Opens a regular file; makes it if `creates` and there is none.
+NativeFile open(NativeVolume& self, const nb::bytes& path, u32 access, bool creates, bool exclusive,
+                bool empties) {
+    const std::string text(view(path));
+    Handle file;
+    with_name(
+        *self, path, Errc::is_directory,
+        [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) -> Errc {
+            if (creates) {
+                const auto made =
+                    volume.create(caller, directory, name, {.mode = 0100666, .open = true});
+                if (made) file = made->handle;
+                if (made || exclusive || made.code() != Errc::exists) return made.code();
+            }
+            const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
+            if (!found) return found.code();
+            file = found->handle;
+            return open_found(volume, caller, *found, access, empties);
+        });
+    return {self.shared(), file, path};
+}
+
+}  // namespace
+
+void add_names(VolumeClass& volume) {
+    volume.def("stat", &stat)
+        .def("list", &list)
+        .def("make", &make)
+        .def("read_link", &read_link)
+        .def("unlink", &unlink)
+        .def("remove_directory", &remove_directory)
+        .def("remove_tree", &remove_tree)
+        .def("rename", &rename)
+        .def("open", &open);
+}
+
+}  // namespace warren::python

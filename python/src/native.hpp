@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The classes of the extension module, each defined in the file of its topic.
+#pragma once
+
+#include <utility>
+
+#include "python/src/array.hpp"
+#include "python/src/shared.hpp"
+
+namespace warren::python {
+
+/// An open file.
+class NativeFile {
+ public:
+    NativeFile(std::shared_ptr<Shared> shared, Handle handle, nb::bytes path)
+        : shared_(std::move(shared)), handle_(handle), path_(std::move(path)) {}
+    NativeFile(NativeFile&&) = default;
+    ~NativeFile();
+
+    nb::bytes read(u64 offset, std::size_t size);
+    u64 write(u64 offset, const nb::bytes& data);
+    void truncate(u64 size);
+    u64 size();
+    void sync();
+
+ private:
+    u64 finish(const Result<u64>& result);
+
+    std::shared_ptr<Shared> shared_;
+    Handle handle_;
+    nb::bytes path_;
+};
+
+/// An open volume. The calls of a topic are functions of their file.
+class NativeVolume {
+ public:
+    static void format(const nb::bytes& path, u64 size, const std::string& label, bool force);
+    NativeVolume(const nb::bytes& path, bool read_only);
+
+    bool is_closed() const { return !shared_->volume; }
+    void close(const nb::bytes& path);
+    void sync();
+
+    const std::shared_ptr<Shared>& shared() const { return shared_; }
+    Shared& operator*() const { return *shared_; }
+
+ private:
+    std::shared_ptr<Shared> shared_;
+};
+
+using VolumeClass = nb::class_<NativeVolume>;
+
+void add_file(nb::module_& module);
+void add_names(VolumeClass& volume);
+void add_bulk_names(VolumeClass& volume);
+
+}  // namespace warren::python

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of names are copied while the GIL is held: a list may change while a call runs.
+#include "python/src/operands.hpp"
+
+#include <algorithm>
+
+namespace warren::python {
+namespace {
+
+[[noreturn]] void raise_type(const char* what, const char* needed) {
+    throw nb::type_error((std::string(what) + ": " + needed).c_str());
+}
+
+/// Whether names of files are UTF-8, as they are unless the locale says otherwise.
+bool names_are_utf8() {
+    static const bool are_utf8 = [] {
+        const nb::object name = nb::module_::import_("sys").attr("getfilesystemencoding")();
+        return nb::cast<std::string>(name) == "utf-8";
+    }();
+    return are_utf8;
+}
+
+}  // namespace
+
+Names::Names(nb::handle given, const char* what) {
+    constexpr const char* needed =
+        "a sequence of str, bytes or os.PathLike, or a uint8 array of two dimensions is needed";
+    if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr()) ||
+        nb::hasattr(given, "__fspath__"))
+        raise_type(what, needed);
+    if (nb::ndarray_check(given)) {
+        if (!nb::try_cast(given, array_)) raise_type(what, needed);
+        add_rows(array_, what);
+        return;
+    }
+    const nb::object fast = nb::steal(PySequence_List(given.ptr()));
+    if (!fast.is_valid()) {
+        PyErr_Clear();
+        raise_type(what, needed);
+    }
+    const auto count = static_cast<std::size_t>(PyList_Size(fast.ptr()));
+    std::vector<std::size_t> ends;
+    ends.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        add(PyList_GetItem(fast.ptr(), static_cast<Py_ssize_t>(i)), what);
+        ends.push_back(bytes_.size());
+    }
+    views_.reserve(count);
+    std::size_t begin = 0;
+    for (const std::size_t end : ends) {
+        views_.push_back(std::string_view(bytes_).substr(begin, end - begin));
+        begin = end;
+    }
+}
+
+void Names::add(nb::handle name, const char* what) {
+    nb::object held = nb::borrow(name);
+    if (!PyUnicode_Check(name.ptr()) && !PyBytes_Check(name.ptr())) {
+        held = nb::steal(PyOS_FSPath(name.ptr()));
+        if (!held.is_valid()) {
+            PyErr_Clear();
+            raise_type(what, "each name is a str, bytes or os.PathLike");
+        }
+    }
+    if (PyUnicode_Check(held.ptr()) && names_are_utf8()) {
+        Py_ssize_t size = 0;
+        const char* text = PyUnicode_AsUTF8AndSize(held.ptr(), &size);
+        if (text != nullptr) {
+            bytes_.append(text, static_cast<std::size_t>(size));
+            return;
+        }
+        PyErr_Clear();  // it has bytes that are no UTF-8, as surrogates
+    }
+    if (PyUnicode_Check(held.ptr())) {
+        held = nb::steal(PyUnicode_EncodeFSDefault(held.ptr()));
+        if (!held.is_valid()) throw nb::python_error();
+    }
+    bytes_.append(PyBytes_AsString(held.ptr()), static_cast<std::size_t>(PyBytes_Size(held.ptr())));
+}
+
+void Names::add_rows(const nb::ndarray<nb::ro>& array, const char* what) {
+    if (array.ndim() != 2 || array.dtype() != nb::dtype<u8>() || array.device_type() != 1)
+        raise_type(what, "an array of names is uint8 and has two dimensions, in the host's memory");
+    const std::size_t width = array.shape(1);
+    if (width > 1 && array.shape(0) > 0 && array.stride(1) != 1)
+        throw nb::value_error((std::string(what) + ": a row must be contiguous").c_str());
+    views_.reserve(array.shape(0));
+    for (std::size_t i = 0; i < array.shape(0); ++i) {
+        const auto* row =
+            static_cast<const char*>(array.data()) + static_cast<i64>(i) * array.stride(0);
+        const std::string_view whole(row, width);
+        views_.push_back(whole.substr(0, whole.find_last_not_of('\0') + 1));
+    }
+}
+
+std::vector<Handle> handles_of(nb::handle given, const char* what) {
+    nb::ndarray<const i64, nb::ndim<2>, nb::c_contig, nb::device::cpu> array;
+    if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false) || array.shape(1) != 2)
+        raise_type(what, "handles are a C-contiguous int64 array of shape [n, 2]");
+    std::vector<Handle> handles(array.shape(0));
+    for (std::size_t i = 0; i < handles.size(); ++i)
+        handles[i] = {static_cast<u64>(array(i, 0)), static_cast<u32>(array(i, 1))};
+    return handles;
+}
+
+Array array_of(std::span<const Handle> handles) {
+    Array array = Array::make<i64>({static_cast<i64>(handles.size()), 2});
+    i64* next = array.data<i64>();
+    for (const Handle& handle : handles) {
+        *next++ = static_cast<i64>(handle.inode);
+        *next++ = handle.generation;
+    }
+    return array;
+}
+
+Array array_of(std::span<const Errc> codes) {
+    Array array = Array::make<i32>({static_cast<i64>(codes.size())});
+    std::ranges::transform(codes, array.data<i32>(),
+                           [](Errc code) { return code == Errc::ok ? 0 : errno_of(code); });
+    return array;
+}
+
+void raise_first(const Names& names, std::span<const Errc> codes) {
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+        if (codes[i] != Errc::ok) raise_error(codes[i], names[i]);
+    }
+}
+
+Start::Start(nb::handle given) {
+    if (given.is_none()) return;
+    if (PyBytes_Check(given.ptr())) {
+        path_ = view(nb::borrow<nb::bytes>(given));
+        return;
+    }
+    nb::tuple pair;
+    if (!nb::try_cast(given, pair) || pair.size() != 2 || !nb::try_cast(pair[0], handle_.inode) ||
+        !nb::try_cast(pair[1], handle_.generation))
+        raise_type("directory", "a path or a handle (inode, generation) is needed");
+    is_handle_ = true;
+}
+
+Result<Handle> Start::find(Volume& volume, const Caller& caller) const {
+    if (is_handle_) return handle_;
+    const auto found = PathWalker(volume, caller).find(volume.root(), path_, Follow::yes);
+    if (!found) return found.code();
+    if ((found->mode & 0170000) != 0040000) return Errc::not_directory;
+    return found->handle;
+}
+
+}  // namespace warren::python

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What bulk calls are given: many names, many handles, a directory.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "python/src/native.hpp"
+
+namespace warren::python {
+
+/// Names or paths: a sequence of str, bytes or os.PathLike, whose bytes are copied, or a uint8
+/// array of shape [n, w], whose rows end at their last byte that is not 0.
+class Names {
+ public:
+    /// `what` names the argument in errors. Raises TypeError or ValueError.
+    Names(nb::handle given, const char* what);
+
+    std::span<const std::string_view> all() const { return views_; }
+    std::size_t size() const { return views_.size(); }
+    std::string_view operator[](std::size_t i) const { return views_[i]; }
+
+ private:
+    void add_rows(const nb::ndarray<nb::ro>& array, const char* what);
+    void add(nb::handle name, const char* what);
+
+    std::string bytes_;
+    nb::ndarray<nb::ro> array_;  // keeps the rows
+    std::vector<std::string_view> views_;
+};
+
+/// int64[n, 2]: inode number and generation.
+std::vector<Handle> handles_of(nb::handle given, const char* what);
+/// The array of that form.
+Array array_of(std::span<const Handle> handles);
+/// int32[n] of errno.
+Array array_of(std::span<const Errc> codes);
+
+/// Raises the first error, with its name.
+void raise_first(const Names& names, std::span<const Errc> codes);
+
+/// Where paths begin: None, the root; bytes, a path; or a handle, (inode, generation).
+class Start {
+ public:
+    explicit Start(nb::handle given);
+    /// Called without the GIL.
+    Result<Handle> find(Volume& volume, const Caller& caller) const;
+    /// Its path, for errors.
+    std::string_view path() const { return path_; }
+
+ private:
+    std::string path_;
+    bool is_handle_ = false;
+    Handle handle_;
+};
+
+}  // namespace warren::python

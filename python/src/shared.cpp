@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread that calls a volume again, from a callback, does not take its lock again.
+#include "python/src/shared.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace warren::python {
+namespace {
+
+nb::object file_name(std::string_view path) {
+    nb::object name = nb::steal(
+        PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+    if (!name.is_valid()) throw nb::python_error();
+    return name;
+}
+
+/// The volumes whose lock this thread holds, for callbacks that call them again.
+thread_local std::vector<const Shared*> held_here;
+
+}  // namespace
+
+int errno_of(Errc code) {
+    return is_final(code) ? static_cast<int>(code) : EIO;
+}
+
+void raise_error(Errc code, std::string_view path) {
+    const nb::object name = file_name(path);
+    errno = errno_of(code);
+    PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, name.ptr());
+    throw nb::python_error();
+}
+
+void raise_failure(const Failure& failure, std::string_view path) {
+    nb::object name = file_name(path);
+    nb::object message = nb::str(failure.message.c_str());
+    nb::object error = nb::steal(PyObject_CallFunction(PyExc_OSError, "iOO", errno_of(failure.code),
+                                                       message.ptr(), name.ptr()));
+    if (error.is_valid())
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+    throw nb::python_error();
+}
+
+void raise_closed() {
+    throw nb::value_error("I/O operation on a closed volume");
+}
+
+Process::Process() {
+    const int count = getgroups(0, nullptr);
+    groups.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    if (count > 0 && getgroups(count, groups.data()) < 0) groups.clear();
+    caller = {.user = geteuid(), .group = getegid(), .groups = groups, .umask = 022};
+}
+
+Shared::~Shared() {
+    if (is_forked()) static_cast<void>(volume.release());
+}
+
+void Shared::refuse_forked() const {
+    if (is_forked())
+        throw std::runtime_error("the volume was opened before fork(): open it in this process");
+}
+
+bool Shared::is_held_here() const {
+    return std::ranges::find(held_here, this) != held_here.end();
+}
+
+VolumeHold::VolumeHold(Shared& shared) : shared_(shared), locked_(!shared.is_held_here()) {
+    held_here.push_back(&shared);
+    if (locked_) shared.lock.lock_shared();
+}
+
+VolumeHold::~VolumeHold() {
+    if (locked_) shared_.lock.unlock_shared();
+    held_here.pop_back();
+}
+
+LongCall::LongCall(nb::object progress) : progress_(std::move(progress)) {
+    if (!progress_.is_none() && !PyCallable_Check(progress_.ptr()))
+        throw nb::type_error("progress: a callable or None is needed");
+}
+
+bool LongCall::goes_on(u64 done) {
+    if (is_stopped()) return false;
+    if (std::chrono::steady_clock::now() - last_ < pause) return true;
+    {
+        nb::gil_scoped_acquire gil;
+        try {
+            turn(done);
+        } catch (...) {
+            failure_ = std::current_exception();
+            is_stopped_.store(true, std::memory_order_relaxed);
+        }
+    }
+    last_ = std::chrono::steady_clock::now();
+    return !is_stopped();
+}
+
+void LongCall::turn(u64 done) {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (progress_.is_none() || done == told_) return;
+    const u64 more = done - told_;
+    told_ = done;
+    progress_(more);
+}
+
+void LongCall::finish(u64 done) {
+    if (failure_) std::rethrow_exception(failure_);
+    turn(done);
+}
+
+}  // namespace warren::python

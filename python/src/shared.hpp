@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all objects of one open volume share, and how a call from Python reaches the volume.
+//
+// A thread never waits for a lock while it holds the GIL: a call lets the GIL go before it takes
+// the lock of the volume, or takes the lock only if it is free. A thread may take the GIL while it
+// holds the lock.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <shared_mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "warren/volume_path.hpp"
+
+namespace warren::python {
+
+namespace nb = nanobind;
+
+/// What errno becomes of `code`.
+int errno_of(Errc code);
+/// Raises the subclass of OSError that belongs to the code.
+[[noreturn]] void raise_error(Errc code, std::string_view path);
+[[noreturn]] void raise_failure(const Failure& failure, std::string_view path);
+
+inline std::string_view view(const nb::bytes& bytes) {
+    return {bytes.c_str(), bytes.size()};
+}
+
+/// On whose behalf this process calls.
+struct Process {
+    std::vector<u32> groups;
+    Caller caller;
+
+    Process();
+};
+
+/// An open volume. A process that was forked from the opener's never touches it: its threads are
+/// not there.
+struct Shared {
+    std::unique_ptr<Volume> volume;
+    std::shared_mutex lock;  // held alone by close()
+    Process process;
+    pid_t opener = getpid();
+
+    Shared() = default;
+    Shared(const Shared&) = delete;
+    Shared& operator=(const Shared&) = delete;
+    ~Shared();
+
+    bool is_forked() const { return getpid() != opener; }
+    void refuse_forked() const;
+    /// Whether this thread is in a call of this volume, whose callback calls again.
+    bool is_held_here() const;
+};
+
+/// The lock of a volume, shared, for as long as this lives. Requires: the GIL is let go.
+class VolumeHold {
+ public:
+    explicit VolumeHold(Shared& shared);
+    ~VolumeHold();
+    VolumeHold(const VolumeHold&) = delete;
+    VolumeHold& operator=(const VolumeHold&) = delete;
+
+ private:
+    Shared& shared_;
+    bool locked_;
+};
+
+[[noreturn]] void raise_closed();
+
+/// Calls work(volume, caller) without the GIL.
+template <class Work>
+auto with_volume(Shared& shared, Work work) {
+    shared.refuse_forked();
+    bool is_closed = false;
+    decltype(work(*shared.volume, shared.process.caller)) answer{};
+    {
+        nb::gil_scoped_release release;
+        const VolumeHold hold(shared);
+        is_closed = !shared.volume;
+        if (!is_closed) answer = work(*shared.volume, shared.process.caller);
+    }
+    if (is_closed) raise_closed();
+    return answer;
+}
+
+/// As with_volume(), for work of a few microseconds on metadata in memory: keeps the GIL, for to
+/// get it back from busy threads takes longer.
+template <class Work>
+auto with_volume_briefly(Shared& shared, Work work) {
+    shared.refuse_forked();
+    std::shared_lock lock(shared.lock, std::defer_lock);
+    if (!shared.is_held_here() && !lock.try_lock()) return with_volume(shared, work);
+    if (!shared.volume) raise_closed();
+    return work(*shared.volume, shared.process.caller);
+}
+
+/// The turns that a long call gives to Python: ten times a second it handles signals, so that
+/// Ctrl-C ends it, and tells `progress`, if that is not None, how many items were done since.
+class LongCall {
+ public:
+    explicit LongCall(nb::object progress);
+
+    /// Whether to go on, with `done` items behind it. To be called in the thread of the Python call
+    /// alone, without the GIL.
+    bool goes_on(u64 done);
+    /// Whether it was told not to go on; in any thread.
+    bool is_stopped() const { return is_stopped_.load(std::memory_order_relaxed); }
+    /// Raises what stopped it, or tells the rest of the progress. Requires: the GIL.
+    void finish(u64 done);
+
+    static constexpr std::chrono::milliseconds pause{100};
+
+ private:
+    void turn(u64 done);
+
+    nb::object progress_;
+    u64 told_ = 0;
+    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+    std::atomic<bool> is_stopped_{false};
+    std::exception_ptr failure_;
+};
+
+}  // namespace warren::python

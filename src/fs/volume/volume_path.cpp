@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// The path that is still to go is a string; a link's target is put in front of it. So nothing
+// recurses, whatever the links say, and a counter ends loops.
+#include "warren/volume_path.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace warren {
+
+namespace {
+
+constexpr u32 links_followed_max = 40;
+
+/// Cuts the first component off `path`.
+std::string_view cut_component(std::string_view& path) {
+    const size_t begin = std::min(path.find_first_not_of('/'), path.size());
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view component = path.substr(begin, end - begin);
+    path.remove_prefix(end);
+    return component;
+}
+
+bool is_directory(const Attributes& attributes) {
+    return (attributes.mode & 0170000) == 0040000;
+}
+bool is_link(const Attributes& attributes) {
+    return (attributes.mode & 0170000) == 0120000;
+}
+
+}  // namespace
+
+/// Goes from `at` to `name`, a component that is not the last; a link's target goes before `rest`.
+Errc PathWalker::step(Handle& at, std::string_view name, std::string& rest) {
+    if (name.empty() || name == ".") return Errc::ok;
+    if (name == "..") {
+        const Result<Attributes> here = volume_.attributes(at);
+        if (!here) return here.code();
+        if (at == volume_.root()) return Errc::ok;
+        const Result<Handle> above = volume_.handle_of(here->parent);
+        if (!above) return above.code();
+        at = *above;
+        return Errc::ok;
+    }
+    const Result<Attributes> next = volume_.lookup(caller_, at, name);
+    if (!next) return next.code();
+    if (is_link(*next)) {
+        if (++links_followed_ > links_followed_max) return Errc::loop;
+        const Result<std::string> target = volume_.read_link(next->handle);
+        if (!target) return target.code();
+        if (target->empty()) return Errc::no_entry;
+        if ((*target)[0] == '/') at = volume_.root();
+        rest = *target + "/" + rest;
+        return Errc::ok;
+    }
+    if (!is_directory(*next)) return Errc::not_directory;
+    at = next->handle;
+    return Errc::ok;
+}
+
+Errc PathWalker::locate(Handle from, std::string_view path, Located& located) {
+    Handle at = from;
+    if (path.starts_with('/')) at = volume_.root();
+    std::string text(path);
+    while (true) {
+        std::string_view rest = text;
+        const std::string component(cut_component(rest));
+        const bool last = rest.find_first_not_of('/') == std::string_view::npos;
+        std::string behind(rest);
+        if (last && component != "." && component != "..") {
+            located = {at, component};
+            return Errc::ok;
+        }
+        WARREN_TRY(step(at, component, behind));
+        if (last && behind.find_first_not_of('/') == std::string::npos) {
+            located = {at, ""};
+            return Errc::ok;
+        }
+        text = std::move(behind);
+    }
+}
+
+Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow follow) {
+    Located located;
+    // A slash at the end asks for a directory, be it behind a link.
+    const bool slash_behind = path.ends_with('/');
+    std::string target;
+    Handle at = from;
+    while (true) {
+        if (const Errc code = locate(at, path, located); code != Errc::ok) return code;
+        const Result<Attributes> found =
+            located.name.empty() ? volume_.attributes(located.directory)
+                                 : volume_.lookup(caller_, located.directory, located.name);
+        if (!found) return found;
+        const bool through = is_link(*found) && (follow == Follow::yes || slash_behind);
+        if (!through) {
+            if (slash_behind && !is_directory(*found)) return Errc::not_directory;
+            return found;
+        }
+        if (++links_followed_ > links_followed_max) return Errc::loop;
+        const Result<std::string> read = volume_.read_link(found->handle);
+        if (!read) return read.code();
+        if (read->empty()) return Errc::no_entry;
+        target = *read + (slash_behind ? "/" : "");
+        path = target;
+        at = located.directory;
+    }
+}
+
+namespace {
+
+/// Directories that paths lead through, each looked up once.
+class Directories {
+ public:
+    Directories(Volume& volume, const Caller& caller, Handle from)
+        : volume_(volume), caller_(caller), from_(from) {}
+
+    /// The directory of a path that is empty or ends with '/'.
+    Result<Handle> find(std::string_view path) {
+        if (path.empty()) return from_;
+        if (has_last_ && path == last_) return last_found_;
+        const auto [entry, is_new] = found_.try_emplace(path, Errc::io);
+        if (is_new) {
+            const auto attributes = PathWalker(volume_, caller_).find(from_, path, Follow::yes);
+            entry->second = attributes ? Result<Handle>(attributes->handle) : attributes.code();
+        }
+        last_ = path;
+        last_found_ = entry->second;
+        has_last_ = true;
+        return last_found_;
+    }
+
+ private:
+    Volume& volume_;
+    const Caller& caller_;
+    Handle from_;
+    std::unordered_map<std::string_view, Result<Handle>> found_;
+    std::string_view last_;  // most paths lie where the one before them does
+    Result<Handle> last_found_ = Errc::io;
+    bool has_last_ = false;
+};
+
+}  // namespace
+
+void locate_many(Volume& volume, const Caller& caller, Handle from,
+                 std::span<const std::string_view> paths, std::span<LocatedName> located) {
+    Directories directories(volume, caller, from);
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+        std::string_view path = paths[i];
+        std::string_view name = path.substr(0, path.find_last_not_of('/') + 1);
+        const std::size_t before = name.find_last_of('/') + 1;
+        name.remove_prefix(before);
+        // What ends with a directory itself: it has no last name.
+        const bool is_directory = name.empty() || name == "." || name == "..";
+        Result<Handle> found = Errc::io;
+        if (is_directory && !path.empty() && !path.ends_with('/')) {
+            const auto attributes = PathWalker(volume, caller).find(from, path, Follow::yes);
+            found = attributes ? Result<Handle>(attributes->handle) : attributes.code();
+        } else {
+            found = directories.find(is_directory ? path : path.substr(0, before));
+        }
+        located[i] = {*found, is_directory ? std::string_view() : name, found.code()};
+    }
+}
+
+void find_many(Volume& volume, const Caller& caller, Handle from,
+               std::span<const std::string_view> paths, Follow follow,
+               std::span<Result<Attributes>> found) {
+    std::vector<LocatedName> located(paths.size());
+    locate_many(volume, caller, from, paths, located);
+    std::vector<Lookup> lookups;
+    std::vector<std::size_t> places;
+    lookups.reserve(paths.size());
+    places.reserve(paths.size());
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+        if (located[i].code != Errc::ok) {
+            found[i] = located[i].code;
+        } else if (located[i].name.empty()) {
+            found[i] = volume.attributes(located[i].directory);
+        } else {
+            lookups.push_back({located[i].directory, located[i].name});
+            places.push_back(i);
+        }
+    }
+    std::vector<Result<Attributes>> answers(lookups.size(), Errc::no_memory);
+    volume.lookup_many(caller, lookups, answers);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        Result<Attributes>& answer = found[places[i]];
+        answer = answers[i];
+        if (!answer) continue;
+        const std::string_view path = paths[places[i]];
+        const bool is_more = path.ends_with('/') || (follow == Follow::yes && is_link(*answer));
+        if (is_more) answer = PathWalker(volume, caller).find(from, path, follow);
+    }
+}
+
+}  // namespace warren
