@@ -63,4 +63,7 @@ NB_MODULE(_native, module) {
         .def("sync", &NativeVolume::sync);
     add_names(volume);
     add_bulk_names(volume);
+    add_bulk_contents(volume);
+    add_scan(volume);
+    add_arrow(module);
 }

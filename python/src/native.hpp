@@ -53,5 +53,8 @@ using VolumeClass = nb::class_<NativeVolume>;
 void add_file(nb::module_& module);
 void add_names(VolumeClass& volume);
 void add_bulk_names(VolumeClass& volume);
+void add_bulk_contents(VolumeClass& volume);
+void add_scan(VolumeClass& volume);
+void add_arrow(nb::module_& module);
 
 }  // namespace warren::python

@@ -98,7 +98,7 @@ bool LongCall::goes_on(u64 done) {
 
 void LongCall::turn(u64 done) {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (progress_.is_none() || done == told_) return;
+    if (progress_.is_none() || done <= told_) return;
     const u64 more = done - told_;
     told_ = done;
     progress_(more);

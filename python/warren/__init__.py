@@ -3,7 +3,19 @@
 
 from ._file import File
 from ._native import Array
-from ._results import Found, Handle, Rebuilt, Removal
+from ._results import Contents, Found, Handle, Rebuilt, Removal
+from ._table import Strings, Table
 from ._volume import Volume
 
-__all__ = ["Array", "File", "Found", "Handle", "Rebuilt", "Removal", "Volume"]
+__all__ = [
+    "Array",
+    "Contents",
+    "File",
+    "Found",
+    "Handle",
+    "Rebuilt",
+    "Removal",
+    "Strings",
+    "Table",
+    "Volume",
+]

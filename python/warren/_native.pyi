@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # The extension: paths and names are bytes. warren/_volume.py says what the calls do.
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any, Protocol
 
 from typing_extensions import Buffer, CapsuleType
 
+_List = list
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
 _Start = bytes | tuple[int, int] | None
 _Progress = Callable[[int], object] | None
@@ -48,6 +49,8 @@ class Array:
     ) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+def arrow_stream(columns: Mapping[str, Array | tuple[Array, Array]], /) -> CapsuleType: ...
+
 class File:
     def read(self, offset: int, size: int, /) -> bytes: ...
     def write(self, offset: int, data: bytes, /) -> int: ...
@@ -88,4 +91,40 @@ class Volume:
     def move_many(
         self, names: _Names, targets: _Names, start: _Start, strict: bool, progress: _Progress, /
     ) -> Array: ...
+    def read_many(
+        self,
+        files: _Names | _Array,
+        start: _Start,
+        out: _Array | None,
+        strict: bool,
+        progress: _Progress,
+        /,
+    ) -> tuple[Array, Array, Array]: ...
+    def write_many(
+        self,
+        names: _Names,
+        values: _Array,
+        offsets: _Array,
+        start: _Start,
+        mode: int,
+        strict: bool,
+        progress: _Progress,
+        /,
+    ) -> tuple[Array, Array]: ...
+    def scan(
+        self,
+        path: bytes,
+        columns: _List[str],
+        pattern: bytes,
+        folds_case: bool,
+        types: int,
+        depth_max: int,
+        sizes: tuple[int, int],
+        times: tuple[int, int],
+        progress: _Progress,
+        /,
+    ) -> dict[str, Array | tuple[Array, Array]]: ...
+    def usage(
+        self, path: bytes, depth_max: int, counts_links: bool, /
+    ) -> dict[str, Array | tuple[Array, Array]]: ...
     def rebuild(self, start: _Start, /) -> tuple[int, int, int, bool]: ...

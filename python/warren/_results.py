@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from ._native import Array
@@ -37,3 +38,31 @@ class Found(NamedTuple):
 
     handles: Array  # int64[n, 2]: inode number and generation; 0 where there is an error
     errno: Array  # int32[n]; 0: no error
+
+
+class Contents:
+    """The contents of n files, one behind the other.
+
+    values: uint8[...]; file i is values[offsets[i]:offsets[i + 1]], empty where there is an error.
+    offsets: int64[n + 1].
+    errno: int32[n]; 0: no error.
+    """
+
+    def __init__(self, values: Array, offsets: Array, errno: Array) -> None:
+        self.values = values
+        self.offsets = offsets
+        self.errno = errno
+        self._bytes: memoryview | None = None
+
+    def __len__(self) -> int:
+        return len(self.errno)
+
+    def __getitem__(self, index: int) -> memoryview:
+        """The contents of one file, without a copy. Raises OSError if it was not read."""
+        if index < 0:
+            index += len(self)
+        if code := self.errno[index]:
+            raise OSError(code, os.strerror(code))
+        if self._bytes is None:
+            self._bytes = memoryview(self.values)
+        return self._bytes[self.offsets[index] : self.offsets[index + 1]]

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NoReturn, Union
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NoReturn, Union, cast
 
 from . import _native
 from ._file import READ, WRITE, File
 from ._native import Array
-from ._results import Found, Handle, Rebuilt, Removal
+from ._results import Contents, Found, Handle, Rebuilt, Removal
+from ._table import Table, table
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,7 +25,17 @@ if TYPE_CHECKING:
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Names = Union[Iterable[Path], "HasDLPack", "Buffer"]
+Handles = Union["HasDLPack", "Buffer"]
 Directory = Path | tuple[int, int] | None
+_KINDS = {
+    "f": stat.S_IFREG,
+    "d": stat.S_IFDIR,
+    "l": stat.S_IFLNK,
+    "p": stat.S_IFIFO,
+    "s": stat.S_IFSOCK,
+    "b": stat.S_IFBLK,
+    "c": stat.S_IFCHR,
+}
 Progress = Callable[[int], object] | None
 
 
@@ -220,6 +233,124 @@ class Volume:
         (of more than 65,536 names: of as many). Returns int32[n]: the errno of each.
         """
         return self._native.move_many(names, targets, _start(directory), strict, progress)
+
+    def read_many(
+        self,
+        files: Names | Handles,
+        *,
+        directory: Directory = None,
+        out: Buffer | HasDLPack | None = None,
+        strict: bool = False,
+        progress: Progress = None,
+    ) -> Contents:
+        """Reads n whole files into one buffer, by all cores.
+
+        `files` are names, or handles as int64[n, 2]. `out`: a writable uint8 array of one dimension
+        to read into, at least as long as the files together (ValueError says how long). A file
+        that shrinks meanwhile ends in zeros.
+        """
+        values, offsets, codes = self._native.read_many(
+            files, _start(directory), out, strict, progress
+        )
+        return Contents(values, offsets, codes)
+
+    def write_many(
+        self,
+        names: Names,
+        values: Buffer | HasDLPack | Sequence[Buffer],
+        offsets: Buffer | HasDLPack | None = None,
+        *,
+        directory: Directory = None,
+        mode: int = 0o666,
+        strict: bool = False,
+        progress: Progress = None,
+    ) -> Found:
+        """Makes n files or replaces the contents of those that are there, by all cores.
+
+        File i gets values[offsets[i]:offsets[i + 1]], of a uint8 array and an int64 array of n + 1;
+        without `offsets`, `values` is a sequence of n buffers. A name may occur once.
+        """
+        if offsets is None:
+            parts = [memoryview(value).cast("B") for value in cast("Sequence[Buffer]", values)]
+            offsets = array("q", accumulate((len(part) for part in parts), initial=0))
+            values = b"".join(parts)
+        start = _start(directory)
+        mode = stat.S_IFREG | stat.S_IMODE(mode)
+        return Found(
+            *self._native.write_many(
+                names, cast("Buffer", values), offsets, start, mode, strict, progress
+            )
+        )
+
+    def find(
+        self,
+        path: Path = "/",
+        *,
+        pattern: str | bytes = b"",
+        ignore_case: bool = False,
+        types: str = "",
+        size_min: int = 0,
+        size_max: int | None = None,
+        mtime_min: int | None = None,
+        mtime_max: int | None = None,
+        depth_max: int | None = None,
+        columns: Sequence[str] = ("handle", "path"),
+        progress: Progress = None,
+    ) -> Table:
+        """The files below a path, itself included, that pass a filter; in no order.
+
+        pattern: of names, with * ? [a-z] [!a-z] and \\; case of ASCII letters alone.
+        types: any of the letters of find(1): f d l p s b c; empty: all.
+        size_min, size_max: bytes. mtime_min, mtime_max: nanoseconds since 1970.
+        depth_max: the depth of the path is 0.
+        columns: handle and parent (int64[n, 2]), size (bytes), blocks (of 4 KiB), mtime, atime and
+        ctime (nanoseconds since 1970), links, user and group (int64[n]), mode and depth
+        (int32[n]), name and path (text).
+
+        An entry that vanishes meanwhile is left out, and one that is moved may be met twice or not.
+        Raises PermissionError for a directory that the user may not read. Ctrl-C ends the call.
+        """
+        kinds = 0xFFFF if not types else 0
+        for letter in types:
+            if letter not in _KINDS:
+                raise ValueError(f"types: there is no {letter!r}")
+            kinds |= 1 << (_KINDS[letter] >> 12)
+        found = self._native.scan(
+            os.fsencode(path),
+            list(columns),
+            os.fsencode(pattern),
+            ignore_case,
+            kinds,
+            0xFFFFFFFF if depth_max is None else depth_max,
+            (size_min, (1 << 64) - 1 if size_max is None else size_max),
+            (
+                -(1 << 63) if mtime_min is None else mtime_min,
+                (1 << 63) - 1 if mtime_max is None else mtime_max,
+            ),
+            progress,
+        )
+        return table({name: found[name] for name in columns})
+
+    def stat_tree(
+        self,
+        path: Path = "/",
+        *,
+        columns: Sequence[str] = ("handle", "parent", "size", "mtime", "mode", "name"),
+        progress: Progress = None,
+    ) -> Table:
+        """All that is below a path, itself included, as columns; see find()."""
+        return self.find(path, columns=columns, progress=progress)
+
+    def usage(self, path: Path = "/", *, depth_max: int = 0, counts_links: bool = False) -> Table:
+        """The space that a directory takes with all below it, and that of directories below it.
+
+        One row for the directory, which is the first, and for each directory down to `depth_max`
+        below it, which comes after the one that it is in. Columns: handle (int64[n, 2]), above (row
+        of the directory that it is in), depth, entries (itself and the names below it), blocks (of
+        4 KiB), bytes (int64[n]), name (text; empty for the first). A file with several names counts
+        at one of them, or with `counts_links` at each.
+        """
+        return table(self._native.usage(os.fsencode(path), depth_max, counts_links))
 
     def rebuild(self, directory: Directory) -> Rebuilt:
         """Packs a directory's names into as few blocks as they need."""

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table as a stream of one record batch in the C data interface of Arrow, which is a set of C
+// structs, so that every library takes it. The columns are shown, not copied.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/src/native.hpp"
+
+namespace {
+
+// Named and laid out as the specification says.
+struct ArrowSchema {
+    const char* format;
+    const char* name;
+    const char* metadata;
+    int64_t flags;
+    int64_t n_children;
+    ArrowSchema** children;
+    ArrowSchema* dictionary;
+    void (*release)(ArrowSchema*);
+    void* private_data;
+};
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void** buffers;
+    ArrowArray** children;
+    ArrowArray* dictionary;
+    void (*release)(ArrowArray*);
+    void* private_data;
+};
+struct ArrowArrayStream {
+    int (*get_schema)(ArrowArrayStream*, ArrowSchema*);
+    int (*get_next)(ArrowArrayStream*, ArrowArray*);
+    const char* (*get_last_error)(ArrowArrayStream*);
+    void (*release)(ArrowArrayStream*);
+    void* private_data;
+};
+
+}  // namespace
+
+namespace warren::python {
+namespace {
+
+/// A column, and how Arrow names its type. One of text has offsets; one of a width above 1 is a
+/// list of that length whose items are a child.
+struct ArrowColumn {
+    std::string name;
+    std::string format;
+    Array values;
+    std::optional<Array> offsets;
+    i64 width = 1;
+    std::string item_format;
+    i64 rows = 0;
+};
+
+using Columns = std::shared_ptr<std::vector<ArrowColumn>>;
+
+const char* format_of(std::string_view type) {
+    if (type == "int64") return "l";
+    if (type == "int32") return "i";
+    if (type == "uint8") return "C";
+    throw nb::type_error("Arrow has no column of this type");
+}
+
+bool is_utf8(std::string_view bytes) {
+    PyObject* text =
+        PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "strict");
+    if (text == nullptr) PyErr_Clear();
+    const bool is_text = text != nullptr;
+    Py_XDECREF(text);
+    return is_text;
+}
+
+/// What a schema or an array owns, with everything below it.
+template <class Node>
+struct Owned {
+    Columns columns;
+    std::vector<Node> nodes;
+    std::vector<Node*> pointers;
+    std::vector<const void*> buffers;
+};
+
+template <class Node>
+void release_node(Node* node) {
+    for (i64 i = 0; i < node->n_children; ++i) {
+        Node* child = node->children[i];
+        if (child->release != nullptr) child->release(child);
+    }
+    delete static_cast<Owned<Node>*>(node->private_data);
+    node->release = nullptr;
+}
+
+template <class Node>
+Owned<Node>* own(Node* node, const Columns& columns, std::size_t children) {
+    auto* owned = new Owned<Node>{columns, std::vector<Node>(children), {}, {}};
+    for (Node& child : owned->nodes)
+        owned->pointers.push_back(&child);
+    node->n_children = static_cast<i64>(children);
+    node->children = owned->pointers.data();
+    node->private_data = owned;
+    node->release = release_node<Node>;
+    return owned;
+}
+
+void fill_schema(ArrowSchema* schema, const Columns& columns) {
+    *schema = {};
+    schema->format = "+s";
+    schema->name = "";
+    auto* owned = own(schema, columns, columns->size());
+    for (std::size_t i = 0; i < columns->size(); ++i) {
+        const ArrowColumn& column = (*columns)[i];
+        ArrowSchema& child = owned->nodes[i];
+        auto* below = own(&child, columns, column.width > 1 ? 1 : 0);
+        child.format = column.format.c_str();
+        child.name = column.name.c_str();
+        if (column.width == 1) continue;
+        own(&below->nodes[0], columns, 0);
+        below->nodes[0].format = column.item_format.c_str();
+        below->nodes[0].name = "item";
+    }
+}
+
+void set_buffers(ArrowArray& array, Owned<ArrowArray>* owned, std::vector<const void*> buffers) {
+    owned->buffers = std::move(buffers);
+    array.buffers = owned->buffers.data();
+    array.n_buffers = static_cast<i64>(owned->buffers.size());
+}
+
+void fill_array(ArrowArray* array, const Columns& columns) {
+    *array = {};
+    array->length = columns->empty() ? 0 : columns->front().rows;
+    auto* owned = own(array, columns, columns->size());
+    set_buffers(*array, owned, {nullptr});
+    for (std::size_t i = 0; i < columns->size(); ++i) {
+        const ArrowColumn& column = (*columns)[i];
+        ArrowArray& child = owned->nodes[i];
+        child.length = column.rows;
+        auto* below = own(&child, columns, column.width > 1 ? 1 : 0);
+        const void* values = column.values.data<void>();
+        if (column.offsets) {
+            set_buffers(child, below, {nullptr, column.offsets->data<void>(), values});
+        } else if (column.width == 1) {
+            set_buffers(child, below, {nullptr, values});
+        } else {
+            set_buffers(child, below, {nullptr});
+            ArrowArray& items = below->nodes[0];
+            items.length = column.rows * column.width;
+            set_buffers(items, own(&items, columns, 0), {nullptr, values});
+        }
+    }
+}
+
+struct StreamState {
+    Columns columns;
+    bool is_told = false;
+};
+
+ArrowArrayStream* make_stream(Columns columns) {
+    auto* stream = new ArrowArrayStream{};
+    stream->private_data = new StreamState{std::move(columns)};
+    stream->get_schema = [](ArrowArrayStream* self, ArrowSchema* schema) {
+        fill_schema(schema, static_cast<StreamState*>(self->private_data)->columns);
+        return 0;
+    };
+    stream->get_next = [](ArrowArrayStream* self, ArrowArray* array) {
+        auto* state = static_cast<StreamState*>(self->private_data);
+        *array = {};  // one without release() ends the stream
+        if (!std::exchange(state->is_told, true)) fill_array(array, state->columns);
+        return 0;
+    };
+    stream->get_last_error = [](ArrowArrayStream*) -> const char* { return nullptr; };
+    stream->release = [](ArrowArrayStream* self) {
+        delete static_cast<StreamState*>(self->private_data);
+        self->release = nullptr;
+    };
+    return stream;
+}
+
+ArrowColumn make_column(std::string name, nb::handle given) {
+    ArrowColumn column;
+    column.name = std::move(name);
+    nb::tuple text;
+    if (nb::try_cast(given, text)) {
+        column.values = nb::cast<Array>(text[0]);
+        column.offsets = nb::cast<Array>(text[1]);
+        column.rows = column.offsets->shape()[0] - 1;
+        const bool is_text =
+            is_utf8({column.values.data<const char>(), column.values.size_bytes()});
+        column.format = is_text ? "U" : "Z";
+        return column;
+    }
+    column.values = nb::cast<Array>(given);
+    column.rows = column.values.shape()[0];
+    column.format = format_of(column.values.type().name);
+    if (column.values.shape().size() == 1) return column;
+    column.width = column.values.shape()[1];
+    column.item_format = std::exchange(column.format, "+w:" + std::to_string(column.width));
+    return column;
+}
+
+nb::object arrow_stream(const nb::dict& columns) {
+    auto made = std::make_shared<std::vector<ArrowColumn>>();
+    for (const auto& [name, column] : columns)
+        made->push_back(make_column(nb::cast<std::string>(name), column));
+    constexpr const char* capsule_name = "arrow_array_stream";
+    ArrowArrayStream* stream = make_stream(std::move(made));
+    PyObject* capsule = PyCapsule_New(stream, capsule_name, [](PyObject* self) {
+        auto* held =
+            static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(self, "arrow_array_stream"));
+        if (held->release != nullptr) held->release(held);
+        delete held;
+    });
+    if (capsule == nullptr) {
+        stream->release(stream);
+        delete stream;
+        throw nb::python_error();
+    }
+    return nb::steal(capsule);
+}
+
+}  // namespace
+
+void add_arrow(nb::module_& module) {
+    module.def("arrow_stream", &arrow_stream);
+}
+
+}  // namespace warren::python

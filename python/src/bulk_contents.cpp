@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contents of many files in a call, by all cores: one buffer with the files one behind the
+// other, and offsets[n + 1] into it.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <optional>
+
+#include "base/workers.hpp"
+#include "python/src/operands.hpp"
+
+namespace warren::python {
+namespace {
+
+using Bytes = nb::ndarray<u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<const i64, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+constexpr u64 files_at_once = 64;       // that a thread takes
+constexpr u64 bytes_at_once = 4 * mib;  // moved between two looks at signals
+
+bool is_regular(const Attributes& attributes) {
+    return (attributes.mode & 0170000) == 0100000;
+}
+
+/// Whether `caller` may use the contents of what `found` is; `mask` as for check_access().
+Errc check_file(Volume& volume, const Caller& caller, const Result<Attributes>& found, u32 mask) {
+    if (!found) return found.code();
+    if ((found->mode & 0170000) == 0040000) return Errc::is_directory;
+    if (!is_regular(*found)) return Errc::not_supported;
+    return volume.check_access(caller, found->handle, mask);
+}
+
+/// Calls work(i) for all items on all cores until `call` is to stop; the thread of the Python call
+/// is one of them.
+template <class Work>
+void on_all_cores(LongCall& call, u64 count, const Work& work) {
+    if (count <= files_at_once) {
+        for (u64 i = 0; i < count && call.goes_on(i); ++i)
+            work(i, true);
+        return;
+    }
+    Counter counter(count, files_at_once);
+    std::atomic<u64> done{0};
+    run_once(0, [&](u32 worker) {
+        for (u64 first = 0, last = 0; counter.take(first, last);) {
+            if (worker == 0 ? !call.goes_on(done.load(std::memory_order_relaxed))
+                            : call.is_stopped())
+                return;
+            for (u64 i = first; i < last; ++i)
+                work(i, worker == 0);
+            done.fetch_add(last - first, std::memory_order_relaxed);
+        }
+    });
+}
+
+/// An open file for as long as this lives.
+class OpenFile {
+ public:
+    OpenFile(Volume& volume, Handle handle)
+        : volume_(volume), handle_(handle), code_(volume.open_file(handle)) {}
+    ~OpenFile() {
+        if (code_ == Errc::ok) static_cast<void>(volume_.release(handle_));
+    }
+    OpenFile(const OpenFile&) = delete;
+    OpenFile& operator=(const OpenFile&) = delete;
+    Errc code() const { return code_; }
+
+ private:
+    Volume& volume_;
+    Handle handle_;
+    Errc code_;
+};
+
+/// Fills `target` with the beginning of a file, and with zeros what it does not have.
+Errc read_file(Volume& volume, Handle handle, std::span<std::byte> target,
+               const std::function<bool()>& goes_on) {
+    const OpenFile open(volume, handle);
+    WARREN_TRY(open.code());
+    u64 done = 0;
+    while (done < target.size()) {
+        const u64 count = std::min<u64>(bytes_at_once, target.size() - done);
+        const Result<u64> got = volume.read(handle, done, target.subspan(done, count));
+        if (!got) return got.code();
+        if (*got == 0 || !goes_on()) break;
+        done += *got;
+    }
+    std::memset(target.data() + done, 0, target.size() - done);
+    return Errc::ok;
+}
+
+/// Replaces the contents of a file of `size` bytes.
+Errc write_file(Volume& volume, const Caller& caller, Handle handle, u64 size,
+                std::span<const std::byte> source, const std::function<bool()>& goes_on) {
+    const OpenFile open(volume, handle);
+    WARREN_TRY(open.code());
+    if (size > 0) {
+        const AttributeChange change{.which = AttributeChange::size, .new_size = 0};
+        WARREN_TRY(volume.set_attributes(caller, handle, change).code());
+    }
+    for (u64 done = 0; done < source.size();) {
+        const u64 count = std::min<u64>(bytes_at_once, source.size() - done);
+        const Result<u64> put = volume.write(handle, done, source.subspan(done, count));
+        if (!put) return put.code();
+        done += *put;
+        if (!goes_on()) break;
+    }
+    return Errc::ok;
+}
+
+/// The files of a call: named, or given by handles.
+class Files {
+ public:
+    explicit Files(nb::handle given) {
+        nb::ndarray<nb::ro> array;
+        const bool by_handle = nb::ndarray_check(given) && nb::try_cast(given, array) &&
+                               array.dtype() == nb::dtype<i64>();
+        if (by_handle) {
+            handles_ = handles_of(given, "files");
+        } else {
+            names_.emplace(given, "files");
+        }
+    }
+
+    std::size_t size() const { return names_ ? names_->size() : handles_.size(); }
+    /// Looks the files up that are named; those given by handles are found by themselves.
+    std::vector<Result<Attributes>> look_up(Volume& volume, const Caller& caller,
+                                            Handle from) const {
+        std::vector<Result<Attributes>> found(size(), Errc::io);
+        if (names_) find_many(volume, caller, from, names_->all(), Follow::yes, found);
+        return found;
+    }
+    Result<Attributes> find(Volume& volume, const Result<Attributes>& looked_up, u64 i) const {
+        return names_ ? looked_up : volume.attributes(handles_[i]);
+    }
+    [[noreturn]] void raise(Errc code, std::size_t i) const {
+        raise_error(code, names_ ? std::string((*names_)[i])
+                                 : "inode " + std::to_string(handles_[i].inode));
+    }
+    void raise_first(std::span<const Errc> codes) const {
+        const auto bad = std::ranges::find_if(codes, [](Errc code) { return code != Errc::ok; });
+        if (bad != codes.end()) raise(*bad, static_cast<std::size_t>(bad - codes.begin()));
+    }
+
+ private:
+    std::optional<Names> names_;
+    std::vector<Handle> handles_;
+};
+
+/// What one call reads.
+struct Reading {
+    std::vector<Result<Attributes>> found;
+    std::vector<Errc> codes;
+    Array offsets;
+};
+
+/// Finds the files and where each of them goes.
+Reading measure(Shared& shared, const Files& files, const Start& start) {
+    Reading reading;
+    LongCall call{nb::none()};
+    const std::size_t count = files.size();
+    reading.codes.resize(count);
+    reading.offsets = Array::make<i64>({static_cast<i64>(count) + 1});
+    const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
+        const Result<Handle> from = start.find(volume, caller);
+        if (!from) return from.code();
+        reading.found = files.look_up(volume, caller, *from);
+        on_all_cores(call, count, [&](u64 i, bool) {
+            reading.found[i] = files.find(volume, reading.found[i], i);
+            reading.codes[i] = check_file(volume, caller, reading.found[i], 4);
+        });
+        i64* offsets = reading.offsets.data<i64>();
+        i64 end = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            offsets[i] = end;
+            if (reading.codes[i] == Errc::ok) end += static_cast<i64>(reading.found[i]->size);
+        }
+        offsets[count] = end;
+        return Errc::ok;
+    });
+    if (code != Errc::ok) raise_error(code, start.path());
+    call.finish(count);
+    return reading;
+}
+
+nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, nb::object out,
+                    bool strict, nb::object progress) {
+    const Files files(given);
+    const Start start(directory);
+    Bytes room;
+    if (!out.is_none() && !nb::try_cast(out, room, false))
+        throw nb::type_error("out: a writable, contiguous uint8 array of one dimension is needed");
+    Reading reading = measure(*self, files, start);
+    const i64* offsets = reading.offsets.data<i64>();
+    const i64 total = offsets[files.size()];
+    if (!out.is_none() && static_cast<i64>(room.shape(0)) < total)
+        throw nb::value_error(("out: the files have " + std::to_string(total) +
+                               " bytes, there is "
+                               "room for " +
+                               std::to_string(room.shape(0)))
+                                  .c_str());
+    const Array values = out.is_none() ? Array::make<u8>({total}) : Array();
+    auto* base = reinterpret_cast<std::byte*>(out.is_none() ? values.data<u8>() : room.data());
+    LongCall call(std::move(progress));
+    with_volume(*self, [&](Volume& volume, const Caller&) {
+        on_all_cores(call, files.size(), [&](u64 i, bool is_caller) {
+            if (reading.codes[i] != Errc::ok) return;
+            const std::span target(base + offsets[i],
+                                   static_cast<u64>(offsets[i + 1] - offsets[i]));
+            reading.codes[i] = read_file(volume, reading.found[i]->handle, target, [&] {
+                return is_caller ? call.goes_on(0) : !call.is_stopped();
+            });
+        });
+        return 0;
+    });
+    call.finish(files.size());
+    if (strict) files.raise_first(reading.codes);
+    const nb::object shown = out.is_none() ? nb::cast(values) : out;
+    return nb::make_tuple(shown, reading.offsets, array_of(reading.codes));
+}
+
+/// What is there already under the names that could not be made.
+void find_existing(Volume& volume, const Caller& caller, Handle from, const Names& names,
+                   std::span<Result<Attributes>> found) {
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (found[i].code() != Errc::exists) continue;
+        const auto old = PathWalker(volume, caller).find(from, names[i], Follow::yes);
+        const Errc code = check_file(volume, caller, old, 2);
+        found[i] = code == Errc::ok ? old : Result<Attributes>(code);
+    }
+}
+
+/// Makes the files that are not there; found[i] is file i.
+void make_files(Volume& volume, const Caller& caller, Handle from, const Names& names, u32 mode,
+                std::span<Result<Attributes>> found) {
+    std::vector<LocatedName> located(names.size());
+    locate_many(volume, caller, from, names.all(), located);
+    std::vector<Creation> creations;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        found[i] = located[i].code != Errc::ok ? located[i].code : Errc::exists;
+        if (located[i].code != Errc::ok || located[i].name.empty()) continue;
+        creations.push_back({located[i].directory, located[i].name, {.mode = mode}});
+        places.push_back(i);
+    }
+    std::vector<Result<Attributes>> made(creations.size(), Errc::no_memory);
+    volume.create_many(caller, creations, made);
+    for (std::size_t i = 0; i < places.size(); ++i)
+        found[places[i]] = made[i];
+    find_existing(volume, caller, from, names, found);
+}
+
+nb::tuple write_many(NativeVolume& self, nb::handle given, const ReadBytes& values,
+                     const Offsets& ends, nb::handle directory, u32 mode, bool strict,
+                     nb::object progress) {
+    const Names names(given, "names");
+    const Start start(directory);
+    if (ends.shape(0) != names.size() + 1)
+        throw nb::value_error("offsets: there must be one more than names");
+    const i64* offsets = ends.data();
+    const bool is_good = offsets[0] >= 0 && std::is_sorted(offsets, offsets + ends.shape(0)) &&
+                         offsets[names.size()] <= static_cast<i64>(values.shape(0));
+    if (!is_good) throw nb::value_error("offsets: they must rise from 0 to the length of values");
+    const auto* base = reinterpret_cast<const std::byte*>(values.data());
+    std::vector<Result<Attributes>> found(names.size(), Errc::io);
+    std::vector<Errc> codes(names.size());
+    LongCall call(std::move(progress));
+    const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
+        const Result<Handle> from = start.find(volume, caller);
+        if (!from) return from.code();
+        make_files(volume, caller, *from, names, mode, found);
+        on_all_cores(call, names.size(), [&](u64 i, bool is_caller) {
+            codes[i] = found[i].code();
+            if (!found[i]) return;
+            const std::span source(base + offsets[i],
+                                   static_cast<u64>(offsets[i + 1] - offsets[i]));
+            codes[i] = write_file(volume, caller, found[i]->handle, found[i]->size, source,
+                                  [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
+        });
+        return Errc::ok;
+    });
+    if (code != Errc::ok) raise_error(code, start.path());
+    call.finish(names.size());
+    if (strict) raise_first(names, codes);
+    std::vector<Handle> handles(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (found[i]) handles[i] = found[i]->handle;
+    }
+    return nb::make_tuple(array_of(handles), array_of(codes));
+}
+
+}  // namespace
+
+void add_bulk_contents(VolumeClass& volume) {
+    using nb::arg;
+    volume.def("read_many", &read_many, arg(), arg().none(), arg().none(), arg(), arg().none())
+        .def("write_many", &write_many, arg(), arg().noconvert(), arg().noconvert(), arg().none(),
+             arg(), arg(), arg().none());
+}
+
+}  // namespace warren::python

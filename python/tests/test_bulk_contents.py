@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contents of many files in a call, against a dict."""
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import warren
+
+
+def test_against_a_dict(volume: warren.Volume) -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    model: dict[str, bytes] = {}
+    volume.mkdir("/d")
+    for _ in range(8):
+        names = [f"f{i}" for i in rng.sample(range(400), 150)]
+        data = [rng.randbytes(rng.choice([0, 1, 100, 128, 129, 4096, 9000])) for _ in names]
+        if rng.random() < 0.5:
+            found = volume.write_many(names, data, directory="/d")
+        else:
+            ends = np.cumsum([0] + [len(part) for part in data])
+            values = np.frombuffer(b"".join(data) + b"rest", np.uint8)
+            found = volume.write_many(names, values, ends, directory="/d")
+        assert not any(found.errno)
+        model.update(zip(names, data, strict=True))
+        assert tuple(found.handles[7]) == volume.handle(f"/d/{names[7]}")
+        some = [f"f{i}" for i in range(400)]
+        contents = volume.read_many(some, directory="/d")
+        assert contents.offsets[0] == 0 and len(contents.offsets) == 401
+        for i, name in enumerate(some):
+            if name in model:
+                assert contents.errno[i] == 0 and contents[i] == model[name]
+            else:
+                assert contents.errno[i] == errno.ENOENT
+                with pytest.raises(FileNotFoundError):
+                    contents[i]
+    order = rng.sample(sorted(model), len(model))
+    handles = np.asarray(volume.lookup_many(order, directory="/d", strict=True).handles)
+    out = np.full(sum(map(len, model.values())) + 5, 7, np.uint8)
+    contents = volume.read_many(handles, out=out, strict=True)
+    assert out.tobytes() == b"".join(model[name] for name in order) + b"\7" * 5
+    assert np.shares_memory(np.asarray(contents.values), out)
+
+
+def test_large_file(volume: warren.Volume) -> None:
+    data = os.urandom(9_000_001)
+    volume.write_many(["a", "b"], [data, b""], strict=True)
+    assert volume.open("a").read() == data
+    assert volume.read_many(["b", "a"])[1] == data
+    volume.write_many(["a"], [b"short"], strict=True)
+    assert volume.open("a").read() == b"short"
+
+
+def test_errors(volume: warren.Volume) -> None:
+    volume.mkdir("/d")
+    volume.symlink("f", "/link")
+    found = volume.write_many(["f", "d", "none/x", "/"], [b"x"] * 4)
+    assert found.errno.tolist() == [0, errno.EISDIR, errno.ENOENT, errno.EISDIR]
+    assert volume.read_many(["link", "d", "none"]).errno.tolist() == [
+        0,
+        errno.EISDIR,
+        errno.ENOENT,
+    ]
+    handles = np.array([[1 << 40, 5], volume.handle("f")])
+    assert volume.read_many(handles).errno.tolist() == [errno.ESTALE, 0]
+    with pytest.raises(IsADirectoryError) as caught:
+        volume.read_many(["f", "d"], strict=True)
+    assert caught.value.filename == "d"
+    with pytest.raises(OSError) as failed:
+        volume.read_many(handles, strict=True)
+    assert failed.value.errno == errno.ESTALE
+    with pytest.raises(ValueError, match="1 bytes, there is room for 0"):
+        volume.read_many(["f"], out=np.zeros(0, np.uint8))
+    frozen = np.zeros(9, np.uint8)
+    frozen.flags.writeable = False
+    wrong: list[Callable[[], object]] = [
+        lambda: volume.read_many(["f"], out=frozen),
+        lambda: volume.read_many(["f"], out=np.zeros(9, np.int8)),
+        lambda: volume.read_many(["f"], out=np.zeros((3, 3), np.uint8)),
+        lambda: volume.read_many(np.zeros((1, 3), np.int64)),
+        lambda: volume.write_many(["f"], np.zeros(9, np.uint8), np.zeros(2, np.int32)),
+        lambda: volume.write_many(["f"], ["text"]),  # type: ignore[list-item]
+    ]
+    for call in wrong:
+        with pytest.raises(TypeError):
+            call()
+    for ends in ([0], [0, 10], [5, 2], [-1, 2]):
+        with pytest.raises(ValueError, match="offsets"):
+            volume.write_many(["f"], np.zeros(9, np.uint8), np.array(ends))
+
+
+def test_full_volume(tmp_path: Path) -> None:
+    with warren.Volume.create(tmp_path / "small.img", 16 << 20) as small:
+        found = small.write_many([f"f{i}" for i in range(64)], [bytes(1 << 20)] * 64)
+        assert errno.ENOSPC in found.errno.tolist() and found.errno[0] in (0, errno.ENOSPC)
+        small.remove_many([f"f{i}" for i in range(64)])
+        small.sync()
+        small.write_many(["f"], [b"again"], strict=True)
+
+
+
+def test_permission(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    with warren.Volume.create(tmp_path / "v.img", 64 << 20) as made:
+        made.write_many(["private", "public"], [b"x", b"y"], mode=0o600, strict=True)
+    try:
+        os.seteuid(1000)
+        os.seteuid(0)
+        (tmp_path / "v.img").chmod(0o666)
+        for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+            folder.chmod(0o755)
+        os.seteuid(1000)
+        with warren.Volume(tmp_path / "v.img", read_only=True) as opened:
+            assert opened.read_many(["private"]).errno.tolist() == [errno.EACCES]
+    finally:
+        os.seteuid(0)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns: numbers are arrays, text is bytes with offsets, a table has both by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from . import _native
+from ._native import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+
+class Strings(Sequence[str]):
+    """A column of n names or paths. As an item it is a str, as os.fsdecode() makes it.
+
+    values: uint8[...]; string i is values[offsets[i]:offsets[i + 1]].
+    offsets: int64[n + 1].
+    """
+
+    def __init__(self, values: Array, offsets: Array) -> None:
+        self.values = values
+        self.offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError("the index is outside of the column")
+        part = memoryview(self.values)[self.offsets[index] : self.offsets[index + 1]]
+        return os.fsdecode(part.tobytes())
+
+    def __iter__(self) -> Iterator[str]:
+        data, ends = memoryview(self.values).tobytes(), self.offsets.tolist()
+        for begin, end in zip(ends, ends[1:], strict=False):
+            yield os.fsdecode(data[begin:end])
+
+    def tolist(self) -> list[str]:
+        return list(self)
+
+
+Column = Array | Strings
+
+
+class Table(Mapping[str, Column]):
+    """Columns of the same number of rows, by name.
+
+    Arrow's libraries take it as it is: pyarrow.table(table), polars.DataFrame(table).
+    """
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = dict(columns)
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self._columns.values()), ()))
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        """The number of columns."""
+        return len(self._columns)
+
+    def array(self, name: str) -> Array:
+        """The column of that name. TypeError if it is text."""
+        column = self._columns[name]
+        if isinstance(column, Strings):
+            raise TypeError(f"{name} is a column of text")
+        return column
+
+    def text(self, name: str) -> Strings:
+        """The column of that name. TypeError if it is not text."""
+        column = self._columns[name]
+        if not isinstance(column, Strings):
+            raise TypeError(f"{name} is not a column of text")
+        return column
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
+        """One record batch, without a copy: numbers as int32 and int64, handles as lists of two,
+        text as large strings, or as large binaries if not all of it is UTF-8. Arrow allows to
+        ignore the `requested_schema`."""
+        return _native.arrow_stream(
+            {
+                name: (column.values, column.offsets) if isinstance(column, Strings) else column
+                for name, column in self._columns.items()
+            }
+        )
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame: times as datetime64, handles as columns `.inode`, `.generation`."""
+        import numpy
+        import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        columns: dict[str, Any] = {}
+        for name, column in self._columns.items():
+            if isinstance(column, Strings):
+                columns[name] = column.tolist()
+                continue
+            values = numpy.asarray(column)
+            if values.ndim == 2:
+                columns[f"{name}.inode"] = values[:, 0]
+                columns[f"{name}.generation"] = values[:, 1]
+            elif name in ("mtime", "atime", "ctime"):
+                columns[name] = pandas.to_datetime(values, unit="ns")
+            else:
+                columns[name] = values
+        return pandas.DataFrame(columns)
+
+
+def table(columns: Mapping[str, Array | tuple[Array, Array]]) -> Table:
+    """The table of what the extension returns."""
+    return Table(
+        {
+            name: Strings(*column) if isinstance(column, tuple) else column
+            for name, column in columns.items()
+        }
+    )
