@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work queue of a bulk command in an engine's memory: tasks of 16 bytes in a ring. A worker
-// takes a ticket and waits on that slot alone, so idle workers do not meet; a team writes all that
-// it adds with one ticket for all of it. Work ends when the count of unfinished tasks is zero.
+// takes a ticket and waits on that slot alone, so idle workers do not contend; a team adds all its
+// tasks with one fetch of tickets. Work ends when the count of unfinished tasks is zero.
 //
 // Invariant: a slot holds a task from the moment its writer published `subject` until its reader
 // took it; a task that does not fit is refused, never lost.
@@ -17,7 +17,7 @@
 
 namespace warren::bulk {
 
-/// Lets others go on for a moment.
+/// Yields briefly to other threads.
 WARREN_HD inline void pause_briefly() {
 #if defined(__CUDA_ARCH__)
     __nanosleep(40);
@@ -39,15 +39,15 @@ struct alignas(16) BulkSlot {
     u64 part;
 };
 
-/// A reference to a queue: slots, all free at the start, and its words. Workers may look for tasks
-/// before there are any: whoever begins the run counts as a task, which begin_over() ends.
+/// A reference to a queue: slots, all free at the start, and its words. Workers may wait for tasks
+/// before there are any: the start of a run counts as a task, which begin_over() ends.
 struct BulkQueue {
     BulkSlot* slots = nullptr;
     u64 capacity = 0;  // a power of two
-    u64 margin = 0;    // what all workers together may add between two looks at the count
+    u64 margin = 0;    // what all workers together may add between two checks of the count
     BulkQueueState* state = nullptr;
 
-    /// Gets ready for the next run. Requires: all slots are free and nobody works. One lane.
+    /// Prepares the next run. Requires: all slots are free and no worker runs. One lane.
     WARREN_HD void reset() const {
         relaxed_store(state->taken, 0);
         relaxed_store(state->added, 0);
@@ -55,7 +55,7 @@ struct BulkQueue {
         relaxed_store(state->is_done, 0);
     }
 
-    /// Whether more tasks are of use: workers find each at the same price.
+    /// Whether more tasks are useful: always, for each costs a worker the same.
     WARREN_HD bool wants_more() const { return true; }
 
     /// Adds the tasks of those lanes that say `mine`; false, for all, if there is no room.
@@ -97,14 +97,14 @@ struct BulkQueue {
     WARREN_HD void finish(const Team& team) const {
         team.sync();
         once(team, [&] {
-            // Acquire and release: whoever ends the run has seen all that tasks did.
+            // Acquire and release: the worker that ends the run sees all that tasks did.
             device_atomic<u64> unfinished(state->unfinished);
             if (unfinished.fetch_sub(1, hd::memory_order_acq_rel) != 1) return;
             device_atomic<u32>(state->is_done).store(1, hd::memory_order_release);
         });
     }
 
-    /// Adds a task before anybody works. One lane.
+    /// Adds a task before any worker starts. One lane.
     WARREN_HD void seed(const ops::TreeTask& task) const {
         device_atomic<u64>(state->unfinished).fetch_add(1, hd::memory_order_relaxed);
         write(device_atomic<u64>(state->added).fetch_add(1, hd::memory_order_relaxed), task);
@@ -114,9 +114,9 @@ struct BulkQueue {
     WARREN_HD void write(u64 ticket, const ops::TreeTask& task) const {
         BulkSlot& slot = slots[ticket & (capacity - 1)];
         device_atomic<u64> subject(slot.subject);
-        // Comes to an end: there was room, so a reader has the ticket of what is still there, and
-        // takes it as soon as it is whole.
-        // Acquire: pairs with the release in wait_for_task(): its reader has taken what was there.
+        // Terminates: there was room, so a reader has the ticket of the task still there, and takes
+        // it once it is complete. Acquire: pairs with the release in wait_for_task(): the reader
+        // has taken the old task.
         while (subject.load(hd::memory_order_acquire) != 0)
             pause_briefly();
         relaxed_store(slot.part, task.part);
@@ -124,7 +124,8 @@ struct BulkQueue {
         subject.store(task.subject, hd::memory_order_release);
     }
 
-    /// Comes to an end: who has a task waits for none, and the last one to finish sets is_done.
+    /// Terminates: a worker with a task does not wait here, and the last one to finish sets
+    /// is_done.
     WARREN_HD ops::TreeTask wait_for_task() const {
         const u64 ticket = device_atomic<u64>(state->taken).fetch_add(1, hd::memory_order_relaxed);
         BulkSlot& slot = slots[ticket & (capacity - 1)];

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for extents of any length that takes no more than was promised: a general allocator keeps
-// what extents of other lengths have left behind, and pays a block for the alignment of each.
+// Memory for extents of any length, within a fixed limit: a general allocator would keep memory
+// freed by extents of other lengths, and would need an extra block to align each.
 //
-// Addresses are plenty, so each class of lengths has a range of addresses of its own, cut into
-// slots, and no hole is ever too short. What a slot gave back stays for the next one of its class
-// until memory is wanted elsewhere.
+// Addresses are plentiful, so each class of lengths has its own range of addresses, divided into
+// slots, and there is no fragmentation. The memory of a free slot stays for the next extent of its
+// class until it is needed elsewhere.
 //
-// Invariant: the system's pages in use are at most those of the extents out, and beyond that at
-// most what fills the limit up.
+// Invariant: the pages in use are those of the extents in use, plus free ones at most up to the
+// limit.
 #pragma once
 
 #include <vector>
@@ -25,14 +25,14 @@ class ExtentMemory {
     ExtentMemory(const ExtentMemory&) = delete;
     ExtentMemory& operator=(const ExtentMemory&) = delete;
 
-    /// Blocks side by side, with any contents; beyond the limit if more are out than that. Null, or
-    /// std::bad_alloc and nothing taken, if the system has no more. Requires: at least one, at most
+    /// Contiguous blocks with any contents; may exceed the limit. Null, or std::bad_alloc and
+    /// nothing taken, if the system has no more memory. Requires: at least one, at most
     /// extent_blocks_max.
     format::Block* take(u64 blocks);
     /// Requires: from take() with as many.
     void give_back(format::Block* memory, u64 blocks);
 
-    /// Blocks that take memory of the system at most, those given back included.
+    /// An upper bound of the blocks that have memory, those given back included.
     u64 held_blocks() const { return held_blocks_; }
 
  private:
@@ -40,7 +40,7 @@ class ExtentMemory {
     struct Class {
         u64 first_block = 0;  // from the start of all
         u64 slots = 0;
-        std::vector<u32> touched;  // blocks of each slot that was ever out which have memory
+        std::vector<u32> touched;  // for each slot ever used: how many of its blocks have memory
         std::vector<u64> warm;     // slots given back, and still with memory
         std::vector<u64> empty;    // slots given back, without memory
     };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lock guards the table; it is never held while bytes are copied or the disk works. An extent's
-// own lock keeps its bytes still meanwhile: shared for those who read it (a reader, the disk that
-// writes it back), alone for who changes it.
+// One lock guards the table; it is never held during a copy or disk I/O. An extent's own lock
+// protects its bytes meanwhile: shared for reading (by a reader or by write-back), exclusive for
+// changes.
 //
-// Who loads holds the table's lock for some microseconds, on a core that has just been asleep. A
-// hint is what spares a hit that wait: a table of a fixed size that says, of a few blocks side by
-// side, in which extent they were found last. It may be wrong, and the extent itself tells.
+// A thread that loads holds the table's lock for some microseconds, on a core that has just woken
+// up. Hints spare a hit that wait: a table of fixed size with the extent in which a few adjacent
+// blocks were found last. A hint may be wrong; the extent itself is checked.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -23,17 +23,17 @@ using format::block_size;
 
 namespace {
 
-// Extents looked at for the cheapest to lose.
+// Candidates among which the cheapest to evict is chosen.
 constexpr u32 candidates_max = 8;
-// Room is waited for so often before the limit is exceeded by one extent.
+// After so many waits for room the limit is exceeded by one extent.
 constexpr u32 waits_max = 8;
-// Blocks side by side that share a hint.
+// Adjacent blocks that share a hint.
 constexpr u64 hint_blocks = 8;
-// The table is asked for so often before a thread sleeps: some microseconds.
+// Attempts to lock the table before a thread sleeps: some microseconds.
 constexpr u32 looks_max = 200;
 
-/// Takes the table's lock. It is held for a moment only; to sleep and to be woken takes longer, for
-/// who waits and for who wakes him.
+/// Takes the table's lock, spinning first: it is held only briefly, and sleeping and waking take
+/// longer for both threads.
 void lock_soon(std::unique_lock<std::mutex>& lock) {
     for (u32 looks = 0; looks < looks_max; ++looks) {
         if (lock.try_lock()) return;
@@ -77,8 +77,8 @@ u64 FileBuffer::next_begin(u64 block) const {
     return at == extents_.end() ? ~u64{0} : at->first;
 }
 
-/// Null if there is no memory; else closed. The caller has made room and nothing is at these
-/// blocks.
+/// Null if there is no memory; else closed. Requires: the caller has made room, and no extent has
+/// these blocks.
 FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
     Block* memory = nullptr;
     std::list<Extent*> place;
@@ -109,7 +109,7 @@ FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
     return extent;
 }
 
-/// False: it is not idle.
+/// False if it is not idle.
 bool FileBuffer::erase_idle(Extent* extent) {
     if (!extent->is_idle() || !extent->close()) return false;
     erase(extent);
@@ -129,7 +129,7 @@ void FileBuffer::erase(Extent* extent) {
 
 /// The end of enter(): a user who has not locked the table leaves.
 void FileBuffer::leave(Extent* extent) {
-    // Partner: make_room(), which announces itself before it looks for users.
+    // Partner: make_room(), which announces itself before it checks for users.
     extent->users.fetch_sub(1, std::memory_order_seq_cst);
     if (room_seekers_.load(std::memory_order_seq_cst) == 0) return;
     { const Lock lock(mutex_); }
@@ -144,7 +144,7 @@ void FileBuffer::use(Lock& lock, Extent* extent, const Copy& copy) {
     lock.unlock();
     copy();
     lock_soon(lock);
-    // The lock orders this.
+    // Relaxed: the lock orders this.
     extent->users.fetch_sub(1, std::memory_order_relaxed);
     changed_.notify_all();
 }
@@ -156,8 +156,8 @@ void FileBuffer::mark_dirty(Extent& extent, u64 first, u64 count) {
     dirty_blocks_ += extent.dirty_count;
 }
 
-/// How many blocks to load for a reader who wants some: twice as many as last time, if it goes on
-/// where that ended.
+/// How many blocks to load for a reader: twice as many as last time if it continues where that load
+/// ended.
 u64 FileBuffer::load_length(u64 block, u64 wanted, u64 end, u64& limit) {
     const Extent* before = block == 0 ? nullptr : find(block - 1);
     limit = before == nullptr ? shape_.first_load_blocks : before->limit * 2;
@@ -166,16 +166,16 @@ u64 FileBuffer::load_length(u64 block, u64 wanted, u64 end, u64& limit) {
     return std::min({std::max(wanted, limit), most, std::max(end, block + 1) - block});
 }
 
-/// Brings `block` and some behind it into memory and counts the caller as a user of `loaded`: else
-/// many who load would evict from each other what nobody has used yet. Null if somebody else has
-/// brought it meanwhile.
+/// Loads `block` and some after it and counts the caller as a user of `loaded`: otherwise
+/// concurrent loaders would evict each other's extents before their first use. Null if another
+/// thread has loaded it meanwhile.
 Errc FileBuffer::load(Lock& lock, RoomFor what, u64 block, u64 wanted, u64 end, Extent*& loaded) {
     loaded = nullptr;
     u64 limit = 0;
     const u64 room = load_length(block, wanted, end, limit);
     WARREN_TRY(make_room(lock, what, room));
     if (find(block) != nullptr) return Errc::ok;
-    // What was behind it may have gone to make room, or may have come meanwhile.
+    // The extent after it may have been evicted, or loaded, meanwhile.
     const u64 blocks = std::min(room, load_length(block, wanted, end, limit));
     Extent* extent = insert(block, blocks, limit);
     if (extent == nullptr) return Errc::no_memory;
@@ -200,7 +200,7 @@ Errc FileBuffer::load(Lock& lock, RoomFor what, u64 block, u64 wanted, u64 end, 
     return code;
 }
 
-/// Copies what is in the extent that the hint names; how many bytes, none if it is another one.
+/// Copies from the extent that the hint names; returns how many bytes, 0 if the hint is wrong.
 u64 FileBuffer::read_hinted(u64 place, std::span<std::byte> target) {
     const u64 block = place / block_size;
     // Partner: read_found().
@@ -313,9 +313,9 @@ Errc FileBuffer::write(u64 place, std::span<const std::byte> source) {
     return Errc::ok;
 }
 
-/// Of the extents that were used least recently and may go, the one that is cheapest to lose for
-/// the room it gives. Null if there is none; then `is_in_use` says whether one may become idle.
-/// `writes_dirty`: one that is dirty may go, too.
+/// Of the least recently used extents that may be evicted, the one with the lowest cost for the
+/// room it frees. Null if there is none; then `is_in_use` says whether one may become idle.
+/// `writes_dirty`: dirty extents may be chosen, too.
 FileBuffer::Extent* FileBuffer::find_victim(bool writes_dirty, bool& is_in_use) {
     is_in_use = busy_ > 0;
     Extent* best = nullptr;
@@ -326,12 +326,12 @@ FileBuffer::Extent* FileBuffer::find_victim(bool writes_dirty, bool& is_in_use) 
         if (later > 0 && extent->was_hinted.load(std::memory_order_relaxed)) {
             extent->was_hinted.store(false, std::memory_order_relaxed);
             order_.splice(order_.end(), order_, extent->position);
-            // Behind the last one it would not be met again.
+            // At the end of the list it would not be visited again.
             if (at == order_.end()) at = extent->position;
             --later;
             continue;
         }
-        // One look: a reader who enters meanwhile must not be missed by both.
+        // Read once: a reader that enters meanwhile must not be missed by both tests.
         const bool is_used = extent->is_used();
         is_in_use |= is_used;
         const bool may_go = extent->dirty_count == 0 || writes_dirty;
@@ -345,7 +345,8 @@ FileBuffer::Extent* FileBuffer::find_victim(bool writes_dirty, bool& is_in_use) 
 }
 
 /// Evicts until so many blocks fit. What only a commit can write stays, beyond the limit if need
-/// be; and so does what the disk refuses, for those who only read: it is not theirs to be told of.
+/// be; for a caller that only reads, so do extents whose write fails, because that error is not the
+/// reader's.
 Errc FileBuffer::make_room(Lock& lock, RoomFor what, u64 blocks) {
     bool writes_dirty = shape_.writes_itself;
     u32 waits = 0;
@@ -353,7 +354,8 @@ Errc FileBuffer::make_room(Lock& lock, RoomFor what, u64 blocks) {
         bool is_in_use = false;
         Extent* victim = find_victim(writes_dirty, is_in_use);
         if (victim == nullptr) {
-            // Partner: leave(). Who left before this is seen to have left, and the others wake us.
+            // Partner: leave(). Users that left before this are seen as gone, and later ones wake
+            // this thread.
             room_seekers_.fetch_add(1, std::memory_order_seq_cst);
             victim = find_victim(writes_dirty, is_in_use);
             const bool is_over = victim == nullptr && (!is_in_use || ++waits > waits_max);

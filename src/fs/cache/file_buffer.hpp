@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contents of files in a limited amount of memory, in extents of any length: whoever reads a file
-// gets as much of it side by side as is there. What is loaded begins small and doubles as long as
-// the reader goes on where the last load ended. What is written stays here until it is written back
-// by a commit, or earlier to make room; or until nobody wants it, for its file is gone.
+// Contents of files in a limited amount of memory, in extents of any length, so that a reader gets
+// as many contiguous bytes as there are. Loads begin small and double while the reader continues
+// where the last load ended. Written data stay here until a commit writes them back, or earlier to
+// make room, or until their file is removed.
 //
-// An extent is clean or dirty (block by block), and locked while the disk works on it. Those in use
-// are never evicted; of those used least recently the cheapest to lose goes first. Who reads again
-// what was read lately finds it by a hint, without the lock that those who load and evict take.
+// An extent is clean or dirty (block by block), and locked during disk I/O on it. Extents in use
+// are never evicted; of the least recently used ones the cheapest is evicted first. Repeated reads
+// find an extent by a hint, without the lock that loads and evictions take.
 //
 // Invariant: no block is in two extents; a block that is dirty or logged stays until the disk has
-// it, whatever fails, unless nobody wants it.
+// it, whatever fails, unless its file is removed.
 #pragma once
 
 #include <atomic>
@@ -36,8 +36,8 @@ struct FileBufferShape {
     u64 load_blocks_max = 512;  // the same as first_load_blocks: loads of one length
     bool writes_itself = true;  // else only a journal writes what is dirty
     u64 room_blocks = ~u64{0};  // that may be dirty at once, if a journal writes it
-    /// Whether the block at `place` is part of a file or is to become one; empty: always. It is
-    /// asked with the table locked.
+    /// Whether the block at `place` is part of a file or will become one; empty: always. Called
+    /// with the table locked.
     std::function<bool(u64 place)> is_wanted;
 };
 
@@ -48,12 +48,12 @@ struct FileBufferFigures {
     u64 loaded_blocks = 0;
     u64 evictions = 0;
     u64 written_blocks = 0;  // that were written back
-    u64 dropped_blocks = 0;  // that were dirty when nobody wanted them any more
+    u64 dropped_blocks = 0;  // that were dirty when their file was removed
     u64 blocks = 0;          // in memory now
     u64 dirty_blocks = 0;
 };
 
-/// Safe from any thread. Who asks for what is in memory never waits for the disk, but for the very
+/// Thread-safe. A read of what is in memory never waits for the disk, except for I/O on the same
 /// extent.
 class FileBuffer {
  public:
@@ -63,30 +63,30 @@ class FileBuffer {
     FileBuffer(Disk& disk, const FileBufferShape& shape);
     ~FileBuffer();
 
-    /// Fills `target` from `place`. What is loaded ends at `run_end` at the latest. Where the disk
-    /// takes nothing, dirty extents stay, beyond the limit if need be.
+    /// Fills `target` from `place`. A load ends at `run_end` at the latest. If the disk refuses
+    /// writes, dirty extents stay, beyond the limit if need be.
     Errc read(u64 place, std::span<std::byte> target, u64 run_end);
     /// Keeps the bytes until they are written back. Errc::io and others: room could not be made by
     /// writing something else, nothing is lost.
     Errc write(u64 place, std::span<const std::byte> source);
-    /// Writes everything back that was dirty at the call. The first error; what could not be
-    /// written stays dirty.
+    /// Writes back everything that was dirty at the call. Returns the first error; what could not
+    /// be written stays dirty.
     Errc write_back();
-    /// Until let_drop() everything dirty stays, wanted or not: a commit is to show what is wanted
-    /// now. What is not wanted at the call is dropped.
+    /// Until let_drop() everything dirty stays, even of removed files: the next commit shows what
+    /// is wanted now. What is unwanted at the call is dropped.
     void keep_all();
     void let_drop();
-    /// Whole blocks that hold nothing any more: they need not be kept or written.
+    /// Whole blocks without contents any more: they need not be kept or written.
     void forget(u64 place, u64 length_bytes);
 
     // With a journal.
     /// Errc::need_commit if so many more blocks could not be dirty at once.
     Errc take_room(u64 blocks);
     void give_back_room(u64 blocks);
-    /// Calls `log(place, block)` for each dirty block. It counts as logged from then on; if the
-    /// answer is false it is forgotten, because its place is not one of contents any more.
+    /// Calls `log(place, block)` for each dirty block. It counts as logged from then on; if `log`
+    /// returns false it is dropped, because its place no longer holds contents.
     void log_dirty(const std::function<bool(u64 place, const format::Block& block)>& log);
-    /// What was logged is on the disk.
+    /// The logged blocks are at their places on the disk.
     void end_logged();
 
     FileBufferFigures figures() const;
@@ -125,7 +125,7 @@ class FileBuffer {
     const u64 extent_blocks_max_;
     std::vector<std::atomic<Extent*>> hints_;  // where blocks were found, by their hash
     std::atomic<u64> hits_{0};
-    std::atomic<u32> room_seekers_{0};  // threads that wait until somebody leaves an extent
+    std::atomic<u32> room_seekers_{0};  // threads that wait until a user leaves an extent
     mutable std::mutex mutex_;          // guards all below
     ExtentMemory memory_;
     std::condition_variable changed_;
@@ -141,8 +141,8 @@ class FileBuffer {
     FileBufferFigures figures_;
 };
 
-/// Lives from before a commit's cut until the contents that it shows are on the disk: they are
-/// kept, whatever is removed meanwhile. What was removed before need not be written.
+/// Lives from before a commit's snapshot until the contents that it shows are on the disk: they are
+/// kept, even if their files are removed meanwhile. What was removed before need not be written.
 class KeptContents {
  public:
     /// Null: nothing to keep.

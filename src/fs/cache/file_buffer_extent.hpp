@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the file buffer knows of an extent, for the two halves of it: reading and writing bytes
-// (file_buffer.cpp), and what becomes of dirty ones (file_buffer_dirty.cpp).
+// An extent of the file buffer, for the two halves of its code: reading and writing
+// (file_buffer.cpp), and dirty blocks (file_buffer_dirty.cpp).
 //
-// A reader who finds an extent by a hint has not locked the table, so the extent may go in that
-// moment. Therefore the memory of this struct stays an extent's until the buffer goes, a reader
-// counts itself as a user before it looks at anything else, and who takes an extent out of the
-// table closes it first, which works only while it has no user.
+// A reader that finds an extent by a hint has not locked the table, so the extent may be evicted at
+// that moment. Therefore these structs are freed only with the buffer, a reader counts itself as a
+// user before it reads anything else, and a thread that removes an extent from the table closes it
+// first, which succeeds only while it has no user.
 //
-// Invariant: the counts are those of the bits; an extent is closed while it is loading and while it
+// Invariant: the counts agree with the bits; an extent is closed while it is loading and while it
 // is not in the table; `first`, `blocks` and `memory` change only while it is closed.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace warren {
 
-/// What a request to the disk costs, in blocks that could be moved in that time.
+/// The cost of a disk request, in blocks that could be transferred in that time.
 inline constexpr u64 request_cost_blocks = 16;
 
 /// The longest extent; a bit for each block of it.
@@ -44,14 +44,14 @@ inline bool test_bit(const ExtentBits& words, u64 index) {
     return (words[index / 64] >> index % 64 & 1) != 0;
 }
 
-/// Begins with what a search for room looks at, on a cache line.
+/// The fields that a search for room reads come first, on one cache line.
 struct alignas(64) FileBuffer::Extent {
     u64 first = 0;
     u64 blocks = 0;
     u64 dirty_count = 0;
     u64 logged_count = 0;
     std::atomic<u32> users{closed};       // and whether it is closed
-    std::atomic<bool> was_hinted{false};  // used since a search for room has looked at it
+    std::atomic<bool> was_hinted{false};  // used since a search for room has visited it
     bool is_loading = false;
     bool is_writing = false;
     u64 limit = 0;  // that it was loaded with
@@ -75,27 +75,27 @@ struct alignas(64) FileBuffer::Extent {
     /// Whether it must stay, used or not.
     bool is_kept() const { return is_locked() || logged_count != 0; }
     bool is_idle() const { return !is_used() && !is_kept(); }
-    /// Counts a user who has not locked the table. False, and nobody is counted: it is closed.
+    /// Counts a user that has not locked the table. False, and no user is counted, if it is closed.
     bool enter() {
         // Partner: open().
         if ((users.fetch_add(1, std::memory_order_acquire) & closed) == 0) return true;
         users.fetch_sub(1, std::memory_order_relaxed);
         return false;
     }
-    /// Lets users enter who have not locked the table.
+    /// Admits users that have not locked the table.
     void open() {
         // Partner: enter().
         users.fetch_and(~closed, std::memory_order_release);
     }
-    /// False: somebody uses it.
+    /// False if it has a user.
     bool close() {
         u32 nobody = 0;
-        // Partner: FileBuffer::leave(), so that what a user did is done.
+        // Partner: FileBuffer::leave(), so that all that the users did is visible.
         return users.compare_exchange_strong(nobody, closed, std::memory_order_acquire,
                                              std::memory_order_relaxed);
     }
     std::byte* bytes() { return reinterpret_cast<std::byte*>(memory); }
-    /// What it takes to lose it and to have it back, in blocks moved.
+    /// The cost of evicting it and loading it again, in blocks transferred.
     u64 cost() const {
         return request_cost_blocks + blocks +
                (dirty_count == 0 ? 0 : request_cost_blocks + dirty_count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block must look like follows from where it lies: its frame's kind says whether it holds
+// The expected contents of a block follow from its place: its frame's kind says whether it holds
 // inodes, an inode bitmap or a tree block, and the bitmaps say whether it holds anything yet.
 #include "fs/cache/meta_loader.hpp"
 
@@ -97,7 +97,7 @@ void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers,
                 bitmaps[bitmap_count++] = bitmap;
             }
         }
-        // What fails here fails again, and is told then, when it is found missing.
+        // What fails here fails again, and is reported, when an operation finds it missing.
         load_some(std::span(bitmaps).first(bitmap_count), ignored, nullptr);
         load_some(places.first(count), answers, engine);
         places = places.subspan(count);
@@ -112,7 +112,7 @@ void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
     u64 count = 0;
     std::array<bool, batch_max> is_left{};
     {
-        // Nobody may wait who has begun reads that are not under way: so what cannot begin is left.
+        // Never wait with reads begun and not issued: so reads that cannot begin are left.
         const std::lock_guard lock(mutex_);
         for (u64 i = 0; i < places.size(); ++i) {
             const Result<Read*> started = start(places[i], engine);
@@ -152,7 +152,7 @@ MetaLoader::Read* MetaLoader::find_read(u64 place, const Engine* engine) {
 }
 
 /// Begins a read for the caller, who must read_in() and finish() it; null if the block is resident.
-/// Errc::busy if somebody reads it, or too many reads are under way; Errc::need_block if the bitmap
+/// Errc::busy if it is being read, or too many reads are under way; Errc::need_block if the bitmap
 /// of its inodes is not in memory. Under the lock.
 Result<MetaLoader::Read*> MetaLoader::start(u64 place, Engine* engine) {
     if (engine == nullptr && is_resident(place)) return nullptr;
@@ -176,7 +176,7 @@ Result<MetaLoader::Read*> MetaLoader::start(u64 place, Engine* engine) {
 }
 
 /// Brings the host's copy of a bitmap of inodes up to date with the engine's. If the engine has
-/// none, the last commit had the newest: the host's is that, or the disk's.
+/// none, the newest is that of the last commit, which the host or the disk has.
 Errc MetaLoader::take_bitmap(Engine& engine, u64 place) {
     Block bitmap;
     const Errc read = or_no_memory([&] { return engine.read_block(place, bitmap); });
@@ -184,8 +184,8 @@ Errc MetaLoader::take_bitmap(Engine& engine, u64 place) {
     return read == Errc::need_block ? Errc::ok : read;
 }
 
-/// Fills the blocks of reads with what the disk has, or with nothing, and notes what became of
-/// each. Without the lock.
+/// Fills the blocks of reads from the disk, or with zeros, and notes the result of each. Without
+/// the lock.
 void MetaLoader::read_in(std::span<Read* const> reads) {
     std::array<DiskRead, batch_max> requests;
     u64 count = 0;
@@ -202,7 +202,7 @@ void MetaLoader::read_in(std::span<Read* const> reads) {
             std::memset(read->block, 0, sizeof *read->block);
             read->result = Errc::ok;
         } else if (all != Errc::ok && count != 1) {
-            // The answer is for all of them: who fails is told only by one at a time.
+            // One result for all: read one at a time to find which one failed.
             const DiskRead request = request_of(*read);
             read->result = or_no_memory([&] { return disk_.read(request.offset, request.target); });
         }
@@ -216,7 +216,7 @@ DiskRead MetaLoader::request_of(const Read& read) {
     return {read.place, std::as_writable_bytes(std::span(read.block, 1))};
 }
 
-/// Puts what was read to where it is wanted and tells all who asked. Under the lock.
+/// Makes a block that was read resident and wakes all callers that wait for it. Under the lock.
 Errc MetaLoader::finish(Read& read) {
     if (read.result == Errc::ok) {
         read.result = or_no_memory([&] { return put(read); });
@@ -226,16 +226,16 @@ Errc MetaLoader::finish(Read& read) {
     return leave(read);
 }
 
-/// Ends an asker's part in a read; the answer. Under the lock.
+/// Ends a caller's part in a read; returns the result. Under the lock.
 Errc MetaLoader::leave(Read& read) {
     const Errc result = read.result;
     if (--read.askers == 0) changed_.notify_all();
     return result;
 }
 
-/// Makes resident what was read. Not if that may not be the newest: who asked looks again then.
-/// Errc::corrupt if the place is for other things by now. Under the lock. In a buffer of the host's
-/// nothing else makes a block resident: there it is not.
+/// Makes resident what was read, unless that may be out of date: then the callers retry.
+/// Errc::corrupt if the place has another use by now. Under the lock. In a buffer of the host's
+/// only this makes a block resident, so there it is not resident yet.
 Errc MetaLoader::put(Read& read) {
     if (read.is_void) return Errc::ok;
     const FrameKind kind = core::kind_of(store_, read.place / format::frame_size);
@@ -261,14 +261,14 @@ Errc MetaLoader::put_into(Engine& engine, Read& read) {
     WARREN_TRY(engine.place_block(read.place, *read.block, evicted_));
     forget_references(read.place);
     if (evicted_.place == core::place_none) return Errc::ok;
-    // It was resident when somebody began to read it, and may have been changed since.
+    // It was resident when that read began, and may have been changed since.
     if (Read* const other = find_read(evicted_.place, &engine)) other->is_void = true;
-    static_cast<void>(keep_evicted());  // or before the next one goes
+    static_cast<void>(keep_evicted());  // or before the next eviction
     return Errc::ok;
 }
 
-/// keep_references() of what went from an engine's buffer last. Errc::no_memory, and it is still to
-/// be done.
+/// keep_references() of the block last evicted from an engine's buffer. If Errc::no_memory, it is
+/// still to be done.
 Errc MetaLoader::keep_evicted() {
     if (evicted_.place == core::place_none) return Errc::ok;
     WARREN_TRY(or_no_memory([&] {
@@ -279,7 +279,7 @@ Errc MetaLoader::keep_evicted() {
     return Errc::ok;
 }
 
-/// Notes what only memory knows of a block that was evicted.
+/// Saves the references in an evicted block, which the disk does not have.
 void MetaLoader::keep_references(u64 place, const Block& block) {
     if (!holds_inodes(place)) return;
     const auto* inodes = reinterpret_cast<const format::Inode*>(&block);
@@ -295,7 +295,7 @@ void MetaLoader::keep_references(u64 place, const Block& block) {
     if (!kept.empty()) kept_[place] = std::move(kept);
 }
 
-/// Puts what keep_references() has noted into `block`.
+/// Restores in `block` what keep_references() has saved.
 void MetaLoader::restore_references(u64 place, Block& block) const {
     const auto found = kept_.find(place);
     if (found == kept_.end()) return;
@@ -307,7 +307,7 @@ void MetaLoader::restore_references(u64 place, Block& block) const {
     }
 }
 
-/// They are in memory again.
+/// Drops what keep_references() has saved: it is in memory again.
 void MetaLoader::forget_references(u64 place) {
     const auto found = kept_.find(place);
     if (found == kept_.end()) return;
@@ -339,8 +339,8 @@ Result<u64> MetaLoader::inodes_in_use(u64 place) {
     return used;
 }
 
-/// What the disk has at `place`. If nothing, an operation is about to fill the block, or has looked
-/// at a stale pointer. Errc::need_block as from inodes_in_use().
+/// What the disk has at `place`. If nothing, an operation is about to fill the block, or has
+/// followed a stale pointer. Errc::need_block as from inodes_in_use().
 Result<MetaLoader::Expected> MetaLoader::expect(u64 place) {
     const u64 frame = place / format::frame_size;
     const u64 bit = place / format::block_size % format::blocks_per_frame;
@@ -362,7 +362,7 @@ Result<MetaLoader::Expected> MetaLoader::expect(u64 place) {
     return expected;
 }
 
-/// Checks what the disk had at `place`, and takes out what is not an inode.
+/// Checks what the disk had at `place`, and clears slots that are not inodes.
 Errc MetaLoader::accept(u64 place, const Expected& expected, Block& block) const {
     if (expected.kind == FrameKind::inodes) {
         if (place % format::frame_size == 0) {
@@ -428,7 +428,7 @@ void MetaLoader::load_frame(u64 frame) {
         const u64 place = first_place + block * format::block_size;
         const Result<Expected> expected = expect(place);
         if (expected && expected->is_written) {
-            // What cannot be right is looked at again by whoever wants it.
+            // A block that fails the check is read again by the operation that needs it.
             if (accept(place, *expected, memory[block]) == Errc::ok) show(block);
             continue;
         }
@@ -438,7 +438,7 @@ void MetaLoader::load_frame(u64 frame) {
 }
 
 void MetaLoader::adopt(u64 place, const Block& block) {
-    // Not between what an engine says, which may be newer, and what is made of it.
+    // Not between take_bitmap()'s read of an engine, which may be newer, and its copy.
     const std::lock_guard lock(mutex_);
     copy_in(store_, place, block);
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings metadata blocks into an engine's memory when an operation asks for one that is not there,
-// and, with a meta buffer of fixed size, decides which block goes for it.
+// and, with a meta buffer of fixed size, decides which block is evicted for it.
 //
 // Invariant: a block is published as resident only after it passed its checks; an inode that does
-// not exist has generation zero in memory. References to inodes, which no disk knows, outlive the
-// eviction of their block: they are kept beside the buffer, 16 bytes for an inode.
+// not exist has generation zero in memory. References to inodes, which are not on the disk, survive
+// the eviction of their block: they are kept beside the buffer, 16 bytes for an inode.
 //
-// The disk is waited for without the lock, so many reads are under way at once, of one place one
-// for all who ask. What is being read is not resident, so nobody changes it; but it may be freed
-// and be another's before the read has ended, and in an engine's buffer it may come and go. What
-// was read never comes over what is newer: put() and fs/ops/show_block.hpp see to it.
+// Disk I/O happens without the lock, so many reads are under way at once; callers that need the
+// same place share one. A block that is being read is not resident, so no operation changes it; but
+// it may be freed and reused before the read has ended, and in an engine's buffer it may be loaded
+// and evicted. What was read never overwrites newer contents: put() and fs/ops/show_block.hpp
+// ensure that.
 #pragma once
 
 #include <array>
@@ -31,47 +32,47 @@ namespace warren {
 
 class MetaLoader {
  public:
-    /// So many reads of blocks may be under way; who wants one more waits.
+    /// At most so many reads are under way; a further one waits.
     static constexpr u64 reads_max = 64;
-    /// So many of them are one caller's of load_many().
+    /// At most so many of them belong to one call of load_many().
     static constexpr u64 batch_max = 32;
 
     /// Requires: both outlive this; `volume` is the first 8 bytes of the UUID.
     MetaLoader(Disk& disk, const core::Store& store, u64 volume);
 
-    /// Makes the block at `place` resident; it may be gone again if all of a meta buffer is in much
-    /// use. With an `engine`, in the meta buffer of that, which has memory of its own; the host's
-    /// Store has the identity map then, and of blocks the bitmaps of inodes alone. Errc::corrupt if
-    /// its bytes cannot be right, Errc::io if they cannot be read, Errc::need_commit if every block
-    /// of the meta buffer is in use or dirty.
+    /// Makes the block at `place` resident; it may be evicted again at once if a meta buffer is in
+    /// heavy use. With an `engine`, in that engine's meta buffer; the host's Store then has the
+    /// identity map, and of all blocks only the bitmaps of inodes. Errc::corrupt if its bytes are
+    /// invalid, Errc::io if they cannot be read, Errc::need_commit if every block of the meta
+    /// buffer is in use or dirty.
     Errc load(u64 place, Engine* engine = nullptr);
 
-    /// As load() of each place, side by side where the disk can. A place that comes twice may be
+    /// As load() of each place, in parallel where the disk can. A place that occurs twice may be
     /// read twice. Requires: as many answers.
     void load_many(std::span<const u64> places, std::span<Errc> answers, Engine* engine = nullptr);
 
-    /// Makes all of a frame's blocks resident that hold something, and those of free inodes, by one
-    /// read of all of them. What cannot be read or right is left to load(). Requires: the identity
-    /// map; no block of the frame is resident, nobody else works on it.
+    /// Makes all used blocks of a frame resident, and those of free inodes, by one read. Blocks
+    /// that cannot be read or are invalid are left to load(). Requires: the identity map; no block
+    /// of the frame is resident, and no other thread uses it.
     void load_frame(u64 frame);
 
     /// The memory of a resident block, kept there until unpin(); null if it is not resident.
     format::Block* pin(u64 place);
     void unpin(u64 place);
 
-    /// Takes what an engine with memory of its own has at `place`, the bitmap of a frame of inodes,
-    /// into the host's. Requires: the identity map.
+    /// Copies a bitmap of inodes that an engine with its own memory has at `place` to the host's
+    /// Store. Requires: the identity map.
     void adopt(u64 place, const format::Block& block);
 
     u64 loads() const { return loads_; }
-    /// How many callers wait for a read that somebody else has begun.
+    /// How many callers wait for a read that another has begun.
     u64 waiters();
 
  private:
     /// The references to one inode of a block that was evicted.
     struct Kept {
         u32 slot;        // in the block
-        u32 generation;  // 0: it was removed; removed_ has what is left of it
+        u32 generation;  // 0: it was removed; see removed_
         u64 references;
     };
 
@@ -82,13 +83,13 @@ class MetaLoader {
         u64 used;         // of a block of inodes: the bits of those that exist
     };
 
-    /// A block that is being read, or what became of it as long as somebody asks.
+    /// A block that is being read, or the result while callers still wait for it.
     struct Read {
         format::Block* block = nullptr;  // its own
         u64 place = 0;
         Engine* engine = nullptr;  // that wants it; null: the host's Store
         Expected expected{};
-        u32 askers = 0;        // who wait for it, the reader among them; 0: may be begun anew
+        u32 askers = 0;        // callers that wait for it, the reader included; 0: may be reused
         bool is_over = false;  // `result` tells
         bool is_void = false;  // the block was evicted since it was begun
         Errc result = Errc::ok;
@@ -121,9 +122,9 @@ class MetaLoader {
     const u64 volume_;
     const std::unique_ptr<format::Block[]> blocks_;  // one a read
     std::mutex mutex_;                               // for all below; hits never take it
-    std::condition_variable changed_;                // a read is over, or may be begun anew
+    std::condition_variable changed_;                // a read is over, or may be reused
     std::array<Read, reads_max> reads_;
-    u32 hand_ = 0;                                // second-chance order: the head looked at next
+    u32 hand_ = 0;                                // second-chance order: the next head to examine
     ops::Evicted evicted_{core::place_none, {}};  // from an engine's buffer, not kept yet
     u64 loads_ = 0;
     std::unordered_map<u64, std::vector<Kept>> kept_;  // by place of the block

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds go over all ways in turn, and each way is judged by its best round: what else the machine
-// does meanwhile hits single rounds.
+// Each round measures all access methods in turn, and each method is judged by its best round:
+// other load on the machine affects single rounds.
 #include "fs/disk/choose_access.hpp"
 
 #include <time.h>
@@ -44,7 +44,7 @@ class Sample {
         }
     }
 
-    /// One round on the way that `disk` goes; `measure` keeps the better figures.
+    /// One round with the current access of `disk`; `measure` keeps the better figures.
     Errc run(WriteHabit habit, AccessMeasure& measure) {
         disk_.drop_cached(offset_, length_bytes_);
         WARREN_TRY(time(measure.read_ns, [&] { return disk_.read_many(reads_); }));
@@ -81,7 +81,7 @@ std::string microseconds(u64 nanoseconds) {
 }
 
 bool is_faster(const AccessMeasure& one, const AccessMeasure& than) {
-    // The plain way needs no memory of its own: a tie goes to it.
+    // Plain access needs no extra memory: a tie goes to it.
     const u64 credit = than.access == DiskAccess::plain ? 9 : 10;
     return one.refusal.empty() && one.total_ns() * 10 < than.total_ns() * credit;
 }
@@ -121,10 +121,10 @@ AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 len
     choice.measures[0].access = DiskAccess::plain;
     choice.measures[1].access = DiskAccess::ring;
     choice.measures[2].access = DiskAccess::direct;
-    // Memory is not waited for.
+    // A file in memory has no access time to measure.
     if (disk.is_in_memory() || length_bytes < 2 * sample_blocks * block_size) return choice;
     Sample sample(disk, offset, length_bytes);
-    // The first contact pays for what is done only once: it is not counted.
+    // The first round includes one-time costs: it is not counted.
     AccessMeasure first;
     if (sample.run(habit, first) != Errc::ok) return choice;
     const u64 start = now_ns();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the error numbers of the system mean for a disk. There are three things that a volume does
-// about them: it tells of a full medium, of one that may not be written, and of all else as EIO.
+// The error numbers of the system as disk errors. A volume distinguishes three cases: a full
+// medium, a read-only medium, and all else as EIO.
 #pragma once
 
 #include <cerrno>

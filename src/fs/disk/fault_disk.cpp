@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Only the decision whether to fail is taken under the lock; the I/O itself is not, so that
-// counting does not put I/Os in line that would run side by side without it.
+// counting does not serialize I/Os that would otherwise run in parallel.
 #include "fs/disk/fault_disk.hpp"
 
 namespace warren {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls may do less than they were asked for, or be interrupted: every loop here goes on
-// until all is done or an error is met.
+// System calls may do less than requested, or be interrupted: every loop here continues until all
+// is done or an error occurs.
 #include "fs/disk/file_disk.hpp"
 
 #include <fcntl.h>
@@ -25,7 +25,8 @@
 namespace warren {
 namespace {
 
-constexpr mode_t image_mode = 0600;  // whoever may read an image may lock it, and see all in it
+// Permission to read an image would allow locking it, and reading all in it.
+constexpr mode_t image_mode = 0600;
 constexpr int claim_tries = 20;
 constexpr long claim_wait_nanoseconds = 50'000'000;
 
@@ -75,7 +76,8 @@ Failure check_type(const std::string& path, OpenMode mode, bool& is_device, bool
             quoted_if_needed(path) + ": " + what + "; name an image file or a block device"};
 }
 
-/// open(2), again as long as a device is claimed, for others may try it as well at this moment.
+/// open(2), retried while a device is claimed, for another process may be probing it at this
+/// moment.
 int open_claimed(const std::string& path, int flags) {
     for (int tries = claim_tries;;) {
         const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, image_mode);
@@ -98,7 +100,7 @@ std::unique_ptr<FileDisk> FileDisk::open(const std::string& path, OpenMode mode,
 
     const bool is_writable = mode != OpenMode::read_only;
     // O_EXCL on a device without O_CREAT: refuse one that is mounted or otherwise claimed. A reader
-    // only tries that, so that others may read as well.
+    // only tests that, so that others may read as well.
     int flags = is_writable ? O_RDWR : O_RDONLY;
     if (is_device || is_missing) flags |= O_EXCL;
     if (is_missing) flags |= O_CREAT;
@@ -133,7 +135,7 @@ Result<u64> FileDisk::present_size() const {
     if (is_device_) {
         if (::ioctl(descriptor_, BLKGETSIZE64, &bytes) != 0) return disk_error(errno);
     } else {
-        // The size alone: for the times a network file system would write back first.
+        // The size alone: to return the times, a network file system would write back first.
         struct statx status {};
         if (::statx(descriptor_, "", AT_EMPTY_PATH, STATX_SIZE, &status) != 0) {
             return disk_error(errno);
@@ -156,8 +158,8 @@ Errc FileDisk::check_size() const {
     return *size < size_bytes_ ? Errc::io : Errc::ok;
 }
 
-/// Before each write: one behind the end of a file that was cut would make it longer again, with
-/// zeros between.
+/// Before each write: a write beyond the end of a truncated file would extend it again, with zeros
+/// between.
 Errc FileDisk::check_writable() const {
     return is_writable_ ? check_size() : Errc::read_only;
 }
@@ -234,7 +236,7 @@ Errc FileDisk::read(u64 offset, std::span<std::byte> target) {
     if (!contains(offset, target.size())) return Errc::io;
     const Result<u64> got = read_fully(descriptor_, offset, target);
     if (!got) return disk_error(static_cast<int>(got.code()));
-    // Less: somebody has cut the file since it was measured.
+    // Less: the file was truncated since its size was read.
     return *got == target.size() ? Errc::ok : Errc::io;
 }
 

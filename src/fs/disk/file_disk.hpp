@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A volume in an image file or on a block device: by plain positioned reads and writes, or by
-// requests to the kernel of which several are under way at once, past the page cache if wanted.
+// several concurrent requests to the kernel, optionally bypassing the page cache.
 //
 // Invariant: while a FileDisk is open for writing, no other FileDisk of the same file or device is
-// open in any process; any number of readers may share one. The lock dies with the process. What
-// another program has cut off is never made up for with zeros: it cannot be read, and nothing is
-// written to what is left.
+// open in any process; any number of readers may share one. The lock dies with the process. If
+// another program truncates the file, the missing part is not replaced by zeros: it cannot be read,
+// and nothing is written to the rest.
 #pragma once
 
 #include <memory>
@@ -39,15 +39,15 @@ class FileDisk final : public Disk {
     Errc flush() override;
     Errc discard(u64 offset, u64 length_bytes) override;
 
-    /// Goes this way from now on. Errc::not_supported, `why` says what refuses it, and the way
-    /// stays as it was. Requires: a way that is named, and nobody else uses the disk meanwhile.
+    /// Uses this access from now on. On Errc::not_supported `why` says what refuses it, and the
+    /// access stays as it was. Requires: a specific access, and exclusive use of the disk.
     Errc use(DiskAccess access, std::string& why);
     DiskAccess access() const { return access_; }
-    /// Lets the system forget what it holds in memory of the range; a hint.
+    /// Drops the range from the page cache; a hint.
     void drop_cached(u64 offset, u64 length_bytes);
-    /// Whether the file lies in memory and its page cache is all that there is of it.
+    /// Whether the file is on a file system in memory, without a backing store.
     bool is_in_memory() const;
-    /// For tests, and not on the plain way: see RequestProbe.
+    /// For tests, not with plain access: see RequestProbe.
     void set_probe(RequestProbe probe) { ring_->set_probe(std::move(probe)); }
 
     /// Makes the range read as zeros, without writing them where the medium can do that itself.
@@ -80,7 +80,7 @@ class FileDisk final : public Disk {
     bool is_new_;
     u64 size_bytes_ = 0;
     DiskAccess access_ = DiskAccess::plain;
-    std::unique_ptr<RingAccess> ring_;  // null on the plain way
+    std::unique_ptr<RingAccess> ring_;  // null with plain access
 };
 
 /// Writes zeros to a range of any disk.

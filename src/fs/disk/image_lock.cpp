@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// /proc/locks names the process that has taken a lock, which may have ended and left it to a child;
-// so the descriptors of all processes are asked first, as far as this user may see them.
+// /proc/locks names the process that has taken a lock, which may have exited and left it to a
+// child; so the descriptors of all processes are searched first, as far as this user may read them.
 //
-// No lock keeps out a process that may open the file: flock(2) asks for no permission at all, and a
-// record lock for reading, which excludes that of a writer, for permission to read. So images are
-// made for their owner alone.
+// No lock excludes a process that may open the file: flock(2) needs no permission at all, and a
+// read lock of fcntl(2), which excludes a writer's, only permission to read. So images are made
+// with access for their owner alone.
 #include "fs/disk/image_lock.hpp"
 
 #include <dirent.h>

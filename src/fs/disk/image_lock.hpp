@@ -9,9 +9,9 @@
 
 namespace warren {
 
-/// Locks the file, if need be after some waiting: the kernel ends the rings of a process that was
-/// killed, and with them its lock, a little later than the process; the system's device prober
-/// holds a device for a moment.
+/// Locks the file, waiting briefly if need be: the kernel closes the rings of a killed process, and
+/// with them its lock, a little later than the process; the system's device prober holds a device
+/// for a moment.
 bool lock_image(int descriptor, bool is_exclusive, bool is_device);
 
 /// The process that has locked the file, as far as this user may know: "process 71 (warren)"; else

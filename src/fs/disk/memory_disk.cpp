@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image after a cut is made in two steps: all events up to the last flush, then those after it
-// as the cut's options say, chosen by a generator that starts at the seed.
+// An image after a power cut is made in two steps: all events up to the last flush, then those
+// after it as the options of the cut say, chosen by a generator with the given seed.
 #include "fs/disk/memory_disk.hpp"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ void apply_cut(std::span<const DiskEvent> events, const Cut& cut, SparseBytes& b
 }  // namespace
 
 SparseBytes::SparseBytes(const SparseBytes& other) {
-    // From here on neither of the two may write into what they share.
+    // From here on neither of the two may write to shared pieces.
     for (auto& [number, slot] : other.pieces_)
         slot.is_own = false;
     pieces_ = other.pieces_;

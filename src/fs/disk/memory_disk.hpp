@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk in memory that remembers what was written and when it was flushed, so that a test can cut
-// the power after any event and look at what a real medium might hold then.
+// A disk in memory that remembers what was written and when it was flushed, so that a test can
+// simulate a power cut after any event and examine what a real medium might then hold.
 //
 // Invariant: every image that image_after() makes is one that the contract of Disk allows: events
 // before the last flush are there in full, of later ones any 512-byte sectors.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that passes everything on to one that somebody else owns. Those that count, hold back or
-// lie about something override just that.
+// A disk that forwards everything to another one that it does not own. Derived disks that count,
+// delay or falsify something override just that.
 //
-// Invariant: many ranges come as one each, so that a derived disk sees every write in write().
+// Invariant: read_many() and write_many() forward each range separately, so that a derived disk
+// sees every write in write().
 #pragma once
 
 #include "fs/disk/disk.hpp"
@@ -13,7 +14,7 @@ class PassingDisk : public Disk {
  public:
     /// Requires: `below` outlives this.
     explicit PassingDisk(Disk& below) : below_(below) {}
-    /// A PassingDisk over another would else be a copy of it, and pass by what that one does.
+    /// Otherwise a PassingDisk over another one would be a copy of it, and bypass its overrides.
     PassingDisk(const PassingDisk&) = delete;
 
     u64 size_bytes() const override { return below_.size_bytes(); }

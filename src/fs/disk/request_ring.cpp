@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request may come back done in part, or not at all for a passing reason: then what is left of it
-// goes out again. After an error nothing new goes out, and what is under way is waited for.
+// A request may complete in part, or not at all for a transient reason: then the rest is submitted
+// again. After an error nothing new is submitted, and the requests under way are waited for.
 #include "fs/disk/request_ring.hpp"
 
 #include <array>
@@ -18,7 +18,7 @@ namespace warren {
 
 namespace {
 
-// So often may the requests of one run() come back with nothing done.
+// How often requests of one run() may complete with nothing done.
 constexpr u32 idle_returns_max = 1000;
 
 }  // namespace
@@ -76,10 +76,10 @@ struct RequestRing::Run {
         const bool is_passing = got == -EINTR || got == -EAGAIN;
         if (got < 0 && !is_passing) return fail(disk_error(-got));
         u64 whole = is_passing ? 0 : done[index] + static_cast<u64>(got);
-        // What is not aligned any more could not go on past the page cache.
+        // An unaligned rest could not bypass the page cache.
         if (whole < request.length_bytes) whole -= whole % transfer_unit;
         if (whole <= done[index]) {
-            // Nothing at all: the file ends here, or the kernel asks for patience.
+            // Nothing at all: the file ends here, or the kernel wants a retry.
             if (!is_passing || ++idle_returns > idle_returns_max) return fail(Errc::io);
         } else {
             done[index] = whole;

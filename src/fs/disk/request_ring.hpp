@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk does many requests in the time of one if it has them at once. This hands the kernel up to
-// `depth` requests of one caller by io_uring(7) and waits for all of them with few system calls.
+// A disk serves many concurrent requests in the time of one. This submits up to `depth` requests of
+// one caller by io_uring(7) and waits for all of them with few system calls.
 //
 // Invariant: when run() returns, the kernel has no request left that uses the caller's memory.
 #pragma once
@@ -21,8 +21,8 @@ struct DiskRequest {
     u64 length_bytes = 0;
 };
 
-/// For tests: is told of each request that has finished, and of its result as in cqe->res, and
-/// answers the result that is to be believed.
+/// For tests: called for each completed request with its result as in cqe->res; returns the result
+/// to use instead.
 using RequestProbe = std::function<i32(const DiskRequest&, i32 result)>;
 
 /// Not thread-safe: one caller at a time.
@@ -30,7 +30,7 @@ class RequestRing {
  public:
     static constexpr u32 depth = 32;           // requests in flight
     static constexpr u32 requests_max = 128;   // of one call of run()
-    static constexpr u64 transfer_unit = 512;  // a request goes on at a multiple of it
+    static constexpr u64 transfer_unit = 512;  // a request is resumed at a multiple of it
 
     /// Null, and `error` is the system's error number, if the kernel gives no ring.
     static std::unique_ptr<RequestRing> open(int& error);
@@ -38,8 +38,8 @@ class RequestRing {
     RequestRing(const RequestRing&) = delete;
     RequestRing& operator=(const RequestRing&) = delete;
 
-    /// Does all `requests` whole, in any order. The first error; then any of them may be done in
-    /// part. Requires: at most requests_max.
+    /// Does all `requests` completely, in any order. Returns the first error; then any of them may
+    /// be done in part. Requires: at most requests_max.
     Errc run(int descriptor, std::span<const DiskRequest> requests, const RequestProbe& probe);
 
     /// Whether the kernel has refused the ring itself: it is of no use any more.

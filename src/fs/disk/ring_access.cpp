@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges are cut into parts, parts are put together to waves. The requests of a wave are under way
-// together; the next wave begins when they are done.
+// Ranges are divided into parts, parts are collected into waves. The requests of a wave are under
+// way together; the next wave begins when they are done.
 #include "fs/disk/ring_access.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace warren {
 namespace {
 
-/// One request and what of it the caller is meant to see.
+/// One request and the part of it that is copied for the caller.
 struct Part {
     DiskRequest request;
     std::byte* users = nullptr;  // null: the request uses the caller's memory itself
@@ -23,7 +23,7 @@ struct Part {
     bool is_partial() const { return is_bounced() && users_length != request.length_bytes; }
 };
 
-/// Whether a device can move bytes to and from this memory by itself.
+/// Whether a device can transfer to and from this memory directly.
 bool is_aligned(const std::byte* memory) {
     return reinterpret_cast<std::uintptr_t>(memory) % RequestRing::transfer_unit == 0;
 }
@@ -90,7 +90,7 @@ class RingAccess::Lane {
  private:
     std::span<const Part> wave() const { return std::span(parts_).first(count_); }
 
-    /// The first part of a range: as much as can go as one request.
+    /// The first part of a range: as much as fits in one request.
     Part cut(u64 offset, std::byte* memory, u64 length) const {
         Part part;
         const u64 into_unit = offset % unit_;
@@ -101,7 +101,7 @@ class RingAccess::Lane {
         }
         const u64 begin = offset - into_unit;
         u64 end = std::min((offset + length + unit_ - 1) / unit_ * unit_, begin + piece_bytes);
-        // Behind the first block the caller's memory may fit.
+        // After the first block the caller's memory may be aligned.
         if (into_unit != 0 && is_aligned(memory + (unit_ - into_unit))) end = begin + unit_;
         part.request = {is_write_, begin, nullptr, end - begin};
         part.users = memory;
@@ -147,7 +147,7 @@ std::unique_ptr<RingAccess> RingAccess::open(int descriptor, u64 unit_bytes, int
     return access;
 }
 
-/// A lane of its own for the caller; null if all are gone and the kernel gives no more.
+/// A lane for the caller; null if all are in use and the kernel provides no more.
 std::unique_ptr<RingAccess::Lane> RingAccess::take_lane() {
     std::unique_lock lock(mutex_);
     for (;;) {

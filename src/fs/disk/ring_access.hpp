@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes of any range by rings of requests. Past the page cache the kernel takes whole
-// aligned blocks from aligned memory only: what is not so goes by way of a lane's own memory, and
-// a block that is written in part is read first.
+// Reads and writes of any range by rings of requests. For direct I/O the kernel requires whole
+// aligned blocks and aligned memory: other transfers use a lane's bounce buffer, and a block that
+// is written in part is read first.
 //
-// Any number of threads may come: each takes a lane (a ring and its memory) for as long as its call
-// lasts, so a call waits for its own requests and for nobody else's.
+// Thread-safe: each call takes a lane (a ring and its memory) while it lasts, so a call waits only
+// for its own requests.
 #pragma once
 
 #include <condition_variable>
@@ -34,7 +34,7 @@ class RingAccess {
     Errc read(std::span<const DiskRead> reads);
     Errc write(std::span<const DiskWrite> writes);
 
-    /// For tests; not while somebody reads or writes.
+    /// For tests; not during reads or writes.
     void set_probe(RequestProbe probe) { probe_ = std::move(probe); }
 
  private:

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a command does not fit into its cell: a block in the ring's arena, the structure below
-// and behind it the groups, the name, the new name and the text, each from a multiple of 16 on.
-// Their places follow from their lengths, so a block holds no offset that could lead out of it.
+// The part of a command that does not fit into its cell: a block in the ring's arena with the
+// structure below, followed by the groups, the name, the new name and the text, each at a multiple
+// of 16. Their places follow from their lengths, so a block holds no offset that could lead out of
+// it.
 //
-// Invariant: the reader copies the block once and looks only at the copy. What its writer changes
-// afterwards has no effect.
+// Invariant: the reader copies the block once and reads only the copy. Later changes by its writer
+// have no effect.
 #pragma once
 
 #include "fs/ops/command.hpp"
@@ -15,7 +16,7 @@ namespace warren::ring {
 inline constexpr u64 arena_granule = 64;
 inline constexpr u64 arena_bytes_max = 16 * mib;
 
-inline constexpr u32 name_bytes_max = 4096;  // longer ones are too long, whatever they say
+inline constexpr u32 name_bytes_max = 4096;  // longer ones are refused unread
 inline constexpr u32 text_bytes_max = 64 * kib;
 
 struct alignas(16) Arguments {
@@ -49,7 +50,7 @@ struct alignas(16) Arguments {
 };
 static_assert(sizeof(Arguments) == 160);
 
-/// Where the parts behind the structure lie in the block.
+/// The offsets of the parts after the structure in the block.
 struct ArgumentPlaces {
     u64 groups;
     u64 name;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a client and an engine share: rings of cells. A cell is a few slots of 64 bytes,
 // a slot four pieces of 16 bytes, and every piece carries the phase: the number of the lap in which
-// it was written. A reader who finds the phase in all pieces of what it needs has read what one
-// writer wrote for this lap, wherever the bytes came from and in whatever order.
+// it was written. A reader that finds the phase in all pieces that it needs has read what one
+// writer wrote for this lap, in whatever order the bytes became visible.
 //
 // Invariant: a piece is read and written whole. On a GPU that is one access of 128 bits; on a CPU
-// the half with the phase is written last and read first. Nobody does read-modify-write here.
+// the half with the phase is written last and read first. There are no read-modify-write
+// operations.
 #pragma once
 
 #include <cstring>
@@ -32,9 +33,9 @@ inline constexpr u32 pieces_per_slot = 4;
 inline constexpr u32 words_per_slot = pieces_per_slot * words_per_piece;
 inline constexpr u32 inline_name_max = words_per_slot * 4;  // bytes
 
-/// A command: the head, and a name of at most 48 bytes in the slot behind it.
+/// A command: the head, and a name of at most 48 bytes in the next slot.
 inline constexpr u32 command_slots = 2;
-/// What became of it: as many slots as the answer needs.
+/// A completion: as many slots as the reply needs.
 inline constexpr u32 completion_slots = 4;
 
 template <u32 slots>
@@ -56,8 +57,8 @@ WARREN_HD inline u32 cell_of(u64 ticket, u32 cells) {
     return static_cast<u32>(ticket) & (cells - 1);
 }
 
-/// Reads a piece that the other side may be writing. What was written before a piece whose phase is
-/// the expected one is seen by what is read afterwards.
+/// Reads a piece that the other side may be writing. If the phase is the expected one, later reads
+/// see what was written before the piece.
 WARREN_HD inline Piece load_piece(const Piece& piece) {
     Piece copy;
 #if defined(__CUDA_ARCH__)
@@ -73,7 +74,7 @@ WARREN_HD inline Piece load_piece(const Piece& piece) {
     return copy;
 }
 
-/// Reads 16 bytes of a block in the arena, after the cell that tells of it.
+/// Reads 16 bytes of a block in the arena, after the cell that names it.
 WARREN_HD inline Piece load_block_piece(const Piece& piece) {
     Piece copy;
 #if defined(__CUDA_ARCH__)
@@ -88,8 +89,8 @@ WARREN_HD inline Piece load_block_piece(const Piece& piece) {
     return copy;
 }
 
-/// Writes a piece. A CPU publishes with it all that it wrote before; a GPU does not: there the
-/// caller puts a fence between what it wrote elsewhere and the pieces that tell of it.
+/// Writes a piece. On a CPU that publishes all that was written before; on a GPU the caller puts a
+/// fence between its other writes and the pieces that publish them.
 WARREN_HD inline void store_piece(Piece& piece, const Piece& value) {
 #if defined(__CUDA_ARCH__)
     asm volatile(

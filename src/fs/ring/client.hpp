@@ -2,8 +2,8 @@
 // The client's end of a ring: submits commands, one or thousands at a time, and takes their
 // replies in any order. Any number of threads may share one client.
 //
-// Invariant: a cell is written again only after its completion was taken, so neither side runs
-// over the other; a full ring is an answer (Errc::busy), never a wait.
+// Invariant: a cell is written again only after its completion was taken, so neither side
+// overwrites the other's cells; a full ring is an error (Errc::busy), never a wait.
 #pragma once
 
 #include <mutex>
@@ -15,19 +15,19 @@
 
 namespace warren::ring {
 
-/// Hands out parts of an arena. It asks for memory when it is made and never again: a command that
-/// was carried out must not fail when its reply is taken.
+/// Allocates parts of an arena. It allocates its own memory only in the constructor: taking the
+/// reply of a completed command must not fail.
 class ArenaSpace {
  public:
-    /// At most `parts` of its `bytes` are handed out at once.
+    /// At most `parts` ranges of its `bytes` are in use at once.
     ArenaSpace(u64 bytes, u64 parts);
 
-    /// Where `bytes` of it are, rounded up to arena_granule; Errc::no_space if there are none.
+    /// Allocates `bytes`, rounded up to arena_granule; Errc::no_space if there is no such range.
     Result<ArenaRange> take(u64 bytes);
     void give_back(const ArenaRange& range);
 
  private:
-    std::vector<ArenaRange> free_;  // by offset; no two touch, so one more than are handed out
+    std::vector<ArenaRange> free_;  // by offset; no two touch, so at most one more than are in use
 };
 
 class RingClient {
@@ -36,21 +36,21 @@ class RingClient {
         u64 submitted = 0;
         u64 full = 0;   // submissions refused because the ring or the arena was full
         u64 wakes = 0;  // times that the engine had to be woken
-        u64 spins = 0;  // looks at completions that were not there yet
+        u64 spins = 0;  // polls of completions that were not there yet
         u64 sleeps = 0;
     };
 
     /// `index`: which counter of the doorbell is this ring's. `names_caller`: the ring is trusted
-    /// and each command says on whose behalf it is.
+    /// and each command carries its caller's credentials.
     RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status, u32 index,
                bool names_caller);
 
-    /// Submits a command; its ticket. Errc::busy if there is no room now, Errc::invalid if the
-    /// command cannot travel. What its pointers lead to is copied; the buffer must live until the
-    /// reply is taken.
+    /// Submits a command; returns its ticket. Errc::busy if there is no room now, Errc::invalid if
+    /// the command cannot be encoded. The data behind its pointers are copied; the buffer must live
+    /// until the reply is taken.
     Result<u64> submit(const ops::Command& command);
-    /// Submits the first so many commands as there is room for, with one stroke of the doorbell;
-    /// how many. `failure` says why it ended before the last.
+    /// Submits the first commands for which there is room, ringing the doorbell once; returns how
+    /// many. `failure` says why not all.
     u32 submit_many(std::span<const ops::Command> commands, std::span<u64> tickets, Errc& failure);
 
     /// Takes the reply of a ticket if it has come. A ticket is taken once.

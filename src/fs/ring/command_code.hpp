@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command as it travels: the words of a cell, a short name behind them, and a block of arguments
+// The encoding of a command: the words of a cell, a short name after them, and a block of arguments
 // for what is rare or long. Encoding is the client's, decoding the engine's, on a CPU or a GPU.
 //
-// Invariant: decoding believes nothing. Whatever bytes a client writes, the outcome is an error for
-// this one command, or a command whose pointers and lengths lie in memory that is its own, whose
-// caller is the one that the daemon stamped on the ring, and whose verb is open to that ring.
+// Invariant: decoding trusts nothing. Whatever bytes a client writes, the result is an error for
+// this one command, or a command whose pointers and lengths stay in its own memory, whose caller is
+// the one that the daemon stamped on the ring, and whose verb is allowed for that ring.
 #pragma once
 
 #include "fs/ring/arguments.hpp"
@@ -12,20 +12,20 @@
 
 namespace warren::ring {
 
-/// What the daemon knows of a ring. It lies in memory that the client cannot write.
+/// The daemon's record of a ring, in memory that the client cannot write.
 struct Stamp {
     core::Credentials caller;  // of the process that the ring was given to
     bool is_trusted = false;   // commands may name other callers and use every verb
 };
 
 enum HeadFlag : u32 {
-    head_has_name = 1,    // in the slot behind
+    head_has_name = 1,    // in the next slot
     head_has_block = 2,   // in the arena
-    head_has_caller = 4,  // user and group stand where `from` and `length` would
+    head_has_caller = 4,  // user and group in place of `from` and `length`
     head_may_use_reserve = 8,
     head_holds_lookup = 16,  // references: one_lookup
     head_holds_open = 32,    // references: one_open
-    head_checks = 64,        // the caller's permission is asked
+    head_checks = 64,        // the caller's permission is checked
     head_flags_all = 127,
 };
 
@@ -87,8 +87,8 @@ WARREN_HD inline void pack_head(const Head& head, u32* words) {
     put(10, head.length);
 }
 
-/// Verbs that a process with a ring of its own may use. The others count references for a kernel,
-/// tell places of data, or are parts of greater things: the daemon's business.
+/// Verbs that a client process may use. The others count references for a kernel, return places of
+/// data, or are parts of larger operations, and are reserved for the daemon.
 WARREN_HD constexpr bool is_open_to_clients(ops::Verb verb) {
     switch (verb) {
         case ops::Verb::lookup:
@@ -111,7 +111,7 @@ WARREN_HD constexpr bool is_open_to_clients(ops::Verb verb) {
 
 inline constexpr u32 verb_count = static_cast<u32>(ops::Verb::pack) + 1;
 
-/// Whether this much of a head can be right; then, if the head has a block, it lies in the arena.
+/// Validates a head by itself; if it passes and has a block, that lies in the arena.
 WARREN_HD inline Errc check_head(const Head& head, const Arena& arena) {
     if (head.verb >= verb_count) return Errc::not_supported;
     if ((head.flags & ~u32{head_flags_all}) != 0) return Errc::invalid;
@@ -166,7 +166,7 @@ WARREN_HD inline void take_arguments(const std::byte* copy, const Arena& arena,
     command.caller.group_count = arguments.group_count;
 }
 
-/// Puts the stamp on a command. A umask only takes rights away, so it is the client's.
+/// Puts the stamp on a command. A umask only takes rights away, so the client may choose it.
 WARREN_HD inline Errc apply_stamp(const Stamp& stamp, bool names_caller, ops::Command& command) {
     if (stamp.is_trusted && names_caller) return Errc::ok;
     const u32 umask = command.caller.umask;

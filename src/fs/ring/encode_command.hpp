@@ -9,8 +9,8 @@
 
 namespace warren::ring {
 
-/// Whether part of the command must travel in the arena. `names_caller`: the ring is trusted and
-/// the command says on whose behalf it is.
+/// Whether a part of the command must be put in the arena. `names_caller`: the ring is trusted and
+/// the command carries its caller's credentials.
 inline bool needs_block(const ops::Command& command, bool names_caller) {
     const bool odd_references = (command.references & ~(ops::one_lookup | ops::one_open)) != 0;
     const bool is_large = command.mode > 0xffff || command.caller.umask > 0xffff ||
@@ -59,7 +59,7 @@ inline Arguments arguments_of(const ops::Command& command, bool names_caller, u6
 }
 
 /// How many bytes of the arena the command's block takes; 0: it needs none. Errc::invalid if it has
-/// more groups or longer texts than can travel.
+/// more groups or longer texts than can be encoded.
 inline Result<u64> block_bytes_of(const ops::Command& command, bool names_caller) {
     if (!needs_block(command, names_caller)) return u64{0};
     if (command.text_bytes > text_bytes_max) return Errc::invalid;

@@ -25,7 +25,7 @@ void full_fence() {
 bool ring_doorbell(Doorbell& doorbell, const ServerStatus& status, u32 index) {
     system_atomic<u16> counter(doorbell.counters[index]);
     const auto next = static_cast<u16>(counter.load(hd::memory_order_relaxed) + 1);
-    // Release: pairs with the acquire of the engine's look at the doorbell.
+    // Release: pairs with the engine's acquire load of the doorbell.
     counter.store(next, hd::memory_order_release);
     full_fence();  // pairs with the one in begin_parking()
     const bool is_parked =

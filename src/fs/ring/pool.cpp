@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // See fs/ring/pool.hpp.
 //
-// Invariant: every descriptor that comes in is taken over or closed, whatever the message was.
+// Invariant: every received descriptor is taken over or closed, whatever the message was.
 #include "fs/ring/pool.hpp"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ struct Message {
     u64 arena_bytes;
 };
 
-/// A memory file that nobody can execute, as far as the kernel knows of that; -1 if there is none.
+/// A non-executable memory file, if the kernel supports that; -1 on failure.
 int make_memory_file(const char* name) {
     constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
     const int descriptor = memfd_create(name, flags | no_exec_seal);
@@ -74,7 +74,7 @@ Errc SharedMemory::create(const char* name, u64 bytes, Others others) {
     if (data == MAP_FAILED) return Errc::no_memory;
     data_ = static_cast<std::byte*>(data);
     bytes_ = bytes;
-    // The mode of a descriptor protects nothing: its holder opens the file again by
+    // The mode of a descriptor protects nothing: its holder can open the file again by
     // /proc/self/fd. The seal refuses every write but those by the mapping made above.
     const int unwritable = others == Others::read ? F_SEAL_FUTURE_WRITE : 0;
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | unwritable;
@@ -105,7 +105,7 @@ Result<u64> identify_peer(int socket, Peer& peer) {
     peer.user = credentials.uid;
     peer.group = credentials.gid;
     length = 0;
-    // The first call only tells how many bytes there are.
+    // The first call only returns the length.
     if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, nullptr, &length) != 0 && errno != ERANGE) {
         return Errc::io;
     }
@@ -137,7 +137,7 @@ std::span<std::byte> RingPool::ring_bytes(u32 index) const {
 Result<u32> RingPool::open_ring(Peer peer, bool is_trusted) {
     const std::lock_guard lock(mutex_);
     if (peer.groups.size() > core::groups_max) return Errc::invalid;
-    // Rings that nobody had yet come first: their memory is new.
+    // Unused rings come first: their memory is new.
     for (const bool takes_used : {false, true}) {
         for (u32 i = 0; i < rings_.size(); ++i) {
             Ring& ring = rings_[i];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's rings. Each is a sealed memory file, made and shown to the GPU at the start; a
-// process that asks for one over a Unix socket gets the files of its ring, of the doorbell and of
-// the status page, which only the daemon can write. The kernel tells the credentials of the
+// process that requests one over a Unix socket is sent the files of its ring, of the doorbell and
+// of the status page, which only the daemon can write. The kernel reports the credentials of the
 // process; the daemon stamps them on the ring.
 //
-// Invariant: stamps lie in the daemon's own memory. The memory of a ring never goes to a second
-// process: the first may have it mapped still, so a ring that is opened again gets a new file.
+// Invariant: stamps are in the daemon's own memory. The memory of a ring is never given to a second
+// process: the first may still have it mapped, so a ring that is opened again gets a new file.
 #pragma once
 
 #include <mutex>
@@ -17,10 +17,10 @@
 
 namespace warren::ring {
 
-/// A sealed memory file and its mapping: it keeps its size, so nobody can make us fault.
+/// A sealed memory file and its mapping: its size is sealed, so no other process can make us fault.
 class SharedMemory {
  public:
-    /// What processes that get the file may do with it, however they open or map it.
+    /// What processes that receive the file may do with it, however they open or map it.
     enum class Others : u8 { read, write };
 
     SharedMemory() = default;
@@ -31,8 +31,8 @@ class SharedMemory {
     /// A new file of zeros, populated, which this process can write by data(). Errc::no_memory;
     /// Errc::not_supported if the kernel lacks a seal (before Linux 5.1).
     Errc create(const char* name, u64 bytes, Others others);
-    /// Maps a file that somebody gave us; takes the descriptor. Errc::invalid unless it is sealed
-    /// and has at least `bytes`.
+    /// Maps a file received from another process; takes the descriptor. Errc::invalid unless it is
+    /// sealed and has at least `bytes`.
     Errc adopt(int descriptor, u64 bytes, bool may_write);
 
     std::byte* data() const { return data_; }
@@ -45,7 +45,7 @@ class SharedMemory {
     u64 bytes_ = 0;
 };
 
-/// Who is at the other end of a Unix socket.
+/// The process at the other end of a Unix socket.
 struct Peer {
     u32 user = 0;
     u32 group = 0;
@@ -55,7 +55,7 @@ Result<u64> identify_peer(int socket, Peer& peer);
 
 class RingPool {
  public:
-    /// Makes `rings` rings, at most rings_max. Errc::invalid for a shape that cannot be, else as
+    /// Makes `rings` rings, at most rings_max. Errc::invalid for an invalid shape, else as
     /// SharedMemory::create().
     Errc create(u32 rings, const RingShape& shape);
 
@@ -68,12 +68,12 @@ class RingPool {
     std::span<std::byte> ring_bytes(u32 index) const;
     std::span<std::byte> doorbell_bytes() const { return {doorbell_.data(), doorbell_.bytes()}; }
 
-    /// Takes a free ring for `peer` and zeroes it; its number. Errc::busy if none is free. The
-    /// engine must be told before the ring is used.
+    /// Takes a free ring for `peer` and zeroes it; returns its number. Errc::busy if none is free.
+    /// The caller must inform the engine before the ring is used.
     Result<u32> open_ring(Peer peer, bool is_trusted);
     void close_ring(u32 index);
-    /// Lets go of the memory that rings had before they were opened again. Until then a GPU may
-    /// still be shown it.
+    /// Releases the memory that rings had before they were opened again. Until then a GPU may still
+    /// have it mapped.
     void drop_retired();
     bool is_open(u32 index) const;
     /// The groups in it live until the ring is closed.

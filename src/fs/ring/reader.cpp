@@ -2,7 +2,7 @@
 // See fs/ring/reader.hpp.
 //
 // Invariant: the first piece of a completion is written last, so a client that sees it rarely has
-// to look twice.
+// to poll again.
 #include "fs/ring/reader.hpp"
 
 #include <new>
@@ -22,7 +22,7 @@ void copy_shared(std::byte* to, const std::byte* from, u64 bytes) {
 
 }  // namespace
 
-/// Copies the next cell; whether all of it that counts has arrived.
+/// Copies the next cell; returns whether all needed pieces have arrived.
 bool RingReader::copy_next(CommandCell& copy) const {
     const CommandCell& cell = ring_.commands[cell_of(next_ticket_, ring_.cells)];
     const u32 phase = phase_of(next_ticket_, ring_.cells);

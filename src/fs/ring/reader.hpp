@@ -3,7 +3,7 @@
 // checks them, and writes their completions. A GPU does the same in fs/engine/cuda/server.cu.
 //
 // Invariant: cell and block are copied once; whatever happens in the ring afterwards, the command
-// stays what was checked.
+// stays as checked.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace warren::ring {
 /// A command with the copies that it points into.
 struct Received {
     u64 ticket = 0;
-    Errc verdict = Errc::ok;  // else the command is not to be run and this is its answer
+    Errc verdict = Errc::ok;  // else the command must not be run and this is its result
     ops::Command command;
     alignas(16) char name[inline_name_max] = {};
     std::unique_ptr<std::byte[]> block;
@@ -33,7 +33,7 @@ class RingReader {
     bool has_command() const;
     /// Takes the next command, if one has arrived whole. Its buffer is in the arena.
     bool take(Received& received);
-    /// Tells the client what became of a command. Each is told once, in any order.
+    /// Writes the completion of a command: once for each, in any order.
     void complete(const Received& received, const ops::Reply& reply);
 
     u64 next_ticket() const { return next_ticket_; }

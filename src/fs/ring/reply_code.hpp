@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of a command, as it travels back: the ticket, the code, a mask that says which parts
-// of the reply follow, and these parts. Most answers fit into one slot or two.
+// The encoding of a reply: the ticket, the code, a mask that says which parts of the reply follow,
+// and these parts. Most replies fit into one slot or two.
 //
 // Invariant: the engine writes a completion once, into the cell with the number of the command's
-// own, and never reads there. A client takes nothing from a reply on trust of more than itself.
+// own, and never reads there. A client trusts nothing in a reply that could harm its own memory.
 #pragma once
 
 #include <initializer_list>
@@ -44,8 +44,8 @@ struct ReplyWords {
     WARREN_HD u32 slots() const { return (count + words_per_slot - 1) / words_per_slot; }
 };
 
-/// Where the next word of a completion goes. It counts in a register: in memory that several warps
-/// share, each word would wait for the count of the one before.
+/// The position of the next word of a completion, kept in a register: in shared memory each word
+/// would wait for the count of the one before.
 struct ReplyPen {
     u32* words;
     u32 count = reply_header_words;
@@ -103,7 +103,7 @@ WARREN_HD inline void put_attributes(const Attributes& from, ReplyPen& to) {
     to.put_long(static_cast<u64>(from.born));
 }
 
-/// How many words a completion with nothing but attributes has: whole slots.
+/// How many words a completion with only attributes has: whole slots.
 inline constexpr u32 attribute_words_end = reply_header_words + 22;
 static_assert(attribute_words_end % words_per_slot == 0);
 
@@ -170,8 +170,8 @@ WARREN_HD inline void take_bytes(ReplyWords& from, ops::InlineBytes& to) {
         word = from.take_long();
 }
 
-/// The words of the reply to the command with `ticket`. No verb gives more than fits; should one,
-/// the answer is Errc::overflow.
+/// The words of the reply to the command with `ticket`. Every verb's reply fits; should one not,
+/// the code is Errc::overflow.
 WARREN_HD inline void encode_reply(u32 ticket, ops::Verb verb, const ops::Reply& reply,
                                    ReplyWords& out) {
     u32 mask = parts_of(verb, reply);
@@ -207,13 +207,13 @@ WARREN_HD inline void encode_reply(u32 ticket, ops::Verb verb, const ops::Reply&
         pen.put_long(reply.needed_inode);
         pen.put_long(reply.needed_key);
     }
-    // The rest of the last slot travels too, and must not tell of another command.
+    // The rest of the last slot is sent too, and must not leak another command's data.
     while (pen.count % words_per_slot != 0)
         pen.put(0);
     out.count = pen.count;
 }
 
-/// The reply in `in`, whose words have all arrived; its ticket.
+/// Decodes the reply in `in`, whose words have all arrived; returns its ticket.
 inline u32 decode_reply(ReplyWords& in, ops::Reply& reply) {
     reply = ops::Reply{};
     const u32 mask = in.mask();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the parts of a ring lie, and the line by which its clients draw attention to it.
+// Where the parts of a ring lie, and the doorbell by which clients signal commands.
 //
 // Invariant: command cells are written by the client alone, completion cells by the engine alone;
 // block and buffer of a command belong to the client before it is submitted and after it is
@@ -24,7 +24,7 @@ struct RingShape {
     }
 };
 
-/// A ring as one of its users sees it.
+/// A ring as mapped by one of its users.
 struct RingMemory {
     CommandCell* commands = nullptr;
     CompletionCell* completions = nullptr;
@@ -43,13 +43,13 @@ inline RingMemory ring_at(std::byte* base, const RingShape& shape) {
     return ring;
 }
 
-/// As many rings as have a counter in one line.
+/// As many rings as have a counter in one cache line.
 inline constexpr u32 rings_max = 32;
 
 /// Written by clients, read by the engine in one access: a counter for each ring that moves when
-/// commands were submitted there. A ring has less than 65536 cells, so the counter never comes
-/// round to what the engine saw last. Whoever spoils the counter of another delays it at most until
-/// the engine next looks at all rings.
+/// commands were submitted there. A ring has less than 65536 cells, so the counter cannot wrap
+/// around to the value that the engine saw last. A client that corrupts the counter of another ring
+/// delays it at most until the engine next polls all rings.
 struct Doorbell {
     alignas(64) u16 counters[rings_max];
     alignas(64) u32 wakes;  // moves when a client has found the engine parked
@@ -60,7 +60,7 @@ inline constexpr u32 cells_max = 32768;
 
 /// Written by the daemon, read by clients.
 struct ServerStatus {
-    alignas(64) u32 parked;  // nobody looks at the doorbell: wake the engine
+    alignas(64) u32 parked;  // the doorbell is not polled: wake the engine
     u32 lost;                // the engine has stopped for good
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a scan reads a directory where every metadata block has its address in memory: from the inode
-// down its tree, each block copied whole, with one wait for all of its words, and believed later.
+// down its tree, each block copied whole, with one wait for all of its words, and validated later.
 //
 // Invariant: the version of a place is noted before the block there is copied and after the block
-// that led there was; so if confirm() finds all of them unmoved, all copies were true at once.
+// that led there was; so if confirm() finds all of them unchanged, all copies were valid at one
+// moment.
 #pragma once
 
 #include "fs/bulk/bulk_queue.hpp"
@@ -13,16 +14,16 @@
 
 namespace warren::bulk {
 
-/// What the lanes of a worker share: near to them, and nobody else's.
+/// Memory that the lanes of a worker share (on a GPU, shared memory), and no other worker uses.
 struct ScanScratch {
     u64 inode[format::inode_size / 8];
     u64 block[format::block_size / 8];
-    u64 places[core::tree_height_max + 2];  // on the way, and the versions seen there
+    u64 places[core::tree_height_max + 2];  // of the path, and their versions
     u64 versions[core::tree_height_max + 2];
 };
 
-/// An array of pairs on the way: a warp's is a copy; a thread reads the few that it needs where
-/// they are, so each may change until it is confirmed.
+/// An array of pairs on the path: a warp has a copy; a thread reads the few that it needs in place,
+/// so each may change until it is confirmed.
 template <class Team>
 struct ScanPairs {
     const format::TreePair* pairs;
@@ -39,14 +40,15 @@ struct ScanPairs {
     }
 };
 
-/// The slots of a leaf that one lane looks at: with bit r, slot r * width + lane.
+/// The slots of a leaf that one lane handles: with bit r, slot r * width + lane.
 template <class Team>
 struct LaneSlots {
     static constexpr u32 rounds = (format::leaf_entries_max + Team::width - 1) / Team::width;
 
     WARREN_HD void add(u32 round) { bits[round / 64] |= u64{1} << round % 64; }
     WARREN_HD bool has(u32 round) const { return (bits[round / 64] >> round % 64 & 1) != 0; }
-    /// The first round from `round` on in which lanes have to meet; `rounds` if there is none.
+    /// The next round to run, from `round` on; `rounds` at the end. A thread skips rounds without a
+    /// slot; the lanes of a warp run all of them together.
     WARREN_HD u32 next(u32 round) const {
         if constexpr (Team::width == 1) {
             for (; round < rounds; round = (round / 64 + 1) * 64) {
@@ -62,7 +64,7 @@ struct LaneSlots {
     u64 bits[(rounds + 63) / 64] = {};
 };
 
-/// What a GPU does about blocks that are not in memory: the host brings them between two runs.
+/// Missing blocks on a GPU: the host loads them between two runs.
 class AskForBlocks {
  public:
     explicit WARREN_HD AskForBlocks(const ScanRef& ref) : ref_(ref) {}
@@ -73,7 +75,7 @@ class AskForBlocks {
             device_atomic<u32>(ref_.state->wanted_count).fetch_add(1, hd::memory_order_relaxed);
         if (index < ref_.wanted_max) ref_.wanted[index] = place;
     }
-    /// Errc::ok: they have been brought; else the task ends with the answer.
+    /// Errc::ok: they were loaded; else the task ends with this code.
     WARREN_HD Errc bring() const { return Errc::need_block; }
 
  private:
@@ -83,8 +85,8 @@ class AskForBlocks {
 inline constexpr u64 inode_head_bytes = 128;  // before its area
 inline constexpr u64 leaf_head_bytes = offsetof(format::DirectoryLeaf, heap);
 
-/// Lets a processor fetch what is read soon; a warp asks for much at once anyway. (As a call of its
-/// own it would be dropped: it has no effect that the compiler knows.)
+/// Prefetches for a CPU; a warp has many loads under way anyway. (Not a separate function call: the
+/// compiler would drop it as one without effect.)
 [[gnu::always_inline]] WARREN_HD inline void fetch([[maybe_unused]] const void* from,
                                                    [[maybe_unused]] u64 bytes) {
 #if !defined(__CUDA_ARCH__)
@@ -93,7 +95,7 @@ inline constexpr u64 leaf_head_bytes = offsetof(format::DirectoryLeaf, heap);
 #endif
 }
 
-/// What is needed where nothing is told of files. One lane.
+/// The attributes that are needed if files are not reported. One lane.
 WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
     const format::Inode& at = *inode.at;
     Attributes few;
@@ -107,8 +109,7 @@ WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
     return few;
 }
 
-/// `Blocks` does something about missing ones. All members that do not say "one lane" are
-/// collective.
+/// `Blocks` handles missing blocks. All members that do not say "one lane" are collective.
 template <class Team, class Blocks>
 class ResidentWay {
  public:
@@ -117,8 +118,8 @@ class ResidentWay {
         : team_(team), store_(store), scratch_(scratch), blocks_(blocks) {}
 
     /// Copies the leaf of `directory` that covers key `from`; its keys end at `upper`. An empty one
-    /// stands for a directory without leaves. `share(way, array, index)` may give away what lies
-    /// behind pair `index` of an array on the way, once it has confirmed that.
+    /// stands for a directory without leaves. `share(way, array, index)` may hand what lies after
+    /// pair `index` of an array on the path to other workers, once it has confirmed that.
     template <class Share>
     WARREN_HD Errc go_down(Handle directory, u64 from, u64& upper, const Share& share) {
         WARREN_TRY(begin(directory));
@@ -146,7 +147,7 @@ class ResidentWay {
         return confirm();
     }
 
-    /// Errc::retry if anything on the way has changed.
+    /// Errc::retry if anything on the path has changed.
     WARREN_HD Errc confirm() const {
         core::fence_acquire();  // pairs with fence_release() of writers
         bool is_stale = false;
@@ -160,7 +161,7 @@ class ResidentWay {
     WARREN_HD const format::DirectoryLeaf& leaf() const {
         return *reinterpret_cast<const format::DirectoryLeaf*>(scratch_.block);
     }
-    /// Whether `caller` may change only what he owns in the directory.
+    /// Whether `caller` may change only entries that it owns in the directory.
     WARREN_HD bool must_own_entries(const core::Credentials& caller) const {
         return core::must_own_entries(caller, inode().mode, inode().user);
     }
@@ -179,7 +180,7 @@ class ResidentWay {
         }
     }
 
-    /// Sees to it that the inodes in these slots of the leaf are in memory.
+    /// Ensures that the inodes in these slots of the leaf are in memory.
     WARREN_HD Errc bring_inodes(const LaneSlots<Team>& slots) {
         while (is_missing_inodes(slots))
             WARREN_TRY(blocks_.bring());
@@ -195,7 +196,7 @@ class ResidentWay {
         inode.number = number;
         inode.at = reinterpret_cast<format::Inode*>(store_.base + number * format::inode_size);
         const u64& word = store_.versions[core::stripe_of(number * format::inode_size)];
-        // Both are asked for before either answer is looked at.
+        // Both loads are issued before either result is used.
         const auto kind = core::kind_of(store_, number / format::inodes_per_frame);
         // Acquire: pairs with the release of end_apply().
         const u64 version =
@@ -209,8 +210,8 @@ class ResidentWay {
         return inode.generation == 0 ? Errc::stale : Errc::ok;
     }
 
-    /// The directory in `slot` says that it lies elsewhere: Errc::corrupt if the leaf still names
-    /// it; else it was moved, and is met where it is. One lane.
+    /// The directory in `slot` has another parent: Errc::corrupt if the leaf still names it; else
+    /// it was moved, and is listed at its new place. One lane.
     WARREN_HD Errc explain_stray(u32 /*slot*/, Handle /*met*/, u64 /*root*/) const {
         core::fence_acquire();  // pairs with fence_release() of writers
         for (u32 i = 0; i < count_; ++i) {
@@ -230,13 +231,13 @@ class ResidentWay {
     WARREN_HD format::DirectoryLeaf& leaf_words() const {
         return *reinterpret_cast<format::DirectoryLeaf*>(scratch_.block);
     }
-    /// The answer to what cannot be: Errc::corrupt if it has not changed meanwhile.
+    /// The code for invalid contents: Errc::corrupt if they have not changed meanwhile.
     WARREN_HD Errc doubt() const {
         const Errc code = confirm();
         return code == Errc::ok ? Errc::corrupt : code;
     }
 
-    /// Whether inodes in these slots of the leaf are not in memory: their blocks are wanted then.
+    /// Whether inodes in these slots of the leaf are not in memory; then requests their blocks.
     WARREN_HD bool is_missing_inodes(const LaneSlots<Team>& slots) {
         bool is_missing = false;
         for (u32 r = slots.next(0); r < slots.rounds; r = slots.next(r + 1)) {
@@ -256,7 +257,7 @@ class ResidentWay {
         return team_.ballot(is_missing) != 0;
     }
 
-    /// Begins a way with the inode of a directory. Errc::stale if it is gone.
+    /// Begins a path with the inode of a directory. Errc::stale if it is gone.
     WARREN_HD Errc begin(Handle directory) {
         directory_ = directory;
         const u64 place = directory.inode * format::inode_size;
@@ -278,8 +279,8 @@ class ResidentWay {
         return is_sound ? Errc::ok : doubt();
     }
 
-    /// Goes to what a pair of the array at hand leads to; what was copied of that is gone. The next
-    /// array if it is a node; if it is a leaf, `array` stays.
+    /// Descends to the child of a pair of the current array, whose copy is overwritten. If the
+    /// child is a node, `array` becomes its array; if it is a leaf, `array` stays.
     WARREN_HD Errc step(format::BlockPointer child, ScanPairs<Team>& array) {
         const u64 place = child.offset();
         if (!child.is_valid() || place % format::block_size != 0 || place >= store_.size_bytes) {
@@ -305,7 +306,7 @@ class ResidentWay {
         return Errc::ok;
     }
 
-    /// Copies `words` words that others may change. They are asked for before the first is waited
+    /// Copies `words` words that others may change. All loads are issued before the first is waited
     /// for.
     template <u32 words>
     WARREN_HD void copy(u64* to, const u64* from) const {
@@ -332,8 +333,8 @@ class ResidentWay {
         team_.sync();
     }
 
-    /// Copies what a leaf has in use, or the head of a node: a thread takes the longer the more
-    /// words there are.
+    /// Copies the used part of a leaf, or the head of a node: a thread's time depends on the number
+    /// of words.
     WARREN_HD void copy_used(const u64* from, bool is_leaf) const {
         constexpr u64 head_bytes = offsetof(format::DirectoryLeaf, hashes);
         static_assert(head_bytes == offsetof(format::TreeNode, pairs));
@@ -348,7 +349,7 @@ class ResidentWay {
             to[i] = relaxed_load(from[i]);
     }
 
-    /// Notes the version of `place` on the way, once its block is in memory.
+    /// Adds `place` with its version to the path, once its block is in memory.
     WARREN_HD Errc pass(u64 place, u64 block_place) {
         struct Look {
             u64 version;
@@ -356,7 +357,7 @@ class ResidentWay {
         };
         const u64 block = block_place / format::block_size;
         for (;;) {
-            // Both are asked for before either answer is looked at.
+            // Both loads are issued before either result is used.
             const Look look = once(team_, [&] {
                 const u64 bits = relaxed_load(store_.resident[block / 64]);
                 // Acquire: pairs with the release of end_apply().
@@ -374,14 +375,14 @@ class ResidentWay {
                 ++count_;
                 return Errc::ok;
             }
-            // What led here may be out of date, and then nothing is missing.
+            // The pointer may be out of date; then nothing is missing.
             WARREN_TRY(confirm());
             once(team_, [&] { blocks_.want(block_place); });
             WARREN_TRY(blocks_.bring());
         }
     }
 
-    /// Lets what was read of residency count for the blocks' words.
+    /// Orders the reads of blocks after those of their residency bits.
     static WARREN_HD void see_loaded() {
 #if !defined(__CUDA_ARCH__)
         // Pairs with the release of the loader that filled the blocks. A GPU's blocks are filled by

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the output of a scan on the host: visits by many threads, or sums of directories.
+// Processes the output of a scan on the host: visits by many threads, or sums of directories.
 //
-// Bundles come in an order in which a directory lies before what is in it. Of directories those of
-// one depth are visited at once, if they are many.
+// In the order of bundles a directory precedes its entries. Directories of one depth are visited in
+// parallel if they are many.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 namespace warren::bulk {
 
-inline constexpr u64 visits_shared_min = 1024;  // fewer are visited faster than threads are woken
+inline constexpr u64 visits_shared_min = 1024;  // waking threads takes longer than visiting fewer
 inline constexpr u64 bundles_at_once = 32;
 
-/// Calls `visit` for what runs have found: first for directories, each behind the one it is in, so
-/// that nothing is visited below one that `visit` did not want to descend into; then for files.
+/// Calls `visit` for what runs have found: first for directories, each after its parent, so that
+/// nothing is visited below one that `visit` declined to descend into; then for files.
 class ScanVisits {
  public:
     explicit ScanVisits(const ScanCall& call);
@@ -26,10 +26,10 @@ class ScanVisits {
     void take(const ScanOutput& output);
 
  private:
-    /// A directory that the scan has met.
+    /// A directory that the scan has found.
     struct Directory {
         Handle handle;
-        bool is_open = false;  // what is in it is visited
+        bool is_open = false;  // its entries are visited
     };
     /// Where a record lies.
     struct Place {
@@ -130,7 +130,7 @@ inline void ScanVisits::take(const ScanOutput& output) {
             visit_files(output, i);
         return;
     }
-    // In the order in which they come, whatever the order in which threads ask for work.
+    // In the order in which they arrive, whatever the order of the threads.
     std::atomic<u64> next{0};
     call_.for_each((count + bundles_at_once - 1) / bundles_at_once, [&](u64) {
         const u64 begin = next.fetch_add(bundles_at_once, std::memory_order_relaxed);

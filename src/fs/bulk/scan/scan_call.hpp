@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the volume gives to an engine that is to scan. Invariant: the visitor may be called by many
-// threads at once, and may call the volume.
+// The parameters of a scan that the volume passes to an engine. Invariant: the visitor may be
+// called by many threads at once, and may call the volume.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,6 @@
 
 namespace warren {
 
-/// A scan as the volume gives it to an engine.
 struct ScanCall {
     core::Credentials caller;
     const Attributes& root;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scan on a GPU has found, as it comes to the host: records of 64 to 88 bytes with their
-// names, in bundles of what one look at a leaf has found.
+// The results of a scan on a GPU, as the host receives them: records of 64 to 88 bytes with their
+// names, in bundles of what one read of a leaf has found.
 //
-// Invariant: a bundle is written only where there is room for all that a leaf can bring, beside
-// those of all other workers; so nothing is told in part.
+// Invariant: a bundle is written only if there is room for the largest leaf, beside those of all
+// other workers; so no bundle is incomplete.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace warren::bulk {
 
-/// What one look at a leaf has found: this, its records, their names.
+/// What one read of a leaf has found: this header, its records, their names.
 struct ScanBundle {
     u32 above;  // index of the directory, or of its sum
     u32 depth;  // of the entries
@@ -27,8 +27,8 @@ struct ScanBundle {
     u32 zero;
 };
 
-/// Notes in a record what every kind of record tells, each in a field of its own width. One by one:
-/// this and the next are most of what a visit takes.
+/// Writes the attributes that every kind of record has, each to a field of its own width. Field by
+/// field: this and the next function take most of the time of a visit.
 template <class Record>
 WARREN_HD void note_attributes(Record& record, const Attributes& of, u32 name_of_record) {
     record.name = name_of_record;
@@ -43,7 +43,7 @@ WARREN_HD void note_attributes(Record& record, const Attributes& of, u32 name_of
     record.changed = of.changed;
     record.born = of.born;
 }
-/// And the way back.
+/// The reverse.
 template <class Record>
 void tell_attributes(const Record& record, Attributes& of) {
     of.handle.inode = record.inode;
@@ -59,7 +59,7 @@ void tell_attributes(const Record& record, Attributes& of) {
 }
 
 /// An entry, in few bytes because all of them cross the bus: the parent of a directory is the one
-/// that it was found in.
+/// in which it was found.
 struct ScanRecord {
     u64 inode;
     u32 generation;
@@ -85,7 +85,7 @@ struct ScanRecord {
     }
     Handle handle() const { return {inode, generation}; }
     bool is_directory() const { return (mode & format::type_mask) == format::type_directory; }
-    /// Says what they are, as they were in the directory `in`.
+    /// Reads the attributes of an entry of the directory `in`.
     void tell(Handle in, Attributes& of) const {
         tell_attributes(*this, of);
         of.user = user;
@@ -95,7 +95,8 @@ struct ScanRecord {
     }
 };
 
-/// An entry as most are, in still fewer bytes: no directory, no device, and of its bundle's owners.
+/// A common entry, in still fewer bytes: not a directory or device, and with the owner and group of
+/// its bundle.
 struct ShortRecord {
     u64 inode;
     u32 generation;
@@ -109,7 +110,7 @@ struct ShortRecord {
     i64 changed;
     i64 born;
 
-    /// Whether it can tell of an entry in a bundle of these owners.
+    /// Whether it can represent an entry in a bundle of these owners.
     static WARREN_HD bool fits(const Attributes& of, u32 user, u32 group) {
         const bool is_directory = (of.mode & format::type_mask) == format::type_directory;
         return !is_directory && of.device == 0 && of.user == user && of.group == group &&
@@ -118,7 +119,7 @@ struct ShortRecord {
     WARREN_HD void set(const Attributes& of, u32 name_of_record) {
         note_attributes(*this, of, name_of_record);
     }
-    /// Says what is not the same for all of the bundle.
+    /// Reads the attributes that differ within the bundle.
     void tell(Attributes& of) const { tell_attributes(*this, of); }
 };
 inline constexpr u32 bundle_words = sizeof(ScanBundle) / 8;
@@ -126,7 +127,7 @@ inline constexpr u32 record_words = sizeof(ScanRecord) / 8;
 inline constexpr u32 short_record_words = sizeof(ShortRecord) / 8;
 static_assert(sizeof(ScanRecord) % 8 == 0 && sizeof(ShortRecord) == 64);
 
-/// What can be known of a bundle before its words have come.
+/// What is known of a bundle before its words have arrived.
 struct BundlePlace {
     u32 begin;  // in words of the output; rises from bundle to bundle
     u16 records;
@@ -137,7 +138,7 @@ struct BundlePlace {
 class ScanArrival {
  public:
     virtual ~ScanArrival() = default;
-    /// Waits until so many words have come; false if they never will. Called by many threads.
+    /// Waits until so many words have arrived; false if they never will. Called by many threads.
     virtual bool wait_for(u64 words) const = 0;
 };
 
@@ -145,11 +146,12 @@ class ScanArrival {
 struct ScanOutput {
     const u64* words = nullptr;
     u64 word_count = 0;
-    std::span<const BundlePlace> bundles = {};  // a bundle's directory lies before it
-    u32 directory_count = 0;                    // met by all runs so far
+    std::span<const BundlePlace> bundles = {};  // a bundle's directory is in an earlier one
+    u32 directory_count = 0;                    // found by all runs so far
     const ScanArrival* arrival = nullptr;       // null: all of it is there
 
-    /// Waits for the words of a bundle, or for all; what is below is for afterwards.
+    /// Waits for the words of a bundle, or for all. Requires for the members below: it has returned
+    /// true.
     bool await(std::size_t index) const {
         if (arrival == nullptr) return true;
         return arrival->wait_for(index + 1 < bundles.size() ? bundles[index + 1].begin
@@ -179,7 +181,7 @@ inline constexpr u64 leaf_output_words =
     u64{format::leaf_entries_max} * (record_words + bundle_words) + format::leaf_heap_bytes / 8;
 inline constexpr u64 leaf_bundles = format::leaf_entries_max;
 
-/// Writes what is met to the output. All members that do not say "one lane" are collective.
+/// Writes what is found to the output. All members that do not say "one lane" are collective.
 template <class Team>
 class OutputTeller {
  public:
@@ -194,14 +196,14 @@ class OutputTeller {
         return words + ref_.workers * leaf_output_words <= ref_.output_max &&
                (written >> written_shift) + ref_.workers * leaf_bundles <= ref_.bundle_max;
     }
-    /// Tells of an entry in the directory `in`: whether to descend, if it is a directory. The host
-    /// asks its visitor later and drops what it has got too much. One lane.
+    /// Reports an entry of the directory `in`; returns whether to descend, if it is a directory.
+    /// The host calls its visitor later and drops the surplus. One lane.
     WARREN_HD bool visit(Handle /*in*/, u32 /*depth*/, const format::DirectoryLeaf& /*leaf*/,
                          const ScanFound& /*found*/) const {
         return true;
     }
-    /// Writes the entries of the lanes in `told`; `above`, and of directories `directory`, are what
-    /// ScanBundle and ScanRecord say.
+    /// Writes the entries of the lanes in `told`; `above`, and `directory` for directories, are as
+    /// in ScanBundle and ScanRecord.
     WARREN_HD void write(u32 above, u32 depth, const format::DirectoryLeaf& leaf,
                          const ScanFound& found, u32 told, u32 directory) const {
         const u32 count = static_cast<u32>(hd::popcount(told));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the workers of a scan share, on a device or on the host.
 //
-// Invariant: between two runs the lists of tasks change places: a run reads the one that the run
+// Invariant: between two runs the lists of tasks are swapped: a run reads the one that the run
 // before it has written.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace warren::bulk {
 
-/// `Buffer` is gpu::DeviceBuffer, or what a host has in its place.
+/// `Buffer` is gpu::DeviceBuffer, or the host's counterpart.
 template <template <class> class Buffer>
 struct ScanRoom {
     Buffer<ScanState> state;
@@ -22,16 +22,16 @@ struct ScanRoom {
     Buffer<u64> output;
     Buffer<BundlePlace> bundles;
     Buffer<u64> linked;
-    u32 spilling = 0;  // which of the two lists the run at work spills to
+    u32 spilling = 0;  // which of the two lists the current run spills to
 
-    /// Lets the next run read what the last one has spilled: the answer.
+    /// Swaps the lists; returns the one that the last run has spilled to.
     const ops::TreeTask* turn_over() {
         const ops::TreeTask* const left = spilled[spilling].data();
         spilling ^= 1;
         return left;
     }
 
-    /// What so many workers, each of `lanes` lanes, get to see of it.
+    /// A reference for so many workers of `lanes` lanes each.
     ScanRef ref(u64 workers, u32 lanes) const {
         ScanRef ref{};
         ref.state = state.data();

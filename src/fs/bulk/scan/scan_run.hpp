@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of a scan, whoever the workers are: run after run until all is listed.
+// The host's side of a scan, on any engine: run after run until all is listed.
 //
 // Invariant: between two runs the queue is empty, and what is left to list is in the list of
 // spilled tasks.
@@ -12,7 +12,7 @@
 
 namespace warren::bulk {
 
-/// What a run tells the host.
+/// The result of a run.
 struct ScanReport {
     u64 written;
     u32 directory_count;
@@ -31,13 +31,14 @@ WARREN_HD inline ScanReport report_of(const ScanState& state) {
             state.error,         state.inodes_wanted,   state.frames_wanted};
 }
 
-inline constexpr u32 damaged_runs_max = 4;  // that meet what cannot be before it is believed
+/// Runs that may meet invalid contents before the volume counts as damaged.
+inline constexpr u32 damaged_runs_max = 4;
 
-/// Scans. `site` is where that happens: run(is_first) runs the workers over the tasks that there
-/// are and returns their report or an error; make_room(inodes, frames) takes memory for a scan that
-/// has not begun; take_output() hands over what the last run has found, and bring_wanted() brings
-/// the blocks that it missed; is_put_off() says that what is left is for another call. The first
-/// error met is the answer, and what was found before it may have been taken.
+/// Scans. `site` is the engine's side: run(is_first) runs the workers over the tasks that there are
+/// and returns their report or an error; make_room(inodes, frames) allocates memory for a scan that
+/// has not begun; take_output() delivers what the last run has found, and bring_wanted() loads the
+/// blocks that it missed; is_put_off() returns whether the rest is left to another call. Returns
+/// the first error; what was found before it may have been delivered.
 template <class Site>
 Errc run_scan(Site& site) {
     u32 damaged_runs = 0;

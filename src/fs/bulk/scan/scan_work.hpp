@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workers of a scan share, in memory that all of them reach: directories met, ranges of
-// their keys that are still to be listed, what was found. Host and workers alternate: a run ends
-// when all is listed or when only the host can help (blocks to bring, room to make); what is left
-// over then begins the next run (scan_run.hpp).
+// The shared memory of the workers of a scan: directories found, ranges of their keys still to be
+// listed, results. Host and workers alternate: a run ends when all is listed or when the host must
+// act (load blocks, make room); the next run begins with what is left (scan_run.hpp).
 //
 // Invariant: a range of keys belongs to one task, and a directory's ranges cover it without
-// overlap; so each name that stays is met once, however the tree changes meanwhile.
+// overlap; so each name that persists is found once, however the tree changes meanwhile.
 #pragma once
 
 #include "fs/bulk/bulk_queue.hpp"
@@ -16,12 +15,12 @@
 namespace warren::bulk {
 
 enum class ScanPurpose : u8 {
-    visit,    // tells of directories, and of the files that the filter wants
-    measure,  // adds up what is met
-    removal,  // finds out whether the caller may remove everything
+    visit,    // reports directories, and the files that match the filter
+    measure,  // adds up sizes
+    removal,  // checks whether the caller may remove everything
 };
 
-/// What a scan is asked to do, the same for all workers.
+/// The parameters of a scan, the same for all workers.
 struct ScanPlan {
     ScanPurpose purpose = ScanPurpose::visit;
     bool counts_links = false;
@@ -32,7 +31,7 @@ struct ScanPlan {
     ops::FileFilter files;
 };
 
-/// A plan that says what the caller must be allowed.
+/// A plan with the permission that the caller needs.
 inline ScanPlan plan_scan(ScanPurpose purpose, const core::Credentials& caller) {
     ScanPlan plan;
     plan.purpose = purpose;
@@ -48,7 +47,7 @@ struct KeyRange {
     u64 end;
 };
 
-/// A directory that was met; all but `is_allowed` is written once.
+/// A directory that was found; all but `is_allowed` is written once.
 struct ScanDirectory {
     u64 number;
     u32 generation;
@@ -74,7 +73,7 @@ struct ScanFound {
     u32 name_length = 0;
     Attributes attributes;
 
-    /// Nothing is known any more. What says so is cleared, not all of the attributes.
+    /// Resets it: only the fields that mark it as empty, not all of the attributes.
     WARREN_HD void forget() {
         code = Errc::ok;
         is_told = false;
@@ -94,7 +93,7 @@ struct ScanState {
     u32 wanted_count;
     u32 damaged_count;
     u32 error;          // an Errc
-    u64 inodes_wanted;  // more directories than there is room for: begin again with so many
+    u64 inodes_wanted;  // more directories than there is room for: restart with room for so many
     u64 frames_wanted;  // the same of frames in `linked`
 };
 
@@ -109,7 +108,7 @@ struct ScanRef {
     ScanDirectory* directories;
     ScanSum* sums;
     KeyRange* ranges;
-    ops::TreeTask* spilled;  // tasks that the next run begins with
+    ops::TreeTask* spilled;  // the tasks of the next run
     u64* wanted;             // places of blocks that are not in memory
     u64* output;
     BundlePlace* bundles;
@@ -141,7 +140,7 @@ struct ScanTask {
     }
 };
 
-/// How many of the lanes before this one say yes. One lane.
+/// How many of the lanes before this one are set.
 template <class Team>
 WARREN_HD u32 rank_in(const Team& team, u32 votes) {
     return static_cast<u32>(hd::popcount(votes & ((u32{1} << team.lane()) - 1)));
@@ -162,7 +161,7 @@ WARREN_HD inline void spill_scan(const ScanRef& ref, const ops::TreeTask& task) 
     ref.spilled[index] = task;
 }
 
-/// Gets ready for a scan of the directory `root`. One lane.
+/// Prepares a scan of the directory `root`. One lane.
 WARREN_HD inline void start_scan(const ScanRef& ref, Handle root) {
     ScanState& state = *ref.state;
     state.directory_count = 1;
@@ -191,7 +190,7 @@ WARREN_HD inline void check_room(const ScanRef& ref, const core::Store& store) {
     }
 }
 
-/// Gets ready for a run. One lane; seed_scan() follows, then begin_over() of the queue.
+/// Prepares a run. One lane; seed_scan() follows, then begin_over() of the queue.
 WARREN_HD inline void start_run(const ScanRef& ref) {
     ScanState& state = *ref.state;
     ref.queue.reset();
@@ -201,9 +200,9 @@ WARREN_HD inline void start_run(const ScanRef& ref) {
     state.damaged_count = 0;
 }
 
-/// Gives task `index` of those that a run begins with to the workers. One lane.
+/// Gives the workers task `index` of the initial tasks of a run. One lane.
 WARREN_HD inline void seed_scan(const ScanRef& ref, u64 index, const ops::TreeTask& task) {
-    // Nobody takes tasks yet, so they must not fill the ring.
+    // No worker takes tasks yet, so they must not fill the ring.
     if (index < ref.queue.capacity / 2) {
         ref.queue.seed(task);
     } else {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker of a scan: reads the leaf that covers its keys, lets others have what lies behind
-// that, and looks at the inodes of a leaf with all lanes at once.
+// One worker of a scan: reads the leaf that covers its keys, offers the rest of its keys to other
+// workers, and reads the inodes of a leaf with all lanes at once.
 //
-// `Tasks` takes what others are to do (BulkQueue, or the queues of a crew); `Way` is how a
-// directory and its inodes are read (resident_way.hpp, and for volumes whose blocks come and go
-// volume/command_way.hpp); `Teller` is who gets to know of what is met: the output that a GPU
-// writes (scan_output.hpp), or the caller's visitor (volume/host_scan.cpp).
+// `Tasks` queues tasks for other workers (BulkQueue, or the queues of a crew); `Way` reads a
+// directory and its inodes (resident_way.hpp, or volume/command_way.hpp where blocks may be
+// evicted); `Teller` receives what is found: the output that a GPU writes (scan_output.hpp), or the
+// caller's visitor (volume/host_scan.cpp).
 //
-// What lies on the way is believed only if none of it has moved on. Invariant: a leaf's entries are
-// told of after that, and only if there is room for all of them; so nothing is told twice and
-// nothing in part.
+// Blocks on the path are used only after all of their versions are confirmed. Invariant: a leaf's
+// entries are reported after that, and only if there is room for all of them; so no entry is
+// reported twice and no leaf in part.
 #pragma once
 
 #include "fs/bulk/scan/resident_way.hpp"
@@ -24,7 +24,8 @@ class ScanWorker {
                          const Tasks& tasks, const Way& way, const Teller& teller)
         : team_(team), plan_(plan), ref_(ref), tasks_(tasks), way_(way), teller_(teller) {}
 
-    /// Does all there is to do, with others. Collective, as all members that do not say "one lane".
+    /// Runs tasks until all work is done, together with other workers. Collective, as all members
+    /// that do not say "one lane".
     WARREN_HD void work() {
         ops::TreeTask task;
         while (tasks_.pop(team_, task)) {
@@ -47,15 +48,15 @@ class ScanWorker {
     }
 
  private:
-    static constexpr u32 attempts_max = 4096;  // then the host gives the task again
+    static constexpr u32 attempts_max = 4096;  // then the task is left for the next run
     static constexpr u32 none = ~u32{0};
 
-    /// What a worker knows of its task.
+    /// The current task.
     struct Task {
         ScanDirectory directory;
         u64 root;  // number of the scan's first directory
         KeyRange keys;
-        bool is_over;  // an error was met: nothing matters any more
+        bool is_over;  // an error has ended the scan
     };
 
     WARREN_HD bool begin(const ops::TreeTask& task) {
@@ -84,7 +85,7 @@ class ScanWorker {
                 device_atomic<u32>(ref_.state->damaged_count)
                     .fetch_add(1, hd::memory_order_relaxed);
             }
-            // What was read may have changed hands meanwhile: the host says when it is enough.
+            // The block may have been reused meanwhile: the host limits the retries.
             const bool is_for_later = is_damaged || !is_final(code);
             if (!is_for_later) return fail_scan(ref_, code);
             KeyRange& keys = ScanTask::keys(ref_, task);
@@ -103,8 +104,8 @@ class ScanWorker {
             return code;
         };
         while (task_.keys.from < task_.keys.end) {
-            // The first names of all are listed in any case: what is left before them is a scan
-            // that has not begun.
+            // The very first names are listed in any case: without them the scan would not have
+            // begun.
             const bool may_wait = task_.keys.from != 0 || task_.directory.depth != 0;
             if (may_wait && teller_.is_full()) return Errc::need_space;
             u64 upper = core::key_end;
@@ -118,9 +119,9 @@ class ScanWorker {
 
     WARREN_HD Handle handle() const { return {task_.directory.number, task_.directory.generation}; }
 
-    /// Gives what lies behind pair `index` of an array to others, as far as it is the task's: a
-    /// warp each child, a thread halves while others have little to do. From the end, so that what
-    /// finds no room stays in one piece.
+    /// Offers the part of the task after pair `index` of an array to other workers: a warp each
+    /// child, a thread halves while others have little to do. From the end, so that what does not
+    /// fit in the queue stays contiguous.
     WARREN_HD void share(const ops::TreeTask& task, const ScanPairs<Team>& array, u32 index) {
         const u32 last = core::search_keys(team_, array.count, task_.keys.end - 1,
                                            [&](u32 i) { return array.key(i); });
@@ -133,7 +134,7 @@ class ScanWorker {
                 count = 1;
             }
             const u64 from = array.key(begin);
-            // A thread's may have changed since.
+            // A thread's pair may have changed since.
             if (from <= task_.keys.from || from >= task_.keys.end) break;
             const u64 first = once(team_, [&] {
                 return u64{device_atomic<u32>(ref_.state->range_count)
@@ -171,7 +172,7 @@ class ScanWorker {
         return Errc::ok;
     }
 
-    /// Errc::ok if there is room for all that a leaf can bring, beside those of all other workers.
+    /// Errc::ok if there is room for the largest leaf, beside those of all other workers.
     WARREN_HD Errc take_room() const {
         return once(team_, [&] {
             const u64 directories = relaxed_load(ref_.state->directory_count);
@@ -183,7 +184,7 @@ class ScanWorker {
     WARREN_HD Errc list_leaf(const ops::TreeTask& task) {
         const format::DirectoryLeaf& leaf = way_.leaf();
         const bool checks_whole = plan_.tree_check == core::TreeCheck::whole;
-        // An empty directory asks for no permission: there is nothing to see or to remove.
+        // An empty directory needs no permission: there is nothing to list or to remove.
         if (leaf.count == 0 && !checks_whole) return Errc::ok;
         WARREN_TRY(check_caller(task));
         if (checks_whole && way_.must_own_entries(plan_.caller)) return Errc::not_permitted;
@@ -193,7 +194,7 @@ class ScanWorker {
         for (u32 round = 0; round < slots.rounds; ++round) {
             if (needs_inode(leaf, round * Team::width + team_.lane())) slots.add(round);
         }
-        // First all blocks are brought, so that the leaf is told of in one go.
+        // First all blocks are loaded, so that the leaf is reported as a whole.
         WARREN_TRY(way_.bring_inodes(slots));
         ScanSum sum{};
         ScanFound found;
@@ -225,7 +226,7 @@ class ScanWorker {
         return plan_.files.wants_name(heap + slot.name_offset(), slot.name_length(), slot.type());
     }
 
-    /// Reads what one lane has to know of the entry in its slot, if it `looks` at it.
+    /// Reads what one lane needs of the entry in its slot, if it `looks` at one.
     WARREN_HD void look_at(u32 index, bool looks, ScanFound& found) {
         const bool whole = plan_.purpose == ScanPurpose::visit;
         if (looks) {
@@ -250,7 +251,7 @@ class ScanWorker {
             found.name_offset + core::padded(found.name_length) > format::leaf_heap_bytes) {
             fail_scan(ref_, Errc::corrupt);
         } else if (found.is_directory && is_stray(attributes)) {
-            // It was moved meanwhile and is met elsewhere, or the volume is damaged.
+            // It was moved meanwhile and is found elsewhere, or the volume is damaged.
             const Errc code = way_.explain_stray(index, attributes.handle, task_.root);
             if (code != Errc::ok) fail_scan(ref_, code);
             found = {};
@@ -264,14 +265,14 @@ class ScanWorker {
         }
     }
 
-    /// Whether a directory says that it lies elsewhere, or is the first of the scan: a way that
-    /// goes on there might lead in a circle.
+    /// Whether a directory has another parent, or is the root of the scan: descending might not
+    /// terminate.
     WARREN_HD bool is_stray(const Attributes& directory) const {
         return directory.parent != task_.directory.number || directory.handle.inode == task_.root;
     }
 
-    /// Adds an entry to the sum of the directory that it is in; a directory that has a sum of its
-    /// own to that. One lane.
+    /// Adds an entry to the sum of its parent directory; a directory with its own sum to that. One
+    /// lane.
     WARREN_HD void add(const ScanFound& found, ScanSum& sum) const {
         const Attributes& attributes = found.attributes;
         if (attributes.handle.inode == 0 || found.code != Errc::ok || found.is_told) return;
@@ -302,7 +303,7 @@ class ScanWorker {
         });
     }
 
-    /// Tells of what lanes have found, and gives directories a number in which it is to go on.
+    /// Reports what lanes have found, and numbers the directories to descend into.
     WARREN_HD void tell(const ops::TreeTask& task, const ScanFound& found) {
         const bool is_visit = plan_.purpose == ScanPurpose::visit;
         bool is_numbered = found.is_directory && task_.directory.depth + 1 < plan_.files.depth_max;
@@ -352,7 +353,7 @@ class ScanWorker {
         ref_.sums[sum] = {1, attributes.blocks, attributes.size};
     }
 
-    /// Makes tasks of the directories that were numbered.
+    /// Makes tasks of the numbered directories.
     WARREN_HD void descend() {
         const bool is_numbered = met_ != none;
         if (team_.ballot(is_numbered) == 0) return;
