@@ -73,15 +73,15 @@ class OpenFile {
     Errc code_;
 };
 
-/// Fills `target` with the beginning of a file, and with zeros what it does not have.
-Errc read_file(Volume& volume, Handle handle, std::span<std::byte> target,
+/// Fills `target` with what a file has from `offset` on, and with zeros what it does not have.
+Errc read_file(Volume& volume, Handle handle, u64 offset, std::span<std::byte> target,
                const std::function<bool()>& goes_on) {
     const OpenFile open(volume, handle);
     WARREN_TRY(open.code());
     u64 done = 0;
     while (done < target.size()) {
         const u64 count = std::min<u64>(bytes_at_once, target.size() - done);
-        const Result<u64> got = volume.read(handle, done, target.subspan(done, count));
+        const Result<u64> got = volume.read(handle, offset + done, target.subspan(done, count));
         if (!got) return got.code();
         if (*got == 0 || !goes_on()) break;
         done += *got;
@@ -148,6 +148,40 @@ class Files {
     std::vector<Handle> handles_;
 };
 
+/// Which part of each file is read: that of Python's slices.
+class Ranges {
+ public:
+    Ranges(nb::handle starts, nb::handle ends, std::size_t count) {
+        take(starts, starts_, count, "starts");
+        take(ends, ends_, count, "ends");
+    }
+    /// Where file i of `size` bytes is read, and how much.
+    std::pair<u64, u64> of(std::size_t i, u64 size) const {
+        const u64 begin = starts_.is_valid() ? inside(starts_(i), size) : 0;
+        const u64 end = ends_.is_valid() ? inside(ends_(i), size) : size;
+        return {begin, end > begin ? end - begin : 0};
+    }
+
+ private:
+    static void take(nb::handle given, Offsets& array, std::size_t count, const char* what) {
+        if (given.is_none()) return;
+        if (!nb::try_cast(given, array, false))
+            throw nb::type_error(
+                (std::string(what) + ": a contiguous int64 array of one dimension is needed")
+                    .c_str());
+        if (array.shape(0) != count)
+            throw nb::value_error((std::string(what) + ": there must be as many as files").c_str());
+    }
+    static u64 inside(i64 position, u64 size) {
+        const auto length = static_cast<i64>(size);
+        return static_cast<u64>(
+            std::clamp<i64>(position < 0 ? position + length : position, 0, length));
+    }
+
+    Offsets starts_;
+    Offsets ends_;
+};
+
 /// What one call reads.
 struct Reading {
     std::vector<Result<Attributes>> found;
@@ -156,7 +190,7 @@ struct Reading {
 };
 
 /// Finds the files and where each of them goes.
-Reading measure(Shared& shared, const Files& files, const Start& start) {
+Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const Start& start) {
     Reading reading;
     LongCall call{nb::none()};
     const std::size_t count = files.size();
@@ -174,7 +208,8 @@ Reading measure(Shared& shared, const Files& files, const Start& start) {
         i64 end = 0;
         for (std::size_t i = 0; i < count; ++i) {
             offsets[i] = end;
-            if (reading.codes[i] == Errc::ok) end += static_cast<i64>(reading.found[i]->size);
+            if (reading.codes[i] == Errc::ok)
+                end += static_cast<i64>(ranges.of(i, reading.found[i]->size).second);
         }
         offsets[count] = end;
         return Errc::ok;
@@ -184,14 +219,15 @@ Reading measure(Shared& shared, const Files& files, const Start& start) {
     return reading;
 }
 
-nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, nb::object out,
-                    bool strict, nb::object progress) {
+nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, nb::handle starts,
+                    nb::handle ends, nb::object out, bool strict, nb::object progress) {
     const Files files(given);
     const Start start(directory);
     Bytes room;
     if (!out.is_none() && !nb::try_cast(out, room, false))
         throw nb::type_error("out: a writable, contiguous uint8 array of one dimension is needed");
-    Reading reading = measure(*self, files, start);
+    const Ranges ranges(starts, ends, files.size());
+    Reading reading = measure(*self, files, ranges, start);
     const i64* offsets = reading.offsets.data<i64>();
     const i64 total = offsets[files.size()];
     if (!out.is_none() && static_cast<i64>(room.shape(0)) < total)
@@ -208,9 +244,9 @@ nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, 
             if (reading.codes[i] != Errc::ok) return;
             const std::span target(base + offsets[i],
                                    static_cast<u64>(offsets[i + 1] - offsets[i]));
-            reading.codes[i] = read_file(volume, reading.found[i]->handle, target, [&] {
-                return is_caller ? call.goes_on(0) : !call.is_stopped();
-            });
+            reading.codes[i] = read_file(
+                volume, reading.found[i]->handle, ranges.of(i, reading.found[i]->size).first,
+                target, [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
         });
         return 0;
     });
@@ -294,7 +330,9 @@ nb::tuple write_many(NativeVolume& self, nb::handle given, const ReadBytes& valu
 
 void add_bulk_contents(VolumeClass& volume) {
     using nb::arg;
-    volume.def("read_many", &read_many, arg(), arg().none(), arg().none(), arg(), arg().none())
+    volume
+        .def("read_many", &read_many, arg(), arg().none(), arg().none(), arg().none(), arg().none(),
+             arg(), arg().none())
         .def("write_many", &write_many, arg(), arg().noconvert(), arg().noconvert(), arg().none(),
              arg(), arg(), arg().none());
 }

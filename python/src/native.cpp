@@ -59,6 +59,7 @@ NB_MODULE(_native, module) {
     volume.def(nb::init<const nb::bytes&, bool>())
         .def_static("format", &NativeVolume::format)
         .def("is_closed", &NativeVolume::is_closed)
+        .def("is_forked", &NativeVolume::is_forked)
         .def("close", &NativeVolume::close)
         .def("sync", &NativeVolume::sync);
     add_names(volume);

@@ -38,6 +38,7 @@ class NativeVolume {
     NativeVolume(const nb::bytes& path, bool read_only);
 
     bool is_closed() const { return !shared_->volume; }
+    bool is_forked() const { return shared_->is_forked(); }
     void close(const nb::bytes& path);
     void sync();
 

@@ -57,6 +57,21 @@ def test_large_file(volume: warren.Volume) -> None:
     assert volume.open("a").read() == b"short"
 
 
+def test_ranges(volume: warren.Volume) -> None:
+    data = os.urandom(10_000)
+    volume.write_many(["f"], [data], strict=True)
+    points = [0, 1, 5000, 9999, 10_000, 10_001, 1 << 62, -1, -9999, -10_000, -10_001, -(1 << 62)]
+    starts, ends = (np.ravel(x) for x in np.meshgrid(points, points))
+    contents = volume.read_many(["f"] * len(starts), starts=starts, ends=ends, strict=True)
+    for i, (begin, end) in enumerate(zip(starts, ends, strict=True)):
+        assert contents[i] == data[begin:end]
+    assert volume.read_many(["f"], starts=np.array([-3]))[0] == data[-3:]
+    with pytest.raises(ValueError, match="starts"):
+        volume.read_many(["f"], starts=np.array([1, 2]))
+    with pytest.raises(TypeError, match="ends"):
+        volume.read_many(["f"], ends=np.array([1.5]))
+
+
 def test_errors(volume: warren.Volume) -> None:
     volume.mkdir("/d")
     volume.symlink("f", "/link")

@@ -63,6 +63,7 @@ class Volume:
     @staticmethod
     def format(path: bytes, size: int, label: str, force: bool, /) -> None: ...
     def is_closed(self) -> bool: ...
+    def is_forked(self) -> bool: ...
     def close(self, path: bytes, /) -> None: ...
     def sync(self) -> None: ...
     def stat(
@@ -95,6 +96,8 @@ class Volume:
         self,
         files: _Names | _Array,
         start: _Start,
+        starts: _Array | None,
+        ends: _Array | None,
         out: _Array | None,
         strict: bool,
         progress: _Progress,

@@ -78,6 +78,11 @@ class Volume:
     def closed(self) -> bool:
         return self._native.is_closed()
 
+    @property
+    def forked(self) -> bool:
+        """Whether this process was forked from the one that opened the volume."""
+        return self._native.is_forked()
+
     def __enter__(self) -> Volume:
         return self
 
@@ -239,18 +244,22 @@ class Volume:
         files: Names | Handles,
         *,
         directory: Directory = None,
+        starts: Buffer | HasDLPack | None = None,
+        ends: Buffer | HasDLPack | None = None,
         out: Buffer | HasDLPack | None = None,
         strict: bool = False,
         progress: Progress = None,
     ) -> Contents:
-        """Reads n whole files into one buffer, by all cores.
+        """Reads n files, or a range of each, into one buffer, by all cores.
 
+        `starts` and `ends` (int64[n]) are those of a slice of the file: negative ones count from
+        its end, and what is behind its end is left out.
         `files` are names, or handles as int64[n, 2]. `out`: a writable uint8 array of one dimension
         to read into, at least as long as the files together (ValueError says how long). A file
         that shrinks meanwhile ends in zeros.
         """
         values, offsets, codes = self._native.read_many(
-            files, _start(directory), out, strict, progress
+            files, _start(directory), starts, ends, out, strict, progress
         )
         return Contents(values, offsets, codes)
 

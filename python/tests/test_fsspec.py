@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fsspec's own tests for file systems, and the libraries that come through it."""
+
+import errno
+import multiprocessing
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import warren
+
+fsspec = pytest.importorskip("fsspec")
+from fsspec.tests import abstract  # type: ignore # noqa: E402
+from warren.fsspec import WarrenFileSystem  # noqa: E402
+
+fsspec.register_implementation("warren", WarrenFileSystem, clobber=True)
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    warren.Volume.create(tmp_path / "v.img", 64 << 20).close()
+    return tmp_path / "v.img"
+
+
+@pytest.fixture
+def fs(image: Path) -> Iterator[Any]:
+    made = WarrenFileSystem(volume=str(image))
+    yield made
+    made.close()
+
+
+class Fixtures(abstract.AbstractFixtures):  # type: ignore
+    @pytest.fixture
+    def fs(self, image: Path) -> Iterator[Any]:
+        made = WarrenFileSystem(volume=str(image))
+        yield made
+        made.close()
+
+    @pytest.fixture
+    def fs_path(self, fs: Any) -> str:
+        fs.mkdir("/work")
+        return "/work"
+
+
+class TestCopy(abstract.AbstractCopyTests, Fixtures):  # type: ignore
+    pass
+
+
+class TestGet(abstract.AbstractGetTests, Fixtures):  # type: ignore
+    pass
+
+
+class TestPut(abstract.AbstractPutTests, Fixtures):  # type: ignore
+    pass
+
+
+class TestOpen(abstract.AbstractOpenTests, Fixtures):  # type: ignore
+    pass
+
+
+class TestPipe(abstract.AbstractPipeTests, Fixtures):  # type: ignore
+    pass
+
+
+def test_urls(image: Path) -> None:
+    url = f"warren://{image}!/a/f.txt"
+    with fsspec.open(url, "w") as file:
+        file.write("text")
+    fs, path = fsspec.url_to_fs(url)
+    assert path == "/a/f.txt" and fs.cat(path) == b"text"
+    assert fs.unstrip_protocol(path) == url
+    assert fsspec.url_to_fs(f"warren://{image}")[1] == "/"
+    assert fs.volume is WarrenFileSystem(volume=str(image)).volume
+    fs.close()
+    assert fs.cat(path) == b"text"  # it is opened again
+    fs.close()
+
+
+def test_names(fs: Any) -> None:
+    fs.pipe({f"/d/{i % 3}/f{i}": b"x" * i for i in range(30)})
+    assert fs.ls("/d", detail=False) == ["/d/0", "/d/1", "/d/2"]
+    assert len(fs.find("/d")) == 30 and len(fs.find("/", withdirs=True)) == 35
+    assert fs.find("/d", maxdepth=1) == [] and fs.find("/none") == []
+    assert fs.find("/d/1/f7") == ["/d/1/f7"]
+    assert fs.find("/d", detail=True)["/d/1/f7"] == fs.info("/d/1/f7")
+    assert fs.du("/d") == sum(range(30))
+    assert fs.glob("/d/*/f1?") == sorted(f"/d/{i % 3}/f{i}" for i in range(10, 20))
+    assert fs.info("/d")["type"] == "directory" and fs.size("/d/0/f9") == 9
+    fs.symlink("d/0", "/link")
+    assert fs.isdir("/link") and fs.info("/link")["islink"]
+    assert len(fs.ls("/link")) == 10
+    fs.mv("/d/0", "/e")
+    assert fs.exists("/e/f3") and not fs.exists("/d/0")
+    fs.mv("/e/f3", "/d/1/")
+    fs.mv(["/e/f6", "/e/f9"], ["/x/6", "/x/9"])
+    assert fs.cat("/d/1/f3") == b"xxx" and fs.ls("/x", detail=False) == ["/x/6", "/x/9"]
+    fs.rm(["/x/6", "/x/9"])
+    with pytest.raises(IsADirectoryError):
+        fs.rm("/d")
+    with pytest.raises(FileNotFoundError):
+        fs.rm("/none")
+    fs.rm("/d/*/f2?")
+    assert not fs.glob("/d/*/f2?") and fs.exists("/d/1/f1")
+    fs.rm("/", recursive=True)
+    assert fs.ls("/") == []
+    with pytest.raises(FileExistsError):
+        fs.makedirs("/")
+    fs.touch("/f")
+    with pytest.raises(OSError):
+        fs.pipe({"/f/g": b""})
+    assert fs.modified("/f") >= fs.created("/f").replace(year=2000)
+
+
+def test_ranges(fs: Any) -> None:
+    fs.pipe("/f", b"0123456789")
+    assert fs.cat_ranges(["/f", "/f"], [0, -3], [2, None]) == [b"01", b"789"]
+    assert fs.cat_file("/f", 4, 6) == b"45" and fs.tail("/f", 2) == b"89"
+    found = fs.cat_ranges(["/f", "/none"], 0, 3)
+    assert found[0] == b"012" and found[1].errno == errno.ENOENT
+    with pytest.raises(FileNotFoundError):
+        fs.cat_ranges(["/none"], 0, 3, on_error="raise")
+    assert fs.cat(["/f", "/none"], on_error="omit") == {"/f": b"0123456789"}
+    with fs.open("/f", "r+b") as file:
+        file.seek(5)
+        file.write(b"!")
+    with fs.open("/f", "ab") as file:
+        file.write(b"+")
+    assert fs.read_text("/f") == "01234!6789+"
+
+
+def in_process(packed: bytes, queue: Any) -> None:
+    queue.put(pickle.loads(packed).cat("/f"))
+
+
+def test_reopens_after_pickling(fs: Any) -> None:
+    fs.pipe("/f", b"data")
+    packed = pickle.dumps(fs)
+    assert pickle.loads(packed).volume is fs.volume
+    fs.close()
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    child = context.Process(target=in_process, args=(packed, queue))
+    child.start()
+    assert queue.get(timeout=60) == b"data"
+    child.join()
+    assert child.exitcode == 0
+
+
+def test_pandas(fs: Any, image: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": range(1000), "b": [str(i) for i in range(1000)]})
+    url = f"warren://{image}!/t/frame"
+    frame.to_csv(url + ".csv", index=False)
+    assert (pandas.read_csv(url + ".csv", dtype={"b": str}) == frame).all().all()
+    frame.to_parquet(url + ".parquet")
+    assert pandas.read_parquet(url + ".parquet").equals(frame)
+
+
+def test_pyarrow(fs: Any) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"part": [i % 4 for i in range(1000)], "value": list(range(1000))})
+    dataset.write_dataset(
+        table, "/set", format="parquet", filesystem=fs, partitioning=["part"]
+    )
+    read = dataset.dataset("/set", filesystem=fs, partitioning=["part"])
+    assert len(read.files) == 4
+    part = read.to_table(filter=dataset.field("part") == 2)
+    assert sorted(part["value"].to_pylist()) == list(range(2, 1000, 4))
+
+
+def test_zarr(fs: Any) -> None:
+    zarr = pytest.importorskip("zarr")
+    numpy = pytest.importorskip("numpy")
+    store = zarr.storage.FsspecStore.from_mapper(fs.get_mapper("/z"))
+    made = zarr.create_array(store, shape=(100, 100), chunks=(10, 10), dtype="i4")
+    made[:] = numpy.arange(10_000).reshape(100, 100)
+    again = zarr.open_array(store, mode="r")
+    assert (again[15:35, 40:60] == numpy.arange(10_000).reshape(100, 100)[15:35, 40:60]).all()
+    assert len(fs.find("/z")) > 100
