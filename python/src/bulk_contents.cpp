@@ -5,10 +5,9 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
-#include <optional>
 
 #include "base/workers.hpp"
-#include "python/src/operands.hpp"
+#include "python/src/files.hpp"
 
 namespace warren::python {
 namespace {
@@ -19,18 +18,6 @@ using Offsets = nb::ndarray<const i64, nb::ndim<1>, nb::c_contig, nb::device::cp
 
 constexpr u64 files_at_once = 64;       // that a thread takes
 constexpr u64 bytes_at_once = 4 * mib;  // moved between two looks at signals
-
-bool is_regular(const Attributes& attributes) {
-    return (attributes.mode & 0170000) == 0100000;
-}
-
-/// Whether `caller` may use the contents of what `found` is; `mask` as for check_access().
-Errc check_file(Volume& volume, const Caller& caller, const Result<Attributes>& found, u32 mask) {
-    if (!found) return found.code();
-    if ((found->mode & 0170000) == 0040000) return Errc::is_directory;
-    if (!is_regular(*found)) return Errc::not_supported;
-    return volume.check_access(caller, found->handle, mask);
-}
 
 /// Calls work(i) for all items on all cores until `call` is to stop; the thread of the Python call
 /// is one of them.
@@ -108,45 +95,6 @@ Errc write_file(Volume& volume, const Caller& caller, Handle handle, u64 size,
     }
     return Errc::ok;
 }
-
-/// The files of a call: named, or given by handles.
-class Files {
- public:
-    explicit Files(nb::handle given) {
-        nb::ndarray<nb::ro> array;
-        const bool by_handle = nb::ndarray_check(given) && nb::try_cast(given, array) &&
-                               array.dtype() == nb::dtype<i64>();
-        if (by_handle) {
-            handles_ = handles_of(given, "files");
-        } else {
-            names_.emplace(given, "files");
-        }
-    }
-
-    std::size_t size() const { return names_ ? names_->size() : handles_.size(); }
-    /// Looks the files up that are named; those given by handles are found by themselves.
-    std::vector<Result<Attributes>> look_up(Volume& volume, const Caller& caller,
-                                            Handle from) const {
-        std::vector<Result<Attributes>> found(size(), Errc::io);
-        if (names_) find_many(volume, caller, from, names_->all(), Follow::yes, found);
-        return found;
-    }
-    Result<Attributes> find(Volume& volume, const Result<Attributes>& looked_up, u64 i) const {
-        return names_ ? looked_up : volume.attributes(handles_[i]);
-    }
-    [[noreturn]] void raise(Errc code, std::size_t i) const {
-        raise_error(code, names_ ? std::string((*names_)[i])
-                                 : "inode " + std::to_string(handles_[i].inode));
-    }
-    void raise_first(std::span<const Errc> codes) const {
-        const auto bad = std::ranges::find_if(codes, [](Errc code) { return code != Errc::ok; });
-        if (bad != codes.end()) raise(*bad, static_cast<std::size_t>(bad - codes.begin()));
-    }
-
- private:
-    std::optional<Names> names_;
-    std::vector<Handle> handles_;
-};
 
 /// Which part of each file is read: that of Python's slices.
 class Ranges {

@@ -30,6 +30,21 @@ u64 NativeFile::write(u64 offset, const nb::bytes& data) {
     }));
 }
 
+u64 NativeFile::read_into(const nb::ndarray<nb::c_contig, nb::device::cpu>& target, u64 offset) {
+    const std::span bytes(static_cast<std::byte*>(target.data()), target.nbytes());
+    return finish(with_volume(*shared_, [&](Volume& volume, const Caller&) {
+        return volume.read(handle_, offset, bytes);
+    }));
+}
+
+u64 NativeFile::write_from(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& source,
+                           u64 offset) {
+    const std::span bytes(static_cast<const std::byte*>(source.data()), source.nbytes());
+    return finish(with_volume(*shared_, [&](Volume& volume, const Caller&) {
+        return volume.write(handle_, offset, bytes);
+    }));
+}
+
 void NativeFile::truncate(u64 size) {
     const AttributeChange change{.which = AttributeChange::size, .new_size = size};
     finish(with_volume(*shared_, [&](Volume& volume, const Caller& caller) -> Result<u64> {
@@ -60,6 +75,8 @@ void add_file(nb::module_& module) {
     nb::class_<NativeFile>(module, "File")
         .def("read", &NativeFile::read)
         .def("write", &NativeFile::write)
+        .def("read_into", &NativeFile::read_into, nb::arg().noconvert(), nb::arg())
+        .def("write_from", &NativeFile::write_from, nb::arg().noconvert(), nb::arg())
         .def("truncate", &NativeFile::truncate)
         .def("size", &NativeFile::size)
         .def("sync", &NativeFile::sync);

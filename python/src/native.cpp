@@ -67,4 +67,6 @@ NB_MODULE(_native, module) {
     add_bulk_contents(volume);
     add_scan(volume);
     add_arrow(module);
+    add_mapping(module, volume);
+    add_digests(module, volume);
 }

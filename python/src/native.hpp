@@ -19,6 +19,9 @@ class NativeFile {
 
     nb::bytes read(u64 offset, std::size_t size);
     u64 write(u64 offset, const nb::bytes& data);
+    /// Bytes from or to an array or buffer in the host's memory, whatever its type and shape.
+    u64 read_into(const nb::ndarray<nb::c_contig, nb::device::cpu>& target, u64 offset);
+    u64 write_from(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& source, u64 offset);
     void truncate(u64 size);
     u64 size();
     void sync();
@@ -57,5 +60,7 @@ void add_bulk_names(VolumeClass& volume);
 void add_bulk_contents(VolumeClass& volume);
 void add_scan(VolumeClass& volume);
 void add_arrow(nb::module_& module);
+void add_mapping(nb::module_& module, VolumeClass& volume);
+void add_digests(nb::module_& module, VolumeClass& volume);
 
 }  // namespace warren::python

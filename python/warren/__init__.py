@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files in a Warren volume, from this process, without a mount. See docs/PYTHON.md."""
 
+from ._chunk import chunk
 from ._file import File
-from ._native import Array
-from ._results import Contents, Found, Handle, Rebuilt, Removal
+from ._native import Array, Map
+from ._results import Contents, Digests, Found, Handle, Rebuilt, Removal
 from ._table import Strings, Table
 from ._volume import Volume
 
 __all__ = [
     "Array",
     "Contents",
+    "Digests",
     "File",
     "Found",
     "Handle",
+    "Map",
     "Rebuilt",
     "Removal",
     "Strings",
     "Table",
     "Volume",
+    "chunk",
 ]

@@ -5,14 +5,31 @@ from __future__ import annotations
 
 import io
 import os
+from functools import cache
 from typing import TYPE_CHECKING, NoReturn
 
 from . import _native
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from typing_extensions import Buffer
 
+    from ._native import HasDLPack
+
 READ, WRITE = 4, 2
+
+
+@cache
+def _executor() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # 4 ms that few programs need
+
+    return ThreadPoolExecutor(thread_name_prefix="warren.pread")
+
+
+def _refuse_stream(stream: object) -> None:
+    if stream is not None:
+        raise ValueError("stream: the CPU engine knows no streams")
 
 
 class File(io.RawIOBase):
@@ -97,6 +114,32 @@ class File(io.RawIOBase):
             raise ValueError(f"negative size: {size}")
         native.truncate(size)
         return size
+
+    def read_into(
+        self, target: Buffer | HasDLPack, offset: int = 0, *, stream: None = None
+    ) -> int:
+        """Fills a writable, contiguous array or buffer with the bytes from `offset` on, whatever
+        its type and shape; returns the bytes read, fewer where the file ends. The position stays.
+
+        The CPU engine knows no streams.
+        """
+        _refuse_stream(stream)
+        return self._open(READ).read_into(target, offset)
+
+    def pread(
+        self, target: Buffer | HasDLPack, offset: int = 0, *, stream: None = None
+    ) -> Future[int]:
+        """As read_into() in another thread: result() waits. The target must not be used before."""
+        _refuse_stream(stream)
+        native = self._open(READ)
+        return _executor().submit(native.read_into, target, offset)
+
+    def write_from(
+        self, source: Buffer | HasDLPack, offset: int = 0, *, stream: None = None
+    ) -> int:
+        """Writes the bytes of a contiguous array or buffer at `offset`; returns their number."""
+        _refuse_stream(stream)
+        return self._open(WRITE).write_from(source, offset)
 
     def sync(self) -> None:
         """Makes the file durable, as os.fsync()."""

@@ -7,6 +7,7 @@ import os
 from typing import NamedTuple
 
 from ._native import Array
+from ._table import Strings
 
 
 class Handle(NamedTuple):
@@ -38,6 +39,14 @@ class Found(NamedTuple):
 
     handles: Array  # int64[n, 2]: inode number and generation; 0 where there is an error
     errno: Array  # int32[n]; 0: no error
+
+
+class Digests(NamedTuple):
+    """Digests of n files."""
+
+    digests: Array  # uint8[n, w]; w is the length of the algorithm's; zeros where there is an error
+    errno: Array  # int32[n]; 0: no error
+    paths: Strings | None  # of a tree
 
 
 class Contents:

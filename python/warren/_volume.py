@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NoReturn, Union, cast
 
 from . import _native
 from ._file import READ, WRITE, File
-from ._native import Array
-from ._results import Contents, Found, Handle, Rebuilt, Removal
+from ._native import Array, Map
+from ._results import Contents, Digests, Found, Handle, Rebuilt, Removal
 from ._table import Table, table
 
 if TYPE_CHECKING:
@@ -360,6 +360,47 @@ class Volume:
         at one of them, or with `counts_links` at each.
         """
         return table(self._native.usage(os.fsencode(path), depth_max, counts_links))
+
+    def map(
+        self,
+        path: Path,
+        dtype: object = "uint8",
+        shape: Iterable[int] | None = None,
+        *,
+        offset: int = 0,
+        writable: bool = False,
+    ) -> Map:
+        """Maps a file from `offset` (bytes) to its end into memory, as an array.
+
+        dtype: a name such as "float32" or "bfloat16", or a dtype of numpy or torch. shape: at most
+        what the file has; one length may be -1; None: one dimension. Types that the buffer protocol
+        does not know are bytes there. OSError EINVAL: there is nothing to map.
+        """
+        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+        return self._native.map(
+            os.fsencode(path), name.rpartition(".")[2], shape, offset, writable
+        )
+
+    def hash(
+        self,
+        files: Path | Names | Handles,
+        algorithm: str = "blake3",
+        *,
+        directory: Directory = None,
+        strict: bool = False,
+        progress: Progress = None,
+    ) -> Digests:
+        """The digests of n files by all cores: md5, sha1, sha256, blake3 or xxh3-128.
+
+        `files` are names, handles as int64[n, 2], or one path: then all regular files below it, in
+        no order.
+        """
+        paths = None
+        if isinstance(files, str | bytes | os.PathLike):
+            tree = self.find(files, types="f", columns=["handle", "path"])
+            files, paths = tree.array("handle"), tree.text("path")
+        digests, codes = self._native.hash(files, _start(directory), algorithm, strict, progress)
+        return Digests(digests, codes, paths)
 
     def rebuild(self, directory: Directory) -> Rebuilt:
         """Packs a directory's names into as few blocks as they need."""

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files whose contents a bulk call is about.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "python/src/operands.hpp"
+
+namespace warren::python {
+
+inline bool is_regular(const Attributes& attributes) {
+    return (attributes.mode & 0170000) == 0100000;
+}
+
+/// Whether `caller` may use the contents of what `found` is; `mask` as for check_access().
+inline Errc check_file(Volume& volume, const Caller& caller, const Result<Attributes>& found,
+                       u32 mask) {
+    if (!found) return found.code();
+    if ((found->mode & 0170000) == 0040000) return Errc::is_directory;
+    if (!is_regular(*found)) return Errc::not_supported;
+    return volume.check_access(caller, found->handle, mask);
+}
+
+/// The files of a call: named, or given by handles.
+class Files {
+ public:
+    explicit Files(nb::handle given) {
+        nb::ndarray<nb::ro> array;
+        const bool by_handle = nb::ndarray_check(given) && nb::try_cast(given, array) &&
+                               array.dtype() == nb::dtype<i64>();
+        if (by_handle) {
+            handles_ = handles_of(given, "files");
+        } else {
+            names_.emplace(given, "files");
+        }
+    }
+
+    std::size_t size() const { return names_ ? names_->size() : handles_.size(); }
+    /// Looks the files up that are named; those given by handles are found by themselves.
+    std::vector<Result<Attributes>> look_up(Volume& volume, const Caller& caller,
+                                            Handle from) const {
+        std::vector<Result<Attributes>> found(size(), Errc::io);
+        if (names_) find_many(volume, caller, from, names_->all(), Follow::yes, found);
+        return found;
+    }
+    Result<Attributes> find(Volume& volume, const Result<Attributes>& looked_up, u64 i) const {
+        return names_ ? looked_up : volume.attributes(handles_[i]);
+    }
+    [[noreturn]] void raise(Errc code, std::size_t i) const {
+        raise_error(code, names_ ? std::string((*names_)[i])
+                                 : "inode " + std::to_string(handles_[i].inode));
+    }
+    void raise_first(std::span<const Errc> codes) const {
+        const auto bad = std::ranges::find_if(codes, [](Errc code) { return code != Errc::ok; });
+        if (bad != codes.end()) raise(*bad, static_cast<std::size_t>(bad - codes.begin()));
+    }
+
+ private:
+    std::optional<Names> names_;
+    std::vector<Handle> handles_;
+};
+
+}  // namespace warren::python

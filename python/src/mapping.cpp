@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file mapped into memory: an array of its bytes in place.
+#include <optional>
+
+#include "python/src/operands.hpp"
+
+namespace warren::python {
+namespace {
+
+/// What a mapping's arrays keep: the volume's parts that it needs, in the order in which they go.
+struct Mapped {
+    std::shared_ptr<Shared> shared;
+    std::unique_ptr<MappedFile> file;
+
+    ~Mapped() {
+        // The volume is not there in a forked process.
+        if (shared->is_forked()) static_cast<void>(file.release());
+    }
+};
+
+class NativeMap : public Array {
+ public:
+    NativeMap(std::shared_ptr<Mapped> mapped, Array array, nb::bytes path)
+        : Array(std::move(array)), mapped_(std::move(mapped)), path_(std::move(path)) {}
+
+    void write_back() {
+        if (is_read_only()) raise_error(Errc::bad_handle, view(path_));
+        const Errc code = with_volume(
+            *mapped_->shared, [&](Volume&, const Caller&) { return mapped_->file->write_back(); });
+        if (code != Errc::ok) raise_error(code, view(path_));
+    }
+
+ private:
+    std::shared_ptr<Mapped> mapped_;
+    nb::bytes path_;
+};
+
+/// The shape of `bytes` with one length of -1 filled in, or what is wrong.
+std::vector<i64> shape_for(nb::handle given, u64 bytes, const ElementType& type) {
+    const auto whole = static_cast<i64>(bytes / type.bytes());
+    if (given.is_none()) return {whole};
+    std::vector<i64> shape;
+    i64 known = 1;
+    std::optional<std::size_t> open;
+    for (const nb::handle each : nb::iter(given)) {
+        const auto length = nb::cast<i64>(each);
+        if (length < -1 || (length == -1 && open)) throw nb::value_error("shape: bad length");
+        if (length == -1) {
+            open = shape.size();
+        } else if (length != 0 && known > whole / length) {
+            throw nb::value_error("shape: the file is shorter");
+        } else {
+            known *= length;
+        }
+        shape.push_back(length);
+    }
+    if (open) shape[*open] = known == 0 ? 0 : whole / known;
+    if (!open && known > whole) throw nb::value_error("shape: the file is shorter");
+    return shape;
+}
+
+NativeMap map_file(NativeVolume& self, const nb::bytes& path, const std::string& type_name,
+                   nb::handle shape, u64 offset, bool is_writable) {
+    const ElementType* type = find_type(type_name);
+    if (type == nullptr) throw nb::type_error(("dtype: there is no '" + type_name + "'").c_str());
+    const std::string text(view(path));
+    auto mapped = std::make_shared<Mapped>();
+    mapped->shared = self.shared();
+    const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
+        const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
+        if (!found) return found.code();
+        WARREN_TRY(volume.check_access(caller, found->handle, is_writable ? 6 : 4));
+        return volume.map_file(found->handle, {.offset = offset}, mapped->file);
+    });
+    if (code != Errc::ok) raise_error(code, text);
+    const FileView& shown = mapped->file->view();
+    std::vector<i64> lengths = shape_for(shape, shown.bytes, *type);
+    Array array(mapped, shown.data, *type, std::move(lengths), !is_writable);
+    return {std::move(mapped), std::move(array), path};
+}
+
+}  // namespace
+
+void add_mapping(nb::module_& module, VolumeClass& volume) {
+    nb::class_<NativeMap, Array>(module, "Map").def("write_back", &NativeMap::write_back);
+    using nb::arg;
+    volume.def("map", &map_file, arg(), arg(), arg().none(), arg(), arg());
+}
+
+}  // namespace warren::python
