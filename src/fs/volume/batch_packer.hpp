@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts items into an engine's batch with all cores: chunk by chunk, after the names of each chunk
-// have been measured, so that every chunk knows where its own go.
+// Packs items into an engine's batch with all cores, chunk by chunk: the names of each chunk are
+// measured first, so that every chunk knows where its names begin.
 //
 // Invariant: a name's words are padded with zeros; one that is too long takes no words.
 #pragma once
@@ -19,10 +19,10 @@ namespace warren {
 
 /// Items that one worker packs at once.
 inline constexpr u64 packed_items = 4096;
-/// A batch is sent by parts of so many of these: each is some calls of a driver.
+/// A batch is sent in parts of so many chunks: each part costs some driver calls.
 inline constexpr u64 sent_chunks = 16;
 
-/// Takes the time of one phase after the other.
+/// Measures consecutive phases.
 class PhaseClock {
  public:
     /// Milliseconds since the last call, or since this was made.
@@ -43,7 +43,8 @@ class BatchPacker {
     /// A clock that runs since this was made.
     PhaseClock clock() const { return clock_; }
 
-    /// Calls `body(chunk, begin, end)` for each chunk of items; alone if there is but one.
+    /// Calls `body(chunk, begin, end)` for each chunk of items; on the calling thread if there is
+    /// only one.
     template <class Body>
     void for_each_chunk(const Body& body) {
         const u64 chunks = (items_ + packed_items - 1) / packed_items;
@@ -55,7 +56,7 @@ class BatchPacker {
         crew_.for_each(chunks, [&](const ThreadTeam&, u64 chunk) { run(chunk); });
     }
 
-    /// Measures the names: `words(i)` says how many item i needs. The sum of all.
+    /// Measures the names: `words(i)` is how many item i needs. Returns the sum.
     template <class Words>
     u64 measure(const Words& words) {
         begins_.assign((items_ + packed_items - 1) / packed_items + 1, 0);
@@ -70,8 +71,8 @@ class BatchPacker {
         return begins_.back();
     }
 
-    /// Packs: `pack(i, word)` fills item i in, whose names go from `word` on, which it moves on.
-    /// `send(part)` is called for each part of the items that is packed, by whoever ended it.
+    /// Packs: `pack(i, word)` fills in item i, whose names begin at `word`, and advances `word`.
+    /// The worker that completes a part of the items calls `send(part)`.
     template <class Pack, class Send>
     void pack(const Pack& pack, const Send& send) {
         const u64 chunks = begins_.size() - 1;
@@ -83,7 +84,8 @@ class BatchPacker {
             const u64 part = chunk / sent_chunks;
             const u64 first = part * sent_chunks;
             const u64 last = std::min(first + sent_chunks, chunks);
-            // Acquire and release, with the same of the part's other workers: who ends it sees all.
+            // Acquire and release, with the same of the part's other workers: the worker that
+            // completes the part sees all of it.
             if (packed[part].fetch_add(1, std::memory_order_acq_rel) + 1 < last - first) return;
             send(ops::BatchPart{first * packed_items, std::min(last * packed_items, items_),
                                 begins_[first], begins_[last]});
@@ -102,14 +104,14 @@ inline u64 words_of(std::string_view name) {
     return name.size() > format::name_length_max ? 0 : (name.size() + 7) / 8;
 }
 
-/// Puts a name at `word` and makes an end of it; `word` moves on.
+/// Writes a name at `word`, advances `word`, and returns the end for it.
 inline ops::BatchEnd pack_end(u64* names, Handle directory, std::string_view name, u64& word) {
     const u64 words = words_of(name);
     if (words > 0) {
         names[word + words - 1] = 0;
         std::memcpy(names + word, name.data(), name.size());
     }
-    // A number that no volume has stays one.
+    // A number that no volume has remains invalid.
     const u64 inode = std::min(directory.inode, ops::BatchEnd::number_mask);
     const ops::BatchEnd end{inode | u64{length_of(name)} << 48, directory.generation,
                             static_cast<u32>(word)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check is a first look at all metadata at once and, unless that finds all of it sound, one pass
-// over the volume that looks closer. A repair is a check, the repair of what it found, and
-// further such rounds until one finds nothing: what the last one still finds was not repaired.
+// A check is a parallel quick check of all metadata and, unless that finds all of it sound, one
+// pass of the full check. A repair is a check, the repair of what it found, and further such rounds
+// until one finds nothing: what the last round still finds was not repaired.
 #include "fs/volume/check.hpp"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ bool read_copy(Disk& disk, u64 place, Block& block) {
     return format::check_block(block, format::BlockKind::superblock, volume, place) == Errc::ok;
 }
 
-/// Whether both say the same of what a commit never changes.
+/// Whether both agree in the fields that a commit never changes.
 bool is_same_volume(const Superblock& a, const Superblock& b) {
     constexpr std::size_t from = offsetof(Superblock, magic);
     constexpr std::size_t to = offsetof(Superblock, clean);
@@ -90,7 +90,7 @@ class Checker {
         return repair_until_clean();
     }
 
-    /// As the directory of orphans says.
+    /// Counts the entries of the orphan directory.
     Errc count_orphans() {
         const u64 place = superblock_.orphan_directory * format::inode_size;
         Block block;
@@ -102,7 +102,7 @@ class Checker {
         return Errc::ok;
     }
 
-    /// Reads the superblock and replays the journal, or reads through it.
+    /// Reads the superblock and replays the journal, or overlays the journal without a repair.
     Failure open() {
         SuperblockNotes notes;
         Failure failure = read_superblock(disk_, path_, superblock_, &notes);
@@ -130,13 +130,13 @@ class Checker {
         if (!has_first || !has_second) return;
         const auto& a = reinterpret_cast<const Superblock&>(first);
         const auto& b = reinterpret_cast<const Superblock&>(second);
-        // A newer second copy is the start of a change that was cut off.
+        // A newer second copy is the start of an interrupted change.
         if (b.header.transaction <= a.header.transaction && !is_same_volume(a, b)) {
             report.volume("superblock: its two copies disagree");
         }
     }
 
-    /// Looks at all metadata at once. `is_done`: all is well, and a repair has nothing left to do.
+    /// The quick check of all metadata. `is_done`: all is sound, and a repair has nothing to do.
     Failure look_first(bool& is_done) {
         if (result_.problems > 0 || options_.looks_closer) return {};
         check::Verdict verdict;
@@ -155,8 +155,9 @@ class Checker {
         return options_.repair ? mark_closed() : Failure{};
     }
 
-    /// Makes the journal history, if it is not: else a volume that was found or made sound would
-    /// still look cut off to a reader. Orphans are left to the next opening for writing.
+    /// Marks the volume as closed, so that its journal is not replayed again: otherwise a volume
+    /// that is sound would still look interrupted to a reader. Orphans are left to the next opening
+    /// for writing.
     Failure mark_closed() {
         if (superblock_.clean == 1) return {};
         superblock_.clean = 1;
@@ -206,7 +207,7 @@ class Checker {
         return code == Errc::ok ? mark_closed() : io_failure(path_, code);
     }
 
-    /// Checks again what was repaired, in silence, and repairs what shows only now.
+    /// Checks again silently after a repair, and repairs what is found only now.
     Failure repair_until_clean() {
         const u64 problems = result_.problems;
         const CheckOptions silent{};

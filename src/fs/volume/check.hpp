@@ -2,8 +2,8 @@
 // The check of a volume on any Disk: what check_volume() does once it has opened and locked the
 // file or device.
 //
-// Invariant: without `repair` nothing is written. Whatever the bytes are, it ends, and reads
-// nothing outside of the disk.
+// Invariant: without `repair` nothing is written. Whatever the bytes are, the check terminates, and
+// reads nothing outside of the disk.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@
 
 namespace warren {
 
-/// As check_volume(). `hash_mask` clears bits of the name hash, for volumes that tests made so.
+/// As check_volume(). `hash_mask` clears bits of the name hash, for volumes that tests have made
+/// that way.
 Failure check_disk(Disk& disk, const std::string& path, const CheckOptions& options,
                    CheckResult& result, u64 hash_mask = ~u64{0});
 

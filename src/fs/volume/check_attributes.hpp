@@ -6,7 +6,7 @@
 
 namespace warren::check {
 
-/// Checks the attribute block of an inode. The number of blocks that are its own: 0 or 1.
+/// Checks the attribute block of an inode. Returns the number of blocks that it owns: 0 or 1.
 u64 check_attributes(Context& context, u32 ordinal, const format::Inode& inode);
 
 }  // namespace warren::check

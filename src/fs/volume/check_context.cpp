@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A path is found from below: each inode knows the leaf that holds its first name, and the leaf
-// says whose it is.
+// A path is built from its end: each inode records the leaf with its first name, and the leaf names
+// its directory.
 #include "fs/volume/check_context.hpp"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ Inode Context::usable_inode(u32 ordinal) {
         inode = Inode{};
         inode.mode = format::type_directory | (ordinal == root ? 0755u : 0700u);
         inode.area_kind = static_cast<u8>(format::AreaKind::tree);
-        // No root has a height without pairs: so its leaves will be looked for.
+        // A height without pairs is invalid for a root, so its leaves will be searched for.
         inode.height = 1;
     }
     return inode;

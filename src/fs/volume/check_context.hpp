@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts of a check share: the disk, what is known of its blocks and inodes so far, and
-// what a repair will have to do.
+// What all parts of a check share: the disk, the state of its blocks and inodes so far, and the
+// list of repairs.
 #pragma once
 
 #include <string>
@@ -12,27 +12,27 @@
 
 namespace warren::check {
 
-/// Leaves that were found by looking at every block, because the tree no longer leads to them.
+/// Leaves that were found by a search of all blocks, because the tree no longer leads to them.
 struct FoundLeaf {
     u32 owner;  // ordinal
     u64 place;
 };
 
-/// Entries of a damaged directory leaf that may be believed, by slot.
+/// Plausible entries of a damaged directory leaf, by slot.
 struct KeptEntries {
     u64 words[2] = {0, 0};
     void keep(u32 slot) { words[slot / 64] |= u64{1} << slot % 64; }
     bool has(u32 slot) const { return (words[slot / 64] >> slot % 64 & 1) != 0; }
 };
 
-/// What is to be written into one inode.
+/// The repair of one inode.
 struct InodePlan {
     u64 blocks = 0;                       // as counted; without a changed tree
     u64 entries = 0;                      // directories
-    u32 generation = 0;                   // of a damaged inode: what its blocks say; 0: its own
+    u32 generation = 0;                   // of a damaged inode: as in its blocks; 0: its own
     bool drops_contents = false;          // replace the extents by those below
     std::vector<format::Extent> extents;  // what is left of them
-    u32 target_bytes = 0;                 // so many of a link's target are left; 0: all
+    u32 target_bytes = 0;                 // length of the rest of a link's target; 0: all is left
 };
 
 struct Context {
@@ -65,7 +65,7 @@ struct Context {
     bool read_inode(u32 ordinal, format::Inode& inode);
     /// Writes an inode, sealed, and leaves its neighbours as they are.
     Errc write_inode(u32 ordinal, const format::Inode& inode, u64 transaction);
-    /// The inode as the check takes it: root and orphan directory exist in any case.
+    /// The inode as the check uses it: root and orphan directory always exist.
     format::Inode usable_inode(u32 ordinal);
 
     Trust trust(u32 ordinal) const {
@@ -74,7 +74,7 @@ struct Context {
     void problem(u32 ordinal, std::string text) { report.inode(ordinal, std::move(text)); }
 };
 
-/// The path of an inode by the first name that was met, or "inode N".
+/// The path of an inode by the first name that was found, or "inode N".
 std::string path_of(Context& context, u32 ordinal);
 
 }  // namespace warren::check

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories whose tree is whole come first. Leaves that a broken tree no longer leads to are
-// looked for afterwards, and entries of damaged leaves are believed last, and only as far as the
-// inodes that they name still miss a name.
+// Directories with an intact tree are read first. Leaves that a broken tree no longer leads to are
+// searched for afterwards, and entries of damaged leaves are accepted last, and only for inodes
+// that have no name yet.
 #include "fs/volume/check_directories.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using format::Inode;
 
 namespace {
 
-/// An entry for a directory that says that it belongs elsewhere.
+/// An entry for a directory whose inode has another parent.
 struct Stray {
     u32 directory;
     u32 target;
@@ -38,7 +38,7 @@ bool is_special(const Context& context, u32 ordinal) {
     return ordinal == context.root || ordinal == context.orphans;
 }
 
-/// What is wrong with an entry, whatever else there is in the volume; or null.
+/// What is wrong with an entry by itself, or null.
 const char* find_entry_flaw(const Context& context, u32 directory, const EntryView& entry) {
     const u32 target = context.inodes.ordinal_of(entry.inode);
     if (target == nobody) return "names what is no inode";
@@ -98,7 +98,7 @@ class DirectoryScan {
         u64 next_key_ = 0;
     };
 
-    /// What is known of the names with one hash, which may lie in two neighbouring leaves.
+    /// The names of one hash so far, which may be in two neighbouring leaves.
     struct SameHash {
         u64 hash = ~u64{0};
         std::vector<std::string> names;
@@ -133,7 +133,7 @@ class DirectoryScan {
 
 void DirectoryScan::Visitor::leaf(const TreeLeaf& leaf) {
     if (!leaf.is_sound) {
-        // The pointer of a damaged inode may be what is wrong.
+        // The pointer of a damaged inode may itself be wrong.
         const bool may_lie_elsewhere = scan_.context_.trust(directory_) == Trust::little;
         flaw("the directory leaf at " + std::to_string(leaf.place) + " is damaged",
              may_lie_elsewhere);
@@ -192,7 +192,7 @@ void DirectoryScan::compare_counts(u32 directory, const Inode& inode, const Visi
     plan.entries = visitor.entries;
 }
 
-/// Directories that turned out to exist only because something names them.
+/// Directories that count as existing only because an entry names them.
 void DirectoryScan::scan_waiting() {
     while (!waiting_.empty()) {
         const u32 directory = waiting_.back();
@@ -220,20 +220,20 @@ void DirectoryScan::scan_leaf(u32 directory, u64 place, const DirectoryLeaf& lea
     }
 }
 
-/// Whether the directory has had this name before. Asked in the order of keys.
+/// Whether the directory has had this name before. Called in the order of keys.
 bool DirectoryScan::is_repeated(const EntryView& entry) {
     if (entry.hash() != same_.hash) {
         same_.hash = entry.hash();
         same_.names.clear();
     }
-    // More names cannot have one hash: what comes now is filed wrongly and reported for that.
+    // No hash can have more names: further ones have a wrong key and are reported for that.
     if (same_.names.size() > 256) return false;
     if (std::ranges::find(same_.names, entry.name) != same_.names.end()) return true;
     same_.names.emplace_back(entry.name);
     return false;
 }
 
-/// Checks one entry and notes what it names. Whether it counts.
+/// Checks one entry and notes what it names; returns whether it counts.
 bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace place) {
     const auto complain = [&](const char* text) {
         spoil(directory, shell_quoted(entry.name) + " " + text);
@@ -246,7 +246,7 @@ bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace
     const u32 target = inodes_.ordinal_of(entry.inode);
     if (const char* flaw = find_entry_flaw(context_, directory, entry)) {
         complain(flaw);
-        // The name goes, but what is said about the inode should have a path.
+        // The name will be removed, but reports about the inode should have a path.
         const bool is_unusable = target != nobody && inodes_.statuses[target] == Status::unusable;
         if (is_unusable && inodes_.name_blocks[target] == 0) remember(directory, target, place);
         return false;
@@ -293,7 +293,7 @@ void DirectoryScan::place(u32 directory, u32 target, EntryPlace at) {
         ++inodes_.names[directory];
 }
 
-/// A name for a directory that belongs elsewhere by its own word, or has a name already.
+/// A name for a directory whose inode has another parent, or that has a name already.
 void DirectoryScan::place_stray(const Stray& stray) {
     if (inodes_.has(stray.target, mark_placed)) {
         spoil(stray.directory, "has a second name for the directory " +
@@ -305,7 +305,7 @@ void DirectoryScan::place_stray(const Stray& stray) {
     inodes_.set(stray.target, mark_write);
 }
 
-/// Takes over what can be believed of a damaged leaf.
+/// Accepts the plausible entries of a damaged leaf.
 void DirectoryScan::believe(const DamagedLeaf& damaged) {
     Block block;
     if (context_.damaged_leaves.contains(damaged.place) ||

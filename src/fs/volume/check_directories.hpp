@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads every directory, once: its tree, its leaves, each entry against the inode that it names;
-// then finds out what cannot be reached from the root.
+// then finds what cannot be reached from the root.
 //
-// What is decided here about an entry is decided for good: a repair reads the directory again and
-// asks survives(), which answers from what this pass has noted.
+// The decision about an entry is final: a repair reads the directory again and calls survives(),
+// which uses the decisions of this pass.
 #pragma once
 
 #include <string_view>
@@ -21,13 +21,14 @@ struct EntryPlace {
 
 void scan_directories(Context& context);
 
-/// Finds directories that lead to no anchor, and files without a name: fills context.lost.
+/// Finds directories without a path to the root or the orphan directory, and files without a name:
+/// fills context.lost.
 void find_lost(Context& context);
 
-/// Compares links, parents and what else needs all names to be known, of directories.
+/// Checks links, parents and other fields of directories that depend on all names.
 void compare_directories(Context& context);
 
-/// Whether an entry of `directory` stays when the directory is written anew.
+/// Whether an entry of `directory` is kept when the directory is rewritten.
 bool survives(const Context& context, u32 directory, const EntryView& entry, EntryPlace place);
 
 /// The hash that a name must have in this volume.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The good case holds one leaf at a time, however long the list is. Only the extents of a damaged
-// file are collected, and only after all sound files have had their claims.
+// For sound files only one leaf at a time is in memory, however long the list is. Only the extents
+// of a damaged file are collected, and only after all sound files have claimed theirs.
 #include "fs/volume/check_extents.hpp"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class ExtentReader : public TreeVisitor {
  protected:
     virtual void extent(const Extent& extent, u64 low, u64 high) = 0;
 
-    /// What a file shows when it grows over this block must be zeros.
+    /// If the file grows over this block, it must read as zeros.
     bool is_behind_end(const Extent& extent) const {
         return extent.file_block >= end_of_file_ && (extent.flags & format::extent_unwritten) == 0;
     }
@@ -132,7 +132,7 @@ class Claiming final : public ExtentReader {
     u64 end_ = 0;
 };
 
-/// Reads without claims; a tree block that is met twice is not entered twice.
+/// Reads without claims; a tree block that is found twice is entered once.
 class Collecting : public ExtentReader {
  public:
     using ExtentReader::ExtentReader;
@@ -183,7 +183,7 @@ void drop_front(Extent& extent, u32 blocks) {
     extent.length -= blocks;
 }
 
-/// Claims `extent` piece by piece and keeps what can be had.
+/// Claims `extent` piece by piece and keeps the pieces that are free.
 void claim_pieces(Context& context, Extent extent, Trust trust, std::vector<Extent>& kept) {
     while (extent.length > 0) {
         const u32 won = static_cast<u32>(claim_blocks(context, extent, trust));
@@ -225,7 +225,7 @@ std::vector<Extent> save_extents(Context& context, u32 ordinal, const Inode& ino
     std::ranges::stable_sort(extents, {}, &Extent::file_block);
     const u64 wanted = blocks_of(extents);
     std::vector<Extent> kept;
-    // Extents that overlap over and over could name more blocks than there are.
+    // Overlapping extents could name more blocks than there are.
     u64 budget = context.superblock.size_bytes / block_size;
     u64 overlapping = 0;
     u64 first_overlapping = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extents of one file, from its inode or its tree, read without trust in any of them.
+// The extents of one file, from its inode or its tree, none of which is trusted.
 #pragma once
 
 #include <functional>
@@ -9,24 +9,24 @@
 
 namespace warren::check {
 
-/// What reading a file's extents found.
+/// The result of reading a file's extents.
 struct ExtentCount {
-    u64 extents = 0;      // good ones before the first that is not
+    u64 extents = 0;      // sound ones before the first that is not
     u64 blocks = 0;       // of data, in these
     u64 tree_blocks = 0;  // nodes and leaves
     bool is_good = true;
 };
 
-/// Reads all extents in order and gives each an owner, until one is wrong; that is reported. Then
-/// the caller undoes what was done with release_extents().
+/// Reads all extents in order and claims the blocks of each, until one is wrong, which is reported.
+/// Then the caller must undo the claims with release_extents().
 ExtentCount claim_extents(Context& context, u32 ordinal, const format::Inode& inode);
 
-/// Takes the owner away from the first `count` extents.
+/// Releases the blocks of the first `count` extents.
 void release_extents(Context& context, u32 ordinal, const format::Inode& inode, u64 count);
 
-/// Collects what is usable of a file whose extents are not all good, found_leaves_of() included: in
-/// order, without overlaps, each with an owner. Of two extents that hold one block of the file the
-/// one that begins first has it. Reports what is lost.
+/// Collects the usable extents of a damaged file, found_leaves_of() included: in order, without
+/// overlaps, with their blocks claimed. If two extents hold the same block of the file, the one
+/// that begins first keeps it. Reports what is lost.
 std::vector<format::Extent> save_extents(Context& context, u32 ordinal, const format::Inode& inode);
 
 }  // namespace warren::check

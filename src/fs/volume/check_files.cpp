@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sound files have the first claim on blocks. Damaged inodes and files whose extents are not all
-// good come second and get what is left.
+// Sound files claim blocks first. Damaged inodes and files with wrong extents come second and get
+// what is left.
 #include "fs/volume/check_files.hpp"
 
 #include <algorithm>
@@ -106,7 +106,7 @@ class FileScan {
         inodes_.set(ordinal, mark_write);
     }
 
-    /// The number of good blocks that hold the rest of a link's target: 0 or 1.
+    /// The number of sound blocks that hold the rest of a link's target: 0 or 1.
     u64 check_target(u32 ordinal, const Inode& inode) {
         const format::TargetHead head = format::target_head(inode);
         const u32 good = format::bytes_before_nul(head.bytes, head.length);
@@ -118,7 +118,7 @@ class FileScan {
         return 0;
     }
 
-    /// Gives the block with the rest of a link's target its owner. False if it is not good.
+    /// Claims the block with the rest of a link's target. False if it is not sound.
     bool claim_rest(u32 ordinal, const Inode& inode) {
         const format::BlockPointer pointer{inode.area.words[0]};
         const u64 place = pointer.offset();
@@ -142,7 +142,7 @@ class FileScan {
     Context& context_;
     InodeMap& inodes_;
     std::vector<u32> second_;  // damaged inodes
-    std::vector<u32> flawed_;  // files whose extents are not all good
+    std::vector<u32> flawed_;  // files with wrong extents
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that an inode owns and is not a directory: contents, link target, attributes, and the
+// Everything that an inode owns but a directory's tree: contents, link target, attributes, and the
 // counts of blocks and names.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of system and inode kind are owned as a whole from the start; blocks of the other kinds
-// get their owners as trees and extents are read.
+// System and inode frames are claimed as a whole from the start; blocks of the other kinds are
+// claimed as trees and extents are read.
 #include "fs/volume/check_frames.hpp"
 
 #include <algorithm>
@@ -108,7 +108,7 @@ Errc FrameMap::load_group(u64 index) {
     return Errc::ok;
 }
 
-/// Makes sense of one entry: its kind is a valid one or `unknown` afterwards.
+/// Loads one entry: its kind is valid or `unknown` afterwards.
 void FrameMap::load_entry(Group& group, u32 entry) {
     format::FrameEntry& found = group.entries[entry];
     const u64 frame = group.index * frames_per_table_block + entry;
@@ -143,7 +143,7 @@ bool FrameMap::looks_like_inodes(u64 frame) {
                                place) == Errc::ok;
 }
 
-/// Makes the frames that hold the volume's own parts system frames, and no others.
+/// Makes exactly the frames that hold the volume's own parts system frames.
 void FrameMap::mark_system() {
     std::vector<u64> system{0};
     const auto add = [&](u64 offset, u64 blocks) {
@@ -169,7 +169,7 @@ void FrameMap::mark_system() {
         mark_whole(frame, FrameKind::system);
 }
 
-/// Gives a frame this kind, and all of its blocks an owner.
+/// Gives a frame this kind, and claims all of its blocks.
 void FrameMap::mark_whole(u64 frame, FrameKind kind) {
     Group& group = find_or_add(frame);
     const u32 entry = static_cast<u32>(frame % frames_per_table_block);
@@ -202,8 +202,8 @@ void FrameMap::for_each_frame(
     }
 }
 
-/// Whether blocks of `kind` may lie in the frame. Free frames and those of unknown kind follow the
-/// first who comes.
+/// Whether blocks of `kind` may lie in the frame. Free frames and those of unknown kind take the
+/// kind of the first claim.
 bool FrameMap::adopt(Group& group, u64 frame, FrameKind kind, Trust trust) {
     u64& found = group.entries[frame % frames_per_table_block].kind;
     if (found == static_cast<u64>(kind)) return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks the frame table says are in use, and which ones the check found an owner for. Only
-// table blocks that hold something are kept, so a sparse volume of any size costs little.
+// The blocks that the frame table has in use, and those for which the check found an owner. Only
+// non-empty table blocks are kept, so a sparse volume of any size costs little.
 //
 // Invariant: a block gets an owner once, and a second claim is refused, unless all claims are by
 // extents with the flag extent_shared.
@@ -20,7 +20,7 @@ namespace warren::check {
 
 using format::FrameKind;
 
-/// Whether a claim may change what the frame table says. A damaged inode's claims may not.
+/// Whether a claim may override the frame table. A damaged inode's claims may not.
 enum class Trust : u8 { full, little };
 
 class FrameMap {
@@ -29,19 +29,19 @@ class FrameMap {
     FrameMap(Disk& disk, const format::Superblock& superblock, Report& report)
         : disk_(disk), superblock_(superblock), report_(report) {}
 
-    /// Reads the frame table. A damaged block of it leaves 31 frames whose kind the blocks in them
-    /// will tell. `forced` are frames that must hold inodes.
+    /// Reads the frame table. A damaged block of it leaves 31 frames of unknown kind until their
+    /// blocks are claimed. `forced` are frames that must hold inodes.
     Errc load(const std::vector<u64>& forced);
 
     /// Frames that hold inodes, in rising order.
     const std::vector<u64>& inode_frames() const { return inode_frames_; }
     bool is_owned(u64 place) const;
-    /// Calls `visit` with each frame of which the table says something.
+    /// Calls `visit` with each frame that has an entry in the table.
     void for_each_frame(const std::function<void(u64 frame, const format::FrameEntry& entry,
                                                  const u64 (&owned)[8])>& visit) const;
 
-    /// Gives `blocks` blocks at `place` an owner. The number of blocks, from the first, for which
-    /// that went well.
+    /// Claims `blocks` blocks at `place`; returns for how many of them, from the first, it
+    /// succeeded.
     u64 claim(u64 place, u64 blocks, FrameKind kind, Trust trust);
     /// As claim() for contents, by an extent with the flag extent_shared.
     u64 claim_shared(u64 place, u64 blocks, Trust trust);
@@ -57,7 +57,8 @@ class FrameMap {
     u64 blocks_owned() const;
     u64 blocks_used() const;
 
-    /// A block for metadata that nobody owns or uses, with an owner from now on. Errc::no_space.
+    /// Allocates a metadata block that is neither in use nor claimed, and claims it.
+    /// Errc::no_space.
     Result<u64> allocate();
     /// Writes what changed. `is_final`: blocks without an owner become free; else they stay in use.
     Errc write(u64 transaction, bool is_final);
@@ -69,7 +70,7 @@ class FrameMap {
     struct Group {
         u64 index = 0;
         bool is_damaged = false;
-        bool must_write = false;  // what is on disk is wrong in a part that is not kept here
+        bool must_write = false;  // the disk is wrong in a part that is not kept here
         format::FrameEntry entries[format::frames_per_table_block] = {};
         u64 owned[format::frames_per_table_block][8] = {};
         u8 kinds[format::frames_per_table_block] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inodes are read frame by frame in the order in which they lie on the disk, and only blocks with
-// an inode that exists, so that a check of a large volume is a row of long reads.
+// an inode that exists, so that a check of a large volume is a sequence of long reads.
 #include "fs/volume/check_inodes.hpp"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ namespace {
 
 constexpr u32 run_blocks_max = 64;
 
-/// Why nothing can be done with an inode, or null.
+/// Why an inode cannot be used at all, or null.
 const char* find_hopeless(const Inode& inode) {
     if (inode.generation == 0) return "was never used";
     if (!format::type_is_known(inode.mode)) return "has no valid type";
@@ -74,7 +74,7 @@ class InodeScan {
     }
 
  private:
-    /// Sets `wanted_`: the slots to look at.
+    /// Sets `wanted_`: the slots to check.
     void read_bitmap(u32 index) {
         const u64 place = inodes_.frames[index] * format::frame_size;
         Block block;
@@ -121,7 +121,7 @@ class InodeScan {
         }
     }
 
-    /// A block that cannot be read counts as zeros, which no inode that exists is.
+    /// A block that cannot be read counts as zeros, which are no valid inode.
     void read_run(u64 place, std::span<Block> blocks) {
         if (context_.disk.read(place, std::as_writable_bytes(blocks)) == Errc::ok) return;
         for (Block& block : blocks) {
@@ -172,7 +172,7 @@ class InodeScan {
     u64 wanted_[inodes_per_frame / 64];
 };
 
-/// Root and orphan directory exist in any case, even if nothing is left of them but their leaves.
+/// Root and orphan directory always exist, even if only their leaves are left.
 void secure(Context& context, u32 ordinal, const char* what) {
     InodeMap& inodes = context.inodes;
     const bool is_sound = inodes.statuses[ordinal] == Status::doubtful || inodes.exists(ordinal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All inodes of a volume in flat arrays, about 16 bytes each: what they are, how many names the
-// check has met, and where the first of these lies.
+// All inodes of a volume in flat arrays, about 16 bytes each: their types, how many names the check
+// has found, and where the first of these is.
 //
 // An inode's ordinal is its place in these arrays: position of its frame * 8192 + slot.
 #pragma once
@@ -16,23 +16,23 @@ namespace warren::check {
 
 enum class Status : u8 {
     absent,    // its bit is clear
-    doubtful,  // its frame's bitmap is damaged: it exists if something names it
+    doubtful,  // its frame's bitmap is damaged: it exists if an entry names it
     sound,
-    damaged,   // its CRC is wrong, but what is there can be used
+    damaged,   // its CRC is wrong, but its contents can be used
     unusable,  // it is to be removed
 };
 
 /// Bits of InodeMap::marks.
 enum Mark : u16 {
-    mark_placed = 1,    // directories: the entry that is its name has been met
-    mark_anchored = 2,  // directories: leads up to the root or the orphan directory, or is lost
+    mark_placed = 1,    // directories: the entry with its name has been found
+    mark_anchored = 2,  // directories: has a path to the root or the orphan directory, or is lost
     mark_orphan = 4,    // named by the orphan directory, or a directory below one that is
-    mark_rebuild = 8,   // directories: their tree is to be written anew
+    mark_rebuild = 8,   // directories: their tree is to be rewritten
     mark_write = 16,    // the inode is to be written
     mark_lost = 32,     // nothing names it
     mark_broken = 64,   // a part of its tree cannot be reached
     mark_no_attributes = 128,  // its attribute block is to be dropped
-    mark_on_way = 256,         // directories: met on the way up that is being followed
+    mark_on_way = 256,         // directories: on the path up that is being followed
 };
 
 class InodeMap {
@@ -62,15 +62,16 @@ class InodeMap {
     std::vector<Status> statuses;
     std::vector<u8> types;  // DT_ values
     std::vector<u16> marks;
-    std::vector<u32> names;    // names met; of a directory: subdirectories met in it
-    std::vector<u32> parents;  // directory of its first name; before that, what a directory claims
+    std::vector<u32> names;        // names found; of a directory: subdirectories found in it
+    std::vector<u32> parents;      // directory of its first name; before that, the parent in a
+                                   // directory's inode
     std::vector<u32> name_blocks;  // block number of the leaf with its first name
     std::vector<u8> name_slots;
 };
 
 struct Context;
 
-/// Reads all bitmaps and inodes and sorts them by what can be done with them.
+/// Reads all bitmaps and inodes and classifies the inodes by Status.
 Errc scan_inodes(Context& context);
 
 /// Compares the superblock's counter with the inodes that exist.

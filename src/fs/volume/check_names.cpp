@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from all names together: who can be reached from the root, and what directories must
-// say of their links and their parent.
+// Checks that need all names: which inodes can be reached from the root, and the link counts and
+// parents of directories.
 //
 // A directory has one parent, so the directories form trees and, if something is wrong, cycles. The
-// way up from each is followed once; all of it is anchored afterwards.
+// path up from each is followed once; all of it is anchored afterwards.
 #include "fs/volume/check_directories.hpp"
 
 namespace warren::check {
@@ -16,7 +16,7 @@ class Anchoring {
  public:
     explicit Anchoring(Context& context) : context_(context), inodes_(context.inodes) {}
 
-    /// Follows the way up from `ordinal` to something anchored, or to the end of the way.
+    /// Follows the path up from `ordinal` to an anchored directory, or to its end.
     void follow(u32 ordinal) {
         u32 at = ordinal;
         while (!inodes_.has(at, mark_anchored)) {
@@ -46,7 +46,7 @@ class Anchoring {
     }
 
  private:
-    /// Takes a directory that lies in itself out of its parent.
+    /// Detaches a directory that is part of a cycle from its parent.
     void cut(u32 ordinal) {
         const u32 parent = inodes_.parents[ordinal];
         --inodes_.names[parent];
@@ -98,7 +98,7 @@ void compare_directories(Context& context) {
     InodeMap& inodes = context.inodes;
     for (u32 ordinal = 0; ordinal < inodes.count(); ++ordinal) {
         if (!inodes.exists(ordinal) || !inodes.is_directory(ordinal)) continue;
-        // What is written anyway gets all of it right.
+        // An inode that is written anyway is fixed completely.
         if (inodes.has(ordinal, mark_write)) continue;
         compare_directory(context, ordinal, context.usable_inode(ordinal));
     }

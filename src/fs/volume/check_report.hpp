@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a check has to say. Lines about inodes wait until all directories are known, so that they
-// can name a path; the number of waiting lines is limited, the count of problems is not.
+// The report of a check. Lines about inodes wait until all directories are known, so that they can
+// name a path; the number of waiting lines is limited, the count of problems is not.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace warren::check {
 
-/// An inode as position in InodeMap; `nobody` is none.
+/// The ordinal of no inode (see InodeMap).
 inline constexpr u32 nobody = ~u32{0};
 
 class Report {
@@ -23,7 +23,7 @@ class Report {
     void volume(std::string text) { add(nobody, std::move(text)); }
     /// A problem of an inode.
     void inode(u32 ordinal, std::string text) { add(ordinal, std::move(text)); }
-    /// Hands out all lines; `path_of` gives the text for an inode.
+    /// Prints all lines; `path_of` gives the text for an inode.
     void flush(const std::function<std::string(u32)>& path_of);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way down is kept in a list of levels instead of the machine's stack.
+// The path down is kept in a list of levels instead of on the machine's stack.
 #include "fs/volume/check_trees.hpp"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ class Walk {
         level->height = height;
         level->high = high;
         std::memcpy(level->pairs, pairs, count * sizeof *pairs);
-        // Where a removal was cut off, nodes may be gone that lay between `low` and these.
+        // After an interrupted removal, nodes between `low` and this one may be missing.
         const bool may_be_late = owner_.is_dying && !levels_.empty();
         bool rises = count == 0 || (pairs[count - 1].key < high &&
                                     (pairs[0].key == low || (may_be_late && pairs[0].key > low)));

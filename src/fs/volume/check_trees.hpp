@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks the tree of one inode, whatever its bytes are, and hands out its leaves from left to right.
+// Walks the tree of one inode, whatever its bytes are, and visits its leaves from left to right.
 //
 // Invariant: nothing is read outside of the volume, the walk holds one node for each level, and it
-// ends: heights fall from node to node, and the visitor refuses a block that it has seen.
+// terminates: heights decrease from node to node, and the visitor refuses a block that it has seen.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace warren::check {
 
-/// Whose tree is walked, and what its blocks must say of themselves.
+/// The owner of the tree, and the identity that its blocks must have.
 struct TreeOwner {
     u64 number = 0;
     u32 generation = 0;
@@ -22,7 +22,8 @@ struct TreeOwner {
     format::BlockKind node = format::BlockKind::directory_node;
 };
 
-/// A leaf on the walk. `block` is null if it could not be read; it is to be doubted if not sound.
+/// A leaf on the walk. `block` is null if it could not be read; it must not be trusted if not
+/// sound.
 struct TreeLeaf {
     u64 place = 0;
     u64 low = 0;
@@ -34,12 +35,12 @@ struct TreeLeaf {
 class TreeVisitor {
  public:
     virtual ~TreeVisitor() = default;
-    /// Whether the sound block at `place` may be used; false ends the way there.
+    /// Whether the sound block at `place` may be used; if false, nothing below it is walked.
     virtual bool take(u64 place) = 0;
     virtual void leaf(const TreeLeaf& leaf) = 0;
-    /// Something is wrong. `loses`: what lies below cannot be reached.
+    /// Reports a flaw. `loses`: what lies below cannot be reached.
     virtual void flaw(const std::string& text, bool loses) = 0;
-    /// Whether to go on.
+    /// Whether to end the walk.
     virtual bool is_done() const { return false; }
 };
 
@@ -57,8 +58,8 @@ bool is_good_pointer(const Context& context, format::BlockPointer pointer, bool 
 /// Owner of the tree of `inode`.
 TreeOwner tree_owner(const Context& context, u32 ordinal, const format::Inode& inode);
 
-/// Looks at every unowned metadata block for leaves of the inodes in `owners` (ordinals, rising)
-/// and claims them. Adds to context.found_leaves.
+/// Searches all unowned metadata blocks for leaves of the inodes in `owners` (ordinals, rising) and
+/// claims them. Adds to context.found_leaves.
 void find_leaves(Context& context, const std::vector<u32>& owners);
 
 /// The leaves that find_leaves() found for one inode.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copying happens with the gate closed and is all that operations wait for; checksums, the journal
-// and the places come after it opened again.
+// Operations wait only while the gate is closed for copying; checksums, the journal and the writes
+// to places follow after it has opened again.
 //
-// Blocks copied here are pinned until they are at their places: clean ones may be evicted, and what
-// the disk has is old until then.
+// Copied blocks are pinned until they are at their places: clean blocks may be evicted, and the
+// disk's contents are out of date until then.
 #include "fs/volume/committer.hpp"
 
 #include <algorithm>
@@ -31,13 +31,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr u64 blocks_per_buffer = 256;
-// What contents leave to metadata of a transaction, as the smallest meta buffer does.
+// The blocks of a transaction that contents leave to metadata.
 constexpr u64 metadata_room_min = core::journal_room_min;
 // One block of each is the superblock.
 static_assert(Journal::capacity(format::journal_blocks_min / 2) - 1 >= core::journal_room_min);
-// Memory for copies that stays between commits: that of a larger one goes back when it is done.
+// Memory for copies that is kept between commits: a larger commit returns the rest.
 constexpr u64 kept_copies_bytes = 16 * mib;
-// A volume that had nothing to commit for so long is at rest.
+// After this long without a commit a volume is idle.
 constexpr std::chrono::seconds idle_time{1};
 
 u64 volume_id(const format::Superblock& superblock) {
@@ -65,7 +65,7 @@ Committer::Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
       last_generation_(relaxed_load(store.state->generation)),
       generation_limit_(superblock.generation) {
     relaxed_store(store_.state->generation_limit, generation_limit_);
-    // Dirty blocks cannot leave a meta buffer: most of it must stay for those that are read.
+    // Dirty blocks cannot be evicted from a meta buffer: most of it must remain for reads.
     const u64 capacity = journal_.capacity_blocks() - 1;
     const u64 heads = store_.heads == nullptr ? ~u64{0} : store_.heads->head_count;
     store_.state->journal_room = std::min(capacity, heads / 4);
@@ -125,7 +125,7 @@ void Committer::forbid(Errc error) {
     error_.compare_exchange_strong(none, error, std::memory_order_relaxed);
 }
 
-/// Notes the error; operations apply nothing any more.
+/// Notes the error; from then on no operation applies.
 Errc Committer::fail(Errc error) {
     end_changes_(error);
     return this->error();
@@ -146,8 +146,8 @@ Errc Committer::commit() {
     return Errc::ok;
 }
 
-/// What a volume at rest keeps no memory for: copies, and frames that hold nothing. Requires: the
-/// lock, and nothing is dirty.
+/// Releases memory that an idle volume does not need: copies, and empty frames. Requires: the lock,
+/// and nothing is dirty.
 Errc Committer::give_back_memory() {
     area_.give_back(0);
     if (engine_ != nullptr) return Errc::ok;
@@ -164,8 +164,8 @@ Errc Committer::commit_and_free(bool looks_on_disk) {
     return publisher_.ended_frames() ? commit_once() : Errc::ok;
 }
 
-/// Ends frames that the commit which emptied them did not: the kernel still knew an inode of
-/// theirs, or that commit was the last before a crash.
+/// Frees empty inode frames that the commit which emptied them did not free: the kernel still had
+/// references to one of their inodes, or that commit was the last before a crash.
 Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
     const core::StoreState& state = *store_.state;
     if (!may_have_empty_inode_frame(state)) return Errc::ok;
@@ -177,7 +177,7 @@ Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
     std::vector<u64> empty;
     empty.reserve(end);
     if (looks_on_disk && engine_ == nullptr) {
-        // What cannot be read is somebody else's to tell.
+        // The operation that needs the block will report the error.
         each_frame([&](u64 frame) { static_cast<void>(loader_.load(frame * format::frame_size)); });
     }
     {
@@ -198,11 +198,11 @@ Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
 /// Requires: the lock.
 Errc Committer::commit_once() {
     if (error() != Errc::ok) return error();
-    WARREN_TRY(take_memory());  // without it all stays as dirty as it is
+    WARREN_TRY(take_memory());  // on failure everything stays dirty
     const KeptContents contents(file_buffer_);
     const Errc taken = take_copies();
     if (taken == Errc::no_memory) return taken;
-    // What was forbidden meanwhile is somebody else's to end.
+    // If commits were forbidden meanwhile, that error has been handled already.
     if (taken != Errc::ok) return error() != Errc::ok ? error() : fail(taken);
     if (error() != Errc::ok) {
         static_cast<void>(release_copies());
@@ -210,7 +210,7 @@ Errc Committer::commit_once() {
     }
     const bool raises_generation = superblock_.generation != generation_limit_;
     if (copies_.empty() && data_copies_.empty() && !raises_generation) {
-        // Contents may have been logged whose place holds none any more.
+        // Logged contents may be at places that hold no contents any more.
         if (logs_data()) file_buffer_->end_logged();
         buffered_ = 0;
         const Errc flushed = or_no_memory([this] {
@@ -230,7 +230,7 @@ Errc Committer::commit_once() {
     return committed;
 }
 
-/// Makes the copies durable and publishes what has become free.
+/// Makes the copies durable and publishes the freed blocks.
 Errc Committer::commit_dirty() {
     seal();
     WARREN_TRY(write_data_back());
@@ -240,7 +240,7 @@ Errc Committer::commit_dirty() {
     return publisher_.publish(copies_);
 }
 
-/// The superblock is durable: lets inodes be made up to its generation.
+/// The superblock is durable: allows generations up to its limit.
 Errc Committer::allow_generations() {
     if (superblock_.generation == generation_limit_) return Errc::ok;
     generation_limit_ = superblock_.generation;
@@ -249,18 +249,18 @@ Errc Committer::allow_generations() {
     return Errc::ok;
 }
 
-/// What must be seen together with the copies. Nobody applies anything.
+/// Notes the state that belongs to the snapshot. No operation applies meanwhile.
 void Committer::note_rest() {
     collect_data();
     // Acquire: pairs with the release in note_data().
     has_data_.exchange(false, std::memory_order_acquire);
-    // What was noted before an apply is seen with the apply.
+    // What was noted before an apply is visible with the apply.
     const bool has_fresh = has_fresh_data_.exchange(false, std::memory_order_relaxed);
     const bool comes_first = has_fresh && mode_ == DataMode::ordered;
     fresh_data_ = comes_first ? FreshData::yes : FreshData::no;
 }
 
-/// Room for `blocks` copies. Addresses for all that a transaction can hold cost nothing.
+/// Room for `blocks` copies. Address space for a whole transaction costs nothing.
 Errc Committer::make_room(u64 blocks) {
     const u64 capacity = journal_.capacity_blocks();
     if (area_blocks_ == 0) {
@@ -269,11 +269,11 @@ Errc Committer::make_room(u64 blocks) {
         places_.resize(capacity);
         area_blocks_ = capacity;
     }
-    // Operations that promise what they dirty cannot come to this.
+    // Journal credits prevent this.
     return blocks <= area_blocks_ ? Errc::ok : Errc::no_space;
 }
 
-/// Takes memory for what a commit notes: later it could not give back what it has taken.
+/// Allocates memory for what a commit notes: later a failure could not be undone.
 Errc Committer::take_memory() {
     return or_no_memory([this] {
         WARREN_TRY(make_room(0));
@@ -288,8 +288,8 @@ Errc Committer::take_memory() {
     });
 }
 
-/// Brings memory and threads for copies of what is dirty now, and of some more. The gate is open:
-/// to touch fresh memory takes longer than to copy into it.
+/// Prepares memory and threads to copy what is dirty now, and some more. Called with the gate open:
+/// touching fresh memory takes longer than copying into it.
 void Committer::expect_copies() {
     const u64 dirty = relaxed_load(store_.state->dirty_blocks);
     const u64 expected = std::min(dirty + dirty / 8 + 64, area_blocks_);
@@ -297,8 +297,7 @@ void Committer::expect_copies() {
     gatherers_.prepare(expected);
 }
 
-/// Takes copies of all dirty blocks as of one moment. Errc::no_memory: nothing was taken, and all
-/// is as dirty as it was.
+/// Takes a snapshot of all dirty blocks. Errc::no_memory: no block was copied, and all stay dirty.
 Errc Committer::take_copies() {
     const Errc taken = engine_ == nullptr ? take_copies_here() : take_copies_of(*engine_);
     if (taken != Errc::ok) return taken;
@@ -336,19 +335,19 @@ Errc Committer::take_copies_of(Engine& engine) {
     CommitCut cut{places_};
     engine.hold_steps();
     const auto take = [&] {
-        // While this was on its way here, somebody may have forbidden it.
+        // Another thread may have forbidden commits meanwhile.
         return error() != Errc::ok ? error() : engine.cut([this] { note_rest(); }, cut);
     };
     const Errc code = or_no_memory([&] { return without_pieces_(take); });
     engine.release_steps();
     WARREN_TRY(code);
-    // The engine counts the blocks clean: without the copies what it took is lost.
+    // The engine counts the blocks as clean: without the copies they are lost.
     if (engine.fetch_cut(area_.as<Block>()) != Errc::ok) return Errc::io;
     WARREN_TRY(refuse_overrun(cut.counters));
     take_counters(cut.counters);
     list_copies(places_.data(), cut.count);
     adopt_copies();
-    // Only now the host knows which frames hold contents.
+    // Only now does the host know which frames hold contents.
     std::erase_if(data_copies_, [this](const CommitCopy& copy) { return !holds_data(copy.place); });
     const std::lock_guard lock(figures_mutex_);
     figures_.held_ns = cut.held_ns;
@@ -374,7 +373,7 @@ void Committer::list_copies(const u64* places, u64 count) {
     });
 }
 
-/// Puts what a copy says of frames into the host's Store.
+/// Updates the host's Store from the copy of a block of the frame table.
 void Committer::adopt_table(u64 place, const Block& block) {
     const u64 index = (place - superblock_.frame_table_offset) / format::block_size;
     const auto& table = reinterpret_cast<const format::FrameTableBlock&>(block);
@@ -393,8 +392,8 @@ void Committer::adopt_table(u64 place, const Block& block) {
     ops::keep_from_reuse(ThreadTeam{}, store_, place, block);
 }
 
-/// Brings the host's Store to where the engine was at the cut: the frame table and the bitmaps of
-/// inodes, by which the loader knows what the disk holds.
+/// Updates the host's Store to the engine's snapshot: the frame table and the bitmaps of inodes,
+/// from which the loader knows what the disk holds.
 void Committer::adopt_copies() {
     for (const CommitCopy& copy : copies_) {
         if (ops::is_table_place(store_, copy.place)) adopt_table(copy.place, *copy.block);
@@ -417,7 +416,8 @@ Block& Committer::next_copy() {
     return copy;
 }
 
-/// Bytes that came for an operation which then took other blocks may lie where metadata are by now.
+/// Bytes written for an attempt that then chose other blocks may be at places that hold metadata by
+/// now.
 bool Committer::holds_data(u64 place) const {
     return core::kind_of(store_, place / format::frame_size) == FrameKind::data;
 }
@@ -428,7 +428,7 @@ void Committer::collect_data() {
     if (!logs_data()) return;
     file_buffer_->log_dirty([this](u64 place, const Block& block) {
         if (engine_ == nullptr && !holds_data(place)) return false;
-        // More than was dirty when memory was taken, and there is no more: this commit must not be.
+        // More is dirty than when memory was allocated, and there is no more: the commit must fail.
         const Errc taken = or_no_memory([&] {
             data_copies_.push_back({place, &(next_copy() = block)});
             return Errc::ok;
@@ -438,7 +438,7 @@ void Committer::collect_data() {
     });
 }
 
-/// Brings contents to their places; where a journal does that, there is nothing to do.
+/// Writes contents to their places; nothing to do with DataMode::journal.
 Errc Committer::write_data_back() {
     return file_buffer_ == nullptr || logs_data() ? Errc::ok : file_buffer_->write_back();
 }
@@ -478,7 +478,7 @@ Errc Committer::write() {
     return journal_.write_places(sealed_);
 }
 
-/// Lets the blocks of the copies go from the meta buffer, if there is one.
+/// Lets the meta buffer, if there is one, evict the copied blocks.
 Errc Committer::release_copies() {
     if (engine_ != nullptr) return engine_->release_cut();
     ops::release_cut(ThreadTeam{}, store_, places_.data(), copies_.size(), {});

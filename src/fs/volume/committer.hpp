@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commit: all metadata that operations changed since the last one become durable together. The
-// gate closes while dirty blocks are copied, and opens again before anything is written. Bulk
-// steps, which take longer than a command, are waited for before the gate closes: commands go on
-// meanwhile.
+// gate closes while dirty blocks are copied, and opens again before anything is written. The commit
+// waits for bulk steps, which take longer than a command, before it closes the gate, so that
+// commands continue meanwhile.
 //
-// With an engine that has memory of its own the copies are taken there. The host's Store has then
-// the frame table and the bitmaps of inodes as of the last cut, for the loader.
+// An engine with its own memory takes the copies there. The host's Store then has the frame table
+// and the bitmaps of inodes as of the last snapshot, for the loader.
 //
-// Invariant: what the journal gets is a state between operations, never within one; a freed block
-// becomes free for others only when the commit that holds its free is durable.
+// Invariant: a snapshot is a state between operations, never within one; a freed block can be
+// reused only when the commit that holds its free is durable.
 #pragma once
 
 #include <atomic>
@@ -34,10 +34,10 @@
 
 namespace warren {
 
-/// What the last commit took.
+/// Figures of the last commit.
 struct CommitFigures {
     u64 blocks = 0;
-    u64 held_ns = 0;  // so long the gate was closed, or no command of the engine could begin
+    u64 held_ns = 0;  // how long the gate was closed, or no command of the engine could begin
 };
 
 class Committer {
@@ -47,17 +47,18 @@ class Committer {
     Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
               format::Superblock& superblock);
 
-    /// What ends all changes after an error, forbid() among it. Before the first commit.
+    /// Sets the function that stops all changes after an error, forbid() included. Call before the
+    /// first commit.
     void on_failure(std::function<void(Errc error)> end_changes) {
         end_changes_ = std::move(end_changes);
     }
 
-    /// Calls an action while no bytes are on their way to a piece of a file that is shown already.
+    /// Calls an action while no bytes of a piece that is already visible are being written.
     using WithoutPieces = std::function<Errc(const std::function<Errc()>& action)>;
-    /// For an engine that has memory of its own and outlives this.
+    /// For an engine with its own memory that outlives this.
     void use_engine(Engine& engine, WithoutPieces without_pieces);
 
-    /// At most so many threads copy blocks while the gate is closed; one without this.
+    /// Sets how many threads at most copy blocks while the gate is closed; the default is one.
     void copy_with(u32 threads) { gatherers_.set_width(threads); }
 
     /// Contents are kept in `buffer`, which outlives this, and `mode` says how a commit makes them
@@ -67,24 +68,24 @@ class Committer {
     /// Blocks of contents that one transaction can hold with DataMode::journal.
     u64 data_capacity_blocks() const;
 
-    /// Makes everything applied so far durable, file data included. If there is nothing, and was
-    /// nothing for a second, it gives back memory that holds nothing any more, once.
+    /// Makes everything applied so far durable, file data included. If there has been nothing to
+    /// commit for a second, it releases unused memory, once.
     Errc commit();
-    /// As commit(), and gives out again all that was freed before: frames of inodes that hold none
-    /// come back with the commit after the one that emptied them. With `looks_on_disk` also those
-    /// of which nothing is in memory; an engine with memory of its own leaves them.
+    /// As commit(), and makes all that was freed before available: empty inode frames become free
+    /// with the commit after the one that emptied them. With `looks_on_disk` also those of which
+    /// nothing is in memory; an engine with its own memory leaves them.
     Errc commit_and_free(bool looks_on_disk);
-    /// Notes that file data were written. `fresh_data`: they were not there before; then it is
-    /// noted before they become visible.
+    /// Notes that file data were written. `fresh_data`: they did not replace visible data; then
+    /// call it before they become visible.
     void note_data(FreshData fresh_data) {
         if (fresh_data == FreshData::yes) has_fresh_data_.store(true, std::memory_order_relaxed);
-        // Release: pairs with the acquire in note_rest(): the flush comes behind the write.
+        // Release: pairs with the acquire in note_rest(): the flush follows the write.
         has_data_.store(true, std::memory_order_release);
     }
-    /// Whether a commit would make something durable that is not yet, or tell an error. With an
-    /// engine that has memory of its own: as of the last Engine::refresh_counters().
+    /// Whether a commit would make something durable that is not yet, or return an error. With an
+    /// engine with its own memory: as of the last Engine::refresh_counters().
     bool has_unsaved() const;
-    /// Lets no commit begin any more that would hold what is applied from now on.
+    /// Prevents all commits that would hold what is applied from now on.
     void forbid(Errc error);
 
     /// After an error nothing is written any more; this is the error.
@@ -94,10 +95,10 @@ class Committer {
     u64 last_generation() const { return last_generation_; }
     CommitFigures figures() const;
 
-    /// Shared by bulk steps on the host's Store, each for as long as it is within the gate.
+    /// Held shared by each bulk step on the host's Store while it has passed the gate.
     FairLock& steps() { return steps_; }
 
-    /// Keeps operations from applying until open_gate(), and waits for those that are at it.
+    /// Keeps operations from applying until open_gate(), and waits for those that are applying.
     void close_gate();
     void open_gate();
 
@@ -142,7 +143,7 @@ class Committer {
     u64 generation_limit_;  // the superblock's generation that is durable
     std::atomic<Errc> error_{Errc::ok};
     std::atomic<bool> has_data_{false};        // written since the last flush
-    std::atomic<bool> has_fresh_data_{false};  // of them such as were not there before
+    std::atomic<bool> has_fresh_data_{false};  // some of it did not replace visible data
     FreshData fresh_data_ = FreshData::no;     // those that this commit makes visible
     FairLock steps_;
     Engine* engine_ = nullptr;  // null: it works on the host's Store

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name is readable if it lies in the heap; everything else about a leaf can be made right again
-// by writing it anew.
+// A name is readable if it lies in the heap; everything else about a leaf can be repaired by
+// rewriting it.
 #include "fs/volume/directory_entries.hpp"
 
 #include <algorithm>

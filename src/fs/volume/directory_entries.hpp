@@ -54,7 +54,7 @@ struct LeafEntries {
     const EntryView* end() const { return entries.data() + count; }
 };
 
-/// Reads `leaf`, without trust in any byte of it; it must outlive the answer.
+/// Reads `leaf`, which may hold any bytes, and which must outlive `entries`.
 void read_entries(const format::DirectoryLeaf& leaf, LeafEntries& entries);
 
 }  // namespace warren::check

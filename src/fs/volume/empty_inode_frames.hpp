@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of inodes that hold none count as free, for a commit can give them to others.
+// Empty inode frames count as free, for a commit can free them.
 #pragma once
 
 #include "fs/cache/meta_loader.hpp"
@@ -20,7 +20,7 @@ inline bool is_empty_inode_frame(MetaLoader& loader, u64 frame) {
     return w == ops::bitmap_words;
 }
 
-/// Whether there are so few inodes that a frame may hold none.
+/// Whether there are so few inodes that an inode frame may be empty.
 inline bool may_have_empty_inode_frame(const core::StoreState& state) {
     return relaxed_load(state.inode_slots) >=
            relaxed_load(state.inodes_used) + format::inodes_per_frame - format::inodes_per_block;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All metadata are brought into memory for this, so a volume whose metadata would take more than
-// half of what the machine has free is left to those who look closer: they read block by block.
+// All metadata are loaded into memory for this, so a volume whose metadata would take more than
+// half of the free memory is left to the full check, which reads block by block.
 #include "fs/volume/examine_volume.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using format::frame_size;
 using format::FrameEntry;
 
-/// Reads those blocks of a frame for which `is_wanted(block)`, in long pieces.
+/// Reads those blocks of a frame for which `is_wanted(block)`, in long requests.
 template <class IsWanted>
 Errc read_blocks(Disk& disk, u64 place, std::span<std::byte> target, const IsWanted& is_wanted) {
     for (u32 first = 0; first < format::blocks_per_frame; ++first) {
@@ -33,7 +33,7 @@ Errc read_blocks(Disk& disk, u64 place, std::span<std::byte> target, const IsWan
     return Errc::ok;
 }
 
-/// The number behind `word` in a file of the system; `otherwise` if there is none.
+/// The number after `word` in a file of /proc or /sys; `otherwise` if there is none.
 u64 number_in(const char* path, const std::string& word, u64 otherwise) {
     std::ifstream file(path);
     std::string found;
@@ -43,7 +43,7 @@ u64 number_in(const char* path, const std::string& word, u64 otherwise) {
     return file >> number ? number : otherwise;
 }
 
-/// What can be taken without hurting others, nor beyond what this process may have.
+/// The memory that is available on the machine, within the limits of this process.
 u64 free_memory_bytes() {
     constexpr u64 all = ~u64{0};
     const u64 available = number_in("/proc/meminfo", "MemAvailable:", all / kib) * kib;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first look of a check: whether all of a volume's metadata are sound, asked of all of it at
-// once by all cores or a GPU (fs/ops/examine.hpp). Who hears no looks closer, by check.cpp.
+// The quick check: whether all of a volume's metadata are sound, checked in parallel by all cores
+// or a GPU (fs/ops/examine.hpp). If not, the full check of check.cpp follows.
 //
 // Invariant: nothing is written and nothing reported.
 #pragma once
@@ -24,24 +24,24 @@ struct FrameTables {
     std::vector<ops::examine::CountedFrame> counted;
     ExamTables ref;  // to all of it
 
-    /// False if the table, or what the superblock says of it, is not as it should be.
+    /// False if the table, or the superblock's description of it, is invalid.
     bool fill(Disk& disk, const format::Superblock& superblock, u64 hash_mask);
-    /// Reads of a frame what an examination looks at: blocks in use, and of inodes those with one.
+    /// Reads what a quick check needs of a frame: blocks in use, and inode blocks that hold one.
     Errc read_frame(Disk& disk, u64 place, std::span<std::byte> target) const;
 };
 
-/// What an examination found.
+/// The result of a quick check.
 struct Verdict {
     bool is_sound = false;  // else nothing below it counts but `why_not`
     u64 inodes = 0;
     u64 directories = 0;
     u64 blocks_used = 0;
-    std::string why_not;  // why nobody looked; empty if somebody did
+    std::string why_not;  // why the quick check was not run; empty if it was
 };
 
-/// Examines the volume on `disk`, whose journal has been replayed, by `engine`; `disk` is read by
-/// many threads at once. Adds to the figures of `result`. Errc::no_device if the CUDA engine was
-/// asked for and there is none; all else that prevents it is in `why_not`.
+/// Examines the volume on `disk`, whose journal has been replayed, by `engine`; many threads read
+/// `disk` at once. Adds to the figures of `result`. Errc::no_device if the CUDA engine was asked
+/// for and there is none; all else that prevents it is in `why_not`.
 Errc examine_volume(Disk& disk, const format::Superblock& superblock, u64 hash_mask,
                     EngineChoice engine, Verdict& verdict, CheckResult& result);
 

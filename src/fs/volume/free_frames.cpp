@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A frame is claimed meanwhile, as for data, so nobody else uses it. A thread that reads there by a
-// stale pointer finds other contents than before, as if the frame had been used again.
+// A frame is claimed meanwhile, as for data, so no other thread uses it. A thread that reads there
+// by a stale pointer finds other contents than before, as if the frame had been reused.
 #include "fs/volume/free_frames.hpp"
 
 #include <sys/mman.h>
@@ -13,7 +13,8 @@ namespace warren {
 namespace {
 
 constexpr u64 words_per_frame = format::blocks_per_frame / 64;
-// While one of so few is claimed, somebody who needs one could take the volume for full.
+// With fewer free frames, an operation that needs one while this has it claimed could report a full
+// volume.
 constexpr u64 free_frames_min = 8;
 
 bool has_resident_block(const u64* resident) {
@@ -38,7 +39,7 @@ void give_back_free_frames(const core::Store& store) {
         if (!ops::has_dirty_block(store, frame)) {
             for (u64 w = 0; w < words_per_frame; ++w)
                 relaxed_store(resident[w], 0);
-            // What the system does not take stays as it is: nothing there is resident.
+            // If the system refuses, the memory stays as it is: nothing there is resident.
             static_cast<void>(madvise(store.base + frame * format::frame_size, format::frame_size,
                                       MADV_DONTNEED));
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of frames that hold nothing. The host's Store has an address for each block of the volume,
-// and what was touched takes memory until it is given back.
+// Memory of empty frames. The host's Store has an address for each block of the volume, and touched
+// pages take memory until they are given back.
 #pragma once
 
 #include "fs/core/store.hpp"

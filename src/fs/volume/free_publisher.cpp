@@ -46,7 +46,7 @@ Errc FreePublisher::note_frame(u64 frame, const format::FrameEntry& committed) {
     const core::FrameOverlay& overlay = store_.overlays[frame];
     ops::CommittedFrame noted{frame, kind, {}, 0};
     if (kind == FrameKind::free) {
-        // It held inodes.
+        // It was an inode frame.
         if (relaxed_load(overlay.committed[0]) == 0) return Errc::ok;
         static_cast<void>(disk_.discard(frame * format::frame_size, format::frame_size));
     } else if (kind == FrameKind::data || kind == FrameKind::metadata) {
@@ -59,7 +59,8 @@ Errc FreePublisher::note_frame(u64 frame, const format::FrameEntry& committed) {
             freed_some = freed_some || freed[w] != 0;
             is_empty = is_empty && committed.used[w] == 0;
         }
-        // What came and went between two commits has emptied a frame that no commit saw full.
+        // Blocks that were allocated and freed between two commits may also have left a frame
+        // empty.
         if (!freed_some && !is_empty) return Errc::ok;
         if (freed_some) discard_runs(frame, freed);
     } else {
@@ -69,7 +70,7 @@ Errc FreePublisher::note_frame(u64 frame, const format::FrameEntry& committed) {
     return frames_.size() < publish_max ? Errc::ok : publish_noted();
 }
 
-/// Notes a frame whose last inode went with this commit.
+/// Notes a frame whose last inode was removed in this commit.
 Errc FreePublisher::note_bitmap(const CommitCopy& copy) {
     const auto& bitmap = reinterpret_cast<const format::InodeBitmap&>(*copy.block);
     if (copy.place % format::frame_size != 0) return Errc::ok;
@@ -102,14 +103,14 @@ void FreePublisher::publish_here() {
         ops::publish_committed(ThreadTeam{}, store_, frame);
     for (const u64 frame : empty_inode_frames_) {
         core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
-        // If somebody is at work there, the frame stays one of inodes.
+        // If an operation uses the frame, it stays an inode frame.
         static_cast<void>(ops::end_inode_frame(op, frame));
         core::finish(op);
     }
 }
 
-/// A frame that the engine may release is free in the host's Store before: it may hold something
-/// else a moment later, and the loader must not miss what the disk lacks.
+/// Frames that the engine may release are freed in the host's Store first: they may be reused at
+/// once, and the loader must know that the disk does not have their contents.
 Errc FreePublisher::publish_there() {
     const auto set_kind = [this](const ops::CommittedFrame& frame, FrameKind kind) {
         relaxed_store(store_.frame(frame.frame).kind, static_cast<u64>(kind));
@@ -128,8 +129,8 @@ Errc FreePublisher::publish_there() {
     return Errc::ok;
 }
 
-/// Tells the disk that the blocks of a frame whose bits are set hold nothing any more. A hint: what
-/// the disk makes of it changes nothing for the volume.
+/// Discards the blocks of a frame whose bits are set. A hint: the volume does not depend on the
+/// result.
 void FreePublisher::discard_runs(u64 frame, const u64 (&freed)[8]) {
     u32 block = 0;
     while (block < format::blocks_per_frame) {

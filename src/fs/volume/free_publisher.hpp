@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a commit freed may be given out again once that commit is durable. Only then the disk is
-// told that nothing is there any more, and after it the allocator.
+// Blocks that a commit freed may be reused once that commit is durable. Only then are they
+// discarded on the disk, and after that returned to the allocator.
 //
-// Invariant: nothing here can fail for want of memory, which is taken before the commit begins.
+// Invariant: nothing here can fail for lack of memory, which is allocated before the commit begins.
 // Frames pass through lists of fixed length.
 #pragma once
 
@@ -33,17 +33,18 @@ class FreePublisher {
     /// Contents are kept in `buffer`, which outlives this.
     void keep_data(FileBuffer* buffer) { file_buffer_ = buffer; }
 
-    /// Takes what publish() needs. Throws std::bad_alloc.
+    /// Allocates what publish() needs. Throws std::bad_alloc.
     void take_memory();
-    /// Publishes what the copied tables and bitmaps have free and the commit before had not.
-    /// Requires: take_memory(); the commit is durable; no other takes its copies meanwhile.
+    /// Publishes what is free in the copied tables and bitmaps and was not in the previous commit.
+    /// Requires: take_memory(); the commit is durable; no other commit takes its snapshot
+    /// meanwhile.
     Errc publish(std::span<const CommitCopy> copies);
-    /// Ends a frame of inodes as publish() ends those whose last inode went. Requires: as
+    /// Frees an inode frame as publish() frees those whose last inode was removed. Requires: as
     /// publish().
     Errc end_inode_frame(u64 frame);
-    /// To be called behind the last end_inode_frame().
+    /// Call after the last end_inode_frame().
     Errc publish_noted();
-    /// Whether frames of inodes were ended since publish() began: the next commit makes them free.
+    /// Whether inode frames were freed since publish() began: the next commit makes that durable.
     bool ended_frames() const { return ended_frames_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A task is a share, which consists of parts all over the list: whoever gets a processor late finds
-// less to do, and nobody waits for one long piece at the end.
+// A task is a share of parts spread over the list, so that a thread that starts late delays the end
+// less than with one long piece.
 #include "fs/volume/gatherers.hpp"
 
 #include <utility>
@@ -35,8 +35,8 @@ void Gatherers::gather(const core::Store& store, const ops::CutArea& area) {
         const ops::CutShare share{task.subject, shares, part_blocks};
         ops::gather_dirty(ThreadTeam{}, store, area, share, ops::CopyWords());
     };
-    // Nothing is allocated here: the tasks fit into the queues that a crew begins with, and one
-    // reference into the function object.
+    // This does not allocate: the tasks fit into the initial queues of a crew, and one reference
+    // into the function object.
     crew_->run(std::exchange(tasks_, {}), [&copy](Crew::Worker&, const Task& task) { copy(task); });
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that copy dirty blocks while everybody else waits. One thread reaches a part of what
-// the memory can do, so a large commit's copies are shared among several. They are no workers of
-// the volume's crew: a bulk operation may have that one, and wait for this very commit.
+// The threads that copy dirty blocks while all operations wait. One thread cannot use the full
+// memory bandwidth, so several copy for a large commit. They are not workers of the volume's crew:
+// a bulk operation may be using that, and wait for this commit.
 //
-// Invariant: gather() needs no memory beyond what prepare() took; without it, it copies alone.
+// Invariant: gather() allocates nothing beyond prepare(); without that, the caller copies alone.
 #pragma once
 
 #include <memory>
@@ -16,23 +16,22 @@ namespace warren {
 
 class Gatherers {
  public:
-    /// More do not copy faster; fewer blocks are copied before a second thread is awake.
+    /// More threads do not copy faster; for fewer blocks waking a thread takes longer than copying.
     static constexpr u32 threads_max = 8;
     static constexpr u64 shared_blocks_min = 512;
 
     /// At most `threads` copy, the caller of gather() among them.
     void set_width(u32 threads) { width_ = threads < threads_max ? threads : threads_max; }
 
-    /// Gets ready to copy about `blocks`. Threads that it starts sleep between commits, and end
-    /// with this.
+    /// Prepares to copy about `blocks`. The threads that it starts sleep between commits.
     void prepare(u64 blocks);
-    /// ops::gather_dirty() of all that is listed, as a host copies it.
+    /// ops::gather_dirty() of all that is listed, on the host.
     void gather(const core::Store& store, const ops::CutArea& area);
 
  private:
     u32 width_ = 1;
     std::unique_ptr<Crew> crew_;
-    std::vector<Task> tasks_;  // of the next gather(); none: it is to copy alone
+    std::vector<Task> tasks_;  // of the next gather(); empty: the caller copies alone
 };
 
 }  // namespace warren

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grows a volume that nobody has open by frames at its end. Journal and contents stay where they
-// are; only the frame table may have to move, to the first of the new frames.
+// Grows a closed volume by frames at its end. Journal and contents stay where they are; only the
+// frame table may have to move, to the first of the new frames.
 //
-// Invariant: until the superblock is written, nothing that the old superblock knows of is changed;
-// so a cut at any moment leaves the old volume or the grown one.
+// Invariant: until the superblock is written, nothing that the old superblock refers to is changed;
+// so a crash at any moment leaves the old volume or the grown one.
 #include <algorithm>
 #include <cstring>
 
@@ -122,7 +122,8 @@ Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock,
     return failure;
 }
 
-/// The superblock of the grown volume, unless the new frames cannot even hold the new table.
+/// The superblock of the grown volume, or a failure if the new frames cannot even hold the new
+/// table.
 Failure plan_growth(const std::string& path, const Superblock& old, u64 frames, Superblock& grown) {
     grown = old;
     grown.frame_count = frames;
@@ -152,7 +153,7 @@ Failure plan_growth(const std::string& path, const Superblock& old, u64 frames, 
     return {};
 }
 
-/// Writes everything that the grown superblock needs to find, then that superblock.
+/// Writes everything that the grown superblock refers to, then that superblock.
 Errc grow(Disk& disk, const Superblock& old, Superblock& grown, u64 transaction,
           const ZeroRange& zero) {
     if (grown.frame_table_offset == old.frame_table_offset) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cannot be read today may be readable tomorrow, from another drive or another copy. A repair
-// that took it for lost would make it so.
+// A disk that refuses writes after a failed read: what cannot be read now may be readable later,
+// from another drive or copy, and a repair that treated it as lost would destroy it.
 //
 // Invariant: once a read has failed, no write passes.
 #pragma once

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The visitor is called by the threads that list, as they list: nothing is written down first, what
-// it does not descend into is not read, and a missing block is brought by the thread that misses
-// it.
+// The visitor is called by the threads that list, as they list: nothing is buffered first,
+// directories that it declines are not read, and the thread that needs a missing block loads it.
 #include "fs/volume/host_scan.hpp"
 
 #include <algorithm>
@@ -26,13 +25,13 @@ namespace {
 
 using namespace bulk;
 
-/// Memory of the host, as gpu::DeviceBuffer is a device's. A large one costs what of it is touched.
+/// The host's counterpart of gpu::DeviceBuffer. Of a large one, only touched pages take memory.
 template <class T>
 class HostArray {
  public:
     T* data() const { return data_; }
     u64 count() const { return count_; }
-    /// Room for `count`; the first `kept` stay what they are.
+    /// Room for `count`; keeps the first `kept`.
     void grow(u64 count, u64 kept = 0) {
         std::unique_ptr<T[]> few;
         ReservedRange many;
@@ -49,10 +48,10 @@ class HostArray {
         data_ = grown;
         count_ = count;
     }
-    /// Room for `count` that is zero; what it was is lost.
+    /// Room for `count`, all zero; the old contents are lost.
     void grow_cleared(u64 count) {
         grow(count);
-        if (few_) std::fill_n(data_, count, T{});  // a range is zero as it comes
+        if (few_) std::fill_n(data_, count, T{});  // a fresh range is zero
     }
 
  private:
@@ -64,7 +63,7 @@ class HostArray {
     u64 count_ = 0;
 };
 
-/// The queues of a crew, of which a worker uses his own.
+/// The queues of a crew, of which each worker uses its own.
 class CrewTasks {
  public:
     CrewTasks(const Crew& crew, Crew::Worker& worker) : crew_(crew), worker_(worker) {}
@@ -86,7 +85,7 @@ class CrewTasks {
     Crew::Worker& worker_;
 };
 
-/// Brings missing blocks at once, those of one leaf side by side.
+/// Loads missing blocks at once, those of one leaf in parallel.
 class LoadBlocks {
  public:
     explicit LoadBlocks(MetaLoader& loader) : loader_(loader) {}
@@ -113,7 +112,7 @@ class LoadBlocks {
     u64 count_ = 0;
 };
 
-/// Who is told of what is met, by all workers.
+/// The receivers of results, shared by all workers.
 struct Audience {
     const std::function<bool(const Scanned&)>* visit = nullptr;
     const std::function<bool()>* is_full = nullptr;
@@ -122,7 +121,7 @@ struct Audience {
     std::atomic<bool> has_been_full = {false};  // so something was left for later
 };
 
-/// Tells them, as OutputTeller does.
+/// Reports to them, as OutputTeller does.
 class VisitTeller {
  public:
     VisitTeller(Audience& audience, const ScanRef& ref) : audience_(audience), ref_(ref) {}
@@ -157,7 +156,7 @@ class VisitTeller {
     static std::string_view name_of(const format::DirectoryLeaf& leaf, const ScanFound& found) {
         return {reinterpret_cast<const char*>(leaf.heap) + found.name_offset, found.name_length};
     }
-    /// What `body` answers; false, and the scan ends, where memory runs out in it.
+    /// The result of `body`; false, and the scan ends, if it runs out of memory.
     template <class Body>
     bool check(const Body& body) const {
         bool answer = false;
@@ -211,7 +210,8 @@ class HostSite {
         }
         return report_of(state);
     }
-    // A run grows room when it begins, visits as it goes, and brings blocks where it misses them.
+    // A run itself makes room when it begins, visits as it lists, and loads missing blocks, so
+    // there is nothing to do between runs.
     Errc make_room(u64 /*directories*/, u64 /*frames*/) const { return Errc::no_memory; }
     Errc take_output() const { return Errc::ok; }
     Errc bring_wanted() const { return Errc::ok; }
@@ -220,7 +220,7 @@ class HostSite {
     std::span<const ScanSum> sums() const {
         return {room_.sums.data(), room_.state.data()->sum_count};
     }
-    /// What is left to list when a scan was put off.
+    /// What is left to list of a scan that was interrupted.
     void add_left(std::vector<ScanPosition>& left) const {
         const ScanRef ref = this->ref();
         for (u32 i = 0; i < ref.state->spilled_count; ++i) {
@@ -238,7 +238,7 @@ class HostSite {
     ScanRef ref() const { return room_.ref(volume_.crew().width(), ThreadTeam::width); }
     u64 leaves_at_once() const { return u64{volume_.crew().width()} * format::leaf_entries_max; }
 
-    /// Room for so many directories beside those that leaves at hand may bring.
+    /// Room for so many directories beside those that the workers' current leaves may add.
     void grow(u64 directories) {
         const ScanState& state = *room_.state.data();
         const u64 count = directories + leaves_at_once();
@@ -271,7 +271,7 @@ class HostSite {
         }
     }
 
-    /// Each worker keeps his ScanWorker while the run lasts.
+    /// Each worker keeps its ScanWorker while the run lasts.
     template <class Way, class MakeWay>
     void run_tasks(std::vector<Task> tasks, const ScanRef& ref, const MakeWay& make_way) const {
         struct Seat {
@@ -302,8 +302,8 @@ class HostSite {
 Errc HostScan::scan_on(const core::Credentials& caller, const ops::FileFilter& files,
                        const std::function<bool(const Scanned&)>& visit, const ScanSteps& steps,
                        std::vector<ScanPosition>& left) {
-    // The latest ones, so that few are left at any time. And not all, or a step would be spent with
-    // putting tasks off that it has no room for.
+    // The newest ones, so that few are left at any time. Not all, or a step would spend its time on
+    // deferring tasks for which it has no room.
     constexpr std::size_t most = 1024;
     const std::size_t begin = left.size() - std::min(left.size(), most);
     ScanPlan plan = plan_scan(ScanPurpose::visit, caller);
@@ -325,7 +325,7 @@ Errc HostScan::usage(const core::Credentials& caller, Handle root, const UsageOp
     Audience audience{.usage = &answer};
     HostSite site(volume_, plan, {&first, 1}, audience);
     const Errc code = run_scan(site);
-    // With an error, what was added up before.
+    // Also after an error: what was added up before it.
     add_sums(site.sums(), answer);
     return code;
 }

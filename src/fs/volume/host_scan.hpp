@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scans by the volume's own threads, for all engines that do not scan by themselves: find, du, and
-// the check that a caller may remove a tree. An entry that vanishes meanwhile is skipped.
+// the check that a caller may remove a tree. An entry that is removed meanwhile is skipped.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ class HostScan {
  public:
     explicit HostScan(VolumeImplementation& volume) : volume_(volume) {}
 
-    /// Visits what lies at some of the positions in `left`, until `steps.is_full`; `left` gets what
-    /// is still to be listed.
+    /// Visits what lies at some of the positions in `left`, until `steps.is_full`; `left` becomes
+    /// the positions still to be listed.
     Errc scan_on(const core::Credentials& caller, const ops::FileFilter& files,
                  const std::function<bool(const Scanned&)>& visit, const ScanSteps& steps,
                  std::vector<ScanPosition>& left);

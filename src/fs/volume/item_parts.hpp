@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of many items, whose effect is to be that of one after the other, may be done at once, and
-// how a thread pool shares them out.
+// Which of many items may run in parallel if the effect must be that of running them in order, and
+// how they are distributed to a thread pool.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace warren {
 
-/// Stands for a name in a directory, as items depend on each other by it; never 0. Two names may
-/// have one key; then one item waits for the other, no more.
+/// A key for a name in a directory, to find dependencies between items; never 0. If two names have
+/// the same key, one item needlessly waits for the other.
 inline u64 name_key(u64 directory, std::string_view name) {
     constexpr u64 odd_factor = 0x9e37'79b9'7f4a'7c15;
     return (std::hash<std::string_view>{}(name) ^ (directory + 1) * odd_factor) | 1;
@@ -34,7 +34,8 @@ std::pair<u64, u64> keys_of(const Item& item) {
     return {key, key};
 }
 
-/// Calls `run(begin, count)` for each row of removals that are all of directories, or none.
+/// Calls `run(begin, count)` for each run of consecutive removals that are all of directories, or
+/// none.
 template <class Run>
 void for_each_kind(std::span<const Unlink> names, const Run& run) {
     for (u64 begin = 0; begin < names.size();) {
@@ -46,7 +47,7 @@ void for_each_kind(std::span<const Unlink> names, const Run& run) {
     }
 }
 
-/// Calls `run(begin, count)` for each row of items that touch different names.
+/// Calls `run(begin, count)` for each run of consecutive items that touch different names.
 template <class Item, class Run>
 void for_each_distinct(std::span<const Item> items, const Run& run) {
     constexpr u64 row_max = 65536;
@@ -77,8 +78,8 @@ void for_each_distinct(std::span<const Item> items, const Run& run) {
 }
 
 /// Calls `run(i)` for each item by the workers of `crew`, in their order for items whose first name
-/// is the same. A worker gets whole directories, for neighbours share leaves, or if a few have most
-/// of the items, names.
+/// is the same. A worker gets whole directories, because neighbouring names share leaves; if a few
+/// directories have most of the items, it gets names.
 template <class Item, class Run>
 void run_in_parts(Crew& crew, std::span<const Item> items, const Run& run) {
     const auto directory_of = [](const Item& item) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine has made the volume read-only already; here a person is told why.
+// The engine has made the volume read-only already; this logs why.
 #include "fs/volume/journal_overrun.hpp"
 
 #include <string>

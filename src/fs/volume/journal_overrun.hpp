@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a commit does if an operation has broken its promise (core/journal_credits.hpp).
+// What a commit does if an operation has exceeded its credits (core/journal_credits.hpp).
 #pragma once
 
 #include "fs/ops/commit_cut.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece has a fixed number of items unless their names need more words than a slot has: then what
-// is left of it is a piece again.
+// A piece has a fixed number of items unless their names need more words than a slot has: then the
+// rest becomes another piece.
 #include "fs/volume/lookup_pieces.hpp"
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 namespace warren {
 namespace {
 
-/// To send one costs as much as to look up some thousand names, but every worker should have some.
+/// Sending one costs as much as looking up some thousand names, but every worker should have some.
 constexpr u64 piece_items_min = 1024;
 constexpr u64 pieces_per_worker = 2;
-/// Who has nothing to do looks so often whether there is something before others may have the
-/// processor: some microseconds, less than a piece takes.
+/// How often an idle worker polls for work before it yields the processor: some microseconds, less
+/// than a piece takes.
 constexpr u32 looks_max = 100;
 
 }  // namespace
@@ -38,7 +38,7 @@ LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups
     packed_.reserve(shape_.slots);
     done_.reserve(shape_.slots);
     under_way_.reserve(shape_.slots);
-    left_.reserve(lookups.size());  // memory that nothing is written to costs nothing
+    left_.reserve(lookups.size());  // reserved memory costs nothing until it is written
     for (u32 slot = shape_.slots; slot-- > 0;) {
         slots_[slot].memory = stream.memory(slot);
         free_.push_back(slot);
@@ -49,9 +49,9 @@ LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups
 void LookupPieces::work() {
     LookupTimes times;
     PhaseClock clock;
-    // Relaxed: the end of the workers' run is what shows their answers.
+    // Relaxed: the end of the workers' run publishes their answers.
     while (open_.load(std::memory_order_relaxed) > 0) {
-        // Relaxed: to see a change late costs one more wait, which is bounded.
+        // Relaxed: seeing a change late costs one more wait, which is bounded.
         const u64 seen = changes_.load(std::memory_order_relaxed);
         u32 slot = 0;
         Range range{};
@@ -80,7 +80,7 @@ void LookupPieces::work() {
     times_.pieces += times.pieces;
 }
 
-/// What is to be done next, with the slot for it.
+/// The next work, with the slot for it.
 LookupPieces::Work LookupPieces::take(u32& slot, Range& range) {
     const std::lock_guard lock(mutex_);
     if (!done_.empty()) {
@@ -147,7 +147,7 @@ void LookupPieces::answer(u32 slot) {
         }
     }
     open_.fetch_sub(piece.items, std::memory_order_relaxed);
-    put(free_, slot);  // from here on it is another's
+    put(free_, slot);  // from here on another worker may take it
 }
 
 void LookupPieces::note_left(u64 item) {
@@ -155,13 +155,13 @@ void LookupPieces::note_left(u64 item) {
     left_.push_back(item);
 }
 
-/// A list is another than it was. Requires: the caller has mutex_.
+/// Announces a change of a list. Requires: the caller has mutex_.
 void LookupPieces::note_change() {
     changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-/// Waits until there have been other than `seen` changes, or for a moment: whoever talks to the
-/// stream may leave it to others without one.
+/// Waits until the count of changes differs from `seen`, or briefly: the worker that serves the
+/// stream may leave without a change.
 void LookupPieces::wait_for_change(u64 seen) const {
     for (u32 looks = 0; looks < looks_max; ++looks) {
         if (changes_.load(std::memory_order_relaxed) != seen) return;
@@ -170,7 +170,7 @@ void LookupPieces::wait_for_change(u64 seen) const {
     std::this_thread::yield();
 }
 
-/// Talks to the stream, unless somebody does.
+/// Serves the stream, unless another worker does.
 LookupPieces::Served LookupPieces::serve() {
     const std::unique_lock turn(stream_mutex_, std::try_to_lock);
     if (!turn.owns_lock()) return Served::by_another;
@@ -180,8 +180,8 @@ LookupPieces::Served LookupPieces::serve() {
     return served;
 }
 
-/// Sends what is packed and takes what is done. False if there was neither. Throws nothing: others
-/// would wait for the piece for ever.
+/// Sends packed pieces and takes finished ones. False if there were none. Does not throw: other
+/// workers would wait for the piece for ever.
 bool LookupPieces::serve_once() {
     bool has_served = false;
     for (u32 slot = 0; take_packed(slot); has_served = true) {
@@ -193,7 +193,7 @@ bool LookupPieces::serve_once() {
             put(done_, slot);
         }
     }
-    // They come in order, or nearly.
+    // They finish in order, or nearly.
     while (!under_way_.empty()) {
         const u32 slot = under_way_.front();
         const Errc code = or_no_memory([&] { return stream_.poll(slot); });

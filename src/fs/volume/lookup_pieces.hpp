@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Look-ups through an engine's stream (fs/engine/lookup_stream.hpp), by all workers at once: each
-// takes whatever is to be done next, answers that have come first. One worker at a time, the first
-// to find nobody there, talks to the stream, because calls of a driver wait for each other. The
-// others that have nothing to do look at one word until somebody has changed a list.
+// takes the next work, finished pieces first. One worker at a time, the first to find the stream
+// unattended, serves the stream, because driver calls block each other. Idle workers poll one word
+// until a list has changed.
 //
-// Invariant: a slot is in one place: free, at a worker, packed, under way or done. Nothing is
+// Invariant: a slot is in one place: free, held by a worker, packed, under way or done. Nothing is
 // allocated once work() has begun.
 #pragma once
 
@@ -24,8 +24,8 @@ class LookupPieces {
     LookupPieces(LookupStream& stream, std::span<const Lookup> lookups,
                  std::span<Result<Attributes>> answers, u32 workers);
 
-    /// Works until every item has its answer: Errc::retry for what has to be looked up in another
-    /// way. By any number of threads at once.
+    /// Works until every item has its answer: Errc::retry for items to be looked up by other means.
+    /// Called by any number of threads.
     void work();
 
     /// The items whose answer is Errc::retry. Requires: work() has returned.
@@ -66,17 +66,17 @@ class LookupPieces {
     const u64 piece_items_;
     std::vector<Slot> slots_;
     std::mutex mutex_;          // of the lists below
-    u64 next_ = 0;              // items from here on have not been taken
-    std::vector<Range> rests_;  // of pieces whose names were too many
+    u64 next_ = 0;              // items from here on are not yet taken
+    std::vector<Range> rests_;  // of pieces whose names did not fit
     std::vector<u32> free_;     // the last one is taken first: its memory is in the caches
     std::vector<u32> packed_;
     std::vector<u32> done_;
-    std::mutex stream_mutex_;     // who has it talks to the stream
+    std::mutex stream_mutex_;     // held by the worker that serves the stream
     std::vector<u32> under_way_;  // in order
     std::atomic<u64> open_;       // items without an answer
     std::vector<u64> left_;       // under mutex_
     LookupTimes times_;           // under mutex_
-    // Changes of the lists: on a line of its own, since who waits looks at it all the time.
+    // Counts changes of the lists: on its own cache line, since waiting workers poll it.
     alignas(64) std::atomic<u64> changes_{0};
 };
 

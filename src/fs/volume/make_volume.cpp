@@ -2,9 +2,9 @@
 // Makes an empty volume: superblocks, frame table, journal, one inode frame with the root directory
 // and the hidden directory of inodes without a name.
 //
-// Invariant: whatever was there before is gone before the first superblock is written, and a cut
-// leaves either the whole new volume or nothing that opens. Table blocks that would hold no used
-// frame are left unwritten, so a sparse volume of any size costs a few hundred KiB.
+// Invariant: earlier contents are erased before the first superblock is written, and a crash leaves
+// either the whole new volume or nothing that opens. Table blocks that would hold no used frame are
+// left unwritten, so a sparse volume of any size costs a few hundred KiB.
 #include "fs/volume/make_volume.hpp"
 
 #include <sys/random.h>
@@ -75,7 +75,7 @@ Errc fill_random(void* target, u64 length_bytes) {
     return done == static_cast<ssize_t>(length_bytes) ? Errc::ok : Errc::io;
 }
 
-/// What of the disk a volume would overwrite without being asked to, or null.
+/// The existing contents of the disk that a new volume would overwrite, or null.
 const char* find_contents(Disk& disk) {
     if (const char* foreign = find_foreign_file_system(disk)) return foreign;
     Block block;
@@ -94,7 +94,7 @@ const char* find_contents(Disk& disk) {
     return nullptr;
 }
 
-/// Brings the disk to the size that is asked for (0: as it is), if what it holds may be lost.
+/// Resizes the disk to the requested size (0: unchanged), if its contents may be lost.
 Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& options, u64& size) {
     size = options.size_bytes;
     if (size == 0 && disk.size_bytes() == 0) {
@@ -126,7 +126,7 @@ Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& op
     return {};
 }
 
-/// Everything of the superblock but what the layout decides.
+/// Fills in the superblock but for the layout.
 Errc fill_identity(Superblock& superblock, const std::string& label) {
     superblock.magic = format::magic;
     superblock.version_major = format::version_major;
@@ -203,7 +203,7 @@ Errc write_volume(Disk& disk, Superblock& superblock, u64 system_frames, const Z
     superblock.metadata_frames_end = inode_frame + 1;
     superblock.data_frames_begin = superblock.frame_count;
     superblock.blocks_used = (inode_frame + 1) * format::blocks_per_frame;
-    // An old volume stops being one, durably, before any other part of it goes.
+    // The superblock of an old volume is erased durably before any other part of it.
     WARREN_TRY(zero_range(disk, format::superblock_offset, block_size, zero));
     WARREN_TRY(zero_range(disk, format::superblock_copy_offset, block_size, zero));
     WARREN_TRY(disk.flush());

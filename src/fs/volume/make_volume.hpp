@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making and growing a volume on any Disk: what make_volume() and grow_volume() do once they have
-// opened, locked and sized the file or device. Tests use them on disks that fail or are cut off.
+// opened, locked and sized the file or device. Tests use them on disks that fail or lose power.
 //
-// Invariant: a cut at any moment leaves the volume as it was (none, or the smaller one) or as it
-// shall be.
+// Invariant: a crash at any moment leaves the old state (no volume, or the smaller one) or the new
+// one.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
 Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
                        const ZeroRange& zero = {});
 
-/// Writes zeros to a range through `zero`, or by hand if that is empty.
+/// Writes zeros to a range through `zero`, or by ordinary writes if that is empty.
 Errc zero_range(Disk& disk, u64 offset, u64 length_bytes, const ZeroRange& zero);
 
 }  // namespace warren

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that a caller has just written are put into mappings from the caller's memory; after all
-// other changes the range is read from the file again, which is right whatever the change did.
+// Written bytes are copied to mappings from the caller's memory; after all other changes the range
+// is read from the file again, which is correct for any change.
 #include "fs/volume/mapped_files.hpp"
 
 #include <algorithm>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of a volume whose contents also lie in the engine's memory (Volume::map_file()), and
-// how that memory follows the file: every change of contents is shown to the file's mappings before
-// the data lock under which it was made is let go.
+// how that memory follows the file: every change of contents is propagated to the file's mappings
+// before the data lock under which it was made is released.
 //
-// Invariant: mappings of a file come and go, and its contents change while it has some, only under
-// its data lock held alone. So a mapping differs from its file only by what kernels have written.
+// Invariant: mappings of a file are added and removed, and contents of a mapped file change, only
+// under its exclusive data lock. So a mapping differs from its file only by what kernels have
+// written.
 #pragma once
 
 #include <atomic>
@@ -23,13 +24,13 @@ namespace warren {
 
 class VolumeImplementation;
 
-/// Where mappings find their volume, for as long as it is open.
+/// The pointer by which mappings find their volume while it is open.
 struct MappingHome {
-    std::shared_mutex mutex;  // shared by who uses `volume`; its closing takes it alone
+    std::shared_mutex mutex;  // shared by users of `volume`; exclusive to close it
     VolumeImplementation* volume = nullptr;
 };
 
-/// What a MappedFile has.
+/// The implementation of MappedFile.
 class FileMapping {
  public:
     Handle file;
@@ -43,7 +44,7 @@ class FileMapping {
         return offset >= view.offset && length <= view.bytes &&
                offset - view.offset <= view.bytes - length;
     }
-    /// Errc::stale, or what `body(volume)` answers while the volume stays open.
+    /// Errc::stale, or the result of `body(volume)`, during which the volume stays open.
     template <class Body>
     Errc with_volume(const Body& body) {
         const std::shared_lock lock(home->mutex);
@@ -57,18 +58,18 @@ class MappedFiles {
     ~MappedFiles() { leave(); }
 
     const std::shared_ptr<MappingHome>& home() const { return home_; }
-    /// From now on no mapping finds the volume. Waits for those that use it.
+    /// From now on no mapping finds the volume. Waits for those that are using it.
     void leave();
 
     // Requires: the caller has the file's data lock, for all but has() alone.
     bool has(u64 inode) const { return !mappings_of(inode).empty(); }
     void add(FileMapping& mapping);
     void remove(FileMapping& mapping);
-    /// Shows bytes that were written at `offset` to all mappings of the file but `except`.
+    /// Copies bytes that were written at `offset` to all mappings of the file but `except`.
     Errc show(Handle file, u64 offset, std::span<const std::byte> bytes,
               const FileMapping* except = nullptr) const;
-    /// Brings [begin, end) of the file's mappings but `except` up to date. What cannot be read
-    /// becomes zeros.
+    /// Brings [begin, end) of the file's mappings but `except` up to date. Bytes that cannot be
+    /// read become zeros.
     Errc reload(Handle file, u64 begin, u64 end, const FileMapping* except = nullptr) const;
 
  private:
@@ -77,7 +78,7 @@ class MappedFiles {
 
     VolumeImplementation& volume_;
     std::shared_ptr<MappingHome> home_;
-    std::atomic<u64> count_{0};  // of mappings; what it says of a file, the file's lock orders
+    std::atomic<u64> count_{0};  // of mappings; for one file, its data lock orders it
     mutable std::mutex mutex_;
     std::unordered_multimap<u64, FileMapping*> mappings_;  // by inode number
 };

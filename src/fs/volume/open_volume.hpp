@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a volume on any Disk: what Volume::open() does once it has opened the file or device.
-// Tests use it on disks in memory, disks that fail and disks that were cut off.
+// Tests use it on disks in memory, disks that fail and disks that lost power.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@
 
 namespace warren {
 
-/// What tests change about a volume that is being opened.
+/// Settings for tests.
 struct OpenChanges {
     u64 hash_mask = ~u64{0};  // names have only those bits of their hash
     /// Called before the first operation.
     std::function<void(VolumeImplementation&)> adjust = {};
-    bool finishes_removals = false;  // orphans are freed before the volume is handed out
+    bool finishes_removals = false;  // orphans are freed before the volume is returned
 };
 
 /// Opens the volume on `disk`; `path` is for messages. Null and a filled `failure` if not possible.

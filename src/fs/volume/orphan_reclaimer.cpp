@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A damaged orphan is told of and left; whatever else goes wrong ends the thread, for the next
-// orphan would meet it too.
+// A damaged orphan is reported and skipped; any other error ends the thread, for it would affect
+// the next orphan too.
 #include "fs/volume/orphan_reclaimer.hpp"
 
 #include <chrono>
@@ -20,7 +20,7 @@ using ops::Verb;
 using std::chrono::milliseconds;
 
 constexpr u64 lines_max = 20;
-// A thread that wants space looks for it so often at most, for that takes a commit.
+// The minimum time between two searches for space of a thread, each of which takes a commit.
 constexpr milliseconds gathering{100};
 constexpr milliseconds patience{1000};
 constexpr milliseconds before_next_try{10};
@@ -38,7 +38,7 @@ void OrphanReclaimer::start() {
     if (orphans_.empty()) return;
     is_over_ = false;
     const Errc started = or_no_memory([this] {
-        const std::lock_guard lock(mutex_);  // the thread looks at thread_
+        const std::lock_guard lock(mutex_);  // the thread reads thread_
         thread_ = std::jthread([this] { run(); });
         return Errc::ok;
     });
@@ -47,7 +47,7 @@ void OrphanReclaimer::start() {
     tell("what was removed before keeps its space: there is no memory for a thread");
 }
 
-/// Notes what hangs on the orphan directory.
+/// Lists the entries of the orphan directory.
 Errc OrphanReclaimer::list() {
     ops::Command find;
     find.from = volume_.store().orphan_directory;
@@ -124,14 +124,15 @@ Errc OrphanReclaimer::free_all() {
     return Errc::ok;
 }
 
-/// Of the directories that a removal has left when it was cut off not all know that they are going.
+/// An interrupted removal may have left directories without their dying bit: sets it.
 void OrphanReclaimer::begin_dying() {
     ops::Command find;
     for (const Orphan& orphan : orphans_) {
         if (is_stopping()) return;
         if (!orphan.is_directory) continue;
         find.from = orphan.inode;
-        static_cast<void>(volume_.ask<Verb::start_dying>(find));  // told when it is to be freed
+        // An error is reported when the directory is freed.
+        static_cast<void>(volume_.ask<Verb::start_dying>(find));
     }
 }
 
@@ -141,7 +142,7 @@ Errc OrphanReclaimer::reclaim(const Orphan& orphan) {
     const Result<Handle> handle = volume_.ask<Verb::handle_of>(find);
     if (handle) return volume_.reclaim(*handle);
     if (handle.code() != Errc::stale) return handle.code();
-    // What cannot be an inode is none; what somebody else has freed has no name any more.
+    // Invalid numbers are skipped; an orphan that another thread has freed has no name any more.
     const Result<bool> named = has_name(orphan.inode);
     if (!named) return named.code();
     return *named ? Errc::corrupt : Errc::ok;
@@ -158,7 +159,7 @@ Result<bool> OrphanReclaimer::has_name(u64 inode) {
     return code == Errc::no_entry ? Result<bool>(false) : code;
 }
 
-/// Counts what has been freed, and tells of what is damaged. An error ends the thread.
+/// Counts freed orphans, and reports damaged ones. An error ends the thread.
 Errc OrphanReclaimer::note(const Orphan& orphan, Errc code) {
     if (code == Errc::busy || (code != Errc::ok && is_stopping())) return Errc::ok;
     if (code == Errc::corrupt || code == Errc::io) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees what was removed but still open, or not yet freed, when the volume was last in use, by a
-// thread of its own while the volume is used. Only what hung on the orphan directory at the opening
-// is freed here: what comes there later is freed by its last close.
+// Frees inodes that were removed but still open, or not yet freed, when the volume was last in use,
+// by a background thread. It frees only what was in the orphan directory at the opening: later
+// orphans are freed by their last close.
 //
-// Invariant: nothing waits for this thread without bound. It stops between two steps, and what is
-// left hangs on the orphan directory until the next opening.
+// Invariant: no wait for this thread is unbounded. It stops between two steps, and the rest stays
+// in the orphan directory until the next opening.
 #pragma once
 
 #include <condition_variable>
@@ -23,25 +23,25 @@ class VolumeImplementation;
 
 class OrphanReclaimer {
  public:
-    /// An opening reads so many names at most; the rest waits for the next one.
+    /// An opening reads at most so many names; the rest waits for the next one.
     static constexpr u64 orphans_max = u64{1} << 20;
 
     /// `name` is the volume's, for messages.
     OrphanReclaimer(VolumeImplementation& volume, std::string name)
         : volume_(volume), name_(std::move(name)) {}
 
-    /// Lists what hangs on the orphan directory and begins to free it. Requires: nobody else uses
-    /// the volume yet.
+    /// Lists the orphan directory and begins to free its entries. Requires: no other user of the
+    /// volume yet.
     void start();
-    /// Ends the thread after the step that it is at.
+    /// Ends the thread after its current step.
     void stop();
-    /// Waits until all is freed that can be.
+    /// Waits until all orphans that can be freed are.
     void finish();
     /// How many have been freed, and whether there are more to free.
     u64 freed();
     bool is_running();
-    /// Waits until more have been freed than `freed`, which is brought up to date, a second at
-    /// most. False if none were and none can be hoped for.
+    /// Waits until more than `freed` have been freed, at most a second, and updates `freed`. False
+    /// if none were and no more will be.
     bool wait_for_space(u64& freed);
 
     bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks kept back for names among the orphans: what a bulk step leaves must hang there when the
-// step ends, and within a step nobody can commit to find space.
+// Blocks reserved for entries of the orphan directory: a bulk step must link there what it leaves,
+// and within a step no commit can free space.
 //
-// Invariant: whoever takes no more directories out of their parents than names() says finds a block
-// for each leaf and node that their names need.
+// Invariant: a step that detaches at most names() directories finds a block for each leaf and node
+// that their entries need.
 #pragma once
 
 #include <algorithm>
@@ -24,18 +24,18 @@ class OrphanRoom {
     OrphanRoom(const OrphanRoom&) = delete;
     OrphanRoom& operator=(const OrphanRoom&) = delete;
 
-    /// So many blocks the orphan directory has: any of them may be split.
+    /// Sets how many blocks the orphan directory has: any of them may be split.
     void note_old_blocks(u64 blocks) {
         const std::lock_guard lock(mutex_);
         old_blocks_ = blocks;
     }
-    /// For how many names there is room.
+    /// For how many entries there is room.
     u64 names() {
         const std::lock_guard lock(mutex_);
         return core::orphan_names_in(blocks_, old_blocks_, 1);
     }
-    /// Keeps blocks back until there is room for `names`. Errc::need_space or retry if it is for
-    /// fewer: what was found so far stays.
+    /// Reserves blocks until there is room for `names`. Errc::need_space or retry if there is not;
+    /// the blocks reserved so far are kept.
     Errc hold(u64 names) {
         const std::lock_guard lock(mutex_);
         const u64 wanted = core::blocks_for_orphans(names, old_blocks_, 1);
@@ -50,8 +50,8 @@ class OrphanRoom {
         }
         return Errc::ok;
     }
-    /// Lets a name have a block that was kept back; one, for others may take what is free. False
-    /// if nothing is left.
+    /// Releases one reserved block for an entry; only one, for other operations may take free
+    /// blocks. False if none is left.
     bool give_back() {
         const std::lock_guard lock(mutex_);
         if (runs_.empty()) return false;

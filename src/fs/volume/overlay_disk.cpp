@@ -28,7 +28,7 @@ Errc OverlayDisk::read_many(std::span<const DiskRead> reads) {
     return Errc::ok;
 }
 
-/// Puts the parts of logged blocks that lie in the range over what the disk has there.
+/// Overlays `target` with the parts of logged blocks that lie in the range.
 Errc OverlayDisk::patch(u64 offset, std::span<std::byte> target) {
     if (logged_.empty()) return Errc::ok;
     const u64 end = offset + target.size();

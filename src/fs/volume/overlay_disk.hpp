@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk over another one that is only read, on which a volume that was cut off looks as it would
-// after a replay of its journal: logged blocks are read from the journal, all else from its place.
-// For readers that must not write, or cannot.
+// A read-only disk over another one that presents a volume that was not closed as it would be after
+// a replay of its journal: logged blocks are read from the journal, all others from their places.
+// For readers that must not or cannot write.
 //
 // Invariant: nothing is ever written. A logged block takes a few dozen bytes of memory, not 4 KiB.
 #pragma once
@@ -20,7 +20,7 @@ class OverlayDisk final : public Disk {
     explicit OverlayDisk(Disk& below) : below_(below) {}
     explicit OverlayDisk(std::unique_ptr<Disk> below) : owned_(std::move(below)), below_(*owned_) {}
 
-    /// Lets logged blocks show at their places. Answers as Journal::find_logged(). Read the
+    /// Makes logged blocks readable at their places. Returns as Journal::find_logged(). Read the
     /// superblock again afterwards: it is one of the blocks.
     Result<u64> show_logged(const format::Superblock& superblock);
 

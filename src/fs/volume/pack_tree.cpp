@@ -26,7 +26,7 @@ class Packing {
     Packing(PackedOwner owner, BlockSink& sink, PackedTree& tree)
         : owner_(owner), sink_(sink), tree_(tree) {}
 
-    /// Ends a leaf or node: gives it a place and notes the pair that leads to it.
+    /// Finishes a leaf or node: allocates its place and adds its pair to `level`.
     Errc put(Block& block, BlockKind kind, u64 key, std::vector<TreePair>& level) {
         const Result<u64> place = sink_.allocate();
         if (!place) return place.code();
@@ -35,7 +35,7 @@ class Packing {
         header.owner = owner_.number;
         header.owner_generation = owner_.generation;
         const bool is_node = kind == BlockKind::directory_node || kind == BlockKind::extent_node;
-        // Whatever lies below the first key belongs to the first child.
+        // Keys below the first key belong to the first child.
         level.push_back(
             {level.empty() ? 0 : key, BlockPointer::to(*place, format::SizeClass::kib_4, is_node)});
         ++tree_.blocks;

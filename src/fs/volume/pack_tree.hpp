@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the tree of a directory or of a file's extents from nothing: leaves from left to right,
-// then the levels above them, until what is left fits into the inode.
+// Builds a new tree for a directory or a file's extents: leaves from left to right, then the levels
+// above them, until the top level fits into the inode.
 //
-// Invariant: what is written keeps docs/FORMAT.md, and is known to nobody before its root is.
+// Invariant: what is written conforms to docs/FORMAT.md, and is unreachable until its root is
+// written.
 #pragma once
 
 #include <span>
@@ -15,17 +16,17 @@
 
 namespace warren::check {
 
-/// Takes the blocks of a tree.
+/// Receives the blocks of a tree.
 class BlockSink {
  public:
     virtual ~BlockSink() = default;
     /// The place of a new block, or Errc::no_space.
     virtual Result<u64> allocate() = 0;
-    /// Takes the contents of a block; all of its header but the owner is still to be filled in.
+    /// Receives the contents of a block, whose header is empty but for the owner.
     virtual Errc put(u64 place, const format::Block& block) = 0;
 };
 
-/// How full blocks get. Fewer than possible leaves room for more.
+/// How many entries blocks get. Fewer than possible leaves room for insertions.
 struct PackLimits {
     u32 leaf_entries = 80;
     u32 leaf_extents = format::leaf_extents_max;

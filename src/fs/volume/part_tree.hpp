@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting a directory's tree into parts that workers can take apart, none of which ends within a
-// node of leaves: what is done to a leaf and its neighbours stays within one part.
+// Divides a directory's tree into parts for workers, none of which ends within a node above leaves:
+// work on a leaf and its neighbours stays within one part.
 #pragma once
 
 #include <vector>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Empty leaves that removals have left and that wait for the next commit, when their blocks become
-// free. Whoever finds no room here prunes at once.
+// Empty leaves that removals have left, to be pruned at the next commit. If there is no room in
+// this list, the removal prunes at once.
 //
-// Invariant: what was added is taken out once. The directory may be gone by then, and its number
-// another's: a prune looks at what it finds.
+// Invariant: what was added is taken out once. By then the directory may be gone, and its number
+// reused: a prune checks what it finds.
 #pragma once
 
 #include <array>

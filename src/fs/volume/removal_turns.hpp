@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who detached a directory from its name and who closes it last may both come to free it, and what
-// is freed by number must not be touched by the second: the number may mean another inode by then.
+// The thread that detached a directory and the thread that closes it last may both try to free it.
+// The second must not free by number, because the number may belong to another inode by then.
 //
-// Invariant: at most one turn is out for an inode. Who gets one looks first whether the inode is
-// still there.
+// Invariant: at most one thread has the turn for an inode. It first checks whether the inode still
+// exists.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ class RemovalTurns {
  public:
     class Turn {
      public:
-        /// Waits for whoever is at work on `inode`, then keeps others waiting.
+        /// Waits for the thread that has the turn for `inode`, then takes it.
         Turn(RemovalTurns& turns, u64 inode) : turns_(turns), inode_(inode) {
             std::unique_lock lock(turns_.mutex_);
             turns_.ended_.wait(lock, [this] { return !turns_.taken_.contains(inode_); });

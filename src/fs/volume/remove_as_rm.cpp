@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depth first, with a stack of its own: a tree may be deeper than a thread's stack. Every step asks
-// for permission itself, so nothing that others change meanwhile is overlooked.
+// Depth first, with an explicit stack: a tree may be deeper than a thread's stack. Every step
+// checks permission itself, so concurrent changes are respected.
 #include "fs/volume/remove_as_rm.hpp"
 
 #include <string>
@@ -42,7 +42,7 @@ class NameRemover {
         std::string text;
         bool is_directory = false;
     };
-    /// A directory on the way to where the removal is.
+    /// A directory on the path to the current position.
     struct Level {
         Handle parent;
         std::string name;
@@ -52,12 +52,12 @@ class NameRemover {
         std::vector<Name> names;  // not removed yet
     };
 
-    /// Keeps the first refusal, which ends nothing; any other error ends the removal.
+    /// Keeps the first refusal, which does not end the removal; any other error does.
     Errc note(Errc code) {
         const bool is_refusal = code == Errc::access || code == Errc::not_permitted ||
                                 code == Errc::not_empty || code == Errc::busy;
         if (is_refusal && refusal_ == Errc::ok) refusal_ = code;
-        // Somebody else was faster.
+        // Another process has removed it first.
         const bool is_gone = code == Errc::no_entry || code == Errc::stale;
         return is_refusal || is_gone ? Errc::ok : code;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes a tree name by name with the rights of its caller, as `rm -r` does: for trees whose
-// removal cannot be decided as a whole, see VolumeImplementation::detach_permitted().
+// removal cannot be permitted as a whole, see VolumeImplementation::detach_permitted().
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@
 namespace warren {
 
 /// Removes the directory (directory, name) and all below it that `caller` may remove, and counts
-/// the names in `removal`. What refuses stays, with the directories above it; the answer is the
-/// first refusal.
+/// the names in `removal`. What may not be removed stays, with the directories above it; returns
+/// the first refusal.
 Errc remove_as_rm(Volume& volume, const Caller& caller, Handle directory, std::string_view name,
                   Removal& removal);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order: trees that change, then the other inodes, then which inodes and blocks exist. Each step
-// leaves a volume that a further check understands.
+// Order: changed trees, then the other inodes, then the bitmaps and the frame table. After each
+// step a further check can continue.
 #include "fs/volume/repair.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr char lost_and_found_name[] = "lost+found";
 
-/// Lets the area hold no bytes.
+/// Makes the area an empty one of kind `bytes`.
 void clear_area(Inode& inode) {
     std::ranges::fill(inode.area.words, 0);
     inode.area_kind = static_cast<u8>(AreaKind::bytes);
@@ -182,7 +182,7 @@ Errc Repair::write_inodes() {
     return context_.disk.flush();
 }
 
-/// The inode as it should be, its tree or extents apart.
+/// The repaired inode, but for its tree or extents.
 Inode Repair::fixed_inode(u32 ordinal) {
     Inode inode = context_.usable_inode(ordinal);
     if (ordinal == context_.fresh) {
@@ -224,7 +224,7 @@ u32 Repair::next_generation() {
     return static_cast<u32>(generation_);
 }
 
-/// Brings fields that nothing else tells into their bounds.
+/// Clamps fields that cannot be derived from anything else.
 void Repair::fix_damaged(u32 ordinal, Inode& inode) {
     const auto plan = context_.plans.find(ordinal);
     if (plan != context_.plans.end() && plan->second.generation != 0) {
@@ -242,7 +242,7 @@ void Repair::fix_directory(u32 ordinal, Inode& inode) {
     const bool is_orphan = inodes_.has(ordinal, mark_orphan);
     if (!is_orphan) inode.links = 2 + (ordinal == context_.orphans ? 0 : inodes_.names[ordinal]);
     if (!is_orphan) inode.entries &= ~format::entries_dying;
-    // Below an orphan the number means nothing, but a check compares it.
+    // Below an orphan the parent is not used, but a check compares it.
     const u32 parent = inodes_.parents[ordinal];
     if (!is_orphan || parent != context_.orphans) inode.parent = inodes_.number_of(parent);
     const auto plan = context_.plans.find(ordinal);

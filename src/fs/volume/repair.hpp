@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes right what a check has found, as far as it follows from what is left.
+// Repairs what a check has found, as far as it follows from what is left.
 //
-// Invariant: what is new is written to blocks that nothing uses, and is durable before anything
-// leads to it; what is old is marked free last. So a repair that is cut off can be started again.
+// Invariant: new blocks are written to unused places, and are durable before any pointer to them;
+// old blocks are freed last. So an interrupted repair can be started again.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct NewName {
 
 class Repair {
  public:
-    /// `context` has been checked; all that is written carries the number `transaction`.
+    /// Requires: `context` has been checked. All that is written has the number `transaction`.
     Repair(Context& context, u64 transaction)
         : context_(context), inodes_(context.inodes), transaction_(transaction) {}
 
@@ -53,7 +53,7 @@ class Repair {
     std::map<u32, std::vector<NewName>> new_names_;  // by directory
 };
 
-/// Writes one new tree: takes its blocks into memory, then in a safe order to the disk.
+/// Writes one new tree: collects its blocks in memory, then writes them in a safe order.
 class TreeWriter final : public BlockSink {
  public:
     explicit TreeWriter(Context& context, u64 transaction)

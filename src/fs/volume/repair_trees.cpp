@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a repair that read a damaged tree once more and write it anew.
+// The parts of a repair that read a damaged tree again and rewrite it.
 #include <algorithm>
 #include <cstring>
 #include <unordered_set>
@@ -93,7 +93,7 @@ void add_names(Collecting& names, const std::vector<NewName>& more) {
     }
 }
 
-/// Drops repeated names and gives each of the rest a number of its own among those with its hash.
+/// Drops repeated names and gives each of the others a unique number among those with its hash.
 std::vector<PackedEntry> assign_keys(const Collecting& names, std::span<const KeptName> same) {
     std::vector<PackedEntry> entries;
     bool taken[numbers_per_hash] = {};

@@ -86,7 +86,7 @@ bool is_good_inode(u64 number, const Superblock& superblock) {
                      superblock.journal_blocks);
 }
 
-/// The part of the superblock that makes no sense, or null.
+/// The name of an invalid part of the superblock, or null.
 const char* find_nonsense(const Superblock& superblock) {
     const u64 size = superblock.size_bytes;
     const u64 frames = superblock.frame_count;
@@ -191,7 +191,7 @@ Failure read_superblock(Disk& disk, const std::string& path, Superblock& superbl
     if (first != Errc::ok) {
         second = read_copy(disk, format::superblock_copy_offset, block);
         if (second != Errc::ok) return unreadable(path, first, second);
-        // A torn write leaves the magic number: without it somebody else has written there.
+        // A torn write leaves the magic number: without it another program has written there.
         const char* foreign = first == Errc::no_data ? find_foreign_file_system(disk) : nullptr;
         if (foreign != nullptr) {
             return {Errc::invalid,
@@ -215,8 +215,7 @@ void raise_generation(Superblock& superblock, u64 last) {
 }
 
 Errc write_superblock(Disk& disk, Superblock& superblock, u64 transaction, Copies copies) {
-    // What the transactions before this number wrote to their places must not be in doubt once it
-    // is on disk.
+    // Once this number is on disk, earlier transactions must be durable at their places.
     WARREN_TRY(disk.flush());
     if (copies == Copies::both) {
         // The copy first, unless it is the only sound one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing the superblock outside of the journal. What is read is fully checked here, so
-// that all code behind it may trust every place and count in it.
+// Reading and writing the superblock outside of the journal. A superblock that was read is fully
+// validated, so that all other code may trust every place and count in it.
 //
 // Invariant: at no moment is the only sound copy being overwritten.
 #pragma once
@@ -13,13 +13,13 @@
 
 namespace warren {
 
-/// What a reader should know besides the superblock itself.
+/// Information beside the superblock itself.
 struct SuperblockNotes {
     bool must_stay_read_only = false;  // it has read-only compatible features unknown to this code
     bool is_from_copy = false;         // the first copy is damaged, the second was used
 };
 
-/// Reads the first copy that is sound and checks it against the size of `disk`. The answer's
+/// Reads the first copy that is sound and checks it against the size of `disk`. The failure's
 /// message names `path`.
 Failure read_superblock(Disk& disk, const std::string& path, format::Superblock& superblock,
                         SuperblockNotes* notes = nullptr);
@@ -32,8 +32,8 @@ enum class Copies : u8 { first, both };
 Errc write_superblock(Disk& disk, format::Superblock& superblock, u64 transaction, Copies copies);
 
 /// Raises the superblock's generation, unless it is far beyond that of the inode made `last`, so
-/// that no commit is needed for the inodes made before the next: those of more blocks than it can
-/// hold.
+/// that inodes made before the next commit need no extra commit: more than fit in the blocks that
+/// it can hold.
 void raise_generation(format::Superblock& superblock, u64 last);
 
 /// Checks what `superblock` says against itself and `device_bytes`; the reason names `path`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory is one task: its files are freed on the spot, its directories become tasks, and it
-// goes itself when its leaves are empty. Order does not matter within a step.
+// A directory is one task: its files are freed at once, its directories become tasks, and it is
+// freed itself when its leaves are empty. Order does not matter within a step.
 #include "fs/volume/tree_remover.hpp"
 
 #include <algorithm>
@@ -15,17 +15,17 @@ namespace warren {
 namespace {
 
 constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
-constexpr u32 idle_steps_max = 1000;           // nothing was in the way, and nothing was done
-// What a worker may leave unfinished before it notices that the step is full.
+constexpr u32 idle_steps_max = 1000;           // steps without an obstacle or progress
+// How many directories a worker may leave unfinished before it notices that the step is full.
 constexpr u64 unfinished_by_worker = 8192;
-constexpr u32 named_at_once = 1024;  // directories, where a step would find no room
-// A step takes a quarter of the journal's room, half of that before it is full, an eighth of it for
-// what is loose at its end: in the smallest room it still can do something.
+constexpr u32 named_at_once = 1024;  // directories, if a step would find no room
+// A step takes a quarter of the journal room: half of that until it is full, an eighth of it for
+// detached directories at its end. With the least room it can still make progress.
 static_assert(core::journal_room_min / 4 / 8 > 0);
 
 }  // namespace
 
-/// What Harvester asks of a step: one for each task.
+/// The Step interface of Harvester: one for each task.
 class TreeRemover::Step {
  public:
     const ops::LaneRules rules;
@@ -53,7 +53,7 @@ class TreeRemover::Step {
     }
     void set_aside(const ops::TreeTask& task, bool has_leftovers) const {
         const std::lock_guard lock(remover_.mutex_);
-        remover_.unfinished_.push_back({task.number(), has_leftovers});  // there is room
+        remover_.unfinished_.push_back({task.number(), has_leftovers});  // memory was reserved
     }
     void freed(const ops::TreeTask& /*task*/) const {
         remover_.loose_.fetch_sub(1, std::memory_order_relaxed);
@@ -79,7 +79,7 @@ class TreeRemover::Step {
     Crew::Worker& worker_;
 };
 
-/// As VolumeImplementation::run(), for parts of a bulk step: no commit can be waited for.
+/// As VolumeImplementation::run(), for parts of a bulk step, which cannot wait for a commit.
 template <class Body>
 auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
     for (u32 damaged = 0;;) {
@@ -97,7 +97,7 @@ auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
         }
         if (code == Errc::need_block) {
             const Errc loaded = volume_.loader().load(place);
-            // The place may have changed hands since the operation read it: look again first.
+            // The block may have been reused since the operation read its place: retry first.
             const bool looks_again = loaded == Errc::corrupt && ++damaged < 4;
             if (loaded == Errc::ok || looks_again) continue;
             return decltype(result)(loaded);
@@ -142,16 +142,16 @@ Errc TreeRemover::remove_in_steps() {
             const std::shared_lock lock(volume_.committer().steps());
             std::vector<Task> tasks;
             WARREN_TRY(begin_step(gate, tasks));
-            // A step that has begun is never begun again, whatever becomes of it: what it began
-            // with may be gone.
+            // A step that has begun is never restarted, even if it fails: its first directory may
+            // be gone.
             ended = run_step(std::move(tasks));
             core::check_step_credits(*volume_.store().state);
             gate.end_apply();
             return Errc::ok;
         };
         {
-            // The crew comes before the gate: those that have it may wait for a commit, and a
-            // commit waits for those that have passed the gate.
+            // Take the crew before the gate: its owner may wait for a commit, and a commit waits
+            // for those that have passed the gate.
             const auto turn = volume_.crew().take_turn();
             began = volume_.run(step);
         }
@@ -165,14 +165,14 @@ Errc TreeRemover::remove_in_steps() {
         if (volume_.must_stop_reclaiming()) return Errc::busy;
         const u64 done_before = std::exchange(done, total_.files + total_.directories);
         idle_steps = done == done_before && !was_full_ ? idle_steps + 1 : 0;
-        // A directory counts names that are nowhere to be found.
+        // A directory counts names that its leaves do not have.
         if (idle_steps == idle_steps_max) return Errc::corrupt;
     }
     return Errc::ok;
 }
 
-/// Where what a step may leave would find no room: removes some of what is left as rm(1) does. With
-/// that gone from the orphan directory there may be room.
+/// If there is no room for what a step may leave: removes some of the rest name by name, as rm(1)
+/// does. That may make room in the orphan directory.
 Errc TreeRemover::remove_some_by_names() {
     roomless_commits_ = 0;
     while (orphan_room_.give_back()) {
@@ -187,15 +187,15 @@ Errc TreeRemover::remove_some_by_names() {
     return Errc::ok;
 }
 
-/// Takes what a bulk step needs and lets `gate` pass the gate for all of it. Nothing has changed
-/// if that fails. Errc::no_space: also where a commit does not hold what a step may dirty, or never
-/// has that much room left when the step's turn comes.
+/// Reserves what a bulk step needs and passes the gate with `gate` for all of it. Nothing has
+/// changed if that fails. Errc::no_space also if a commit cannot hold what a step may dirty, or
+/// never has that much room left when the step's turn comes.
 Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
     const u64 room = relaxed_load(state.journal_room);
     const u64 share = room / 4;
-    // What is loose at the end costs leaves of the orphan directory, at least half full. It may be
-    // named in any that it has, and split that.
+    // Directories that are detached at the end need leaves of the orphan directory, at least half
+    // full. An entry may go to any existing leaf, and split it.
     loose_max_ = share / 8 * (format::leaf_entries_max / 2);
     const Result<ops::InodeRef> orphans = ops::find_inode(gate, volume_.store().orphan_directory);
     if (!orphans) return orphans.code() == Errc::stale ? Errc::corrupt : orphans.code();
@@ -227,8 +227,8 @@ Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     return Errc::ok;
 }
 
-/// One bulk step: the crew works through the rooted directories and what they hold until all is
-/// done or the step has dirtied its share of the journal.
+/// One bulk step: the crew processes the rooted directories and what they hold until all is done or
+/// the step has dirtied its share of the journal.
 Errc TreeRemover::run_step(std::vector<Task> tasks) {
     const Errc ran = or_no_memory([&] {
         volume_.crew().run_in_turn(
@@ -239,7 +239,7 @@ Errc TreeRemover::run_step(std::vector<Task> tasks) {
     count_step(*volume_.store().state);
     const Errc adopted = adopt_unfinished();
     const Errc ended = ran != Errc::ok ? ran : adopted;
-    // Something may hang nowhere now: no commit may show that.
+    // Some inode may be unreachable now: no commit may contain that state.
     if (ended != Errc::ok) volume_.committer().forbid(ended);
     const Errc error = error_;
     return ended != Errc::ok ? ended : error;
@@ -279,12 +279,13 @@ bool TreeRemover::step_is_full() {
     return is_full;
 }
 
-/// What all workers may take out of their parents before they look at the limit again.
+/// How many directories all workers may detach before they check the limit again.
 u64 TreeRemover::loosened_between_looks() const {
     return u64{format::leaf_entries_max} * volume_.crew().width();
 }
 
-/// Whether what is loose may become more. Finds room for it among the orphans if there is any.
+/// Whether more directories may be detached. Reserves room for them in the orphan directory if
+/// there is any.
 bool TreeRemover::may_loosen_more() {
     const u64 loose = loose_.load(std::memory_order_relaxed);
     if (loose <= loose_limit_.load(std::memory_order_relaxed)) return true;
@@ -298,11 +299,11 @@ bool TreeRemover::may_loosen_more() {
 }
 
 void TreeRemover::fail(Errc code) {
-    // A wish that a step cannot grant: there is no room for what the step needs.
+    // A step cannot serve a retry reason: then what it needs counts as lack of memory.
     error_.store(is_final(code) ? code : Errc::no_memory);
 }
 
-/// Frees a directory that hangs on the orphan directory and holds nothing any more.
+/// Frees an empty directory that is in the orphan directory.
 Errc TreeRemover::end_root(const ThreadTeam& team, u64 directory) {
     const Result<ops::Removed> removed =
         run_in_step(team, [&](CpuOperation& op) { return ops::end_emptied(op, directory, now_); });
@@ -314,8 +315,8 @@ Errc TreeRemover::end_root(const ThreadTeam& team, u64 directory) {
     });
 }
 
-/// Before the step ends, every unfinished directory must hang on the orphan directory. The first
-/// error, always one for the caller.
+/// Before the step ends, links every unfinished directory to the orphan directory. Returns the
+/// first error, never a retry reason.
 Errc TreeRemover::adopt_unfinished() {
     Errc error = Errc::ok;
     for (const Unfinished& one : unfinished_) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frees detached trees with all workers of the crew: ops/harvest_tree.hpp does one directory or one
-// part of a large one; this keeps the queue, cuts the work into bulk steps, and serves what tasks
-// could not do within one.
+// part of a large one; this keeps the queue, divides the work into bulk steps, and does between
+// steps what tasks could not do within one.
 //
-// Invariant: when a step ends every inode that still exists hangs on the orphan directory; if that
-// cannot be, no commit shows the step. Needs the identity map: with a meta buffer of fixed size
-// blocks come and go.
+// Invariant: when a step ends every inode that still exists is reachable from the orphan directory;
+// if that fails, no commit contains the step. Needs the identity map: with a meta buffer of fixed
+// size blocks may be evicted.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ class TreeRemover {
     explicit TreeRemover(VolumeImplementation& volume)
         : volume_(volume), orphan_room_(volume.store()) {}
 
-    /// Frees the directory `root`, which hangs on the orphan directory, and all below it; adds what
-    /// went to `removal`.
+    /// Frees the directory `root`, which is in the orphan directory, and all below it; adds the
+    /// counts to `removal`.
     Errc remove(u64 root, Removal& removal);
 
  private:
@@ -59,16 +59,16 @@ class TreeRemover {
     OrphanRoom orphan_room_;
     std::vector<Tally> tallies_;
     ops::FreeTally total_;     // of the steps so far
-    std::vector<u64> rooted_;  // hang on the orphan directory; the step begins with them
+    std::vector<u64> rooted_;  // in the orphan directory; the step begins with them
     std::mutex mutex_;
     std::vector<Unfinished> unfinished_;  // what the step leaves
     std::atomic<Errc> error_{Errc::ok};
-    std::atomic<u64> loose_{0};          // directories taken out of their parents and not freed yet
-    std::atomic<u64> loose_limit_{0};    // what there is room for among the orphans
-    u64 loose_max_ = 0;                  // what the journal has room for
+    std::atomic<u64> loose_{0};          // detached directories, not freed yet
+    std::atomic<u64> loose_limit_{0};    // for how many there is room in the orphan directory
+    u64 loose_max_ = 0;                  // for how many there is journal room
     std::atomic<bool> was_full_{false};  // the step stopped before all was done
     u64 dirty_limit_ = 0;
-    u32 roomless_commits_ = 0;      // in a row, for the step that is to begin
+    u32 roomless_commits_ = 0;      // in a row, for the next step
     alignas(64) u64 dropping_ = 0;  // see LaneRules
     i64 deadline_ = 0;
     i64 now_ = 0;

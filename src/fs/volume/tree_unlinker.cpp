@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All names of the leaves that several directories have next are one call of the engine: on a GPU
-// each is a warp's, and those that lack a block wait for it while the others go on.
+// All names of the next leaves of several directories are one call of the engine: on a GPU each is
+// run by a warp, and commands that lack a block wait for it while the others continue.
 #include "fs/volume/tree_unlinker.hpp"
 
 #include <algorithm>
@@ -14,13 +14,14 @@ using ops::Verb;
 
 namespace {
 
-/// Permission was asked for when the tree was detached.
+/// Permission was checked when the tree was detached.
 constexpr Caller nobody{.check = false};
 
-constexpr u32 meddled_max = 1000;        // times that others may change a tree that goes
-constexpr u64 directories_at_once = 64;  // more give an engine no more to do at once
+constexpr u32 meddled_max = 1000;        // times that other processes may change a tree during its
+                                         // removal
+constexpr u64 directories_at_once = 64;  // more do not increase an engine's parallelism
 
-/// Of a meta buffer commands that run side by side must leave each other room.
+/// Commands that run in parallel must leave each other room in a meta buffer.
 u64 wave_for(VolumeImplementation& volume) {
     if (volume.works_on_host()) return 1;
     const u64 buffer_blocks = volume.engine().meta_buffer_blocks();
@@ -69,8 +70,8 @@ Errc TreeUnlinker::remove(Handle root) {
     return Errc::ok;
 }
 
-/// Removes the files of all directories of the wave and detaches their directories. Those that are
-/// gone leave the wave.
+/// Removes the files of all directories of the wave and detaches their directories. Directories
+/// that are gone leave the wave.
 Errc TreeUnlinker::empty(std::vector<Emptied>& wave) {
     const auto is_over = [](const Emptied& one) {
         return one.is_gone || one.from == core::key_end;
@@ -116,8 +117,8 @@ Errc TreeUnlinker::read_leaves(std::vector<Emptied>& wave) {
     return Errc::ok;
 }
 
-/// Unlinks the files that are listed and detaches the directories. The first error, after all is
-/// done that the others leave to do.
+/// Unlinks the listed files and detaches the directories. Returns the first error, after finishing
+/// the other removals.
 Errc TreeUnlinker::remove_names() {
     std::vector<ops::Command> commands;
     commands.reserve(names_.size());
@@ -135,7 +136,7 @@ Errc TreeUnlinker::remove_names() {
     for (std::size_t i = 0; i < names_.size(); ++i) {
         const Named& one = names_[i];
         keep_first(first, finish(one, replies[i]));
-        // Who detaches is not told of leaves that get empty: each is looked at once.
+        // A detach does not report leaves that become empty: each is checked once.
         if (emptied.prune_inode != 0 && emptied.prune_inode != one.in->directory.inode) {
             keep_first(first, volume_.settle(std::exchange(emptied, {})));
         }
@@ -147,9 +148,9 @@ Errc TreeUnlinker::remove_names() {
     return first;
 }
 
-/// What a removed name leaves to do.
+/// Finishes the removal of a name.
 Errc TreeUnlinker::finish(const Named& one, const ops::Reply& reply) {
-    // Somebody else was faster: with this name, or with all of the directory.
+    // Another process has removed this name, or the whole directory.
     if (reply.code == Errc::stale) one.in->is_gone = true;
     if (reply.code == Errc::no_entry || reply.code == Errc::stale) return Errc::ok;
     if (!one.is_directory) {
@@ -172,7 +173,7 @@ Errc TreeUnlinker::take_apart(Handle parent, std::string_view name) {
         if (levels.back().from != core::key_end) {
             const Errc emptied = empty_level(levels);
             if (emptied == Errc::ok) continue;
-            // Of the last two: a file and a directory have changed places since they were read.
+            // The last two: a file and a directory were exchanged since they were read.
             const bool is_meddled = emptied == Errc::stale || emptied == Errc::is_directory ||
                                     emptied == Errc::not_directory;
             if (!is_meddled) return emptied;
@@ -184,7 +185,7 @@ Errc TreeUnlinker::take_apart(Handle parent, std::string_view name) {
             levels.pop_back();
             continue;
         }
-        // Somebody else is at work here. The level above is read again.
+        // Another process changes this directory: read the level above again.
         const bool is_gone =
             removed == Errc::no_entry || removed == Errc::stale || removed == Errc::not_directory;
         if (++meddled == meddled_max || (!is_gone && removed != Errc::not_empty)) {
@@ -205,7 +206,7 @@ Errc TreeUnlinker::go_down(std::vector<Level>& levels, Handle parent, std::strin
     return Errc::ok;
 }
 
-/// Unlinks the files of one leaf of the lowest level, and goes down to a directory if it names
+/// Unlinks the files of one leaf of the lowest level, and descends into a directory if there is
 /// one.
 Errc TreeUnlinker::empty_level(std::vector<Level>& levels) {
     const Handle directory = levels.back().directory;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes a detached tree apart by commands, name by name: for a meta buffer of fixed size, where
-// blocks come and go and each command waits for its own, for volumes too full for bulk steps, and
-// for engines that know no faster way.
+// Removes a detached tree by commands, name by name: for a meta buffer of fixed size, where blocks
+// may be evicted and each command waits for its own, for volumes too full for bulk steps, and for
+// engines without bulk removal.
 //
-// Directories come to the orphan directory as well before they are looked into, so nobody can move
-// them away or add to them, and what a cut leaves is freed by the next opening. Invariant: a
-// directory that has lost its name hangs there until it is freed. Those that find no room there
-// keep their names and go as by rm(1), the lowest first.
+// Subdirectories are moved to the orphan directory too before they are read, so no other process
+// can move them away or add to them, and the next opening frees what a crash leaves. Invariant: a
+// directory that has lost its name stays there until it is freed. Directories for which there is no
+// room there keep their names and are removed as by rm(1), the lowest first.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,13 @@ namespace warren {
 
 class TreeUnlinker {
  public:
-    /// What goes is added to `removal`, which outlives this.
+    /// Counts what is removed in `removal`, which outlives this.
     TreeUnlinker(VolumeImplementation& volume, Removal& removal);
 
-    /// Removes the files of a directory and leaves its directories where they are.
+    /// Removes the files of a directory and keeps its directories.
     Errc remove_files(Handle directory);
 
-    /// Frees the directory `root`, which hangs on the orphan directory and takes no more names, and
-    /// all below it.
+    /// Frees the directory `root`, which is in the orphan directory and dying, and all below it.
     Errc remove(Handle root);
 
  private:
@@ -35,7 +34,7 @@ class TreeUnlinker {
     struct Emptied {
         Handle directory;
         u64 from = 0;          // the key of the next leaf
-        bool is_gone = false;  // whoever closed it last came to free it too, and was faster
+        bool is_gone = false;  // the thread that closed it last has freed it first
     };
     /// A name of a leaf that was read.
     struct Named {
@@ -62,7 +61,7 @@ class TreeUnlinker {
 
     VolumeImplementation& volume_;
     Removal& removal_;
-    u64 wave_max_;  // directories that are emptied side by side
+    u64 wave_max_;  // directories that are emptied in parallel
     bool detaches_ = true;
     std::vector<Handle> detached_;
     std::vector<format::DirectoryLeaf> leaves_;  // of the directories of a wave

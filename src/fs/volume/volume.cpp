@@ -17,13 +17,13 @@
 namespace warren {
 namespace {
 
-/// The smallest meta buffer with which every operation finds room for what it uses at once.
+/// The smallest meta buffer that holds all blocks that any operation pins at once.
 constexpr u64 meta_buffer_min_bytes = mib;
 // A quarter of it may be dirty.
 static_assert(meta_buffer_min_bytes / format::block_size / 4 >= core::journal_room_min);
 
 /// Reads the superblock of the volume on `disk` as of the last durable commit. For a reader `disk`
-/// becomes one that shows logged blocks where they belong.
+/// becomes one that overlays logged blocks at their places.
 Failure prepare(std::unique_ptr<Disk>& disk, const std::string& path, const OpenOptions& options,
                 format::Superblock& superblock) {
     SuperblockNotes notes;
@@ -47,7 +47,7 @@ Failure prepare(std::unique_ptr<Disk>& disk, const std::string& path, const Open
     return *replayed == 0 ? Failure{} : read_superblock(*disk, path, superblock);
 }
 
-/// Lets `disk` go the way that was asked for; what there is to say about it is in `note`.
+/// Sets the requested access of `disk`; `note` describes the choice.
 Failure set_access(FileDisk& disk, const std::string& path, const OpenOptions& options,
                    std::string& note) {
     note = name_of(options.disk);
@@ -60,7 +60,7 @@ Failure set_access(FileDisk& disk, const std::string& path, const OpenOptions& o
     format::Superblock superblock;
     const Failure failure = read_superblock(disk, path, superblock);
     if (failure.code != Errc::ok) return failure;
-    // The journal is there to be written; what is written for the measure is what it holds.
+    // Measures on the journal, which is a region for writing; its bytes are written back unchanged.
     const bool gathers = options.file_buffer_bytes != 0 || options.data == DataMode::journal;
     const WriteHabit habit = options.read_only ? WriteHabit::none
                              : gathers         ? WriteHabit::many
@@ -103,7 +103,7 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
     return std::make_unique<Volume>(std::move(implementation));
 }
 
-/// What `open()` makes; null and a filled `failure` where there is not enough memory for it.
+/// The result of `open()`; null and a filled `failure` if memory runs out.
 template <class Open>
 std::unique_ptr<Volume> open_or_tell(const std::string& path, Failure& failure, const Open& open) {
     std::unique_ptr<Volume> volume;

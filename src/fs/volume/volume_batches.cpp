@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of the items at a time becomes a batch. It is run window by window: a window ends before
-// an item that depends on one in it. What the engine leaves over of a window is given as commands
-// before the next one begins. Removals of directories are commands from the start: whether one is
-// empty depends on the items before it. Many look-ups are no batch but a stream
-// (lookup_pieces.hpp), and what it leaves is a batch.
+// The items are divided into batches. A batch is run window by window: a window ends before an item
+// that depends on one in it. Items of a window that the engine does not handle are run as commands
+// before the next window begins. Removals of directories are always commands: whether one is empty
+// depends on the items before it. Many look-ups are not a batch but a stream (lookup_pieces.hpp),
+// and a batch takes what the stream leaves.
 #include "fs/volume/volume_batches.hpp"
 
 #include <algorithm>
@@ -19,9 +19,9 @@
 namespace warren {
 namespace {
 
-/// A batch of fewer takes longer than commands.
+/// With fewer items a batch takes longer than commands.
 constexpr u64 batch_items_min = 16;
-/// So many windows a batch may need; else its items depend on each other too much.
+/// A batch that needs more windows has too many dependencies between its items.
 constexpr u64 windows_max = 16;
 
 /// An engine's batch for as long as it is open.
@@ -43,27 +43,27 @@ class OpenBatch {
     const Result<ops::BatchMemory> memory_;
 };
 
-/// How far a batch came, and how many items one run could take.
+/// How far a batch came, and how many items one run could handle.
 struct Progress {
     u64 done = 0;
     u64 span = 0;
 };
 
-/// Runs a batch of `items` to its end, or as far as that is worth it. `finish(begin, end)` takes
-/// the answers of a window.
+/// Runs a batch of `items` to its end, or as far as that is efficient. `finish(begin, end)` takes
+/// the results of a window.
 template <class Finish>
 Progress run_windows(VolumeImplementation& volume, const ops::BatchHeader& header, u64 items,
                      const Finish& finish) {
     Progress progress{0, items};
     for (u64 windows = 0; progress.done < items && windows < windows_max;) {
-        // Each run looks at all items: of a batch much larger than a run others are made.
+        // Each run reads all items: a batch much larger than a run is divided again.
         if (progress.span < items / 4) break;
         ops::BatchWindow window;
         window.begin = progress.done;
         window.end = std::min(items, progress.done + progress.span);
         const Errc code = volume.run_batch(header, window);
         if (code == Errc::need_commit && progress.span > batch_items_min) {
-            // It is more than one commit can hold.
+            // The window changes more than one commit can hold.
             progress.span = (window.end - window.begin + 1) / 2;
             continue;
         }
@@ -82,7 +82,7 @@ ops::BatchHeader header_of(const Caller& caller) {
     return header;
 }
 
-/// Items of one kind and where their answers go.
+/// Items of one kind, and their results.
 template <class Item, class Answer>
 struct Request {
     using ByCommands = void (*)(VolumeImplementation&, const Caller&, std::span<const Item>,
@@ -101,13 +101,14 @@ struct Request {
     }
     /// Does all items by commands.
     void give() const {
-        std::ranges::fill(answers, Answer(Errc::no_memory));  // for they may be too many
+        std::ranges::fill(answers, Answer(Errc::no_memory));  // in case there are too many for the
+                                                              // memory
         answered += items.size();
         by_commands(volume, caller, items, answers);
     }
 };
 
-/// Gives the items that a window left over as commands and puts the answers where they belong.
+/// Runs the items that a window left as commands and stores the results.
 template <class Item, class Answer>
 void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64 begin, u64 end) {
     std::vector<u64> left;
@@ -128,7 +129,7 @@ void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64
 }
 
 /// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
-/// word)` fills item i in; `answer(memory, i)` is its answer if all went well.
+/// word)` fills in item i; `answer(memory, i)` is its result on success.
 template <class Item, class Answer, class Pack, class AnswerOf>
 Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
                    const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
@@ -151,7 +152,7 @@ Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
                 if (code == Errc::ok) {
                     request.answers[i] = answer(memory, i);
                 } else {
-                    // What is left over may find no memory.
+                    // The commands for the items left may run out of memory.
                     request.answers[i] = code == Errc::retry ? Errc::no_memory : code;
                 }
             }
@@ -165,8 +166,8 @@ Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
     return progress;
 }
 
-/// Does all items: by batches, as large as they can be, and where these come to an end by commands.
-/// `by_batch(part)` tells how far it came with a part.
+/// Does all items: by batches, as large as possible, and by commands where batches cannot continue.
+/// `by_batch(part)` returns how far it came with a part.
 template <class Item, class Answer, class ByBatch>
 void in_parts(const Request<Item, Answer>& request, const ByBatch& by_batch) {
     const u64 items = request.items.size();
@@ -197,7 +198,8 @@ ops::BatchShape measure(ops::BatchKind kind, const Request<Item, Answer>& reques
     return shape;
 }
 
-/// Whether a batch can make `one`: it has no room for links, and `first` tells it how all are held.
+/// Whether a batch can make `one`: it does not support links, and all items take references as
+/// `first` does.
 bool is_plain(const CreateOptions& one, const CreateOptions& first) {
     return one.target.empty() && one.device == first.device && one.hold == first.hold &&
            one.open == first.open && ops::can_be_made(one.mode) &&
@@ -215,7 +217,8 @@ Progress create_batch(const Creations& request) {
     const CreateOptions& options = creations[0].options;
     std::atomic<bool> has_others{false};  // than plain ones
     std::atomic<bool> has_modes{false};
-    // Relaxed: the end of the workers' run is what shows it. Once is enough, for they share it.
+    // Relaxed: the end of the workers' run publishes it. Set once only, for the cache line is
+    // shared.
     const auto note = [](std::atomic<bool>& fact) {
         if (!fact.load(std::memory_order_relaxed)) fact.store(true, std::memory_order_relaxed);
     };
@@ -291,7 +294,7 @@ Progress look_up_batch(const Lookups& request) {
                      [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
 }
 
-/// A stream of fewer look-ups takes longer than a batch.
+/// With fewer look-ups a stream takes longer than a batch.
 constexpr u64 streamed_items_min = 1025;
 
 /// An engine's stream of look-ups for as long as it is open.
@@ -313,14 +316,14 @@ class OpenLookups {
     const Result<LookupStream*> stream_;
 };
 
-/// Looks up through the engine's stream. False if there is none, and then nothing has happened;
-/// `left`: the items whose answer is Errc::retry.
+/// Looks up through the engine's stream. False, and nothing was done, if there is none; `left`: the
+/// items whose answer is Errc::retry.
 bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     PhaseClock clock;
     Engine& engine = request.volume.engine();
     if (engine.prepare_lookups() != Errc::ok) return false;
     Crew& crew = request.volume.crew();
-    // First: who has the crew may wait for what an open stream holds.
+    // Taken first: the owner of the crew may wait for what an open stream holds.
     const auto turn = crew.take_turn();
     const OpenLookups lookups(engine, request.caller);
     if (lookups.stream() == nullptr) return false;
@@ -397,7 +400,7 @@ void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
                         u64& answered) {
     const Lookups all{volume, caller, lookups, results, look_up_by_commands, answered};
-    // A part at a time: an open stream keeps commits waiting.
+    // In parts: an open stream blocks commits.
     for (u64 begin = 0; begin < lookups.size(); begin += ops::batch_items_max)
         look_up_part(all.part(begin, std::min<u64>(ops::batch_items_max, lookups.size() - begin)));
 }

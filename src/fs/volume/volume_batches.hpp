@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many items on an engine that has memory of its own: packed into its batches (fs/ops/batch.hpp) by
-// all cores, and what a batch leaves over given as commands.
+// Many items on an engine with its own memory: packed into its batches (fs/ops/batch.hpp) by all
+// cores; items that a batch does not handle are run as commands.
 //
-// Invariant: the effect is that of the items one after the other. `answered` counts the items, from
-// the first one on, that have their result, also if memory runs out (std::bad_alloc).
+// Invariant: the effect is that of the items in order. `answered` counts the items, from the first
+// one on, that have their result, also if memory runs out (std::bad_alloc).
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
                         u64& answered);
 
-// The same by commands, of which no two that depend on each other are given at once.
+// The same by commands; dependent commands are not run at the same time.
 void create_by_commands(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Creation> creations, std::span<Result<Attributes>> results);
 void move_by_commands(VolumeImplementation& volume, const Caller& caller,

@@ -50,7 +50,7 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
         }
         if (!detached) return detached.code();
         WARREN_TRY(volume.remove_detached(*detached, removal));
-        // Who detaches is not told of a leaf that gets empty.
+        // A detach does not report a leaf that becomes empty.
         const core::Store& store = volume.store();
         const u64 hash =
             name_hash(store.hash_key, detach.name, detach.name_length) & store.hash_mask;
@@ -61,11 +61,11 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
 
 namespace {
 
-/// Fewer items than this are done one after the other: waking workers would take longer.
+/// Fewer items than this are done by one thread: waking workers would take longer.
 constexpr u64 shared_items_min = 1024;
 
-/// Calls `body(answered)`, which fills `results` and counts those that are filled from the first
-/// one on. Where it ends for want of memory, all others get Errc::no_memory.
+/// Calls `body(answered)`, which fills `results` and counts those filled from the first one on. If
+/// it runs out of memory, all others become Errc::no_memory.
 template <class Answer, class Body>
 void each_or_no_memory(std::span<Answer> results, const Body& body) {
     u64 answered = 0;
@@ -90,7 +90,7 @@ bool moves_directory(Volume& volume, Crew& crew, std::span<const Move> moves) {
         const Result<Attributes> source = volume.lookup({}, moves[i].from, moves[i].name);
         const bool is_directory =
             source && (source->mode & format::type_mask) == format::type_directory;
-        // Relaxed: the end of the crew's run shows it.
+        // Relaxed: the end of the crew's run publishes it.
         if (is_directory) found.store(true, std::memory_order_relaxed);
     });
     return found.load(std::memory_order_relaxed);
@@ -111,8 +111,8 @@ void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::s
         fill_ahead(results, answered);
         for_each_distinct(moves, [&](u64 begin, u64 count) {
             const auto row = moves.subspan(begin, count);
-            // Where others lead may depend on the move of a directory: then each waits for the one
-            // before it.
+            // The paths of other items may depend on the move of a directory: then each waits for
+            // the one before it.
             if (count >= shared_items_min && !moves_directory(*this, volume.crew(), row)) {
                 return run_in_parts(volume.crew(), row, [&](u64 i) { move(begin + i); });
             }
@@ -197,7 +197,7 @@ class Packing {
     Packing(VolumeImplementation& volume, const Caller& caller, Handle directory)
         : volume_(volume), command_(command_on(directory, caller)) {}
 
-    /// Packs what lies at `height` for keys in [begin, end).
+    /// Packs level `height` for keys in [begin, end).
     Errc pack_range(u64 begin, u64 end, u32 height) const {
         ops::Command command = command_;
         command.how = static_cast<u8>(height == 0 ? ops::Pack::leaves : ops::Pack::nodes);
@@ -211,7 +211,7 @@ class Packing {
         return Errc::ok;
     }
 
-    /// Packs the levels above the leaves and notes that all is packed.
+    /// Packs the levels above the leaves and records that the directory is packed.
     Errc finish() const {
         for (u32 height = 1; height < core::tree_height_max; ++height) {
             WARREN_TRY(pack_range(0, core::key_end, height));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// File contents: operations say where data lie, this moves them between the caller and the disk.
+// File contents: operations return the places of data, this code transfers them between the caller
+// and the disk.
 //
 // Data go to the disk before any commit that holds the metadata which make them visible; on the
 // host's Store before these are applied. The data lock of a file keeps its blocks in place
-// meanwhile, and others from blocks whose data are still to come.
+// meanwhile, and keeps readers from blocks whose data are not written yet.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -83,7 +84,7 @@ struct Progress {
     Errc code = Errc::ok;
 };
 
-/// Gives `command` step by step until it has done the bytes [offset, offset + length).
+/// Runs `command` step by step until the bytes [offset, offset + length) are done.
 template <Verb verb>
 Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offset, u64 length,
                    const DataWriter& writer) {
@@ -91,7 +92,7 @@ Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offse
     while (progress.done < length) {
         command.from = offset + progress.done;
         command.length = length - progress.done;
-        // Only what is filled is written; of other verbs at most what was in the inode.
+        // Only `fill` writes that much; other verbs write at most the inode's bytes.
         if (verb == Verb::fill) command.length = std::min(command.length, volume.data_step_bytes());
         const DataRoom room(volume, verb == Verb::fill ? command.length : 0);
         progress.code = room.code();
@@ -112,7 +113,7 @@ Errc VolumeImplementation::read_data(u64 place, std::span<std::byte> target, u64
 }
 
 Errc VolumeImplementation::write_data(u64 place, std::span<const std::byte> source) {
-    // Bytes in place of others change nothing that an operation would be kept from.
+    // Overwriting in place runs no operation that would check this.
     if (relaxed_load(store().state->read_only) != 0) return Errc::read_only;
     return file_buffer_ == nullptr ? disk_.write(place, source)
                                    : file_buffer_->write(place, source);
@@ -178,7 +179,7 @@ Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
         if (at >= mapping->size) break;
         u64 end = std::min(mapping->size, offset + target.size());
         if (mapping->kind != ops::MappingKind::bytes) {
-            // A hole may go on for ever: its end must not overflow.
+            // A hole may be unbounded: its end must not overflow.
             const u64 limit = (format::file_size_max / format::block_size) * 2;
             const u64 blocks = std::min(mapping->blocks, limit);
             end = std::min(end, (block + blocks) * format::block_size);
@@ -255,9 +256,9 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
             return Errc::file_too_big;
         }
         std::shared_mutex& mutex = volume.data_lock(file.inode);
-        // Whole blocks below the end of the file may be written side by side. Parts of a block that
-        // is new, and the bytes between the old end and the new data, are zeroed around them:
-        // alone. So are mappings brought up to date.
+        // Whole blocks below the end of the file may be written concurrently. Zeroing the rest of a
+        // new block, or the bytes between the old end and the new data, needs the exclusive lock;
+        // so does updating mappings.
         if (volume.works_on_host() && (offset | source.size()) % format::block_size == 0) {
             const std::shared_lock shared(mutex);
             const Result<Attributes> before = attributes(file);

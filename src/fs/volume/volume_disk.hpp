@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk of an open volume. Whoever writes there, a writer of contents, the file buffer or a
-// commit, is told by the answer that the disk refuses it; the volume as a whole is told here.
+// The disk of an open volume. A writer of contents, the file buffer or a commit learns from the
+// returned code that the disk refuses a write; this class informs the volume as a whole.
 //
-// Invariant: once a refusal is known that ends all writing, no write begins any more.
+// Invariant: once a refusal that ends all writing is known, no further write begins.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ class VolumeDisk final : public Disk {
 
     explicit VolumeDisk(std::unique_ptr<Disk> below) : below_(std::move(below)) {}
 
-    /// From now on `told` hears of the first write or flush that is refused, before its writer
-    /// does, and all that follow are refused with Errc::read_only; with ErrorMode::go_on only if
-    /// the disk has become smaller, for then it is not the write alone that is lost. It must not
-    /// write. Requires: nobody else uses the disk meanwhile.
+    /// From now on `told` is called for the first write or flush that is refused, before its writer
+    /// gets the code, and all later ones are refused with Errc::read_only; with ErrorMode::go_on
+    /// only if the disk has become smaller, for then more than that write is lost. `told` must not
+    /// write. Requires: no other thread uses the disk during this call.
     void watch(ErrorMode errors, Told told) {
         errors_ = errors;
         told_ = std::move(told);
@@ -60,22 +60,23 @@ class VolumeDisk final : public Disk {
     }
 
  private:
-    // Whoever begins to write as the volume is told may do so: a moment before, it was right.
+    // Relaxed: a write that begins while the volume is being informed may proceed, as if it had
+    // begun earlier.
     bool is_over() const { return is_over_.load(std::memory_order_relaxed); }
-    /// The answer to all that comes after the first refusal, once the volume has heard of that:
-    /// it must not take this for the reason.
+    /// The code for all writes after the first refusal. Waits until the volume is informed of that
+    /// one, so that it does not take this code for the cause.
     Errc refuse() {
         const std::lock_guard lock(mutex_);
         return Errc::read_only;
     }
     Errc note(Errc code, DiskRefusal refusal) {
-        // Want of memory is not the disk's fault.
+        // Lack of memory is not an error of the disk.
         if (code == Errc::ok || code == Errc::no_memory || !told_) return code;
         const Result<u64> size = below_->present_size();
         refusal.expected_size = below_->size_bytes();
         refusal.found_size = size ? *size : refusal.expected_size;
         if (errors_ == ErrorMode::go_on && !refusal.has_shrunk()) return code;
-        // Who comes second learns of his own failure when the volume knows the first.
+        // The writer of a second failure waits until the volume is informed of the first.
         const std::lock_guard lock(mutex_);
         if (is_over_.exchange(true, std::memory_order_relaxed)) return code;
         refusal.code = code;

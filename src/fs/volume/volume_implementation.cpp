@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's side of the contract with operations: what each of their wishes costs and when it
-// ends in an error for the caller.
+// The driver's side of the contract with operations: how each retry reason ("wish" in names) is
+// served and when it becomes an error for the caller.
 //
-// Where the engine does not write data itself, a piece is the file's before its bytes are on the
-// disk. Invariant: no commit falls in between, and nobody reads the file's data.
+// If the engine does not write data itself, a piece belongs to the file before its bytes are on the
+// disk. Invariant: no commit takes its snapshot in between, and no thread reads the file's data.
 #include "fs/volume/volume_implementation.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using format::FrameKind;
 
 namespace {
 
-// Of contents in memory with DataMode::journal, if nobody says how much.
+// The default size of the file buffer with DataMode::journal.
 constexpr u64 journal_file_buffer_bytes = 32 * mib;
 
 /// Whether the block at `place` is part of a file's contents, or reserved to become one.
@@ -33,7 +33,7 @@ bool holds_contents(const core::Store& store, u64 place) {
     const u64 frame = place / format::frame_size;
     const u64 block = place / format::block_size % format::blocks_per_frame;
     if (core::kind_of(store, frame) != FrameKind::data) return false;
-    // Acquire: pairs with the release in give_back_bits(): what was taken into use shows as used.
+    // Acquire: pairs with the release in give_back_bits(): used bits are visible.
     const u64 reserved = device_atomic<u64>(store.overlays[frame].reserved[block / 64])
                              .load(hd::memory_order_acquire);
     const u64 used = relaxed_load(store.frame(frame).used[block / 64]);
@@ -54,15 +54,15 @@ VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
       mapped_files_(*this) {}
 
 Errc VolumeImplementation::start() {
-    // An engine with memory of its own has the meta buffer there. Who leaves the choice of the
-    // engine to us gets the CPU's: what a GPU is good at, bulk commands, wants all metadata there.
+    // An engine with its own memory has the meta buffer there. With a meta buffer and no explicit
+    // engine the CPU is chosen: bulk commands, in which a GPU excels, need all metadata there.
     const bool has_own_memory = options_.engine == EngineChoice::cuda;
     return start_on(has_own_memory ? 0 : options_.meta_buffer_bytes / format::block_size);
 }
 
 void VolumeImplementation::watch_disk() {
     if (options_.read_only) return;
-    // An engine with memory of its own cannot go on: a piece that was refused is hidden there.
+    // An engine with its own memory cannot continue: it has to hide a piece whose write failed.
     const ErrorMode errors = works_on_host_ ? options_.errors : ErrorMode::remount_ro;
     disk_.watch(errors, [this](const DiskRefusal& refusal) {
         end_changes(refusal.code);
@@ -94,9 +94,9 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     state.data_frames_begin = superblock_.data_frames_begin;
     state.blocks_used = superblock_.blocks_used;
     state.inodes_used = superblock_.inodes_used;
-    // Inodes get the low 32 bits of the count: it starts with no others, so it never overflows.
+    // Inodes get the low 32 bits of the counter: it starts without others, so it never overflows.
     state.generation = static_cast<u32>(superblock_.generation + format::generation_margin);
-    state.generation_limit = state.generation + 1;  // whoever only reads is refused later
+    state.generation_limit = state.generation + 1;  // a read-only volume refuses changes later
     state.read_only = options_.read_only ? 1 : 0;
     u64 volume;
     std::memcpy(&volume, superblock_.uuid, sizeof volume);
@@ -127,12 +127,12 @@ void VolumeImplementation::make_file_buffer() {
     if (shape.size_bytes == 0) return;
     shape.size_bytes = std::max(shape.size_bytes, FileBuffer::size_bytes_min);
     shape.writes_itself = !logs_data;
-    // Of an engine with memory of its own the host knows what was in use at the last cut only.
+    // For an engine with its own memory the host knows only what was in use at the last snapshot.
     shape.is_wanted = [this](u64 place) {
         return !works_on_host() || holds_contents(store(), place);
     };
     if (logs_data) {
-        // What waits for the journal cannot be evicted: half of the buffer stays for the rest.
+        // Blocks for the journal cannot be evicted: half of the buffer is kept for others.
         shape.room_blocks =
             std::min(committer_->data_capacity_blocks(), shape.size_bytes / 2 / format::block_size);
         data_step_bytes_ = std::max<u64>(1, shape.room_blocks / 4) * format::block_size;
@@ -140,14 +140,14 @@ void VolumeImplementation::make_file_buffer() {
     file_buffer_ = std::make_unique<FileBuffer>(disk_, shape);
 }
 
-/// Brings all metadata into the host's Store, frame by frame. What fails is loaded when it is
-/// wanted, and fails then.
+/// Loads all metadata into the host's Store, frame by frame. A block that fails is loaded again
+/// when it is needed, and the error is reported then.
 void VolumeImplementation::load_metadata() {
     crew_.for_each(relaxed_load(store().state->metadata_frames_end),
                    [this](const ThreadTeam&, u64 frame) { loader_->load_frame(frame); });
 }
 
-/// Makes the engine that was asked for; the Store is ready.
+/// Makes the requested engine; the Store is ready.
 Errc VolumeImplementation::start_engine() {
     const bool wants_cuda = options_.engine == EngineChoice::cuda;
     if (store().heads != nullptr) {
@@ -238,7 +238,7 @@ Errc VolumeImplementation::load_frame_table() {
     return Errc::ok;
 }
 
-/// Takes a frame into the allocator's side tables.
+/// Adds a frame to the allocator's side tables.
 void VolumeImplementation::adopt_frame(u64 frame) {
     core::Store& store = memory_.store();
     FrameKind kind = core::kind_of(store, frame);
@@ -246,7 +246,7 @@ void VolumeImplementation::adopt_frame(u64 frame) {
         u64 any = 0;
         for (const u64& word : store.frame(frame).used)
             any |= word;
-        // The commit that emptied it was the last: nothing said that it is free.
+        // The commit that emptied it was the last, so it was not freed on disk.
         if (any == 0) kind = FrameKind::free;
         relaxed_store(store.frame(frame).kind, static_cast<u64>(kind));
     }
@@ -277,9 +277,9 @@ constexpr std::chrono::microseconds closed_gate_look{20};
 
 }  // namespace
 
-/// Until what made an operation start again may be over.
+/// Waits until the cause of a retry may be over.
 void VolumeImplementation::wait_a_moment() {
-    // With the gate closed a commit copies blocks: who waits for it leaves it the processor.
+    // With the gate closed a commit copies blocks: yield the processor to it.
     if (relaxed_load(store().state->gate_closed) != 0) {
         std::this_thread::sleep_for(closed_gate_look);
     } else {
@@ -287,8 +287,8 @@ void VolumeImplementation::wait_a_moment() {
     }
 }
 
-/// Whether a commit may give an operation the space that it lacks: the first one may, and each that
-/// follows what orphans have given back. Waits for these.
+/// Whether a commit may free the space that an operation lacks: the first one may, and each one
+/// after orphans were freed. Waits for that.
 bool VolumeImplementation::may_find_space(Attempts& attempts) {
     if (!std::exchange(attempts.committed_for_space, true)) {
         if (reclaimer_ != nullptr) attempts.orphans_freed = reclaimer_->freed();
@@ -331,8 +331,9 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
             return serve({Errc::need_space, 0, 0, 0, false}, attempts);
         }
         case Errc::corrupt:
-            // What was read under a version that held cannot be right. But the number of a
-            // directory that a bulk step has freed stands among the orphans for a moment longer.
+            // The contents were read under a valid version, so they are damaged; except that the
+            // number of a directory that a bulk step has freed stays in the orphan directory for a
+            // moment longer.
             if (++attempts.damaged == 4) return Errc::corrupt;
             std::this_thread::sleep_for(std::chrono::microseconds(100));
             return Errc::ok;
@@ -349,17 +350,17 @@ Errc VolumeImplementation::serve_block(u64 place, Attempts& attempts) {
     return settle_block(loader_->load(place, engine_with_buffer()), place, attempts);
 }
 
-/// What becomes of a wish for the block at `place`, by the loader's answer.
+/// Serves a request for the block at `place`, given the loader's result.
 Errc VolumeImplementation::settle_block(Errc loaded, u64 place, Attempts& attempts) {
     if (loaded == Errc::ok) {
         return engine_with_buffer() != nullptr ? Errc::ok : engine_->show_block(place);
     }
-    // If a commit does not help either, all of the meta buffer is held by open files and by what
-    // the kernel knows.
+    // If a commit does not help either, open files and the kernel's references hold all of the meta
+    // buffer.
     if (loaded == Errc::need_commit) {
         return ++attempts.crowded > crowded_max ? Errc::no_memory : commit();
     }
-    // The place may have changed hands since the operation read it: look again first.
+    // The block may have been reused since the operation read its place: retry first.
     if (loaded == Errc::corrupt && ++attempts.damaged < 4) return Errc::ok;
     return loaded;
 }
@@ -373,7 +374,7 @@ Errc VolumeImplementation::serve_structure(const Wish& wish) {
     return ask<ops::Verb::change_structure>(change);
 }
 
-/// Turns a free frame into one of inodes. Errc::need_space if no frame is free.
+/// Turns a free frame into an inode frame. Errc::need_space if no frame is free.
 Errc VolumeImplementation::add_inode_frame() {
     std::lock_guard lock(inode_frame_mutex_);
     ops::Command command;
@@ -398,19 +399,19 @@ Errc VolumeImplementation::execute(const ops::Command& command, ops::Reply& repl
     return drive(reply, [&] { engine_->attempt(command, reply); });
 }
 
-/// While one lives, the engine applies what hides a piece.
+/// While one exists, the engine is not forbidden to apply, so that a failed piece can be hidden.
 class VolumeImplementation::PieceUnderWay {
  public:
     explicit PieceUnderWay(VolumeImplementation& volume) : volume_(volume) {
-        // Partner: end_changes(), here and in what follows. One of the two sees the other.
+        // Partner: end_changes(), here and below. One of the two sees the other.
         volume_.pieces_under_way_.fetch_add(1, std::memory_order_seq_cst);
     }
     ~PieceUnderWay() {
         const u64 before = volume_.pieces_under_way_.fetch_sub(1, std::memory_order_seq_cst);
         if (before == 1 && is_too_late()) static_cast<void>(volume_.engine_->forbid());
     }
-    /// Whether the engine is to be forbidden. Else those that come one after the other would never
-    /// let it be.
+    /// Whether the engine must be forbidden to apply. Otherwise overlapping pieces could delay that
+    /// for ever.
     bool is_too_late() const { return volume_.must_forbid_engine_.load(std::memory_order_seq_cst); }
     PieceUnderWay(const PieceUnderWay&) = delete;
     PieceUnderWay& operator=(const PieceUnderWay&) = delete;
@@ -441,15 +442,14 @@ Errc VolumeImplementation::execute_contents(const ops::Command& command, ops::Re
         if (reply.code != Errc::ok || !reply.has_piece) return;
         reply.code = writer(reply.piece);
         failed = reply.code != Errc::ok;
-        // The blocks are the file's and hold what others left there: never may a commit show that.
+        // The file's new blocks hold other files' old bytes: no commit may contain that.
         if (failed && committer_ != nullptr) committer_->forbid(reply.code);
     });
     if (failed && committer_ != nullptr) hide_piece(command, reply.piece, answer);
     return answer;
 }
 
-/// After a piece could not be written: lets its blocks read as zeros, then nothing changes any
-/// more.
+/// After a failed write of a piece: makes its blocks read as zeros, then stops all changes.
 void VolumeImplementation::hide_piece(const ops::Command& command, const ops::Piece& piece,
                                       Errc error) {
     if (!piece.keeps_rest) {
@@ -472,7 +472,7 @@ Errc VolumeImplementation::commit() {
 
 bool VolumeImplementation::has_unsaved() {
     if (options_.read_only) return false;
-    // A commit tells what is wrong with an engine that does not answer.
+    // If the engine does not respond, a commit will report why.
     return engine_->refresh_counters() != Errc::ok || committer_->has_unsaved();
 }
 
@@ -491,7 +491,7 @@ Errc VolumeImplementation::close() {
     reclaim_at_close();
     WARREN_TRY(commit_and_free(false));
     superblock_.clean = 1;
-    superblock_.generation = committer_->last_generation();  // what was raised ahead is not needed
+    superblock_.generation = committer_->last_generation();  // without those raised in advance
     return write_superblock(disk_, superblock_, committer_->transaction() + 1, Copies::both);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An open volume: the disk, the host's memory, the loader, the committer and an engine, and the
-// driver that gives commands to the engine until they have an answer.
+// driver that runs commands on the engine until they have a result.
 //
-// Invariant: a command or operation that answers a wish (Errc from 4096 on) has changed nothing;
-// the driver serves the wish with no lock held and starts it again.
+// Invariant: a command or operation that returns a retry reason (Errc from 4096 on, "wish" in
+// names) has changed nothing; the driver serves it with no lock held and starts the command again.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@
 namespace warren {
 
 using CpuOperation = core::Operation<ThreadTeam>;
-/// Puts the bytes of a piece on the disk.
+/// Writes the bytes of a piece to the disk.
 using PieceWriter = std::function<Errc(const ops::Piece&)>;
 
 inline Errc code_of(Errc code) {
@@ -56,7 +56,7 @@ inline core::Credentials credentials_of(const Caller& caller) {
             caller.umask,         caller.check};
 }
 
-/// Lets a command be about `handle`, on behalf of nobody in particular.
+/// Sets the handle of a command, without a caller.
 inline void set_subject(ops::Command& command, Handle handle) {
     command.caller.check = false;
     command.handle = handle;
@@ -71,7 +71,7 @@ inline void set_subject(ops::Command& command, Handle handle, const Caller& call
     command.handle = handle;
 }
 
-/// The arguments of a command about `handle`.
+/// A command on `handle`, without a caller.
 inline ops::Command command_on(Handle handle) {
     ops::Command command;
     set_subject(command, handle);
@@ -83,7 +83,7 @@ inline ops::Command command_on(Handle handle, const Caller& caller) {
     return command;
 }
 
-/// The length of a name as operations take it: whatever is too long is one byte too long.
+/// The length of a name for operations: any longer name counts as one byte too long.
 inline u32 length_of(std::string_view name) {
     return static_cast<u32>(std::min<std::size_t>(name.size(), format::name_length_max + 1));
 }
@@ -93,36 +93,35 @@ inline void set_name(ops::Command& command, std::string_view name) {
     command.name_length = length_of(name);
 }
 
-/// Where the time of the last part of a bulk call went that was done by a batch of items, in
-/// milliseconds: by the caller's clock, all workers at work at once.
+/// The time of the phases of the last batch of a bulk call, in milliseconds of wall-clock time.
 struct BatchTimes {
-    float measure = 0;  // what the items are, and how long their names
-    float open = 0;     // until there is memory for them
+    float measure = 0;  // kinds of the items and lengths of their names
+    float open = 0;     // allocating memory for them
     float pack = 0;
-    float run = 0;  // of it on the device: see the engine's figures
+    float run = 0;  // for the part on the device see the engine's figures
     float answer = 0;
 };
 
-/// Where the time of the last part of look-ups went that were a stream of pieces, in milliseconds:
-/// the workers' times added up.
+/// The time of the phases of the last stream of look-ups, in milliseconds: the sum over all
+/// workers.
 struct LookupTimes {
     float pack = 0;
-    float serve = 0;  // to start pieces and to take them back
+    float serve = 0;  // starting pieces and taking them back
     float answer = 0;
     float wait = 0;
-    float all = 0;  // by the caller's clock
+    float all = 0;  // wall-clock time
     u32 workers = 0;
     u32 pieces = 0;
 };
 
 class VolumeImplementation {
  public:
-    /// Tests pass a `hash_mask`, with which names have only those bits of their hash.
+    /// Tests pass a `hash_mask`: names keep only those bits of their hash.
     VolumeImplementation(std::unique_ptr<Disk> disk, const format::Superblock& superblock,
                          const OpenOptions& options, u64 hash_mask = ~u64{0});
 
-    /// Reads the frame table and gets ready. The disk's journal has been replayed. Errc::no_device
-    /// if the engine that was asked for cannot be had; engine_failure() says why.
+    /// Reads the frame table and starts the engine. The disk's journal has been replayed.
+    /// Errc::no_device if the requested engine is not available; engine_failure() says why.
     Errc start();
     const std::string& engine_failure() const { return engine_failure_; }
     /// See Volume::engine_note().
@@ -130,42 +129,42 @@ class VolumeImplementation {
     /// See Volume::disk_note().
     const std::string& disk_note() const { return disk_note_; }
     void set_disk_note(const std::string& note) { disk_note_ = note; }
-    /// Takes another engine than start() made, one that does not work on the host's Store.
-    /// Requires: no operation has run.
+    /// Replaces the engine of start() by one that does not work on the host's Store. Requires: no
+    /// operation has run.
     void use_engine(std::unique_ptr<Engine> engine);
-    /// From now on ErrorMode::remount_ro holds, if it was asked for. Requires: no operation runs.
+    /// From now on ErrorMode::remount_ro is in effect, if it was requested. Requires: no operation
+    /// runs.
     void watch_disk();
-    /// Calls `visit(slot)` for the names in the directory of orphans, which must not change
-    /// meanwhile.
+    /// Calls `visit(slot)` for the names in the orphan directory, which must not change meanwhile.
     Errc visit_orphans(const std::function<Errc(const format::DirectorySlot&)>& visit);
     /// Begins to free, in the background, what was removed but still open when the volume was last
-    /// in use; `name` is the volume's, for messages. Requires: nobody else uses it yet.
+    /// in use; `name` is the volume's, for messages. Requires: no other user yet.
     void start_reclaimer(const std::string& name);
     /// Waits until the above is done.
     void finish_reclaiming();
-    /// Whether the calling thread frees such inodes and is to leave the rest to the next opening.
+    /// Whether the calling thread frees such inodes and must leave the rest to the next opening.
     bool must_stop_reclaiming() const {
         return reclaimer_ != nullptr && reclaimer_->is_stopping() && reclaimer_->is_own_thread();
     }
     Errc close();
 
-    /// Gives `command` to the engine until there is an answer for the caller: the reply's code.
+    /// Runs `command` on the engine until it has a final result; returns the reply's code.
     Errc execute(const ops::Command& command, ops::Reply& reply);
     /// As execute() for commands that do not depend on each other.
     void execute_many(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
-    /// Engine::run_batch() with its wishes served. Errc::need_commit: not even an empty journal
-    /// holds what it would change.
+    /// Engine::run_batch() with its retry reasons served. Errc::need_commit: not even an empty
+    /// journal could hold its changes.
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window);
 
-    /// The answer of `verb` with the arguments of `command`: on the host's Store by the shortest
-    /// way, for some calls take less time than it takes to write a reply.
+    /// The result of `verb` with the arguments of `command`. On the host's Store it calls the
+    /// operation directly, for some calls take less time than writing a reply.
     template <ops::Verb verb>
     auto ask(const ops::Command& command) {
         if (!works_on_host()) return ask_engine<verb>(command);
         return run([&](CpuOperation& op) { return ops::answer<verb>(op, command); });
     }
-    /// As above; `fill(command)` fills the arguments in. Then the host's way takes no longer than a
-    /// direct call of the operation, because a command is built for an engine only.
+    /// As above; `fill(command)` fills in the arguments. On the host's Store it is as fast as a
+    /// direct call of the operation, because a command is built only for an engine.
     template <ops::Verb verb, std::invocable<ops::Command&> Fill>
     [[gnu::always_inline]] inline auto ask(const Fill& fill) {
         if (!works_on_host()) return ask_engine_filled<verb>(fill);
@@ -173,8 +172,8 @@ class VolumeImplementation {
         fill(command);
         return run([&](CpuOperation& op) { return ops::answer<verb>(op, command); });
     }
-    /// As above for fill, truncate and allocate; `writer` puts the bytes of a piece on the disk.
-    /// Requires: the caller keeps others from the file's data, unless works_on_host().
+    /// As above for fill, truncate and allocate; `writer` writes the bytes of a piece to the disk.
+    /// Requires: the caller excludes other users of the file's data, unless works_on_host().
     template <ops::Verb verb, class Writer>
     auto ask(const ops::Command& command, const Writer& writer) {
         using Answer = decltype(ops::answer<verb>(std::declval<CpuOperation&>(), command, writer));
@@ -191,11 +190,10 @@ class VolumeImplementation {
     }
 
     /// Whether the engine works on the host's Store: then run() may be used, and data are written
-    /// before anybody can see where they are.
+    /// before their place becomes visible.
     bool works_on_host() const { return works_on_host_; }
 
-    /// Runs `body(op)` on the host's Store until it has an answer for the caller. Requires:
-    /// works_on_host().
+    /// Runs `body(op)` on the host's Store until it has a final result. Requires: works_on_host().
     template <class Body>
     [[gnu::always_inline]] inline auto run(const Body& body) {
         Attempts attempts;
@@ -211,32 +209,31 @@ class VolumeImplementation {
         }
     }
 
-    /// unlink(2) with what it leaves to do.
+    /// unlink(2) with the work that follows (settle_soon()).
     Errc unlink(const Caller& caller, Handle directory, std::string_view name);
     /// rmdir(2) likewise.
     Errc remove_directory(const Caller& caller, Handle directory, std::string_view name);
-    /// Does what a removal left to do: prunes an empty leaf, frees an orphan step by step.
+    /// Finishes a removal: prunes an empty leaf, frees an orphan step by step.
     Errc settle(const ops::Removed& removed);
-    /// As settle(), but an empty leaf may wait for the next commit: its block is of use to nobody
-    /// before, and an engine at rest need not be woken for it.
+    /// As settle(), but an empty leaf may wait for the next commit: its block cannot be reused
+    /// earlier, and an idle engine need not be woken for it.
     Errc settle_soon(const ops::Removed& removed);
-    /// Frees an inode without names, whatever hangs on it.
+    /// Frees an inode without names, and all below it.
     Errc reclaim(Handle handle);
-    /// As reclaim(), for what is no directory with names; with `although_open` not even those who
-    /// have it open keep it. After the deadline the rest of it stays.
+    /// As reclaim(), but not for a directory with names; with `although_open` even if it is open.
+    /// After the deadline the rest of it stays.
     Errc reclaim_by_steps(Handle handle, bool although_open = false,
                           std::chrono::steady_clock::time_point deadline =
                               std::chrono::steady_clock::time_point::max());
-    /// When the volume is closed nobody has anything open: frees what has no name, but for
-    /// directories that still hold names, and what takes too long. The next opening frees that.
+    /// When the volume is closed no file is open: frees inodes without names, except directories
+    /// that still hold names, and inodes that take too long. The next opening frees those.
     void reclaim_at_close();
-    /// Frees a directory that hangs on the orphan directory, and all below it.
+    /// Frees a directory in the orphan directory, and all below it.
     Errc remove_detached(Handle root, Removal& removal);
-    /// Unlinks the files that a dying directory still names, each by an operation of its own; adds
-    /// how many to `files`.
+    /// Unlinks the files that a dying directory still names, each by a separate operation; adds how
+    /// many to `files`.
     Errc remove_leftovers(u64 directory, u64& files);
-    /// As remove_detached(), name by name, which is slow and needs no space but for files that are
-    /// open.
+    /// As remove_detached(), name by name, which is slow and needs space only for open files.
     Errc remove_by_names(u64 directory, Removal& removal);
     /// remove_by_names() that counts the blocks, too.
     Errc remove_by_commands(u64 directory, Removal& removal);
@@ -244,12 +241,12 @@ class VolumeImplementation {
     Errc count_freed(Removal& removal, const std::function<Errc()>& remove);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
-    /// Takes the name of a tree (a command of Verb::detach_tree) off it whose caller may remove all
-    /// of it. Errc::canceled if nobody can tell, as his rights change all the time or depend on
-    /// more than is counted: then the tree goes name by name.
+    /// Detaches a tree (a command of Verb::detach_tree) if the caller may remove all of it.
+    /// Errc::canceled if that cannot be decided, because rights keep changing or depend on more
+    /// than is counted: then the tree is removed name by name.
     Result<Handle> detach_permitted(ops::Command detach);
 
-    /// Sets the size of a file; what lies behind it goes. `now` = 0 leaves the times.
+    /// Sets the size of a file and frees what lies beyond it. `now` = 0 leaves the times.
     Errc resize_file(Handle file, u64 size, i64 now);
 
     // Contents. Requires: the file's data lock.
@@ -260,8 +257,8 @@ class VolumeImplementation {
     Result<u64> read_contents(Handle file, u64 offset, std::span<std::byte> target);
     Result<u64> write_contents(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
                                i64 now);
-    /// Writes bytes anywhere and shows them to the file's mappings, but not to the one that they
-    /// come `from`. Requires: the data lock, alone.
+    /// Writes bytes anywhere and copies them to the file's mappings, but not to the one that they
+    /// come `from`. Requires: the exclusive data lock.
     Result<u64> write_alone(Handle file, u64 offset, std::span<const std::byte> source, i64 now,
                             const FileMapping* from = nullptr);
     Errc load_mapping(FileMapping& mapping, u64 at, u64 length);
@@ -275,7 +272,7 @@ class VolumeImplementation {
     Errc release(Handle handle);
 
     /// The host's Store. With an engine that does not work on it, it has the frame table and the
-    /// bitmaps of inodes as of the last commit, and what was loaded.
+    /// bitmaps of inodes as of the last commit, and loaded blocks.
     const core::Store& store() { return memory_.store(); }
     Engine& engine() { return *engine_; }
     Disk& disk() { return disk_; }
@@ -285,14 +282,14 @@ class VolumeImplementation {
     Errc read_data(u64 place, std::span<std::byte> target, u64 run_end);
     /// Writes contents.
     Errc write_data(u64 place, std::span<const std::byte> source);
-    /// Takes room in the next commit for blocks of contents; commits first if there is none left.
-    /// Nothing to do but with DataMode::journal. Requires: no piece is being written.
+    /// Reserves room in the next commit for blocks of contents; commits first if there is none
+    /// left. Only with DataMode::journal. Requires: no piece is being written.
     Errc take_data_room(u64 blocks);
     void give_back_data_room(u64 blocks);
     /// The most bytes that one step of a command may write.
     u64 data_step_bytes() const { return data_step_bytes_; }
     Crew& crew() { return crew_; }
-    /// For measurements; by any thread.
+    /// For measurements; thread-safe.
     void note_times(const BatchTimes& times) {
         const std::lock_guard lock(times_mutex_);
         batch_times_ = times;
@@ -316,7 +313,7 @@ class VolumeImplementation {
     Errc commit();
     /// See Committer::commit_and_free().
     Errc commit_and_free(bool looks_on_disk);
-    /// Nothing changes any more, and no commit begins; `error` is why.
+    /// Stops all changes and commits, for `error`.
     void end_changes(Errc error);
     /// See Volume::has_unsaved().
     bool has_unsaved();
@@ -326,14 +323,14 @@ class VolumeImplementation {
     }
 
     /// The references that a caller of lookup() or create() takes. Nothing can be removed from a
-    /// volume that is read only, so nothing needs to be held.
+    /// read-only volume, so no references are needed.
     u64 references_for(Hold hold, bool open) const {
         if (options_.read_only) return 0;
         return (hold == Hold::yes ? ops::one_lookup : 0) + (open ? ops::one_open : 0);
     }
 
-    /// Keeps the blocks of a file in place while data move: shared for reads and writes, exclusive
-    /// for what gives blocks back.
+    /// Keeps the blocks of a file in place during I/O: shared for reads and writes, exclusive for
+    /// operations that free blocks.
     std::shared_mutex& data_lock(u64 inode) { return data_locks_[inode % data_lock_count]; }
 
  private:
@@ -371,7 +368,7 @@ class VolumeImplementation {
     }
     Errc execute_contents(const ops::Command& command, ops::Reply& reply,
                           const PieceWriter& writer);
-    /// Calls `attempt()`, which fills `reply`, until there is an answer for the caller.
+    /// Calls `attempt()`, which fills `reply`, until there is a final result.
     template <class Attempt>
     Errc drive(ops::Reply& reply, const Attempt& attempt) {
         Attempts attempts;
@@ -392,7 +389,7 @@ class VolumeImplementation {
     Errc serve_block(u64 place, Attempts& attempts);
     Errc settle_block(Errc loaded, u64 place, Attempts& attempts);
     void load_blocks(std::span<const u64> places, std::span<Errc> answers);
-    /// The engine, if it has a meta buffer in memory of its own; else null.
+    /// The engine, if it has a meta buffer in its own memory; else null.
     Engine* engine_with_buffer() const {
         return engine_->meta_buffer_blocks() != 0 ? engine_.get() : nullptr;
     }
@@ -425,8 +422,8 @@ class VolumeImplementation {
     std::string engine_failure_;
     std::string disk_note_;
     std::mutex inode_frame_mutex_;
-    FairLock pieces_;  // shared while bytes follow their piece; a cut has it alone
-    std::atomic<u64> pieces_under_way_{0};  // commands whose piece may have to be hidden
+    FairLock pieces_;  // shared while a piece is written; exclusive during a snapshot
+    std::atomic<u64> pieces_under_way_{0};  // commands whose piece may still have to be hidden
     std::atomic<bool> must_forbid_engine_{false};
     std::unique_ptr<std::shared_mutex[]> data_locks_;
     bool closed_ = false;

@@ -25,7 +25,7 @@ Result<Attributes> Volume::set_attributes(const Caller& caller, Handle handle,
         WARREN_TRY(check_access(caller, handle, core::may_write));
         if (change.new_size > format::file_size_max) return Errc::file_too_big;
     }
-    // What may be refused comes first: a file must not be cut by a call that fails.
+    // Changes that may be refused come first: a call that fails must not truncate the file.
     const Result<Attributes> changed = volume.ask<Verb::set_attributes>([&](ops::Command& command) {
         set_subject(command, handle, caller);
         command.change = change;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many items as commands. A row of items that touch different names is given to the engine at once.
-// A directory moves alone, for where others lead may depend on it; it is removed behind what was
-// removed in it.
+// Many items as commands. Consecutive items that touch different names are one call of the engine.
+// The move of a directory runs alone, for the paths of other items may depend on it; a directory is
+// removed after its entries.
 #include <algorithm>
 #include <unordered_set>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 using ops::Verb;
 
-/// The answers of `count` commands that `fill(i, command)` writes.
+/// The replies of `count` commands that `fill(i, command)` writes.
 template <class Fill>
 std::vector<ops::Reply> replies_to(VolumeImplementation& volume, u64 count, const Fill& fill) {
     std::vector<ops::Command> commands(count);
@@ -50,7 +50,7 @@ void move_row(VolumeImplementation& volume, const Caller& caller, std::span<cons
         const auto moved = replies_to(volume, end - begin, [&](u64 i, ops::Command& command) {
             set_move(command, caller, moves[begin + i], Rename::replace);
             command.verb = Verb::rename;
-            if (is_directory(begin)) command.walk = &walk;  // it is alone
+            if (is_directory(begin)) command.walk = &walk;  // it is the only one
         });
         for (std::size_t i = begin; i < end; ++i) {
             const ops::Reply& reply = moved[i - begin];
@@ -61,8 +61,8 @@ void move_row(VolumeImplementation& volume, const Caller& caller, std::span<cons
     }
 }
 
-/// How far the removals of directories from `begin` on may run at once: none is in another.
-/// `found` is what each name leads to.
+/// The end of the removals of directories from `begin` on that may run in parallel: none is in
+/// another. `found`: the look-up of each name.
 std::size_t independent_end(std::span<const Unlink> names, const std::vector<ops::Reply>& found,
                             std::size_t begin) {
     std::unordered_set<u64> parents;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the parts of a new volume lie. Frame 0 holds both superblocks, and the frame table and the
-// journal as long as they fit into it; beyond that each has whole frames of its own, table first.
+// journal as long as they fit into it; otherwise each has whole frames, the table first.
 //
 // Invariant: system frames are the first frames of a new volume, without a gap.
 #pragma once
@@ -32,7 +32,7 @@ constexpr u64 table_blocks_for(u64 frames) {
     return divide_up(frames, format::frames_per_table_block);
 }
 
-/// Frames of its own that a table of `blocks` blocks has; 0 if it lies in frame 0.
+/// Whole frames for a table of `blocks` blocks; 0 if it fits into frame 0.
 constexpr u64 table_frames_for(u64 blocks) {
     return blocks <= table_blocks_in_frame_0 ? 0 : divide_up(blocks, format::blocks_per_frame);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many commands at once: what they wish for is served once for all that wish the same, then those
-// that are not done are given again together. If few got on, fewer are given again: where a commit
-// has room for a hundred, thousands need not ask for the next one.
+// Many commands at once: each retry reason is served once for all commands that share it, then the
+// unfinished commands are run again together. If few made progress, fewer are run again: if a
+// commit has room for a hundred, thousands need not compete for the next one.
 //
-// Invariant: the first that is not done is in every round, and its wish was served before.
+// Invariant: the first unfinished command is in every round, after its retry reason was served.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -14,7 +14,7 @@
 
 namespace warren {
 
-/// The commands that are not done yet, with what each has wished for so far.
+/// The unfinished commands, with the retry reasons of each so far.
 class VolumeImplementation::ManyWishes {
  public:
     ManyWishes(VolumeImplementation& volume, std::span<ops::Reply> replies)
@@ -26,12 +26,12 @@ class VolumeImplementation::ManyWishes {
         width_ = left_.size();
     }
 
-    /// Those that are given in the next round.
+    /// How many are run in the next round.
     u64 count() const { return std::min<u64>(width_, left_.size()); }
     u64 item(u64 index) const { return left_[index].item; }
 
-    /// Serves the wishes of the last round. A command whose wish cannot be served has its answer
-    /// then.
+    /// Serves the retry reasons of the last round. A command whose reason cannot be served is
+    /// finished with an error.
     void serve() {
         const auto round_end = left_.begin() + static_cast<std::ptrdiff_t>(round_);
         std::sort(left_.begin(), round_end, [&](const Left& one, const Left& other) {
@@ -50,7 +50,7 @@ class VolumeImplementation::ManyWishes {
         width_ = std::max(width_, 2 * drop_done());
     }
 
-    /// Takes the answers of the round that count() and item() told.
+    /// Takes the replies of the round that count() and item() defined.
     void look(std::span<const ops::Reply> answers) {
         for (u64 i = 0; i < answers.size(); ++i) {
             ops::Reply& reply = replies_[left_[i].item];
@@ -63,7 +63,7 @@ class VolumeImplementation::ManyWishes {
     }
 
  private:
-    /// Forgets those that have their answer; how many they were.
+    /// Drops finished commands; returns how many.
     u64 drop_done() {
         return std::erase_if(left_, [](const Left& one) { return one.is_done; });
     }
@@ -81,7 +81,7 @@ class VolumeImplementation::ManyWishes {
         return code == Errc::need_split || code == Errc::need_prune;
     }
 
-    /// By code, what is wished, key and item.
+    /// By code, place or inode, key and item.
     std::tuple<i32, u64, u64, u64> wish_order(const Left& one) const {
         const ops::Reply& reply = replies_[one.item];
         const auto code = static_cast<i32>(reply.code);
@@ -89,8 +89,9 @@ class VolumeImplementation::ManyWishes {
         if (!is_structure(reply.code)) return {code, 0, 0, one.item};
         return {code, reply.needed_inode, reply.needed_key, one.item};
     }
-    /// Whether both wish for the same. Of changes of one tree at neighbouring keys each is likely
-    /// to be that of one leaf: a leaf split twice would only leave two that are half empty.
+    /// Whether both share a retry reason. Changes of one tree at neighbouring keys count as the
+    /// same, because they likely concern one leaf: splitting it twice would only leave half-empty
+    /// leaves.
     bool is_same(u64 one, u64 other) const {
         const auto first = wish_order(left_[one]);
         const auto second = wish_order(left_[other]);
@@ -102,14 +103,14 @@ class VolumeImplementation::ManyWishes {
         return shares_leaf ? format::leaf_entries_max : round_;
     }
 
-    /// Whether a command may be given again: a commit for space helps once, and what seems damaged
-    /// is looked at a few times.
+    /// Whether a command may be run again: a commit for space helps once, and apparent damage is
+    /// retried a few times.
     bool may_go_on(Attempts& attempts, Errc code) {
         if (code == Errc::need_space) return volume_.may_find_space(attempts);
         return code != Errc::corrupt || ++attempts.damaged < damaged_max;
     }
 
-    /// Loads all blocks that are wished for at once.
+    /// Loads all requested blocks at once.
     void load_blocks() {
         places_.clear();
         for (u64 i = 0; i < round_; ++i) {
@@ -123,7 +124,7 @@ class VolumeImplementation::ManyWishes {
         volume_.load_blocks(places_, loaded_);
     }
 
-    /// Serves the wish that [begin, end) have in common.
+    /// Serves the retry reason that [begin, end) share.
     void serve_same(u64 begin, u64 end) {
         const ops::Reply& reply = replies_[left_[begin].item];
         const Wish wish{reply.code, reply.needed_place, reply.needed_inode, reply.needed_key,
@@ -151,7 +152,7 @@ class VolumeImplementation::ManyWishes {
         if (wish.code == Errc::need_block) {
             const auto found = std::lower_bound(places_.begin(), places_.end(), wish.place);
             const Errc loaded = loaded_[static_cast<u64>(found - places_.begin())];
-            // Another wish may have led to a commit since.
+            // Another retry reason may have caused a commit since.
             if (loaded == Errc::need_commit) return volume_.serve_block(wish.place, attempts);
             return volume_.settle_block(loaded, wish.place, attempts);
         }
@@ -166,10 +167,10 @@ class VolumeImplementation::ManyWishes {
     VolumeImplementation& volume_;
     std::span<ops::Reply> replies_;
     std::vector<Left> left_;    // by item
-    u64 round_ = 0;             // so many of the first were in the last round
-    u64 width_ = 0;             // so many will be in the next
-    std::vector<u64> places_;   // of the blocks wished for, in their order
-    std::vector<Errc> loaded_;  // what became of each
+    u64 round_ = 0;             // how many, from the first on, were in the last round
+    u64 width_ = 0;             // how many will be in the next
+    std::vector<u64> places_;   // of the requested blocks, in their order
+    std::vector<Errc> loaded_;  // the result of each
 };
 
 void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
@@ -203,7 +204,7 @@ Errc VolumeImplementation::run_batch(const ops::BatchHeader& header, ops::BatchW
             WARREN_TRY(serve({code, 0, 0, 0, false}, attempts));
             continue;
         }
-        // What fails here fails again, and is told then.
+        // What fails here fails again, and is reported then.
         std::array<Errc, ops::needed_places_max> ignored;
         load_blocks(std::span(window.needed_places).first(window.needed_count), ignored);
         for (u32 i = 0; i < window.needed_count; ++i)

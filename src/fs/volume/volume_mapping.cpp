@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapping a file: memory of the engine is filled by several threads, a slice at a time under the
-// file's data lock, so that others read and write the file meanwhile.
+// Mapping a file: several threads fill memory of the engine, a slice at a time under the file's
+// data lock, so that other threads can read and write the file meanwhile.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -15,10 +15,10 @@
 namespace warren {
 namespace {
 
-constexpr u64 slice_bytes = 4 * mib;  // moved under one hold of the data lock
+constexpr u64 slice_bytes = 4 * mib;  // copied under one hold of the data lock
 constexpr u64 loaders_max = 8;
 
-/// Which part of a file of `size` bytes `options` means.
+/// The part of a file of `size` bytes that `options` selects.
 Errc find_range(const MapOptions& options, u64 size, FileView& view) {
     view.offset = options.offset;
     view.bytes = options.length;
@@ -60,7 +60,7 @@ Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
     const u64 loaders = std::min<u64>({slices, loaders_max, usable_processors()});
     std::vector<std::thread> others(loaders - (slices > 0 ? 1 : 0));
     for (std::thread& other : others) {
-        // Who cannot be started is not needed.
+        // A thread that cannot be started is not needed.
         static_cast<void>(or_no_memory([&] {
             other = std::thread(load_slices);
             return Errc::ok;
@@ -73,7 +73,7 @@ Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
     return failed.load(std::memory_order_relaxed);
 }
 
-/// Takes memory for a part of an open file, and fills it.
+/// Allocates memory for a part of an open file, and fills it.
 Errc VolumeImplementation::map_contents(const MapOptions& options, FileMapping& mapping) {
     u64 held_bytes = 0;
     {
@@ -101,7 +101,7 @@ void VolumeImplementation::forget_mapping(FileMapping& mapping) {
     mapped_files_.remove(mapping);
 }
 
-/// Writes all of `bytes`, which come from `mapping`. Requires: the data lock, alone.
+/// Writes all of `bytes`, which come from `mapping`. Requires: the exclusive data lock.
 Errc VolumeImplementation::write_all(FileMapping& mapping, u64 offset,
                                      std::span<const std::byte> bytes) {
     while (!bytes.empty()) {

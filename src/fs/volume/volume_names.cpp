@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name side of the public interface: each call is one command, and what a removal leaves to do.
+// The name side of the public interface: each call is one command, and the work that a removal
+// leaves.
 #include <algorithm>
 #include <vector>
 

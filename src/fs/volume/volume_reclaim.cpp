@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left to do when names have gone: empty leaves are pruned, and inodes without names are
-// freed, files step by step, directories with all that hangs on them.
+// The work after names are removed: empty leaves are pruned, and inodes without names are freed,
+// files step by step, directories with all below them.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds closing_reclaim_time{1000};
 
 Errc VolumeImplementation::settle(const ops::Removed& removed) {
     if (removed.prune_inode != 0) {
-        // Only tidiness: the removal itself has succeeded.
+        // Optional: the removal itself has succeeded.
         static_cast<void>(
             serve_structure({Errc::need_prune, 0, removed.prune_inode, removed.prune_key, true}));
     }
@@ -168,7 +168,7 @@ void VolumeImplementation::reclaim_at_close() {
             if (!found || found->links != 0) continue;
             const Result<u64> names = ask<Verb::count_names>(command_on(found->handle));
             if (names && *names != 0) continue;
-            // One that cannot be freed keeps no other from it.
+            // An orphan that cannot be freed does not stop the others.
             static_cast<void>(reclaim_by_steps(found->handle, true, deadline));
             if (Clock::now() > deadline) break;
         }

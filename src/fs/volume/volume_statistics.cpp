@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What statfs(2) tells: what is free, and how much of that the next write of contents can get. What
-// the next commits give back counts as free, for whoever finds no space commits before he says so.
+// statfs(2): what is free, and how much of that contents can use. Space that the next commits will
+// free counts as free, because an operation without space commits before it fails.
 //
-// Invariant: blocks that only metadata can have are not available: the rest of their frames, the
-// last free frame, and those by which a full volume can be emptied.
+// Invariant: blocks that only metadata can use are not available: the rest of their frames, the
+// last free frame, and the reserve with which a full volume can be emptied.
 #include <algorithm>
 
 #include "fs/volume/empty_inode_frames.hpp"
@@ -21,14 +21,14 @@ u64 blocks_used_in(const core::Store& store, u64 frame) {
     return used;
 }
 
-/// What a look at the frames of metadata and inodes has found.
+/// Free space in the frames of metadata and inodes.
 struct MetadataFrames {
     u64 rest = 0;          // free blocks in frames of metadata that are in use
-    u64 empty = 0;         // frames in which nothing is left
-    u64 empty_inodes = 0;  // of these those of inodes, which the counters have as used
+    u64 empty = 0;         // empty frames
+    u64 empty_inodes = 0;  // of these the inode frames, which the counters have as used
 };
 
-/// `is_live`: the host's Store is what the engine works on, not what it had at the last commit.
+/// `is_live`: the engine works on the host's Store; otherwise that is as of the last commit.
 MetadataFrames look_at_metadata(const core::Store& store, MetaLoader& loader, bool is_live) {
     MetadataFrames found;
     const bool looks_at_inodes = is_live && may_have_empty_inode_frame(*store.state);
@@ -43,14 +43,14 @@ MetadataFrames look_at_metadata(const core::Store& store, MetaLoader& loader, bo
             if (is_empty_inode_frame(loader, frame)) ++found.empty_inodes;
         } else if (kind == FrameKind::free && is_live &&
                    !core::test_bit(store.frames_free, frame)) {
-            ++found.empty;  // it was ended; a commit has to follow
+            ++found.empty;  // it was freed; a commit has to follow
         }
     }
     found.empty += found.empty_inodes;
     return found;
 }
 
-/// Whether a frame of data has nothing in it any more.
+/// Whether a data frame is empty.
 bool has_empty_data_frame(const core::Store& store) {
     for (u64 frame = relaxed_load(store.state->data_frames_begin); frame < store.frame_count;
          ++frame) {
