@@ -21,11 +21,11 @@
 
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
+#include "fs/admin/make_volume.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "fs/disk/fault_disk.hpp"
 #include "fs/disk/memory_disk.hpp"
 #include "fs/engine/cuda/cuda_engine.hpp"
-#include "fs/volume/make_volume.hpp"
-#include "fs/volume/superblock_io.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 using namespace warren;

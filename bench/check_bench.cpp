@@ -26,7 +26,7 @@ constexpr double cpu_seconds = 30;
 struct Way {
     std::string subject;
     EngineChoice engine;
-    bool looks_closer;
+    bool is_full;
 };
 
 std::string make_image(const Scratch& scratch, u64 files) {
@@ -48,17 +48,17 @@ bool check_once(Report& report, const std::string& path, const std::string& scen
                 const Way& way, const std::string& subject, u64 inodes) {
     CheckOptions options;
     options.engine = way.engine;
-    options.looks_closer = way.looks_closer;
+    options.is_full = way.is_full;
     CheckResult result;
     Failure failure;
     const double seconds = time_of([&] { failure = check_volume(path, options, result); });
     if (failure.code == Errc::no_device) return false;
     require(failure.code == Errc::ok, failure.message);
     require(result.problems == 0 && result.inodes == inodes, "the volume is not as it was made");
-    require(result.looked_closer == way.looks_closer, "the first look was in doubt");
+    require(result.was_full == way.is_full, "the first look was in doubt");
     const auto count = static_cast<double>(inodes);
     report.add(scenario, subject, seconds, count);
-    if (way.looks_closer) return true;
+    if (way.is_full) return true;
     report.add(scenario, subject + ", net of the disk", seconds - result.disk_seconds, count);
     report.add(scenario, subject + ", of it the disk", result.disk_seconds, count);
     report.add(scenario, subject + ", of it ready", result.start_seconds, count);

@@ -16,8 +16,8 @@
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
+#include "fs/admin/make_volume.hpp"
 #include "fs/disk/fault_disk.hpp"
-#include "fs/volume/make_volume.hpp"
 #include "fs/volume/open_volume.hpp"
 
 using namespace warren;

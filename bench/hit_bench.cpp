@@ -88,7 +88,7 @@ class Missers {
  public:
     Missers(const Miss& miss, const Plan& plan) {
         for (u64 i = 0; i < plan.missers; ++i) {
-            crowd_.emplace_back([this, &miss, &plan, i] {
+            executor_.emplace_back([this, &miss, &plan, i] {
                 hold(plan.core, false);
                 Random random(i + 1);
                 std::vector<std::byte> bytes(miss_bytes);
@@ -101,16 +101,16 @@ class Missers {
     }
     u64 stop() {
         stop_.store(true, std::memory_order_relaxed);
-        for (std::thread& one : crowd_)
+        for (std::thread& one : executor_)
             one.join();
-        crowd_.clear();
+        executor_.clear();
         return misses_.load(std::memory_order_relaxed);
     }
 
  private:
     std::atomic<bool> stop_{false};
     std::atomic<u64> misses_{0};
-    std::vector<std::thread> crowd_;
+    std::vector<std::thread> executor_;
 };
 
 /// Seconds of each of `reads` hits, sorted.

@@ -10,10 +10,10 @@
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "bench/support/trees.hpp"
+#include "fs/admin/make_volume.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "fs/disk/passing_disk.hpp"
-#include "fs/volume/make_volume.hpp"
 #include "fs/volume/open_volume.hpp"
-#include "fs/volume/superblock_io.hpp"
 
 using namespace warren;
 using namespace warren::bench;

@@ -18,8 +18,8 @@
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
-#include "fs/engine/cuda/device_store.hpp"
-#include "fs/engine/cuda/lookup_many.hpp"
+#include "fs/engine/cuda/launch/lookup_many.hpp"
+#include "fs/engine/cuda/store/device_store.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "gpu/device.hpp"
 

@@ -56,7 +56,7 @@ std::vector<Handle> make_files(const std::string& image) {
     return files;
 }
 
-std::string name_of_crowd(u64 count) {
+std::string name_of_executor(u64 count) {
     return std::to_string(count) + (count == 1 ? " caller" : " callers");
 }
 
@@ -64,10 +64,10 @@ std::string name_of_crowd(u64 count) {
 template <class Body>
 double time_crowd(u64 count, const Body& body) {
     return time_of([&] {
-        std::vector<std::thread> crowd;
+        std::vector<std::thread> executor;
         for (u64 i = 0; i < count; ++i)
-            crowd.emplace_back([&body, i] { body(i); });
-        for (std::thread& one : crowd)
+            executor.emplace_back([&body, i] { body(i); });
+        for (std::thread& one : executor)
             one.join();
     });
 }
@@ -88,7 +88,8 @@ void measure_random(Report& report, const std::string& scenario, const std::vect
                 for (u64 k = 0; k < each; ++k)
                     body(files[random.below(files.size())]);
             });
-            report.add(scenario, name_of_crowd(count), seconds, static_cast<double>(each * count));
+            report.add(scenario, name_of_executor(count), seconds,
+                       static_cast<double>(each * count));
         }
     }
 }
@@ -125,7 +126,7 @@ void measure_each_once(Report& report, const std::string& image, const std::vect
                     if (file.inode / format::inodes_per_block % count == i) ask(*volume, file);
                 }
             });
-            report.add(each_once, name_of_crowd(count), seconds, file_count);
+            report.add(each_once, name_of_executor(count), seconds, file_count);
             require(volume->close() == Errc::ok, "cannot close the volume");
         }
     }
@@ -145,6 +146,6 @@ int main(int argument_count, char** arguments) {
     measure_volume(report, image, files, questions);
     measure_each_once(report, image, files);
     for (const std::string& scenario : {no_volume, at_random, each_once})
-        report.set_reference(scenario, name_of_crowd(1));
+        report.set_reference(scenario, name_of_executor(1));
     return report.finish();
 }

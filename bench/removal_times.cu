@@ -30,7 +30,7 @@ using namespace warren::bench;
 namespace {
 
 const std::string whole = "remove_tree";
-const std::string parts[] = {"last step: root taken", "last step: harvested", "last step: ended",
+const std::string parts[] = {"last step: root taken", "last step: reclaimed", "last step: ended",
                              "host: launch", "host: wait"};
 constexpr u32 others_each = 999;  // so that they are a thousand with the one that they lie in
 

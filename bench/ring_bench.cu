@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "bench/support/report.hpp"
+#include "fs/admin/make_volume.hpp"
 #include "fs/disk/memory_disk.hpp"
-#include "fs/engine/cuda/operations.hpp"
-#include "fs/volume/make_volume.hpp"
+#include "fs/engine/cuda/launch/operations.hpp"
 #include "gpu/device.hpp"
 #include "gpu/reserved_range.hpp"
 #include "tests/fs/engine/served_volume.hpp"

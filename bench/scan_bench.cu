@@ -17,9 +17,9 @@
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "fs/bulk/scan/scan_answer.hpp"
-#include "fs/engine/cuda/device_store.hpp"
-#include "fs/engine/cuda/directory_rebuild.hpp"
-#include "fs/engine/cuda/tree_scan.hpp"
+#include "fs/engine/cuda/launch/directory_rebuild.hpp"
+#include "fs/engine/cuda/launch/tree_scan.hpp"
+#include "fs/engine/cuda/store/device_store.hpp"
 #include "fs/volume/host_scan.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "gpu/failure.hpp"
@@ -219,7 +219,8 @@ class Bench {
         Attributes root;
         root.handle = volumes_.volume().root();
         const auto for_each = [&](u64 count, const std::function<void(u64)>& body) {
-            volumes_.inside().crew().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
+            volumes_.inside().thread_pool().for_each(count,
+                                                     [&](const ThreadTeam&, u64 i) { body(i); });
         };
         const ScanCall call{plan.caller, root, plan.files, visit, for_each};
         bulk::ScanVisits visits(call);

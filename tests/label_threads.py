@@ -10,8 +10,8 @@ import pathlib
 import re
 
 TESTS = pathlib.Path(__file__).resolve().parent
-STARTS = re.compile(r"std::(jthread|thread|async)\b|\b(Crew|Workers|run_once|Volume)\b|\bwalk\(\{"
-                    r"|warren/(hash|chunk|walk)\.h|cuda/memory_ahead\.hpp")
+STARTS = re.compile(r"std::(jthread|thread|async)\b|\b(ThreadPool|Workers|run_once|Volume)\b"
+                    r"|\bwalk\(\{|warren/(hash|chunk|walk)\.h|cuda/memory_ahead\.hpp")
 SUITE = re.compile(r"^\s*(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+)", re.MULTILINE)
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # From the bottom up. A name with a slash is a folder inside a wing.
 LAYERS = ["include", "base", "team", "gpu", "hash", "chunk", "dedup", "walk",
           "fs/format", "fs/core", "fs/ops", "fs/bulk", "fs/ring", "fs/engine", "fs/disk",
-          "fs/cache", "fs/journal", "fs/volume", "apps"]
+          "fs/cache", "fs/commit", "fs/admin", "fs/check", "fs/volume", "apps"]
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 WINGS = {"fs"}
 BACKENDS = ("fs/engine/cpu", "fs/engine/cuda")

@@ -51,7 +51,7 @@ constexpr Page page = {
 
 constexpr size_t files_shown = 20;
 
-struct Wishes {
+struct CommandOptions {
     DedupOptions how;
     std::string index_path;
     bool applies = false;
@@ -72,12 +72,12 @@ bool read_secret(const std::string& path, std::string& secret) {
 }
 
 /// Reads the options; false, with a complaint, if they make no sense.
-bool parse_wishes(const Arguments& parsed, Wishes& wishes) {
-    dedup::Splitter& splitter = wishes.how.splitter;
+bool parse_options(const Arguments& parsed, CommandOptions& wanted) {
+    dedup::Splitter& splitter = wanted.how.splitter;
     if (!parse_work(page, parsed, splitter)) return false;
-    wishes.applies = parsed.has(apply_option);
-    wishes.shows_all = parsed.has('a');
-    wishes.is_json = parsed.has(json_option);
+    wanted.applies = parsed.has(apply_option);
+    wanted.shows_all = parsed.has('a');
+    wanted.is_json = parsed.has(json_option);
     auto wrong = [&](std::initializer_list<std::string_view> parts) {
         static_cast<void>(usage_error(page, parts));
         return false;
@@ -94,21 +94,21 @@ bool parse_wishes(const Arguments& parsed, Wishes& wishes) {
         if (!rule) return false;
         splitter.block_bytes = 0;
         splitter.rule = *rule;
-        if (wishes.applies) return wrong({"--apply shares whole blocks: leave --preset out"});
+        if (wanted.applies) return wrong({"--apply shares whole blocks: leave --preset out"});
     }
-    if (wishes.applies && splitter.block_bytes % 4096 != 0)
+    if (wanted.applies && splitter.block_bytes % 4096 != 0)
         return wrong({"--apply needs blocks of a multiple of 4096 bytes"});
     if (const std::string* text = parsed.value(memory_option)) {
         const std::optional<u64> size = parse_size(*text);
         if (!size || *size < mib) return wrong({"invalid memory ", quote(*text), ": 1M or more"});
-        wishes.how.index.memory_bytes = *size;
+        wanted.how.index.memory_bytes = *size;
     }
-    wishes.how.index.algorithm = splitter.algorithm;
-    wishes.how.index.spill_folder = temporary_folder();
-    if (const std::string* path = parsed.value(index_option)) wishes.index_path = *path;
-    wishes.how.keeps_index = !wishes.index_path.empty();
+    wanted.how.index.algorithm = splitter.algorithm;
+    wanted.how.index.spill_folder = temporary_folder();
+    if (const std::string* path = parsed.value(index_option)) wanted.index_path = *path;
+    wanted.how.keeps_index = !wanted.index_path.empty();
     const std::string* secret = parsed.value(secret_option);
-    return secret == nullptr || read_secret(*secret, wishes.how.index.secret);
+    return secret == nullptr || read_secret(*secret, wanted.how.index.secret);
 }
 
 std::string index_reason(Errc code) {
@@ -119,12 +119,12 @@ std::string index_reason(Errc code) {
     return reason(code);
 }
 
-bool open_index(const Wishes& wishes, dedup::Index& index) {
+bool open_index(const CommandOptions& wanted, dedup::Index& index) {
     Errc code = Errc::no_entry;
-    if (!wishes.index_path.empty()) code = index.load(wishes.index_path, wishes.how.index);
-    if (code == Errc::no_entry) code = index.open(wishes.how.index);
+    if (!wanted.index_path.empty()) code = index.load(wanted.index_path, wanted.how.index);
+    if (code == Errc::no_entry) code = index.open(wanted.how.index);
     if (code == Errc::ok) return true;
-    complain({quote(wishes.index_path), ": ", index_reason(code)});
+    complain({quote(wanted.index_path), ": ", index_reason(code)});
     return false;
 }
 
@@ -136,11 +136,11 @@ void print_totals(Json& json, const DedupTotals& totals) {
     json.member("savings_bytes", totals.savings_bytes);
 }
 
-void print_json(const Wishes& wishes, const DedupScan& scan, const SharingResult& sharing) {
+void print_json(const CommandOptions& wanted, const DedupScan& scan, const SharingResult& sharing) {
     Json json;
     json.open_object();
     print_totals(json, scan.totals());
-    if (wishes.applies) {
+    if (wanted.applies) {
         json.member("applied_bytes", sharing.shared_bytes);
         json.member("applied_failures", sharing.failures);
     }
@@ -154,12 +154,12 @@ void print_json(const Wishes& wishes, const DedupScan& scan, const SharingResult
     print_bytes(json.result() + "\n");
 }
 
-void print_text(const Wishes& wishes, const DedupScan& scan, const SharingResult& sharing) {
+void print_text(const CommandOptions& wanted, const DedupScan& scan, const SharingResult& sharing) {
     const DedupTotals& totals = scan.totals();
     size_t shown = 0;
     const std::vector<const DedupFile*> files = scan.files_by_savings();
     for (const DedupFile* file : files) {
-        if (!wishes.shows_all && shown == files_shown) {
+        if (!wanted.shows_all && shown == files_shown) {
             print_line({"... and ", counted(files.size() - shown, "file", "files"),
                         " more (--all names them)"});
             break;
@@ -180,7 +180,7 @@ void print_text(const Wishes& wishes, const DedupScan& scan, const SharingResult
     if (totals.other_names != 0)
         print_line(
             {"  ", counted(totals.other_names, "name is", "names are"), " a second one of a file"});
-    if (wishes.applies) {
+    if (wanted.applies) {
         print_line({long_size(sharing.shared_bytes), " shared",
                     sharing.failures == 0 ? "" : "; some blocks could not be, see above"});
     }
@@ -190,11 +190,11 @@ int command_dedup(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (!need_operand(parsed)) return 1;
-    Wishes wishes;
-    if (!parse_wishes(parsed, wishes)) return page.usage_exit;
+    CommandOptions wanted;
+    if (!parse_options(parsed, wanted)) return page.usage_exit;
     dedup::Index index;
-    if (!open_index(wishes, index)) return 1;
-    DedupScan scan(wishes.how, index);
+    if (!open_index(wanted, index)) return 1;
+    DedupScan scan(wanted.how, index);
     if (const Errc code = scan.open(); code != Errc::ok) {
         complain({reason(code)});
         return 1;
@@ -202,21 +202,21 @@ int command_dedup(std::span<char* const> arguments) {
     bool good = true;
     for (const std::string& path : parsed.operands)
         good = scan.add_tree(path) && good;
-    tell_work(parsed, wishes.how.splitter, scan.work());
+    tell_work(parsed, wanted.how.splitter, scan.work());
     SharingResult sharing;
-    if (wishes.applies) {
+    if (wanted.applies) {
         sharing = scan.share();
         good = good && sharing.failures == 0;
     }
-    if (wishes.is_json) {
-        print_json(wishes, scan, sharing);
+    if (wanted.is_json) {
+        print_json(wanted, scan, sharing);
     } else {
-        print_text(wishes, scan, sharing);
+        print_text(wanted, scan, sharing);
     }
-    if (!wishes.index_path.empty()) {
-        const Errc code = index.save(wishes.index_path);
+    if (!wanted.index_path.empty()) {
+        const Errc code = index.save(wanted.index_path);
         if (code != Errc::ok) {
-            complain({quote(wishes.index_path), ": ", reason(code)});
+            complain({quote(wanted.index_path), ": ", reason(code)});
             good = false;
         }
     }

@@ -76,7 +76,7 @@ void print_times(const std::string& image, const CheckResult& result) {
                 milliseconds(result.start_seconds), ", metadata loaded in ",
                 milliseconds(result.load_seconds), " (", milliseconds(result.disk_seconds),
                 " of it the disk), examined in ", milliseconds(result.examine_seconds),
-                result.looked_closer ? "; looked closer" : ""});
+                result.was_full ? "; looked closer" : ""});
 }
 
 std::string json_report(const std::string& image, const std::vector<std::string>& problems,

@@ -406,7 +406,8 @@ void EngineRows::measure_many_files() {
 }
 
 /// So many names stay, and as many have gone, from all leaves. They go in calls that are small
-/// beside the directory: one call for most of it would leave it packed (fs/ops/batch_look.hpp).
+/// beside the directory: one call for most of it would leave it packed
+/// (fs/bulk/batch/batch_look.hpp).
 void EngineRows::measure_rebuild() {
     const u64 count = scale_.files();
     const u64 a_call = std::max<u64>(1, count / 100);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bench/support/report.hpp"
+#include "fs/admin/make_volume.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "fs/disk/fault_disk.hpp"
-#include "fs/volume/make_volume.hpp"
-#include "fs/volume/superblock_io.hpp"
 
 namespace warren::bench {
 

@@ -423,7 +423,7 @@ struct CheckOptions {
     /// Runs the quick check, which looks at all metadata in parallel; `automatic` is all cores.
     /// What it does not find sound gets the full check, which takes one core and less memory.
     EngineChoice engine = EngineChoice::automatic;
-    bool looks_closer = false;  // full check of everything, without a quick one
+    bool is_full = false;  // full check of everything, without a quick one
 };
 
 struct CheckResult {
@@ -435,7 +435,7 @@ struct CheckResult {
     u64 orphans = 0;  // inodes without a name; the next open for writing frees them
     /// What ran the quick check: cpu or cuda; `automatic` if there was none.
     EngineChoice engine = EngineChoice::automatic;
-    bool looked_closer = false;
+    bool was_full = false;
     std::string note;  // why there was no quick check; empty if there was
     // Times of the quick check: until memory and the device were ready; to bring the metadata
     // there, `disk_seconds` of it waiting for the disk; to examine them.

@@ -10,7 +10,7 @@
 #include <nanobind/stl/pair.h>
 
 #include "apps/warren/per_thread.hpp"
-#include "fs/ops/scan_filter.hpp"
+#include "fs/bulk/scan/scan_filter.hpp"
 #include "python/src/operands.hpp"
 
 namespace warren::python {

@@ -10,7 +10,7 @@
 
 #include "apps/fuse/housekeeping.hpp"
 #include "tests/apps/starved_mount.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 
 namespace warren::fuse::test {
 namespace {

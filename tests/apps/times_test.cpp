@@ -6,7 +6,7 @@
 
 #include "tests/apps/starved_mount.hpp"
 #include "tests/support/seed.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 
 namespace warren::fuse::test {
 namespace {
@@ -77,7 +77,7 @@ TEST_P(Times, ofChangeAreNotSetBackByAnAccess) {
         while (!is_over)
             EXPECT_EQ(mount_->kernel.ask(FUSE_READ, mount_->file, Body().add(in)).error, 0);
     };
-    run_crowd(seed.value(), {change, access});
+    run_executor(seed.value(), {change, access});
     EXPECT_GT(changes, 0u);
 }
 

@@ -5,12 +5,12 @@
 #include <map>
 
 #include "base/crc32c.hpp"
+#include "fs/check/check.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/inode.hpp"
 #include "fs/format/journal.hpp"
 #include "fs/format/superblock.hpp"
-#include "fs/volume/check.hpp"
 #include "tests/fuzz/image.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -25,7 +25,7 @@ using format::BlockKind;
 
 enum Flag : u8 {
     is_cut = 1,          // begins with the volume whose journal is to be replayed
-    looks_closer = 2,    // checks without a first look
+    is_full = 2,         // checks without a first look
     repairs = 4,         // before it is opened
     writes = 8,          // opens for writing, adds and removes
     removes_trees = 16,  // by bulk removal
@@ -159,11 +159,11 @@ void change(const Base& base, MemoryDisk& disk, Input& input, bool is_sealed) {
         write_block(disk, place, block);
 }
 
-CheckResult check(Disk& disk, bool looks_closer, bool repairs, Failure& failure) {
+CheckResult check(Disk& disk, bool is_full, bool repairs, Failure& failure) {
     CheckOptions options;
     options.repair = repairs;
     options.engine = EngineChoice::cpu;
-    options.looks_closer = looks_closer;
+    options.is_full = is_full;
     options.report = [](const std::string&) {};
     CheckResult result;
     failure = check_disk(disk, "image", options, result);
@@ -251,7 +251,7 @@ class Visitor {
 
 void use(MemoryDisk& disk, u8 flags) {
     Failure failure;
-    const bool is_closer = (flags & looks_closer) != 0;
+    const bool is_closer = (flags & is_full) != 0;
     const CheckResult result = check(disk, is_closer, (flags & repairs) != 0, failure);
     if ((flags & repairs) != 0 && failure.code == Errc::ok && result.repaired == result.problems) {
         // What is said to be repaired is.

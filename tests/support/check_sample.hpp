@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "fs/check/check.hpp"
 #include "fs/format/directory.hpp"
 #include "fs/format/frame.hpp"
-#include "fs/volume/check.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/two_looks.hpp"
 

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "fs/ops/batch_frames.hpp"
-#include "fs/ops/batch_run.hpp"
+#include "fs/bulk/batch/batch_frames.hpp"
+#include "fs/bulk/batch/batch_run.hpp"
 
 namespace warren {
 namespace {

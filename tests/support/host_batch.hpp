@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches (fs/ops/batch_run.hpp) on the host: the phases that a GPU runs by thousands of threads
-// run here in loops, for tests of what they do.
+// Batches (fs/bulk/batch/batch_run.hpp) on the host: the phases that a GPU runs by thousands of
+// threads run here in loops, for tests of what they do.
 //
 // Invariant: a phase runs its parts from the last to the first or from the first to the last, in
 // turns: their order must not matter.

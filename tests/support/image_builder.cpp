@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fs/admin/make_volume.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "fs/core/name_hash.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/directory.hpp"
 #include "fs/format/frame.hpp"
-#include "fs/volume/make_volume.hpp"
-#include "fs/volume/superblock_io.hpp"
 
 namespace warren::test {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "fs/check/pack_tree.hpp"
 #include "fs/disk/memory_disk.hpp"
 #include "fs/format/inode.hpp"
 #include "fs/format/superblock.hpp"
-#include "fs/volume/pack_tree.hpp"
 
 namespace warren::test {
 

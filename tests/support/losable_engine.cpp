@@ -29,7 +29,7 @@ class LosableEngine final : public Engine {
             reply.code = Errc::io;
         }
     }
-    Errc cut(const std::function<void()>& at_rest, CommitCut& cut) override {
+    Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override {
         return notices_loss() ? Errc::io : below_->cut(at_rest, cut);
     }
     Errc fetch_cut(format::Block* blocks) override {

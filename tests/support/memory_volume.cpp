@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "fs/volume/check.hpp"
-#include "fs/volume/make_volume.hpp"
+#include "fs/admin/make_volume.hpp"
+#include "fs/check/check.hpp"
 #include "tests/support/test_engine.hpp"
 #include "tests/support/two_looks.hpp"
 

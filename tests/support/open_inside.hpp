@@ -6,8 +6,8 @@
 
 #include <memory>
 
+#include "fs/commit/superblock_io.hpp"
 #include "fs/disk/fault_disk.hpp"
-#include "fs/volume/superblock_io.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {

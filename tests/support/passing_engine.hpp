@@ -23,7 +23,7 @@ class PassingEngine : public Engine {
     }
     void hold_steps() override { below_->hold_steps(); }
     void release_steps() override { below_->release_steps(); }
-    Errc cut(const std::function<void()>& at_rest, CommitCut& cut) override {
+    Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override {
         return below_->cut(at_rest, cut);
     }
     Errc fetch_cut(format::Block* blocks) override { return below_->fetch_cut(blocks); }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "fs/volume/superblock_io.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
@@ -137,13 +137,13 @@ class Life {
 
 /// More files than a frame of inodes has room for.
 void fill_frames(Volume& volume) {
-    const Handle crowd = make_directory(volume, volume.root(), "crowd");
+    const Handle executor = make_directory(volume, volume.root(), "executor");
     std::vector<std::string> names;
     for (u32 i = 0; i < 9000; ++i)
         names.push_back("file" + std::to_string(i));
     std::vector<Creation> creations;
     for (const std::string& name : names)
-        creations.push_back({crowd, name, {}});
+        creations.push_back({executor, name, {}});
     std::vector<Result<Attributes>> results(creations.size(), Errc::ok);
     volume.create_many(anybody, creations, results);
     EXPECT_TRUE(results.back());
@@ -168,7 +168,7 @@ std::unique_ptr<MemoryDisk> record_reused_blocks(u64 seed) {
     fill_frames(*volume);
     sync();
     Removal removal;
-    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "crowd", removal), Errc::ok);
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "executor", removal), Errc::ok);
     constexpr u32 lives = 4;
     for (u32 i = 0; i < lives; ++i) {
         // What a commit frees can be used again after it.

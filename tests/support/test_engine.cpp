@@ -40,7 +40,7 @@ class CommandEngine : public Engine {
         }
         cpu_.attempt_many(commands, replies);
     }
-    Errc cut(const std::function<void()>& at_rest, CommitCut& cut) override {
+    Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override {
         const std::lock_guard alone(running_);
         twin_.take_cut(cut);
         at_rest();

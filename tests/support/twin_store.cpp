@@ -97,7 +97,7 @@ void TwinStore::read_counters() {
     relaxed_store(host.dirty_blocks, relaxed_load(now.dirty_blocks));
 }
 
-void TwinStore::take_cut(CommitCut& cut) {
+void TwinStore::take_cut(CommitSnapshot& cut) {
     const UncountedAllocations uncounted;
     const core::Store& mine = memory_.store();
     const ThreadTeam team;

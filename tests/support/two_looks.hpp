@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fs/volume/check.hpp"
+#include "fs/check/check.hpp"
 #include "tests/support/test_engine.hpp"
 
 namespace warren::test {
@@ -39,12 +39,12 @@ inline EngineChoice looking_engine() {
     return test_engine_name("cpu") == "cuda" ? EngineChoice::cuda : EngineChoice::cpu;
 }
 
-inline Outcome check_once(Disk& disk, bool repair, bool looks_closer, u64 hash_mask = ~u64{0}) {
+inline Outcome check_once(Disk& disk, bool repair, bool is_full, u64 hash_mask = ~u64{0}) {
     Outcome outcome;
     CheckOptions options;
     options.repair = repair;
     options.engine = looking_engine();
-    options.looks_closer = looks_closer;
+    options.is_full = is_full;
     options.report = [&](const std::string& line) { outcome.lines.push_back(line); };
     outcome.failure = check_disk(disk, "image", options, outcome.result, hash_mask);
     return outcome;
@@ -62,7 +62,7 @@ inline Outcome expect_equal_looks(Disk& disk, u64 hash_mask = ~u64{0}, bool may_
     EXPECT_EQ(first.result.blocks_used, closer.result.blocks_used);
     EXPECT_EQ(first.result.note, "");
     if (closer.failure.code != Errc::ok || may_doubt) return closer;
-    EXPECT_EQ(first.result.looked_closer, closer.result.problems > 0) << closer.all();
+    EXPECT_EQ(first.result.was_full, closer.result.problems > 0) << closer.all();
     return closer;
 }
 

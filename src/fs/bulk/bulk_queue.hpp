@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/host_device.hpp"
-#include "fs/ops/tree_task.hpp"
+#include "fs/bulk/tree_task.hpp"
 #include "team/team.hpp"
 
 #if !defined(__CUDA_ARCH__)

@@ -228,7 +228,7 @@ struct Run {
 /// Errc::need_space if no block is free. One lane.
 WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKind kind, u64 goal,
                                          u32 want) {
-    WorkerHint& hint = store.state->hints[worker % gate_slots];
+    WorkerHint& hint = store.state->hints[worker % barrier_slots];
     u64& hinted = kind == FrameKind::data ? hint.data_frame : hint.metadata_frame;
     if (goal != 0 && goal < store.size_bytes) {
         const u64 frame = goal / format::frame_size;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first step of a fast-path lookup (see fs/core/beeline.hpp): reads an inode in two rounds of
-// loads. The first reads the words that say whether it can be read, the second reads all of it and
-// at the same time confirms what led there.
+// The first step of a fast-path lookup (see fs/core/fast_lookup.hpp): reads an inode in two rounds
+// of loads. The first reads the words that say whether it can be read, the second reads all of it
+// and at the same time confirms what led there.
 //
 // Invariant: the version that guards an image was read before it; the user of the image confirms
 // it.
@@ -54,7 +54,7 @@ struct InodeImage {
 /// The words that say whether an inode can be read at all: the version, whether its block is in
 /// memory, the kind of the frame; and one that says whether the bitmap is in memory, for callers
 /// that will free the inode.
-struct InodeLanding {
+struct InodeProbe {
     static constexpr u32 words = 3;
     static constexpr u32 words_with_bitmap = 4;
 
@@ -95,7 +95,7 @@ struct InodeLanding {
     }
 };
 
-/// Reads the inode after its landing succeeded, with `image.inode.seen` already set; `before` led
+/// Reads the inode after its probe succeeded, with `image.inode.seen` already set; `before` led
 /// to it and must be unchanged. `fits(i, pair)` is a further test of each pair of words, which
 /// exactly `fitting` pairs must pass.
 template <class Team, class Fits>
@@ -116,15 +116,15 @@ WARREN_HD bool read_image(const Team& team, const Store& store, u64 number, cons
 
 /// Finds the inode with this number; `fits`: see read_image().
 template <class Team, class Fits>
-WARREN_HD bool sight_inode(const Team& team, const Store& store, u64 number,
-                           InodeImage<Team>& image, u32 fitting, const Fits& fits) {
-    const InodeLanding landing{store, number};
-    if (!landing.is_in_volume()) return false;
-    Gathered<Team, u64, InodeLanding::words> words;
-    words.read(team, [&](u32 i) { return landing.template word_at<Team>(i); });
+WARREN_HD bool peek_inode(const Team& team, const Store& store, u64 number, InodeImage<Team>& image,
+                          u32 fitting, const Fits& fits) {
+    const InodeProbe probe{store, number};
+    if (!probe.is_in_volume()) return false;
+    Gathered<Team, u64, InodeProbe::words> words;
+    words.read(team, [&](u32 i) { return probe.template word_at<Team>(i); });
     const u32 good = words.count_of(
-        team, [&](u32 i, u64 word) { return landing.template is_good<Team>(i, word); });
-    if (good != InodeLanding::words) return false;
+        team, [&](u32 i, u64 word) { return probe.template is_good<Team>(i, word); });
+    if (good != InodeProbe::words) return false;
     image.inode.seen = {number * format::inode_size,
                         words.tell(team, 0, [](u64 word) { return word; })};
     return read_image(team, store, number, image.inode.seen, image, fitting, fits);
@@ -132,21 +132,21 @@ WARREN_HD bool sight_inode(const Team& team, const Store& store, u64 number,
 
 /// Finds the inode that `handle` means.
 template <class Team>
-WARREN_HD bool sight_handle(const Team& team, const Store& store, Handle handle,
-                            InodeImage<Team>& image) {
+WARREN_HD bool peek_handle(const Team& team, const Store& store, Handle handle,
+                           InodeImage<Team>& image) {
     static_assert(offsetof(Inode, generation) == 4);
-    return sight_inode(team, store, handle.inode, image, 1, [&](u32 i, const WordPair& pair) {
+    return peek_inode(team, store, handle.inode, image, 1, [&](u32 i, const WordPair& pair) {
         return i == 0 && static_cast<u32>(pair.low >> 32) == handle.generation;
     });
 }
 
 /// Finds the directory that `handle` means, if it has a tree of leaves.
 template <class Team>
-WARREN_HD bool sight_directory(const Team& team, const Store& store, Handle handle,
-                               InodeImage<Team>& image) {
+WARREN_HD bool peek_directory(const Team& team, const Store& store, Handle handle,
+                              InodeImage<Team>& image) {
     static_assert(offsetof(Inode, mode) == 8 && offsetof(Inode, area_kind) == 54 &&
                   offsetof(Inode, height) == 55 && offsetof(Inode, area_count) == 56);
-    return sight_inode(team, store, handle.inode, image, 2, [&](u32 i, const WordPair& pair) {
+    return peek_inode(team, store, handle.inode, image, 2, [&](u32 i, const WordPair& pair) {
         if (i == 0) {
             const u32 mode = static_cast<u32>(pair.high);
             return static_cast<u32>(pair.low >> 32) == handle.generation &&

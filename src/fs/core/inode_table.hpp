@@ -265,7 +265,7 @@ template <class Team>
 WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
     const Store& store = op.store;
     u64* room = room_of(store, FrameKind::inodes);
-    u64& hinted = store.state->hints[op.team.worker % gate_slots].inode_frame;
+    u64& hinted = store.state->hints[op.team.worker % barrier_slots].inode_frame;
     constexpr u64 spent = ~u64{0};
     u64 frame = once(op.team, [&] {
         // Three independent loads before the first use, so that they overlap on a GPU.

@@ -45,7 +45,7 @@ struct JournalRoom {
 
     /// As it is now. One lane.
     static WARREN_HD JournalRoom now(const StoreState& state) {
-        return {relaxed_load(state.promised_blocks), relaxed_load(state.dirty_blocks),
+        return {relaxed_load(state.reserved_credits), relaxed_load(state.dirty_blocks),
                 relaxed_load(state.journal_room), relaxed_load(state.read_only)};
     }
 
@@ -101,9 +101,9 @@ class JournalCredits {
     /// Not needed where the engine starts no commit meanwhile. Requires: holds nothing.
     WARREN_HD Errc pass_barrier(StoreState& state, u32 worker) {
         state_ = &state;
-        inside_ = &state.gate[worker % gate_slots].inside;
-        // Sequentially consistent: pairs with close_gate(), which closes, then reads the slots. One
-        // of the two sees the other.
+        inside_ = &state.freeze_barrier[worker % barrier_slots].inside;
+        // Sequentially consistent: pairs with close_barrier(), which closes, then reads the slots.
+        // One of the two sees the other.
         device_atomic<u64>(*inside_).fetch_add(1, hd::memory_order_seq_cst);
         const bool is_closed =
             device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0;
@@ -119,21 +119,21 @@ class JournalCredits {
         state_ = &state;
         blocks_ += blocks;
         const u64 ahead =
-            device_atomic<u64>(state.promised_blocks).fetch_add(blocks, hd::memory_order_relaxed);
+            device_atomic<u64>(state.reserved_credits).fetch_add(blocks, hd::memory_order_relaxed);
         return {ahead, relaxed_load(state.dirty_blocks), relaxed_load(state.journal_room),
                 relaxed_load(state.read_only)};
     }
     /// Gives `blocks` of them back. Requires: that many are held.
     WARREN_HD void give_back(u64 blocks) {
         blocks_ -= blocks;
-        device_atomic<u64>(state_->promised_blocks).fetch_sub(blocks, hd::memory_order_relaxed);
+        device_atomic<u64>(state_->reserved_credits).fetch_sub(blocks, hd::memory_order_relaxed);
     }
 
     /// Gives back all that is held.
     WARREN_HD void leave() {
         if (state_ == nullptr) return;
         if (blocks_ != 0) give_back(blocks_);
-        // Release: pairs with the acquire in close_gate(): the commit sees all that apply wrote.
+        // Release: pairs with the acquire in close_barrier(): the commit sees all that apply wrote.
         if (inside_ != nullptr) {
             device_atomic<u64>(*inside_).fetch_sub(1, hd::memory_order_release);
         }
@@ -150,7 +150,7 @@ class JournalCredits {
     static WARREN_HD JournalCredits resume(StoreState& state, u32 worker, u64 blocks) {
         JournalCredits credits;
         credits.state_ = &state;
-        credits.inside_ = &state.gate[worker % gate_slots].inside;
+        credits.inside_ = &state.freeze_barrier[worker % barrier_slots].inside;
         credits.blocks_ = blocks;
         return credits;
     }

@@ -50,9 +50,9 @@ class Operation {
     u64 needed_inode = 0;    // with need_split, need_prune: the tree's inode
     u64 needed_key = 0;      // and the key on whose path
     bool may_use_reserve = false;
-    bool gate_is_held = false;  // part of a bulk step, which has passed the gate
-    bool is_alone = false;      // no other operation runs: reads need no validation
-    bool commits_wait = false;  // the engine starts no commit meanwhile: the gate is not used
+    bool barrier_is_held = false;  // part of a bulk step, which has passed the freeze barrier
+    bool is_alone = false;         // no other operation runs: reads need no validation
+    bool commits_wait = false;     // the engine starts no commit meanwhile: no barrier is used
 
     /// Reads the version of `place`. Errc::retry if a writer is at work there.
     WARREN_HD Errc observe(u64 place, Seen& seen) {
@@ -214,7 +214,7 @@ class Operation {
         if (!commits_wait) WARREN_TRY(once(team, [&] { return pass_barrier(); }));
         // Journal room and locks are requested together, so that the atomics overlap on a GPU.
         JournalRoom room;
-        if (team.is_leader() && !gate_is_held) room = held_.reserve(*store.state, credits_);
+        if (team.is_leader() && !barrier_is_held) room = held_.reserve(*store.state, credits_);
         const bool locked = try_locks();
         const Errc fits = once(team, [&] { return room.verdict(credits_); });
         if (locked && fits == Errc::ok) {
@@ -318,7 +318,7 @@ class Operation {
 
     /// Passes the freeze barrier if there is journal room. One lane.
     WARREN_HD Errc pass_barrier() {
-        if (gate_is_held) return Errc::ok;
+        if (barrier_is_held) return Errc::ok;
         WARREN_TRY(held_.pass_barrier(*store.state, team.worker));
         const Errc code = JournalRoom::now(*store.state).verdict(credits_);
         if (code != Errc::ok) held_.leave();

@@ -13,7 +13,7 @@
 
 namespace warren::core {
 
-inline constexpr u32 gate_slots = 64;
+inline constexpr u32 barrier_slots = 64;
 inline constexpr u32 version_stripes = 1u << 16;
 /// A commit can hold at least so many metadata blocks, whatever the size of the journal and the
 /// meta buffer: an operation that may dirty more would wait for journal room for ever.
@@ -27,8 +27,8 @@ struct FrameOverlay {
     u64 reserved[8];
 };
 
-/// One worker's place in the gate, on a cache line of its own.
-struct alignas(64) GateSlot {
+/// One worker's place in the freeze barrier, on a cache line of its own.
+struct alignas(64) BarrierSlot {
     u64 inside;
 };
 
@@ -51,17 +51,17 @@ struct StoreState {
     u64 free_frames;
     u64 frames_with_memory;  // metadata lie below this frame; 0: all frames have memory
 
-    u64 dirty_blocks;     // blocks marked dirty since the last commit
-    u64 promised_blocks;  // journal room that operations which apply right now have reserved
-    u64 journal_room;     // blocks that one commit can hold
+    u64 dirty_blocks;      // blocks marked dirty since the last commit
+    u64 reserved_credits;  // journal room that operations which apply right now have reserved
+    u64 journal_room;      // blocks that one commit can hold
 
     u32 gate_closed;
     u32 read_only;        // set by an I/O error: no operation applies any more
     u32 overrun_blocks;   // dirtied by an operation with fewer credits, 0: by none
     u32 overrun_credits;  // which it had
     u32 claims_metadata;  // one worker at a time takes a free frame for metadata
-    GateSlot gate[gate_slots];
-    WorkerHint hints[gate_slots];
+    BarrierSlot freeze_barrier[barrier_slots];
+    WorkerHint hints[barrier_slots];
     alignas(64) u64 rights_changes;  // see note_rights_change()
 };
 

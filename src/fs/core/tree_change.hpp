@@ -14,7 +14,7 @@ inline constexpr u32 taller_blocks_max = start_blocks_max + 1;
 inline constexpr u32 split_blocks_max = start_blocks_max + 3;
 
 /// Gives an empty tree its first leaf. Errc::no_entry for a directory that takes no more names:
-/// during bulk reclaim (ops/harvest_tree.hpp) its root only seems empty.
+/// during bulk reclaim (bulk/remove_tree/reclaim_tree.hpp) its root only seems empty.
 template <class Team>
 WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds) {
     if (kinds.leaf == BlockKind::directory_leaf) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a backend supplies: it runs commands on a volume whose metadata it keeps where it computes,
-// in the host's memory or in a GPU's. The volume above serves what commands wish for (blocks from
-// the disk, commits) and knows no more of where they ran.
+// in the host's memory or in a GPU's. The volume above serves what commands retry_reason for
+// (blocks from the disk, commits) and knows no more of where they ran.
 //
 // An engine with memory of its own keeps what commands have applied; the host's Store is then no
 // more than what the loader needs. Invariant: a cut is a state between two commands, never within
@@ -14,13 +14,13 @@
 #include <string_view>
 #include <vector>
 
+#include "fs/bulk/batch/batch.hpp"
 #include "fs/bulk/scan/scan_call.hpp"
 #include "fs/core/store.hpp"
 #include "fs/engine/file_memory.hpp"
 #include "fs/engine/lookup_stream.hpp"
-#include "fs/ops/batch.hpp"
 #include "fs/ops/command.hpp"
-#include "fs/ops/commit_cut.hpp"
+#include "fs/ops/commit_snapshot.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -29,7 +29,7 @@ namespace warren {
 constexpr u64 publish_max = 4096;
 
 /// What a commit takes: the dirty blocks of one moment, which lie as copies in the engine's memory.
-struct CommitCut {
+struct CommitSnapshot {
     std::span<u64> places;  // room for as many as a transaction holds
     u64 count = 0;          // places that are filled in
     ops::CutCounters counters{};
@@ -43,9 +43,9 @@ class Engine {
     /// "cpu" or "cuda".
     virtual std::string_view name() const = 0;
 
-    /// Tries a command. The reply's code is final, or a wish that the host must serve before it
-    /// tries again. Errc::retry asks for nothing but patience; need_split and need_prune are asked
-    /// by an engine that leaves changes of a tree's structure to a command of their own
+    /// Tries a command. The reply's code is final, or a retry_reason that the host must serve
+    /// before it tries again. Errc::retry asks for nothing but patience; need_split and need_prune
+    /// are asked by an engine that leaves changes of a tree's structure to a command of their own
     /// (Verb::change_structure); what it can do by itself it has done.
     virtual void attempt(const ops::Command& command, ops::Reply& reply) = 0;
     /// As attempt() for each command. They may run in any order and at once: whoever needs an
@@ -62,7 +62,7 @@ class Engine {
     /// blocks within the engine's memory, where they count as clean from then on; lets commands go
     /// on. Errc::no_memory, and all is as it was; Errc::io if the device is lost; Errc::no_space if
     /// they are more than a transaction holds.
-    virtual Errc cut(const std::function<void()>& /*at_rest*/, CommitCut& /*cut*/) {
+    virtual Errc cut(const std::function<void()>& /*at_rest*/, CommitSnapshot& /*cut*/) {
         return Errc::not_supported;
     }
     /// Brings the copies of the last cut to the host: block i is that of places[i].
@@ -104,8 +104,8 @@ class Engine {
     /// Brings the counters of the host's StoreState up to date, as statfs(2) asks for them.
     virtual Errc refresh_counters() { return Errc::ok; }
 
-    // Batches of items of one kind, in a form of their own; see fs/ops/batch.hpp. One at a time:
-    // open_batch() waits for the one before. Errc::not_supported: the volume gives commands.
+    // Batches of items of one kind, in a form of their own; see fs/bulk/batch/batch.hpp. One at a
+    // time: open_batch() waits for the one before. Errc::not_supported: the volume gives commands.
     /// The memory of a batch, to be filled in before run_batch(); it stays until close_batch().
     virtual Result<ops::BatchMemory> open_batch(const ops::BatchShape& /*shape*/) {
         return Errc::not_supported;
@@ -114,7 +114,8 @@ class Engine {
     /// may bring them to where it works. By any thread, all items once or none, before run_batch().
     virtual void send_batch(const ops::BatchPart& /*part*/) {}
     /// Runs items [window.begin, window.end) or the first of them, up to window.done. Else the
-    /// answer is a wish, and nothing has changed; or another code: the items must be commands.
+    /// answer is a retry_reason, and nothing has changed; or another code: the items must be
+    /// commands.
     virtual Errc run_batch(const ops::BatchHeader& /*header*/, ops::BatchWindow& /*window*/) {
         return Errc::not_supported;
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine is given to examine a volume that nobody uses (fs/ops/examine.hpp), and what it
-// answers.
+// What an engine is given to examine a volume that nobody uses (fs/bulk/quick_check/examine.hpp),
+// and what it answers.
 #pragma once
 
 #include <functional>
 #include <span>
 #include <string>
 
-#include "fs/ops/examine.hpp"
+#include "fs/bulk/quick_check/examine.hpp"
 #include "warren/result.hpp"
 
 namespace warren {

@@ -6,7 +6,7 @@
 // the caller otherwise.
 #pragma once
 
-#include "fs/ops/batch.hpp"
+#include "fs/bulk/batch/batch.hpp"
 #include "warren/result.hpp"
 
 namespace warren {

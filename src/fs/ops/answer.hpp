@@ -240,9 +240,10 @@ WARREN_HD inline auto answer_parts(Operation<Team>& op, const Command& command) 
     } else if constexpr (verb == Verb::count_names) {
         return count_names(op, command.handle);
     } else if constexpr (verb == Verb::change_structure) {
-        const bool is_known = command.wish == Errc::need_split || command.wish == Errc::need_prune;
+        const bool is_known =
+            command.retry_reason == Errc::need_split || command.retry_reason == Errc::need_prune;
         if (!is_known) return Errc::invalid;
-        return change_structure(op, command.wish, command.from, command.length);
+        return change_structure(op, command.retry_reason, command.from, command.length);
     } else if constexpr (verb == Verb::claim_inode_frame) {
         return claim_inode_frame(op);
     } else if constexpr (verb == Verb::start_inode_frame) {

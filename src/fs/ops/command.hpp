@@ -3,8 +3,8 @@
 // values: an engine runs a command on the caller's thread or hands it to a warp, and both reach the
 // same operation through execute().
 //
-// Invariant: a reply whose code is a retry reason (Errc from 4096 on, "wish" in names) means that
-// nothing has changed; the engine serves it and runs the command again.
+// Invariant: a reply whose code is a retry reason (Errc from 4096 on, "retry_reason" in names)
+// means that nothing has changed; the engine serves it and runs the command again.
 #pragma once
 
 #include <type_traits>
@@ -55,7 +55,7 @@ enum class Verb : u8 {
     // Parts of greater things.
     reclaim_step,      // handle: an orphan, how: 1 if even an open one -> value: 1 if done; removed
     count_names,       // -> value
-    change_structure,  // wish, from: the inode's number, length: the key
+    change_structure,  // retry_reason, from: the inode's number, length: the key
     claim_inode_frame,  // -> value: a frame, claimed, or 0 if one of inodes has room
     start_inode_frame,  // from: a frame, claimed
     unclaim_frame,      // from: a frame, claimed
@@ -72,7 +72,7 @@ struct Command {
     Verb verb = Verb::lookup;
     u8 how = 0;  // Rename, Allocate, Seek, AttributeSet or Pack, as the verb has it
     bool may_use_reserve = false;
-    Errc wish = Errc::ok;
+    Errc retry_reason = Errc::ok;
     core::Credentials caller;
     Handle handle;  // the object of the verb: mostly a directory
     Handle target;

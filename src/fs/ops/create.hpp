@@ -183,15 +183,15 @@ template <class Team>
 WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle directory,
                          const char* name, u32 length, NewName& fresh) {
     if constexpr (Team::width > 1) {
-        Sighting<Team> seen;
+        FastEntry<Team> seen;
         constexpr u32 wanted = may_execute | may_write;
-        if (sight(op.team, op.store, caller, directory, name, length, wanted, seen)) {
+        if (fast_lookup(op.team, op.store, caller, directory, name, length, wanted, seen)) {
             if (seen.entry.exists) return Errc::exists;
             fresh = {seen.directory.inode, seen.name, seen.entry, {}};
             fresh.heritage.mode = seen.directory.get(op.team, &Inode::mode);
             fresh.heritage.group = seen.directory.get(op.team, &Inode::group);
             fresh.heritage.may_have_acl = seen.directory.has_attributes(op.team);
-            if (seen.glance.counts.have_room(length)) return op.will_write(seen.glance.seen);
+            if (seen.leaf_view.counts.have_room(length)) return op.will_write(seen.leaf_view.seen);
             return op.need_structure(Errc::need_split, fresh.directory.number, fresh.entry.key);
         }
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding things: a name in a directory, the attributes of an inode, the next leaf of a listing.
 // These operations take no lock and write nothing but the count of references. Teams of many lanes
-// try the fast path first (see fs/core/beeline.hpp); the general path handles all that it does not.
+// try the fast path first (see fs/core/fast_lookup.hpp); the general path handles all that it does
+// not.
 #pragma once
 
-#include "fs/core/beeline.hpp"
 #include "fs/core/directory.hpp"
+#include "fs/core/fast_lookup.hpp"
 #include "fs/core/permission.hpp"
 
 namespace warren::ops {
@@ -106,8 +107,8 @@ WARREN_HD Result<Attributes> lookup(Operation<Team>& op, const Credentials& call
                                     Handle directory, const char* name, u32 length,
                                     u64 references) {
     if constexpr (Team::width > 1) {
-        Sighting<Team> seen;
-        if (sight(op.team, op.store, caller, directory, name, length, may_execute, seen)) {
+        FastEntry<Team> seen;
+        if (fast_lookup(op.team, op.store, caller, directory, name, length, may_execute, seen)) {
             if (!seen.entry.exists) return Errc::no_entry;
             const Attributes attributes = attributes_in(op.team, seen.inode);
             if (references != 0 || stands(op.team, op.store, seen.inode.inode.seen)) {
@@ -132,7 +133,7 @@ template <class Team>
 WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, u64 references) {
     if constexpr (Team::width > 1) {
         InodeImage<Team> image;
-        if (op.store.heads == nullptr && sight_handle(op.team, op.store, handle, image)) {
+        if (op.store.heads == nullptr && peek_handle(op.team, op.store, handle, image)) {
             const Attributes attributes = attributes_in(op.team, image);
             if (references != 0 || stands(op.team, op.store, image.inode.seen)) {
                 const u64 held = image.get(op.team, &Inode::references);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removal of a whole tree: how its root loses its name, and how what remains between two steps is
-// linked to the orphan directory. ops/harvest_tree.hpp frees the tree itself.
+// linked to the orphan directory. bulk/remove_tree/reclaim_tree.hpp frees the tree itself.
 //
-// The freeing runs in bulk steps. A step passes the gate once for all of its parts, so no commit
-// takes its snapshot during it, and the tree may be in pieces meanwhile. Invariant: when a step
-// ends, every inode that still exists is reachable from the orphan directory; so a crash between
-// steps loses nothing, and the next opening continues.
+// The freeing runs in bulk steps. A step passes the freeze barrier once for all of its parts, so no
+// commit takes its snapshot during it, and the tree may be in pieces meanwhile. Invariant: when a
+// step ends, every inode that still exists is reachable from the orphan directory; so a crash
+// between steps loses nothing, and the next opening continues.
 #pragma once
 
 #include "fs/ops/reclaim.hpp"
@@ -36,7 +36,7 @@ WARREN_HD inline u64 dirtied_when_full(const Store& store, u64 workers) {
 /// How much of the journal room a step may reserve at most. The rest is for other operations: what
 /// they dirty between a commit and the step that waited for it must not make the step wait for the
 /// next commit.
-WARREN_HD constexpr u64 most_promised(u64 journal_room) {
+WARREN_HD constexpr u64 most_credits(u64 journal_room) {
     return journal_room - journal_room / 16;
 }
 
@@ -70,12 +70,12 @@ struct FoundTree {
 
 /// As find_tree() by the fast path; false if that does not apply.
 template <class Team>
-WARREN_HD bool sight_tree(Operation<Team>& op, const Credentials& caller, Handle directory,
-                          const char* name, u32 length, FoundTree& tree) {
+WARREN_HD bool peek_tree(Operation<Team>& op, const Credentials& caller, Handle directory,
+                         const char* name, u32 length, FoundTree& tree) {
     constexpr u32 wanted = may_execute | may_write;
     const Team& team = op.team;
-    Sighting<Team> seen;
-    if (!sight(team, op.store, caller, directory, name, length, wanted, seen)) return false;
+    FastEntry<Team> seen;
+    if (!fast_lookup(team, op.store, caller, directory, name, length, wanted, seen)) return false;
     if (!seen.entry.exists || seen.entry.type != format::entry_type(format::type_directory) ||
         must_own_entries(caller, seen.directory.get(team, &Inode::mode),
                          seen.directory.get(team, &Inode::user)) ||
@@ -110,7 +110,7 @@ WARREN_HD Errc find_tree(Operation<Team>& op, const Credentials& caller, Handle 
     op.may_use_reserve = true;
     bool is_found = false;
     if constexpr (Team::width > 1) {
-        is_found = sight_tree(op, caller, directory, name, length, tree);
+        is_found = peek_tree(op, caller, directory, name, length, tree);
     }
     if (!is_found) WARREN_TRY(find_tree_plainly(op, caller, directory, name, length, tree));
     WARREN_TRY(op.will_write(tree.entry.leaf_seen));

@@ -33,11 +33,11 @@ inline constexpr u32 unlink_blocks_max = entry_blocks_max + disposal_blocks_max;
 /// Erases a name and frees its inode, which holds nothing; `is_held`: there are references to its
 /// number. Only within apply. Calls `tell()` after it has begun all changes that no lock guards.
 template <class Team, class Tell>
-WARREN_HD void apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& seen, bool is_held,
+WARREN_HD void apply_simple_unlink(Operation<Team>& op, const FastEntry<Team>& seen, bool is_held,
                                    i64 now, const Tell& tell) {
     const InodeRef& directory = seen.directory.inode;
     const InodeRef& inode = seen.inode.inode;
-    const LeafGlance& glance = seen.glance;
+    const LeafView& leaf_view = seen.leaf_view;
     const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
     once(op.team, [&] {
         count_unlink(directory, now);
@@ -47,12 +47,12 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const Sighting<Team>& se
     op.open_locked();
     once(op.team, [&] {
         // What was read of the leaf still holds: it is locked at the version at which it was read.
-        erase_in_leaf(*glance.leaf, glance.slot, seen.name.length, glance.counts);
+        erase_in_leaf(*leaf_view.leaf, leaf_view.slot, seen.name.length, leaf_view.counts);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(op.store.base + bitmap_place);
         clear_inode_alone(inode, inode.generation, bitmap, is_held);
     });
     const auto dirty = [&](u32 i) {
-        return i == 0 ? glance.seen.place : i == 1 ? directory.block_place() : bitmap_place;
+        return i == 0 ? leaf_view.seen.place : i == 1 ? directory.block_place() : bitmap_place;
     };
     op.mark_dirty_all(3, dirty, room_of(op.store, FrameKind::inodes),
                       inode.number / format::inodes_per_frame);
@@ -80,14 +80,14 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
                              const NameWords<Team>& name, i64 now, Result<Removed>& outcome,
                              Seen& changed, Known& known, const Tell& tell) {
     constexpr u32 wanted = may_execute | may_write;
-    Sighting<Team> seen;
+    FastEntry<Team> seen;
     const Team& team = op.team;
-    if (!sight(team, op.store, caller, directory, name, wanted, seen, known)) return false;
+    if (!fast_lookup(team, op.store, caller, directory, name, wanted, seen, known)) return false;
     if (!seen.entry.exists) {
         outcome = Errc::no_entry;
         return true;
     }
-    if (!seen.has_bitmap || seen.glance.counts.count == 1) return false;
+    if (!seen.has_bitmap || seen.leaf_view.counts.count == 1) return false;
     const InodeImage<Team>& file = seen.inode;
     if (must_own_entries(caller, seen.directory.get(team, &Inode::mode),
                          seen.directory.get(team, &Inode::user)) ||
@@ -96,11 +96,11 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
     }
     op.may_use_reserve = true;
     outcome = op.will_write(file.inode.seen);
-    if (outcome.code() == Errc::ok) outcome = op.will_write(seen.glance.seen);
+    if (outcome.code() == Errc::ok) outcome = op.will_write(seen.leaf_view.seen);
     if (outcome.code() == Errc::ok)
         outcome = op.enter_apply(WARREN_CREDITS(simple_unlink_blocks_max));
     if (outcome.code() != Errc::ok) return true;
-    changed = {seen.glance.seen.place, seen.glance.seen.version + 2};
+    changed = {seen.leaf_view.seen.place, seen.leaf_view.seen.version + 2};
     apply_simple_unlink(op, seen, file.get(team, &Inode::references) != 0, now, tell);
     outcome = Removed{};
     return true;

@@ -41,7 +41,7 @@ struct alignas(16) Arguments {
     u32 umask;
     u32 user;
     u32 group;
-    i32 wish;
+    i32 retry_reason;
     u32 group_count;
     u32 name_bytes;
     u32 new_name_bytes;

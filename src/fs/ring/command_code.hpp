@@ -145,7 +145,7 @@ WARREN_HD inline void take_arguments(const std::byte* copy, const Arena& arena,
     command.length = arguments.length;
     command.mode = arguments.mode;
     command.device = arguments.device;
-    command.wish = static_cast<Errc>(arguments.wish);
+    command.retry_reason = static_cast<Errc>(arguments.retry_reason);
     command.change = {arguments.which,        arguments.new_mode,   arguments.new_user,
                       arguments.new_group,    arguments.new_size,   arguments.new_accessed,
                       arguments.new_modified, arguments.new_changed};

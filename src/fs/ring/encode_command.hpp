@@ -19,10 +19,10 @@ inline bool needs_block(const ops::Command& command, bool names_caller) {
     const bool has_more = command.new_name_length != 0 || command.text_bytes != 0 ||
                           command.buffer_bytes != 0 || command.target != Handle{} ||
                           command.change.which != 0 || command.device != 0 ||
-                          command.wish != Errc::ok;
-    const bool crowds_head = names_caller && (command.caller.group_count != 0 ||
-                                              command.from != 0 || command.length != 0);
-    return odd_references || is_large || has_more || crowds_head;
+                          command.retry_reason != Errc::ok;
+    const bool executors_head = names_caller && (command.caller.group_count != 0 ||
+                                                 command.from != 0 || command.length != 0);
+    return odd_references || is_large || has_more || executors_head;
 }
 
 inline Arguments arguments_of(const ops::Command& command, bool names_caller, u64 buffer_offset) {
@@ -51,7 +51,7 @@ inline Arguments arguments_of(const ops::Command& command, bool names_caller, u6
         arguments.group = command.caller.group;
         arguments.group_count = command.caller.group_count;
     }
-    arguments.wish = static_cast<i32>(command.wish);
+    arguments.retry_reason = static_cast<i32>(command.retry_reason);
     arguments.name_bytes = command.name_length > inline_name_max ? command.name_length : 0;
     arguments.new_name_bytes = command.new_name_length;
     arguments.text_bytes = static_cast<u32>(command.text_bytes);

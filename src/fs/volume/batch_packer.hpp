@@ -38,7 +38,7 @@ class PhaseClock {
 
 class BatchPacker {
  public:
-    BatchPacker(Crew& crew, u64 items) : crew_(crew), items_(items) {}
+    BatchPacker(ThreadPool& thread_pool, u64 items) : thread_pool_(thread_pool), items_(items) {}
 
     /// A clock that runs since this was made.
     PhaseClock clock() const { return clock_; }
@@ -53,7 +53,7 @@ class BatchPacker {
             body(chunk, begin, std::min(begin + packed_items, items_));
         };
         if (chunks <= 1) return run(0);
-        crew_.for_each(chunks, [&](const ThreadTeam&, u64 chunk) { run(chunk); });
+        thread_pool_.for_each(chunks, [&](const ThreadTeam&, u64 chunk) { run(chunk); });
     }
 
     /// Measures the names: `words(i)` is how many item i needs. Returns the sum.
@@ -94,7 +94,7 @@ class BatchPacker {
 
  private:
     const PhaseClock clock_;
-    Crew& crew_;
+    ThreadPool& thread_pool_;
     const u64 items_;
     std::vector<u64> begins_;  // by chunk: its first word
 };

@@ -63,13 +63,14 @@ class HostArray {
     u64 count_ = 0;
 };
 
-/// The queues of a crew, of which each worker uses its own.
-class CrewTasks {
+/// The queues of a thread pool, of which each worker uses its own.
+class PoolTasks {
  public:
-    CrewTasks(const Crew& crew, Crew::Worker& worker) : crew_(crew), worker_(worker) {}
+    PoolTasks(const ThreadPool& thread_pool, ThreadPool::Worker& worker)
+        : thread_pool_(thread_pool), worker_(worker) {}
 
     /// Whether others may soon have nothing to do.
-    bool wants_more() const { return crew_.pending() < u64{2} * crew_.width(); }
+    bool wants_more() const { return thread_pool_.pending() < u64{2} * thread_pool_.width(); }
     /// As BulkQueue.
     bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
         if (!mine) return true;
@@ -81,8 +82,8 @@ class CrewTasks {
     }
 
  private:
-    const Crew& crew_;
-    Crew::Worker& worker_;
+    const ThreadPool& thread_pool_;
+    ThreadPool::Worker& worker_;
 };
 
 /// Loads missing blocks at once, those of one leaf in parallel.
@@ -172,7 +173,7 @@ class VisitTeller {
     const ScanRef& ref_;
 };
 
-/// Where run_scan() works: memory for one scan, and the crew.
+/// Where run_scan() works: memory for one scan, and the thread_pool.
 class HostSite {
  public:
     HostSite(VolumeImplementation& volume, const ScanPlan& plan,
@@ -235,8 +236,10 @@ class HostSite {
     static constexpr u64 ranges_max = 512;
     static constexpr u64 directories_few = 64;  // to begin with: most scans are small
 
-    ScanRef ref() const { return room_.ref(volume_.crew().width(), ThreadTeam::width); }
-    u64 leaves_at_once() const { return u64{volume_.crew().width()} * format::leaf_entries_max; }
+    ScanRef ref() const { return room_.ref(volume_.thread_pool().width(), ThreadTeam::width); }
+    u64 leaves_at_once() const {
+        return u64{volume_.thread_pool().width()} * format::leaf_entries_max;
+    }
 
     /// Room for so many directories beside those that the workers' current leaves may add.
     void grow(u64 directories) {
@@ -276,15 +279,15 @@ class HostSite {
     void run_tasks(std::vector<Task> tasks, const ScanRef& ref, const MakeWay& make_way) const {
         struct Seat {
             ScanScratch scratch;
-            std::optional<ScanWorker<ThreadTeam, CrewTasks, Way, VisitTeller>> worker;
+            std::optional<ScanWorker<ThreadTeam, PoolTasks, Way, VisitTeller>> worker;
         };
-        Crew& crew = volume_.crew();
+        ThreadPool& thread_pool = volume_.thread_pool();
         const VisitTeller teller(audience_, ref);
-        const auto seats = std::make_unique_for_overwrite<Seat[]>(crew.width());
-        crew.run(std::move(tasks), [&](Crew::Worker& by, const Task& task) {
+        const auto seats = std::make_unique_for_overwrite<Seat[]>(thread_pool.width());
+        thread_pool.run(std::move(tasks), [&](ThreadPool::Worker& by, const Task& task) {
             Seat& seat = seats[by.index()];
             if (!seat.worker) {
-                seat.worker.emplace(by.team(), plan_, ref, CrewTasks(crew, by),
+                seat.worker.emplace(by.team(), plan_, ref, PoolTasks(thread_pool, by),
                                     make_way(by.team(), seat.scratch), teller);
             }
             seat.worker->visit({task.subject, task.place});

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "fs/engine/cpu/crew.hpp"
+#include "fs/engine/cpu/thread_pool.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -77,11 +77,11 @@ void for_each_distinct(std::span<const Item> items, const Run& run) {
     }
 }
 
-/// Calls `run(i)` for each item by the workers of `crew`, in their order for items whose first name
-/// is the same. A worker gets whole directories, because neighbouring names share leaves; if a few
-/// directories have most of the items, it gets names.
+/// Calls `run(i)` for each item by the workers of `thread pool`, in their order for items whose
+/// first name is the same. A worker gets whole directories, because neighbouring names share
+/// leaves; if a few directories have most of the items, it gets names.
 template <class Item, class Run>
-void run_in_parts(Crew& crew, std::span<const Item> items, const Run& run) {
+void run_in_parts(ThreadPool& thread_pool, std::span<const Item> items, const Run& run) {
     const auto directory_of = [](const Item& item) {
         if constexpr (requires { item.from; }) {
             return item.from.inode;
@@ -98,17 +98,17 @@ void run_in_parts(Crew& crew, std::span<const Item> items, const Run& run) {
             ++begins[part_of[i]];
         }
     };
-    share_out(u64{8} * crew.width(),
+    share_out(u64{8} * thread_pool.width(),
               [&](const Item& item) { return name_key(directory_of(item), {}); });
-    if (std::ranges::max(begins) > items.size() / crew.width()) {
-        share_out(crew.width(), [](const Item& item) { return keys_of(item).first; });
+    if (std::ranges::max(begins) > items.size() / thread_pool.width()) {
+        share_out(thread_pool.width(), [](const Item& item) { return keys_of(item).first; });
     }
     std::inclusive_scan(begins.begin(), begins.end(), begins.begin());
     std::vector<u64> order(items.size());
     for (u64 i = items.size(); i-- > 0;)
         order[--begins[part_of[i]]] = i;
     begins.push_back(items.size());
-    crew.for_each(begins.size() - 1, [&](const ThreadTeam&, u64 part) {
+    thread_pool.for_each(begins.size() - 1, [&](const ThreadTeam&, u64 part) {
         for (u64 i = begins[part]; i < begins[part + 1]; ++i)
             run(order[i]);
     });

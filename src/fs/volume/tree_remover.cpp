@@ -25,12 +25,12 @@ static_assert(core::journal_room_min / 4 / 8 > 0);
 
 }  // namespace
 
-/// The Step interface of Harvester: one for each task.
+/// The Step interface of TreeReclaimer: one for each task.
 class TreeRemover::Step {
  public:
     const ops::LaneRules rules;
 
-    Step(TreeRemover& remover, Crew::Worker& worker)
+    Step(TreeRemover& remover, ThreadPool::Worker& worker)
         : rules{remover.now_, remover.dirty_limit_, &remover.dropping_},
           remover_(remover),
           worker_(worker) {}
@@ -76,7 +76,7 @@ class TreeRemover::Step {
 
  private:
     TreeRemover& remover_;
-    Crew::Worker& worker_;
+    ThreadPool::Worker& worker_;
 };
 
 /// As VolumeImplementation::run(), for parts of a bulk step, which cannot wait for a commit.
@@ -84,7 +84,7 @@ template <class Body>
 auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
     for (u32 damaged = 0;;) {
         CpuOperation op(team, volume_.store());
-        op.gate_is_held = true;
+        op.barrier_is_held = true;
         auto result = body(op);
         const Errc code = code_of(result);
         const u64 place = op.needed_place;
@@ -105,7 +105,7 @@ auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
         if (code != Errc::need_split && code != Errc::need_prune) return result;
         for (Errc changed = Errc::retry; changed != Errc::ok;) {
             CpuOperation inner(team, volume_.store());
-            inner.gate_is_held = true;
+            inner.barrier_is_held = true;
             inner.may_use_reserve = true;
             changed = ops::change_structure(inner, code, inode, key);
             const u64 missing = inner.needed_place;
@@ -121,7 +121,7 @@ auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
 }
 
 Errc TreeRemover::remove(u64 root, Removal& removal) {
-    tallies_.assign(volume_.crew().width(), {});
+    tallies_.assign(volume_.thread_pool().width(), {});
     rooted_ = {root};
     const u64 blocks_before = relaxed_load(volume_.store().state->blocks_used);
     WARREN_TRY(remove_in_steps());
@@ -138,21 +138,21 @@ Errc TreeRemover::remove_in_steps() {
         now_ = now_nanoseconds();
         Errc began = Errc::ok;
         Errc ended = Errc::ok;
-        const auto step = [&](CpuOperation& gate) {
+        const auto step = [&](CpuOperation& entry) {
             const std::shared_lock lock(volume_.committer().steps());
             std::vector<Task> tasks;
-            WARREN_TRY(begin_step(gate, tasks));
+            WARREN_TRY(begin_step(entry, tasks));
             // A step that has begun is never restarted, even if it fails: its first directory may
             // be gone.
             ended = run_step(std::move(tasks));
             core::check_step_credits(*volume_.store().state);
-            gate.end_apply();
+            entry.end_apply();
             return Errc::ok;
         };
         {
-            // Take the crew before the gate: its owner may wait for a commit, and a commit waits
-            // for those that have passed the gate.
-            const auto turn = volume_.crew().take_turn();
+            // Take the thread pool before the freeze barrier: its owner may wait for a commit, and
+            // a commit waits for those that have passed the freeze barrier.
+            const auto turn = volume_.thread_pool().take_turn();
             began = volume_.run(step);
         }
         if (began == Errc::no_space) {
@@ -187,32 +187,32 @@ Errc TreeRemover::remove_some_by_names() {
     return Errc::ok;
 }
 
-/// Reserves what a bulk step needs and passes the gate with `gate` for all of it. Nothing has
-/// changed if that fails. Errc::no_space also if a commit cannot hold what a step may dirty, or
-/// never has that much room left when the step's turn comes.
-Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
+/// Reserves what a bulk step needs and passes the freeze barrier with `entry` for all of it.
+/// Nothing has changed if that fails. Errc::no_space also if a commit cannot hold what a step may
+/// dirty, or never has that much room left when the step's turn comes.
+Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
     const u64 room = relaxed_load(state.journal_room);
     const u64 share = room / 4;
     // Directories that are detached at the end need leaves of the orphan directory, at least half
     // full. An entry may go to any existing leaf, and split it.
     loose_max_ = share / 8 * (format::leaf_entries_max / 2);
-    const Result<ops::InodeRef> orphans = ops::find_inode(gate, volume_.store().orphan_directory);
+    const Result<ops::InodeRef> orphans = ops::find_inode(entry, volume_.store().orphan_directory);
     if (!orphans) return orphans.code() == Errc::stale ? Errc::corrupt : orphans.code();
     const u64 old_blocks = relaxed_load(orphans->at->blocks);
-    const u64 promised =
-        share + 2 * old_blocks + ops::dirtied_when_full(volume_.store(), volume_.crew().width());
-    if (promised > ops::most_promised(room)) return Errc::no_space;
+    const u64 credits = share + 2 * old_blocks +
+                        ops::dirtied_when_full(volume_.store(), volume_.thread_pool().width());
+    if (credits > ops::most_credits(room)) return Errc::no_space;
     orphan_room_.note_old_blocks(old_blocks);
     WARREN_TRY(orphan_room_.hold(loosened_between_looks()));
     WARREN_TRY(or_no_memory([&] {
         unfinished_.reserve(rooted_.size() + loose_max_ +
-                            unfinished_by_worker * volume_.crew().width());
+                            unfinished_by_worker * volume_.thread_pool().width());
         for (const u64 directory : rooted_)
             tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
         return Errc::ok;
     }));
-    const Errc passed = gate.begin_apply({static_cast<u32>(promised), nullptr});
+    const Errc passed = entry.begin_apply({static_cast<u32>(credits), nullptr});
     if (passed == Errc::need_commit && ++roomless_commits_ > ops::roomless_commits_max) {
         return Errc::no_space;
     }
@@ -227,13 +227,13 @@ Errc TreeRemover::begin_step(CpuOperation& gate, std::vector<Task>& tasks) {
     return Errc::ok;
 }
 
-/// One bulk step: the crew processes the rooted directories and what they hold until all is done or
-/// the step has dirtied its share of the journal.
+/// One bulk step: the thread pool processes the rooted directories and what they hold until all is
+/// done or the step has dirtied its share of the journal.
 Errc TreeRemover::run_step(std::vector<Task> tasks) {
     const Errc ran = or_no_memory([&] {
-        volume_.crew().run_in_turn(
+        volume_.thread_pool().run_in_turn(
             std::move(tasks),
-            [this](Crew::Worker& worker, const Task& task) { visit(worker, task); });
+            [this](ThreadPool::Worker& worker, const Task& task) { visit(worker, task); });
         return Errc::ok;
     });
     count_step(*volume_.store().state);
@@ -245,15 +245,15 @@ Errc TreeRemover::run_step(std::vector<Task> tasks) {
     return ended != Errc::ok ? ended : error;
 }
 
-void TreeRemover::visit(Crew::Worker& worker, const Task& task) {
+void TreeRemover::visit(ThreadPool::Worker& worker, const Task& task) {
     Step step(*this, worker);
-    ops::Harvester<ThreadTeam, Step> harvester(worker.team(), volume_.store(), step);
-    harvester.visit({task.subject, task.place});
+    ops::TreeReclaimer<ThreadTeam, Step> reclaimer(worker.team(), volume_.store(), step);
+    reclaimer.visit({task.subject, task.place});
     ops::FreeTally& tally = tallies_[worker.index()].of;
-    tally.files += harvester.tally.files;
-    tally.directories += harvester.tally.directories;
-    tally.inodes += harvester.tally.inodes;
-    tally.blocks += harvester.tally.blocks;
+    tally.files += reclaimer.tally.files;
+    tally.directories += reclaimer.tally.directories;
+    tally.inodes += reclaimer.tally.inodes;
+    tally.blocks += reclaimer.tally.blocks;
 }
 
 /// Counts what the workers have freed.
@@ -281,7 +281,7 @@ bool TreeRemover::step_is_full() {
 
 /// How many directories all workers may detach before they check the limit again.
 u64 TreeRemover::loosened_between_looks() const {
-    return u64{format::leaf_entries_max} * volume_.crew().width();
+    return u64{format::leaf_entries_max} * volume_.thread_pool().width();
 }
 
 /// Whether more directories may be detached. Reserves room for them in the orphan directory if

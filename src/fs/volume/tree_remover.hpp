@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees detached trees with all workers of the crew: ops/harvest_tree.hpp does one directory or one
-// part of a large one; this keeps the queue, divides the work into bulk steps, and does between
-// steps what tasks could not do within one.
+// Frees detached trees with all workers of the thread pool: bulk/remove_tree/reclaim_tree.hpp does
+// one directory or one part of a large one; this keeps the queue, divides the work into bulk steps,
+// and does between steps what tasks could not do within one.
 //
 // Invariant: when a step ends every inode that still exists is reachable from the orphan directory;
 // if that fails, no commit contains the step. Needs the identity map: with a meta buffer of fixed
@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "fs/ops/harvest_tree.hpp"
+#include "fs/bulk/remove_tree/reclaim_tree.hpp"
 #include "fs/volume/orphan_room.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -41,9 +41,9 @@ class TreeRemover {
 
     Errc remove_in_steps();
     Errc remove_some_by_names();
-    Errc begin_step(CpuOperation& gate, std::vector<Task>& tasks);
+    Errc begin_step(CpuOperation& entry, std::vector<Task>& tasks);
     Errc run_step(std::vector<Task> tasks);
-    void visit(Crew::Worker& worker, const Task& task);
+    void visit(ThreadPool::Worker& worker, const Task& task);
     void count_step(core::StoreState& state);
     Errc end_root(const ThreadTeam& team, u64 directory);
     Errc adopt_unfinished();

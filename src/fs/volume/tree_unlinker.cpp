@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "fs/volume/directory_entries.hpp"
+#include "fs/check/directory_entries.hpp"
 
 namespace warren {
 

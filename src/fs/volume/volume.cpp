@@ -7,11 +7,11 @@
 
 #include "base/out_of_memory.hpp"
 #include "base/quote.hpp"
+#include "fs/commit/overlay_disk.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "fs/disk/choose_access.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "fs/volume/open_volume.hpp"
-#include "fs/volume/overlay_disk.hpp"
-#include "fs/volume/superblock_io.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {

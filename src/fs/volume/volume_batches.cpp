@@ -213,7 +213,7 @@ using Lookups = Request<Lookup, Result<Attributes>>;
 
 Progress create_batch(const Creations& request) {
     const std::span<const Creation> creations = request.items;
-    BatchPacker packer(request.volume.crew(), creations.size());
+    BatchPacker packer(request.volume.thread_pool(), creations.size());
     const CreateOptions& options = creations[0].options;
     std::atomic<bool> has_others{false};  // than plain ones
     std::atomic<bool> has_modes{false};
@@ -250,7 +250,7 @@ Progress create_batch(const Creations& request) {
 
 Progress move_batch(const Moves& request) {
     const std::span<const Move> moves = request.items;
-    BatchPacker packer(request.volume.crew(), moves.size());
+    BatchPacker packer(request.volume.thread_pool(), moves.size());
     const auto second_name = [&](u64 i) {
         return moves[i].name == moves[i].new_name ? std::string_view() : moves[i].new_name;
     };
@@ -281,14 +281,14 @@ auto pack_name(std::span<const Item> items) {
 }
 
 Progress remove_batch(const Unlinks& request) {
-    BatchPacker packer(request.volume.crew(), request.items.size());
+    BatchPacker packer(request.volume.thread_pool(), request.items.size());
     const ops::BatchShape shape = measure(ops::BatchKind::remove, request, packer);
     return run_batch(request, packer, shape, header_of(request.caller), pack_name(request.items),
                      [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
 Progress look_up_batch(const Lookups& request) {
-    BatchPacker packer(request.volume.crew(), request.items.size());
+    BatchPacker packer(request.volume.thread_pool(), request.items.size());
     const ops::BatchShape shape = measure(ops::BatchKind::look_up, request, packer);
     return run_batch(request, packer, shape, header_of(request.caller), pack_name(request.items),
                      [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
@@ -322,14 +322,14 @@ bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     PhaseClock clock;
     Engine& engine = request.volume.engine();
     if (engine.prepare_lookups() != Errc::ok) return false;
-    Crew& crew = request.volume.crew();
-    // Taken first: the owner of the crew may wait for what an open stream holds.
-    const auto turn = crew.take_turn();
+    ThreadPool& thread_pool = request.volume.thread_pool();
+    // Taken first: the owner of the thread pool may wait for what an open stream holds.
+    const auto turn = thread_pool.take_turn();
     const OpenLookups lookups(engine, request.caller);
     if (lookups.stream() == nullptr) return false;
-    LookupPieces pieces(*lookups.stream(), request.items, request.answers, crew.width());
-    crew.run_in_turn(std::vector<Task>(crew.width()),
-                     [&](Crew::Worker&, const Task&) { pieces.work(); });
+    LookupPieces pieces(*lookups.stream(), request.items, request.answers, thread_pool.width());
+    thread_pool.run_in_turn(std::vector<Task>(thread_pool.width()),
+                            [&](ThreadPool::Worker&, const Task&) { pieces.work(); });
     left = std::move(pieces.left());
     LookupTimes times = pieces.times();
     times.all = clock.lap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many items on an engine with its own memory: packed into its batches (fs/ops/batch.hpp) by all
-// cores; items that a batch does not handle are run as commands.
+// Many items on an engine with its own memory: packed into its batches (fs/bulk/batch/batch.hpp) by
+// all cores; items that a batch does not handle are run as commands.
 //
 // Invariant: the effect is that of the items in order. `answered` counts the items, from the first
 // one on, that have their result, also if memory runs out (std::bad_alloc).

@@ -84,13 +84,13 @@ void fill_ahead(std::span<Answer> results, u64& answered) {
 }
 
 /// Whether one of the names is that of a directory.
-bool moves_directory(Volume& volume, Crew& crew, std::span<const Move> moves) {
+bool moves_directory(Volume& volume, ThreadPool& thread_pool, std::span<const Move> moves) {
     std::atomic<bool> found{false};
-    crew.for_each(moves.size(), [&](const ThreadTeam&, u64 i) {
+    thread_pool.for_each(moves.size(), [&](const ThreadTeam&, u64 i) {
         const Result<Attributes> source = volume.lookup({}, moves[i].from, moves[i].name);
         const bool is_directory =
             source && (source->mode & format::type_mask) == format::type_directory;
-        // Relaxed: the end of the crew's run publishes it.
+        // Relaxed: the end of the thread pool's run publishes it.
         if (is_directory) found.store(true, std::memory_order_relaxed);
     });
     return found.load(std::memory_order_relaxed);
@@ -113,8 +113,8 @@ void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::s
             const auto row = moves.subspan(begin, count);
             // The paths of other items may depend on the move of a directory: then each waits for
             // the one before it.
-            if (count >= shared_items_min && !moves_directory(*this, volume.crew(), row)) {
-                return run_in_parts(volume.crew(), row, [&](u64 i) { move(begin + i); });
+            if (count >= shared_items_min && !moves_directory(*this, volume.thread_pool(), row)) {
+                return run_in_parts(volume.thread_pool(), row, [&](u64 i) { move(begin + i); });
             }
             for (u64 i = 0; i < count; ++i)
                 move(begin + i);
@@ -139,7 +139,7 @@ void Volume::create_many(const Caller& caller, std::span<const Creation> creatio
                 make(i);
             return;
         }
-        run_in_parts(volume.crew(), creations, make);
+        run_in_parts(volume.thread_pool(), creations, make);
     });
 }
 
@@ -163,7 +163,7 @@ void Volume::remove_many(const Caller& caller, std::span<const Unlink> names,
                     remove(begin + i);
                 return;
             }
-            run_in_parts(volume.crew(), names.subspan(begin, count),
+            run_in_parts(volume.thread_pool(), names.subspan(begin, count),
                          [&](u64 i) { remove(begin + i); });
         });
     });
@@ -185,7 +185,8 @@ void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
                 look_up(i);
             return;
         }
-        volume.crew().for_each(lookups.size(), [&](const ThreadTeam&, u64 i) { look_up(i); });
+        volume.thread_pool().for_each(lookups.size(),
+                                      [&](const ThreadTeam&, u64 i) { look_up(i); });
     });
 }
 
@@ -237,7 +238,7 @@ Errc rebuild_by_commands(VolumeImplementation& volume, const Caller& caller, Han
     const Result<std::vector<u64>> begins = part_directory(volume, directory);
     if (!begins) return begins.code();
     std::vector<Errc> errors(begins->size(), Errc::ok);
-    volume.crew().for_each(begins->size(), [&](const ThreadTeam&, u64 i) {
+    volume.thread_pool().for_each(begins->size(), [&](const ThreadTeam&, u64 i) {
         const u64 end = i + 1 < begins->size() ? (*begins)[i + 1] : core::key_end;
         errors[i] = packing.pack_range((*begins)[i], end, 0);
     });
@@ -328,7 +329,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
             return Errc::ok;
         }
         const auto for_each = [&](u64 count, const std::function<void(u64)>& body) {
-            volume.crew().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
+            volume.thread_pool().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
         };
         const ScanCall call{credentials_of(caller), *root, files, visit, for_each, steps.wait};
         const Errc scanned = volume.engine().scan(call);

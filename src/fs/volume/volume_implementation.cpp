@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's side of the contract with operations: how each retry reason ("wish" in names) is
-// served and when it becomes an error for the caller.
+// The driver's side of the contract with operations: how each retry reason ("retry_reason" in
+// names) is served and when it becomes an error for the caller.
 //
 // If the engine does not write data itself, a piece belongs to the file before its bytes are on the
 // disk. Invariant: no commit takes its snapshot in between, and no thread reads the file's data.
@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "base/out_of_memory.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
-#include "fs/volume/superblock_io.hpp"
 #if defined(WARREN_CUDA)
 #include "fs/engine/cuda/cuda_engine.hpp"
 #endif
@@ -50,7 +50,7 @@ VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
       options_(options),
       hash_mask_(hash_mask),
       data_locks_(std::make_unique<std::shared_mutex[]>(data_lock_count)),
-      crew_(options.workers),
+      thread_pool_(options.workers),
       mapped_files_(*this) {}
 
 Errc VolumeImplementation::start() {
@@ -115,7 +115,7 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     committer_->on_failure([this](Errc error) { end_changes(error); });
     make_file_buffer();
     committer_->keep_data(file_buffer_.get(), options_.data);
-    committer_->copy_with(crew_.width());
+    committer_->copy_with(thread_pool_.width());
     return start_engine();
 }
 
@@ -143,8 +143,8 @@ void VolumeImplementation::make_file_buffer() {
 /// Loads all metadata into the host's Store, frame by frame. A block that fails is loaded again
 /// when it is needed, and the error is reported then.
 void VolumeImplementation::load_metadata() {
-    crew_.for_each(relaxed_load(store().state->metadata_frames_end),
-                   [this](const ThreadTeam&, u64 frame) { loader_->load_frame(frame); });
+    thread_pool_.for_each(relaxed_load(store().state->metadata_frames_end),
+                          [this](const ThreadTeam&, u64 frame) { loader_->load_frame(frame); });
 }
 
 /// Makes the requested engine; the Store is ready.
@@ -279,7 +279,7 @@ constexpr std::chrono::microseconds closed_gate_look{20};
 
 /// Waits until the cause of a retry may be over.
 void VolumeImplementation::wait_a_moment() {
-    // With the gate closed a commit copies blocks: yield the processor to it.
+    // With the freeze barrier closed a commit copies blocks: yield the processor to it.
     if (relaxed_load(store().state->gate_closed) != 0) {
         std::this_thread::sleep_for(closed_gate_look);
     } else {
@@ -305,13 +305,13 @@ bool VolumeImplementation::may_find_space(Attempts& attempts) {
     return reclaimer_->is_running() && blocks_used() < before;
 }
 
-Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
-    switch (wish.code) {
+Errc VolumeImplementation::serve(const RetryReason& retry_reason, Attempts& attempts) {
+    switch (retry_reason.code) {
         case Errc::retry:
             if (++attempts.retries > 16) wait_a_moment();
             return Errc::ok;
         case Errc::need_block:
-            return serve_block(wish.place, attempts);
+            return serve_block(retry_reason.place, attempts);
         case Errc::need_commit:
             return commit();
         case Errc::need_space:
@@ -319,7 +319,7 @@ Errc VolumeImplementation::serve(const Wish& wish, Attempts& attempts) {
             return commit_and_free(true);
         case Errc::need_split:
         case Errc::need_prune:
-            return serve_structure(wish);
+            return serve_structure(retry_reason);
         case Errc::need_inodes: {
             const Errc added = add_inode_frame();
             if (added != Errc::need_space) return added;
@@ -365,12 +365,12 @@ Errc VolumeImplementation::settle_block(Errc loaded, u64 place, Attempts& attemp
     return loaded;
 }
 
-Errc VolumeImplementation::serve_structure(const Wish& wish) {
+Errc VolumeImplementation::serve_structure(const RetryReason& retry_reason) {
     ops::Command change;
-    change.wish = wish.code;
-    change.from = wish.inode;
-    change.length = wish.key;
-    change.may_use_reserve = wish.may_use_reserve;
+    change.retry_reason = retry_reason.code;
+    change.from = retry_reason.inode;
+    change.length = retry_reason.key;
+    change.may_use_reserve = retry_reason.may_use_reserve;
     return ask<ops::Verb::change_structure>(change);
 }
 

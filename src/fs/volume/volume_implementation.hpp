@@ -2,8 +2,9 @@
 // An open volume: the disk, the host's memory, the loader, the committer and an engine, and the
 // driver that runs commands on the engine until they have a result.
 //
-// Invariant: a command or operation that returns a retry reason (Errc from 4096 on, "wish" in
-// names) has changed nothing; the driver serves it with no lock held and starts the command again.
+// Invariant: a command or operation that returns a retry reason (Errc from 4096 on, "retry_reason"
+// in names) has changed nothing; the driver serves it with no lock held and starts the command
+// again.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +23,13 @@
 #include "base/file_clock.hpp"
 #include "fs/cache/file_buffer.hpp"
 #include "fs/cache/meta_loader.hpp"
+#include "fs/commit/committer.hpp"
 #include "fs/core/directory.hpp"
 #include "fs/core/permission.hpp"
 #include "fs/engine/cpu/cpu_engine.hpp"
-#include "fs/engine/cpu/crew.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
+#include "fs/engine/cpu/thread_pool.hpp"
 #include "fs/ops/execute.hpp"
-#include "fs/volume/committer.hpp"
 #include "fs/volume/mapped_files.hpp"
 #include "fs/volume/orphan_reclaimer.hpp"
 #include "fs/volume/pending_prunes.hpp"
@@ -200,11 +201,11 @@ class VolumeImplementation {
         for (;;) {
             CpuOperation op(this_team(), store());
             auto result = body(op);
-            const Wish wish{code_of(result), op.needed_place, op.needed_inode, op.needed_key,
-                            op.may_use_reserve};
+            const RetryReason retry_reason{code_of(result), op.needed_place, op.needed_inode,
+                                           op.needed_key, op.may_use_reserve};
             core::finish(op);
-            if (is_final(wish.code) && wish.code != Errc::corrupt) return result;
-            const Errc served = serve(wish, attempts);
+            if (is_final(retry_reason.code) && retry_reason.code != Errc::corrupt) return result;
+            const Errc served = serve(retry_reason, attempts);
             if (served != Errc::ok) return decltype(result)(served);
         }
     }
@@ -288,7 +289,7 @@ class VolumeImplementation {
     void give_back_data_room(u64 blocks);
     /// The most bytes that one step of a command may write.
     u64 data_step_bytes() const { return data_step_bytes_; }
-    Crew& crew() { return crew_; }
+    ThreadPool& thread_pool() { return thread_pool_; }
     /// For measurements; thread-safe.
     void note_times(const BatchTimes& times) {
         const std::lock_guard lock(times_mutex_);
@@ -341,7 +342,7 @@ class VolumeImplementation {
         bool committed_for_space = false;
         u64 orphans_freed = 0;  // when it was
     };
-    struct Wish {
+    struct RetryReason {
         Errc code;
         u64 place;
         u64 inode;
@@ -381,11 +382,11 @@ class VolumeImplementation {
             if (served != Errc::ok) return reply.code = served;
         }
     }
-    class ManyWishes;
+    class ManyRetries;
     class PieceUnderWay;
     void wait_a_moment();
     bool may_find_space(Attempts& attempts);
-    Errc serve(const Wish& wish, Attempts& attempts);
+    Errc serve(const RetryReason& retry_reason, Attempts& attempts);
     Errc serve_block(u64 place, Attempts& attempts);
     Errc settle_block(Errc loaded, u64 place, Attempts& attempts);
     void load_blocks(std::span<const u64> places, std::span<Errc> answers);
@@ -393,7 +394,7 @@ class VolumeImplementation {
     Engine* engine_with_buffer() const {
         return engine_->meta_buffer_blocks() != 0 ? engine_.get() : nullptr;
     }
-    Errc serve_structure(const Wish& wish);
+    Errc serve_structure(const RetryReason& retry_reason);
     void prune_pending();
     Errc add_inode_frame();
     Errc remove_in_turn(Handle root, Removal& removal);
@@ -428,7 +429,7 @@ class VolumeImplementation {
     std::unique_ptr<std::shared_mutex[]> data_locks_;
     bool closed_ = false;
     PendingPrunes pending_prunes_;
-    Crew crew_;
+    ThreadPool thread_pool_;
     MappedFiles mapped_files_;
     mutable std::mutex times_mutex_;
     BatchTimes batch_times_;

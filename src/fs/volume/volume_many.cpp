@@ -15,9 +15,9 @@
 namespace warren {
 
 /// The unfinished commands, with the retry reasons of each so far.
-class VolumeImplementation::ManyWishes {
+class VolumeImplementation::ManyRetries {
  public:
-    ManyWishes(VolumeImplementation& volume, std::span<ops::Reply> replies)
+    ManyRetries(VolumeImplementation& volume, std::span<ops::Reply> replies)
         : volume_(volume), replies_(replies) {
         for (u64 i = 0; i < replies.size(); ++i) {
             if (is_open(replies[i])) left_.push_back({i, {}, false});
@@ -35,7 +35,7 @@ class VolumeImplementation::ManyWishes {
     void serve() {
         const auto round_end = left_.begin() + static_cast<std::ptrdiff_t>(round_);
         std::sort(left_.begin(), round_end, [&](const Left& one, const Left& other) {
-            return wish_order(one) < wish_order(other);
+            return retry_order(one) < retry_order(other);
         });
         load_blocks();
         for (u64 begin = 0; begin < round_;) {
@@ -82,7 +82,7 @@ class VolumeImplementation::ManyWishes {
     }
 
     /// By code, place or inode, key and item.
-    std::tuple<i32, u64, u64, u64> wish_order(const Left& one) const {
+    std::tuple<i32, u64, u64, u64> retry_order(const Left& one) const {
         const ops::Reply& reply = replies_[one.item];
         const auto code = static_cast<i32>(reply.code);
         if (reply.code == Errc::need_block) return {code, reply.needed_place, 0, one.item};
@@ -93,8 +93,8 @@ class VolumeImplementation::ManyWishes {
     /// same, because they likely concern one leaf: splitting it twice would only leave half-empty
     /// leaves.
     bool is_same(u64 one, u64 other) const {
-        const auto first = wish_order(left_[one]);
-        const auto second = wish_order(left_[other]);
+        const auto first = retry_order(left_[one]);
+        const auto second = retry_order(left_[other]);
         return std::get<0>(first) == std::get<0>(second) &&
                std::get<1>(first) == std::get<1>(second);
     }
@@ -127,20 +127,20 @@ class VolumeImplementation::ManyWishes {
     /// Serves the retry reason that [begin, end) share.
     void serve_same(u64 begin, u64 end) {
         const ops::Reply& reply = replies_[left_[begin].item];
-        const Wish wish{reply.code, reply.needed_place, reply.needed_inode, reply.needed_key,
-                        reply.may_use_reserve};
+        const RetryReason retry_reason{reply.code, reply.needed_place, reply.needed_inode,
+                                       reply.needed_key, reply.may_use_reserve};
         std::vector<u64> waiting;
         for (u64 i = begin; i < end; ++i) {
-            if (may_go_on(left_[i].attempts, wish.code)) {
+            if (may_go_on(left_[i].attempts, retry_reason.code)) {
                 waiting.push_back(left_[i].item);
             } else {
-                const bool is_space = wish.code == Errc::need_space;
+                const bool is_space = retry_reason.code == Errc::need_space;
                 replies_[left_[i].item].code = is_space ? Errc::no_space : Errc::corrupt;
                 left_[i].is_done = true;
             }
         }
         if (waiting.empty()) return;
-        const Errc served = serve(wish, left_[begin].attempts);
+        const Errc served = serve(retry_reason, left_[begin].attempts);
         if (served == Errc::ok) return;
         for (u64 i = begin; i < end; ++i) {
             if (left_[i].is_done) continue;
@@ -148,17 +148,19 @@ class VolumeImplementation::ManyWishes {
             left_[i].is_done = true;
         }
     }
-    Errc serve(const Wish& wish, Attempts& attempts) {
-        if (wish.code == Errc::need_block) {
-            const auto found = std::lower_bound(places_.begin(), places_.end(), wish.place);
+    Errc serve(const RetryReason& retry_reason, Attempts& attempts) {
+        if (retry_reason.code == Errc::need_block) {
+            const auto found = std::lower_bound(places_.begin(), places_.end(), retry_reason.place);
             const Errc loaded = loaded_[static_cast<u64>(found - places_.begin())];
             // Another retry reason may have caused a commit since.
-            if (loaded == Errc::need_commit) return volume_.serve_block(wish.place, attempts);
-            return volume_.settle_block(loaded, wish.place, attempts);
+            if (loaded == Errc::need_commit)
+                return volume_.serve_block(retry_reason.place, attempts);
+            return volume_.settle_block(loaded, retry_reason.place, attempts);
         }
         Attempts counted_above;
-        const bool is_counted = wish.code == Errc::need_space || wish.code == Errc::corrupt;
-        return volume_.serve(wish, is_counted ? counted_above : attempts);
+        const bool is_counted =
+            retry_reason.code == Errc::need_space || retry_reason.code == Errc::corrupt;
+        return volume_.serve(retry_reason, is_counted ? counted_above : attempts);
     }
 
     static constexpr u32 damaged_max = 4;
@@ -176,18 +178,18 @@ class VolumeImplementation::ManyWishes {
 void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
                                         std::span<ops::Reply> replies) {
     engine_->attempt_many(commands, replies);
-    ManyWishes wishes(*this, replies);
+    ManyRetries retry_reasons(*this, replies);
     std::vector<ops::Command> again;
     std::vector<ops::Reply> answers;
     for (;;) {
-        wishes.serve();
-        if (wishes.count() == 0) return;
+        retry_reasons.serve();
+        if (retry_reasons.count() == 0) return;
         again.clear();
-        for (u64 i = 0; i < wishes.count(); ++i)
-            again.push_back(commands[wishes.item(i)]);
+        for (u64 i = 0; i < retry_reasons.count(); ++i)
+            again.push_back(commands[retry_reasons.item(i)]);
         answers.resize(again.size());
         engine_->attempt_many(again, answers);
-        wishes.look(answers);
+        retry_reasons.look(answers);
     }
 }
 

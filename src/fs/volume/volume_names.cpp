@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/out_of_memory.hpp"
+#include "fs/check/directory_entries.hpp"
 #include "fs/core/tree.hpp"
-#include "fs/volume/directory_entries.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {

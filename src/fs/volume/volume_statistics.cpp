@@ -6,7 +6,7 @@
 // last free frame, and the reserve with which a full volume can be emptied.
 #include <algorithm>
 
-#include "fs/volume/empty_inode_frames.hpp"
+#include "fs/commit/empty_inode_frames.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {

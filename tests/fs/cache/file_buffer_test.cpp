@@ -84,9 +84,9 @@ TEST(FileBuffer, concurrentUsersSeeTheirOwnBytes) {
     FileBuffer buffer(disk, smallest());
     constexpr u64 threads = 8;
     constexpr u64 own = disk_bytes / threads;
-    std::vector<std::thread> crowd;
+    std::vector<std::thread> executor;
     for (u64 t = 0; t < threads; ++t) {
-        crowd.emplace_back([&, t] {
+        executor.emplace_back([&, t] {
             Random random(seed.part(t));
             Bytes model(own);
             for (u64 i = 0; i < 200 * test_load() && !testing::Test::HasFailure(); ++i) {
@@ -95,7 +95,7 @@ TEST(FileBuffer, concurrentUsersSeeTheirOwnBytes) {
             }
         });
     }
-    for (std::thread& one : crowd)
+    for (std::thread& one : executor)
         one.join();
 }
 
@@ -327,14 +327,14 @@ TEST(FileBuffer, concurrentReadersUseWhatTheyLoad) {
     FileBuffer buffer(disk, smallest());
     constexpr u64 threads = 16;
     constexpr u64 own = disk_bytes / threads;  // of each as much as the buffer takes, and more
-    std::vector<std::thread> crowd;
+    std::vector<std::thread> executor;
     for (u64 t = 0; t < threads; ++t) {
-        crowd.emplace_back([&, t] {
+        executor.emplace_back([&, t] {
             Bytes bytes(own);
             EXPECT_EQ(buffer.read(t * own, bytes, disk_bytes), Errc::ok);
         });
     }
-    for (std::thread& one : crowd)
+    for (std::thread& one : executor)
         one.join();
     // The last load of a thread may reach into the part of the next one.
     EXPECT_LE(buffer.figures().loaded_blocks, disk_bytes / block + threads * 8);

@@ -86,9 +86,9 @@ TEST(HeadTable, concurrentUsersNeverSeeAnotherPlace) {
     constexpr u64 places = 32;
     Heads heads(count);
     std::mutex loading;  // as in MetaLoader: one block is put in at a time
-    std::vector<std::thread> crowd;
+    std::vector<std::thread> executor;
     for (u64 t = 0; t < 4; ++t) {
-        crowd.emplace_back([&, t] {
+        executor.emplace_back([&, t] {
             Random random(seed.part(t));
             for (u64 i = 0; i < 3000 * test_load(); ++i) {
                 const u64 place = random.below(places) * block;
@@ -108,7 +108,7 @@ TEST(HeadTable, concurrentUsersNeverSeeAnotherPlace) {
             }
         });
     }
-    for (std::thread& one : crowd)
+    for (std::thread& one : executor)
         one.join();
     for (u32 h = 0; h < count; ++h)
         EXPECT_EQ(heads.at(h).links, 0u);

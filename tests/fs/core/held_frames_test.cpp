@@ -13,7 +13,7 @@
 
 #include "fs/engine/cpu/store_memory.hpp"
 #include "tests/support/seed.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 
 namespace warren {
 namespace {
@@ -143,7 +143,7 @@ TEST(HeldFrames, haveOneOwnerBesideThoseWhoClaim) {
             core::unclaim_frame(store, *frame);
         }
     };
-    run_crowd(seed.value(), {hold, hold, claim, claim});
+    run_executor(seed.value(), {hold, hold, claim, claim});
     EXPECT_EQ(free_frames(store).size(), frame_count);
     EXPECT_EQ(store.state->free_frames, frame_count);
 }
@@ -194,7 +194,7 @@ TEST_F(LastFrames, areNotBothTakenForContents) {
             core::unclaim_frame(store_, *frame);
         }
     };
-    run_crowd(seed_.value(), {fill, fill, fill, fill});
+    run_executor(seed_.value(), {fill, fill, fill, fill});
     EXPECT_GT(taken, 0u);
     expect_as_before();
 }
@@ -221,7 +221,7 @@ TEST_F(LastFrames, areFoundForMetadata) {
         }
         is_over = true;
     };
-    run_crowd(seed_.value(), {use, fill, fill});
+    run_executor(seed_.value(), {use, fill, fill});
     expect_as_before();
 }
 
@@ -252,7 +252,7 @@ TEST(HeldFrames, giveEveryTeamABlock) {
                 }
             }
         };
-        run_crowd(seed.value() + round, {take, take, take, take});
+        run_executor(seed.value() + round, {take, take, take, take});
         EXPECT_EQ(reserved, 2 * format::blocks_per_frame);
     }
 }

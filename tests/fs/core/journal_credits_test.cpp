@@ -66,13 +66,13 @@ class JournalCreditsTest : public testing::Test {
     }
     void TearDown() override {
         EXPECT_EQ(inside(), 0u);
-        EXPECT_EQ(state().promised_blocks, 0u);
+        EXPECT_EQ(state().reserved_credits, 0u);
     }
     const core::Store& store() { return memory_.store(); }
     core::StoreState& state() { return *memory_.store().state; }
     u64 inside() {
         u64 sum = 0;
-        for (const core::GateSlot& slot : state().gate)
+        for (const core::BarrierSlot& slot : state().freeze_barrier)
             sum += slot.inside;
         return sum;
     }
@@ -94,15 +94,15 @@ TEST_F(JournalCreditsTest, holdWhatWasReservedUntilTheyEnd) {
     {
         JournalCredits credits;
         ASSERT_EQ(credits.pass_barrier(state(), worker), Errc::ok);
-        EXPECT_EQ(state().gate[worker].inside, 1u);
+        EXPECT_EQ(state().freeze_barrier[worker].inside, 1u);
         EXPECT_EQ(credits.reserve(state(), 5).verdict(5), Errc::ok);
         EXPECT_EQ(credits.reserve(state(), 4).ahead, 5u);
-        EXPECT_EQ(state().promised_blocks, 9u);
+        EXPECT_EQ(state().reserved_credits, 9u);
         credits.give_back(4);
-        EXPECT_EQ(state().promised_blocks, 5u);
+        EXPECT_EQ(state().reserved_credits, 5u);
     }
     EXPECT_EQ(inside(), 0u);
-    EXPECT_EQ(state().promised_blocks, 0u);
+    EXPECT_EQ(state().reserved_credits, 0u);
 }
 
 TEST_F(JournalCreditsTest, moveOutAndIn) {
@@ -113,27 +113,27 @@ TEST_F(JournalCreditsTest, moveOutAndIn) {
         static_cast<void>(first.reserve(state(), 5));
         JournalCredits second(std::move(first));
         first.leave();  // holds nothing
-        EXPECT_EQ(state().promised_blocks, 5u);
+        EXPECT_EQ(state().reserved_credits, 5u);
         static_cast<void>(last.reserve(state(), 2));
         last = std::move(second);
-        EXPECT_EQ(state().promised_blocks, 5u) << "what it held before is given back";
+        EXPECT_EQ(state().reserved_credits, 5u) << "what it held before is given back";
     }
     EXPECT_EQ(inside(), 1u);
-    EXPECT_EQ(state().promised_blocks, 5u);
+    EXPECT_EQ(state().reserved_credits, 5u);
     const u64 kept = last.keep();
     last.leave();
     EXPECT_EQ(kept, 5u);
     EXPECT_EQ(inside(), 1u);
     JournalCredits::resume(state(), worker, kept).leave();
     EXPECT_EQ(inside(), 0u);
-    EXPECT_EQ(state().promised_blocks, 0u);
+    EXPECT_EQ(state().reserved_credits, 0u);
 }
 
 TEST_F(JournalCreditsTest, closedBarrierSaysRetry) {
     state().gate_closed = 1;
     EXPECT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 1), Errc::retry);
     EXPECT_EQ(inside(), 0u);
-    EXPECT_EQ(state().promised_blocks, 0u);
+    EXPECT_EQ(state().reserved_credits, 0u);
     EXPECT_EQ(state().dirty_blocks, 0u);
     state().gate_closed = 0;
     EXPECT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 1), Errc::ok);
@@ -143,7 +143,7 @@ TEST_F(JournalCreditsTest, fullJournalSaysCommit) {
     state().dirty_blocks = journal_room - right_blocks_max + 1;
     EXPECT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 1), Errc::need_commit);
     EXPECT_EQ(inside(), 0u);
-    EXPECT_EQ(state().promised_blocks, 0u);
+    EXPECT_EQ(state().reserved_credits, 0u);
     state().dirty_blocks = journal_room - right_blocks_max;
     EXPECT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 1), Errc::ok);
 }
@@ -213,10 +213,10 @@ TEST_F(JournalCreditsTest, lanesCountTogether) {
 
 TEST_F(JournalCreditsTest, partsOfAStepHaveCreditsOfTheirOwn) {
     CpuOperation op(ThreadTeam{worker}, store());
-    op.gate_is_held = true;
+    op.barrier_is_held = true;
     ASSERT_EQ(op.begin_apply(WARREN_CREDITS(broken_blocks_max)), Errc::ok);
     EXPECT_EQ(inside(), 0u);
-    EXPECT_EQ(state().promised_blocks, 0u);
+    EXPECT_EQ(state().reserved_credits, 0u);
     op.mark_dirty_all(3, [](u32 at) { return at * format::block_size; });
     op.end_apply();
     EXPECT_EQ(state().read_only, 1u);

@@ -109,7 +109,7 @@ class Side {
         if (removed.prune_inode != 0) {
             Command prune;
             prune.verb = Verb::change_structure;
-            prune.wish = Errc::need_prune;
+            prune.retry_reason = Errc::need_prune;
             prune.from = removed.prune_inode;
             prune.length = removed.prune_key;
             prune.may_use_reserve = true;
@@ -127,21 +127,21 @@ class Side {
     }
 
  private:
-    void serve(const Reply& wish) {
+    void serve(const Reply& retry_reason) {
         Command command;
-        switch (wish.code) {
+        switch (retry_reason.code) {
             case Errc::retry:
                 return;
             case Errc::need_block:
-                EXPECT_EQ(volume_->loader().load(wish.needed_place), Errc::ok);
+                EXPECT_EQ(volume_->loader().load(retry_reason.needed_place), Errc::ok);
                 return;
             case Errc::need_split:
             case Errc::need_prune:
                 command.verb = Verb::change_structure;
-                command.wish = wish.code;
-                command.from = wish.needed_inode;
-                command.length = wish.needed_key;
-                command.may_use_reserve = wish.may_use_reserve;
+                command.retry_reason = retry_reason.code;
+                command.from = retry_reason.needed_inode;
+                command.length = retry_reason.needed_key;
+                command.may_use_reserve = retry_reason.may_use_reserve;
                 run(command);
                 return;
             case Errc::need_inodes:

@@ -46,19 +46,20 @@ class TeamVolume {
     template <class Body>
     auto run(const Body& body) {
         for (u32 attempts = 0;; ++attempts) {
-            Wish wish;
+            RetryReason retry_reason;
             const auto answer = lanes_.run([&](const Team& team) {
                 TeamOperation op(team, implementation_->store());
                 auto result = body(op);
                 if (team.is_leader()) {
-                    wish = {code_of(result), op.needed_place, op.needed_inode, op.needed_key};
+                    retry_reason = {code_of(result), op.needed_place, op.needed_inode,
+                                    op.needed_key};
                 }
                 core::finish(op);
                 return result;
             });
-            if (is_final(wish.code)) return answer;
-            EXPECT_LT(attempts, 1000u) << static_cast<int>(wish.code);
-            serve(wish);
+            if (is_final(retry_reason.code)) return answer;
+            EXPECT_LT(attempts, 1000u) << static_cast<int>(retry_reason.code);
+            serve(retry_reason);
         }
     }
 
@@ -85,24 +86,25 @@ class TeamVolume {
     }
 
  private:
-    struct Wish {
+    struct RetryReason {
         Errc code = Errc::ok;
         u64 place = 0;
         u64 inode = 0;
         u64 key = 0;
     };
 
-    void serve(const Wish& wish) {
-        switch (wish.code) {
+    void serve(const RetryReason& retry_reason) {
+        switch (retry_reason.code) {
             case Errc::need_block: {
-                const Errc loaded = implementation_->loader().load(wish.place);
+                const Errc loaded = implementation_->loader().load(retry_reason.place);
                 if (loaded == Errc::need_commit) return commit();
                 EXPECT_EQ(loaded, Errc::ok);
                 return;
             }
             case Errc::need_split:
             case Errc::need_prune:
-                static_cast<void>(run([&](TeamOperation& op) { return change_tree(op, wish); }));
+                static_cast<void>(
+                    run([&](TeamOperation& op) { return change_tree(op, retry_reason); }));
                 return;
             case Errc::need_inodes: {
                 const Result<u64> frame =
@@ -120,18 +122,19 @@ class TeamVolume {
         }
     }
 
-    static Errc change_tree(TeamOperation& op, const Wish& wish) {
+    static Errc change_tree(TeamOperation& op, const RetryReason& retry_reason) {
         op.may_use_reserve = true;
-        const Result<core::InodeRef> inode = core::find_inode(op, wish.inode);
+        const Result<core::InodeRef> inode = core::find_inode(op, retry_reason.inode);
         if (!inode) return inode.code() == Errc::stale ? Errc::ok : inode.code();
         const u32 mode = load(op.team, inode->at->mode);
         if ((mode & format::type_mask) != format::type_directory) {
-            return wish.code == Errc::need_split ? core::make_extent_room(op, wish.inode, wish.key)
-                                                 : Errc::ok;
+            return retry_reason.code == Errc::need_split
+                       ? core::make_extent_room(op, retry_reason.inode, retry_reason.key)
+                       : Errc::ok;
         }
-        return wish.code == Errc::need_split
-                   ? core::make_room(op, *inode, core::DirectoryLeafType{}, wish.key)
-                   : core::prune(op, *inode, core::DirectoryLeafType{}, wish.key);
+        return retry_reason.code == Errc::need_split
+                   ? core::make_room(op, *inode, core::DirectoryLeafType{}, retry_reason.key)
+                   : core::prune(op, *inode, core::DirectoryLeafType{}, retry_reason.key);
     }
 
     Lockstep<4> lanes_;

@@ -16,7 +16,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -194,7 +194,7 @@ TEST_F(RoomMarks, inodesThatComeAndGoInACrowdAreAllFound) {
         bodies.push_back([&, t](Random&) { remover(t); });
         bodies.push_back([&, t](Random& random) { seeker(t, random); });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     EXPECT_FALSE(is_lost);
 }
 

@@ -137,9 +137,9 @@ TEST_P(UringDisk, concurrentCallersAreServed) {
     constexpr u64 threads = 2 * RingAccess::lanes_max;
     constexpr u64 own = file_bytes / threads;
     std::atomic<u64> wrong{0};
-    std::vector<std::thread> crowd;
+    std::vector<std::thread> executor;
     for (u64 t = 0; t < threads; ++t) {
-        crowd.emplace_back([&, t] {
+        executor.emplace_back([&, t] {
             Random random(seed.part(t));
             Bytes model(own);
             for (int step = 0; step < 40; ++step) {
@@ -156,7 +156,7 @@ TEST_P(UringDisk, concurrentCallersAreServed) {
             }
         });
     }
-    for (std::thread& one : crowd)
+    for (std::thread& one : executor)
         one.join();
     EXPECT_EQ(wrong, 0u);
 }

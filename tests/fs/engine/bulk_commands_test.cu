@@ -11,8 +11,8 @@
 
 #include "fs/volume/pending_prunes.hpp"
 #include "gpu/device.hpp"
-#include "tests/fs/engine/removal_trees.hpp"
-#include "tests/fs/engine/scan_answers.hpp"
+#include "tests/fs/bulk/removal_trees.hpp"
+#include "tests/fs/bulk/scan_answers.hpp"
 #include "tests/support/memory_volume.hpp"
 
 namespace warren {
@@ -30,7 +30,7 @@ class BulkCommands : public testing::Test {
 
 /// All that one engine says of a volume.
 struct Answers {
-    std::vector<std::multiset<Sight>> scans;
+    std::vector<std::multiset<ScanRow>> scans;
     Sums sums;
     Errc by_stranger = Errc::ok;
 
@@ -40,15 +40,15 @@ struct Answers {
 Answers ask(Volume& volume) {
     Answers answers;
     for (const ScanFilter& filter : filters()) {
-        Sights sights;
-        EXPECT_EQ(volume.scan(anybody, volume.root(), std::ref(sights), filter), Errc::ok);
-        answers.scans.push_back(sights.seen);
+        ScanRows rows;
+        EXPECT_EQ(volume.scan(anybody, volume.root(), std::ref(rows), filter), Errc::ok);
+        answers.scans.push_back(rows.seen);
     }
     std::vector<DirectoryUsage> usages;
     EXPECT_EQ(volume.usage(anybody, volume.root(), {.depth_max = 9, .counts_links = true}, usages),
               Errc::ok);
     answers.sums = sums_of(usages);
-    Sights ignored;
+    ScanRows ignored;
     answers.by_stranger = volume.scan({.user = 9, .group = 9}, volume.root(), std::ref(ignored));
     return answers;
 }
@@ -172,11 +172,11 @@ TEST_F(BulkCommands, MeetWhatStaysBesideChanges) {
     for (u32 t = 0; t < 3; ++t)
         changers.emplace_back([&, t] { change(*volume, places, t, is_done); });
     for (u32 round = 0; round < 60; ++round) {
-        Sights sights;
-        EXPECT_EQ(volume->scan(anybody, volume->root(), std::ref(sights)), Errc::ok);
+        ScanRows rows;
+        EXPECT_EQ(volume->scan(anybody, volume->root(), std::ref(rows)), Errc::ok);
         std::multiset<std::string> met;
-        for (const Sight& sight : sights.seen)
-            met.insert(std::get<1>(sight));
+        for (const ScanRow& row : rows.seen)
+            met.insert(std::get<1>(row));
         for (const std::string& name : staying)
             EXPECT_EQ(met.count(name), 1u) << name << " in round " << round;
         std::vector<DirectoryUsage> usages;

@@ -29,16 +29,16 @@ class DeviceExaminationTest : public CheckTest {
         return result;
     }
     void expect_doubt(const std::string& what) {
-        EXPECT_TRUE(look(EngineChoice::cuda).looked_closer) << what;
-        EXPECT_TRUE(look(EngineChoice::cpu).looked_closer) << what;
+        EXPECT_TRUE(look(EngineChoice::cuda).was_full) << what;
+        EXPECT_TRUE(look(EngineChoice::cpu).was_full) << what;
     }
 };
 
 TEST_F(DeviceExaminationTest, FindsASoundVolumeSound) {
     const CheckResult cores = look(EngineChoice::cpu);
     const CheckResult device = look(EngineChoice::cuda);
-    EXPECT_FALSE(cores.looked_closer);
-    EXPECT_FALSE(device.looked_closer);
+    EXPECT_FALSE(cores.was_full);
+    EXPECT_FALSE(device.was_full);
     EXPECT_EQ(device.inodes, cores.inodes);
     EXPECT_EQ(device.directories, cores.directories);
     EXPECT_EQ(device.blocks_used, cores.blocks_used);
@@ -58,7 +58,7 @@ TEST_F(DeviceExaminationTest, FindsAFlippedBitInEachLanesPart) {
         expect_doubt("byte " + std::to_string(at) + " of an inode");
         editor().flip(inode + at);
     }
-    EXPECT_FALSE(look(EngineChoice::cuda).looked_closer);
+    EXPECT_FALSE(look(EngineChoice::cuda).was_full);
 }
 
 TEST_F(DeviceExaminationTest, FindsWrongFieldsUnderARightCrc) {
@@ -73,7 +73,7 @@ TEST_F(DeviceExaminationTest, FindsWrongFieldsUnderARightCrc) {
     expect_flaw("a cycle", parent, [&](Inode& inode) { inode.parent = grandchild; });
     expect_flaw("blocks", sparse, [](Inode& inode) { --inode.blocks; });
     expect_flaw("names", directory, [](Inode& inode) { ++inode.entries; });
-    EXPECT_FALSE(look(EngineChoice::cuda).looked_closer);
+    EXPECT_FALSE(look(EngineChoice::cuda).was_full);
 }
 
 }  // namespace

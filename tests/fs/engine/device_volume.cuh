@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "fs/engine/cuda/operations.hpp"
+#include "fs/engine/cuda/launch/operations.hpp"
 #include "tests/support/open_inside.hpp"
 
 namespace warren {
@@ -151,7 +151,7 @@ class DeviceVolume {
     void download();
     void expect_at_rest();
     void commit_in_parts();
-    void serve(Errc wish);
+    void serve(Errc retry_reason);
     Answer run_one(const Request& request);
     void launch(const DeviceArray<ops::Command>& commands, const DeviceArray<ops::Reply>& replies);
     std::vector<u32> run_some(const std::vector<Request>& requests, const std::vector<u32>& which,
@@ -235,13 +235,13 @@ inline void DeviceVolume::expect_at_rest() {
             held += word != 0 ? 1 : 0;
     }
     u64 inside = 0;
-    for (const core::GateSlot& slot : store.state->gate)
+    for (const core::BarrierSlot& slot : store.state->freeze_barrier)
         inside += slot.inside;
     EXPECT_EQ(locked, 0u);
     EXPECT_EQ(reserved, 0u);
     EXPECT_EQ(held, 0u);
     EXPECT_EQ(inside, 0u);
-    EXPECT_EQ(store.state->promised_blocks, 0u);
+    EXPECT_EQ(store.state->reserved_credits, 0u);
 }
 
 /// Commits what is dirty in parts that the journal can hold. Nothing runs meanwhile, so it does not
@@ -271,14 +271,15 @@ inline void DeviceVolume::commit_in_parts() {
 }
 
 /// Does for all requests that wait what the engine asks of the host.
-inline void DeviceVolume::serve(Errc wish) {
-    if (wish == Errc::retry || wish == Errc::ok) return;
-    if (wish == Errc::need_inodes) {
+inline void DeviceVolume::serve(Errc retry_reason) {
+    if (retry_reason == Errc::retry || retry_reason == Errc::ok) return;
+    if (retry_reason == Errc::need_inodes) {
         const u64 frame = run_one({ops::Verb::claim_inode_frame, {}}).value;
         if (frame != 0) run_one({.verb = ops::Verb::start_inode_frame, .from = frame});
         return;
     }
-    EXPECT_TRUE(wish == Errc::need_commit || wish == Errc::need_space) << static_cast<int>(wish);
+    EXPECT_TRUE(retry_reason == Errc::need_commit || retry_reason == Errc::need_space)
+        << static_cast<int>(retry_reason);
     download();
     commit_in_parts();
     upload();
@@ -309,11 +310,11 @@ inline std::vector<Answer> DeviceVolume::run(const std::vector<Request>& request
         if (idle_rounds == idle_rounds_max) download();
         if (testing::Test::HasFailure()) break;
         // Each of them: who finds the last inodes may be the one who lacks room in the journal.
-        std::set<Errc> wishes;
+        std::set<Errc> retry_reasons;
         for (const u32 index : waiting)
-            wishes.insert(answers[index].code);
-        for (const Errc wish : wishes)
-            serve(wish);
+            retry_reasons.insert(answers[index].code);
+        for (const Errc retry_reason : retry_reasons)
+            serve(retry_reason);
     }
     return answers;
 }

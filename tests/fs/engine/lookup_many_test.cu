@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "fs/engine/cuda/device_store.hpp"
-#include "fs/engine/cuda/lookup_many.hpp"
+#include "fs/engine/cuda/launch/lookup_many.hpp"
+#include "fs/engine/cuda/store/device_store.hpp"
+#include "tests/fs/bulk/scan_answers.hpp"
 #include "tests/fs/engine/device_volume.cuh"
-#include "tests/fs/engine/scan_answers.hpp"
 #include "tests/support/model_file_system.hpp"
 
 namespace warren {

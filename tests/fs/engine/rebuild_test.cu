@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <thread>
 
-#include "fs/engine/cuda/device_store.hpp"
-#include "fs/engine/cuda/directory_rebuild.hpp"
-#include "tests/fs/engine/rebuild_cases.hpp"
+#include "fs/engine/cuda/launch/directory_rebuild.hpp"
+#include "fs/engine/cuda/store/device_store.hpp"
+#include "tests/fs/bulk/rebuild_cases.hpp"
 
 namespace warren {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/random.hpp"
 #include "fs/core/held_frames.hpp"
-#include "fs/engine/cuda/removal_room.hpp"
+#include "fs/engine/cuda/launch/removal_room.hpp"
 
 #include "tests/support/seed.hpp"
 

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "fs/commit/superblock_io.hpp"
 #include "fs/disk/fault_disk.hpp"
-#include "fs/engine/cuda/device_store.hpp"
-#include "fs/engine/cuda/server.hpp"
-#include "fs/volume/superblock_io.hpp"
+#include "fs/engine/cuda/server/server.hpp"
+#include "fs/engine/cuda/store/device_store.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -127,13 +127,13 @@ class ServedVolume {
         return client_->wait(*ticket, reply, patience_ms);
     }
 
-    Errc serve(const ops::Reply& wish) {
-        switch (wish.code) {
+    Errc serve(const ops::Reply& retry_reason) {
+        switch (retry_reason.code) {
             case Errc::retry:
                 return Errc::ok;
             case Errc::need_block:
-                WARREN_TRY(host_->loader().load(wish.needed_place));
-                return device_.show_block(wish.needed_place);
+                WARREN_TRY(host_->loader().load(retry_reason.needed_place));
+                return device_.show_block(retry_reason.needed_place);
             case Errc::need_commit:
             case Errc::need_space:
                 return commit();

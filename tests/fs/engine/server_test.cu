@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "fs/engine/cuda/server_fault.hpp"
+#include "fs/engine/cuda/server/server_fault.hpp"
 #include "fs/ring/encode_command.hpp"
 #include "fs/ring/parking.hpp"
 #include "gpu/device.hpp"

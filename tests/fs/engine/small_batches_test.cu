@@ -16,7 +16,7 @@
 
 #include "base/random.hpp"
 #include "gpu/device.hpp"
-#include "tests/fs/engine/removal_trees.hpp"
+#include "tests/fs/bulk/removal_trees.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 

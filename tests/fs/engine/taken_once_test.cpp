@@ -7,7 +7,7 @@
 #include <chrono>
 #include <vector>
 
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 
 namespace warren {
 namespace {
@@ -74,7 +74,7 @@ TEST(TakenOnce, IsTakenByOneOfMany) {
         }
         EXPECT_EQ(memory.at(999), 7);
     };
-    run_crowd(1, {use, use, use, use});
+    run_executor(1, {use, use, use, use});
     EXPECT_EQ(takings, 2);
 }
 

@@ -6,9 +6,9 @@
 
 #include <optional>
 
-#include "fs/engine/cuda/device_store.hpp"
-#include "fs/engine/cuda/tree_removal.hpp"
-#include "tests/fs/engine/removal_trees.hpp"
+#include "fs/engine/cuda/launch/tree_removal.hpp"
+#include "fs/engine/cuda/store/device_store.hpp"
+#include "tests/fs/bulk/removal_trees.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
 

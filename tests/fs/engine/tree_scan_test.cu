@@ -4,9 +4,9 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include "fs/engine/cuda/device_store.hpp"
-#include "fs/engine/cuda/tree_scan.hpp"
-#include "tests/fs/engine/scan_answers.hpp"
+#include "fs/engine/cuda/launch/tree_scan.hpp"
+#include "fs/engine/cuda/store/device_store.hpp"
+#include "tests/fs/bulk/scan_answers.hpp"
 
 namespace warren {
 namespace {

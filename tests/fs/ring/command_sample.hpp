@@ -76,7 +76,7 @@ inline std::unique_ptr<CommandSample> sample_command(Random& random, ops::Verb v
     if (random.below(2) == 0) return sample;
     command.target = {sometimes(random, ~u64{0}), static_cast<u32>(sometimes(random, ~u32{0}))};
     command.device = static_cast<u32>(sometimes(random, ~u32{0}));
-    command.wish = random.below(4) == 0 ? Errc::need_split : Errc::ok;
+    command.retry_reason = random.below(4) == 0 ? Errc::need_split : Errc::ok;
     if (random.below(2) == 0) fill_change(random, command.change);
     sample->new_name = random_name(random, sometimes(random, 256));
     command.new_name = sample->new_name.data();
@@ -106,7 +106,7 @@ inline void expect_same_command(const ops::Command& sent, const ops::Command& go
     EXPECT_EQ(sent.verb, got.verb);
     EXPECT_EQ(sent.how, got.how);
     EXPECT_EQ(sent.may_use_reserve, got.may_use_reserve);
-    EXPECT_EQ(sent.wish, got.wish);
+    EXPECT_EQ(sent.retry_reason, got.retry_reason);
     EXPECT_EQ(sent.handle, got.handle);
     EXPECT_EQ(sent.target, got.target);
     EXPECT_EQ(sent.mode, got.mode);

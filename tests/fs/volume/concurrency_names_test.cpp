@@ -9,7 +9,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/model_file_system.hpp"
 #include "tests/support/seed.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using Bodies = std::vector<std::function<void(Random&)>>;
 
-constexpr u32 crowd = 8;
+constexpr u32 executor = 8;
 constexpr u64 stable_names = 400;
 
 milliseconds some_time() {
@@ -67,8 +67,8 @@ class ConcurrencyOfNames : public testing::TestWithParam<u64> {
         }
     }
 };
-constexpr u64 maps_for_crowds[] = {0, 2 * mib};
-INSTANTIATE_TEST_SUITE_P(BlockMaps, ConcurrencyOfNames, testing::ValuesIn(maps_for_crowds));
+constexpr u64 maps_for_executors[] = {0, 2 * mib};
+INSTANTIATE_TEST_SUITE_P(BlockMaps, ConcurrencyOfNames, testing::ValuesIn(maps_for_executors));
 
 TEST_P(ConcurrencyOfNames, splitAgainstLookup) {
     const Seed seed;
@@ -81,7 +81,7 @@ TEST_P(ConcurrencyOfNames, splitAgainstLookup) {
         bodies.push_back([&, i](Random&) { churn(*volume, directory, i, deadline); });
     }
     bodies.push_back([&](Random&) { rebuild(*volume, directory, deadline); });
-    while (bodies.size() < crowd) {
+    while (bodies.size() < executor) {
         bodies.push_back([&](Random& random) {
             while (!deadline.is_over()) {
                 const std::string name = stable(random.below(stable_names));
@@ -93,7 +93,7 @@ TEST_P(ConcurrencyOfNames, splitAgainstLookup) {
             }
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     EXPECT_EQ(list_names(*volume, directory), names);
     expect_counts_agree(*volume);
     volume.close_and_check();
@@ -157,7 +157,7 @@ TEST_P(ConcurrencyOfNames, readdirAgainstEverything) {
             EXPECT_EQ(volume->sync(), Errc::ok);
         }
     });
-    while (bodies.size() < crowd) {
+    while (bodies.size() < executor) {
         bodies.push_back([&](Random& random) {
             while (!deadline.is_over()) {
                 const auto names = list_in_pages(*volume, directory, random);
@@ -167,7 +167,7 @@ TEST_P(ConcurrencyOfNames, readdirAgainstEverything) {
             }
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     EXPECT_GE(list_names(*volume, directory).size(), stable_names);
     expect_counts_agree(*volume);
     volume.close_and_check();
@@ -185,7 +185,7 @@ TEST_P(ConcurrencyOfNames, movesOfDirectoriesMakeNoCircle) {
     const Deadline deadline(some_time());
     std::atomic<u64> moved{0};
     Bodies bodies;
-    for (u32 t = 0; t < crowd; ++t) {
+    for (u32 t = 0; t < executor; ++t) {
         bodies.push_back([&](Random& random) {
             while (!deadline.is_over()) {
                 // Each name is its directory's own, wherever that is.
@@ -205,7 +205,7 @@ TEST_P(ConcurrencyOfNames, movesOfDirectoriesMakeNoCircle) {
             }
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     EXPECT_GT(moved, 0u);
     EXPECT_EQ(volume->statistics().inodes_used, 2 + count);
     expect_counts_agree(*volume);
@@ -218,7 +218,7 @@ TEST_P(ConcurrencyOfNames, linksAgainstUnlinksAndCloses) {
     MemoryVolume volume(256 * mib, options());
     const Deadline deadline(some_time());
     Bodies bodies;
-    for (u32 t = 0; t < crowd; ++t) {
+    for (u32 t = 0; t < executor; ++t) {
         bodies.push_back([&](Random& random) {
             while (!deadline.is_over()) {
                 const std::string name(1, static_cast<char>('a' + random.below(4)));
@@ -247,7 +247,7 @@ TEST_P(ConcurrencyOfNames, linksAgainstUnlinksAndCloses) {
             }
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     expect_counts_agree(*volume);
     for (const auto& [name, inode] : list_names(*volume, volume->root())) {
         EXPECT_EQ(volume->unlink(anybody, volume->root(), name), Errc::ok);
@@ -290,7 +290,7 @@ TEST_P(ConcurrencyOfNames, readsAgainstWritesAndTruncation) {
             EXPECT_EQ(random.one_in(8) ? volume->sync_file(handle) : Errc::ok, Errc::ok);
         }
     });
-    while (bodies.size() < crowd) {
+    while (bodies.size() < executor) {
         bodies.push_back([&](Random& random) {
             std::vector<std::byte> bytes(4096);
             while (!deadline.is_over()) {
@@ -304,7 +304,7 @@ TEST_P(ConcurrencyOfNames, readsAgainstWritesAndTruncation) {
             }
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     EXPECT_EQ(volume->release(handle), Errc::ok);
     volume.close_and_check();
 }

@@ -10,7 +10,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using Bodies = std::vector<std::function<void(Random&)>>;
 
-constexpr u32 crowd = 8;
+constexpr u32 executor = 8;
 
 milliseconds some_time() {
     return milliseconds(1500 * test_load());
@@ -194,8 +194,8 @@ class Concurrency : public testing::TestWithParam<u64> {
  protected:
     OpenOptions options() const { return {.workers = 2, .meta_buffer_bytes = GetParam()}; }
 };
-constexpr u64 maps_for_crowds[] = {0, 2 * mib};
-INSTANTIATE_TEST_SUITE_P(BlockMaps, Concurrency, testing::ValuesIn(maps_for_crowds));
+constexpr u64 maps_for_executors[] = {0, 2 * mib};
+INSTANTIATE_TEST_SUITE_P(BlockMaps, Concurrency, testing::ValuesIn(maps_for_executors));
 
 /// Each thread has a tree of its own, compared answer by answer, and one that all of them share.
 TEST_P(Concurrency, everyOperationAtOnceAgreesWithTheModels) {
@@ -203,7 +203,7 @@ TEST_P(Concurrency, everyOperationAtOnceAgreesWithTheModels) {
     MemoryVolume volume(1 * gib, options());
     SharedTree shared(*volume, make_directory(*volume, volume->root(), "shared"));
     std::vector<std::unique_ptr<RandomOperations>> drivers;
-    for (u32 i = 0; i < crowd; ++i) {
+    for (u32 i = 0; i < executor; ++i) {
         RandomPlan plan;
         plan.entries_max = 300;
         plan.root = make_directory(*volume, volume->root(), "own" + std::to_string(i), 040755);
@@ -211,13 +211,13 @@ TEST_P(Concurrency, everyOperationAtOnceAgreesWithTheModels) {
     }
     const Deadline deadline(2 * some_time());
     Bodies bodies;
-    for (u32 i = 0; i < crowd; ++i) {
+    for (u32 i = 0; i < executor; ++i) {
         bodies.push_back([&, i](Random& random) {
             while (!deadline.is_over() && drivers[i]->step())
                 shared.step(random);
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     for (auto& driver : drivers) {
         driver->let_all_go();
         driver->compare();
@@ -234,7 +234,7 @@ TEST_P(Concurrency, rmdirAgainstCreate) {
     std::atomic<u64> removed{0};
     std::atomic<u64> created{0};
     Bodies bodies;
-    for (u32 i = 0; i < crowd / 2; ++i) {
+    for (u32 i = 0; i < executor / 2; ++i) {
         bodies.push_back([&, i](Random&) {
             const std::string name = "f" + std::to_string(i);
             while (!deadline.is_over()) {
@@ -263,7 +263,7 @@ TEST_P(Concurrency, rmdirAgainstCreate) {
             }
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     EXPECT_GT(removed, 0u);
     EXPECT_GT(created, 0u);
     expect_counts_agree(*volume);
@@ -278,14 +278,14 @@ TEST_P(Concurrency, removeTreeAgainstTheLastClose) {
     const Deadline deadline(some_time());
     for (u64 round = 0; !deadline.is_over() && !HasFailure(); ++round) {
         std::vector<Handle> doomed;
-        for (u32 i = 0; i < crowd; ++i) {
+        for (u32 i = 0; i < executor; ++i) {
             const std::string name = "d" + std::to_string(i);
             doomed.push_back(make_directory(*volume, volume->root(), name));
             make_directory(*volume, doomed.back(), "inner");
             ASSERT_EQ(volume->open_file(doomed.back()), Errc::ok);
         }
         Bodies bodies;
-        for (u32 i = 0; i < crowd; ++i) {
+        for (u32 i = 0; i < executor; ++i) {
             bodies.push_back([&, i](Random&) {
                 Removal removal;
                 EXPECT_EQ(
@@ -300,7 +300,7 @@ TEST_P(Concurrency, removeTreeAgainstTheLastClose) {
             });
             bodies.push_back([&, i](Random&) { EXPECT_EQ(volume->release(doomed[i]), Errc::ok); });
         }
-        run_crowd(seed.part(round), bodies);
+        run_executor(seed.part(round), bodies);
     }
     expect_counts_agree(*volume);
     volume.close_and_check();
@@ -346,7 +346,7 @@ TEST_P(Concurrency, exchangeAgainstRemoveTree) {
             EXPECT_EQ(removal.files + removal.directories, 2 * pairs + 1);
             is_gone = true;
         });
-        run_crowd(seed.part(round), bodies);
+        run_executor(seed.part(round), bodies);
         EXPECT_EQ(volume->statistics().inodes_used, inodes_before);
     }
     EXPECT_EQ(list_names(*volume, safe).size(), pairs);
@@ -378,7 +378,7 @@ TEST_P(Concurrency, renameAgainstRemoveTree) {
             Removal removal;
             EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "doomed", removal), Errc::ok);
         }};
-        for (u32 i = 1; i < crowd; ++i) {
+        for (u32 i = 1; i < executor; ++i) {
             bodies.push_back([&, i](Random& random) {
                 for (u32 tries = 0; tries < 6; ++tries) {
                     const u64 d = random.below(parts.size());
@@ -393,7 +393,7 @@ TEST_P(Concurrency, renameAgainstRemoveTree) {
                 }
             });
         }
-        run_crowd(seed.part(round), bodies);
+        run_executor(seed.part(round), bodies);
         EXPECT_EQ(volume->lookup(anybody, volume->root(), "doomed").code(), Errc::no_entry);
         const auto names = list_names(*volume, safe);
         EXPECT_EQ(names.size(), saved.size());

@@ -20,10 +20,10 @@ class CrowdedDisk final : public PassingDisk {
  public:
     using PassingDisk::PassingDisk;
     Errc flush() override {
-        if (crowd) crowd();
+        if (executor) executor();
         return fails ? Errc::io : PassingDisk::flush();
     }
-    std::function<void()> crowd;
+    std::function<void()> executor;
     bool fails = false;
 };
 
@@ -40,10 +40,10 @@ TEST(CrowdedRemoval, comesToAnEndThoughNoCommitGivesItsStepsRoom) {
     ASSERT_TRUE(volume) << failure.message;
     const Handle others = make_directory(*volume, volume->root(), "others");
     std::set<u64> blocks;
-    std::vector<Handle> crowd;
+    std::vector<Handle> executor;
     for (u32 i = 0; blocks.size() < 80; ++i) {
         const Handle file = make_file(*volume, others, "other" + std::to_string(i));
-        if (blocks.insert(file.inode / format::inodes_per_block).second) crowd.push_back(file);
+        if (blocks.insert(file.inode / format::inodes_per_block).second) executor.push_back(file);
     }
     Handle at = volume->root();
     for (u32 i = 0; i < 10; ++i) {
@@ -59,13 +59,13 @@ TEST(CrowdedRemoval, comesToAnEndThoughNoCommitGivesItsStepsRoom) {
     const u64 crowded = room - core::journal_room_min;
     ASSERT_GT(crowded + room / 4 + ops::dirtied_when_full(implementation->store(), workers), room);
     u64 commits = 0;
-    disk.crowd = [&] {
+    disk.executor = [&] {
         ++commits;
         // Without an end of its own the removal gets an error.
         if (commits > 10'000) disk.fails = true;
         AttributeChange touch;
         touch.which = AttributeChange::modified;
-        for (const Handle file : crowd) {
+        for (const Handle file : executor) {
             if (relaxed_load(state.dirty_blocks) >= crowded) break;
             touch.new_modified = static_cast<i64>(commits);
             EXPECT_TRUE(volume->set_attributes(anybody, file, touch));
@@ -74,7 +74,7 @@ TEST(CrowdedRemoval, comesToAnEndThoughNoCommitGivesItsStepsRoom) {
     ASSERT_EQ(volume->sync(), Errc::ok);
     Removal removal;
     EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal), Errc::ok);
-    disk.crowd = {};
+    disk.executor = {};
     EXPECT_GT(commits, ops::roomless_commits_max);
     EXPECT_EQ(removal.files, 200u);
     EXPECT_EQ(removal.directories, 10u);

@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "fs/check/check.hpp"
 #include "fs/format/check_block.hpp"
-#include "fs/volume/check.hpp"
 #include "tests/support/bounded_disk.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 #include "tests/support/watchdog.hpp"
 
@@ -64,7 +64,7 @@ std::vector<u64> metadata_places(Disk& disk) {
     return places;
 }
 
-/// Looks at all that can be reached; the answers may be anything but wishes of the engine.
+/// Looks at all that can be reached; the answers may be anything but retry_reasons of the engine.
 class Visitor {
  public:
     explicit Visitor(Volume& volume) : volume_(volume) {}

@@ -11,7 +11,7 @@
 #include "tests/support/engine_meta_buffer.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 
 namespace warren {
 namespace {
@@ -185,7 +185,7 @@ TEST_F(EngineMetaBufferBulk, leavesOthersAtWork) {
             ++answers;
         }
     };
-    run_crowd(seed.value(), {remove, work});
+    run_executor(seed.value(), {remove, work});
     close_and_check();
 }
 

@@ -12,17 +12,17 @@
 #include <set>
 #include <thread>
 
+#include "fs/commit/superblock_io.hpp"
 #include "fs/disk/passing_disk.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
-#include "fs/ops/commit_cut.hpp"
-#include "fs/volume/superblock_io.hpp"
+#include "fs/ops/commit_snapshot.hpp"
 #include "tests/support/by_team.hpp"
 #include "tests/support/engine_meta_buffer.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 
 namespace warren {
 namespace {
@@ -256,7 +256,7 @@ TEST(PlaceBlock, whatIsUsedStaysWhileOthersCome) {
         }
         is_over = true;
     };
-    run_crowd(seed.value(), {bring, look, look});
+    run_executor(seed.value(), {bring, look, look});
 }
 
 class EngineMetaBuffer : public EngineMetaBufferTest {};
@@ -341,7 +341,7 @@ TEST_F(EngineMetaBuffer, servesManyThreads) {
             }
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     close_and_check();
 }
 

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "fs/check/check.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/directory.hpp"
 #include "fs/format/frame.hpp"
-#include "fs/volume/check.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/sanitized.hpp"

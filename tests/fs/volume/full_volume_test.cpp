@@ -5,7 +5,7 @@
 
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -238,7 +238,7 @@ TEST_P(FullVolume, isFilledAndEmptiedByManyThreads) {
             }
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     EXPECT_GT(refusals, 0u);
     expect_counts_agree(*volume);
     volume.close_and_check();

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "fs/volume/superblock_io.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"

@@ -57,7 +57,7 @@ TEST(ItemParts, ARowEndsWhereANameComesAgain) {
 TEST(ItemParts, ItemsOfOneNameRunInTheirOrder) {
     const Seed seed;
     std::mt19937_64 random(seed.value());
-    Crew crew(4);
+    ThreadPool thread_pool(4);
     std::vector<std::string> names;
     for (u32 i = 0; i < 500; ++i)
         names.push_back("name-" + std::to_string(i));
@@ -69,7 +69,7 @@ TEST(ItemParts, ItemsOfOneNameRunInTheirOrder) {
         }
         std::atomic<u64> clock{0};
         std::vector<u64> times(items.size());
-        run_in_parts(crew, std::span<const Unlink>(items), [&](u64 i) {
+        run_in_parts(thread_pool, std::span<const Unlink>(items), [&](u64 i) {
             EXPECT_EQ(times[i], 0u) << "item " << i << " runs twice";
             times[i] = ++clock;
         });

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "fs/volume/check.hpp"
+#include "fs/check/check.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 

@@ -8,11 +8,11 @@
 #include <set>
 #include <unordered_set>
 
+#include "fs/admin/make_volume.hpp"
 #include "fs/format/inode.hpp"
-#include "fs/volume/make_volume.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {

@@ -13,7 +13,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -265,7 +265,7 @@ TEST_P(MetadataMisses, KeepReferencesWhateverIsEvicted) {
                 volume_->forget(files_[number], count);
         });
     }
-    run_crowd(seed.value(), bodies);
+    run_executor(seed.value(), bodies);
     expect_counts_agree(*volume_);
 }
 
@@ -346,7 +346,7 @@ TEST_P(MetadataMisses, OfManyCallersOfManyPlacesKeepNoneForEver) {
                 ASSERT_EQ(answer, Errc::ok);
         }
     };
-    run_crowd(seed.value(), std::vector<std::function<void(Random&)>>(callers, body));
+    run_executor(seed.value(), std::vector<std::function<void(Random&)>>(callers, body));
     EXPECT_EQ(implementation_->loader().waiters(), 0u);
     expect_all();
 }

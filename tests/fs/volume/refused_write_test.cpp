@@ -21,7 +21,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -332,7 +332,7 @@ TEST_P(RefusedWrite, meetsManyWhoWriteAndAllComeToAnEnd) {
                    volume->unlink(anybody, volume.folder(), "n") == Errc::ok)
                 volume.expect_kept_is_whole();
         });
-        run_crowd(random.next(), bodies);
+        run_executor(random.next(), bodies);
         EXPECT_EQ(volume.heard().refusals.size(), 1u);
         if (HasFailure()) break;
         const u64 names = 20;
@@ -380,7 +380,7 @@ TEST(RefusedWriteOfAPiece, showsNothingOfWhatWasInItsBlocks) {
                 }
             });
         }
-        run_crowd(random.next(), bodies);
+        run_executor(random.next(), bodies);
         faults.set_plan({});
         EXPECT_EQ(volume->create(anybody, volume->root(), "late", {}).code(), Errc::read_only);
         for (const Handle& file : files) {

@@ -4,7 +4,7 @@
 // A journal that is full commits by itself.
 #include <gtest/gtest.h>
 
-#include "fs/volume/superblock_io.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 

@@ -13,7 +13,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
-#include "tests/support/thread_crowd.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -252,7 +252,7 @@ TEST_P(RemovePermission, whatWasClosedInTimeStays) {
             const std::string path = "/t/c" + std::to_string(which) + "/f";
             if (is_there(path)) closed = path;
         };
-        run_crowd(seed.part(round), {[&](Random&) { removed = remove(); }, close_one});
+        run_executor(seed.part(round), {[&](Random&) { removed = remove(); }, close_one});
         if (closed.empty()) {
             EXPECT_EQ(removed, Errc::ok);
         } else {

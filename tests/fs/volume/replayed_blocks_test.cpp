@@ -171,7 +171,7 @@ class Reader {
     u64 visits_ = 0;
 };
 
-/// Changes what `path` leads to in every way; the answers may be anything but wishes.
+/// Changes what `path` leads to in every way; the answers may be anything but retry_reasons.
 void change(Volume& volume, const std::string& path) {
     const auto found = volume.resolve(anybody, path);
     expect_final(found);

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "fs/check/check.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
-#include "fs/volume/check.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"

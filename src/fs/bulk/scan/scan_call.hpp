@@ -5,8 +5,8 @@
 
 #include <functional>
 
+#include "fs/bulk/scan/scan_filter.hpp"
 #include "fs/core/permission.hpp"
-#include "fs/ops/scan_filter.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {

@@ -8,9 +8,9 @@
 #pragma once
 
 #include "fs/bulk/bulk_queue.hpp"
+#include "fs/bulk/scan/scan_filter.hpp"
+#include "fs/bulk/tree_task.hpp"
 #include "fs/core/permission.hpp"
-#include "fs/ops/scan_filter.hpp"
-#include "fs/ops/tree_task.hpp"
 
 namespace warren::bulk {
 

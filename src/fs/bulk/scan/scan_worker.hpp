@@ -2,7 +2,7 @@
 // One worker of a scan: reads the leaf that covers its keys, offers the rest of its keys to other
 // workers, and reads the inodes of a leaf with all lanes at once.
 //
-// `Tasks` queues tasks for other workers (BulkQueue, or the queues of a crew); `Way` reads a
+// `Tasks` queues tasks for other workers (BulkQueue, or the queues of a thread pool); `Way` reads a
 // directory and its inodes (resident_way.hpp, or volume/command_way.hpp where blocks may be
 // evicted); `Teller` receives what is found: the output that a GPU writes (scan_output.hpp), or the
 // caller's visitor (volume/host_scan.cpp).

@@ -2,7 +2,7 @@
 // The engine of every machine: a command runs on the thread that gives it, on the host's own Store.
 //
 // Invariant: one attempt is one operation. There is nothing to bring over: the commit closes the
-// gate of the same Store and takes its copies there.
+// barrier of the same Store and takes its copies there.
 #pragma once
 
 #include "fs/engine/engine.hpp"

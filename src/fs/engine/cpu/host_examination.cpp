@@ -3,10 +3,10 @@
 #include <atomic>
 #include <chrono>
 
-#include "fs/engine/cpu/crew.hpp"
+#include "fs/bulk/quick_check/examine_run.hpp"
 #include "fs/engine/cpu/exam_memory.hpp"
 #include "fs/engine/cpu/host_sums.hpp"
-#include "fs/ops/examine_run.hpp"
+#include "fs/engine/cpu/thread_pool.hpp"
 
 namespace warren {
 namespace {
@@ -21,20 +21,20 @@ double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-class HostCrowd {
+class HostExecutor {
  public:
-    explicit HostCrowd(Crew& crew) : crew_(crew) {}
+    explicit HostExecutor(ThreadPool& thread_pool) : thread_pool_(thread_pool) {}
 
     template <class Phase>
     void each(u64 count, const Phase& phase) {
-        crew_.for_each(count,
-                       [&phase](const ThreadTeam& team, u64 i) { phase(team, HostSums{}, i); });
+        thread_pool_.for_each(
+            count, [&phase](const ThreadTeam& team, u64 i) { phase(team, HostSums{}, i); });
     }
     ExamState look(const ExamState& state) { return state; }
     void reset(u32& word) { word = 0; }
 
  private:
-    Crew& crew_;
+    ThreadPool& thread_pool_;
 };
 
 }  // namespace
@@ -43,20 +43,20 @@ Errc examine_on_host(const ExamTables& tables, const ReadDisk& read, Examined& e
     const auto begin = Clock::now();
     ExamMemory memory;
     WARREN_TRY(memory.open(tables));
-    Crew crew(memory.exam().frames < frames_shared_min ? 1 : 0);
+    ThreadPool thread_pool(memory.exam().frames < frames_shared_min ? 1 : 0);
     examined.start_seconds = seconds_since(begin);
 
     const auto load_begin = Clock::now();
     std::atomic<bool> has_failed{false};
-    crew.for_each(memory.exam().frames, [&](const ThreadTeam&, u64 i) {
+    thread_pool.for_each(memory.exam().frames, [&](const ThreadTeam&, u64 i) {
         if (memory.load(i, read) != Errc::ok) has_failed.store(true, std::memory_order_relaxed);
     });
     examined.load_seconds = examined.disk_seconds = seconds_since(load_begin);
     examined.state.flaws = 1;
     if (has_failed.load(std::memory_order_relaxed)) return Errc::ok;
     const auto exam_begin = Clock::now();
-    HostCrowd crowd(crew);
-    examined.state = ops::examine::run(crowd, memory.exam());
+    HostExecutor executor(thread_pool);
+    examined.state = ops::examine::run(executor, memory.exam());
     examined.exam_seconds = seconds_since(exam_begin);
     return Errc::ok;
 }

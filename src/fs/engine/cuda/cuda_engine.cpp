@@ -14,19 +14,19 @@
 
 #include "base/fair_lock.hpp"
 #include "base/out_of_memory.hpp"
-#include "fs/engine/cuda/command_batch.hpp"
-#include "fs/engine/cuda/commit_area.hpp"
-#include "fs/engine/cuda/device_file_memory.hpp"
-#include "fs/engine/cuda/device_store.hpp"
-#include "fs/engine/cuda/directory_packing.hpp"
 #include "fs/engine/cuda/engine_loss.hpp"
-#include "fs/engine/cuda/item_batch.hpp"
-#include "fs/engine/cuda/lookup_slots.hpp"
+#include "fs/engine/cuda/launch/command_batch.hpp"
+#include "fs/engine/cuda/launch/directory_packing.hpp"
+#include "fs/engine/cuda/launch/item_batch.hpp"
+#include "fs/engine/cuda/launch/lookup_slots.hpp"
+#include "fs/engine/cuda/launch/tree_reading.hpp"
+#include "fs/engine/cuda/launch/tree_removal.hpp"
 #include "fs/engine/cuda/memory_ahead.hpp"
-#include "fs/engine/cuda/server.hpp"
-#include "fs/engine/cuda/server_fault.hpp"
-#include "fs/engine/cuda/tree_reading.hpp"
-#include "fs/engine/cuda/tree_removal.hpp"
+#include "fs/engine/cuda/server/server.hpp"
+#include "fs/engine/cuda/server/server_fault.hpp"
+#include "fs/engine/cuda/store/commit_area.hpp"
+#include "fs/engine/cuda/store/device_file_memory.hpp"
+#include "fs/engine/cuda/store/device_store.hpp"
 #include "fs/ring/client.hpp"
 #include "fs/ring/pool.hpp"
 #include "gpu/device.hpp"
@@ -51,7 +51,7 @@ class CudaEngine final : public Engine {
                       std::span<ops::Reply> replies) override;
     void hold_steps() override { steps_.lock(); }
     void release_steps() override { steps_.unlock(); }
-    Errc cut(const std::function<void()>& at_rest, CommitCut& cut) override;
+    Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override;
     Errc fetch_cut(format::Block* blocks) override { return loss_.answer(area_.fetch(blocks)); }
     Errc release_cut() override { return loss_.answer(area_.release(store_.store())); }
     u64 meta_buffer_blocks() const override { return options_.meta_buffer_blocks; }
@@ -247,7 +247,7 @@ void CudaEngine::attempt_many(std::span<const ops::Command> commands,
     }
 }
 
-Errc CudaEngine::cut(const std::function<void()>& at_rest, CommitCut& cut) {
+Errc CudaEngine::cut(const std::function<void()>& at_rest, CommitSnapshot& cut) {
     WARREN_TRY(loss_.enter_device());
     return loss_.answer(area_.cut(store_.store(), {commands_, server_}, at_rest, cut));
 }
@@ -471,8 +471,8 @@ CudaEngineFigures CudaEngine::figures() const {
     if (removal_ == nullptr) return figures;
     const cuda_engine::RemovalTimes& times = removal_->times();
     figures.removal_ns[0] = times.seeded - times.begun;
-    figures.removal_ns[1] = times.harvested - times.seeded;
-    figures.removal_ns[2] = times.ended - times.harvested;
+    figures.removal_ns[1] = times.reclaimed - times.seeded;
+    figures.removal_ns[2] = times.ended - times.reclaimed;
     figures.removal_ns[3] = removal_->launch_ns();
     figures.removal_ns[4] = removal_->wait_ns();
     return figures;

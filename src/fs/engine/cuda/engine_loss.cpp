@@ -4,14 +4,14 @@
 
 #include <cstdio>
 
-#include "fs/engine/cuda/server_fault.hpp"
+#include "fs/engine/cuda/server/server_fault.hpp"
 #include "gpu/failure.hpp"
 
 namespace warren::cuda_engine {
 
 Errc EngineLoss::answer(Errc code) {
     if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
-    if (!is_final(code)) return code;  // a wish
+    if (!is_final(code)) return code;  // a retry_reason
     if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
     std::string reason = broken_invariant();
     if (reason.empty()) reason = gpu::last_failure().message;

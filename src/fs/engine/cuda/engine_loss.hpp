@@ -32,8 +32,8 @@ class EngineLoss {
     Errc unless_lost(const Body& body) const {
         return is_lost() ? Errc::io : or_no_memory(body);
     }
-    /// The answer for a caller whose work on the device ended with `code`: what is neither a wish
-    /// nor want of room means that the device is lost. By any thread.
+    /// The answer for a caller whose work on the device ended with `code`: what is neither a
+    /// retry_reason nor want of room means that the device is lost. By any thread.
     Errc answer(Errc code);
 
  private:

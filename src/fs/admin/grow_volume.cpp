@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grows a closed volume by frames at its end. Journal and contents stay where they are; only the
+// frame table may have to move, to the first of the new frames.
+//
+// Invariant: until the superblock is written, nothing that the old superblock refers to is changed;
+// so a crash at any moment leaves the old volume or the grown one.
+#include <algorithm>
+#include <cstring>
+
+#include "base/quote.hpp"
+#include "fs/admin/make_volume.hpp"
+#include "fs/admin/volume_layout.hpp"
+#include "fs/commit/journal.hpp"
+#include "fs/commit/superblock_io.hpp"
+#include "fs/disk/file_disk.hpp"
+#include "fs/format/check_block.hpp"
+#include "fs/format/frame.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+namespace {
+
+using format::Block;
+using format::block_size;
+using format::frame_size;
+using format::FrameKind;
+using format::Superblock;
+
+Failure io_failure(const std::string& path, Errc code) {
+    const char* reason = code == Errc::no_space ? "no space left" : "I/O error";
+    return {code, path + ": cannot be grown (" + reason +
+                      "), it keeps its size; check the device and the system's log"};
+}
+
+bool is_untouched(const Block& block) {
+    return std::ranges::all_of(block.words, [](u64 word) { return word == 0; });
+}
+
+/// The new table while it is made: block by block, the old contents with changed frames.
+class TableMove {
+ public:
+    TableMove(Disk& disk, const Superblock& old, const Superblock& grown)
+        : disk_(disk), old_(old), grown_(grown) {}
+
+    /// Frames whose kind changes: the new table's own become system, the old table's own free.
+    u64 new_first() const { return grown_.frame_table_offset / frame_size; }
+    u64 new_count() const { return table_frames_for(grown_.frame_table_blocks); }
+    u64 old_first() const { return old_.frame_table_offset / frame_size; }
+    u64 old_count() const {
+        return old_first() == 0 ? 0 : divide_up(old_.frame_table_blocks, format::blocks_per_frame);
+    }
+
+    /// Errc::corrupt if a block of the old table is damaged.
+    Errc run(u64 transaction) {
+        for (u64 i = 0; i < grown_.frame_table_blocks; ++i) {
+            if (!is_needed(i)) continue;
+            WARREN_TRY(load(i));
+            edit(i);
+            if (is_untouched(block_)) continue;
+            auto& table = reinterpret_cast<format::FrameTableBlock&>(block_);
+            table.header.kind = static_cast<u16>(format::BlockKind::frame_table);
+            const u64 place = grown_.frame_table_offset + i * block_size;
+            format::seal_block(block_, grown_.header.volume, place, transaction);
+            WARREN_TRY(disk_.write(place, std::as_bytes(std::span(&block_, 1))));
+        }
+        return Errc::ok;
+    }
+
+ private:
+    bool holds(u64 index, u64 first, u64 count) const {
+        const u64 begin = index * format::frames_per_table_block;
+        return begin < first + count && first < begin + format::frames_per_table_block;
+    }
+
+    bool is_needed(u64 index) const {
+        return index < table_blocks_for(old_.frame_count) || holds(index, new_first(), new_count());
+    }
+
+    Errc load(u64 index) {
+        std::memset(&block_, 0, sizeof block_);
+        if (index >= table_blocks_for(old_.frame_count)) return Errc::ok;
+        const u64 place = old_.frame_table_offset + index * block_size;
+        WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block_, 1))));
+        if (is_untouched(block_)) return Errc::ok;
+        return format::check_block(block_, format::BlockKind::frame_table, old_.header.volume,
+                                   place);
+    }
+
+    void edit(u64 index) {
+        auto& table = reinterpret_cast<format::FrameTableBlock&>(block_);
+        const u64 begin = index * format::frames_per_table_block;
+        for (u64 i = 0; i < format::frames_per_table_block; ++i) {
+            const u64 frame = begin + i;
+            if (frame - old_first() < old_count()) table.entries[i] = {};
+            if (frame - new_first() < new_count()) {
+                table.entries[i] = {};
+                mark_whole_frame(table.entries[i], FrameKind::system);
+            }
+        }
+    }
+
+    Disk& disk_;
+    const Superblock& old_;
+    const Superblock& grown_;
+    Block block_;
+};
+
+/// Reads and replays; `transaction` is the highest number in use.
+Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock, u64& transaction) {
+    SuperblockNotes notes;
+    Failure failure = read_superblock(disk, path, superblock, &notes);
+    if (failure.code != Errc::ok) return failure;
+    if (notes.must_stay_read_only) {
+        return {Errc::not_supported, path +
+                                         ": uses features that this program cannot write; use a "
+                                         "newer warren"};
+    }
+    const Result<u64> replayed = Journal::replay(disk, superblock);
+    if (!replayed) return io_failure(path, replayed.code());
+    if (*replayed != 0) failure = read_superblock(disk, path, superblock, &notes);
+    transaction = std::max(*replayed, superblock.header.transaction);
+    return failure;
+}
+
+/// The superblock of the grown volume, or a failure if the new frames cannot even hold the new
+/// table.
+Failure plan_growth(const std::string& path, const Superblock& old, u64 frames, Superblock& grown) {
+    grown = old;
+    grown.frame_count = frames;
+    grown.size_bytes = frames * frame_size;
+    grown.frame_table_blocks = table_blocks_for(frames);
+    const bool is_in_frame_0 = old.frame_table_offset < frame_size;
+    const u64 room = is_in_frame_0 ? table_blocks_in_frame_0
+                                   : divide_up(old.frame_table_blocks, format::blocks_per_frame) *
+                                         format::blocks_per_frame;
+    if (grown.frame_table_blocks <= room) {
+        grown.frame_table_blocks = std::max(grown.frame_table_blocks, old.frame_table_blocks);
+        // Between the two marks all frames are free; a table that moves must stay outside of them.
+        if (old.data_frames_begin == old.frame_count) grown.data_frames_begin = frames;
+        return {};
+    }
+    const u64 table_frames = table_frames_for(grown.frame_table_blocks);
+    if (frames - old.frame_count < table_frames) {
+        const u64 needed = (old.frame_count + table_frames + 1) * frame_size;
+        return {Errc::no_space, path +
+                                    ": the new part is too small for the frame table it needs; "
+                                    "grow it to at least " +
+                                    std::to_string(needed) + " bytes"};
+    }
+    grown.frame_table_offset = old.frame_count * frame_size;
+    grown.blocks_used += table_frames * format::blocks_per_frame;
+    if (!is_in_frame_0) grown.blocks_used -= room;
+    return {};
+}
+
+/// Writes everything that the grown superblock refers to, then that superblock.
+Errc grow(Disk& disk, const Superblock& old, Superblock& grown, u64 transaction,
+          const ZeroRange& zero) {
+    if (grown.frame_table_offset == old.frame_table_offset) {
+        const u64 more = grown.frame_table_blocks - old.frame_table_blocks;
+        WARREN_TRY(zero_range(disk, old.frame_table_offset + old.frame_table_blocks * block_size,
+                              more * block_size, zero));
+    } else {
+        TableMove move(disk, old, grown);
+        WARREN_TRY(zero_range(disk, grown.frame_table_offset, move.new_count() * frame_size, zero));
+        WARREN_TRY(move.run(transaction));
+    }
+    return write_superblock(disk, grown, transaction, Copies::both);
+}
+
+Failure check_growth(const std::string& path, const Superblock& old, u64 size_bytes) {
+    if (size_bytes / frame_size < old.frame_count) {
+        return {Errc::invalid, path + ": has " + std::to_string(old.size_bytes) +
+                                   " bytes and cannot be made smaller; use a larger --size"};
+    }
+    if (size_bytes > format::volume_size_max) {
+        return {Errc::invalid, path + ": a volume can have at most 16T; use a smaller --size"};
+    }
+    return {};
+}
+
+}  // namespace
+
+Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes, const ZeroRange& zero) {
+    Block blocks[2];
+    auto& old = reinterpret_cast<Superblock&>(blocks[0]);
+    auto& grown = reinterpret_cast<Superblock&>(blocks[1]);
+    u64 transaction = 0;
+    Failure failure = load_volume(disk, path, old, transaction);
+    if (failure.code == Errc::ok) failure = check_growth(path, old, size_bytes);
+    if (failure.code != Errc::ok) return failure;
+    const u64 frames = size_bytes / frame_size;
+    if (frames == old.frame_count) return {};
+    failure = plan_growth(path, old, frames, grown);
+    if (failure.code != Errc::ok) return failure;
+    const Errc code = grow(disk, old, grown, transaction + 1, zero);
+    if (code == Errc::corrupt) {
+        return {code, path + ": its frame table is damaged, it keeps its size; run 'warren fsck'"};
+    }
+    return code == Errc::ok ? Failure{} : io_failure(path, code);
+}
+
+Failure grow_volume(const std::string& path, u64 size_bytes) {
+    Failure failure;
+    auto disk = FileDisk::open(path, OpenMode::read_write, failure);
+    if (!disk) return failure;
+    const std::string shown = quoted_if_needed(path);
+    Block block;
+    auto& present = reinterpret_cast<Superblock&>(block);
+    failure = read_superblock(*disk, shown, present);
+    if (failure.code != Errc::ok) return failure;
+    if (size_bytes == 0) size_bytes = std::min(disk->size_bytes(), format::volume_size_max);
+    failure = check_growth(shown, present, size_bytes);
+    if (failure.code != Errc::ok) return failure;
+    if (size_bytes > disk->size_bytes()) {
+        const Errc code = disk->is_device() ? Errc::no_space : disk->resize(size_bytes);
+        if (code != Errc::ok) {
+            return {code, shown + ": cannot be made " + std::to_string(size_bytes) +
+                              " bytes large; enlarge the device or use a smaller --size"};
+        }
+    }
+    return grow_volume_on(*disk, shown, size_bytes,
+                          [&](u64 offset, u64 length) { return disk->zero(offset, length); });
+}
+
+}  // namespace warren

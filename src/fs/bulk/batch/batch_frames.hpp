@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// New inode frames for a batch, all that it lacks at once. Phases as in batch_look.hpp; they run
+// with exclusive access to the volume's metadata.
+//
+// Invariant: a frame that was claimed is published or given back.
+#pragma once
+
+#include "fs/bulk/batch/batch_run.hpp"
+
+namespace warren::ops::batch {
+
+/// Once: claims frames for `argument` inodes, or as many as there are. Reports a lack of frames
+/// with memory always, any other failure only if no frame was claimed.
+struct ClaimFrames : Phase {
+    WARREN_HD void operator()(u64 /*once*/) const {
+        constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+        u32 count = 0;
+        while (count * in_frame < argument && count < b.frames_max) {
+            const Result<u64> frame = claim_frame(store, FrameKind::inodes);
+            if (!frame) {
+                if (count == 0 || frame.code() == Errc::need_frame) fail(frame.code());
+                break;
+            }
+            b.frames[count++] = static_cast<u32>(*frame);
+        }
+        b.state->inode_frames = count;
+    }
+};
+
+/// By word of the claimed frames: zeros.
+struct WipeFrames : Phase {
+    WARREN_HD void operator()(u64 w) const {
+        constexpr u64 words = format::frame_size / 8;
+        const u64 place = u64{b.frames[w / words]} * format::frame_size;
+        relaxed_store(reinterpret_cast<u64*>(store.base + place)[w % words], 0);
+    }
+};
+
+/// By claimed frame: its blocks are resident, its inodes free.
+struct StartFrames : Phase {
+    WARREN_HD void operator()(u64 f) const {
+        constexpr u64 words = format::blocks_per_frame / 64;
+        const u64 frame = b.frames[f];
+        for (u64 w = 0; w < words; ++w) {
+            // Release: pairs with the acquire in Operation::pin().
+            device_atomic<u64>(store.resident[frame * words + w])
+                .store(~u64{0}, hd::memory_order_release);
+        }
+        const ThreadTeam team{static_cast<u32>(f)};
+        LaneOperation op(team, store);
+        Errc started = Errc::retry;
+        // Some of many concurrent requests for journal room fail with Errc::retry.
+        for (u32 i = 0; i < 1000 && started == Errc::retry; ++i)
+            started = start_wiped_inode_frame(op, frame);
+        finish(op);
+        if (started == Errc::ok) return;
+        unclaim_frame(store, frame);
+        fail(started);
+    }
+};
+
+/// Adds frames for `inodes` inodes, or some of them: Errc::need_frame if more of them had no
+/// memory. Requires: *b.state is zero.
+WARREN_SIDE_OF_CROWD
+template <class Executor>
+WARREN_HD Errc add_inode_frames(Executor& executor, Batch& b, const Store& store, u64 inodes) {
+    executor.each(1, ClaimFrames{{b, store, inodes}});
+    const BatchState claimed = executor.look(*b.state);
+    if (claimed.inode_frames == 0) return claimed.status;
+    executor.each(u64{claimed.inode_frames} * (format::frame_size / 8), WipeFrames{{b, store}});
+    executor.each(claimed.inode_frames, StartFrames{{b, store}});
+    return executor.look(*b.state).status;
+}
+
+}  // namespace warren::ops::batch

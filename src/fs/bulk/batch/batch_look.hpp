@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first phases of a batch: hash the names, number the directories, find the entries, and decide
+// what each item will be. Each struct is one phase; its call with an index does one part of it, and
+// the parts of a phase may run in any order and at once.
+//
+// Invariant: an item's answer is what the same command would have got in its place. Special cases
+// (colliding hashes, a target that is replaced, a default ACL, a file that outlives its name) are
+// left to commands.
+#pragma once
+
+#include "fs/bulk/batch/batch.hpp"
+#include "fs/bulk/lane_free.hpp"
+#include "fs/core/acl.hpp"
+#include "fs/ops/lookup.hpp"
+
+namespace warren::ops::batch {
+
+using LaneOperation = Operation<ThreadTeam>;
+
+/// The base of all phases. It only refers to its batch and its store: a executor that runs a phase
+/// elsewhere constructs the same one there, over copies of both.
+struct Phase {
+    const Batch& b;
+    const Store& store;
+    u64 argument = 0;  // a parameter of some phases
+
+    WARREN_HD bool has_failed() const { return b.state->status != Errc::ok; }
+    /// Aborts the whole run; it is started again when the retry reason `code` was served, or the
+    /// items are run as commands.
+    WARREN_HD void fail(Errc code, u64 place = 0) const {
+        relaxed_store(b.state->status, code);
+        if (code != Errc::need_block) return;
+        const u32 index =
+            device_atomic<u32>(b.state->needed_count).fetch_add(1, hd::memory_order_relaxed);
+        if (index < needed_places_max) b.needed_places[index] = place;
+    }
+    /// Aborts the run if `code` demands that; true if it does not.
+    WARREN_HD bool is_answer(const LaneOperation& op, Errc code) const {
+        if (is_final(code) && code != Errc::corrupt) return true;
+        fail(code, op.needed_place);
+        return false;
+    }
+    WARREN_HD u64 limit() const { return b.state->limit; }
+    WARREN_HD bool runs(u64 item) const { return item >= b.begin && item < limit(); }
+};
+
+/// As find_inode() with exclusive access, so the version need not be confirmed. Not inlined: many
+/// phases call it, and its code exists once.
+WARREN_HD WARREN_NOINLINE inline Result<InodeRef> inode_of(LaneOperation& op, u64 number) {
+    if (!is_inode_slot(op, number)) return Errc::stale;
+    InodeRef inode;
+    inode.number = number;
+    const u64 place = number * format::inode_size;
+    inode.seen = {place, relaxed_load(op.store.versions[stripe_of(place)])};
+    const Result<Block*> block = op.pin(inode.block_place());
+    if (!block) return block.code();
+    inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
+    inode.generation = relaxed_load(inode.at->generation);
+    if (inode.generation == 0) return Errc::stale;
+    return inode;
+}
+
+template <class T>
+WARREN_HD void count_up(T& word, std::type_identity_t<T> by = 1) {
+    device_atomic<T>(word).fetch_add(by, hd::memory_order_relaxed);
+}
+template <class T>
+WARREN_HD void lower_to(T& word, std::type_identity_t<T> value) {
+    device_atomic<T> at(word);
+    T old = at.load(hd::memory_order_relaxed);
+    while (value < old && !at.compare_exchange_weak(old, value, hd::memory_order_relaxed)) {
+    }
+}
+
+/// The value of `bits` bits that stands for an end outside of the run, sorted after all others.
+WARREN_HD constexpr u64 all_ones(u32 bits) {
+    return bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
+}
+inline constexpr u32 hash_bits = 55;
+
+/// How many bits distinguish the directories of this volume, and the value for none.
+WARREN_HD inline u32 directory_bits(const Store& store) {
+    return 64 - static_cast<u32>(hd::countl_zero(store.size_bytes / format::inode_size));
+}
+
+/// By end: its hash, and what it is sorted by first. An invalid name gets a hash that no name has.
+struct HashEnds : Phase {
+    WARREN_HD void operator()(u64 e) const {
+        const BatchEnd& end = b.ends[e];
+        b.order[e] = static_cast<u32>(e);
+        b.end_codes[e] = Errc::ok;
+        b.directory_of[e] = batch_none;
+        b.targets[e] = 0;
+        u64 hash = all_ones(hash_bits);
+        if (b.is_in_play(b.item_of(e))) {
+            const ThreadTeam team;
+            LaneOperation op(team, store);
+            const auto* name = reinterpret_cast<const char*>(b.names + end.name);
+            const Result<Name> made = make_name(op, name, end.length());
+            b.end_codes[e] = made.code();
+            if (made) hash = made->hash;
+        }
+        b.hashes[e] = hash;
+        b.sort_keys[e] = hash;
+    }
+};
+
+/// By place in the order by hash: the second sort key of the ends.
+struct KeyByDirectory : Phase {
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.order[p];
+        const u64 last = all_ones(directory_bits(store));
+        const u64 number = b.ends[e].directory();
+        const bool is_in = b.is_in_play(b.item_of(e));
+        b.sort_keys[p] = is_in && number < last ? number : last;
+    }
+};
+
+/// By place in the order: whether a directory begins there; and lowers the limit to the first item
+/// that has a name in common with an earlier item.
+struct MarkDirectories : Phase {
+    WARREN_HD bool is_in(u64 p) const { return b.is_in_play(b.item_of(b.order[p])); }
+
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.order[p];
+        const u64 number = b.ends[e].directory();
+        const bool begins =
+            is_in(p) && (p == 0 || !is_in(p - 1) || b.ends[b.order[p - 1]].directory() != number);
+        b.ends_in_order[p] = static_cast<u32>(e);
+        b.flags[p] = begins ? 1 : 0;
+        // Look-ups change nothing, so their order does not matter.
+        const bool is_alone = b.shape.kind == BatchKind::look_up || b.end_codes[e] != Errc::ok;
+        if (!is_in(p) || begins || is_alone) return;
+        for (u64 q = p; q-- > 0;) {
+            const u64 before = b.order[q];
+            if (b.ends[before].directory() != number || b.hashes[before] != b.hashes[e]) return;
+            if (b.item_of(before) == b.item_of(e)) continue;  // the other end of this item
+            lower_to(b.state->limit, b.item_of(e));
+            return;
+        }
+    }
+};
+
+/// By place in the order: which directory it is; where each begins.
+struct NumberDirectories : Phase {
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.ends_in_order[p];
+        const bool is_last = p + 1 == b.shape.ends();
+        const u32 count = b.sums[p] + b.flags[p];
+        if (is_last) relaxed_store(b.state->directories, count);
+        if (!b.is_in_play(b.item_of(e))) return;
+        b.directory_of[e] = count - 1;
+        if (b.flags[p] == 0) return;
+        BatchDirectory directory{};
+        directory.number = b.ends[e].directory();
+        directory.begin = static_cast<u32>(p);
+        b.directories[count - 1] = directory;
+    }
+};
+
+/// With more ends of moves in one directory each would read too many neighbours. Removals in one
+/// leaf are at most as many as its entries.
+inline constexpr u64 edits_in_place_max = 64;
+
+/// By directory: whether it is one, and what the caller may do there.
+struct OpenDirectories : Phase {
+    WARREN_HD void look(BatchDirectory& directory, LaneOperation& op, const InodeRef& inode) const {
+        const Inode& at = *inode.at;
+        directory.generation = inode.generation;
+        directory.mode = relaxed_load(at.mode);
+        directory.group = relaxed_load(at.group);
+        directory.is_directory =
+            (directory.mode & format::type_mask) == format::type_directory ? 1 : 0;
+        directory.is_dying = (relaxed_load(at.entries) & format::entries_dying) != 0 ? 1 : 0;
+        directory.inherits = relaxed_load(at.attributes.raw) != 0 ? 1 : 0;
+        directory.execute = check_permission(op, inode, b.header.caller, may_execute);
+        if (!is_answer(op, directory.execute)) return;
+        directory.write = check_permission(op, inode, b.header.caller, may_write);
+        is_answer(op, directory.write);
+    }
+
+    /// Opens the directory whose number is in `directory`.
+    WARREN_HD Result<InodeRef> open(BatchDirectory& directory, LaneOperation& op) const {
+        const Result<InodeRef> inode = inode_of(op, directory.number);
+        directory.found = inode.code();
+        if (is_answer(op, inode.code()) && inode) look(directory, op, *inode);
+        return inode;
+    }
+
+    WARREN_HD void operator()(u64 s) const {
+        if (s >= b.state->directories) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.is_alone = true;
+        static_cast<void>(open(b.directories[s], op));
+    }
+};
+
+/// By place in the order: finds the entry of the end's name. With may_edit it opens the directory
+/// first, which saves a phase; the directory's first end does so for the later phases.
+struct LookUpEnds : Phase {
+    WARREN_HD void note_size(u64 s) const {
+        const u64 count = b.state->directories;
+        const u64 end = s + 1 == count ? b.shape.ends() : b.directories[s + 1].begin;
+        const u64 ends_there = end - b.directories[s].begin;
+        if (ends_there > edits_in_place_max && b.shape.kind == BatchKind::move) {
+            relaxed_store(b.state->must_rewrite, 1);
+        }
+    }
+
+    /// The directory of the end at p, opened; `own` is room for it.
+    WARREN_HD const BatchDirectory& open(u64 p, BatchDirectory& own, LaneOperation& op,
+                                         Result<InodeRef>& inode) const {
+        const u32 s = b.directory_of[b.ends_in_order[p]];
+        BatchDirectory& listed = b.directories[s];
+        if (!b.may_edit) {
+            inode = inode_of(op, listed.number);
+            return listed;
+        }
+        const bool is_first = p == listed.begin;
+        if (is_first) note_size(s);
+        own.number = listed.number;
+        BatchDirectory& directory = is_first ? listed : own;
+        inode = OpenDirectories{{b, store}}.open(directory, op);
+        return directory;
+    }
+
+    WARREN_HD Errc directory_code(u64 e, const BatchDirectory& directory) const {
+        WARREN_TRY(directory.found);
+        if (directory.generation != b.ends[e].generation) return Errc::stale;
+        if (directory.is_directory == 0) return Errc::not_directory;
+        return directory.execute;
+    }
+
+    /// Stores the result of a look-up.
+    WARREN_HD Errc tell(LaneOperation& op, u64 item, const Entry& entry) const {
+        if (!entry.exists) return Errc::no_entry;
+        const Result<InodeRef> inode = inode_of(op, entry.inode);
+        if (!inode) return inode.code() == Errc::stale ? Errc::corrupt : inode.code();
+        b.attributes[item] = read_attributes(*inode);
+        return Errc::ok;
+    }
+
+    WARREN_HD void operator()(u64 p) const {
+        const u64 e = b.ends_in_order[p];
+        const u64 item = b.item_of(e);
+        if (!b.is_in_play(item) || has_failed()) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.is_alone = true;
+        BatchDirectory own{};
+        Result<InodeRef> inode;
+        const BatchDirectory& directory = open(p, own, op, inode);
+        if (!runs(item)) return;
+        const Errc of_directory = directory_code(e, directory);
+        if (of_directory != Errc::ok) b.end_codes[e] = of_directory;
+        if (b.shape.kind == BatchKind::look_up) b.codes[item] = b.end_codes[e];
+        if (b.end_codes[e] != Errc::ok) return;
+        const auto* bytes = reinterpret_cast<const char*>(b.names + b.ends[e].name);
+        const Name name{bytes, b.ends[e].length(), b.hashes[e]};
+        const Result<Entry> entry = find_entry(op, *inode, name);
+        if (!is_answer(op, entry.code())) return;
+        if (b.shape.kind == BatchKind::look_up) {
+            const Errc code = tell(op, item, *entry);
+            if (is_answer(op, code)) b.codes[item] = code;
+            return;
+        }
+        b.keys[e] = entry->key;
+        if (b.may_edit) {
+            b.leaf_places[e] = entry->leaf_seen.place;
+            b.slots[e] = entry->slot;
+        }
+        if (entry->exists) b.targets[e] = entry->inode | u64{entry->type} << 48;
+        // Too many names with this hash: left to a command.
+        if (entry->is_full) b.end_codes[e] = Errc::retry;
+    }
+};
+
+/// By item: its code, or that it will be carried out.
+struct Decide : Phase {
+    WARREN_HD Errc creation(u64 item) const {
+        WARREN_TRY(b.end_codes[item]);
+        if (b.targets[item] != 0) return Errc::exists;
+        const BatchDirectory& directory = b.directories[b.directory_of[item]];
+        WARREN_TRY(directory.write);
+        if (directory.inherits != 0) return Errc::retry;
+        return directory.is_dying != 0 ? Errc::no_entry : Errc::ok;
+    }
+
+    WARREN_HD Errc sticky(const BatchDirectory& directory, u64 target) const {
+        if (b.header.caller.is_privileged()) return Errc::ok;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> parent = inode_of(op, directory.number);
+        const Result<InodeRef> inode = inode_of(op, target & BatchEnd::number_mask);
+        if (!is_answer(op, inode.code())) return Errc::retry;
+        if (!inode || !parent) return Errc::retry;
+        return check_sticky(op, *parent, b.header.caller, relaxed_load(inode->at->user));
+    }
+
+    WARREN_HD Errc move(u64 item) const {
+        const u64 from = 2 * item;
+        const u64 to = from + 1;
+        WARREN_TRY(b.end_codes[from]);
+        constexpr u64 directory_type = format::entry_type(format::type_directory);
+        const bool moves_directory = b.targets[from] >> 48 == directory_type;
+        if (moves_directory) {
+            // The paths of other items may depend on it: it runs alone, after the items before it.
+            lower_to(b.state->limit, item == b.begin ? item + 1 : item);
+            return Errc::retry;
+        }
+        WARREN_TRY(b.end_codes[to]);
+        if (b.targets[from] == 0) return Errc::no_entry;
+        const BatchDirectory& source = b.directories[b.directory_of[from]];
+        const BatchDirectory& target = b.directories[b.directory_of[to]];
+        const bool meets = source.number == target.number && b.hashes[from] == b.hashes[to];
+        if (b.targets[to] != 0 || meets) return Errc::retry;
+        WARREN_TRY(source.write);
+        WARREN_TRY(target.write);
+        WARREN_TRY(sticky(source, b.targets[from]));
+        return target.is_dying != 0 ? Errc::no_entry : Errc::ok;
+    }
+
+    /// Whether the file is freed with its only name, and all that it holds can be freed at once.
+    WARREN_HD Errc ending(u64 number) const {
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.is_alone = true;
+        const Result<InodeRef> inode = inode_of(op, number);
+        if (!is_answer(op, inode.code()) || !inode) return Errc::retry;
+        const InodeParts seen(*inode->at);
+        const bool is_free = fate_of(store, *inode, seen, false, false) == Fate::free;
+        if (seen.is_directory() || !is_free) return Errc::retry;
+        const Result<Block*> bitmap = op.pin(inode_bit(number).bitmap_place);
+        if (!is_answer(op, bitmap.code())) return Errc::retry;
+        count_up(b.state->removed);
+        const u32 tables = (seen.kind == AreaKind::extents ? release_tables_max : 0u) +
+                           (seen.kind == AreaKind::target ? 1u : 0u) +
+                           (seen.attributes != 0 ? 1u : 0u);
+        if (tables > 0) count_up(b.state->freed_tables, tables);
+        return Errc::ok;
+    }
+
+    WARREN_HD Errc removal(u64 item) const {
+        WARREN_TRY(b.end_codes[item]);
+        const u64 target = b.targets[item];
+        if (target == 0) return Errc::no_entry;
+        const BatchDirectory& directory = b.directories[b.directory_of[item]];
+        WARREN_TRY(directory.write);
+        WARREN_TRY(sticky(directory, target));
+        constexpr u64 directory_type = format::entry_type(format::type_directory);
+        if (target >> 48 == directory_type) return Errc::is_directory;
+        return ending(target & BatchEnd::number_mask);
+    }
+
+    WARREN_HD Errc code_of(u64 item) const {
+        if (b.shape.kind == BatchKind::move) return move(item);
+        return b.shape.kind == BatchKind::remove ? removal(item) : creation(item);
+    }
+
+    WARREN_HD void operator()(u64 item) const {
+        b.does[item] = 0;
+        if (!b.is_in_play(item) || has_failed()) return;
+        if (item >= limit()) return;
+        const Errc code = code_of(item);
+        b.codes[item] = code;
+        b.does[item] = code == Errc::ok ? 1 : 0;
+    }
+};
+
+/// By place in the order: whether the end will be carried out.
+struct MarkEdits : Phase {
+    WARREN_HD void operator()(u64 p) const {
+        const u64 item = b.item_of(b.ends_in_order[p]);
+        b.flags[p] = !has_failed() && runs(item) && b.does[item] != 0 ? 1 : 0;
+    }
+};
+
+/// A directory is rewritten if nearly all of its leaves would change anyway.
+inline constexpr u64 entries_per_edit_max = 64;
+
+/// By directory: whether its tree may be rewritten.
+struct ChooseDirectories : Phase {
+    WARREN_HD bool fits(const Inode& at, u64 edits) const {
+        const u64 entries = relaxed_load(at.entries) & ~format::entries_dying;
+        const u64 tree_blocks = relaxed_load(at.blocks);
+        if (edits == 0 || entries > (edits + 1) * entries_per_edit_max) return false;
+        if (relaxed_load(at.height) > batch_rounds || tree_blocks > entries + b.blocks_max) {
+            return false;
+        }
+        // Both are bounded by the room for them; a directory that does not fit does not give back
+        // what it has counted.
+        const u64 taken = entries + (tree_blocks << 32);
+        const u64 before =
+            device_atomic<u64>(b.state->slots_taken).fetch_add(taken, hd::memory_order_relaxed);
+        const u64 after = before + taken;
+        const bool has_room =
+            (after & 0xffffffff) <= b.records_max - b.shape.ends() && after >> 32 <= b.blocks_max;
+        if (!has_room && b.is_small) fail(Errc::overflow);
+        return has_room;
+    }
+
+    WARREN_HD void operator()(u64 s) const {
+        if (s >= b.state->directories || has_failed()) return;
+        BatchDirectory& directory = b.directories[s];
+        const bool is_last = s + 1 == b.state->directories;
+        const u64 ends = b.shape.ends();
+        const u64 after = is_last ? ends : b.directories[s + 1].begin;
+        const u32 end_sum = after == ends ? b.sums[ends - 1] + b.flags[ends - 1] : b.sums[after];
+        const u64 edits = end_sum - b.sums[directory.begin];
+        if (edits == 0) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> inode = inode_of(op, directory.number);
+        if (!inode) return;
+        directory.is_chosen = fits(*inode->at, edits) ? 1 : 0;
+    }
+};
+
+/// By item: one with a directory that is not rewritten becomes a command; a move that stays marks
+/// the inode that it will change, which is harmless if the move is not made after all.
+struct Keep : Phase {
+    WARREN_HD void operator()(u64 item) const {
+        b.flags[item] = 0;
+        if (has_failed() || !runs(item) || b.does[item] == 0) return;
+        const u32 ends = b.shape.ends_per_item();
+        for (u32 i = 0; i < ends; ++i) {
+            const u32 s = b.directory_of[item * ends + i];
+            if (b.directories[s].is_chosen == 0) b.does[item] = 0;
+        }
+        if (b.does[item] == 0) {
+            b.codes[item] = Errc::retry;
+            return;
+        }
+        for (u32 i = 0; i < ends; ++i)
+            relaxed_store(b.directories[b.directory_of[item * ends + i]].is_rewritten, 1);
+        if (b.shape.kind == BatchKind::create) b.flags[item] = 1;
+        if (b.shape.kind != BatchKind::move) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<InodeRef> inode = inode_of(op, b.targets[2 * item] & BatchEnd::number_mask);
+        if (!inode)
+            return fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(),
+                        op.needed_place);
+        op.mark_dirty(inode->block_place());
+    }
+};
+
+}  // namespace warren::ops::batch

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch from its first phase to its last, over whatever runs the parts of a phase: a grid of
+// threads, one block of them, or a loop. A "executor" has
+//
+//   each(count, phase)       calls phase(i) for each i below count, in any order and at once;
+//                            the phase may be made anew over copies of its batch and store
+//   sort(batch, count, bits) sorts batch.order by batch.sort_keys, stably, by their lowest bits
+//   sum(from, to, count)     to[i] = the sum of from[0 .. i-1]; both may be one
+//   look(state)              what the state is after all phases so far
+//   is_near                  whether the batch can be read between phases, at no cost
+//
+// Invariant: a later phase sees all that an earlier one wrote.
+#pragma once
+
+#include "fs/bulk/batch/batch_edit.hpp"
+
+// A executor runs on the host or the device; the functions that are called with it run there.
+#if defined(__CUDACC__)
+#define WARREN_SIDE_OF_CROWD _Pragma("nv_exec_check_disable")
+#else
+#define WARREN_SIDE_OF_CROWD
+#endif
+
+namespace warren::ops::batch {
+
+/// Decides what each item is and which directories may be rewritten.
+WARREN_SIDE_OF_CROWD
+template <class Executor>
+WARREN_HD void look_up(Executor& executor, Batch& b, const Store& store) {
+    const u64 ends = b.shape.ends();
+    executor.each(ends, HashEnds{{b, store}});
+    executor.sort(b, ends, hash_bits);
+    executor.each(ends, KeyByDirectory{{b, store}});
+    executor.sort(b, ends, directory_bits(store));
+    executor.each(ends, MarkDirectories{{b, store}});
+    executor.sum(b.flags, b.sums, ends);
+    executor.each(ends, NumberDirectories{{b, store}});
+    if (!b.may_edit) executor.each(ends, OpenDirectories{{b, store}});
+    executor.each(ends, LookUpEnds{{b, store}});
+}
+
+/// Chooses the items that will be carried out, and lists the trees to rewrite.
+WARREN_SIDE_OF_CROWD
+template <class Executor>
+WARREN_HD void choose(Executor& executor, Batch& b, const Store& store) {
+    const u64 ends = b.shape.ends();
+    const u64 items = b.shape.items;
+    executor.each(items, Decide{{b, store}});
+    executor.each(ends, MarkEdits{{b, store}});
+    executor.sum(b.flags, b.sums, ends);
+    executor.each(ends, ChooseDirectories{{b, store}});
+    executor.each(items, Keep{{b, store}});
+    if (b.shape.kind == BatchKind::create) {
+        executor.sum(b.flags, b.sums, items);
+        executor.each(items, NumberCreations{{b, store}});
+        executor.each(1, ListInodeFrames{{b, store}});
+    }
+    executor.each(ends, ListRoots{{b, store}});
+    executor.each(1, EndRound{{b, store, 0}});
+    for (u32 round = 0; round < batch_rounds; ++round) {
+        if constexpr (Executor::is_near) {
+            if (b.state->blocks_end == b.state->old_leaves) break;  // there are no nodes
+        }
+        executor.each(b.blocks_max, ListChildren{{b, store, round}});
+        executor.each(1, EndRound{{b, store, round + 1}});
+    }
+    executor.each(b.blocks_max, CountOldEntries{{b, store}});
+    executor.sum(b.flags, b.sums, b.blocks_max);
+}
+
+/// Sorts the entries of the changed directories and divides them into leaves.
+WARREN_SIDE_OF_CROWD
+template <class Executor>
+WARREN_HD void merge(Executor& executor, Batch& b, const Store& store, const BatchState& so_far) {
+    const u64 ends = b.shape.ends();
+    const u64 records = ends + so_far.entries;
+    executor.each(u64{so_far.old_leaves} * parts_a_leaf, RecordLeaves{{b, store}});
+    executor.each(ends, RecordEnds{{b, store}});
+    executor.sort(b, records, 64);
+    executor.each(records, RecordKeyByDirectory{{b, store}});
+    executor.sort(b, records, 64 - static_cast<u32>(hd::countl_zero(u64{so_far.directories})));
+    executor.each(records, MarkEntries{{b, store, records}});
+    executor.sum(b.flags, b.sums, records);
+    executor.each(records, GatherEntries{{b, store, records}});
+    executor.sum(b.weights, b.weights, records);
+    executor.sum(b.offsets, b.offsets, records);
+    executor.each(records, BoundEntries{{b, store}});
+    executor.each(records, MarkLeaves{{b, store}});
+    executor.sum(b.flags, b.sums, records);
+    executor.each(records, NumberLeaves{{b, store}});
+    executor.each(so_far.directories, CountBlocks{{b, store}});
+    executor.sum(b.flags, b.sums, so_far.directories);
+    executor.each(so_far.directories, DealBlocks{{b, store}});
+    if (b.shape.kind == BatchKind::create) {
+        // The sums of the slots stay until UseSlots.
+        const u64 words = u64{so_far.inode_frames} * bitmap_words;
+        executor.each(words, CountSlots{{b, store}});
+        executor.sum(b.flags, b.sums, words);
+        executor.each(so_far.inode_frames, DropFullFrames{{b, store}});
+        executor.each(words, TakeSlots{{b, store}});
+    }
+    executor.each(b.places_max, ClearPlaces{{b, store}});
+    executor.each(1, CheckRoom{{b, store}});
+    executor.each(u64{reserve_shares} * share_stride, ReserveBlocks{{b, store}});
+    executor.each(b.places_max, GiveBack{{b, store}});
+}
+
+/// Makes the changes.
+WARREN_SIDE_OF_CROWD
+template <class Executor>
+WARREN_HD void write(Executor& executor, Batch& b, const Store& store, const BatchState& planned) {
+    executor.each(planned.new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
+    executor.each(planned.new_blocks, UseBlocks{{b, store}});
+    if (b.shape.kind == BatchKind::create) {
+        executor.each(1, CountInodes{{b, store}});
+        executor.each(u64{planned.inode_frames} * bitmap_words, UseSlots{{b, store}});
+        executor.each(b.shape.items, WriteInodes{{b, store}});
+    } else if (b.shape.kind == BatchKind::remove) {
+        executor.each(b.shape.items, FreeRemoved{{b, store}});
+    } else {
+        executor.each(b.shape.items, StampMoved{{b, store}});
+    }
+    executor.each(planned.entries, WriteEntries{{b, store}});
+    executor.each(planned.leaves, StartLeaves{{b, store}});
+    executor.each(planned.directories, FinishDirectories{{b, store}});
+    executor.each(planned.blocks_end, FreeBlocks{{b, store}});
+}
+
+/// Makes moves or removals in place. False if that is not possible; then nothing has changed.
+WARREN_SIDE_OF_CROWD
+template <class Executor>
+WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
+    static_assert(Executor::is_near);
+    const u64 ends = b.shape.ends();
+    // The next phase does not change the field of the state that is read here.
+    if (b.state->must_rewrite != 0) return false;
+    executor.each(b.shape.items, Decide{{b, store}});
+    executor.each(ends, PlanEdits{{{b, store}}});
+    if (b.shape.kind == BatchKind::remove) executor.each(ends, PlanEmptied{{{b, store}}});
+    if (b.state->must_rewrite != 0) {
+        executor.each(1, DropEdits{{b, store}});
+        return false;
+    }
+    executor.each(1, CheckRoom{{b, store}});
+    executor.each(u64{reserve_shares} * share_stride, ReserveBlocks{{b, store}});
+    if (b.state->status != Errc::ok) {
+        executor.each(b.state->new_blocks, GiveBack{{b, store}});
+        return true;
+    }
+    executor.each(b.state->new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
+    executor.each(ends, WriteEdits{{{b, store}}});
+    return true;
+}
+
+/// One run over the items [b.begin, b.end): those below the state's limit then have their codes,
+/// unless its status says why not. Requires: exclusive access to the store; *b.state is zero but
+/// for its limit, which is b.end.
+WARREN_SIDE_OF_CROWD
+template <class Executor>
+WARREN_HD BatchState run(Executor& executor, Batch& b, const Store& store) {
+    look_up(executor, b, store);
+    if (b.shape.kind == BatchKind::look_up) return executor.look(*b.state);
+    if constexpr (Executor::is_near) {
+        if (b.may_edit && edit(executor, b, store)) return executor.look(*b.state);
+    }
+    choose(executor, b, store);
+    BatchState chosen = executor.look(*b.state);
+    if (b.shape.ends() + chosen.entries > b.records_max) chosen.status = Errc::corrupt;
+    if (chosen.status != Errc::ok) return chosen;
+    merge(executor, b, store, chosen);
+    const BatchState planned = executor.look(*b.state);
+    if (planned.status != Errc::ok) return planned;
+    write(executor, b, store, planned);
+    return planned;
+}
+
+/// How many records a batch should have room for: its ends, and the entries of the directories that
+/// are rewritten.
+inline u64 records_for(const BatchShape& shape) {
+    return shape.ends() + (4 * shape.items > 65'536 ? 4 * shape.items : 65'536);
+}
+
+/// Lays the arrays of `b` out one after the other; `take(pointer, count)` gives one its place.
+template <class Take>
+void lay_out(Batch& b, u64 records_max, const Take& take) {
+    const u64 ends = b.shape.ends();
+    const u64 entries_max = records_max - ends;
+    b.records_max = records_max;
+    b.blocks_max = entries_max / 8 + ends;
+    b.places_max = b.records_max / 6 + ends + 64;
+    b.frames_max = b.records_max / bitmap_words;
+    take(b.state, 1);
+    take(b.needed_places, needed_places_max);
+    take(b.hashes, ends);
+    take(b.targets, ends);
+    take(b.keys, ends);
+    take(b.end_codes, ends);
+    take(b.directory_of, ends);
+    take(b.directories, ends);
+    take(b.ends_in_order, ends);
+    take(b.does, b.shape.items);
+    take(b.rank, b.shape.items);
+    take(b.numbers, b.shape.items);
+    take(b.sort_keys, b.records_max);
+    take(b.sort_keys_other, b.records_max);
+    take(b.order, b.records_max);
+    take(b.order_other, b.records_max);
+    take(b.flags, b.records_max);
+    take(b.sums, b.records_max);
+    take(b.blocks, b.blocks_max);
+    take(b.leaf_blocks, b.blocks_max);
+    take(b.record_keys, b.records_max);
+    take(b.record_directories, b.records_max);
+    take(b.record_slots, b.records_max);
+    take(b.entries, b.records_max);
+    take(b.weights, b.records_max);
+    take(b.offsets, b.records_max);
+    take(b.leaf_of, b.records_max);
+    take(b.leaf_begin, b.records_max);
+    take(b.places, b.places_max);
+    b.leaf_places = b.record_keys;
+    b.slots = b.record_slots;
+    take(b.frames, b.frames_max);
+}
+
+}  // namespace warren::ops::batch

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a batch allocates: numbers for new inodes, blocks for new trees, journal room.
+//
+// Invariant: a run that fails here has given back what it reserved.
+#pragma once
+
+#include "fs/bulk/batch/batch_trees.hpp"
+#include "fs/ops/inode_frame.hpp"
+
+namespace warren::ops::batch {
+
+/// By item: which of the new inodes is its own.
+struct NumberCreations : Phase {
+    WARREN_HD void operator()(u64 item) const {
+        b.rank[item] = b.sums[item];
+        if (item + 1 == b.shape.items) b.state->created = b.sums[item] + b.flags[item];
+    }
+};
+
+/// Once: lists the frames in which an inode may be free.
+struct ListInodeFrames : Phase {
+    WARREN_HD void operator()(u64 /*once*/) const {
+        if (has_failed() || b.state->created == 0) return;
+        const u64* room = room_of(store, FrameKind::inodes);
+        u64 frame = find_bit_up(room, 0, store.frame_count);
+        u32 count = 0;
+        while (frame < store.frame_count && count < b.frames_max) {
+            b.frames[count++] = static_cast<u32>(frame);
+            frame = find_bit_up(room, frame + 1, store.frame_count);
+        }
+        b.state->inode_frames = count;
+    }
+};
+
+/// The free slots of word `w` of the bitmaps of the listed frames.
+WARREN_HD inline u64 free_slots(const Batch& b, const Store& store, u64 w) {
+    const u64 place = u64{b.frames[w / bitmap_words]} * format::frame_size;
+    const auto& bitmap = *reinterpret_cast<const format::InodeBitmap*>(store.base + place);
+    const u32 word = static_cast<u32>(w % bitmap_words);
+    return ~(relaxed_load(bitmap.used[word]) | relaxed_load(bitmap.held[word])) & inode_bits(word);
+}
+
+/// By word of the bitmaps: how many inodes are free there.
+struct CountSlots : Phase {
+    WARREN_HD void operator()(u64 w) const {
+        b.flags[w] = 0;
+        if (has_failed()) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        const Result<Block*> bitmap = op.pin(u64{b.frames[w / bitmap_words]} * format::frame_size);
+        if (!bitmap) return fail(bitmap.code(), op.needed_place);
+        b.flags[w] = static_cast<u32>(hd::popcount(free_slots(b, store, w)));
+    }
+};
+
+/// By word of the bitmaps: gives its free inodes to the creations whose rank they have.
+struct TakeSlots : Phase {
+    WARREN_HD void operator()(u64 w) const {
+        if (has_failed()) return;
+        const u32 created = b.state->created;
+        const u64 words = u64{b.state->inode_frames} * bitmap_words;
+        if (w + 1 == words && b.sums[w] + b.flags[w] < created) {
+            b.state->needed_inodes = created - b.sums[w] - b.flags[w];
+            if (b.state->inode_frames < b.frames_max) return fail(Errc::need_inodes);
+            // There may be more, but not within the frames that were listed.
+            return fail(b.is_small ? Errc::overflow : Errc::not_supported);
+        }
+        const u64 frame = b.frames[w / bitmap_words];
+        const u64 first = frame * format::inodes_per_frame + w % bitmap_words * 64;
+        u32 rank = b.sums[w];
+        u64 blocks = 0;  // bit 16 * i: the word's i-th block of inodes
+        for (u64 free = free_slots(b, store, w); free != 0 && rank < created; free &= free - 1) {
+            const u32 bit = static_cast<u32>(hd::countr_zero(free));
+            b.numbers[rank++] = first + bit;
+            blocks |= u64{1} << bit / 16 * 16;
+        }
+        if (blocks == 0) return;
+        count_up(b.state->inode_blocks, static_cast<u32>(hd::popcount(blocks)));
+        const u64 block = first / format::inodes_per_block;
+        for (u32 i = 0; i < 4; ++i) {
+            if ((blocks >> 16 * i & 1) == 0 || test_bit(store.resident, block + i)) continue;
+            fail(Errc::need_block, (block + i) * format::block_size);
+        }
+    }
+};
+
+/// By listed frame: excludes one without a free inode from the search for numbers.
+struct DropFullFrames : Phase {
+    WARREN_HD void operator()(u64 f) const {
+        if (has_failed()) return;
+        const u64 last = (f + 1) * bitmap_words - 1;
+        if (b.sums[last] + b.flags[last] != b.sums[f * bitmap_words]) return;
+        clear_bit(room_of(store, FrameKind::inodes), b.frames[f]);
+    }
+};
+
+/// The generation counter before those of `created` new inodes: consecutive numbers without 0.
+WARREN_HD inline u64 generation_before(const StoreState& state, u64 created) {
+    constexpr u64 round = u64{1} << 32;
+    const u64 before = relaxed_load(state.generation);
+    return before % round + created >= round ? (before / round + 1) * round : before;
+}
+
+/// Once: checks that the journal can hold all that will be dirty, and that there are generations
+/// and space.
+struct CheckRoom : Phase {
+    WARREN_HD Errc check() const {
+        const StoreState& state = *store.state;
+        const u64 wanted = b.state->new_blocks;
+        if (wanted > b.places_max) return Errc::not_supported;
+        const u64 tables = store.frame_count / format::frames_per_table_block + 1;
+        const u64 changed = wanted + b.state->blocks_end + b.state->freed_tables;
+        constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+        const u64 bitmaps = relaxed_load(state.inode_slots) / in_frame + 1;
+        const u64 removed = b.state->removed;
+        const u64 dirtied = wanted + b.state->directories + b.state->inode_blocks +
+                            b.state->inode_frames + (removed < bitmaps ? removed : bitmaps) +
+                            (changed < tables ? changed : tables);
+        // No operation applies meanwhile, so nothing need be reserved.
+        WARREN_TRY(JournalRoom::now(state).verdict(dirtied));
+        const u64 created = b.state->created;
+        if (generation_before(state, created) + created > relaxed_load(state.generation_limit) &&
+            created > 0) {
+            return Errc::need_commit;
+        }
+        const u64 used = relaxed_load(state.blocks_used) + wanted + store.reserve_blocks;
+        return wanted > 0 && used > store.block_count() ? Errc::need_space : Errc::ok;
+    }
+
+    WARREN_HD void operator()(u64 /*once*/) const {
+        const BatchState& state = *b.state;
+        const bool is_idle = state.new_blocks == 0 && state.blocks_end == 0 &&
+                             state.inode_blocks == 0 && state.removed == 0;
+        if (has_failed() || is_idle) return;
+        const Errc checked = check();
+        if (checked != Errc::ok) fail(checked);
+    }
+};
+
+/// By new block: it has no place yet.
+struct ClearPlaces : Phase {
+    WARREN_HD void operator()(u64 k) const {
+        if (k < b.state->new_blocks) b.places[k] = 0;
+    }
+};
+
+/// This many threads search for space at once, each for its share of the blocks: a single one would
+/// wait for memory at every step. Each is the first lane of a warp, because they contend with each
+/// other; so few blocks are divided into few shares.
+inline constexpr u32 reserve_shares = 64;
+inline constexpr u32 share_stride = 32;
+inline constexpr u32 share_blocks_min = 64;
+
+/// By share, share_stride numbers apart: reserves its blocks.
+struct ReserveBlocks : Phase {
+    WARREN_HD Errc reserve(u32 share, u64 begin, u64 end) const {
+        constexpr u32 retries_max = 1u << 16;
+        u32 retries = 0;
+        while (begin < end) {
+            const u64 left = end - begin;
+            const u32 most =
+                left < format::blocks_per_frame ? static_cast<u32>(left) : format::blocks_per_frame;
+            const Result<Run> run = reserve_run(store, share, FrameKind::metadata, 0, most);
+            if (run.code() == Errc::retry && ++retries < retries_max) continue;
+            if (!run) return run.code();
+            for (u32 i = 0; i < run->blocks; ++i)
+                b.places[begin++] = run->place + i * format::block_size;
+        }
+        return Errc::ok;
+    }
+
+    WARREN_HD void operator()(u64 i) const {
+        if (has_failed() || i % share_stride != 0) return;
+        const u32 share = static_cast<u32>(i / share_stride);
+        const u32 wanted = b.state->new_blocks;
+        const u32 most = wanted / share_blocks_min + 1;
+        const u32 shares = most < reserve_shares ? most : reserve_shares;
+        if (share >= shares || wanted == 0) return;
+        const u32 each = wanted / shares;
+        const u32 more = wanted % shares;  // of the first this many each has one more
+        const u32 begin = share * each + (share < more ? share : more);
+        const Errc reserved = reserve(share, begin, begin + each + (share < more ? 1 : 0));
+        if (reserved != Errc::ok) fail(reserved);
+    }
+};
+
+/// By new block: if some have found no place, the others give theirs back.
+struct GiveBack : Phase {
+    WARREN_HD void operator()(u64 k) const {
+        if (!has_failed() || k >= b.state->new_blocks || b.places[k] == 0) return;
+        unreserve(store, b.places[k], 1);
+    }
+};
+
+}  // namespace warren::ops::batch

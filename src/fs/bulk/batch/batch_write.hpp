@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last phases of a batch: the new trees and inodes are written, the old trees freed, and each
+// item gets its answer. They cannot fail.
+//
+// Invariant: either all of them run or none; none if an earlier phase has failed.
+#pragma once
+
+#include "fs/bulk/batch/batch_space.hpp"
+
+namespace warren::ops::batch {
+
+/// Invalidates what was read at `place` before: its readers retry. No lock is held here.
+WARREN_HD inline void change_version(const Store& store, u64 place) {
+    count_up(store.versions[stripe_of(place)], 2);
+}
+
+/// By word of the new blocks: zeros.
+struct ClearBlocks : Phase {
+    WARREN_HD void operator()(u64 w) const {
+        constexpr u64 words = format::block_size / 8;
+        auto* block = reinterpret_cast<u64*>(store.base + b.places[w / words]);
+        relaxed_store(block[w % words], 0);
+    }
+};
+
+/// By new block: it is in memory, in use and will be committed.
+struct UseBlocks : Phase {
+    WARREN_HD void operator()(u64 k) const {
+        const u64 place = b.places[k];
+        const u64 block = place / format::block_size;
+        // Release: pairs with the acquire in Operation::pin().
+        device_atomic<u64>(store.resident[block / 64])
+            .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        use_blocks(op, place, 1);
+        op.mark_dirty(place);
+        unreserve(store, place, 1);
+    }
+};
+
+/// By new leaf: its head, and the pairs that lead to it. The first leaf below a node initializes
+/// that node.
+struct StartLeaves : Phase {
+    WARREN_HD u64 place_of(const BatchDirectory& of, u32 ordinal) const {
+        return b.places[of.block_begin + ordinal];
+    }
+    WARREN_HD TreeNode& node_at(u64 place) const {
+        return *reinterpret_cast<TreeNode*>(store.base + place);
+    }
+    WARREN_HD TreePair* root_of(const BatchDirectory& of) const {
+        auto* inode = reinterpret_cast<Inode*>(store.base + of.number * format::inode_size);
+        return inode->area.pairs;
+    }
+
+    WARREN_HD void start_node(const BatchDirectory& of, u64 place, u32 index, u32 below,
+                              u32 height) const {
+        TreeNode& node = node_at(place);
+        start_header(node.header, identity_of(BlockKind::directory_node, of));
+        const u32 left = below - index * new_node_pairs;
+        relaxed_store(node.count, left < new_node_pairs ? left : new_node_pairs);
+        relaxed_store(node.height, height);
+    }
+
+    /// Links child `index` of `siblings` to the node above it, or to the root.
+    WARREN_HD void hang(const BatchDirectory& of, u32 index, u64 place, u64 key, u32 first_above,
+                        u32 above, bool is_node) const {
+        const BlockPointer child = BlockPointer::to(place, format::SizeClass::kib_4, is_node);
+        TreePair* pairs = root_of(of);
+        u32 at = index;
+        if (above > 0) {
+            pairs = node_at(place_of(of, first_above + index / new_node_pairs)).pairs;
+            at = index % new_node_pairs;
+        }
+        store_pair(pairs[at], key, child);
+    }
+
+    WARREN_HD void operator()(u64 l) const {
+        const u32 first = b.leaf_begin[l];
+        const u32 record = b.entries[first];
+        const BatchDirectory& of = b.directories[b.record_directories[record]];
+        const u32 index = static_cast<u32>(l) - of.leaf_begin;
+        const u32 leaves = of.leaf_end - of.leaf_begin;
+        const u32 end = l + 1 == b.state->leaves ? b.state->entries : b.leaf_begin[l + 1];
+        const u64 place = place_of(of, index);
+        auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store.base + place);
+        start_header(leaf.header, identity_of(BlockKind::directory_leaf, of));
+        const u32 heap = b.offsets[end - 1] - b.offsets[first] +
+                         padded(record_length(b, store, b.entries[end - 1]));
+        relaxed_store(leaf.count, end - first);
+        relaxed_store(leaf.heap_used, heap);
+        relaxed_store(leaf.heap_live, heap);
+        // The lowest key of a tree is 0; else that of what is there.
+        const u64 key = index == 0 ? 0 : b.record_keys[record] >> 1;
+        hang(of, index, place, key, leaves, of.nodes, false);
+        if (of.nodes == 0 || index % new_node_pairs != 0) return;
+        const u32 node = index / new_node_pairs;
+        const u64 node_place = place_of(of, leaves + node);
+        start_node(of, node_place, node, leaves, 1);
+        hang(of, node, node_place, key, leaves + of.nodes, of.parents, true);
+        if (of.parents == 0 || node % new_node_pairs != 0) return;
+        const u32 parent = node / new_node_pairs;
+        const u64 parent_place = place_of(of, leaves + of.nodes + parent);
+        start_node(of, parent_place, parent, of.nodes, 2);
+        hang(of, parent, parent_place, key, 0, 0, true);
+    }
+};
+
+/// By entry: its slot and its name in its new leaf.
+struct WriteEntries : Phase {
+    struct Source {
+        u64 target;  // the slot's first word
+        const u64* name;
+    };
+
+    WARREN_HD Source of_end(u64 e) const {
+        const BatchEnd& end = b.ends[e];
+        const u64 item = b.item_of(e);
+        u64 inode = 0;
+        u8 type = 0;
+        if (b.shape.kind == BatchKind::create) {
+            inode = b.numbers[b.rank[item]];
+            type = format::entry_type(b.mode_of(item));
+        } else {
+            inode = b.targets[e - 1] & BatchEnd::number_mask;
+            type = static_cast<u8>(b.targets[e - 1] >> 48);
+        }
+        return {DirectorySlot::make(inode, type, end.length(), 0, 0).target, b.names + end.name};
+    }
+
+    WARREN_HD Source of_slot(u32 slot) const {
+        const u64 place = b.blocks[b.leaf_blocks[slot / slots_a_leaf]].place;
+        const DirectoryLeaf& leaf = leaf_at(store, place);
+        const DirectorySlot entry = read_slot(leaf, slot % slots_a_leaf);
+        return {entry.target, leaf.heap + entry.name_offset() / 8};
+    }
+
+    WARREN_HD void operator()(u64 c) const {
+        const u32 r = b.entries[c];
+        const BatchDirectory& of = b.directories[b.record_directories[r]];
+        const u32 l = b.leaf_of[c];
+        const u32 first = b.leaf_begin[l];
+        const u32 slot = static_cast<u32>(c) - first;
+        const u32 offset = b.offsets[c] - b.offsets[first];
+        const u64 place = b.places[of.block_begin + l - of.leaf_begin];
+        auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store.base + place);
+        const bool is_new = r < b.shape.ends();
+        const Source from = is_new ? of_end(b.ends_in_order[r]) : of_slot(b.record_slots[r]);
+        const u64 key = b.record_keys[r] >> 1;
+        const u32 length = static_cast<u32>(from.target >> 56);
+        write_slot(leaf, slot, from.target, key, offset);
+        for (u32 i = 0; i < padded(length) / 8; ++i)
+            relaxed_store(leaf.heap[offset / 8 + i], relaxed_load(from.name[i]));
+    }
+};
+
+/// By directory: its root and its counters.
+struct FinishDirectories : Phase {
+    WARREN_HD void operator()(u64 s) const {
+        if (s >= b.state->directories) return;
+        const BatchDirectory& of = b.directories[s];
+        if (of.is_rewritten == 0) return;
+        Inode& at = *reinterpret_cast<Inode*>(store.base + of.number * format::inode_size);
+        const u32 leaves = of.leaf_end - of.leaf_begin;
+        const u32 below_root = of.parents > 0 ? of.parents : of.nodes > 0 ? of.nodes : leaves;
+        const u32 height =
+            (leaves > 0 ? 1u : 0u) + (of.nodes > 0 ? 1u : 0u) + (of.parents > 0 ? 1u : 0u);
+        const u64 grown = u64{leaves} + of.nodes + of.parents - of.old_blocks;
+        const u64 names = of.entry_end - of.entry_begin;
+        relaxed_store(at.area_count, static_cast<u16>(below_root));
+        relaxed_store(at.height, static_cast<u8>(height));
+        relaxed_store(at.blocks, relaxed_load(at.blocks) + grown);
+        relaxed_store(at.size, relaxed_load(at.size) + grown * format::block_size);
+        relaxed_store(at.entries, (relaxed_load(at.entries) & format::entries_dying) | names);
+        relaxed_store(at.unlinks, 0);
+        relaxed_store(at.links, relaxed_load(at.links) + of.new_directories);
+        relaxed_store(at.modified, b.header.now);
+        relaxed_store(at.changed, b.header.now);
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.mark_dirty(of.number * format::inode_size);
+        change_version(store, of.number * format::inode_size);
+    }
+};
+
+/// By old block: its place is free.
+struct FreeBlocks : Phase {
+    WARREN_HD void operator()(u64 i) const {
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        free_metadata(op, b.blocks[i].place);
+        change_version(store, b.blocks[i].place);
+    }
+};
+
+/// By word of the bitmaps: marks the taken inodes as in use.
+struct UseSlots : Phase {
+    WARREN_HD void operator()(u64 w) const {
+        const u32 created = b.state->created;
+        u32 rank = b.sums[w];
+        u64 taken = 0;
+        for (u64 free = free_slots(b, store, w); free != 0 && rank < created; free &= free - 1) {
+            taken |= free & (~free + 1);
+            ++rank;
+        }
+        if (taken == 0) return;
+        const u64 place = u64{b.frames[w / bitmap_words]} * format::frame_size;
+        auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + place);
+        u64& used = bitmap.used[w % bitmap_words];
+        relaxed_store(used, relaxed_load(used) | taken);
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.mark_dirty(place);
+    }
+};
+
+/// Once: the counters, and the generations of the new inodes.
+struct CountInodes : Phase {
+    WARREN_HD void operator()(u64 /*once*/) const {
+        StoreState& state = *store.state;
+        const u64 created = b.state->created;
+        const u64 before = generation_before(state, created);
+        b.state->generation = before;
+        relaxed_store(state.generation, before + created);
+        relaxed_store(state.inodes_used, relaxed_load(state.inodes_used) + created);
+    }
+};
+
+/// By item: its new inode.
+struct WriteInodes : Phase {
+    WARREN_HD void operator()(u64 item) const {
+        if (!runs(item) || b.does[item] == 0) return;
+        BatchDirectory& parent = b.directories[b.directory_of[item]];
+        const u32 rank = b.rank[item];
+        const u64 number = b.numbers[rank];
+        auto* at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
+        const BatchMade made = made_in(parent, item);
+        b.made[item] = made;
+        const bool is_directory = (made.mode & format::type_mask) == format::type_directory;
+        write_new_inode(ThreadTeam{}, *at, made_attributes(made, b.header, parent.number), {});
+        relaxed_store(at->references, b.header.references);
+        change_version(store, number * format::inode_size);
+        if (is_directory) {
+            count_up(parent.new_directories);
+            const u64 above = parent.number * format::inode_size;
+            if (grants_less(*at, *reinterpret_cast<const Inode*>(store.base + above))) {
+                note_rights_change(store);
+            }
+        }
+        constexpr u64 in_block = format::inodes_per_block;
+        if (rank > 0 && b.numbers[rank - 1] / in_block == number / in_block) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        op.mark_dirty(number * format::inode_size);
+    }
+
+    /// Mode and group as create() gives them where no ACL is inherited.
+    WARREN_HD BatchMade made_in(const BatchDirectory& parent, u64 item) const {
+        const Credentials& caller = b.header.caller;
+        const Heritage from{parent.mode, parent.group, false};
+        const u32 group = new_group(caller, from);
+        const u32 mode = masked(caller, new_mode(caller, from, group, b.mode_of(item)));
+        const u32 rank = b.rank[item];
+        const auto generation = static_cast<u32>(b.state->generation + 1 + rank);
+        return {b.numbers[rank], generation, mode, group, 0};
+    }
+};
+
+/// By item: the inode that it has moved.
+struct StampMoved : Phase {
+    WARREN_HD void operator()(u64 item) const {
+        if (!runs(item) || b.does[item] == 0) return;
+        const u64 number = b.targets[2 * item] & BatchEnd::number_mask;
+        auto& at = *reinterpret_cast<Inode*>(store.base + number * format::inode_size);
+        relaxed_store(at.changed, b.header.now);
+        change_version(store, number * format::inode_size);
+    }
+};
+
+/// By item: frees the file that loses its only name, with all that it holds.
+struct FreeRemoved : Phase {
+    WARREN_HD void operator()(u64 item) const {
+        if (!runs(item) || b.does[item] == 0) return;
+        const u64 place = (b.targets[item] & BatchEnd::number_mask) * format::inode_size;
+        InodeRef inode;
+        inode.number = place / format::inode_size;
+        inode.at = reinterpret_cast<Inode*>(store.base + place);
+        const InodeParts seen(*inode.at);
+        const InodeBit bit = inode_bit(inode.number);
+        auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
+        device_atomic<u64> used(bitmap.used[bit.word]);
+        // In a damaged volume two names may lead to it: only one frees it.
+        if ((used.fetch_and(~bit.mask, hd::memory_order_relaxed) & bit.mask) == 0) return;
+        const ThreadTeam team;
+        LaneOperation op(team, store);
+        FreeTally tally;
+        end_inode(op, inode, seen, tally);
+        StoreState& state = *store.state;
+        device_atomic<u64>(state.inodes_used).fetch_sub(1, hd::memory_order_relaxed);
+        if (tally.blocks > 0) {
+            device_atomic<u64>(state.blocks_used).fetch_sub(tally.blocks, hd::memory_order_relaxed);
+        }
+        change_version(store, place);
+    }
+};
+
+}  // namespace warren::ops::batch

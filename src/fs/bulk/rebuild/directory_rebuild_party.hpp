@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every worker of a rebuild can do: wait for the others at the end of a phase, lock the
+// directory for all of them, take blocks of its tree.
+//
+// Invariant: an error is kept by its phase, so that all workers who look for it after the phase see
+// the same.
+#pragma once
+
+#include "fs/bulk/lane_free.hpp"
+#include "fs/bulk/rebuild/directory_rebuild_work.hpp"
+
+namespace warren::bulk {
+
+/// Members are collective unless they say "one lane".
+template <class Team>
+class RebuildParty {
+ protected:
+    WARREN_HD RebuildParty(const Team& team, const core::Store& store, const RebuildRef& ref,
+                           RebuildScratch& scratch)
+        : team_(team), store_(store), ref_(ref), state_(*ref.state), scratch_(scratch) {}
+
+    static constexpr u32 patience = 1u << 17;  // looks at a lock before the rebuild gives up
+
+    // ---- phases
+
+    WARREN_HD bool is_first() const { return team_.worker == 0; }
+
+    template <class Action>
+    WARREN_HD void for_each(u64 count, const Action& action) const {
+        for (u64 i = team_.worker; i < count; i += ref_.workers)
+            action(i);
+    }
+
+    /// Waits until all workers have come here. They do: all run at once (the launch is
+    /// cooperative), and each comes to every meeting, whatever has failed.
+    WARREN_HD void meet() const {
+        team_.sync();
+        once(team_, [&] {
+            device_atomic<u32> round(state_.round);
+            const u32 before = round.load(hd::memory_order_relaxed);
+            // Acquire and release: whoever goes on has seen what all did before.
+            const u32 arrived =
+                device_atomic<u32>(state_.arrived).fetch_add(1, hd::memory_order_acq_rel);
+            if (arrived + 1 == ref_.workers) {
+                relaxed_store(state_.arrived, 0);
+                round.store(before + 1, hd::memory_order_release);
+                return;
+            }
+            while (round.load(hd::memory_order_acquire) == before)
+                pause_briefly();
+        });
+    }
+
+    /// Ends a phase; whether it went well for all.
+    WARREN_HD bool passed(RebuildPhase phase) const {
+        meet();
+        return load(team_, state_.codes[static_cast<u32>(phase)]) == 0;
+    }
+    /// One lane.
+    WARREN_HD void fail(RebuildPhase phase, Errc code) const {
+        u32 none = 0;
+        device_atomic<u32>(state_.codes[static_cast<u32>(phase)])
+            .compare_exchange_strong(none, static_cast<u32>(code), hd::memory_order_relaxed);
+    }
+
+    // ---- locks
+
+    WARREN_HD u64& word_of(u64 place) const { return store_.versions[core::stripe_of(place)]; }
+    WARREN_HD u64 inode_place() const { return number_ * format::inode_size; }
+    WARREN_HD format::Inode& inode() const {
+        return *reinterpret_cast<format::Inode*>(store_.base + inode_place());
+    }
+    WARREN_HD core::InodeRef inode_ref() const {
+        core::InodeRef inode_at;
+        inode_at.at = &inode();
+        inode_at.number = number_;
+        inode_at.generation = load(team_, state_.generation);
+        return inode_at;
+    }
+
+    /// Passes the freeze barrier. One lane.
+    WARREN_HD Errc enter_barrier(core::JournalCredits& credits) const {
+        core::StoreState& all = *store_.state;
+        WARREN_TRY(credits.pass_barrier(all, core::step_worker));
+        return relaxed_load(all.read_only) != 0 ? Errc::read_only : Errc::ok;
+    }
+
+    /// Reserves `share` blocks of the journal's room. Errc::overflow if no commit will ever make so
+    /// much: then the window must be smaller. One lane, behind the barrier.
+    WARREN_HD Errc promise(u64 share) const {
+        core::StoreState& all = *store_.state;
+        const u64 room = relaxed_load(all.journal_room);
+        state_.room = room;
+        if (share > room) return Errc::overflow;
+        auto credits = core::JournalCredits::resume(all, core::step_worker, state_.share);
+        const Errc code = credits.reserve(all, share).verdict(share);
+        if (code != Errc::ok) credits.give_back(share);
+        state_.share = credits.keep();
+        return code;
+    }
+
+    /// Locks the inode if nobody has it. One lane.
+    WARREN_HD bool try_lock(u64& version) const {
+        device_atomic<u64> word(word_of(inode_place()));
+        version = word.load(hd::memory_order_relaxed);
+        // Acquire: pairs with the release of the holder before us.
+        const bool won = (version & 1) == 0 && word.compare_exchange_strong(
+                                                   version, version | 1, hd::memory_order_acquire,
+                                                   hd::memory_order_relaxed);
+        core::fence_release();  // pairs with fence_acquire() in unchanged()
+        return won;
+    }
+
+    /// Lets all that was read at `place` so far prove stale, once its holder has let go. One lane.
+    WARREN_HD bool retire(u64 place) const {
+        // What shares the inode's word is locked with it.
+        if (core::stripe_of(place) == core::stripe_of(inode_place())) return true;
+        device_atomic<u64> word(word_of(place));
+        u64 version = word.load(hd::memory_order_relaxed);
+        for (u32 look = 0; look < patience; ++look) {
+            // Acquire and release: pairs with who unlocked it, and with observe().
+            if ((version & 1) == 0 &&
+                word.compare_exchange_weak(version, version + 2, hd::memory_order_acq_rel,
+                                           hd::memory_order_relaxed)) {
+                return true;
+            }
+            pause_briefly();
+            version = word.load(hd::memory_order_relaxed);
+        }
+        return false;
+    }
+
+    /// Takes a block of the tree, which nobody else finds any more. One lane.
+    WARREN_HD Errc take(u64 place, format::BlockKind kind) const {
+        if (place % format::block_size != 0 || place >= store_.size_bytes) return Errc::corrupt;
+        if (!ops::are_resident(store_, place, place)) {
+            const u32 index =
+                device_atomic<u32>(state_.wanted_count).fetch_add(1, hd::memory_order_relaxed);
+            if (index < ref_.wanted_max) ref_.wanted[index] = place;
+            return Errc::need_block;
+        }
+        if (!retire(place)) return Errc::retry;
+        const auto& header = *reinterpret_cast<format::BlockHeader*>(store_.base + place);
+        const bool is_ours =
+            core::is_own_block(header, {kind, relaxed_load(state_.generation), number_});
+        return is_ours ? Errc::ok : Errc::corrupt;
+    }
+
+    WARREN_HD format::TreeNode& node_at(u64 place) const {
+        return *reinterpret_cast<format::TreeNode*>(store_.base + place);
+    }
+
+    /// One lane.
+    WARREN_HD void leave_barrier() const {
+        core::check_step_credits(*store_.state);
+        core::JournalCredits::resume(*store_.state, core::step_worker, state_.share).leave();
+    }
+
+    const Team team_;
+    const core::Store& store_;
+    const RebuildRef& ref_;
+    RebuildState& state_;
+    RebuildScratch& scratch_;
+    u64 number_ = 0;
+    u32 first_leaf_ = 0;  // of the window
+    u32 leaf_count_ = 0;  // of the window
+    u32 entries_ = 0;
+};
+
+}  // namespace warren::bulk

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that the workers of a rebuild share, and the loop around them: a window after the
+// other, and what they retry_reason for between. On a device or on the host.
+//
+// Invariant: the room grows between two runs only, and what was in it is gone then.
+#pragma once
+
+#include "fs/bulk/rebuild/directory_rebuild_work.hpp"
+
+namespace warren::bulk {
+
+/// `Buffer` is gpu::DeviceBuffer, or what the tests have in its place.
+template <template <class> class Buffer>
+struct RebuildRoom {
+    static constexpr u64 wanted_count = u64{1} << 16;
+
+    u64 tree_blocks = 0;
+    Buffer<RebuildState> state;
+    Buffer<u64> nodes;
+    Buffer<u64> node_keys;
+    Buffer<LeafSize> node_sizes;
+    Buffer<u64> leaves;
+    Buffer<u64> leaf_keys;
+    Buffer<LeafSize> leaf_sizes;
+    Buffer<LeafSize> chunks;
+    Buffer<u64> keys;
+    Buffer<u64> targets;
+    Buffer<u32> name_at;
+    Buffer<u64> names;
+    Buffer<u32> cuts;
+    Buffer<u32> segment_cuts;
+    Buffer<u64> wanted;
+
+    /// Once. The caller then fills `state` with zeros.
+    Errc open() {
+        WARREN_TRY(state.allocate(1));
+        return wanted.allocate(wanted_count);
+    }
+    /// Room for trees of so many blocks.
+    Errc grow(u64 blocks) {
+        tree_blocks = blocks;
+        WARREN_TRY(nodes.reserve(blocks));
+        WARREN_TRY(node_keys.reserve(blocks));
+        WARREN_TRY(node_sizes.reserve(blocks));
+        WARREN_TRY(leaves.reserve(blocks));
+        WARREN_TRY(leaf_keys.reserve(blocks));
+        WARREN_TRY(leaf_sizes.reserve(blocks));
+        WARREN_TRY(chunks.reserve(blocks / chunk_leaves + 1));
+        WARREN_TRY(keys.reserve(rebuild_entries(blocks)));
+        WARREN_TRY(targets.reserve(rebuild_entries(blocks)));
+        WARREN_TRY(name_at.reserve(rebuild_entries(blocks) + 1));
+        WARREN_TRY(names.reserve(rebuild_words(blocks)));
+        WARREN_TRY(cuts.reserve(rebuild_segments(blocks) * segment_entries));
+        return segment_cuts.reserve(rebuild_segments(blocks));
+    }
+
+    /// What so many workers get to see of it in the next window; they leave their report there.
+    RebuildRef ref(u64 workers, const RebuildWindows& windows, RebuildState* report) const {
+        RebuildRef ref{};
+        ref.state = state.data();
+        ref.nodes = nodes.data();
+        ref.node_keys = node_keys.data();
+        ref.node_sizes = node_sizes.data();
+        ref.leaves = leaves.data();
+        ref.leaf_keys = leaf_keys.data();
+        ref.leaf_sizes = leaf_sizes.data();
+        ref.chunks = chunks.data();
+        ref.keys = keys.data();
+        ref.targets = targets.data();
+        ref.name_at = name_at.data();
+        ref.names = names.data();
+        ref.cuts = cuts.data();
+        ref.segment_cuts = segment_cuts.data();
+        ref.wanted = wanted.data();
+        ref.report = report;
+        ref.block_max = tree_blocks;
+        ref.wanted_max = wanted_count;
+        ref.workers = workers;
+        ref.from_key = windows.from_key;
+        ref.window_max = windows.leaves_max;
+        return ref;
+    }
+};
+
+/// Packs a directory window by window. `run(windows)` lets all workers go through one, and
+/// `report` says then what became of it; `host` has bring_wanted(), grow(blocks), commit() and
+/// rest(), which lets others have their turn.
+template <class Run, class Host>
+Errc pack_windows(RebuildWindows windows, const RebuildState& report, const Run& run, Host& host) {
+    constexpr u32 retries_max = 100'000;
+    constexpr u32 damaged_max = 4;  // what was found may have changed hands: believed if it stays
+    u32 damaged = 0;
+    for (u32 retry = 0; retry < retries_max; ++retry) {
+        WARREN_TRY(run(windows));
+        const Errc code = windows.take(report, report.code());
+        switch (code) {
+            case Errc::retry:
+                WARREN_TRY(host.rest());
+                break;
+            case Errc::need_block:
+                WARREN_TRY(host.bring_wanted());
+                break;
+            case Errc::need_commit:
+                WARREN_TRY(host.commit());
+                break;
+            case Errc::need_space:
+                WARREN_TRY(host.grow(report.blocks_wanted));
+                break;
+            case Errc::corrupt:
+                if (++damaged == damaged_max) return code;
+                WARREN_TRY(host.rest());
+                break;
+            default:
+                return code;
+        }
+    }
+    return Errc::busy;
+}
+
+}  // namespace warren::bulk

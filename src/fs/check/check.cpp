@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// A check is a parallel quick check of all metadata and, unless that finds all of it sound, one
+// pass of the full check. A repair is a check, the repair of what it found, and further such rounds
+// until one finds nothing: what the last round still finds was not repaired.
+#include "fs/check/check.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/quote.hpp"
+#include "fs/check/check_directories.hpp"
+#include "fs/check/check_files.hpp"
+#include "fs/check/examine_volume.hpp"
+#include "fs/check/guarded_disk.hpp"
+#include "fs/check/repair.hpp"
+#include "fs/commit/journal.hpp"
+#include "fs/commit/overlay_disk.hpp"
+#include "fs/commit/superblock_io.hpp"
+#include "fs/disk/file_disk.hpp"
+#include "fs/format/check_block.hpp"
+
+namespace warren {
+namespace {
+
+using check::Context;
+using check::Report;
+using format::Block;
+using format::Superblock;
+
+constexpr int rounds_max = 4;
+
+Failure io_failure(const std::string& path, Errc code) {
+    if (code == Errc::overflow) {
+        return {code, path + ": has more inodes than this check can hold"};
+    }
+    return {code, path + ": I/O error; check the device and the system's log"};
+}
+
+/// Reads one copy of the superblock. False if it is not sound.
+bool read_copy(Disk& disk, u64 place, Block& block) {
+    if (disk.read(place, std::as_writable_bytes(std::span(&block, 1))) != Errc::ok) return false;
+    u64 volume;
+    std::memcpy(&volume, reinterpret_cast<const Superblock&>(block).uuid, sizeof volume);
+    return format::check_block(block, format::BlockKind::superblock, volume, place) == Errc::ok;
+}
+
+/// Whether both agree in the fields that a commit never changes.
+bool is_same_volume(const Superblock& a, const Superblock& b) {
+    constexpr std::size_t from = offsetof(Superblock, magic);
+    constexpr std::size_t to = offsetof(Superblock, clean);
+    const auto* first = reinterpret_cast<const std::byte*>(&a);
+    const auto* second = reinterpret_cast<const std::byte*>(&b);
+    return std::memcmp(first + from, second + from, to - from) == 0;
+}
+
+class Checker {
+ public:
+    /// `overlay` lies below `disk` unless the check repairs.
+    Checker(GuardedDisk& disk, OverlayDisk& overlay, const std::string& path,
+            const CheckOptions& options, CheckResult& result, u64 hash_mask)
+        : disk_(disk),
+          overlay_(overlay),
+          path_(path),
+          options_(options),
+          result_(result),
+          hash_mask_(hash_mask),
+          superblock_(reinterpret_cast<Superblock&>(block_)) {}
+
+    Failure run() {
+        const Failure failure = check();
+        if (failure.code != Errc::ok) return failure;
+        const Errc counted = count_orphans();
+        return counted == Errc::ok ? Failure{} : io_failure(path_, counted);
+    }
+
+ private:
+    Failure check() {
+        result_ = {};
+        Failure failure = open();
+        if (failure.code != Errc::ok) return failure;
+        Report report(options_, result_);
+        check_copies(report);
+        bool is_done = false;
+        failure = run_quick_check(is_done);
+        if (failure.code != Errc::ok || is_done) return failure;
+        result_.was_full = true;
+        failure = round(report, options_.repair);
+        if (failure.code != Errc::ok || !options_.repair) return failure;
+        return repair_until_clean();
+    }
+
+    /// Counts the entries of the orphan directory.
+    Errc count_orphans() {
+        const u64 place = superblock_.orphan_directory * format::inode_size;
+        Block block;
+        const u64 start = place / format::block_size * format::block_size;
+        WARREN_TRY(disk_.read(start, std::as_writable_bytes(std::span(&block, 1))));
+        const auto* bytes = reinterpret_cast<const std::byte*>(&block) + (place - start);
+        const auto& directory = *reinterpret_cast<const format::Inode*>(bytes);
+        result_.orphans = directory.entries & ~format::entries_dying;
+        return Errc::ok;
+    }
+
+    /// Reads the superblock and replays the journal, or overlays the journal without a repair.
+    Failure open() {
+        SuperblockNotes notes;
+        Failure failure = read_superblock(disk_, path_, superblock_, &notes);
+        if (failure.code != Errc::ok) return failure;
+        if (notes.must_stay_read_only) {
+            return {Errc::not_supported, path_ +
+                                             ": uses features that this program cannot check; "
+                                             "use a newer warren"};
+        }
+        const Result<u64> replayed = options_.repair ? Journal::replay(disk_, superblock_)
+                                                     : overlay_.show_logged(superblock_);
+        if (!replayed) return io_failure(path_, replayed.code());
+        transaction_ = std::max(*replayed, superblock_.header.transaction);
+        if (*replayed == 0) return {};
+        return read_superblock(disk_, path_, superblock_);
+    }
+
+    void check_copies(Report& report) {
+        Block first;
+        Block second;
+        const bool has_first = read_copy(disk_, format::superblock_offset, first);
+        const bool has_second = read_copy(disk_, format::superblock_copy_offset, second);
+        if (!has_first) report.volume("superblock: the first copy is damaged");
+        if (!has_second) report.volume("superblock: the second copy is damaged");
+        if (!has_first || !has_second) return;
+        const auto& a = reinterpret_cast<const Superblock&>(first);
+        const auto& b = reinterpret_cast<const Superblock&>(second);
+        // A newer second copy is the start of an interrupted change.
+        if (b.header.transaction <= a.header.transaction && !is_same_volume(a, b)) {
+            report.volume("superblock: its two copies disagree");
+        }
+    }
+
+    /// The quick check of all metadata. `is_done`: all is sound, and a repair has nothing to do.
+    Failure run_quick_check(bool& is_done) {
+        if (result_.problems > 0 || options_.is_full) return {};
+        check::Verdict verdict;
+        const Errc code = check::examine_volume(disk_, superblock_, hash_mask_, options_.engine,
+                                                verdict, result_);
+        if (code != Errc::ok) {
+            return {code, path_ + ": cannot check the volume with the CUDA engine: " +
+                              verdict.why_not + "; use the CPU engine"};
+        }
+        result_.note = verdict.why_not;
+        is_done = verdict.is_sound;
+        if (!is_done) return {};
+        result_.inodes = verdict.inodes;
+        result_.directories = verdict.directories;
+        result_.blocks_used = verdict.blocks_used;
+        return options_.repair ? mark_closed() : Failure{};
+    }
+
+    /// Marks the volume as closed, so that its journal is not replayed again: otherwise a volume
+    /// that is sound would still look interrupted to a reader. Orphans are left to the next opening
+    /// for writing.
+    Failure mark_closed() {
+        if (superblock_.clean == 1) return {};
+        superblock_.clean = 1;
+        const Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
+        return code == Errc::ok ? Failure{} : io_failure(path_, code);
+    }
+
+    /// Checks everything once and, if asked to, repairs what was found.
+    Failure round(Report& report, bool repairs) {
+        Context context(disk_, superblock_, hash_mask_, report);
+        Errc code = context.frames.load({superblock_.root_inode / format::inodes_per_frame,
+                                         superblock_.orphan_directory / format::inodes_per_frame});
+        if (code == Errc::ok) context.frames.load_counts();
+        if (code == Errc::ok) code = check::scan_inodes(context);
+        if (code != Errc::ok) return io_failure(path_, code);
+        check::scan_directories(context);
+        check::find_lost(context);
+        check::scan_files(context);
+        check::compare_directories(context);
+        context.frames.compare();
+        check::compare_inode_count(context);
+        if (disk_.has_failed()) report.volume("the disk: some blocks cannot be read (I/O error)");
+        report.flush([&](u32 ordinal) { return check::path_of(context, ordinal); });
+        count(context);
+        if (!repairs) return {};
+        if (result_.problems == 0) return mark_closed();
+        if (!disk_.has_failed()) return repair(context);
+        return {Errc::io, path_ +
+                              ": some blocks cannot be read, so nothing was repaired; copy the "
+                              "volume to a sound disk and repair the copy"};
+    }
+
+    void count(Context& context) {
+        result_.inodes = result_.directories = 0;
+        for (u32 ordinal = 0; ordinal < context.inodes.count(); ++ordinal) {
+            if (!context.inodes.exists(ordinal)) continue;
+            ++result_.inodes;
+            if (context.inodes.is_directory(ordinal)) ++result_.directories;
+        }
+        result_.blocks_used = context.frames.blocks_owned();
+    }
+
+    Failure repair(Context& context) {
+        superblock_.clean = 0;
+        Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
+        if (code == Errc::ok) code = check::Repair(context, transaction_).run(superblock_);
+        return code == Errc::ok ? mark_closed() : io_failure(path_, code);
+    }
+
+    /// Checks again silently after a repair, and repairs what is found only now.
+    Failure repair_until_clean() {
+        const u64 problems = result_.problems;
+        const CheckOptions silent{};
+        for (int i = 1; i < rounds_max && result_.problems > 0; ++i) {
+            result_.problems = 0;
+            Report report(silent, result_);
+            const Failure failure = round(report, i + 1 < rounds_max);
+            if (failure.code != Errc::ok) return failure;
+        }
+        const u64 left = std::min(result_.problems, problems);
+        result_.problems = problems;
+        result_.repaired = problems - left;
+        return {};
+    }
+
+    GuardedDisk& disk_;
+    OverlayDisk& overlay_;
+    const std::string& path_;
+    const CheckOptions& options_;
+    CheckResult& result_;
+    const u64 hash_mask_;
+    Block block_;
+    Superblock& superblock_;
+    u64 transaction_ = 0;  // the highest number in use
+};
+
+}  // namespace
+
+Failure check_disk(Disk& disk, const std::string& path, const CheckOptions& options,
+                   CheckResult& result, u64 hash_mask) {
+    OverlayDisk overlay(disk);
+    GuardedDisk guarded(options.repair ? disk : overlay);
+    return Checker(guarded, overlay, path, options, result, hash_mask).run();
+}
+
+Failure check_volume(const std::string& path, const CheckOptions& options, CheckResult& result) {
+    Failure failure;
+    const OpenMode mode = options.repair ? OpenMode::read_write : OpenMode::read_only;
+    const auto disk = FileDisk::open(path, mode, failure);
+    if (!disk) return failure;
+    return check_disk(*disk, quoted_if_needed(path), options, result);
+}
+
+}  // namespace warren

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A path is built from its end: each inode records the leaf with its first name, and the leaf names
+// its directory.
+#include "fs/check/check_context.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/quote.hpp"
+#include "fs/format/check_block.hpp"
+#include "fs/format/directory.hpp"
+
+namespace warren::check {
+
+using format::Block;
+using format::block_size;
+using format::Inode;
+
+namespace {
+
+constexpr u32 path_depth_max = 64;
+
+u64 block_of_inode(u64 number) {
+    return number * format::inode_size / block_size * block_size;
+}
+
+/// The name in a slot, or "?" if the leaf is not what it was when it was checked.
+std::string name_in(Context& context, u64 place, u32 slot) {
+    Block block;
+    if (!context.read(place, block)) return "?";
+    const auto& leaf = reinterpret_cast<const format::DirectoryLeaf&>(block);
+    const format::DirectorySlot entry = leaf.slots[slot];
+    const u32 offset = entry.name_offset();
+    const u32 length = entry.name_length();
+    if (entry.inode() == 0 || offset + length > format::leaf_heap_bytes) return "?";
+    const char* heap = reinterpret_cast<const char*>(leaf.heap);
+    return {heap + offset, length};
+}
+
+}  // namespace
+
+bool Context::read(u64 place, Block& block) {
+    return disk.read(place, std::as_writable_bytes(std::span(&block, 1))) == Errc::ok;
+}
+
+bool Context::read_inode(u32 ordinal, Inode& inode) {
+    const u64 number = inodes.number_of(ordinal);
+    return disk.read(number * format::inode_size, std::as_writable_bytes(std::span(&inode, 1))) ==
+           Errc::ok;
+}
+
+Errc Context::write_inode(u32 ordinal, const Inode& inode, u64 transaction) {
+    const u64 number = inodes.number_of(ordinal);
+    const u64 place = block_of_inode(number);
+    const u32 slot = static_cast<u32>(number % format::inodes_per_block);
+    Block alone{};
+    reinterpret_cast<Inode*>(&alone)[slot] = inode;
+    format::seal_inodes(alone, volume(), place, transaction);
+    Block block;
+    if (!read(place, block)) block = Block{};
+    reinterpret_cast<Inode*>(&block)[slot] = reinterpret_cast<Inode*>(&alone)[slot];
+    return disk.write(place, std::as_bytes(std::span(&block, 1)));
+}
+
+Inode Context::usable_inode(u32 ordinal) {
+    Inode inode{};
+    if (ordinal == fresh) {
+        inode.mode = format::type_directory | 0700;
+        inode.area_kind = static_cast<u8>(format::AreaKind::tree);
+        return inode;
+    }
+    if (!read_inode(ordinal, inode)) inode = Inode{};
+    const bool is_special = ordinal == root || ordinal == orphans;
+    if (is_special && (inode.mode & format::type_mask) != format::type_directory) {
+        inode = Inode{};
+        inode.mode = format::type_directory | (ordinal == root ? 0755u : 0700u);
+        inode.area_kind = static_cast<u8>(format::AreaKind::tree);
+        // A height without pairs is invalid for a root, so its leaves will be searched for.
+        inode.height = 1;
+    }
+    return inode;
+}
+
+std::string path_of(Context& context, u32 ordinal) {
+    const InodeMap& inodes = context.inodes;
+    const std::string by_number = "inode " + std::to_string(inodes.number_of(ordinal));
+    std::string path;
+    u32 at = ordinal;
+    for (u32 depth = 0; at != context.root; ++depth) {
+        if (at == context.orphans) return "(orphans)" + quoted_if_needed(path);
+        const bool has_name = inodes.name_blocks[at] != 0;
+        if (!has_name || depth == path_depth_max) {
+            return path.empty() ? by_number
+                                : "(inode " + std::to_string(inodes.number_of(at)) + ")" +
+                                      quoted_if_needed(path);
+        }
+        path.insert(0, "/" + name_in(context, u64{inodes.name_blocks[at]} * block_size,
+                                     inodes.name_slots[at]));
+        at = inodes.parents[at];
+        if (at == nobody) return by_number;
+    }
+    return path.empty() ? "/" : quoted_if_needed(path);
+}
+
+}  // namespace warren::check

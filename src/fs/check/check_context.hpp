@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all parts of a check share: the disk, the state of its blocks and inodes so far, and the
+// list of repairs.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/check/check_frames.hpp"
+#include "fs/check/check_inodes.hpp"
+
+namespace warren::check {
+
+/// Leaves that were found by a search of all blocks, because the tree no longer leads to them.
+struct FoundLeaf {
+    u32 owner;  // ordinal
+    u64 place;
+};
+
+/// Plausible entries of a damaged directory leaf, by slot.
+struct KeptEntries {
+    u64 words[2] = {0, 0};
+    void keep(u32 slot) { words[slot / 64] |= u64{1} << slot % 64; }
+    bool has(u32 slot) const { return (words[slot / 64] >> slot % 64 & 1) != 0; }
+};
+
+/// The repair of one inode.
+struct InodePlan {
+    u64 blocks = 0;                       // as counted; without a changed tree
+    u64 entries = 0;                      // directories
+    u32 generation = 0;                   // of a damaged inode: as in its blocks; 0: its own
+    bool drops_contents = false;          // replace the extents by those below
+    std::vector<format::Extent> extents;  // what is left of them
+    u32 target_bytes = 0;                 // length of the rest of a link's target; 0: all is left
+};
+
+struct Context {
+    Context(Disk& disk_, const format::Superblock& superblock_, u64 hash_mask_, Report& report_)
+        : disk(disk_),
+          superblock(superblock_),
+          hash_mask(hash_mask_),
+          report(report_),
+          frames(disk_, superblock_, report_) {}
+
+    Disk& disk;
+    const format::Superblock& superblock;
+    const u64 hash_mask;
+    Report& report;
+    FrameMap frames;
+    InodeMap inodes;
+    u32 root = nobody;
+    u32 orphans = nobody;
+    u32 fresh = nobody;  // a directory that a repair makes
+
+    std::vector<u32> lost;                                // inodes without a name
+    std::vector<FoundLeaf> found_leaves;                  // sorted by owner
+    std::unordered_map<u64, KeptEntries> damaged_leaves;  // by place
+    std::unordered_map<u32, InodePlan> plans;             // by ordinal
+
+    u64 volume() const { return superblock.header.volume; }
+    /// Reads a block. False if it cannot be read.
+    bool read(u64 place, format::Block& block);
+    /// Reads an inode as it is on disk. False if it cannot be read.
+    bool read_inode(u32 ordinal, format::Inode& inode);
+    /// Writes an inode, sealed, and leaves its neighbours as they are.
+    Errc write_inode(u32 ordinal, const format::Inode& inode, u64 transaction);
+    /// The inode as the check uses it: root and orphan directory always exist.
+    format::Inode usable_inode(u32 ordinal);
+
+    Trust trust(u32 ordinal) const {
+        return inodes.statuses[ordinal] == Status::damaged ? Trust::little : Trust::full;
+    }
+    void problem(u32 ordinal, std::string text) { report.inode(ordinal, std::move(text)); }
+};
+
+/// The path of an inode by the first name that was found, or "inode N".
+std::string path_of(Context& context, u32 ordinal);
+
+}  // namespace warren::check

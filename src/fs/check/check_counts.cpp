@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference counts of shared blocks: the claims of extents are counted again and compared with
+// what the volume says.
+#include <algorithm>
+#include <cstring>
+
+#include "fs/check/check_frames.hpp"
+#include "fs/format/check_block.hpp"
+#include "fs/format/check_structure.hpp"
+
+namespace warren::check {
+
+using format::Block;
+using format::block_size;
+using format::BlockKind;
+using format::BlockPointer;
+using format::blocks_per_frame;
+using format::frames_per_table_block;
+using format::ReferenceBlock;
+
+namespace {
+
+std::string name_of_frame(u64 frame) {
+    return "frame " + std::to_string(frame) + ": ";
+}
+
+}  // namespace
+
+u32 FrameMap::Counts::wrong() const {
+    u32 count = 0;
+    for (u32 block = 0; block < blocks_per_frame; ++block)
+        count += extra[block] != right_extra(block) ? 1 : 0;
+    return count;
+}
+
+void FrameMap::load_counts() {
+    for (const auto& group : groups_) {
+        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
+            format::FrameEntry& found = group->entries[entry];
+            if (found.references == 0) continue;
+            const u64 frame = group->index * frames_per_table_block + entry;
+            load_counts_of(frame, found.references);
+            // An entry that leads nowhere is written anew.
+            if (counts_[frame].place == 0) {
+                found.references = 0;
+                group->must_write = true;
+            }
+        }
+    }
+}
+
+void FrameMap::load_counts_of(u64 frame, u64 pointer) {
+    Counts& counts = counts_[frame];
+    const u64 place = BlockPointer{pointer}.offset();
+    if (!format::pointer_is_sound({pointer}, false, superblock_.size_bytes)) {
+        report_.volume(name_of_frame(frame) + "its pointer to reference counts makes no sense");
+        return;
+    }
+    Block block;
+    const bool is_read =
+        disk_.read(place, std::as_writable_bytes(std::span(&block, 1))) == Errc::ok;
+    const auto& found = reinterpret_cast<const ReferenceBlock&>(block);
+    const bool is_sound = is_read &&
+                          format::check_block(block, BlockKind::reference_counts,
+                                              superblock_.header.volume, place) == Errc::ok &&
+                          found.header.owner == frame && found.header.owner_generation == 0;
+    if (!is_sound) {
+        report_.volume(name_of_frame(frame) + "its reference counts are damaged");
+        return;
+    }
+    if (claim(place, 1, FrameKind::metadata, Trust::full) != 1) {
+        report_.volume(name_of_frame(frame) + "its reference counts lie in a block of others");
+        return;
+    }
+    counts.place = place;
+    std::ranges::copy(found.extra, counts.extra.begin());
+}
+
+u64 FrameMap::claim_shared(u64 place, u64 blocks, Trust trust) {
+    const u64 total = superblock_.frame_count * blocks_per_frame;
+    const u64 first = place / block_size;
+    u64 block = first;
+    for (; block < first + blocks && block < total; ++block) {
+        const u64 frame = block / blocks_per_frame;
+        const u32 in_frame = static_cast<u32>(block % blocks_per_frame);
+        u32& claims = counts_[frame].claims[in_frame];
+        if (claims == 0 && claim_in_frame(frame, in_frame, 1, FrameKind::data, trust) == 0) break;
+        ++claims;
+    }
+    return block - first;
+}
+
+void FrameMap::compare_counts() const {
+    for (const auto& [frame, counts] : counts_) {
+        if (const u32 wrong = counts.wrong(); wrong > 0) {
+            report_.volume(name_of_frame(frame) +
+                           "reference counts that are wrong: " + std::to_string(wrong));
+        }
+    }
+}
+
+/// Writes the counts that are wrong or lie nowhere.
+Errc FrameMap::write_counts(u64 transaction) {
+    for (auto& [frame, counts] : counts_) {
+        if (counts.wrong() == 0) continue;
+        if (counts.place == 0) {
+            const Result<u64> place = allocate();
+            if (!place) return place.code();
+            counts.place = *place;
+            Group& group = *find(frame);
+            group.entries[frame % frames_per_table_block].references = BlockPointer::to(*place).raw;
+            group.must_write = true;
+        }
+        Block block{};
+        auto& out = reinterpret_cast<ReferenceBlock&>(block);
+        out.header.kind = static_cast<u16>(BlockKind::reference_counts);
+        out.header.owner = frame;
+        for (u32 i = 0; i < blocks_per_frame; ++i)
+            counts.extra[i] = out.extra[i] = counts.right_extra(i);
+        format::seal_block(block, superblock_.header.volume, counts.place, transaction);
+        WARREN_TRY(disk_.write(counts.place, std::as_bytes(std::span(&block, 1))));
+    }
+    return Errc::ok;
+}
+
+}  // namespace warren::check

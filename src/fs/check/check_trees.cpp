@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The path down is kept in a list of levels instead of on the machine's stack.
+#include "fs/check/check_trees.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "fs/format/check_block.hpp"
+#include "fs/format/check_structure.hpp"
+
+namespace warren::check {
+
+using format::Block;
+using format::BlockPointer;
+using format::Inode;
+using format::TreeNode;
+using format::TreePair;
+
+namespace {
+
+constexpr u64 key_end = ~u64{0};
+
+struct Level {
+    u32 count = 0;
+    u32 next = 0;
+    u32 height = 0;
+    u64 high = 0;
+    TreePair pairs[format::node_pairs_max];
+};
+
+class Walk {
+ public:
+    Walk(Context& context, const TreeOwner& owner, TreeVisitor& visitor)
+        : context_(context), owner_(owner), visitor_(visitor) {}
+
+    void run(const Inode& inode) {
+        if (!enter_root(inode)) return;
+        while (!levels_.empty() && !visitor_.is_done()) {
+            Level& level = *levels_.back();
+            if (level.next == level.count) {
+                levels_.pop_back();
+                continue;
+            }
+            const u32 index = level.next++;
+            const u64 high = index + 1 < level.count ? level.pairs[index + 1].key : level.high;
+            go_down(level.pairs[index], high, level.height);
+        }
+    }
+
+ private:
+    bool enter_root(const Inode& inode) {
+        const bool is_good = inode.area_kind == static_cast<u8>(format::AreaKind::tree) &&
+                             inode.area_count <= format::root_pairs_max &&
+                             inode.height <= format::tree_height_max &&
+                             (inode.height == 0) == (inode.area_count == 0);
+        if (!is_good) {
+            visitor_.flaw("the root of its tree makes no sense", true);
+            return false;
+        }
+        enter(inode.area.pairs, inode.area_count, inode.height, 0, key_end);
+        return true;
+    }
+
+    void enter(const TreePair* pairs, u32 count, u32 height, u64 low, u64 high) {
+        auto level = std::make_unique<Level>();
+        level->count = count;
+        level->height = height;
+        level->high = high;
+        std::memcpy(level->pairs, pairs, count * sizeof *pairs);
+        // After an interrupted removal, nodes between `low` and this one may be missing.
+        const bool may_be_late = owner_.is_dying && !levels_.empty();
+        bool rises = count == 0 || (pairs[count - 1].key < high &&
+                                    (pairs[0].key == low || (may_be_late && pairs[0].key > low)));
+        for (u32 i = 1; i < count; ++i)
+            rises = rises && pairs[i - 1].key < pairs[i].key;
+        if (!rises) visitor_.flaw("keys in its tree are out of order", false);
+        levels_.push_back(std::move(level));
+    }
+
+    void go_down(TreePair pair, u64 high, u32 height) {
+        const u64 place = pair.child.offset();
+        if (!is_good_pointer(context_, pair.child, height > 1)) {
+            visitor_.flaw("a pointer in its tree leads nowhere", true);
+            return;
+        }
+        Block block;
+        const bool is_read = context_.read(place, block);
+        if (height == 1) {
+            go_to_leaf(pair.key, high, place, is_read ? &block : nullptr);
+            return;
+        }
+        const auto& node = reinterpret_cast<const TreeNode&>(block);
+        const bool is_good =
+            is_read && is_sound_block(context_, block, owner_.node, owner_, place) &&
+            node.count >= 1 && node.count <= format::node_pairs_max && node.height == height - 1;
+        if (!is_good) {
+            visitor_.flaw("the tree node at " + std::to_string(place) + " is damaged", true);
+        } else if (!visitor_.take(place)) {
+            visitor_.flaw("the tree node at " + std::to_string(place) + " is not its own", true);
+        } else {
+            enter(node.pairs, node.count, node.height, pair.key, high);
+        }
+    }
+
+    void go_to_leaf(u64 low, u64 high, u64 place, const Block* block) {
+        TreeLeaf leaf{place, low, high, false, block};
+        leaf.is_sound =
+            block != nullptr && is_sound_block(context_, *block, owner_.leaf, owner_, place);
+        if (leaf.is_sound && !visitor_.take(place)) {
+            visitor_.flaw("the leaf at " + std::to_string(place) + " is not its own", true);
+            return;
+        }
+        visitor_.leaf(leaf);
+    }
+
+    Context& context_;
+    const TreeOwner& owner_;
+    TreeVisitor& visitor_;
+    std::vector<std::unique_ptr<Level>> levels_;
+};
+
+}  // namespace
+
+void walk_tree(Context& context, const TreeOwner& owner, const Inode& inode, TreeVisitor& visitor) {
+    Walk(context, owner, visitor).run(inode);
+}
+
+bool is_sound_block(const Context& context, const Block& block, format::BlockKind kind,
+                    const TreeOwner& owner, u64 place) {
+    const auto& header = reinterpret_cast<const format::BlockHeader&>(block);
+    const u32 generation = owner.takes_any_generation ? header.owner_generation : owner.generation;
+    const format::BlockIdentity expected{kind, generation, owner.number};
+    return expected.agrees(header) &&
+           format::check_block(block, kind, context.volume(), place) == Errc::ok;
+}
+
+bool is_good_pointer(const Context& context, BlockPointer pointer, bool is_indirect) {
+    return format::pointer_is_sound(pointer, is_indirect, context.superblock.size_bytes);
+}
+
+TreeOwner tree_owner(const Context& context, u32 ordinal, const Inode& inode) {
+    TreeOwner owner;
+    owner.number = context.inodes.number_of(ordinal);
+    owner.generation = inode.generation;
+    owner.takes_any_generation = context.inodes.statuses[ordinal] == Status::damaged;
+    if (context.inodes.is_directory(ordinal)) {
+        owner.is_dying = (inode.entries & format::entries_dying) != 0;
+    } else {
+        owner.leaf = format::BlockKind::extent_leaf;
+        owner.node = format::BlockKind::extent_node;
+    }
+    return owner;
+}
+
+void find_leaves(Context& context, const std::vector<u32>& owners) {
+    if (owners.empty()) return;
+    std::vector<FoundLeaf> found;
+    context.frames.for_each_unowned_metadata([&](u64 place) {
+        Block block;
+        if (!context.read(place, block)) return;
+        const auto& header = reinterpret_cast<const format::BlockHeader&>(block);
+        const u32 ordinal = context.inodes.ordinal_of(header.owner);
+        if (ordinal == nobody || !std::ranges::binary_search(owners, ordinal)) return;
+        const TreeOwner owner = tree_owner(context, ordinal, context.usable_inode(ordinal));
+        if (is_sound_block(context, block, owner.leaf, owner, place)) {
+            found.push_back({ordinal, place});
+        }
+    });
+    for (const FoundLeaf& leaf : found) {
+        if (context.frames.claim(leaf.place, 1, FrameKind::metadata, Trust::full) == 1) {
+            context.found_leaves.push_back(leaf);
+        }
+    }
+    std::ranges::sort(context.found_leaves, [](const FoundLeaf& a, const FoundLeaf& b) {
+        return a.owner != b.owner ? a.owner < b.owner : a.place < b.place;
+    });
+}
+
+std::span<const FoundLeaf> found_leaves_of(const Context& context, u32 ordinal) {
+    const auto range =
+        std::ranges::equal_range(context.found_leaves, ordinal, {}, &FoundLeaf::owner);
+    return {range.begin(), range.end()};
+}
+
+}  // namespace warren::check

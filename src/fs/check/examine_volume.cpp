@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// All metadata are loaded into memory for this, so a volume whose metadata would take more than
+// half of the free memory is left to the full check, which reads block by block.
+#include "fs/check/examine_volume.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "fs/check/check_frames.hpp"
+#include "fs/engine/examination.hpp"
+
+namespace warren::check {
+namespace {
+
+using format::frame_size;
+using format::FrameEntry;
+
+/// Reads those blocks of a frame for which `is_wanted(block)`, in long requests.
+template <class IsWanted>
+Errc read_blocks(Disk& disk, u64 place, std::span<std::byte> target, const IsWanted& is_wanted) {
+    for (u32 first = 0; first < format::blocks_per_frame; ++first) {
+        u32 end = first;
+        while (end < format::blocks_per_frame && is_wanted(end))
+            ++end;
+        if (end == first) continue;
+        const u64 offset = first * format::block_size;
+        WARREN_TRY(
+            disk.read(place + offset, target.subspan(offset, (end - first) * format::block_size)));
+        first = end;
+    }
+    return Errc::ok;
+}
+
+/// The number after `word` in a file of /proc or /sys; `otherwise` if there is none.
+u64 number_in(const char* path, const std::string& word, u64 otherwise) {
+    std::ifstream file(path);
+    std::string found;
+    while (found != word && file >> found) {
+    }
+    u64 number = 0;
+    return file >> number ? number : otherwise;
+}
+
+/// The memory that is available on the machine, within the limits of this process.
+u64 free_memory_bytes() {
+    constexpr u64 all = ~u64{0};
+    const u64 available = number_in("/proc/meminfo", "MemAvailable:", all / kib) * kib;
+    const u64 limit = number_in("/sys/fs/cgroup/memory.max", "", all);
+    const u64 taken = number_in("/sys/fs/cgroup/memory.current", "", 0);
+    return std::min(available, limit == all || limit < taken ? limit : limit - taken);
+}
+
+Errc examine(const FrameTables& tables, const ReadDisk& read, EngineChoice engine,
+             Examined& examined, std::string& why_not) {
+    if (engine == EngineChoice::cuda) {
+#if defined(WARREN_CUDA)
+        return examine_on_device(tables.ref, read, examined, why_not);
+#else
+        why_not = "this program was built without it";
+        return Errc::no_device;
+#endif
+    }
+    if (tables.frame_numbers.size() * frame_size > free_memory_bytes() / 2) {
+        why_not = "the metadata take more than half of the memory that is free";
+        return Errc::no_memory;
+    }
+    const Errc code = examine_on_host(tables.ref, read, examined);
+    if (code == Errc::no_memory) why_not = "there is not enough memory";
+    return code;
+}
+
+}  // namespace
+
+bool FrameTables::fill(Disk& disk, const format::Superblock& superblock, u64 hash_mask) {
+    const CheckOptions silent{};
+    CheckResult found;
+    Report report(silent, found);
+    FrameMap frames(disk, superblock, report);
+    const Errc code = frames.load({superblock.root_inode / format::inodes_per_frame,
+                                   superblock.orphan_directory / format::inodes_per_frame});
+    const u64 count = superblock.frame_count;
+    if (code != Errc::ok || found.problems > 0 || superblock.size_bytes != count * frame_size) {
+        return false;
+    }
+    slots.assign(count, nobody);
+    kinds.assign(count, 0);
+    used.assign(count * 8, 0);
+    owned.assign(count * 8, 0);
+    bool is_marked = true;
+    std::vector<u64> metadata;
+    frames.for_each_frame([&](u64 frame, const FrameEntry& entry, const u64(&has)[8]) {
+        if (frame >= count) return;
+        kinds[frame] = static_cast<u8>(entry.kind);
+        std::copy(std::begin(entry.used), std::end(entry.used), &used[frame * 8]);
+        std::copy(std::begin(has), std::end(has), &owned[frame * 8]);
+        if (entry.references != 0) counted.push_back({frame, entry.references});
+        const auto kind = static_cast<FrameKind>(entry.kind);
+        if (kind == FrameKind::inodes) frame_numbers.push_back(frame);
+        if (kind == FrameKind::metadata) metadata.push_back(frame);
+        const bool is_metadata = kind == FrameKind::inodes || kind == FrameKind::metadata;
+        if (is_metadata && frame >= superblock.metadata_frames_end) is_marked = false;
+        if (kind == FrameKind::data && frame < superblock.data_frames_begin) is_marked = false;
+    });
+    ref.inode_frames = static_cast<u32>(frame_numbers.size());
+    frame_numbers.insert(frame_numbers.end(), metadata.begin(), metadata.end());
+    for (u32 i = 0; i < frame_numbers.size(); ++i)
+        slots[frame_numbers[i]] = i;
+    ref.facts = {superblock.header.volume,
+                 superblock.size_bytes,
+                 count,
+                 {superblock.hash_key[0], superblock.hash_key[1]},
+                 hash_mask,
+                 superblock.root_inode,
+                 superblock.orphan_directory,
+                 superblock.blocks_used,
+                 superblock.inodes_used,
+                 counted.size()};
+    ref.frame_numbers = frame_numbers;
+    ref.slots = slots;
+    ref.kinds = kinds;
+    ref.used = used;
+    ref.owned = owned;
+    ref.counted = counted;
+    // Ordinals of inodes and indices of blocks are 32-bit numbers.
+    return is_marked && frame_numbers.size() < nobody / format::inodes_per_frame;
+}
+
+Errc FrameTables::read_frame(Disk& disk, u64 place, std::span<std::byte> target) const {
+    const u64 frame = place / frame_size;
+    const u64* bits = &used[frame * 8];
+    if (kinds[frame] != static_cast<u8>(FrameKind::inodes)) {
+        return read_blocks(disk, place, target,
+                           [&](u32 block) { return (bits[block / 64] >> block % 64 & 1) != 0; });
+    }
+    WARREN_TRY(disk.read(place, target.first(format::block_size)));
+    const auto& bitmap = *reinterpret_cast<const format::InodeBitmap*>(target.data());
+    return read_blocks(disk, place, target, [&](u32 block) {
+        return block > 0 && (bitmap.used[block / 4] >> block % 4 * 16 & 0xffff) != 0;
+    });
+}
+
+Errc examine_volume(Disk& disk, const format::Superblock& superblock, u64 hash_mask,
+                    EngineChoice engine, Verdict& verdict, CheckResult& result) {
+    constexpr u64 bytes_a_frame = 4 * 64 + 16;  // used and owned blocks, here and in the tables
+    if (superblock.frame_count * bytes_a_frame > free_memory_bytes() / 2) {
+        verdict.why_not = "the frame table takes more than half of the memory that is free";
+        return Errc::ok;
+    }
+    FrameTables tables;
+    if (!tables.fill(disk, superblock, hash_mask)) return Errc::ok;
+    Examined examined;
+    const auto read = [&](u64 place, std::span<std::byte> target) {
+        return tables.read_frame(disk, place, target);
+    };
+    const Errc code = examine(tables, read, engine, examined, verdict.why_not);
+    if (code == Errc::no_device) return code;
+    if (code != Errc::ok) return Errc::ok;
+    result.engine = engine == EngineChoice::cuda ? EngineChoice::cuda : EngineChoice::cpu;
+    result.start_seconds += examined.start_seconds;
+    result.load_seconds += examined.load_seconds;
+    result.disk_seconds += examined.disk_seconds;
+    result.examine_seconds += examined.exam_seconds;
+    const ops::examine::ExamState& state = examined.state;
+    verdict.is_sound = state.flaws == 0;
+    verdict.inodes = state.inodes;
+    verdict.directories = state.directories;
+    verdict.blocks_used = state.blocks_used;
+    return Errc::ok;
+}
+
+}  // namespace warren::check

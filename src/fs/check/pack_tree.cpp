@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// One level at a time: a level is the list of pairs that lead to its blocks.
+#include "fs/check/pack_tree.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fs/format/directory.hpp"
+
+namespace warren::check {
+
+using format::Block;
+using format::BlockHeader;
+using format::BlockKind;
+using format::BlockPointer;
+using format::DirectoryLeaf;
+using format::Extent;
+using format::ExtentLeaf;
+using format::TreeNode;
+using format::TreePair;
+
+namespace {
+
+class Packing {
+ public:
+    Packing(PackedOwner owner, BlockSink& sink, PackedTree& tree)
+        : owner_(owner), sink_(sink), tree_(tree) {}
+
+    /// Finishes a leaf or node: allocates its place and adds its pair to `level`.
+    Errc put(Block& block, BlockKind kind, u64 key, std::vector<TreePair>& level) {
+        const Result<u64> place = sink_.allocate();
+        if (!place) return place.code();
+        auto& header = reinterpret_cast<BlockHeader&>(block);
+        header.kind = static_cast<u16>(kind);
+        header.owner = owner_.number;
+        header.owner_generation = owner_.generation;
+        const bool is_node = kind == BlockKind::directory_node || kind == BlockKind::extent_node;
+        // Keys below the first key belong to the first child.
+        level.push_back(
+            {level.empty() ? 0 : key, BlockPointer::to(*place, format::SizeClass::kib_4, is_node)});
+        ++tree_.blocks;
+        return sink_.put(*place, block);
+    }
+
+    /// Builds nodes over `level` until its pairs fit into the root.
+    Errc build(std::vector<TreePair> level, BlockKind kind, const PackLimits& limits) {
+        tree_.height = level.empty() ? 0 : 1;
+        while (level.size() > limits.root_pairs) {
+            std::vector<TreePair> above;
+            for (std::size_t first = 0; first < level.size(); first += limits.node_pairs) {
+                Block block{};
+                auto& node = reinterpret_cast<TreeNode&>(block);
+                const std::size_t count =
+                    std::min<std::size_t>(level.size() - first, limits.node_pairs);
+                node.count = static_cast<u32>(count);
+                node.height = tree_.height;
+                std::copy_n(level.begin() + static_cast<std::ptrdiff_t>(first), count, node.pairs);
+                WARREN_TRY(put(block, kind, level[first].key, above));
+            }
+            level = std::move(above);
+            ++tree_.height;
+        }
+        tree_.count = static_cast<u32>(level.size());
+        std::ranges::copy(level, tree_.pairs);
+        return Errc::ok;
+    }
+
+ private:
+    const PackedOwner owner_;
+    BlockSink& sink_;
+    PackedTree& tree_;
+};
+
+u32 padded(std::string_view name) {
+    return static_cast<u32>((name.size() + 7) / 8 * 8);
+}
+
+void add_entry(DirectoryLeaf& leaf, const PackedEntry& entry) {
+    const u32 slot = leaf.count++;
+    const u32 offset = leaf.heap_used;
+    leaf.hashes[slot] = static_cast<u32>(entry.key >> 31);
+    leaf.slots[slot] = format::DirectorySlot::make(
+        entry.inode, entry.type, static_cast<u32>(entry.name.size()), entry.key, offset);
+    std::memcpy(reinterpret_cast<char*>(leaf.heap) + offset, entry.name.data(), entry.name.size());
+    leaf.heap_used += padded(entry.name);
+    leaf.heap_live = leaf.heap_used;
+}
+
+}  // namespace
+
+Errc pack_directory(std::span<const PackedEntry> entries, PackedOwner owner, BlockSink& sink,
+                    PackedTree& tree, const PackLimits& limits) {
+    Packing packing(owner, sink, tree);
+    std::vector<TreePair> level;
+    for (std::size_t next = 0; next < entries.size();) {
+        Block block{};
+        auto& leaf = reinterpret_cast<DirectoryLeaf&>(block);
+        const u64 first_key = entries[next].key;
+        while (next < entries.size() && leaf.count < limits.leaf_entries &&
+               leaf.heap_used + padded(entries[next].name) <= format::leaf_heap_bytes) {
+            add_entry(leaf, entries[next++]);
+        }
+        WARREN_TRY(packing.put(block, BlockKind::directory_leaf, first_key, level));
+    }
+    return packing.build(std::move(level), BlockKind::directory_node, limits);
+}
+
+Errc pack_extents(std::span<const Extent> extents, PackedOwner owner, BlockSink& sink,
+                  PackedTree& tree, const PackLimits& limits) {
+    Packing packing(owner, sink, tree);
+    std::vector<TreePair> level;
+    for (std::size_t first = 0; first < extents.size(); first += limits.leaf_extents) {
+        Block block{};
+        auto& leaf = reinterpret_cast<ExtentLeaf&>(block);
+        const std::size_t count =
+            std::min<std::size_t>(extents.size() - first, limits.leaf_extents);
+        leaf.count = static_cast<u32>(count);
+        std::ranges::copy(extents.subspan(first, count), leaf.extents);
+        WARREN_TRY(packing.put(block, BlockKind::extent_leaf, extents[first].file_block, level));
+    }
+    return packing.build(std::move(level), BlockKind::extent_node, limits);
+}
+
+void set_root(format::Inode& inode, const PackedTree& tree) {
+    std::ranges::fill(inode.area.words, 0);
+    std::ranges::copy(tree.pairs, inode.area.pairs);
+    inode.area_kind = static_cast<u8>(format::AreaKind::tree);
+    inode.area_count = static_cast<u16>(tree.count);
+    inode.height = static_cast<u8>(tree.height);
+}
+
+}  // namespace warren::check

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations wait only while the freeze barrier is closed for copying; checksums, the journal and
+// the writes to places follow after it has opened again.
+//
+// Copied blocks are pinned until they are at their places: clean blocks may be evicted, and the
+// disk's contents are out of date until then.
+#include "fs/commit/committer.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/out_of_memory.hpp"
+#include "fs/commit/empty_inode_frames.hpp"
+#include "fs/commit/free_frames.hpp"
+#include "fs/commit/journal_overrun.hpp"
+#include "fs/commit/superblock_io.hpp"
+#include "fs/core/allocator.hpp"
+#include "fs/format/check_block.hpp"
+#include "fs/ops/inode_frame.hpp"
+
+namespace warren {
+
+using format::Block;
+using format::FrameKind;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr u64 blocks_per_buffer = 256;
+// The blocks of a transaction that contents leave to metadata.
+constexpr u64 metadata_room_min = core::journal_room_min;
+// One block of each is the superblock.
+static_assert(Journal::capacity(format::journal_blocks_min / 2) - 1 >= core::journal_room_min);
+// Memory for copies that is kept between commits: a larger commit returns the rest.
+constexpr u64 kept_copies_bytes = 16 * mib;
+// After this long without a commit a volume is idle.
+constexpr std::chrono::seconds idle_time{1};
+
+u64 volume_id(const format::Superblock& superblock) {
+    u64 id;
+    std::memcpy(&id, superblock.uuid, sizeof id);
+    return id;
+}
+
+u64 nanoseconds_since(Clock::time_point begin) {
+    return static_cast<u64>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
+}
+
+}  // namespace
+
+Committer::Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
+                     format::Superblock& superblock)
+    : disk_(disk),
+      store_(store),
+      loader_(loader),
+      superblock_(superblock),
+      journal_(disk, superblock),
+      publisher_(disk, store),
+      transaction_(superblock.header.transaction),
+      last_generation_(relaxed_load(store.state->generation)),
+      generation_limit_(superblock.generation) {
+    relaxed_store(store_.state->generation_limit, generation_limit_);
+    // Dirty blocks cannot be evicted from a meta buffer: most of it must remain for reads.
+    const u64 capacity = journal_.capacity_blocks() - 1;
+    const u64 heads = store_.heads == nullptr ? ~u64{0} : store_.heads->head_count;
+    store_.state->journal_room = std::min(capacity, heads / 4);
+}
+
+u64 Committer::data_capacity_blocks() const {
+    const u64 capacity = journal_.capacity_blocks() - 1;
+    return capacity - std::min(capacity, std::max(metadata_room_min, capacity / 2));
+}
+
+void Committer::keep_data(FileBuffer* buffer, DataMode mode) {
+    file_buffer_ = buffer;
+    mode_ = mode;
+    publisher_.keep_data(buffer);
+    if (!logs_data()) return;
+    const u64 room = journal_.capacity_blocks() - 1 - data_capacity_blocks();
+    store_.state->journal_room = std::min(store_.state->journal_room, room);
+}
+
+void Committer::close_barrier() {
+    core::StoreState& state = *store_.state;
+    // Sequentially consistent: pairs with JournalCredits::pass_barrier().
+    device_atomic<u32>(state.gate_closed).store(1, hd::memory_order_seq_cst);
+    for (core::BarrierSlot& slot : state.freeze_barrier) {
+        // Acquire within seq_cst: pairs with the release in JournalCredits::leave().
+        while (device_atomic<u64>(slot.inside).load(hd::memory_order_seq_cst) != 0) {
+            std::this_thread::yield();
+        }
+    }
+}
+
+void Committer::open_barrier() {
+    // Release: pairs with the sequentially consistent load in
+    // JournalCredits::pass_barrier().
+    device_atomic<u32>(store_.state->gate_closed).store(0, hd::memory_order_release);
+}
+
+void Committer::use_engine(Engine& engine, WithoutPieces without_pieces) {
+    engine_ = &engine;
+    publisher_.use_engine(engine);
+    without_pieces_ = std::move(without_pieces);
+}
+
+CommitFigures Committer::figures() const {
+    const std::lock_guard lock(figures_mutex_);
+    return figures_;
+}
+
+bool Committer::has_unsaved() const {
+    return error() != Errc::ok || has_data_.load(std::memory_order_relaxed) ||
+           relaxed_load(store_.state->dirty_blocks) != 0 ||
+           (file_buffer_ != nullptr && file_buffer_->figures().dirty_blocks != 0);
+}
+
+void Committer::forbid(Errc error) {
+    Errc none = Errc::ok;
+    error_.compare_exchange_strong(none, error, std::memory_order_relaxed);
+}
+
+/// Notes the error; from then on no operation applies.
+Errc Committer::fail(Errc error) {
+    end_changes_(error);
+    return this->error();
+}
+
+Errc Committer::commit() {
+    const std::lock_guard lock(mutex_);
+    const u64 before = transaction_;
+    WARREN_TRY(commit_once());
+    const auto now = Clock::now();
+    if (transaction_ != before) {
+        last_commit_ = now;
+        may_give_back_ = true;
+    } else if (may_give_back_ && now - last_commit_ >= idle_time) {
+        may_give_back_ = false;
+        return give_back_memory();
+    }
+    return Errc::ok;
+}
+
+/// Releases memory that an idle volume does not need: copies, and empty frames. Requires: the lock,
+/// and nothing is dirty.
+Errc Committer::give_back_memory() {
+    area_.give_back(0);
+    if (engine_ != nullptr) return Errc::ok;
+    WARREN_TRY(or_no_memory([this] { return end_empty_inode_frames(false); }));
+    if (publisher_.ended_frames()) WARREN_TRY(commit_once());
+    if (store_.heads == nullptr) give_back_free_frames(store_);
+    return Errc::ok;
+}
+
+Errc Committer::commit_and_free(bool looks_on_disk) {
+    const std::lock_guard lock(mutex_);
+    WARREN_TRY(commit_once());
+    WARREN_TRY(or_no_memory([&] { return end_empty_inode_frames(looks_on_disk); }));
+    return publisher_.ended_frames() ? commit_once() : Errc::ok;
+}
+
+/// Frees empty inode frames that the commit which emptied them did not free: the kernel still had
+/// references to one of their inodes, or that commit was the last before a crash.
+Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
+    const core::StoreState& state = *store_.state;
+    if (!may_have_empty_inode_frame(state)) return Errc::ok;
+    const u64 end = relaxed_load(state.metadata_frames_end);
+    const auto each_frame = [&](const auto& look) {
+        for (u64 frame = 0; frame < end; ++frame)
+            if (core::kind_of(store_, frame) == FrameKind::inodes) look(frame);
+    };
+    std::vector<u64> empty;
+    empty.reserve(end);
+    if (looks_on_disk && engine_ == nullptr) {
+        // The operation that needs the block will report the error.
+        each_frame([&](u64 frame) { static_cast<void>(loader_.load(frame * format::frame_size)); });
+    }
+    {
+        // An operation that removes an inode marks the bitmap dirty after it has cleared the bit.
+        const std::lock_guard no_steps(steps_);
+        if (engine_ == nullptr) close_barrier();
+        each_frame([&](u64 frame) {
+            if (!ops::has_dirty_block(store_, frame) && is_empty_inode_frame(loader_, frame))
+                empty.push_back(frame);
+        });
+        if (engine_ == nullptr) open_barrier();
+    }
+    for (const u64 frame : empty)
+        WARREN_TRY(publisher_.end_inode_frame(frame));
+    return publisher_.publish_noted();
+}
+
+/// Requires: the lock.
+Errc Committer::commit_once() {
+    if (error() != Errc::ok) return error();
+    WARREN_TRY(take_memory());  // on failure everything stays dirty
+    const KeptContents contents(file_buffer_);
+    const Errc taken = take_copies();
+    if (taken == Errc::no_memory) return taken;
+    // If commits were forbidden meanwhile, that error has been handled already.
+    if (taken != Errc::ok) return error() != Errc::ok ? error() : fail(taken);
+    if (error() != Errc::ok) {
+        static_cast<void>(release_copies());
+        return error();
+    }
+    const bool raises_generation = superblock_.generation != generation_limit_;
+    if (copies_.empty() && data_copies_.empty() && !raises_generation) {
+        // Logged contents may be at places that hold no contents any more.
+        if (logs_data()) file_buffer_->end_logged();
+        buffered_ = 0;
+        const Errc flushed = or_no_memory([this] {
+            WARREN_TRY(write_data_back());
+            return disk_.flush();
+        });
+        return flushed == Errc::ok ? Errc::ok : fail(flushed);
+    }
+    Errc committed = or_no_memory([this] { return commit_dirty(); });
+    const Errc released = or_no_memory([this] { return release_copies(); });
+    if (committed == Errc::ok) committed = released;
+    if (committed != Errc::ok) committed = fail(committed);
+    copies_.clear();
+    data_copies_.clear();
+    buffered_ = 0;
+    area_.give_back(kept_copies_bytes);
+    return committed;
+}
+
+/// Makes the copies durable and publishes the freed blocks.
+Errc Committer::commit_dirty() {
+    seal();
+    WARREN_TRY(write_data_back());
+    WARREN_TRY(write());
+    if (logs_data()) file_buffer_->end_logged();
+    WARREN_TRY(allow_generations());
+    return publisher_.publish(copies_);
+}
+
+/// The superblock is durable: allows generations up to its limit.
+Errc Committer::allow_generations() {
+    if (superblock_.generation == generation_limit_) return Errc::ok;
+    generation_limit_ = superblock_.generation;
+    if (engine_ != nullptr) return engine_->allow_generations(generation_limit_);
+    relaxed_store(store_.state->generation_limit, generation_limit_);
+    return Errc::ok;
+}
+
+/// Notes the state that belongs to the snapshot. No operation applies meanwhile.
+void Committer::note_rest() {
+    collect_data();
+    // Acquire: pairs with the release in note_data().
+    has_data_.exchange(false, std::memory_order_acquire);
+    // What was noted before an apply is visible with the apply.
+    const bool has_fresh = has_fresh_data_.exchange(false, std::memory_order_relaxed);
+    const bool comes_first = has_fresh && mode_ == DataMode::ordered;
+    fresh_data_ = comes_first ? FreshData::yes : FreshData::no;
+}
+
+/// Room for `blocks` copies. Address space for a whole transaction costs nothing.
+Errc Committer::make_room(u64 blocks) {
+    const u64 capacity = journal_.capacity_blocks();
+    if (area_blocks_ == 0) {
+        area_ = ReservedRange(capacity * format::block_size);
+        if (area_.data() == nullptr) return Errc::no_memory;
+        places_.resize(capacity);
+        area_blocks_ = capacity;
+    }
+    // Journal credits prevent this.
+    return blocks <= area_blocks_ ? Errc::ok : Errc::no_space;
+}
+
+/// Allocates memory for what a commit notes: later a failure could not be undone.
+Errc Committer::take_memory() {
+    return or_no_memory([this] {
+        WARREN_TRY(make_room(0));
+        publisher_.take_memory();
+        const u64 data = logs_data() ? file_buffer_->figures().dirty_blocks : 0;
+        copies_.reserve(area_blocks_);
+        data_copies_.reserve(data);
+        sealed_.reserve(area_blocks_ + data + 1);
+        while (buffers_.size() * blocks_per_buffer < data)
+            buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
+        return Errc::ok;
+    });
+}
+
+/// Prepares memory and threads to copy what is dirty now, and some more. Called with the freeze
+/// barrier open: touching fresh memory takes longer than copying into it.
+void Committer::expect_copies() {
+    const u64 dirty = relaxed_load(store_.state->dirty_blocks);
+    const u64 expected = std::min(dirty + dirty / 8 + 64, area_blocks_);
+    area_.populate(expected * format::block_size);
+    gatherers_.prepare(expected);
+}
+
+/// Takes a snapshot of all dirty blocks. Errc::no_memory: no block was copied, and all stay dirty.
+Errc Committer::take_copies() {
+    const Errc taken = engine_ == nullptr ? take_copies_here() : take_copies_of(*engine_);
+    if (taken != Errc::ok) return taken;
+    const std::lock_guard lock(figures_mutex_);
+    figures_.blocks = copies_.size();
+    return Errc::ok;
+}
+
+Errc Committer::take_copies_here() {
+    const ThreadTeam team;
+    ops::CutHeader header{};
+    const ops::CutArea area{area_.as<Block>(), places_.data(), area_blocks_, &header};
+    {
+        expect_copies();
+        const std::lock_guard no_steps(steps_);
+        expect_copies();  // after the last step
+        const auto begin = Clock::now();
+        close_barrier();
+        ops::list_dirty(team, store_, area, {});
+        gatherers_.gather(store_, area);
+        note_rest();
+        open_barrier();
+        const std::lock_guard lock(figures_mutex_);
+        figures_.held_ns = nanoseconds_since(begin);
+    }
+    WARREN_TRY(make_room(header.count));
+    WARREN_TRY(refuse_overrun(header.counters));
+    take_counters(header.counters);
+    list_copies(places_.data(), header.count);
+    return Errc::ok;
+}
+
+/// As take_copies_here(), of blocks in an engine's memory.
+Errc Committer::take_copies_of(Engine& engine) {
+    CommitSnapshot cut{places_};
+    engine.hold_steps();
+    const auto take = [&] {
+        // Another thread may have forbidden commits meanwhile.
+        return error() != Errc::ok ? error() : engine.cut([this] { note_rest(); }, cut);
+    };
+    const Errc code = or_no_memory([&] { return without_pieces_(take); });
+    engine.release_steps();
+    WARREN_TRY(code);
+    // The engine counts the blocks as clean: without the copies they are lost.
+    if (engine.fetch_cut(area_.as<Block>()) != Errc::ok) return Errc::io;
+    WARREN_TRY(refuse_overrun(cut.counters));
+    take_counters(cut.counters);
+    list_copies(places_.data(), cut.count);
+    adopt_copies();
+    // Only now does the host know which frames hold contents.
+    std::erase_if(data_copies_, [this](const CommitCopy& copy) { return !holds_data(copy.place); });
+    const std::lock_guard lock(figures_mutex_);
+    figures_.held_ns = cut.held_ns;
+    return Errc::ok;
+}
+
+void Committer::take_counters(const ops::CutCounters& counters) {
+    superblock_.metadata_frames_end = counters.metadata_frames_end;
+    superblock_.data_frames_begin = counters.data_frames_begin;
+    superblock_.blocks_used = counters.blocks_used;
+    superblock_.inodes_used = counters.inodes_used;
+    last_generation_ = counters.generation;
+    raise_generation(superblock_, last_generation_);
+}
+
+/// Sorts the copies: neighbours on the disk are written at once.
+void Committer::list_copies(const u64* places, u64 count) {
+    Block* const blocks = area_.as<Block>();
+    for (u64 i = 0; i < count; ++i)
+        copies_.push_back({places[i], &blocks[i]});
+    std::sort(copies_.begin(), copies_.end(), [](const CommitCopy& left, const CommitCopy& right) {
+        return left.place < right.place;
+    });
+}
+
+/// Updates the host's Store from the copy of a block of the frame table.
+void Committer::adopt_table(u64 place, const Block& block) {
+    const u64 index = (place - superblock_.frame_table_offset) / format::block_size;
+    const auto& table = reinterpret_cast<const format::FrameTableBlock&>(block);
+    const u64 first = index * format::frames_per_table_block;
+    for (u64 i = 0; i < format::frames_per_table_block && first + i < store_.frame_count; ++i) {
+        // A frame that held inodes stays taken until the commit that frees it is durable.
+        const bool ends = table.entries[i].kind == static_cast<u64>(FrameKind::free) &&
+                          core::kind_of(store_, first + i) == FrameKind::inodes;
+        if (!ends) continue;
+        for (u64& word : store_.overlays[first + i].committed)
+            relaxed_store(word, ~u64{0});
+    }
+    auto& mine = reinterpret_cast<Block&>(store_.frame_table[index]);
+    for (u32 i = 0; i < format::block_size / 8; ++i)
+        relaxed_store(mine.words[i], block.words[i]);
+    ops::keep_from_reuse(ThreadTeam{}, store_, place, block);
+}
+
+/// Updates the host's Store to the engine's snapshot: the frame table and the bitmaps of inodes,
+/// from which the loader knows what the disk holds.
+void Committer::adopt_copies() {
+    for (const CommitCopy& copy : copies_) {
+        if (ops::is_table_place(store_, copy.place)) adopt_table(copy.place, *copy.block);
+    }
+    for (const CommitCopy& copy : copies_) {
+        if (copy.place % format::frame_size != 0 || ops::is_table_place(store_, copy.place))
+            continue;
+        if (core::kind_of(store_, copy.place / format::frame_size) != FrameKind::inodes) continue;
+        loader_.adopt(copy.place, *copy.block);
+    }
+}
+
+/// Memory for one more copy.
+Block& Committer::next_copy() {
+    if (buffered_ / blocks_per_buffer == buffers_.size()) {
+        buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
+    }
+    Block& copy = buffers_[buffered_ / blocks_per_buffer][buffered_ % blocks_per_buffer];
+    ++buffered_;
+    return copy;
+}
+
+/// Bytes written for an attempt that then chose other blocks may be at places that hold metadata by
+/// now.
+bool Committer::holds_data(u64 place) const {
+    return core::kind_of(store_, place / format::frame_size) == FrameKind::data;
+}
+
+/// With DataMode::journal, copies the contents that were written since the last commit. The freeze
+/// barrier is closed.
+void Committer::collect_data() {
+    if (!logs_data()) return;
+    file_buffer_->log_dirty([this](u64 place, const Block& block) {
+        if (engine_ == nullptr && !holds_data(place)) return false;
+        // More is dirty than when memory was allocated, and there is no more: the commit must fail.
+        const Errc taken = or_no_memory([&] {
+            data_copies_.push_back({place, &(next_copy() = block)});
+            return Errc::ok;
+        });
+        if (taken != Errc::ok) forbid(taken);
+        return true;
+    });
+}
+
+/// Writes contents to their places; nothing to do with DataMode::journal.
+Errc Committer::write_data_back() {
+    return file_buffer_ == nullptr || logs_data() ? Errc::ok : file_buffer_->write_back();
+}
+
+/// Gives every copy its identity, transaction and checksum, and adds the superblock.
+void Committer::seal() {
+    const u64 volume = volume_id(superblock_);
+    ++transaction_;
+    for (const CommitCopy& copy : copies_) {
+        const u64 in_frame = copy.place / format::block_size % format::blocks_per_frame;
+        const bool holds_inodes =
+            in_frame != 0 && !ops::is_table_place(store_, copy.place) &&
+            core::kind_of(store_, copy.place / format::frame_size) == FrameKind::inodes;
+        if (holds_inodes) {
+            format::seal_inodes(*copy.block, volume, copy.place, transaction_);
+            continue;
+        }
+        if (ops::is_table_place(store_, copy.place)) {
+            auto& header = reinterpret_cast<format::BlockHeader&>(*copy.block);
+            header.kind = static_cast<u16>(format::BlockKind::frame_table);
+        }
+        format::seal_block(*copy.block, volume, copy.place, transaction_);
+    }
+    superblock_.clean = 0;
+    auto& block = reinterpret_cast<Block&>(superblock_);
+    format::seal_block(block, volume, format::superblock_offset, transaction_);
+}
+
+Errc Committer::write() {
+    sealed_.clear();
+    sealed_.push_back({format::superblock_offset, reinterpret_cast<const Block*>(&superblock_)});
+    for (const CommitCopy& copy : copies_)
+        sealed_.push_back({copy.place, copy.block});
+    for (const CommitCopy& copy : data_copies_)
+        sealed_.push_back({copy.place, copy.block});
+    WARREN_TRY(journal_.write(transaction_, sealed_, fresh_data_));
+    return journal_.write_places(sealed_);
+}
+
+/// Lets the meta buffer, if there is one, evict the copied blocks.
+Errc Committer::release_copies() {
+    if (engine_ != nullptr) return engine_->release_cut();
+    ops::release_cut(ThreadTeam{}, store_, places_.data(), copies_.size(), {});
+    return Errc::ok;
+}
+
+}  // namespace warren

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A frame is claimed meanwhile, as for data, so no other thread uses it. A thread that reads there
+// by a stale pointer finds other contents than before, as if the frame had been reused.
+#include "fs/commit/free_frames.hpp"
+
+#include <sys/mman.h>
+
+#include "fs/core/allocator.hpp"
+#include "fs/ops/inode_frame.hpp"
+
+namespace warren {
+
+namespace {
+
+constexpr u64 words_per_frame = format::blocks_per_frame / 64;
+// With fewer free frames, an operation that needs one while this has it claimed could report a full
+// volume.
+constexpr u64 free_frames_min = 8;
+
+bool has_resident_block(const u64* resident) {
+    u64 any = 0;
+    for (u64 w = 0; w < words_per_frame; ++w)
+        any |= relaxed_load(resident[w]);
+    return any != 0;
+}
+
+}  // namespace
+
+void give_back_free_frames(const core::Store& store) {
+    // Data frames have no memory here.
+    const u64 end = relaxed_load(store.state->metadata_frames_end);
+    for (u64 frame = 0; frame < end; ++frame) {
+        frame = core::find_bit_up(store.frames_free, frame, end);
+        if (frame >= end) return;
+        u64* const resident = store.resident + frame * words_per_frame;
+        if (!has_resident_block(resident)) continue;
+        if (relaxed_load(store.state->free_frames) < free_frames_min) return;
+        if (!core::claim_data_frame_at(store, frame)) continue;
+        if (!ops::has_dirty_block(store, frame)) {
+            for (u64 w = 0; w < words_per_frame; ++w)
+                relaxed_store(resident[w], 0);
+            // If the system refuses, the memory stays as it is: nothing there is resident.
+            static_cast<void>(madvise(store.base + frame * format::frame_size, format::frame_size,
+                                      MADV_DONTNEED));
+        }
+        core::unclaim_frame(store, frame);
+    }
+}
+
+}  // namespace warren

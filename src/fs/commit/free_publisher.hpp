@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that a commit freed may be reused once that commit is durable. Only then are they
+// discarded on the disk, and after that returned to the allocator.
+//
+// Invariant: nothing here can fail for lack of memory, which is allocated before the commit begins.
+// Frames pass through lists of fixed length.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "fs/cache/file_buffer.hpp"
+#include "fs/core/store.hpp"
+#include "fs/disk/disk.hpp"
+#include "fs/engine/engine.hpp"
+#include "fs/ops/commit_snapshot.hpp"
+
+namespace warren {
+
+/// A block as a commit took it.
+struct CommitCopy {
+    u64 place;  // bytes, on the disk
+    format::Block* block;
+};
+
+class FreePublisher {
+ public:
+    /// Requires: both outlive this.
+    FreePublisher(Disk& disk, const core::Store& store) : disk_(disk), store_(store) {}
+
+    /// For an engine that has memory of its own and outlives this.
+    void use_engine(Engine& engine) { engine_ = &engine; }
+    /// Contents are kept in `buffer`, which outlives this.
+    void keep_data(FileBuffer* buffer) { file_buffer_ = buffer; }
+
+    /// Allocates what publish() needs. Throws std::bad_alloc.
+    void take_memory();
+    /// Publishes what is free in the copied tables and bitmaps and was not in the previous commit.
+    /// Requires: take_memory(); the commit is durable; no other commit takes its snapshot
+    /// meanwhile.
+    Errc publish(std::span<const CommitCopy> copies);
+    /// Frees an inode frame as publish() frees those whose last inode was removed. Requires: as
+    /// publish().
+    Errc end_inode_frame(u64 frame);
+    /// Call after the last end_inode_frame().
+    Errc publish_noted();
+    /// Whether inode frames were freed since publish() began: the next commit makes that durable.
+    bool ended_frames() const { return ended_frames_; }
+
+ private:
+    Errc note_table(const CommitCopy& copy);
+    Errc note_frame(u64 frame, const format::FrameEntry& committed);
+    Errc note_bitmap(const CommitCopy& copy);
+    void publish_here();
+    Errc publish_there();
+    void discard_runs(u64 frame, const u64 (&freed)[8]);
+
+    Disk& disk_;
+    const core::Store& store_;
+    Engine* engine_ = nullptr;  // null: it works on the host's Store
+    FileBuffer* file_buffer_ = nullptr;
+    // Noted and not yet published.
+    std::vector<ops::CommittedFrame> frames_;
+    std::vector<u64> empty_inode_frames_;
+    bool ended_frames_ = false;
+};
+
+}  // namespace warren

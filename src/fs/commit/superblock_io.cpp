@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks come in three steps, each with its own message: is there a sound copy at all, does
+// this code know its format, and do its numbers fit each other and the device.
+#include "fs/commit/superblock_io.hpp"
+
+#include <cstring>
+#include <string_view>
+
+#include "fs/format/check_block.hpp"
+#include "fs/format/frame.hpp"
+#include "fs/format/journal.hpp"
+
+namespace warren {
+namespace {
+
+using format::Block;
+using format::block_size;
+using format::Superblock;
+
+const Superblock& superblock_of(const Block& block) {
+    return reinterpret_cast<const Superblock&>(block);
+}
+
+/// Errc::no_data: it has not even the magic number; Errc::corrupt: it has, but is damaged.
+Errc read_copy(Disk& disk, u64 place, Block& block) {
+    if (disk.size_bytes() < place + block_size) return Errc::no_data;
+    WARREN_TRY(disk.read(place, std::as_writable_bytes(std::span(&block, 1))));
+    const Superblock& found = superblock_of(block);
+    if (found.magic != format::magic) return Errc::no_data;
+    u64 volume;
+    std::memcpy(&volume, found.uuid, sizeof volume);
+    return format::check_block(block, format::BlockKind::superblock, volume, place);
+}
+
+Failure unreadable(const std::string& path, Errc first, Errc second) {
+    if (first == Errc::no_data && second == Errc::no_data) {
+        return {Errc::invalid,
+                path + ": is not a Warren volume; check the path, or make one with 'warren mkfs'"};
+    }
+    if (first == Errc::io || second == Errc::io) {
+        return {Errc::io, path +
+                              ": the superblock cannot be read; check the device and the "
+                              "system's log"};
+    }
+    return {Errc::corrupt, path +
+                               ": both copies of the superblock are damaged; restore the volume "
+                               "from a backup"};
+}
+
+Failure check_version(const Superblock& superblock, const std::string& path) {
+    if (superblock.version_major != format::version_major) {
+        return {Errc::not_supported,
+                path + ": has format version " + std::to_string(superblock.version_major) + "." +
+                    std::to_string(superblock.version_minor) + ", this program knows version " +
+                    std::to_string(format::version_major) + "; use a newer warren"};
+    }
+    if ((superblock.features_incompatible & ~format::incompatible_known) != 0) {
+        return {Errc::not_supported,
+                path + ": uses features that this program does not know; use a newer warren"};
+    }
+    return {};
+}
+
+bool overlaps(u64 offset, u64 blocks, u64 other, u64 other_blocks) {
+    return offset < other + other_blocks * block_size && other < offset + blocks * block_size;
+}
+
+/// Whether `blocks` blocks from `offset` on lie in a volume of `size_bytes`, clear of both copies
+/// of the superblock.
+bool is_good_range(u64 offset, u64 blocks, u64 size_bytes) {
+    return offset % block_size == 0 && blocks > 0 && offset < size_bytes &&
+           blocks <= (size_bytes - offset) / block_size &&
+           !overlaps(offset, blocks, format::superblock_offset, 1) &&
+           !overlaps(offset, blocks, format::superblock_copy_offset, 1);
+}
+
+/// Whether there can be an inode of this number: not in a frame with parts of the volume itself.
+bool is_good_inode(u64 number, const Superblock& superblock) {
+    const u64 frame = number / format::inodes_per_frame;
+    constexpr u64 blocks = format::blocks_per_frame;
+    return frame != 0 && frame < superblock.frame_count &&
+           number % format::inodes_per_frame >= format::inodes_per_block &&
+           !overlaps(frame * format::frame_size, blocks, superblock.frame_table_offset,
+                     superblock.frame_table_blocks) &&
+           !overlaps(frame * format::frame_size, blocks, superblock.journal_offset,
+                     superblock.journal_blocks);
+}
+
+/// The name of an invalid part of the superblock, or null.
+const char* find_nonsense(const Superblock& superblock) {
+    const u64 size = superblock.size_bytes;
+    const u64 frames = superblock.frame_count;
+    if (size < format::volume_size_min || size > format::volume_size_max ||
+        size % format::frame_size != 0 || frames != size / format::frame_size) {
+        return "size";
+    }
+    const u64 table_blocks =
+        (frames + format::frames_per_table_block - 1) / format::frames_per_table_block;
+    if (!is_good_range(superblock.frame_table_offset, superblock.frame_table_blocks, size) ||
+        superblock.frame_table_blocks < table_blocks) {
+        return "frame table's place";
+    }
+    if (!is_good_range(superblock.journal_offset, superblock.journal_blocks, size) ||
+        superblock.journal_blocks % 2 != 0 ||
+        overlaps(superblock.journal_offset, superblock.journal_blocks,
+                 superblock.frame_table_offset, superblock.frame_table_blocks)) {
+        return "journal's place";
+    }
+    if (!is_good_inode(superblock.root_inode, superblock) ||
+        !is_good_inode(superblock.orphan_directory, superblock) ||
+        superblock.root_inode == superblock.orphan_directory) {
+        return "root directory";
+    }
+    if (superblock.metadata_frames_end > frames || superblock.data_frames_begin > frames ||
+        superblock.blocks_used > frames * format::blocks_per_frame ||
+        superblock.inodes_used > frames * format::inodes_per_frame || superblock.clean > 1 ||
+        superblock.header.transaction == 0) {
+        return "state";
+    }
+    return nullptr;
+}
+
+Errc write_copy(Disk& disk, Superblock& superblock, u64 place, u64 transaction) {
+    alignas(block_size) Block block;
+    superblock.header.kind = static_cast<u16>(format::BlockKind::superblock);
+    u64 volume;
+    std::memcpy(&volume, superblock.uuid, sizeof volume);
+    std::memcpy(&block, &superblock, sizeof block);
+    format::seal_block(block, volume, place, transaction);
+    WARREN_TRY(disk.write(place, std::as_bytes(std::span(&block, 1))));
+    std::memcpy(&superblock.header, &superblock_of(block).header, sizeof superblock.header);
+    return disk.flush();
+}
+
+}  // namespace
+
+Failure validate_superblock(const Superblock& superblock, u64 device_bytes,
+                            const std::string& path) {
+    Failure failure = check_version(superblock, path);
+    if (failure.code != Errc::ok) return failure;
+    if (const char* part = find_nonsense(superblock)) {
+        return {Errc::corrupt, path + ": the superblock's " + part +
+                                   " makes no sense; restore the volume from a backup"};
+    }
+    if (superblock.journal_blocks < format::journal_blocks_min) {
+        return {Errc::corrupt, path + ": the superblock says that the journal has " +
+                                   std::to_string(superblock.journal_blocks) +
+                                   " blocks, and the least is " +
+                                   std::to_string(format::journal_blocks_min) +
+                                   "; restore the volume from a backup"};
+    }
+    if (device_bytes < superblock.size_bytes) {
+        return {Errc::corrupt, path + ": " + std::to_string(superblock.size_bytes - device_bytes) +
+                                   " bytes are missing at the end (the volume has " +
+                                   std::to_string(superblock.size_bytes) + ", here are " +
+                                   std::to_string(device_bytes) + "); copy the whole image again"};
+    }
+    return {};
+}
+
+const char* find_foreign_file_system(Disk& disk) {
+    struct Signature {
+        u64 offset;
+        std::string_view bytes;
+        const char* name;
+    };
+    static constexpr Signature signatures[] = {
+        {0, "XFSB", "an XFS file system"},
+        {1080, "\x53\xef", "an ext2, ext3 or ext4 file system"},
+        {64 * kib + 64, "_BHRfS_M", "a Btrfs file system"},
+        {0, std::string_view("LUKS\xba\xbe", 6), "an encrypted volume (LUKS)"},
+        {3, "NTFS    ", "an NTFS file system"},
+        {1024, "\x10\x20\xf5\xf2", "an F2FS file system"},
+        {512, "EFI PART", "a partition table"},
+    };
+    for (const Signature& signature : signatures) {
+        std::byte found[8];
+        const u64 length = signature.bytes.size();
+        if (disk.size_bytes() < signature.offset + length) continue;
+        if (disk.read(signature.offset, std::span(found, length)) != Errc::ok) continue;
+        if (std::memcmp(found, signature.bytes.data(), length) == 0) return signature.name;
+    }
+    return nullptr;
+}
+
+Failure read_superblock(Disk& disk, const std::string& path, Superblock& superblock,
+                        SuperblockNotes* notes) {
+    Block block;
+    const Errc first = read_copy(disk, format::superblock_offset, block);
+    Errc second = Errc::ok;
+    if (first != Errc::ok) {
+        second = read_copy(disk, format::superblock_copy_offset, block);
+        if (second != Errc::ok) return unreadable(path, first, second);
+        // A torn write leaves the magic number: without it another program has written there.
+        const char* foreign = first == Errc::no_data ? find_foreign_file_system(disk) : nullptr;
+        if (foreign != nullptr) {
+            return {Errc::invalid,
+                    path + ": holds " + foreign + " over what was a Warren volume; check the path"};
+        }
+    }
+    Failure failure = validate_superblock(superblock_of(block), disk.size_bytes(), path);
+    if (failure.code != Errc::ok) return failure;
+    std::memcpy(&superblock, &block, sizeof superblock);
+    if (notes != nullptr) {
+        notes->is_from_copy = first != Errc::ok;
+        notes->must_stay_read_only =
+            (superblock.features_read_only_compatible & ~format::read_only_compatible_known) != 0;
+    }
+    return {};
+}
+
+void raise_generation(Superblock& superblock, u64 last) {
+    constexpr u64 ahead_min = u64{1} << 20;
+    if (superblock.generation < last + ahead_min) superblock.generation = last + 2 * ahead_min;
+}
+
+Errc write_superblock(Disk& disk, Superblock& superblock, u64 transaction, Copies copies) {
+    // Once this number is on disk, earlier transactions must be durable at their places.
+    WARREN_TRY(disk.flush());
+    if (copies == Copies::both) {
+        // The copy first, unless it is the only sound one.
+        Block present;
+        const bool is_first_sound = read_copy(disk, format::superblock_offset, present) == Errc::ok;
+        if (!is_first_sound) {
+            WARREN_TRY(write_copy(disk, superblock, format::superblock_offset, transaction));
+        }
+        WARREN_TRY(write_copy(disk, superblock, format::superblock_copy_offset, transaction));
+        if (!is_first_sound) return Errc::ok;
+    }
+    return write_copy(disk, superblock, format::superblock_offset, transaction);
+}
+
+}  // namespace warren

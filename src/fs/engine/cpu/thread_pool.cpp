@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads sleep between runs. Within a run an idle worker looks around a bounded number of times,
+// then yields: tasks are short and another will come or the run will end.
+#include "fs/engine/cpu/thread_pool.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/processors.hpp"
+
+namespace warren {
+namespace {
+
+/// The thread pool whose task this thread executes, and as which worker.
+thread_local const ThreadPool* working_for = nullptr;
+thread_local u32 working_as = 0;
+
+/// Notes for a while what this thread works on: tasks of one thread pool may start a run of
+/// another.
+class WorkScope {
+ public:
+    WorkScope(const ThreadPool* thread_pool, u32 worker)
+        : pool_before_(std::exchange(working_for, thread_pool)),
+          worker_before_(std::exchange(working_as, worker)) {}
+    ~WorkScope() {
+        working_for = pool_before_;
+        working_as = worker_before_;
+    }
+    WorkScope(const WorkScope&) = delete;
+    WorkScope& operator=(const WorkScope&) = delete;
+
+ private:
+    const ThreadPool* pool_before_;
+    u32 worker_before_;
+};
+
+}  // namespace
+
+void ThreadPool::Worker::push(const Task& task) {
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(task);
+    // Nobody takes it before this lets go of the lock.
+    thread_pool_.pending_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool ThreadPool::Worker::pop(Task& task) {
+    std::lock_guard lock(mutex_);
+    std::vector<Task>& from = tasks_.empty() ? kept_ : tasks_;
+    if (from.empty()) return false;
+    task = from.back();
+    from.pop_back();
+    return true;
+}
+
+ThreadPool::ThreadPool(u32 workers) {
+    if (workers == 0) workers = usable_processors();
+    for (u32 i = 0; i < workers; ++i)
+        workers_.push_back(std::make_unique<Worker>(*this, i));
+    try {
+        threads_.reserve(workers);
+        for (u32 i = 1; i < workers; ++i)
+            threads_.emplace_back([this, i] { thread_main(*workers_[i]); });
+    } catch (...) {
+        stop_threads();
+        throw;
+    }
+}
+
+ThreadPool::~ThreadPool() {
+    stop_threads();
+}
+
+void ThreadPool::stop_threads() {
+    {
+        std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_)
+        thread.join();
+}
+
+void ThreadPool::run(std::vector<Task> first, const Body& body) {
+    const auto turn = take_turn();
+    run_in_turn(std::move(first), body);
+}
+
+std::unique_lock<std::mutex> ThreadPool::take_turn() {
+    // Who works for this thread pool has the turn of the run that it works on.
+    if (working_for == this) return {};
+    return std::unique_lock(run_mutex_);
+}
+
+/// The queue is nobody else's, so all is done when it is empty.
+void ThreadPool::run_alone(u32 index, const std::vector<Task>& first, const Body& body) {
+    Worker self(*this, index);
+    self.tasks_.reserve(first.size());
+    for (const Task& task : first)
+        self.push(task);
+    bool ran_out = false;
+    for (Task task; self.pop(task);) {
+        try {
+            body(self, task);
+        } catch (const std::bad_alloc&) {
+            ran_out = true;
+        }
+        pending_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    if (ran_out) throw std::bad_alloc();
+}
+
+/// Gives the first tasks to the workers' queues, all or none.
+void ThreadPool::hand_out(const std::vector<Task>& first) {
+    for (const auto& worker : workers_)
+        worker->tasks_.reserve(first.size() / width() + 1);
+    for (std::size_t i = 0; i < first.size(); ++i)
+        workers_[i % width()]->push(first[i]);
+}
+
+void ThreadPool::run_in_turn(std::vector<Task> first, const Body& body) {
+    if (working_for == this) return run_alone(working_as, first, body);
+    hand_out(first);
+    {
+        std::lock_guard lock(mutex_);
+        body_ = &body;
+        ++round_;
+    }
+    wake_.notify_all();
+    work_until_done(*workers_[0], body);
+    std::unique_lock lock(mutex_);
+    body_ = nullptr;
+    idle_.wait(lock, [this] { return working_ == 0; });
+    if (ran_out_.exchange(false, std::memory_order_relaxed)) throw std::bad_alloc();
+}
+
+void ThreadPool::execute(Worker& self, const Task& task, const Body& body) {
+    try {
+        body(self, task);
+    } catch (const std::bad_alloc&) {
+        ran_out_.store(true, std::memory_order_relaxed);
+    }
+    // Release: pairs with the acquire in work_until_done(): whoever sees zero sees all that tasks
+    // did.
+    pending_.fetch_sub(1, std::memory_order_release);
+}
+
+void ThreadPool::for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body) {
+    const u64 chunk = std::max<u64>(1, count / (u64{width()} * 8));
+    std::vector<Task> tasks;
+    for (u64 at = 0; at < count; at += chunk) {
+        tasks.push_back({at, std::min(at + chunk, count), nullptr});
+    }
+    run(std::move(tasks), [&](Worker& worker, const Task& task) {
+        for (u64 i = task.subject; i < task.place; ++i)
+            body(worker.team(), i);
+    });
+}
+
+void ThreadPool::thread_main(Worker& self) {
+    u64 seen = 0;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        wake_.wait(lock, [&] { return stop_ || (round_ != seen && body_ != nullptr); });
+        if (stop_) return;
+        seen = round_;
+        ++working_;
+        const Body& body = *body_;  // run() returns, and the body goes, only after working_ is 0
+        lock.unlock();
+        work_until_done(self, body);
+        lock.lock();
+        if (--working_ == 0) idle_.notify_all();
+    }
+}
+
+void ThreadPool::work_until_done(Worker& self, const Body& body) {
+    const WorkScope scope(this, self.index());
+    Task task;
+    for (;;) {
+        if (self.pop(task) || steal(self, task)) {
+            execute(self, task, body);
+            continue;
+        }
+        // Acquire: pairs with the release in execute().
+        if (pending_.load(std::memory_order_acquire) == 0) return;
+        std::this_thread::yield();
+    }
+}
+
+bool ThreadPool::steal(Worker& self, Task& task) {
+    const u32 start = self.index_ + 1;
+    for (u32 i = 0; i + 1 < width(); ++i) {
+        Worker& victim = *workers_[(start + i) % width()];
+        std::vector<Task> taken;
+        {
+            std::unique_lock lock(victim.mutex_, std::try_to_lock);
+            if (!lock.owns_lock() || victim.tasks_.empty()) continue;
+            const std::size_t half = (victim.tasks_.size() + 1) / 2;
+            const auto end = victim.tasks_.begin() + static_cast<std::ptrdiff_t>(half);
+            try {
+                taken.assign(victim.tasks_.begin(), end);
+            } catch (const std::bad_alloc&) {
+                return false;  // they stay where they are
+            }
+            victim.tasks_.erase(victim.tasks_.begin(), end);
+        }
+        task = taken.back();
+        taken.pop_back();
+        std::lock_guard lock(self.mutex_);
+        try {
+            self.tasks_.insert(self.tasks_.end(), taken.begin(), taken.end());
+        } catch (const std::bad_alloc&) {
+            self.kept_.swap(taken);
+        }
+        return true;
+    }
+    return false;
+}
+
+}  // namespace warren

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rebuild command of the CUDA engine.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "fs/engine/cuda/engine_loan.hpp"
+#include "fs/engine/cuda/launch/directory_rebuild.hpp"
+
+namespace warren::cuda_engine {
+
+class DirectoryPacking {
+ public:
+    /// See Engine::rebuild(). Requires: the caller has taken a turn().
+    Errc rebuild(const EngineLoan& engine, const core::Credentials& caller, Handle directory,
+                 u64 blocks);
+
+    /// One at a time: taken before the engine, which a rebuild lets go of for commits.
+    std::mutex& turn() { return mutex_; }
+    /// Whether the device has done all that it was asked for.
+    bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
+
+ private:
+    std::mutex mutex_;
+    std::atomic<bool> is_sound_{true};
+    std::unique_ptr<DirectoryRebuild> rebuild_;
+};
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of a rebuild and the host that starts it. Its workers wait for each other, so all of
+// them must be on the device at once: a cooperative launch sees to that.
+#include "fs/engine/cuda/launch/directory_rebuild.hpp"
+
+#include <algorithm>
+
+#include "fs/bulk/rebuild/directory_rebuild_worker.hpp"
+#include "gpu/failure.hpp"
+#include "team/warp_team.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+/// What all workers of a block read all the time, in shared memory: a kernel's parameters lie
+/// behind a cache that every acquire empties.
+struct RebuildValues {
+    core::Store store;
+    RebuildRef ref;
+};
+
+__global__ void __launch_bounds__(256, 2)
+    rebuild_directory(const __grid_constant__ core::Store store,
+                      const __grid_constant__ RebuildRef ref,
+                      const __grid_constant__ core::Credentials caller, Handle directory) {
+    extern __shared__ RebuildScratch scratches[];
+    __shared__ alignas(16) std::byte memory[sizeof(RebuildValues)];
+    auto& values = *reinterpret_cast<RebuildValues*>(memory);
+    if (threadIdx.x == 0) values.store = store;
+    if (threadIdx.x == blockDim.x - 1) values.ref = ref;
+    __syncthreads();
+    const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
+    RebuildWorker<WarpTeam> worker(team, values.store, values.ref,
+                                   scratches[threadIdx.x / WarpTeam::width]);
+    worker.run(caller, directory);
+}
+
+}  // namespace
+
+Errc DirectoryRebuild::open(const RebuildShape& shape) {
+    shape_ = shape;
+    const int shared_bytes = static_cast<int>(shape.warps_per_block * sizeof(RebuildScratch));
+    WARREN_TRY(
+        gpu::check(cudaFuncSetAttribute(reinterpret_cast<const void*>(rebuild_directory),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+                   "cudaFuncSetAttribute"));
+    WARREN_TRY(fit_device(static_cast<u32>(shared_bytes)));
+    WARREN_TRY(stream_.open());
+    WARREN_TRY(begin_.open());
+    WARREN_TRY(end_.open());
+    WARREN_TRY(room_.open());
+    WARREN_TRY(groups_.allocate(core::groups_max));
+    WARREN_TRY(report_.allocate(1));
+    WARREN_TRY(stream_.fill(room_.state.data(), 0, room_.state.bytes()));
+    return room_.grow(shape.tree_blocks);
+}
+
+/// Takes no more blocks than the device can hold at once.
+Errc DirectoryRebuild::fit_device(u32 shared_bytes) {
+    int device = 0;
+    int multiprocessors = 0;
+    int blocks_each = 0;
+    WARREN_TRY(gpu::check(cudaGetDevice(&device), "cudaGetDevice"));
+    WARREN_TRY(
+        gpu::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+                   "cudaDeviceGetAttribute"));
+    WARREN_TRY(
+        gpu::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                       &blocks_each, rebuild_directory,
+                       static_cast<int>(shape_.warps_per_block * WarpTeam::width), shared_bytes),
+                   "cudaOccupancyMaxActiveBlocksPerMultiprocessor"));
+    const u32 fitting = static_cast<u32>(multiprocessors * blocks_each);
+    if (fitting == 0) return Errc::not_supported;
+    shape_.blocks = std::min(shape_.blocks, fitting);
+    return Errc::ok;
+}
+
+float DirectoryRebuild::kernel_ms() const {
+    const Result<float> taken = end_.milliseconds_since(begin_);
+    return taken ? *taken : 0;
+}
+
+Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& caller,
+                           Handle directory, u32 blocks, const RebuildWindows& windows) {
+    RebuildRef shared = room_.ref(u64{blocks} * shape_.warps_per_block, windows, report_.data());
+    core::Store device_store = store;
+    core::Credentials who = caller;
+    who.groups = groups_.data();
+    void* arguments[] = {&device_store, &shared, &who, &directory};
+    WARREN_TRY(begin_.record(stream_));
+    const cudaError_t launched =
+        cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(rebuild_directory), dim3(blocks),
+                                    dim3(shape_.warps_per_block * WarpTeam::width), arguments,
+                                    shape_.warps_per_block * sizeof(RebuildScratch), stream_.get());
+    WARREN_TRY(gpu::check(launched, "rebuild_directory"));
+    WARREN_TRY(end_.record(stream_));
+    return stream_.wait();
+}
+
+Errc DirectoryRebuild::bring_wanted(RebuildHost& host) {
+    const u64 count = std::min<u64>(report_.data()->wanted_count, room_.wanted.count());
+    std::vector<u64> places(count);
+    WARREN_TRY(stream_.copy(places.data(), room_.wanted.data(), count * sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    return host.bring(places);
+}
+
+Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials& caller,
+                               Handle directory, u64 tree_blocks, RebuildHost& host) {
+    // Workers wait for each other ten times, and the more there are the longer.
+    const u64 wanted = (tree_blocks + shape_.warps_per_block - 1) / shape_.warps_per_block;
+    const u32 blocks = static_cast<u32>(std::clamp<u64>(wanted, 1, shape_.blocks));
+    if (caller.group_count > core::groups_max) return Errc::invalid;
+    const u64 group_bytes = u64{caller.group_count} * sizeof(u32);
+    if (group_bytes > 0) WARREN_TRY(stream_.copy(groups_.data(), caller.groups, group_bytes));
+    struct Between {
+        DirectoryRebuild& rebuild;
+        RebuildHost& host;
+        Errc bring_wanted() { return rebuild.bring_wanted(host); }
+        Errc grow(u64 tree_blocks) { return rebuild.room_.grow(tree_blocks + tree_blocks / 4); }
+        Errc commit() { return host.commit(); }
+        Errc rest() { return host.rest(); }
+    } between{*this, host};
+    const auto run_window = [&](const RebuildWindows& windows) {
+        return run(store, caller, directory, blocks, windows);
+    };
+    return pack_windows({}, *report_.data(), run_window, between);
+}
+
+}  // namespace warren::cuda_engine

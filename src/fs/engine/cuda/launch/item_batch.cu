@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes in lies in one piece of memory in the same order on both sides, so a part of it can be
+// copied by itself while others are packed; and so does what comes out.
+#include "fs/engine/cuda/launch/item_batch.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fs/bulk/batch/batch_frames.hpp"
+#include "fs/bulk/batch/batch_run.hpp"
+#include "fs/engine/cuda/launch/grid_executor.cuh"
+
+namespace warren::cuda_engine {
+namespace {
+
+constexpr u64 alignment = 256;
+
+/// Gives arrays their places in one piece of memory, or only counts what they take.
+class Places {
+ public:
+    explicit Places(std::byte* base) : base_(base) {}
+
+    template <class T>
+    T* take(u64 count) {
+        const u64 at = bytes_;
+        bytes_ += (count * sizeof(T) + alignment - 1) / alignment * alignment;
+        return reinterpret_cast<T*>(base_ + at);
+    }
+    u64 bytes() const { return bytes_; }
+
+ private:
+    std::byte* base_;
+    u64 bytes_ = 0;
+};
+
+struct Incoming {
+    ops::BatchEnd* ends;
+    u64* names;
+    u16* modes;
+    u32* groups;
+};
+struct Outgoing {
+    Errc* codes;
+    ops::BatchMade* made;
+    Attributes* attributes;
+};
+
+/// The groups come last: most callers have few.
+Incoming incoming(const ops::BatchShape& shape, Places& places) {
+    Incoming in{};
+    in.ends = places.take<ops::BatchEnd>(shape.ends());
+    in.modes = shape.has_modes ? places.take<u16>(shape.items) : nullptr;
+    in.names = places.take<u64>(shape.name_words);
+    in.groups = places.take<u32>(core::groups_max);
+    return in;
+}
+
+Outgoing outgoing(const ops::BatchShape& shape, Places& places) {
+    Outgoing out{};
+    out.codes = places.take<Errc>(shape.items);
+    if (shape.kind == ops::BatchKind::create) out.made = places.take<ops::BatchMade>(shape.items);
+    if (shape.kind == ops::BatchKind::look_up) {
+        out.attributes = places.take<Attributes>(shape.items);
+    }
+    return out;
+}
+
+/// Bytes that batches need.
+struct Needs {
+    u64 in;
+    u64 out;
+    u64 arrays;
+};
+
+/// What batches of so many items need whose names have this many words: moves have most ends.
+/// Answers are as long as those of the kind `answers`.
+Needs needs_of(u64 items, u64 name_words, ops::BatchKind answers) {
+    const ops::BatchShape moves{ops::BatchKind::move, items, name_words, false};
+    const ops::BatchShape answered{answers, items, name_words, false};
+    Places in(nullptr);
+    Places out(nullptr);
+    Places arrays(nullptr);
+    static_cast<void>(incoming(moves, in));
+    static_cast<void>(outgoing(answered, out));
+    ops::Batch batch;
+    batch.shape = moves;
+    ops::batch::lay_out(batch, ops::batch::records_for(moves),
+                        [&]<class T>(T*& at, u64 count) { at = arrays.take<T>(count); });
+    return {in.bytes(), out.bytes(), arrays.bytes()};
+}
+
+}  // namespace
+
+void ItemBatch::prepare_small() {
+    // Two names of 64 bytes each: to grow would free memory, which waits for all kernels.
+    const Needs needs = needs_of(small_items_max, 16 * small_items_max, ops::BatchKind::look_up);
+    static_cast<void>(make_room(needs.in, needs.out));
+    static_cast<void>(room_.arrays.reserve(needs.arrays));
+    static_cast<void>(needed_.reserve(ops::needed_places_max));
+    static_cast<void>(small_.open());
+}
+
+void ItemBatch::prepare(u64 items, const std::atomic<bool>& must_stop) {
+    if (items <= small_items_max) return;
+    const std::lock_guard lock(prepared_mutex_);
+    static_cast<void>(prepare_room(items, must_stop));
+}
+
+/// With names of 16 bytes, or two of 8. Of those that change something creations have the longest
+/// answers. Many look-ups go another way (lookup_slots.hpp).
+Errc ItemBatch::prepare_room(u64 items, const std::atomic<bool>& must_stop) {
+    const Needs needs = needs_of(items, 2 * items, ops::BatchKind::create);
+    const auto goes_on = [&] { return !must_stop.load(std::memory_order_relaxed); };
+    if (goes_on()) WARREN_TRY(prepared_.host_in.allocate(needs.in));
+    if (goes_on()) WARREN_TRY(prepared_.in.allocate(needs.in));
+    if (goes_on()) WARREN_TRY(prepared_.host_out.allocate(needs.out));
+    if (goes_on()) WARREN_TRY(prepared_.out.allocate(needs.out));
+    if (goes_on()) WARREN_TRY(prepared_.arrays.allocate(needs.arrays));
+    return Errc::ok;
+}
+
+/// Takes over what has been prepared, in place of less. That stays: to free it would wait for all
+/// kernels.
+void ItemBatch::take_prepared() {
+    const std::lock_guard lock(prepared_mutex_);
+    const auto take = [](auto& buffer, auto& prepared) {
+        if (prepared.bytes() > buffer.bytes()) std::swap(buffer, prepared);
+    };
+    take(room_.host_in, prepared_.host_in);
+    take(room_.host_out, prepared_.host_out);
+    take(room_.in, prepared_.in);
+    take(room_.out, prepared_.out);
+    take(room_.arrays, prepared_.arrays);
+}
+
+Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
+    WARREN_TRY(stream_.open());
+    WARREN_TRY(begin_.open());
+    WARREN_TRY(end_.open());
+    WARREN_TRY(state_.reserve(2));
+    WARREN_TRY(room_.host_in.reserve(in_bytes));
+    WARREN_TRY(room_.in.reserve(in_bytes));
+    WARREN_TRY(room_.host_out.reserve(out_bytes));
+    return room_.out.reserve(out_bytes);
+}
+
+Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
+    // Parts of a batch that was closed before it ran may be on their way into this memory.
+    const bool has_parts = items_sent_.exchange(0, std::memory_order_relaxed) != 0;
+    if (has_parts && !is_copied_) WARREN_TRY(stream_.wait());
+    Places count_in(nullptr);
+    Places count_out(nullptr);
+    static_cast<void>(incoming(shape, count_in));
+    static_cast<void>(outgoing(shape, count_out));
+    is_small_ = shape.items <= small_items_max;
+    if (!is_small_) take_prepared();
+    WARREN_TRY(make_room(count_in.bytes(), count_out.bytes()));
+    batch_ = {};
+    batch_.shape = shape;
+    WARREN_TRY(lay_out(is_small_ ? small_records_max : ops::batch::records_for(shape)));
+
+    Places host_in(room_.host_in.data());
+    Places host_out(room_.host_out.data());
+    const Incoming in = incoming(shape, host_in);
+    const Outgoing out = outgoing(shape, host_out);
+    memory_ = {in.ends, in.names, in.modes, out.codes, out.made, out.attributes};
+    host_groups_ = in.groups;
+    in_bytes_ = static_cast<u64>(reinterpret_cast<std::byte*>(in.groups) - room_.host_in.data());
+    Places device_in(room_.in.data());
+    Places device_out(room_.out.data());
+    const Incoming there = incoming(shape, device_in);
+    const Outgoing back = outgoing(shape, device_out);
+    batch_.ends = there.ends;
+    batch_.names = there.names;
+    batch_.modes = there.modes;
+    groups_ = there.groups;
+    batch_.codes = back.codes;
+    batch_.made = back.made;
+    batch_.attributes = back.attributes;
+    is_copied_ = false;
+    figures_ = {};
+    memory = memory_;
+    return Errc::ok;
+}
+
+/// Gives the arrays their places.
+Errc ItemBatch::lay_out(u64 records_max) {
+    const auto lay_out_in = [&](Places& places) {
+        ops::batch::lay_out(batch_, records_max,
+                            [&]<class T>(T*& at, u64 count) { at = places.take<T>(count); });
+    };
+    Places count(nullptr);
+    lay_out_in(count);
+    WARREN_TRY(room_.arrays.reserve(count.bytes()));
+    Places arrays(room_.arrays.data());
+    lay_out_in(arrays);
+    return Errc::ok;
+}
+
+/// Waits for what was queued since begin_ was recorded and adds what it took.
+Errc ItemBatch::finish_timer(float& milliseconds) {
+    WARREN_TRY(end_.record(stream_));
+    WARREN_TRY(stream_.wait());
+    const Result<float> measured = end_.milliseconds_since(begin_);
+    if (measured) milliseconds += *measured;
+    return measured.code();
+}
+
+void ItemBatch::set_header(const ops::BatchHeader& header) {
+    const u32 groups = header.caller.group_count;
+    batch_.header = header;
+    batch_.header.caller.group_count = groups < core::groups_max ? groups : core::groups_max;
+    batch_.header.caller.groups = groups_;
+    if (groups > 0) {
+        std::memcpy(host_groups_, header.caller.groups,
+                    batch_.header.caller.group_count * sizeof(u32));
+    }
+}
+
+void ItemBatch::send(const ops::BatchPart& part) {
+    if (is_small_) return;
+    const auto copy = [&](const auto* from, u64 begin, u64 end) {
+        if (from == nullptr) return Errc::ok;
+        const auto* const bytes = reinterpret_cast<const std::byte*>(from + begin);
+        return stream_.copy(room_.in.data() + (bytes - room_.host_in.data()), bytes,
+                            (end - begin) * sizeof *from);
+    };
+    const u64 ends = batch_.shape.ends_per_item();
+    const bool is_sent = copy(memory_.ends, part.begin * ends, part.end * ends) == Errc::ok &&
+                         copy(memory_.modes, part.begin, part.end) == Errc::ok &&
+                         copy(memory_.names, part.words_begin, part.words_end) == Errc::ok;
+    // Relaxed: the end of the workers' run is what shows it.
+    if (is_sent) items_sent_.fetch_add(part.end - part.begin, std::memory_order_relaxed);
+}
+
+/// Copies what has not been sent to the device, once.
+Errc ItemBatch::copy_in() {
+    if (is_copied_) return Errc::ok;
+    is_copied_ = true;
+    WARREN_TRY(begin_.record(stream_));
+    const bool is_sent = items_sent_.load(std::memory_order_relaxed) == batch_.shape.items;
+    const u64 from = is_sent ? in_bytes_ : 0;
+    const u64 bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
+    WARREN_TRY(stream_.copy(room_.in.data() + from, room_.host_in.data() + from, bytes - from));
+    return finish_timer(figures_.copy_in_ms);
+}
+
+Errc ItemBatch::copy_out(u64 begin, u64 end) {
+    if (begin >= end) return Errc::ok;
+    const auto copy = [&]<class T>(T* to, const T* from) {
+        if (to == nullptr) return Errc::ok;
+        return stream_.copy(to + begin, from + begin, (end - begin) * sizeof(T));
+    };
+    WARREN_TRY(begin_.record(stream_));
+    WARREN_TRY(copy(memory_.codes, batch_.codes));
+    WARREN_TRY(copy(memory_.made, batch_.made));
+    WARREN_TRY(copy(memory_.attributes, batch_.attributes));
+    return finish_timer(figures_.copy_out_ms);
+}
+
+/// Makes the state that of a run that begins.
+Errc ItemBatch::begin_run(const ops::BatchWindow& window) {
+    ops::BatchState& state = state_.data()[0];
+    state = {};
+    state.limit = window.end;
+    return stream_.copy(batch_.state, &state, sizeof state);
+}
+
+/// One block does it all. Errc::overflow in the state: the batch is not small enough.
+Errc ItemBatch::run_small(const core::Store& store, const ops::BatchWindow& window,
+                          ops::BatchState& state) {
+    batch_.begin = window.begin;
+    batch_.end = window.end;
+    batch_.is_small = true;
+    batch_.may_edit =
+        batch_.shape.kind == ops::BatchKind::move || batch_.shape.kind == ops::BatchKind::remove;
+    const u64 bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
+    const SmallItems items{reinterpret_cast<const uint4*>(room_.host_in.data()),
+                           reinterpret_cast<uint4*>(room_.in.data()),
+                           (bytes + sizeof(uint4) - 1) / sizeof(uint4)};
+    WARREN_TRY(small_.run(
+        {store, batch_, memory_.codes, memory_.made, memory_.attributes, state_.data() + 1},
+        items));
+    state = state_.data()[1];
+    return Errc::ok;
+}
+
+Errc ItemBatch::run_large(const core::Store& store, const AddFrames& add_frames,
+                          const ops::BatchWindow& window, ops::BatchState& state) {
+    small_.make_way();
+    WARREN_TRY(copy_in());
+    batch_.begin = window.begin;
+    batch_.end = window.end;
+    batch_.is_small = false;
+    batch_.may_edit = false;
+    WARREN_TRY(add_inodes_ahead(store, add_frames));
+    GridExecutor executor(stream_, sort_memory_, state_.data() + 1);
+    WARREN_TRY(begin_.record(stream_));
+    WARREN_TRY(begin_run(window));
+    state = ops::batch::run(executor, batch_, store);
+    WARREN_TRY(executor.code());
+    WARREN_TRY(finish_timer(figures_.run_ms));
+    return state.status == Errc::ok ? copy_out(window.begin, state.limit) : Errc::ok;
+}
+
+/// Adds frames for so many inodes.
+Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_frames, u64 inodes,
+                                 Errc& status) {
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    const u64 wanted = (inodes + in_frame - 1) / in_frame;
+    // The trees of so many new names need frames too.
+    status = add_frames(wanted + wanted / 4 + 1);
+    if (status == Errc::need_space) status = Errc::ok;  // there may be enough
+    if (status != Errc::ok) return Errc::ok;
+    WARREN_TRY(begin_run({}));
+    GridExecutor executor(stream_, sort_memory_, state_.data() + 1);
+    status = ops::batch::add_inode_frames(executor, batch_, store, inodes);
+    return executor.code();
+}
+
+/// Adds frames for the inodes that a large batch is likely to lack: a run that finds out has looked
+/// at all items in vain. Only where space is plenty, for items may fail.
+Errc ItemBatch::add_inodes_ahead(const core::Store& store, const AddFrames& add_frames) {
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    constexpr u64 plenty = 8;
+    if (is_small_ || batch_.shape.kind != ops::BatchKind::create) return Errc::ok;
+    WARREN_TRY(needed_.reserve(ops::needed_places_max));
+    u64* counters = needed_.data();
+    WARREN_TRY(stream_.copy(counters, &store.state->inodes_used, 2 * sizeof(u64)));
+    WARREN_TRY(stream_.copy(counters + 2, &store.state->free_frames, sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    const u64 free = counters[1] > counters[0] ? counters[1] - counters[0] : 0;
+    const u64 items = batch_.end - batch_.begin;
+    if (free >= items || counters[2] < plenty * (items / in_frame + 1)) return Errc::ok;
+    Errc status = Errc::ok;  // a retry_reason comes again from the run
+    return add_inode_frames(store, add_frames, items - free, status);
+}
+
+/// Which blocks a run has missed.
+Errc ItemBatch::read_needed(ops::BatchWindow& window) {
+    WARREN_TRY(needed_.reserve(ops::needed_places_max));
+    WARREN_TRY(
+        stream_.copy(needed_.data(), batch_.needed_places, ops::needed_places_max * sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    std::copy_n(needed_.data(), window.needed_count, window.needed_places);
+    return Errc::ok;
+}
+
+Errc ItemBatch::run(const core::Store& store, const ops::BatchHeader& header,
+                    const AddFrames& add_frames, ops::BatchWindow& window, Errc& status) {
+    set_header(header);
+    for (;;) {
+        ops::BatchState state{};
+        WARREN_TRY(is_small_ ? run_small(store, window, state)
+                             : run_large(store, add_frames, window, state));
+        ++figures_.runs;
+        status = state.status;
+        window.done = state.limit;
+        window.needed_count = std::min(state.needed_count, ops::needed_places_max);
+        if (window.needed_count > 0) WARREN_TRY(read_needed(window));
+        if (status == Errc::overflow && std::exchange(is_small_, false)) {
+            WARREN_TRY(lay_out(ops::batch::records_for(batch_.shape)));
+            continue;
+        }
+        if (status == Errc::need_frame) {
+            status = add_frames(state.new_blocks / format::blocks_per_frame + 1);
+        } else if (status == Errc::need_inodes) {
+            WARREN_TRY(add_inode_frames(store, add_frames, state.needed_inodes, status));
+        } else {
+            return Errc::ok;
+        }
+        if (status != Errc::ok) return Errc::ok;
+    }
+}
+
+}  // namespace warren::cuda_engine

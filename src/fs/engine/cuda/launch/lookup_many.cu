@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile of lanes takes one key after the other. One look-up waits some ten times for memory, so
+// what counts is how many are on their way at once: few registers, many teams.
+//
+// Invariant: see fs/engine/cuda/launch/lookup_many.hpp.
+#include "fs/engine/cuda/launch/lookup_many.hpp"
+
+#include <algorithm>
+
+#include "fs/core/fast_lookup.hpp"
+#include "fs/ring/reply_code.hpp"
+#include "gpu/failure.hpp"
+#include "team/warp_team.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+/// Writes the attributes in `image` to `to`: each lane asks the lane that read it for one word.
+__device__ void write_attributes(const core::InodeImage<WarpTeam>& image, Attributes& to) {
+    static_assert(sizeof(Attributes) == 24 * sizeof(u32) && offsetof(Attributes, mode) == 16 &&
+                  offsetof(Attributes, size) == 40);
+    const u32 lane = threadIdx.x % 32;
+    // Words 3 and 9 are padding; the others stand in the order of a completion
+    // (ring/reply_code.hpp).
+    const u32 word = lane < 4 ? 4 : lane < 10 ? lane + 1 : lane;
+    const u32 source = ring::attribute_source(word < ring::attribute_words_end ? word : 4);
+    const core::WordPair& own = image.items.own(0);
+    const u32 parts[4] = {static_cast<u32>(own.low), static_cast<u32>(own.low >> 32),
+                          static_cast<u32>(own.high), static_cast<u32>(own.high >> 32)};
+    u32 value = 0;
+    for (u32 part = 0; part < 4; ++part) {
+        const u32 theirs = __shfl_sync(~0u, parts[part], static_cast<int>(source / 4));
+        if (source % 4 == part) value = theirs;
+    }
+    if (lane == 0) value = static_cast<u32>(image.inode.number);
+    if (lane == 1) value = static_cast<u32>(image.inode.number >> 32);
+    if (lane < 24 && lane != 3 && lane != 9) reinterpret_cast<u32*>(&to)[lane] = value;
+}
+template <u32 lanes>
+__device__ void write_attributes(const core::InodeImage<TileTeam<lanes>>& image, Attributes& to) {
+    const TileTeam<lanes> team;
+    const Attributes found = core::attributes_in(team, image);
+    if (team.is_leader()) to = found;
+}
+
+/// One look-up: Errc::retry if it does not go the common way.
+template <class Team>
+__device__ Errc look_up(const Team& team, const core::Store& store, const core::Credentials& caller,
+                        const LookupKey& key, Attributes& to) {
+    core::FastEntry<Team> seen;
+    if (!core::fast_lookup(team, store, caller, key.directory, key.name, key.length,
+                           core::may_execute, seen)) {
+        return Errc::retry;
+    }
+    if (!seen.entry.exists) return Errc::no_entry;
+    write_attributes(seen.inode, to);
+    return core::stands(team, store, seen.inode.inode.seen) ? Errc::ok : Errc::retry;
+}
+
+/// The ends of a batch as an array of keys.
+struct EndKeys {
+    const ops::BatchEnd* ends;
+    const u64* names;
+
+    __device__ LookupKey operator[](u32 i) const {
+        const ops::BatchEnd end = ends[i];
+        return {{end.directory(), end.generation},
+                reinterpret_cast<const char*>(names + end.name),
+                end.length()};
+    }
+};
+
+template <class Team, class Keys>
+__global__ void __launch_bounds__(256, 4)
+    look_up_keys(const __grid_constant__ core::Store store,
+                 const __grid_constant__ core::Credentials caller, Keys keys, u32 count,
+                 Attributes* attributes, Errc* codes) {
+    const u32 number = (blockIdx.x * blockDim.x + threadIdx.x) / Team::width;
+    const u32 teams = gridDim.x * blockDim.x / Team::width;
+    const Team team{number};
+    for (u32 i = number; i < count; i += teams) {
+        const Errc code = look_up(team, store, caller, keys[i], attributes[i]);
+        if (team.is_leader()) codes[i] = code;
+    }
+}
+
+template <class Team, class Keys>
+Errc launch(const core::Store& store, const core::Credentials& caller, Keys keys, u32 count,
+            Attributes* attributes, Errc* codes, const LookupShape& shape, cudaStream_t stream) {
+    int device = 0;
+    int processors = 0;
+    const bool known =
+        cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
+    if (!known) return Errc::io;
+    const u32 threads = shape.warps_per_block * 32;
+    const u32 wanted = (count + threads / Team::width - 1) / (threads / Team::width);
+    const u32 blocks =
+        std::min(wanted, static_cast<u32>(processors) * shape.blocks_per_multiprocessor);
+    if (blocks == 0) return Errc::ok;
+    look_up_keys<Team>
+        <<<blocks, threads, 0, stream>>>(store, caller, keys, count, attributes, codes);
+    return gpu::check(cudaGetLastError(), "looking names up");
+}
+
+}  // namespace
+
+Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
+                    const LookupKey* keys, u32 count, Attributes* attributes, Errc* codes,
+                    const LookupShape& shape, cudaStream_t stream) {
+    const auto start = [&](auto launcher) {
+        return launcher(store, caller, keys, count, attributes, codes, shape, stream);
+    };
+    if (shape.warps_per_block == 0 || shape.warps_per_block > 8) return Errc::invalid;
+    switch (shape.lanes) {
+        case 4:
+            return start(launch<TileTeam<4>, const LookupKey*>);
+        case 8:
+            return start(launch<TileTeam<8>, const LookupKey*>);
+        case 16:
+            return start(launch<TileTeam<16>, const LookupKey*>);
+        case 32:
+            return start(launch<WarpTeam, const LookupKey*>);
+        default:
+            return Errc::invalid;
+    }
+}
+
+Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
+                    const ops::BatchEnd* ends, const u64* names, u32 count, Attributes* attributes,
+                    Errc* codes, cudaStream_t stream) {
+    constexpr LookupShape shape;
+    return launch<TileTeam<shape.lanes>>(store, caller, EndKeys{ends, names}, count, attributes,
+                                         codes, shape, stream);
+}
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a warp does with a command: attempts until there is an answer, or something that only the
+// host can give. Of many warps in each other's way each waits a little longer than the last time.
+//
+// Invariant: the loop ends. What is not done after attempts_max attempts goes back to the host.
+#include "fs/engine/cuda/launch/operations.hpp"
+
+#include "fs/core/allocator.hpp"
+#include "fs/engine/cuda/launch/operations_warp.hpp"
+#include "fs/ops/execute.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+constexpr u32 attempts_max = 1u << 12;  // then the host gives the command again
+
+/// Makes room for the warps that this one lost to: a little longer each time, and not as long as
+/// its neighbours, up to 16 microseconds.
+__device__ void back_off(const WarpTeam& team, u32 attempt) {
+    const u32 doublings = attempt < 8 ? attempt : 8;
+    __nanosleep((32u << doublings) + (team.worker * 40503u & 0xffff) * (1u << doublings) / 2048);
+    team.sync();
+}
+
+/// ops::execute() with its groups linked in.
+__device__ __noinline__ void attempt(const WarpTeam& team, const core::Store& store,
+                                     const ops::Command& command, ops::Reply& reply) {
+    WarpOperation op(team, store);
+    op.commits_wait = true;  // the host pauses the engine for them
+    op.may_use_reserve = command.may_use_reserve;
+    reply.has_piece = false;
+    Errc code = Errc::not_supported;
+    if (command.verb < ops::Verb::get_attributes) {
+        code = attempt_names(op, command, reply);
+    } else if (command.verb < ops::Verb::map) {
+        code = attempt_inodes(op, command, reply);
+    } else if (command.verb < ops::Verb::reclaim_step) {
+        code = attempt_contents(op, command, reply);
+    } else {
+        code = attempt_parts(op, command, reply);
+    }
+    ops::end_attempt(op, code, reply);
+    core::finish(op);
+}
+
+/// Changes the structure of a tree in at most `attempts` steps; `reply` is that of the last one.
+__device__ __noinline__ void change_structure(const WarpTeam& team, const core::Store& store,
+                                              Errc retry_reason, u64 inode, u64 key, u32 attempts,
+                                              ops::Reply& reply) {
+    ops::Command command;
+    command.verb = ops::Verb::change_structure;
+    command.may_use_reserve = reply.may_use_reserve;
+    command.retry_reason = retry_reason;
+    command.from = inode;
+    command.length = key;
+    reply.code = Errc::retry;
+    for (u32 i = 0; i < attempts && reply.code == Errc::retry; ++i) {
+        if (i > 0) back_off(team, i);
+        attempt(team, store, command, reply);
+    }
+}
+
+/// Tidies up after a removal: an empty leaf goes if that is possible now. Else, as where the
+/// journal is full, the reply still names it, and the host lets it go.
+__device__ void settle(const WarpTeam& team, const core::Store& store, const ops::Command& command,
+                       ops::Reply& reply) {
+    if (reply.code != Errc::ok || reply.removed.prune_inode == 0) return;
+    const bool removes =
+        command.verb == ops::Verb::unlink || command.verb == ops::Verb::remove_directory ||
+        command.verb == ops::Verb::rename || command.verb == ops::Verb::reclaim_step;
+    if (!removes) return;
+    const bool used_reserve = reply.may_use_reserve;
+    reply.may_use_reserve = true;
+    change_structure(team, store, Errc::need_prune, reply.removed.prune_inode,
+                     reply.removed.prune_key, attempts_max, reply);
+    if (reply.code == Errc::ok) reply.removed.prune_inode = 0;
+    reply.code = Errc::ok;  // the removal itself has succeeded
+    reply.may_use_reserve = used_reserve;
+}
+
+}  // namespace
+
+__device__ __noinline__ void run_command(const WarpTeam& team, const core::Store& store,
+                                         const ops::Command& command, ops::Reply& reply) {
+    u32 retries = 0;
+    for (u32 i = 0; i < attempts_max; ++i) {
+        attempt(team, store, command, reply);
+        const Errc code = reply.code;
+        if (code == Errc::need_split || code == Errc::need_prune) {
+            // One step, then look again: of many warps that find a leaf full one splits it, and
+            // the others must not split the halves.
+            change_structure(team, store, code, reply.needed_inode, reply.needed_key, 1, reply);
+            if (reply.code == Errc::ok) continue;
+            if (reply.code != Errc::retry) return;
+        } else if (code != Errc::retry) {
+            settle(team, store, command, reply);
+            return;
+        }
+        back_off(team, retries++);
+    }
+    reply.code = Errc::retry;
+}
+
+namespace {
+
+__global__ void __launch_bounds__(256, 1)
+    execute_batch(const __grid_constant__ core::Store from, const ops::Command* commands, u32 count,
+                  ops::Reply* replies) {
+    __shared__ core::Store store;  // near, whatever the caches forget
+    if (threadIdx.x == 0) store = from;
+    __syncthreads();
+    const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width;
+    const u32 warps = gridDim.x * blockDim.x / WarpTeam::width;
+    const WarpTeam team{warp};
+    for (u32 i = warp; i < count; i += warps) {
+        ops::Reply reply;
+        run_command(team, store, commands[i], reply);
+        once(team, [&] { replies[i] = reply; });
+    }
+}
+
+}  // namespace
+
+Result<KernelShape> commands_kernel_shape(u32 warps_per_block) {
+    cudaFuncAttributes attributes{};
+    KernelShape shape{};
+    const int threads = static_cast<int>(warps_per_block * WarpTeam::width);
+    const bool known =
+        cudaFuncGetAttributes(&attributes, execute_batch) == cudaSuccess &&
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&shape.blocks_per_multiprocessor,
+                                                      execute_batch, threads, 0) == cudaSuccess;
+    if (!known) return Errc::io;
+    shape.registers = attributes.numRegs;
+    shape.stack_bytes = attributes.localSizeBytes;
+    return shape;
+}
+
+Errc launch_batch(const core::Store& store, const ops::Command* commands, ops::Reply* replies,
+                  u32 count, u32 blocks, u32 warps_per_block, cudaStream_t stream) {
+    execute_batch<<<blocks, warps_per_block * WarpTeam::width, 0, stream>>>(store, commands, count,
+                                                                            replies);
+    return cudaGetLastError() == cudaSuccess ? Errc::ok : Errc::io;
+}
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inodes: attributes, permission, references.
+// One of the groups of fs/engine/cuda/launch/operations_warp.hpp.
+//
+// Invariant: nothing here but the instantiation; what a verb does is in fs/ops/.
+#include "fs/engine/cuda/launch/operations_warp.hpp"
+#include "fs/ops/execute.hpp"
+
+namespace warren::cuda_engine {
+
+__device__ Errc attempt_inodes(WarpOperation& op, const ops::Command& command, ops::Reply& reply) {
+    return ops::execute_inodes(op, command, reply);
+}
+
+}  // namespace warren::cuda_engine

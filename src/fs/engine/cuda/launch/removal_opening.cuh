@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a bulk step that removes a tree begins: its words are made ready, it passes the freeze
+// barrier and holds room for what it may leave. One warp does that while another looks for the
+// tree's root, which needs neither; they meet before anything is written.
+//
+// Invariant: until tell_opening() nobody else of the step reads or writes its state but the words
+// of the queue.
+#pragma once
+
+#include "fs/engine/cuda/launch/removal_step.hpp"
+
+#if defined(__CUDACC__)
+
+namespace warren::cuda_engine {
+
+inline constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
+inline constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
+
+/// How many blocks the orphan directory has; as if there were very many if that is not in memory.
+/// One lane.
+__device__ inline u64 count_orphan_blocks(const core::Store& store) {
+    const core::InodeRef orphans = ops::lane_ref(store, store.orphan_directory);
+    const u64 place = orphans.block_place();
+    // Both questions are asked before either answer is looked at.
+    const bool resident = ops::are_resident(store, place, place);
+    const u64 blocks = relaxed_load(orphans.at->blocks);
+    return resident ? blocks : store.block_count();
+}
+
+/// Passes the freeze barrier for all that the step does, and reserves `blocks` of the journal's
+/// room. Errc::need_space if they are too many for any commit. One lane.
+__device__ inline Errc enter_step(const core::Store& store, u64 blocks,
+                                  core::JournalCredits& credits) {
+    core::StoreState& state = *store.state;
+    const u64 room = relaxed_load(state.journal_room);
+    WARREN_TRY(credits.pass_barrier(state, core::step_worker));
+    if (blocks > ops::most_credits(room)) {
+        const bool is_read_only = relaxed_load(state.read_only) != 0;
+        return is_read_only ? Errc::read_only : Errc::need_space;
+    }
+    return credits.reserve(state, blocks).verdict(blocks);
+}
+
+/// Gives back what enter_step() took and the step's state has kept. One lane.
+__device__ inline void leave_step(const core::Store& store, u64 blocks) {
+    core::check_step_credits(*store.state);
+    core::JournalCredits::resume(*store.state, core::step_worker, blocks).leave();
+}
+
+/// Holds frames for the names of what the step may leave, and sets its limits by them. A step that
+/// gets fewer than all warps could ask for, or takes few names, counts each directory before it
+/// loses its name. One lane.
+__device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref) {
+    RemovalState& state = *ref.state;
+    const bool takes_few = state.takes_few != 0;
+    const u64 by_journal = takes_few ? state.room.few_names()
+                                     : state.room.new_blocks * (format::leaf_entries_max / 2) + 1;
+    constexpr u64 by_list = removal_list_entries - list_margin - removal_roots_max;
+    const u64 limit = by_journal < by_list ? by_journal : by_list;
+    const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // between two looks
+    const u64 old = state.orphan_blocks;
+    const u64 blocks = core::blocks_for_orphans(limit + ahead, old, ender_warps);
+    const u64 plenty = (blocks + format::blocks_per_frame - 1) / format::blocks_per_frame;
+    const u64 half = relaxed_load(store.state->free_frames) / 2;
+    const u64 wanted = plenty <= half ? plenty : half > 0 ? half : 1;
+    const Result<u32> held = core::hold_frames(store, state.held, static_cast<u32>(wanted));
+    if (!held) return held.code();
+    state.room_names =
+        core::orphan_names_in(*held * u64{format::blocks_per_frame}, old, ender_warps);
+    const u64 names = limit < state.room_names ? limit : state.room_names;
+    // What hangs there when few are taken went through a count: that is no reason to stop.
+    state.limits[0] = takes_few ? names + 1 : names;
+    const bool has_plenty = state.room_names >= limit + ahead;
+    state.loose_max = takes_few ? names : has_plenty ? loose_unbounded : state.room_names;
+    return Errc::ok;
+}
+
+/// Gets the step's words ready and passes the freeze barrier. One lane; nobody has a task yet.
+__device__ inline void open_step(const core::Store& store, const RemovalRef& ref) {
+    RemovalState& state = *ref.state;
+    // Asked for first: the answers take their time.
+    const u64 orphan_blocks = count_orphan_blocks(store);
+    const u64 credits = credits_of_step(store, ref.workers);
+    const u64 journal_room = relaxed_load(store.state->journal_room);
+    state.times = {};
+    state.times.begun = device_nanoseconds();
+    state.loose = 0;
+    state.unfinished_count = 0;
+    state.emptied_count = 0;
+    state.wanted_count = 0;
+    state.must_wait = 0;
+    state.wants_frames = 0;
+    state.enders_left = ender_warps;
+    state.may_list = 1;
+    state.lonely_count = 0;
+    state.is_narrow = 0;
+    state.is_listing = 0;
+    state.holds_moves = 0;
+    state.has_root = 0;
+    state.hangs_nowhere = 0;
+    state.lacks_room = 0;
+    state.removed = {};
+    state.files = 0;
+    state.directories = 0;
+    state.inodes = 0;
+    state.blocks = 0;
+    state.dropping = 0;
+    state.room = StepRoom::of(journal_room);
+    state.orphan_blocks = orphan_blocks;
+    state.takes_few = state.room.takes_few(orphan_blocks) ? 1 : 0;
+    core::JournalCredits credits;
+    Errc code = enter_step(store, credits, credits);
+    if (code == Errc::ok) code = hold_room(store, ref);
+    if (code != Errc::ok) credits.leave();
+    state.credits = credits.keep();
+    state.lacks_room = code == Errc::need_space || code == Errc::need_frame ? 1 : 0;
+    state.error = static_cast<u32>(code);
+    state.is_open = code == Errc::ok ? 1 : 0;
+    const u64 dirty = relaxed_load(store.state->dirty_blocks);
+    state.limits[1] = dirty + state.room.until_full;
+    state.limits[2] = 1;
+    state.must_stop = 0;
+    state.dirty_max = state.limits[1];
+    state.deadline = device_nanoseconds() + step_nanoseconds;
+}
+
+/// Whether the step is open, in shared memory: one warp opens it while another looks for the root.
+enum class Opening : u32 { waits, open, closed };
+
+/// Tells the block whether the step is open. One lane.
+__device__ inline void tell_opening(const RemovalState& state, Opening& opening) {
+    // Release: pairs with the acquire in wait_for_opening().
+    cuda::atomic_ref<Opening, cuda::thread_scope_block>(opening).store(
+        state.is_open != 0 ? Opening::open : Opening::closed, cuda::memory_order_release);
+}
+
+/// Waits for a warp of the same block, which waits for nobody; whether the step is open.
+__device__ inline bool wait_for_opening(const WarpTeam& team, Opening& opening) {
+    return once(team, [&] {
+        cuda::atomic_ref<Opening, cuda::thread_scope_block> word(opening);
+        for (;;) {
+            // Acquire: pairs with the release in tell_opening().
+            const Opening seen = word.load(cuda::memory_order_acquire);
+            if (seen != Opening::waits) return seen == Opening::open;
+        }
+    });
+}
+
+}  // namespace warren::cuda_engine
+
+#endif

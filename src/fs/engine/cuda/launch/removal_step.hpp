@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a bulk step that removes a tree shares among its warps: its limits, its lists, its queue.
+//
+// Invariant: a directory that was taken out of its parent is in the queue, in the list of those
+// that outlive the step, in that of emptied roots, or freed.
+#pragma once
+
+#include "fs/bulk/remove_tree/reclaim_tree.hpp"
+#include "fs/engine/cuda/device_clock.hpp"
+#include "fs/engine/cuda/launch/tree_removal.hpp"
+#include "fs/engine/cuda/shared_memory.cuh"
+#include "team/warp_team.hpp"
+
+#if defined(__CUDACC__)
+
+namespace warren::cuda_engine {
+
+/// What TreeReclaimer asks of the step, on the device.
+struct DeviceStep {
+    const core::Store& store;
+    const RemovalRef& ref;
+    ops::LaneRules rules;
+    u64 loose_max = loose_unbounded;
+
+    /// Each lane looks at one reason, so that all looks take the time of one.
+    WARREN_HD bool is_full(const WarpTeam& team) const {
+        RemovalState& state = *ref.state;
+#if defined(__CUDA_ARCH__)
+        const bool is_late = ++looks_ % looks_for_time == 0 &&
+                             device_nanoseconds() > state.deadline && team.is_leader();
+        if (is_late) relaxed_store(state.must_stop, 1);
+#endif
+        const u32 lane = team.lane();
+        u64& word = lane == 0   ? state.loose
+                    : lane == 1 ? store.state->dirty_blocks
+                                : state.must_stop;
+        return team.ballot(relaxed_load(word) >= state.limits[lane < 2 ? lane : 2]) != 0;
+    }
+    WARREN_HD bool push(const WarpTeam& team, bool mine, const ops::TreeTask& task) const {
+        const bool is_directory = task.kind() == ops::TreeTask::directory_kind;
+        const u32 votes = team.ballot(mine && is_directory);
+        if (votes != 0 && !loosen(team, static_cast<u64>(hd::popcount(votes)))) return false;
+        if (!ref.queue.push(team, mine, task)) {
+            if (votes == 0) return false;
+            // A full queue spills: the next step begins with these.
+            if (mine) set_aside(task, false);
+        }
+        return true;
+    }
+    WARREN_HD bool is_listed(u64 number, u64 in) const {
+        if (ref.state->is_listing == 0) return false;
+        const u32 index = index_of(number);
+        const u32 above = index_of(in);
+        return index != TreeListing::rank_none && above != TreeListing::rank_none &&
+               ref.listing.reached[index] != 0 && ref.listing.parents[index] == above;
+    }
+    WARREN_HD void set_aside(const ops::TreeTask& task, bool has_leftovers) const {
+        const u32 index =
+            device_atomic<u32>(ref.state->unfinished_count).fetch_add(1, hd::memory_order_relaxed);
+        WARREN_CHECK(index < ref.list_max);
+        ref.unfinished[index] = task.subject | (has_leftovers ? leftovers_only : 0);
+    }
+    WARREN_HD void freed(const ops::TreeTask& /*task*/) const {
+        device_atomic<u64>(ref.state->loose).fetch_sub(1, hd::memory_order_relaxed);
+    }
+    WARREN_HD void emptied(const ops::TreeTask& task) const {
+        const u32 index =
+            device_atomic<u32>(ref.state->emptied_count).fetch_add(1, hd::memory_order_relaxed);
+        WARREN_CHECK(index < ref.list_max);
+        ref.emptied[index] = task.number();
+    }
+    WARREN_HD bool want(u64 place) const {
+        const u32 index =
+            device_atomic<u32>(ref.state->wanted_count).fetch_add(1, hd::memory_order_relaxed);
+        if (index < ref.list_max) ref.wanted[index] = place;
+        return false;
+    }
+    WARREN_HD void fail(Errc code) const {
+        relaxed_store(ref.state->error, static_cast<u32>(code));
+        relaxed_store(ref.state->must_stop, 1);
+    }
+    WARREN_HD void pause() const {
+        pause_briefly();
+    }
+    /// Requires: the store lies in shared memory, as that of who reclaims does.
+    WARREN_HD const core::Store& near(const core::Store& where) const {
+#if defined(__CUDA_ARCH__)
+        return in_shared_memory(where);
+#else
+        return where;
+#endif
+    }
+
+    mutable u32 looks_ = 0;  // at is_full()
+
+ private:
+    static constexpr u32 looks_for_time = 16;  // the time costs more than the rest
+
+    /// Counts directories that lose their names. False if what they may leave would find no room
+    /// among the orphans.
+    WARREN_HD bool loosen(const WarpTeam& team, u64 count) const {
+        device_atomic<u64> loose(ref.state->loose);
+        if (loose_max == loose_unbounded) {
+            once(team, [&] { loose.fetch_add(count, hd::memory_order_relaxed); });
+            return true;
+        }
+        return once(team, [&] {
+            if (loose.fetch_add(count, hd::memory_order_relaxed) + count <= loose_max) return true;
+            loose.fetch_sub(count, hd::memory_order_relaxed);
+            return false;
+        });
+    }
+
+    /// The index of an inode among those listed, or rank_none.
+    WARREN_HD u32 index_of(u64 number) const {
+        const u64 frame = number / format::inodes_per_frame;
+        if (frame >= store.frame_count) return TreeListing::rank_none;
+        const u32 rank = ref.listing.ranks[frame];
+        if (rank >= TreeListing::frames_max) return TreeListing::rank_none;
+        return rank * format::inodes_per_frame +
+               static_cast<u32>(number % format::inodes_per_frame);
+    }
+};
+
+}  // namespace warren::cuda_engine
+
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bulk commands of the CUDA engine that only read, over the scan that they all are.
+//
+// Invariant: kernels run while the caller's lock is held, visitors while it is not: they may call
+// the volume, and a commit may fall in between.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "fs/bulk/scan/scan_answer.hpp"
+#include "fs/engine/cuda/engine_loan.hpp"
+#include "fs/engine/cuda/launch/tree_scan.hpp"
+
+namespace warren::cuda_engine {
+
+class TreeReading {
+ public:
+    Errc scan(const EngineLoan& engine, const ScanCall& call);
+    Errc usage(const EngineLoan& engine, const core::Credentials& caller, const Attributes& root,
+               const UsageOptions& options, std::vector<DirectoryUsage>& answer);
+    Errc check_removable(const EngineLoan& engine, const core::Credentials& caller, Handle root,
+                         core::TreeCheck check);
+
+    /// Whether the device has done all that it was asked for.
+    bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
+
+ private:
+    Errc run(const EngineLoan& engine, const ScanPlan& plan, Handle root,
+             const std::function<void(const ScanOutput&)>& take,
+             std::vector<ScanSum>* sums = nullptr);
+    Errc take_scan(std::unique_ptr<TreeScan>& scan);
+
+    std::atomic<bool> is_sound_{true};
+    std::mutex mutex_;                              // scans_
+    std::vector<std::unique_ptr<TreeScan>> scans_;  // that nobody uses now
+};
+
+}  // namespace warren::cuda_engine

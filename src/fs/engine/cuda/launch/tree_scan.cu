@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a scan and the host that starts them. What most scans find fits into the first
+// words of the output; these come back together with the report, so the host waits once.
+#include "fs/engine/cuda/launch/tree_scan.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "fs/bulk/scan/scan_worker.hpp"
+#include "gpu/failure.hpp"
+#include "team/warp_team.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+constexpr u64 range_count = u64{1} << 20;
+constexpr u64 wanted_count = u64{1} << 20;
+constexpr u64 first_words = 128 * 1024;  // that come with the report
+constexpr u64 first_bundles = 8 * 1024;
+constexpr u64 piece_words = 256 * 1024;  // of an output that comes in pieces
+constexpr u64 first_sums = 4 * 1024;
+constexpr u32 report_blocks = 32;
+constexpr u32 seed_threads = 256;
+constexpr u32 warps_max = 8;  // of a block
+
+/// Gets ready for a run: one block of threads.
+__global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* left, Handle root,
+                          bool is_first) {
+    ScanState& state = *ref.state;
+    __shared__ u32 count;
+    if (threadIdx.x == 0) {
+        if (is_first) {
+            start_scan(ref, root);
+            check_room(ref, store);
+        }
+        count = state.spilled_count;
+        start_run(ref);
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x)
+        seed_scan(ref, i, is_first ? ScanTask::make(0) : left[i]);
+    __syncthreads();
+    if (threadIdx.x == 0) ref.queue.begin_over(ThreadTeam{});
+}
+
+__global__ void __launch_bounds__(256, 3)
+    scan_trees(core::Store store, const __grid_constant__ ScanPlan plan,
+               const __grid_constant__ ScanRef ref) {
+    extern __shared__ ScanScratch scratches[];
+    const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
+    using Way = ResidentWay<WarpTeam, AskForBlocks>;
+    const Way way(team, store, scratches[threadIdx.x / WarpTeam::width], AskForBlocks(ref));
+    ScanWorker<WarpTeam, BulkQueue, Way, OutputTeller<WarpTeam>> worker(team, plan, ref, ref.queue,
+                                                                        way, {team, ref});
+    worker.work();
+}
+
+/// Where the first of what was found goes on the host.
+struct FirstFound {
+    ScanReport* report;
+    u64* output;
+    BundlePlace* bundles;
+    ScanSum* sums;
+};
+
+/// Copies what is there and no more: one kernel takes less time than to copy each.
+__global__ void report_run(ScanRef ref, FirstFound to) {
+    const ScanState& state = *ref.state;
+    const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
+    const u64 threads = u64{gridDim.x} * blockDim.x;
+    const u64 words = state.written & ((u64{1} << written_shift) - 1);
+    const u64 bundles = state.written >> written_shift;
+    if (words <= first_words && bundles <= first_bundles) {
+        for (u64 i = thread; i < words; i += threads)
+            to.output[i] = ref.output[i];
+        for (u64 i = thread; i < bundles; i += threads)
+            to.bundles[i] = ref.bundles[i];
+    }
+    if (state.sum_count <= first_sums) {
+        for (u64 i = thread; i < state.sum_count; i += threads)
+            to.sums[i] = ref.sums[i];
+    }
+    if (thread != 0) return;
+    *to.report = report_of(state);
+}
+
+class Arrival final : public ScanArrival {
+ public:
+    Arrival(const std::deque<gpu::Event>& pieces, u64 words)
+        : pieces_(pieces), count_((words + piece_words - 1) / piece_words) {}
+
+    /// One thread at a time asks the runtime: many at once keep each other from it.
+    bool wait_for(u64 words) const override {
+        const u64 needed = (words + piece_words - 1) / piece_words;
+        // Acquire: pairs with the release below, so that who reads the pieces sees them whole.
+        while (arrived_.load(std::memory_order_acquire) < needed) {
+            if (has_failed_.load(std::memory_order_relaxed)) return false;
+            const std::unique_lock turn(mutex_, std::try_to_lock);
+            if (turn)
+                look();
+            else
+                pause_briefly();
+        }
+        return true;
+    }
+
+ private:
+    void look() const {
+        u64 arrived = arrived_.load(std::memory_order_relaxed);
+        while (arrived < count_ && pieces_[arrived].is_reached())
+            ++arrived;
+        // An event that failed counts as reached.
+        if (arrived == count_ && pieces_[count_ - 1].wait() != Errc::ok) {
+            has_failed_.store(true, std::memory_order_relaxed);
+        } else {
+            arrived_.store(arrived, std::memory_order_release);
+        }
+    }
+
+    const std::deque<gpu::Event>& pieces_;
+    const u64 count_;
+    mutable std::mutex mutex_;
+    alignas(64) mutable std::atomic<u64> arrived_{0};  // who waits for the lock does not touch it
+    mutable std::atomic<bool> has_failed_{false};
+};
+
+Errc launched(const char* name) {
+    return gpu::check(cudaGetLastError(), name);
+}
+
+}  // namespace
+
+Errc TreeScan::open(const ScanShape& shape) {
+    shape_ = shape;
+    WARREN_CHECK(shape.warps_per_block <= warps_max);
+    const int shared_bytes = static_cast<int>(shape.warps_per_block * sizeof(ScanScratch));
+    WARREN_TRY(
+        gpu::check(cudaFuncSetAttribute(reinterpret_cast<const void*>(scan_trees),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+                   "cudaFuncSetAttribute"));
+    WARREN_TRY(stream_.open());
+    WARREN_TRY(begin_.open());
+    WARREN_TRY(end_.open());
+    WARREN_TRY(room_.state.allocate(1));
+    WARREN_TRY(room_.slots.allocate(shape.queue_capacity));
+    WARREN_TRY(room_.ranges.allocate(range_count));
+    WARREN_TRY(room_.wanted.allocate(wanted_count));
+    WARREN_TRY(groups_.allocate(core::groups_max));
+    const u64 words_min = workers() * leaf_output_words;
+    const u64 bundles_min = workers() * leaf_bundles;
+    WARREN_TRY(room_.output.allocate(std::max(shape.output_bytes / 8, 2 * words_min)));
+    WARREN_TRY(room_.bundles.allocate(bundles_min + room_.output.count() / 128));
+    WARREN_TRY(report_.allocate(1));
+    WARREN_TRY(host_output_.allocate(first_words));
+    WARREN_TRY(host_bundles_.allocate(first_bundles));
+    WARREN_TRY(host_sums_.allocate(first_sums));
+    WARREN_TRY(stream_.fill(room_.slots.data(), 0, room_.slots.bytes()));
+    WARREN_TRY(stream_.fill(room_.state.data(), 0, room_.state.bytes()));
+    WARREN_TRY(make_room(shape.directories, 64));
+    return stream_.wait();
+}
+
+/// Room for so many directories, and for the files of so many frames. What was there is gone.
+Errc TreeScan::make_room(u64 directories, u64 frames) {
+    WARREN_TRY(room_.directories.reserve(directories + workers() * format::leaf_entries_max));
+    WARREN_TRY(room_.sums.reserve(room_.directories.count()));
+    for (auto& list : room_.spilled)
+        WARREN_TRY(list.reserve(room_.directories.count() + range_count));
+    return room_.linked.reserve(frames * (format::inodes_per_frame / 64));
+}
+
+float TreeScan::kernel_ms() const {
+    const Result<float> taken = end_.milliseconds_since(begin_);
+    return taken ? *taken : 0;
+}
+
+/// Takes the plan over, with its credentials where the device reads them.
+Errc TreeScan::begin(const ScanPlan& plan) {
+    plan_ = plan;
+    if (plan.caller.group_count > core::groups_max) return Errc::invalid;
+    const u64 group_bytes = u64{plan.caller.group_count} * sizeof(u32);
+    if (group_bytes > 0) {
+        WARREN_TRY(stream_.copy(groups_.data(), plan.caller.groups, group_bytes));
+    }
+    plan_.caller.groups = groups_.data();
+    if (plan.purpose != ScanPurpose::measure) return Errc::ok;
+    return stream_.fill(room_.linked.data(), 0, room_.linked.bytes());
+}
+
+Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
+    ++runs_;
+    const ops::TreeTask* const left = room_.turn_over();
+    const ScanRef shared = room_.ref(workers(), WarpTeam::width);
+    WARREN_TRY(begin_.record(stream_));
+    begin_run<<<1, seed_threads, 0, stream_.get()>>>(store, shared, left, root, is_first);
+    WARREN_TRY(launched("begin_run"));
+    scan_trees<<<shape_.blocks, shape_.warps_per_block * WarpTeam::width,
+                 shape_.warps_per_block * sizeof(ScanScratch), stream_.get()>>>(store, plan_,
+                                                                                shared);
+    WARREN_TRY(launched("scan_trees"));
+    WARREN_TRY(end_.record(stream_));
+    report_run<<<report_blocks, seed_threads, 0, stream_.get()>>>(
+        shared, {report_.data(), host_output_.data(), host_bundles_.data(), host_sums_.data()});
+    WARREN_TRY(launched("report_run"));
+    return stream_.wait();
+}
+
+/// Hands what a run has found to the host.
+Errc TreeScan::fetch_output(ScanHost& host) {
+    const u64 written = report_.data()->written;
+    const u64 words = written & ((u64{1} << written_shift) - 1);
+    const u64 bundles = written >> written_shift;
+    if (bundles == 0) return Errc::ok;
+    const bool comes_in_pieces = words > first_words || bundles > first_bundles;
+    const Arrival arrival(arrived_, words);
+    ScanOutput output;
+    if (comes_in_pieces) {
+        WARREN_TRY(host_bundles_.reserve(bundles));
+        WARREN_TRY(stream_.copy(host_bundles_.data(), room_.bundles.data(),
+                                bundles * sizeof(BundlePlace)));
+        WARREN_TRY(send_output(words));
+        WARREN_TRY(arrived_[0].wait());
+        output.arrival = &arrival;
+    }
+    output.words = host_output_.data();
+    output.word_count = words;
+    output.bundles = {host_bundles_.data(), bundles};
+    output.directory_count = report_.data()->directory_count;
+    const Errc taken = host.take(output);
+    if (comes_in_pieces) WARREN_TRY(stream_.wait());
+    return taken;
+}
+
+/// Queues the copy of the output to the host in pieces, so that the first are looked at while the
+/// last are on their way.
+Errc TreeScan::send_output(u64 words) {
+    WARREN_TRY(host_output_.reserve(words));
+    const u64 pieces = (words + piece_words - 1) / piece_words;
+    while (arrived_.size() < pieces)
+        arrived_.emplace_back();
+    for (u64 i = 0; i < pieces; ++i) {
+        WARREN_TRY(arrived_[i].open());
+        const u64 begin = i * piece_words;
+        const u64 count = std::min(piece_words, words - begin);
+        WARREN_TRY(stream_.copy(host_output_.data() + begin, room_.output.data() + begin,
+                                count * sizeof(u64)));
+        WARREN_TRY(arrived_[i].record(stream_));
+    }
+    return Errc::ok;
+}
+
+Errc TreeScan::bring_wanted(ScanHost& host) {
+    const u64 count = std::min<u64>(report_.data()->wanted_count, wanted_count);
+    if (count == 0) return Errc::ok;
+    std::vector<u64> places(count);
+    WARREN_TRY(stream_.copy(places.data(), room_.wanted.data(), count * sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    std::sort(places.begin(), places.end());
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+    return host.bring(places);
+}
+
+/// A scan of one directory, for run_scan().
+class TreeScan::Site {
+ public:
+    Site(TreeScan& scan, const core::Store& store, const ScanPlan& plan, Handle root,
+         ScanHost& host)
+        : scan_(scan), store_(store), plan_(plan), root_(root), host_(host) {}
+
+    Result<ScanReport> run(bool is_first) {
+        WARREN_TRY(scan_.run(store_, root_, is_first));
+        return *scan_.report_.data();
+    }
+    Errc make_room(u64 inodes, u64 frames) {
+        WARREN_TRY(scan_.make_room(inodes, frames));
+        return scan_.begin(plan_);
+    }
+    Errc take_output() {
+        return plan_.purpose == ScanPurpose::removal ? Errc::ok : scan_.fetch_output(host_);
+    }
+    Errc bring_wanted() { return scan_.bring_wanted(host_); }
+    bool is_put_off() const { return false; }
+
+ private:
+    TreeScan& scan_;
+    const core::Store& store_;
+    const ScanPlan& plan_;
+    const Handle root_;
+    ScanHost& host_;
+};
+
+Errc TreeScan::scan(const core::Store& store, const ScanPlan& plan, Handle root, ScanHost& host) {
+    WARREN_TRY(begin(plan));
+    runs_ = 0;
+    Site site(*this, store, plan, root, host);
+    return run_scan(site);
+}
+
+Errc TreeScan::fetch_sums(std::vector<ScanSum>& sums) {
+    const u32 count = report_.data()->sum_count;
+    if (count <= first_sums) {
+        sums.assign(host_sums_.data(), host_sums_.data() + count);
+        return Errc::ok;
+    }
+    sums.resize(count);
+    WARREN_TRY(stream_.copy(sums.data(), room_.sums.data(), sums.size() * sizeof(ScanSum)));
+    return stream_.wait();
+}
+
+}  // namespace warren::cuda_engine

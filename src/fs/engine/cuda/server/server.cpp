@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's side of the resident server: one thread that starts epochs, waits for their ends,
+// watches over what takes too long and sleeps while the server is parked.
+//
+// Invariant: rings are shown to the GPU and hidden from it only while no epoch runs.
+#include "fs/engine/cuda/server/server.hpp"
+
+#include <chrono>
+#include <cstdio>
+
+#include "fs/engine/cuda/server/server_fault.hpp"
+#include "fs/engine/cuda/server/server_kernel.hpp"
+#include "fs/ring/parking.hpp"
+#include "fs/ring/reader.hpp"
+#include "gpu/device.hpp"
+#include "gpu/failure.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr auto look_interval = microseconds(200);  // at the end of an epoch, while it is far
+constexpr auto last_stretch = microseconds(500);   // before it is due, without sleep
+constexpr auto settle_patience = milliseconds(5);
+constexpr u32 park_ms = 100;  // then the keeper looks around, wake or not
+
+}  // namespace
+
+ResidentServer::~ResidentServer() {
+    static_cast<void>(stop());
+}
+
+Errc ResidentServer::start(const core::Store& store, ring::RingPool& pool,
+                           const ServerOptions& options) {
+    options_ = options;
+    if (options_.blocks == 0 || options_.blocks > server_blocks_max) return Errc::invalid;
+    WARREN_TRY(gpu::use_device(options_.device));
+    pool_ = &pool;
+    store_ = store;
+    const u32 workers = options_.blocks * warps_per_block;
+    WARREN_TRY(prepare_fault_record());
+    WARREN_TRY(stream_.open(true));
+    WARREN_TRY(control_.allocate(1));
+    WARREN_TRY(report_.allocate(1));
+    *control_.data() = ServerControl{};
+    *report_.data() = ServerReport{};
+    WARREN_TRY(memory_.allocate(1));
+    WARREN_TRY(staging_.allocate(workers));
+    WARREN_TRY(entries_.allocate(ring::rings_max));
+    WARREN_TRY(stream_.fill(memory_.data(), 0, memory_.bytes()));
+    doorbell_ = gpu::PinnedRange(pool.doorbell_bytes().data(), pool.doorbell_bytes().size());
+    if (!doorbell_.is_pinned()) return Errc::no_memory;
+    rings_.resize(pool.rings());
+    generations_.assign(pool.rings(), 0);
+    WARREN_TRY(show_rings());
+    request_ = Request::run;
+    keeper_ = std::thread([this] { keep(); });
+    return Errc::ok;
+}
+
+/// Tells the device of the open rings. Requires: no epoch runs.
+Errc ResidentServer::show_rings() {
+    shown_.entries.assign(ring::rings_max, RingEntry{});
+    shown_.group_begins.assign(ring::rings_max, 0);
+    shown_.groups.clear();
+    auto& [entries, group_begins, groups] = shown_;
+    for (u32 i = 0; i < pool_->rings(); ++i) {
+        if (!pool_->is_open(i)) continue;
+        if (generations_[i] != pool_->generation(i)) {
+            const std::span<std::byte> bytes = pool_->ring_bytes(i);
+            rings_[i] = gpu::PinnedRange();
+            rings_[i] = gpu::PinnedRange(bytes.data(), bytes.size());
+            if (!rings_[i].is_pinned()) return Errc::no_memory;
+            WARREN_TRY(stream_.fill(&memory_.data()->next[i], 0, sizeof(u64)));
+            report_.data()->next[i] = 0;
+            generations_[i] = pool_->generation(i);
+        }
+        entries[i] = {pool_->ring(i), pool_->stamp(i), 1};
+        const core::Credentials& caller = entries[i].stamp.caller;
+        group_begins[i] = groups.size();
+        groups.insert(groups.end(), caller.groups, caller.groups + caller.group_count);
+    }
+    pool_->drop_retired();
+    WARREN_TRY(groups_.reserve(groups.size() + 1));
+    for (u32 i = 0; i < ring::rings_max; ++i)
+        entries[i].stamp.caller.groups = groups_.data() + group_begins[i];
+    WARREN_TRY(stream_.copy(groups_.data(), groups.data(), groups.size() * sizeof(u32)));
+    WARREN_TRY(stream_.copy(entries_.data(), entries.data(), entries.size() * sizeof(RingEntry)));
+    return stream_.wait();
+}
+
+void ResidentServer::tell(const std::string& line) const {
+    if (options_.report) {
+        options_.report(line);
+    } else {
+        std::fprintf(stderr, "warren: %s\n", line.c_str());
+    }
+}
+
+bool ResidentServer::epoch_has_ended() const {
+    // Acquire: pairs with the release in close_epoch().
+    return system_atomic<u64>(report_.data()->ended_epoch).load(hd::memory_order_acquire) == epoch_;
+}
+
+/// Starts an epoch unless another request came first.
+bool ResidentServer::start_epoch() {
+    const std::lock_guard lock(mutex_);
+    if (request_ != Request::run) return true;
+    ServerArguments arguments{};
+    arguments.store = store_;
+    arguments.rings = entries_.data();
+    arguments.ring_count = pool_->rings();
+    arguments.doorbell = &pool_->doorbell();
+    arguments.control = control_.data();
+    arguments.report = report_.data();
+    arguments.memory = memory_.data();
+    arguments.staging = staging_.data();
+    arguments.epoch = ++epoch_;
+    arguments.epoch_ns = u64{options_.epoch_us} * 1000;
+    arguments.idle_ns = u64{options_.idle_us} * 1000;
+    if (launch_epoch(arguments, options_.blocks, stream_.get()) != Errc::ok) return false;
+    is_running_ = true;
+    ++statistics_.epochs;
+    return true;
+}
+
+/// Reports, once, a command that has been running for too long.
+void ResidentServer::watch(u64& reported) {
+    const ServerReport& report = *report_.data();
+    const auto look = [](const auto& word) {
+        using Word = std::remove_cvref_t<decltype(word)>;
+        return system_atomic<Word>(const_cast<Word&>(word)).load(hd::memory_order_relaxed);
+    };
+    const u64 age_ms = look(report.oldest_ns) / 1'000'000;
+    const u64 ticket = look(report.oldest_ticket);
+    if (age_ms < options_.watchdog_ms || reported == ticket + 1) return;
+    reported = ticket + 1;
+    tell("command " + std::to_string(ticket) + " of ring " +
+         std::to_string(look(report.oldest_ring)) + " has been running on the GPU for " +
+         std::to_string(age_ms) + " ms");
+    const std::lock_guard lock(mutex_);
+    ++statistics_.late;
+}
+
+/// Waits for the end of the epoch; false if the device was lost.
+bool ResidentServer::wait_for_end() {
+    const auto begin = Clock::now();
+    const auto due = begin + microseconds(options_.epoch_us);
+    const auto overdue = due + milliseconds(options_.watchdog_ms);
+    u64 reported = 0;
+    bool told = false;
+    auto queried = begin;
+    while (!epoch_has_ended()) {
+        const auto now = Clock::now();
+        watch(reported);
+        // A device that has failed writes no more: ask the runtime now and then.
+        if (now - queried > milliseconds(10)) {
+            queried = now;
+            const cudaError_t state = cudaStreamQuery(stream_.get());
+            if (state != cudaSuccess && state != cudaErrorNotReady) return false;
+        }
+        if (now > overdue && !told) {
+            told = true;
+            tell("the server on the GPU does not end its epoch");
+        }
+        if (now + last_stretch < due || now > due + last_stretch) {
+            std::this_thread::sleep_for(look_interval);
+        } else {
+            std::this_thread::yield();
+        }
+    }
+    return stream_.wait() == Errc::ok;
+}
+
+bool ResidentServer::any_ring_has_command() const {
+    for (u32 i = 0; i < pool_->rings(); ++i) {
+        if (!pool_->is_open(i) || generations_[i] != pool_->generation(i)) continue;
+        ring::RingReader reader(pool_->ring(i), ring::Stamp{}, report_.data()->next[i]);
+        if (reader.has_command()) return true;
+    }
+    return false;
+}
+
+/// Sleeps until somebody has a command, or another request.
+void ResidentServer::park() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (request_ != Request::run) return;
+        ++statistics_.parks;
+        statistics_.is_parked = true;
+    }
+    bool was_woken = false;
+    for (;;) {
+        const u32 seen = ring::wakes_seen(pool_->doorbell());
+        ring::begin_parking(pool_->status());
+        was_woken = any_ring_has_command();
+        const bool goes_on = [&] {
+            const std::lock_guard lock(mutex_);
+            return request_ == Request::run;
+        }();
+        if (was_woken || !goes_on) break;
+        ring::wait_for_wake(pool_->doorbell(), seen, park_ms);
+    }
+    ring::end_parking(pool_->status());
+    const std::lock_guard lock(mutex_);
+    statistics_.is_parked = false;
+    if (was_woken) ++statistics_.wakes;
+}
+
+void ResidentServer::lose() {
+    std::string reason = broken_invariant();
+    if (reason.empty()) reason = cudaGetErrorString(cudaPeekAtLastError());
+    if (options_.tells_of_loss) tell("the GPU is lost: " + reason);
+    const std::lock_guard lock(mutex_);
+    statistics_.is_lost = true;
+    statistics_.loss = reason;
+    is_running_ = false;
+    // Release: who learns of it there finds the statistics right.
+    system_atomic<u32>(pool_->status().lost).store(1, hd::memory_order_release);
+    changed_.notify_all();
+}
+
+/// One epoch, and the parking behind it. False if the device was lost.
+bool ResidentServer::keep_once() {
+    if (!start_epoch()) return false;
+    bool runs;
+    {
+        const std::lock_guard lock(mutex_);
+        runs = is_running_;
+    }
+    if (!runs) return true;
+    if (!wait_for_end()) return false;
+    const ServerReport& report = *report_.data();
+    {
+        const std::lock_guard lock(mutex_);
+        is_running_ = false;
+        statistics_.polls = report.polls;
+        statistics_.commands = report.commands;
+        changed_.notify_all();
+    }
+    if (report.end == EpochEnd::idle) park();
+    return true;
+}
+
+void ResidentServer::keep() {
+    if (gpu::use_device(options_.device) != Errc::ok) return lose();
+    for (;;) {
+        {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [&] { return request_ != Request::pause; });
+            if (request_ == Request::stop) return;
+        }
+        if (!keep_once()) return lose();
+    }
+}
+
+/// Asks the server for something else and waits until no epoch runs.
+Errc ResidentServer::change(Request request) {
+    if (!keeper_.joinable()) return Errc::ok;
+    std::unique_lock lock(mutex_);
+    request_ = request;
+    // Release: pairs with the acquire in quiet_turn().
+    system_atomic<u64>(control_.data()->end_epoch).store(epoch_, hd::memory_order_release);
+    changed_.notify_all();
+    ring::wake(pool_->doorbell());
+    changed_.wait(lock, [&] { return !is_running_; });
+    return statistics_.is_lost ? Errc::io : Errc::ok;
+}
+
+Errc ResidentServer::settle() {
+    if (!keeper_.joinable()) return Errc::ok;
+    const u64 asked = ++settles_;
+    // Release: the acquire of the completions has passed on what the answered commands wrote.
+    system_atomic<u64>(control_.data()->settle).store(asked, hd::memory_order_release);
+    const auto begin = Clock::now();
+    for (;;) {
+        for (u32 look = 0; look < 64; ++look) {
+            // Acquire: pairs with the release in answer_settle().
+            if (system_atomic<u64>(report_.data()->settled).load(hd::memory_order_acquire) == asked)
+                return Errc::ok;
+        }
+        const std::lock_guard lock(mutex_);
+        if (statistics_.is_lost) return Errc::io;
+        if (!is_running_) return Errc::ok;  // an epoch ends when nothing is running
+        if (Clock::now() - begin > settle_patience) return Errc::busy;
+    }
+}
+
+Errc ResidentServer::pause() {
+    return change(Request::pause);
+}
+
+Errc ResidentServer::resume(const core::Store& store) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (statistics_.is_lost) return Errc::io;
+        store_ = store;
+    }
+    WARREN_TRY(show_rings());
+    const std::lock_guard lock(mutex_);
+    request_ = Request::run;
+    changed_.notify_all();
+    return Errc::ok;
+}
+
+Errc ResidentServer::stop() {
+    const Errc stopped = change(Request::stop);
+    if (keeper_.joinable()) keeper_.join();
+    return stopped;
+}
+
+ServerStatistics ResidentServer::statistics() const {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+}
+
+}  // namespace warren::cuda_engine

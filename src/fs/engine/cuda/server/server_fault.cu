@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's half of a broken invariant: see fs/engine/cuda/server/server_fault.hpp.
+//
+// Invariant: the record is complete in the host's memory before the trap that follows.
+#include "fs/engine/cuda/server/server_fault.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <mutex>
+#include <new>
+
+#include "base/check.hpp"
+
+namespace warren {
+namespace {
+
+__device__ cuda_engine::FaultRecord* device_record = nullptr;
+__device__ u32 device_faults = 0;
+
+__device__ void copy_text(char* to, const char* from, u32 bytes) {
+    u32 i = 0;
+    for (; i + 1 < bytes && from[i] != 0; ++i)
+        to[i] = from[i];
+    to[i] = 0;
+}
+
+__device__ void write_record(const char* what, const char* file, int line) {
+    copy_text(device_record->what, what, sizeof device_record->what);
+    copy_text(device_record->file, file, sizeof device_record->file);
+    device_record->line = line;
+    // Release: pairs with the acquire in fault_record().
+    system_atomic<u32>(device_record->is_set).store(1, hd::memory_order_release);
+    __threadfence_system();
+}
+
+}  // namespace
+
+__device__ __noinline__ void record_fault(const char* what, const char* file, int line) {
+    const bool is_first =
+        device_atomic<u32>(device_faults).exchange(1, hd::memory_order_relaxed) == 0;
+    if (!is_first) {
+        // The others of the warp, and all that stumble over the same: let the first one finish.
+        for (u32 i = 0; i < 10; ++i)
+            __nanosleep(500'000);
+        return;
+    }
+    if (device_record != nullptr) write_record(what, file, line);
+    printf("warren: broken invariant: %s (%s:%d)\n", what, file, line);
+}
+
+namespace cuda_engine {
+namespace {
+
+std::mutex record_mutex;
+FaultRecord* host_record = nullptr;
+
+__global__ void fail_check(u32 two) {
+    WARREN_CHECK(two + two == 5);
+}
+
+}  // namespace
+
+Errc prepare_fault_record() {
+    const std::lock_guard lock(record_mutex);
+    if (host_record != nullptr) return Errc::ok;
+    void* memory = nullptr;
+    if (cudaHostAlloc(&memory, sizeof(FaultRecord), cudaHostAllocMapped) != cudaSuccess) {
+        return Errc::io;
+    }
+    auto* record = new (memory) FaultRecord;
+    if (cudaMemcpyToSymbol(device_record, &record, sizeof record) != cudaSuccess) return Errc::io;
+    host_record = record;
+    return Errc::ok;
+}
+
+const FaultRecord* fault_record() {
+    const std::lock_guard lock(record_mutex);
+    if (host_record == nullptr) return nullptr;
+    // Acquire: pairs with the release in record_fault().
+    const u32 is_set = system_atomic<u32>(host_record->is_set).load(hd::memory_order_acquire);
+    return is_set != 0 ? host_record : nullptr;
+}
+
+std::string broken_invariant() {
+    const FaultRecord* const fault = fault_record();
+    if (fault == nullptr) return "";
+    return std::string("broken invariant: ") + fault->what + " (" + fault->file + ":" +
+           std::to_string(fault->line) + ")";
+}
+
+Errc break_invariant() {
+    fail_check<<<2, 64>>>(2);
+    return cudaDeviceSynchronize() == cudaSuccess ? Errc::ok : Errc::io;
+}
+
+}  // namespace cuda_engine
+}  // namespace warren

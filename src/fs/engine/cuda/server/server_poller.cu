@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one warp that looks at the host's memory. In a quiet turn it reads the next cell of the ring
+// used last, the head of the one behind it, the doorbell and the host's control word with a single
+// instruction; while there is one command behind another it reads sixteen cells at once. What it
+// finds it hands to idle workers, nearest first. Every piece says itself whether it has arrived, so
+// the looks need no order among each other.
+//
+// Invariant: a ring is left only when its next cell has not arrived, or is marked to be visited
+// again; so no stroke of the doorbell is forgotten.
+#include "fs/engine/cuda/device_clock.hpp"
+#include "fs/engine/cuda/server/server_warp.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+using ring::Piece;
+
+constexpr u32 pieces_per_cell = ring::command_slots * ring::pieces_per_slot;
+constexpr u32 cells_per_load = WarpTeam::width / pieces_per_cell;
+constexpr u32 loads_in_burst = 4;
+constexpr u32 doorbell_lane = pieces_per_cell;  // and the three behind it
+constexpr u32 control_lane = doorbell_lane + 4;
+constexpr u32 behind_lane = control_lane + 1;  // and the three behind it
+constexpr u32 turns_per_clock = 8;             // idle turns between looks at the clock
+constexpr u32 turns_per_sweep = 512;  // idle turns between looks at rings that said nothing
+constexpr u32 turns_per_visit = 16;   // bursts from one ring while another one waits
+constexpr u64 beat_ns = 1'000'000;
+constexpr u64 visit_again = ~u64{0};  // as a counter last seen: differs from every counter
+
+/// All that the polling warp holds in registers. Lane r keeps the books of ring r, lane b those of
+/// block b; the rest is the same in all lanes. What a quiet turn wants is among it: the look over
+/// the bus waits for whatever has to be read before it.
+struct Poller {
+    const ServerArguments& arguments;
+    BlockSpace& space;
+    const u32 lane;
+    const u32 blocks;
+    const u64 epoch;
+    const bool is_open;              // the lane's ring
+    const Piece* const fixed_place;  // what the lane reads in each quiet turn, if that is no cell
+
+    u64 next = 0;     // ticket of the lane's ring
+    u64 seen = 0;     // its counter when it was last followed
+    u32 free = 0;     // bit per idle worker of the lane's block
+    u32 claimed = 0;  // likewise: is getting a command, though its box does not say so yet
+
+    Piece heard;                                   // what the lane read in the quiet turn before
+    u32 hot = 0;                                   // the ring looked at
+    const ring::CommandCell* hot_cells = nullptr;  // null if it is not open
+    u32 hot_cell_count = 1;
+    u32 visits = 0;
+    u64 start = 0;
+    u64 now = 0;
+    u64 last_work = 0;
+    u64 last_beat = 0;
+    u64 settled = 0;
+    u64 polls = 0;
+    u64 commands = 0;
+    EpochEnd end = EpochEnd::none;
+
+    __device__ Poller(const ServerArguments& given, BlockSpace& shared_space)
+        : arguments(given),
+          space(shared_space),
+          lane(threadIdx.x % WarpTeam::width),
+          blocks(gridDim.x),
+          epoch(given.epoch),
+          is_open(lane < given.ring_count && shared_space.rings[lane].is_open != 0),
+          fixed_place(find_fixed_place(given, lane)) {
+        turn_to(0);
+    }
+
+    /// What lanes between those with cells read.
+    static __device__ const Piece* find_fixed_place(const ServerArguments& given, u32 lane) {
+        if (lane == control_lane) return reinterpret_cast<const Piece*>(given.control);
+        if (lane < doorbell_lane || lane > control_lane) return nullptr;
+        return reinterpret_cast<const Piece*>(given.doorbell) + (lane - doorbell_lane);
+    }
+    __device__ void turn_to(u32 ring) {
+        hot = ring;
+        const RingEntry& entry = space.rings[ring];
+        const bool can_be_read = entry.is_open != 0;
+        hot_cells = can_be_read ? entry.memory.commands : nullptr;
+        hot_cell_count = can_be_read ? entry.memory.cells : 1;
+    }
+    __device__ u32 workers_of_lane() const {
+        if (lane >= blocks) return 0;
+        return lane == 0 ? 0xfeu : 0xffu;  // warp 0 of block 0 is this one
+    }
+    __device__ u32& state_of(u32 warp) const {
+        return lane == 0 ? space.states[warp]
+                         : arguments.memory->states[lane * warps_per_block + warp];
+    }
+    __device__ const Mailbox& box_of(u32 warp) const {
+        return lane == 0 ? space.boxes[warp]
+                         : arguments.memory->boxes[lane * warps_per_block + warp];
+    }
+};
+
+__device__ u64 shuffle(u64 value, u32 from) {
+    return __shfl_sync(~0u, value, static_cast<int>(from));
+}
+
+/// Looks which workers are idle: those of this block, or all.
+__device__ void refresh(Poller& at, bool everywhere) {
+    if (at.lane == 0 || everywhere) {
+        u32 idle = 0;
+        const u32 workers = at.workers_of_lane();
+        for (u32 warp = 0; warp < warps_per_block; ++warp) {
+            if ((workers >> warp & 1) == 0) continue;
+            const u32 state = device_atomic<u32>(at.state_of(warp)).load(hd::memory_order_relaxed);
+            if (state == box_idle) idle |= 1u << warp;
+        }
+        at.free = idle & ~at.claimed;
+    }
+    // With the loads above an acquire: pairs with the release in work().
+    if (everywhere) {
+        cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device);
+    } else {
+        cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_block);
+    }
+    __syncwarp();
+}
+
+__device__ bool all_are_idle(const Poller& at) {
+    return __ballot_sync(~0u, at.free != at.workers_of_lane()) == 0;
+}
+
+/// The number of an idle worker, which then is not idle any more. Requires: there is one.
+__device__ u32 claim_worker(Poller& at) {
+    const u32 lanes = __ballot_sync(~0u, at.free != 0);
+    const u32 block = static_cast<u32>(__ffs(static_cast<int>(lanes)) - 1);
+    u32 warp = static_cast<u32>(__ffs(static_cast<int>(at.free)) - 1);
+    warp = __shfl_sync(~0u, warp, static_cast<int>(block));
+    if (at.lane == block) {
+        at.free &= ~(1u << warp);
+        at.claimed |= 1u << warp;
+    }
+    return block * warps_per_block + warp;
+}
+
+/// Commands that lie in letter boxes whose workers do not know yet: of load i the first counts[i].
+struct Posted {
+    u32 workers[loads_in_burst];  // of the lane's cell
+    u32 counts[loads_in_burst] = {};
+};
+
+/// Tells the workers.
+__device__ void publish(Poller& at, Posted& posted) {
+    const u32 mine = at.lane / pieces_per_cell;
+    bool is_far = false;
+#pragma unroll
+    for (u32 i = 0; i < loads_in_burst; ++i)
+        is_far = is_far || (mine < posted.counts[i] && posted.workers[i] >= warps_per_block);
+    __syncwarp();
+    // With the stores below a release: pairs with the acquire in wait_for_mail().
+    if (__ballot_sync(~0u, is_far) != 0) {
+        cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device);
+    } else {
+        cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_block);
+    }
+#pragma unroll
+    for (u32 i = 0; i < loads_in_burst; ++i) {
+        if (mine < posted.counts[i] && at.lane % pieces_per_cell == 0) {
+            const u32 worker = posted.workers[i];
+            u32& state = worker < warps_per_block ? at.space.states[worker]
+                                                  : at.arguments.memory->states[worker];
+            device_atomic<u32>(state).store(box_full, hd::memory_order_relaxed);
+        }
+        posted.counts[i] = 0;
+    }
+    at.claimed = 0;
+    __syncwarp();  // other lanes than these ask in refresh() who is idle
+}
+
+/// Puts the first `count` of the cells that lie in `piece` over the lanes into letter boxes, as
+/// load `load` of `posted`. Waits for idle workers if need be, until the epoch has lasted its time:
+/// then it takes none of them and says false; they stay in the ring.
+__device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted& posted) {
+    for (u32 look = 1; __reduce_add_sync(~0u, static_cast<u32>(__popc(at.free))) < count; ++look) {
+        publish(at, posted);
+        refresh(at, true);
+        if (look % turns_per_clock != 0) continue;
+        at.now = shuffle(device_nanoseconds(), 0);
+        if (at.now - at.start <= at.arguments.epoch_ns) continue;
+        at.end = EpochEnd::time;
+        return false;
+    }
+    const u32 mine = at.lane / pieces_per_cell;
+    const u64 ticket = shuffle(at.next, at.hot) + mine;
+    u32 worker = 0;
+    for (u32 i = 0; i < count; ++i) {
+        const u32 claimed = claim_worker(at);
+        if (mine == i) worker = claimed;
+    }
+    Mailbox& box =
+        worker < warps_per_block ? at.space.boxes[worker] : at.arguments.memory->boxes[worker];
+    if (mine < count) {
+        box.cell.pieces[at.lane % pieces_per_cell] = piece;
+        if (at.lane % pieces_per_cell == 0) {
+            box.ticket = ticket;
+            box.since = at.now;
+            box.ring = at.hot;
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < loads_in_burst; ++i) {
+        if (i != load) continue;
+        posted.workers[i] = worker;
+        posted.counts[i] = count;
+    }
+    if (at.lane == at.hot) at.next += count;
+    at.commands += count;
+    at.last_work = at.now;  // as of the last look at the clock: it is slow
+    return true;
+}
+
+/// Whether cell `cell` of those in `piece` has arrived whole. `right`: the lanes whose piece has
+/// its phase.
+__device__ bool is_complete(const Piece& piece, u32 right, u32 cell) {
+    const u32 word =
+        __shfl_sync(~0u, static_cast<u32>(piece.low), static_cast<int>(cell * pieces_per_cell));
+    const bool has_name = (word >> 16 & ring::head_has_name) != 0;
+    const u32 wanted = has_name ? 0xffu : 0xfu;
+    return (right >> cell * pieces_per_cell & wanted) == wanted;
+}
+
+/// How many of the cells in `piece` have arrived whole, from the first on. `is_right`: the lane's
+/// piece has its phase.
+__device__ u32 count_complete(const Piece& piece, bool is_right) {
+    const u32 right = __ballot_sync(~0u, is_right);
+    u32 count = 0;
+    while (count < cells_per_load && is_complete(piece, right, count))
+        ++count;
+    return count;
+}
+
+/// Gives a command that lies over the first lanes to a worker of this block if one is idle.
+__device__ void post_one(Poller& at, const Piece& piece, u64 ticket) {
+    u32 free = __shfl_sync(~0u, at.free, 0);
+    if (free == 0) {
+        refresh(at, false);
+        free = __shfl_sync(~0u, at.free, 0);
+    }
+    if (free == 0) {
+        Posted posted;
+        static_cast<void>(post(at, piece, 1, 0, posted));
+        publish(at, posted);
+        return;
+    }
+    const u32 warp = static_cast<u32>(__ffs(static_cast<int>(free)) - 1);
+    Mailbox& box = at.space.boxes[warp];
+    if (at.lane < pieces_per_cell) box.cell.pieces[at.lane] = piece;
+    if (at.lane == 0) {
+        at.free = free & (free - 1);
+        box.ticket = ticket;
+        box.since = at.now;
+        box.ring = at.hot;
+    }
+    __syncwarp();
+    if (at.lane == 0) {
+        // Release: pairs with the acquire in wait_for_mail().
+        block_atomic<u32>(at.space.states[warp]).store(box_full, hd::memory_order_release);
+    }
+    if (at.lane == at.hot) ++at.next;
+    ++at.commands;
+    at.last_work = at.now;
+}
+
+/// Turns to the next ring that called, or to the next one at all if `any`.
+__device__ void change_ring(Poller& at, u32 calling, u64 counter, bool any) {
+    u32 candidates = calling;
+    if (candidates == 0 && any) candidates = __ballot_sync(~0u, at.is_open);
+    if (candidates == 0) return;
+    const u32 before = at.hot;
+    const u32 behind = at.hot == 31 ? 0 : candidates & ~((2u << at.hot) - 1);
+    at.turn_to(static_cast<u32>(__ffs(static_cast<int>(behind != 0 ? behind : candidates)) - 1));
+    if (at.lane == at.hot) at.seen = counter;
+    at.visits = 0;
+    if (at.hot == before) return;
+    // With the look at the doorbell an acquire: pairs with the release in ring_doorbell().
+    cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_system);
+}
+
+/// The counter of the lane's ring, out of the doorbell line that four lanes hold.
+__device__ u64 counter_of(const Poller& at, const Piece& piece) {
+    const u32 from = doorbell_lane + at.lane / 8;
+    const u64 low = shuffle(piece.low, from);
+    const u64 high = shuffle(piece.high, from);
+    return (at.lane % 8 < 4 ? low : high) >> at.lane % 4 * 16 & 0xffff;
+}
+
+/// What the lane reads in a quiet turn; null for nothing. No lane parts from the others here: each
+/// part would wait for the one before.
+__device__ const Piece* quiet_place(const Poller& at, u64 ticket) {
+    const bool is_behind = at.lane >= behind_lane;
+    const u32 piece = is_behind ? at.lane - behind_lane : at.lane;
+    const u64 cell = ring::cell_of(ticket + (is_behind ? 1 : 0), at.hot_cell_count);
+    const bool has_cell = at.lane < doorbell_lane || (is_behind && piece < ring::pieces_per_slot);
+    const bool reads_cell = has_cell && at.hot_cells != nullptr;
+    return reads_cell ? &at.hot_cells[cell].pieces[piece] : at.fixed_place;
+}
+
+enum class Found : u8 { nothing, one, more };
+
+/// One look at everything.
+__device__ Found quiet_turn(Poller& at, u64 turn) {
+    const u64 ticket = shuffle(at.next, at.hot);
+    const Piece* from = quiet_place(at, ticket);
+    Piece piece;
+    if (from != nullptr) piece = ring::load_block_piece(*from);
+    ++at.polls;
+    // While that is on its way: what the turn before heard of the host and of the rings.
+    if (shuffle(at.heard.low, control_lane) >= at.epoch) at.end = EpochEnd::asked;
+    const u64 counter = counter_of(at, at.heard);
+    const u32 calling = __ballot_sync(~0u, at.is_open && counter != at.seen);
+    const bool is_next = at.lane < doorbell_lane;
+    const bool is_behind = at.lane >= behind_lane;
+    const u32 phase = ring::phase_of(ticket + (is_behind ? 1 : 0), at.hot_cell_count);
+    const bool is_right = from != nullptr && (is_next || is_behind) && piece.phase() == phase;
+    const u32 right = __ballot_sync(~0u, is_right);
+    at.heard = piece;
+    if (!is_complete(piece, right, 0)) {
+        change_ring(at, calling, counter, turn % turns_per_sweep == 0);
+        return Found::nothing;
+    }
+    post_one(at, piece, ticket);
+    const u32 others = calling & ~(1u << at.hot);
+    if (++at.visits > turns_per_visit && others != 0) {
+        if (at.lane == at.hot) at.seen = visit_again;
+        change_ring(at, others, counter, false);
+        return Found::one;
+    }
+    constexpr u32 whole = (1u << ring::pieces_per_slot) - 1;
+    const u32 behind = right >> behind_lane & whole;
+    return behind == whole ? Found::more : Found::one;
+}
+
+/// Takes up to sixteen commands from the ring that gave one before. Whether there were as many.
+__device__ bool burst_turn(Poller& at) {
+    const ring::RingMemory& memory = at.space.rings[at.hot].memory;
+    const u64 first = shuffle(at.next, at.hot);
+    Piece pieces[loads_in_burst];
+    const auto ticket_of = [&](u32 load) {
+        return first + load * cells_per_load + at.lane / pieces_per_cell;
+    };
+#pragma unroll
+    for (u32 i = 0; i < loads_in_burst; ++i) {
+        pieces[i] =
+            ring::load_block_piece(memory.commands[ring::cell_of(ticket_of(i), memory.cells)]
+                                       .pieces[at.lane % pieces_per_cell]);
+    }
+    ++at.polls;
+    ++at.visits;
+    Posted posted;
+    bool is_full = true;
+#pragma unroll
+    for (u32 i = 0; i < loads_in_burst; ++i) {
+        const bool is_right = pieces[i].phase() == ring::phase_of(ticket_of(i), memory.cells);
+        const u32 count = count_complete(pieces[i], is_right);
+        if (is_full && count != 0) is_full = post(at, pieces[i], count, i, posted);
+        is_full = is_full && count == cells_per_load;
+    }
+    publish(at, posted);
+    return is_full;
+}
+
+/// Tells the host that the server lives, and of the command that has been running longest.
+__device__ void beat(Poller& at) {
+    refresh(at, true);
+    u64 oldest = ~u64{0};
+    u64 ticket = 0;
+    u32 ring = 0;
+    for (u32 warp = 0; warp < warps_per_block; ++warp) {
+        if (((at.workers_of_lane() & ~at.free) >> warp & 1) == 0) continue;
+        const Mailbox& box = at.box_of(warp);
+        if (box.since >= oldest) continue;
+        oldest = box.since;
+        ticket = box.ticket;
+        ring = box.ring;
+    }
+    u64 least = oldest;
+    for (u32 step = WarpTeam::width / 2; step != 0; step /= 2) {
+        const u64 other = __shfl_xor_sync(~0u, least, static_cast<int>(step));
+        least = other < least ? other : least;
+    }
+    const u32 holders = __ballot_sync(~0u, oldest == least);
+    ServerReport& report = *at.arguments.report;
+    if (at.lane == static_cast<u32>(__ffs(static_cast<int>(holders)) - 1)) {
+        const bool is_running = least != ~u64{0} && at.now > least;
+        const auto put = [](auto& word, auto value) {
+            system_atomic<std::remove_reference_t<decltype(word)>>(word).store(
+                value, hd::memory_order_relaxed);
+        };
+        put(report.oldest_ticket, ticket);
+        put(report.oldest_ring, ring);
+        put(report.oldest_ns, is_running ? at.now - least : u64{0});
+        put(report.beats, at.now);
+    }
+    at.last_beat = at.now;
+}
+
+/// Tells the host, if it asks, that nothing is running. It gives no command until it knows.
+__device__ void answer_settle(Poller& at) {
+    const u64 asked = shuffle(at.heard.high, control_lane);
+    if (asked == at.settled) return;
+    refresh(at, true);
+    if (!all_are_idle(at)) return;
+    at.settled = asked;
+    if (at.lane == 0) {
+        // Release: pairs with the acquire in ResidentServer::settle(), and passes on what refresh()
+        // has acquired from the workers.
+        system_atomic<u64>(at.arguments.report->settled).store(asked, hd::memory_order_release);
+    }
+}
+
+/// Looks at the clock: is it time to beat, or to end? And does the host ask for something?
+__device__ void consult_clock(Poller& at) {
+    answer_settle(at);
+    at.now = shuffle(device_nanoseconds(), 0);
+    if (at.now - at.last_beat > beat_ns) beat(at);
+    if (at.end != EpochEnd::none) return;
+    if (at.now - at.start > at.arguments.epoch_ns) {
+        at.end = EpochEnd::time;
+    } else if (at.now > at.last_work && at.now - at.last_work > at.arguments.idle_ns) {
+        refresh(at, true);
+        if (all_are_idle(at)) at.end = EpochEnd::idle;
+    }
+}
+
+/// Lets the workers finish, sends them home and writes down where everything stands. What is
+/// running ends by itself, or the host hears by the beats what does not.
+__device__ void close_epoch(Poller& at) {
+    for (refresh(at, true); !all_are_idle(at); refresh(at, true)) {
+        at.now = shuffle(device_nanoseconds(), 0);
+        if (at.now - at.last_beat > beat_ns) beat(at);
+    }
+    const u32 workers = at.workers_of_lane();
+    for (u32 warp = 0; warp < warps_per_block; ++warp) {
+        if ((workers >> warp & 1) == 0) continue;
+        // Release: pairs with the acquire in wait_for_mail().
+        device_atomic<u32>(at.state_of(warp)).store(box_leave, hd::memory_order_release);
+    }
+    ServerMemory& memory = *at.arguments.memory;
+    ServerReport& report = *at.arguments.report;
+    memory.next[at.lane] = at.next;
+    memory.seen[at.lane] = at.lane == at.hot ? visit_again : at.seen;
+    system_atomic<u64>(report.next[at.lane]).store(at.next, hd::memory_order_relaxed);
+    if (at.lane == 0) {
+        memory.polls += at.polls;
+        memory.commands += at.commands;
+        system_atomic<u64>(report.polls).store(memory.polls, hd::memory_order_relaxed);
+        system_atomic<u64>(report.commands).store(memory.commands, hd::memory_order_relaxed);
+        system_atomic<u64>(report.oldest_ns).store(0, hd::memory_order_relaxed);
+        report.end = at.end;
+    }
+    __threadfence_system();
+    __syncwarp();
+    if (at.lane == 0) {
+        // Release: pairs with the acquire in ResidentServer::epoch_has_ended().
+        system_atomic<u64>(report.ended_epoch).store(at.arguments.epoch, hd::memory_order_release);
+    }
+}
+
+}  // namespace
+
+__device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpace& space) {
+    Poller at(arguments, in_shared_memory(space));
+    at.next = arguments.memory->next[at.lane];
+    at.seen = arguments.memory->seen[at.lane];
+    at.free = at.workers_of_lane();
+    at.start = at.now = at.last_work = at.last_beat = shuffle(device_nanoseconds(), 0);
+    bool is_burst = false;
+    for (u64 turn = 1; at.end == EpochEnd::none; ++turn) {
+        if (is_burst && turn % turns_per_clock != 0) {
+            is_burst = burst_turn(at);
+            continue;
+        }
+        const Found found = quiet_turn(at, turn);
+        is_burst = found == Found::more;
+        if (turn % turns_per_clock == 0) consult_clock(at);
+    }
+    close_epoch(at);
+}
+
+}  // namespace warren::cuda_engine

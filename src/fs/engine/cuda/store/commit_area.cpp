@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory is taken before commands are stopped: the driver takes its time for it. What became dirty
+// since then has room up to a third more than there was. Where the device has no memory left for
+// copies, the host's takes them: commands wait longer then, and nothing is lost.
+#include "fs/engine/cuda/store/commit_area.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+
+#include "fs/engine/cuda/store/commit_kernels.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+constexpr u64 blocks_min = 4096;    // 16 MiB
+constexpr u64 slice_blocks = 1024;  // brought to the host at once: 4 MiB
+
+}  // namespace
+
+Errc CommitArea::open() {
+    WARREN_TRY(load_commit_kernels());
+    WARREN_TRY(stream_.open(true));
+    for (gpu::Event& event : slice_done_)
+        WARREN_TRY(event.open());
+    WARREN_TRY(device_header_.allocate(1));
+    WARREN_TRY(header_.allocate(1));
+    WARREN_TRY(state_.allocate(1));
+    WARREN_TRY(staging_.allocate(2 * slice_blocks));
+    WARREN_TRY(frames_.reserve(publish_max));
+    WARREN_TRY(empty_.reserve(publish_max));
+    WARREN_TRY(one_.allocate(1));
+    *one_.data() = 1;
+    WARREN_TRY(limit_.allocate(1));
+    return make_room(blocks_min);
+}
+
+Errc CommitArea::make_room(u64 blocks) {
+    if (blocks <= capacity_) return Errc::ok;
+    capacity_ = 0;
+    WARREN_TRY(places_.reserve(blocks));
+    host_blocks_.clear();
+    Errc made = device_blocks_.reserve(blocks);
+    blocks_ = device_blocks_.data();
+    if (made == Errc::no_memory) {
+        made = host_blocks_.allocate(blocks);
+        blocks_ = host_blocks_.data();
+    }
+    WARREN_TRY(made);
+    capacity_ = blocks;
+    return Errc::ok;
+}
+
+/// Makes room for what is dirty now and a good deal more. Beside commands.
+Errc CommitArea::prepare(const core::Store& store) {
+    WARREN_TRY(stream_.copy(state_.data(), store.state, sizeof(core::StoreState)));
+    WARREN_TRY(stream_.wait());
+    const u64 dirty = state_.data()->dirty_blocks + state_.data()->reserved_credits;
+    // The journal's room bounds what may be dirty, so this ends with room enough.
+    return make_room(dirty + dirty / 3 + blocks_min);
+}
+
+/// Copies the dirty blocks. Errc::need_space, and nothing has changed, if they are more than
+/// prepare() made room for. Nobody applies anything.
+Errc CommitArea::take(const core::Store& store) {
+    const ops::CutArea area{blocks_, places_.data(), capacity_, device_header_.data()};
+    WARREN_TRY(stream_.fill(device_header_.data(), 0, sizeof(ops::CutHeader)));
+    WARREN_TRY(launch_cut(store, area, stream_.get()));
+    WARREN_TRY(stream_.copy(header_.data(), device_header_.data(), sizeof(ops::CutHeader)));
+    WARREN_TRY(stream_.wait());
+    return header_.data()->count <= area.capacity ? Errc::ok : Errc::need_space;
+}
+
+/// The part of a cut for which commands wait.
+Errc CommitArea::take_alone(const core::Store& store, const Givers& givers,
+                            const std::function<void()>& at_rest, CommitSnapshot& cut) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::lock_guard alone(givers.commands);
+    const Errc code = givers.server.while_at_rest(store, [&] {
+        WARREN_TRY(take(store));
+        at_rest();
+        return Errc::ok;
+    });
+    const auto held = std::chrono::steady_clock::now() - begin;
+    cut.held_ns =
+        static_cast<u64>(std::chrono::duration_cast<std::chrono::nanoseconds>(held).count());
+    return code;
+}
+
+Errc CommitArea::cut(const core::Store& store, const Givers& givers,
+                     const std::function<void()>& at_rest, CommitSnapshot& cut) {
+    Errc code = Errc::need_space;
+    while (code == Errc::need_space) {
+        WARREN_TRY(prepare(store));
+        code = take_alone(store, givers, at_rest, cut);
+    }
+    WARREN_TRY(code);
+    cut.counters = header_.data()->counters;
+    cut.count = header_.data()->count;
+    blocks_cut_.store(cut.count, std::memory_order_relaxed);
+    held_ns_.store(cut.held_ns, std::memory_order_relaxed);
+    if (cut.count > cut.places.size()) return Errc::no_space;
+    const Errc copied = stream_.copy(cut.places.data(), places_.data(), cut.count * sizeof(u64));
+    return copied == Errc::ok && stream_.wait() == Errc::ok ? Errc::ok : Errc::io;
+}
+
+Errc CommitArea::fetch(format::Block* blocks) const {
+    const u64 count = header_.data()->count;
+    const u64 slices = (count + slice_blocks - 1) / slice_blocks;
+    const auto size_of = [&](u64 slice) {
+        return std::min(slice_blocks, count - slice * slice_blocks) * sizeof(format::Block);
+    };
+    // While one slice is on its way, the one before goes to where it is wanted.
+    for (u64 slice = 0; slice <= slices; ++slice) {
+        if (slice < slices) {
+            WARREN_TRY(stream_.copy(staging_.data() + slice % 2 * slice_blocks,
+                                    blocks_ + slice * slice_blocks, size_of(slice)));
+            WARREN_TRY(slice_done_[slice % 2].record(stream_));
+        }
+        if (slice == 0) continue;
+        const u64 before = slice - 1;
+        WARREN_TRY(slice_done_[before % 2].wait());
+        std::memcpy(blocks + before * slice_blocks, staging_.data() + before % 2 * slice_blocks,
+                    size_of(before));
+    }
+    return Errc::ok;
+}
+
+Errc CommitArea::release(const core::Store& store) const {
+    WARREN_TRY(launch_release(store, places_.data(), header_.data()->count, stream_.get()));
+    return stream_.wait();
+}
+
+Errc CommitArea::publish(const core::Store& store, std::span<ops::CommittedFrame> frames,
+                         std::span<const u64> empty_inode_frames) {
+    WARREN_TRY(stream_.copy(frames_.data(), frames.data(), frames.size_bytes()));
+    WARREN_TRY(
+        stream_.copy(empty_.data(), empty_inode_frames.data(), empty_inode_frames.size_bytes()));
+    WARREN_TRY(launch_publish(store, frames_.data(), frames.size(), empty_.data(),
+                              empty_inode_frames.size(), stream_.get()));
+    WARREN_TRY(stream_.copy(frames.data(), frames_.data(), frames.size_bytes()));
+    return stream_.wait();
+}
+
+Errc CommitArea::allow_generations(const core::Store& store, u64 limit) {
+    *limit_.data() = limit;
+    WARREN_TRY(stream_.copy(&store.state->generation_limit, limit_.data(), sizeof(u64)));
+    return stream_.wait();
+}
+
+Errc CommitArea::forbid(const core::Store& store) const {
+    WARREN_TRY(stream_.copy(&store.state->read_only, one_.data(), sizeof(u32)));
+    return stream_.wait();
+}
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables are copied in the parts that are in use: the frames from the volume's start to the last
+// one with memory, and the data frames at its end. Dirty blocks are gathered by a kernel into
+// pinned memory, slice by slice, while the host puts the slice before into its places.
+#include "fs/engine/cuda/store/device_store.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "fs/core/frame_bits.hpp"
+#include "fs/engine/cuda/store/device_kernels.hpp"
+#include "gpu/failure.hpp"
+
+namespace warren::cuda_engine {
+namespace {
+
+// That get memory beyond those in use: 64 MiB, and of large volumes enough for a million files.
+constexpr u64 first_frames = 32;
+constexpr u64 first_frames_max = 256;
+constexpr u64 added_frames_max = 512;  // at once: 1 GiB
+constexpr u64 slice_blocks = 2048;     // gathered at once: 8 MiB
+constexpr u64 first_list = 64 * 1024;  // dirty blocks that the list holds before it must grow
+constexpr u64 pinned_tables_max = 64 * mib;
+constexpr u64 words_per_frame = format::blocks_per_frame / 64;
+
+u64 divide_up(u64 value, u64 by) {
+    return (value + by - 1) / by;
+}
+
+bool holds_metadata(format::FrameKind kind) {
+    return kind == format::FrameKind::inodes || kind == format::FrameKind::metadata;
+}
+
+}  // namespace
+
+/// Allocates the counterpart of `count` values of the host at `pointer`, zeroed; `pointer` leads to
+/// it afterwards.
+template <class T>
+Errc DeviceStore::mirror(T*& pointer, u64 count) {
+    gpu::DeviceBuffer<std::byte> array;
+    WARREN_TRY(array.allocate(count * sizeof(T)));
+    WARREN_TRY(stream_.fill(array.data(), 0, array.bytes()));
+    if (table_blocks_ * format::block_size <= pinned_tables_max) {
+        pinned_.emplace_back(pointer, count * sizeof(T));
+    }
+    pointer = reinterpret_cast<T*>(array.data());
+    arrays_.push_back(std::move(array));
+    return Errc::ok;
+}
+
+Errc DeviceStore::open_tables() {
+    const u64 frame_words = host_.frame_count / 64 + 1;
+    const u64 block_words = host_.block_count() / 64 + 1;
+    WARREN_TRY(mirror(device_.state, 1));
+    WARREN_TRY(mirror(device_.frame_table, table_blocks_));
+    WARREN_TRY(mirror(device_.overlays, host_.frame_count));
+    WARREN_TRY(mirror(device_.frames_free, frame_words));
+    for (u64*& room : device_.frames_with_room)
+        WARREN_TRY(mirror(room, frame_words));
+    WARREN_TRY(mirror(device_.versions, core::version_stripes));
+    WARREN_TRY(mirror(device_.dirty, block_words));
+    return mirror(device_.dirty_frames, frame_words);
+}
+
+/// Reserves the addresses of the whole volume, with memory for the frames of metadata and some
+/// more.
+Errc DeviceStore::open_range() {
+    WARREN_TRY(mirror(device_.resident, host_.block_count() / 64 + 1));
+    WARREN_TRY(range_.reserve(host_.size_bytes));
+    device_.base = range_.data();
+    has_memory_.assign(host_.frame_count, false);
+    const u64 in_use = relaxed_load(host_.state->metadata_frames_end);
+    frames_with_memory_ =
+        std::min(host_.frame_count,
+                 in_use + std::clamp(host_.frame_count / 64, first_frames, first_frames_max));
+    return map_frames({0, frames_with_memory_});
+}
+
+Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
+    WARREN_CHECK(host.heads == nullptr);
+    std::lock_guard lock(mutex_);
+    host_ = host;
+    device_ = host;
+    table_blocks_ = divide_up(host.frame_count, format::frames_per_table_block);
+    WARREN_TRY(stream_.open());
+    WARREN_TRY(begin_.open());
+    WARREN_TRY(end_.open());
+    for (const gpu::Event& event : slice_done_)
+        WARREN_TRY(const_cast<gpu::Event&>(event).open());
+    WARREN_TRY(begin_.record(stream_));
+    WARREN_TRY(open_tables());
+    WARREN_TRY(state_.allocate(1));
+    WARREN_TRY(staging_.allocate(2 * slice_blocks));
+    WARREN_TRY(words_.allocate(host.frame_count / 64 + 1));
+    WARREN_TRY(list_.allocate(1 + first_list));
+    WARREN_TRY(host_list_.allocate(1 + first_list));
+    if (meta_buffer_blocks != 0) {
+        // Dirty blocks cannot leave the buffer: most of it must stay for those that are read.
+        host.state->journal_room = std::min(host.state->journal_room, meta_buffer_blocks / 4);
+        WARREN_TRY(meta_buffer_.open(meta_buffer_blocks, device_));
+    } else {
+        WARREN_TRY(open_range());
+    }
+    WARREN_TRY(copy_tables(Way::up, relaxed_load(host.state->data_frames_begin)));
+    if (meta_buffer_blocks == 0) WARREN_TRY(upload_blocks());
+    WARREN_TRY(end_.record(stream_));
+    WARREN_TRY(stream_.wait());
+    const Result<float> measured = end_.milliseconds_since(begin_);
+    if (measured) upload_ms_ = *measured;
+    return measured.code();
+}
+
+/// Gives memory to those of the frames that have none and can hold metadata.
+Errc DeviceStore::map_frames(Frames frames) {
+    const auto lacks_memory = [&](u64 frame) {
+        return !has_memory_[frame] && core::kind_of(host_, frame) != format::FrameKind::system;
+    };
+    for (u64 frame = frames.begin; frame < frames.end; ++frame) {
+        if (!lacks_memory(frame)) continue;
+        u64 end = frame + 1;
+        while (end < frames.end && lacks_memory(end))
+            ++end;
+        WARREN_TRY(range_.map(frame * format::frame_size, (end - frame) * format::frame_size));
+        std::fill(has_memory_.begin() + static_cast<i64>(frame),
+                  has_memory_.begin() + static_cast<i64>(end), true);
+        frame = end;
+    }
+    return Errc::ok;
+}
+
+Errc DeviceStore::copy(Way way, void* host, void* device, u64 bytes) const {
+    return way == Way::up ? stream_.copy(device, host, bytes) : stream_.copy(host, device, bytes);
+}
+
+/// Copies what the frame table and the overlays say about `frames`.
+Errc DeviceStore::copy_entries(Way way, Frames frames) const {
+    if (frames.begin >= frames.end) return Errc::ok;
+    const u64 first = frames.begin / format::frames_per_table_block;
+    const u64 end = divide_up(frames.end, format::frames_per_table_block);
+    WARREN_TRY(copy(way, host_.frame_table + first, device_.frame_table + first,
+                    (end - first) * sizeof(format::FrameTableBlock)));
+    return copy(way, host_.overlays + frames.begin, device_.overlays + frames.begin,
+                (frames.end - frames.begin) * sizeof(core::FrameOverlay));
+}
+
+/// Copies all tables but the versions, which only commands use, and the resident bits. The state
+/// passes through state_.
+Errc DeviceStore::copy_tables(Way way, u64 data_frames_begin) const {
+    if (way == Way::up) {
+        std::memcpy(state_.data(), host_.state, sizeof(core::StoreState));
+        state_.data()->frames_with_memory = frames_with_memory_;
+        WARREN_TRY(stream_.copy(device_.state, state_.data(), sizeof(core::StoreState)));
+    }
+    const bool has_range = device_.heads == nullptr;
+    const u64 low =
+        has_range ? frames_with_memory_ : relaxed_load(host_.state->metadata_frames_end);
+    const u64 high = std::max(low, data_frames_begin);
+    WARREN_TRY(copy_entries(way, {0, low}));
+    WARREN_TRY(copy_entries(way, {high, host_.frame_count}));
+    const u64 frame_bytes = (host_.frame_count / 64 + 1) * sizeof(u64);
+    WARREN_TRY(copy(way, host_.frames_free, device_.frames_free, frame_bytes));
+    for (u32 kind = 0; kind < std::size(host_.frames_with_room); ++kind) {
+        WARREN_TRY(
+            copy(way, host_.frames_with_room[kind], device_.frames_with_room[kind], frame_bytes));
+    }
+    WARREN_TRY(copy(way, host_.dirty_frames, device_.dirty_frames, frame_bytes));
+    return copy(way, host_.dirty, device_.dirty, low * words_per_frame * sizeof(u64));
+}
+
+/// Copies all frames that hold metadata of which the host has some, and the resident bits.
+Errc DeviceStore::upload_blocks() {
+    const auto is_wanted = [&](u64 frame) {
+        const u64* words = host_.resident + frame * words_per_frame;
+        return holds_metadata(core::kind_of(host_, frame)) &&
+               std::any_of(words, words + words_per_frame, [](u64 word) { return word != 0; });
+    };
+    for (u64 frame = 0; frame < frames_with_memory_; ++frame) {
+        if (!is_wanted(frame)) continue;
+        u64 end = frame + 1;
+        while (end < frames_with_memory_ && is_wanted(end))
+            ++end;
+        const u64 place = frame * format::frame_size;
+        WARREN_TRY(stream_.copy(device_.base + place, host_.base + place,
+                                (end - frame) * format::frame_size));
+        frame = end;
+    }
+    return stream_.copy(device_.resident, host_.resident,
+                        frames_with_memory_ * words_per_frame * sizeof(u64));
+}
+
+Errc DeviceStore::upload_tables() {
+    std::lock_guard lock(mutex_);
+    WARREN_TRY(copy_tables(Way::up, relaxed_load(host_.state->data_frames_begin)));
+    return stream_.wait();
+}
+
+/// Lists the dirty blocks in list_ and host_list_. Waits for all that is queued.
+Errc DeviceStore::list_dirty_blocks(u64& count) {
+    for (;;) {
+        WARREN_TRY(stream_.fill(list_.data(), 0, sizeof(u64)));
+        WARREN_TRY(list_dirty(device_, frames_with_memory_, table_blocks_ * format::block_size,
+                              list_.data() + 1, list_.count() - 1, list_.data(), stream_.get()));
+        WARREN_TRY(stream_.copy(host_list_.data(), list_.data(), sizeof(u64)));
+        WARREN_TRY(stream_.wait());
+        count = host_list_.data()[0];
+        if (count < list_.count()) return Errc::ok;
+        WARREN_TRY(list_.reserve(1 + count));
+        WARREN_TRY(host_list_.reserve(1 + count));
+    }
+}
+
+/// Puts gathered blocks into their places in the host's memory.
+void DeviceStore::scatter(const u64* places, u64 count, const format::Block* from) const {
+    for (u64 i = 0; i < count; ++i) {
+        std::memcpy(host_.base + places[i], &from[i], sizeof from[i]);
+        const u64 block = places[i] / format::block_size;
+        // Release: pairs with the acquire in MetaLoader::pin().
+        device_atomic<u64>(host_.resident[block / 64])
+            .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+    }
+}
+
+/// Brings the `count` listed blocks to the host.
+Errc DeviceStore::download_blocks(u64 count) {
+    const u64 slices = divide_up(count, slice_blocks);
+    const auto size_of = [&](u64 slice) {
+        return std::min(slice_blocks, count - slice * slice_blocks);
+    };
+    const u64* places = list_.data() + 1;
+    const u64* host_places = host_list_.data() + 1;
+    for (u64 slice = 0; slice <= slices; ++slice) {
+        if (slice < slices) {
+            WARREN_TRY(gather_blocks(device_, places + slice * slice_blocks, size_of(slice),
+                                     staging_.data() + slice % 2 * slice_blocks, stream_.get()));
+            WARREN_TRY(slice_done_[slice % 2].record(stream_));
+        }
+        if (slice == 0) continue;
+        const u64 before = slice - 1;
+        WARREN_TRY(slice_done_[before % 2].wait());
+        scatter(host_places + before * slice_blocks, size_of(before),
+                staging_.data() + before % 2 * slice_blocks);
+    }
+    return Errc::ok;
+}
+
+Errc DeviceStore::download() {
+    std::lock_guard lock(mutex_);
+    WARREN_TRY(stream_.copy(state_.data(), device_.state, sizeof(core::StoreState)));
+    u64 count = 0;
+    WARREN_TRY(list_dirty_blocks(count));
+    std::memcpy(host_.state, state_.data(), sizeof(core::StoreState));
+    host_.state->frames_with_memory = 0;  // the host's own frames have memory, all of them
+    WARREN_TRY(copy(Way::down, host_list_.data() + 1, list_.data() + 1, count * sizeof(u64)));
+    WARREN_TRY(copy_tables(Way::down, state_.data()->data_frames_begin));
+    WARREN_TRY(stream_.wait());
+    return download_blocks(count);
+}
+
+Errc DeviceStore::read_counters(core::StoreState& counters) {
+    std::lock_guard lock(mutex_);
+    WARREN_TRY(stream_.copy(state_.data(), device_.state, sizeof(core::StoreState)));
+    WARREN_TRY(stream_.wait());
+    std::memcpy(&counters, state_.data(), sizeof counters);
+    return Errc::ok;
+}
+
+Errc DeviceStore::show_block(u64 place) {
+    std::lock_guard lock(mutex_);
+    const u64 frame = place / format::frame_size;
+    WARREN_TRY(map_frames({frame, frame + 1}));
+    std::memcpy(staging_.data(), host_.base + place, format::block_size);
+    WARREN_TRY(publish_block(device_, place, staging_.data(), stream_.get()));
+    return stream_.wait();
+}
+
+Errc DeviceStore::prepare_inode_frame(u64 frame) {
+    if (frame >= host_.frame_count) return Errc::invalid;
+    if (device_.heads != nullptr) return Errc::ok;  // its blocks come as zeros when they are wanted
+    std::lock_guard lock(mutex_);
+    WARREN_TRY(map_frames({frame, frame + 1}));
+    WARREN_TRY(stream_.fill(device_.base + frame * format::frame_size, 0, format::frame_size));
+    WARREN_TRY(stream_.fill(device_.resident + frame * words_per_frame, 0xff,
+                            words_per_frame * sizeof(u64)));
+    return stream_.wait();
+}
+
+Errc DeviceStore::add_frames(u64 wanted) {
+    std::lock_guard lock(mutex_);
+    // Of many that find no frame at the same moment one adds memory for all.
+    const u64 words = divide_up(frames_with_memory_, 64);
+    WARREN_TRY(stream_.copy(words_.data(), device_.frames_free, words * sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    const u64 end = frames_with_memory_;
+    u64 free = 0;
+    for (u64 frame = core::find_bit_up(words_.data(), 0, end); frame != end && free < wanted;
+         frame = core::find_bit_up(words_.data(), frame + 1, end))
+        ++free;
+    if (free >= wanted) return Errc::ok;
+    if (end == host_.frame_count) return Errc::no_space;
+    const u64 usual = std::min(std::max(end, first_frames), added_frames_max);
+    u64 step = std::min(std::max(usual, wanted - free), host_.frame_count - end);
+    Errc mapped = map_frames({end, end + step});
+    while (mapped == Errc::no_memory && step > 1) {
+        step /= 2;
+        mapped = map_frames({end, end + step});
+    }
+    WARREN_TRY(mapped);
+    frames_with_memory_ = end + step;
+    words_.data()[0] = frames_with_memory_;
+    WARREN_TRY(stream_.copy(&device_.state->frames_with_memory, words_.data(), sizeof(u64)));
+    return stream_.wait();
+}
+
+u64 DeviceStore::mapped_bytes() const {
+    std::lock_guard lock(mutex_);
+    return range_.mapped_bytes();
+}
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scans as a GPU does them, with an output and blocks brought between runs, by threads or by lanes
+// in lockstep, on a host's Store.
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "fs/bulk/scan/scan_room.hpp"
+#include "fs/bulk/scan/scan_run.hpp"
+#include "fs/bulk/scan/scan_worker.hpp"
+#include "tests/fs/bulk/scan_answers.hpp"
+#include "tests/support/host_buffer.hpp"
+#include "tests/support/lockstep_team.hpp"
+
+namespace warren {
+
+struct OutputScanShape {
+    u64 workers = 3;
+    bool in_lockstep = false;
+    u64 queue_capacity = 1024;
+    u64 range_max = 4096;
+    u64 output_slack = 1u << 20;  // words beyond what workers must have
+    u64 directories = 1;          // to begin with; grows
+};
+
+/// The counterpart of TreeScan.
+class OutputScan {
+ public:
+    explicit OutputScan(VolumeImplementation& volume, const OutputScanShape& shape = {})
+        : volume_(volume), shape_(shape) {
+        EXPECT_EQ(open(), Errc::ok);
+    }
+
+    template <class Take>
+    Errc scan(const bulk::ScanPlan& plan, Handle root, const Take& take) {
+        Site<Take> site{*this, plan, root, take};
+        std::fill_n(room_.linked.data(), room_.linked.count(), 0);
+        runs = 0;
+        return bulk::run_scan(site);
+    }
+
+    u64 runs = 0;
+    u64 brought = 0;
+    std::vector<bulk::ScanSum> sums() const {
+        return {room_.sums.data(), room_.sums.data() + room_.state.data()->sum_count};
+    }
+
+ private:
+    template <class Take>
+    struct Site {
+        OutputScan& scan;
+        const bulk::ScanPlan& plan;
+        const Handle root;
+        const Take& take;
+
+        Result<bulk::ScanReport> run(bool is_first) { return scan.run(plan, root, is_first); }
+        Errc make_room(u64 directories, u64 frames) { return scan.make_room(directories, frames); }
+        Errc take_output() {
+            take(scan.output());
+            return Errc::ok;
+        }
+        Errc bring_wanted() { return scan.bring_wanted(); }
+        bool is_put_off() const { return false; }
+    };
+
+    Errc open() {
+        WARREN_TRY(room_.state.allocate(1));
+        WARREN_TRY(room_.slots.allocate(shape_.queue_capacity));
+        WARREN_TRY(room_.ranges.allocate(shape_.range_max));
+        WARREN_TRY(room_.wanted.allocate(1u << 16));
+        WARREN_TRY(
+            room_.output.allocate(shape_.workers * bulk::leaf_output_words + shape_.output_slack));
+        WARREN_TRY(
+            room_.bundles.allocate(shape_.workers * bulk::leaf_bundles + shape_.output_slack));
+        return make_room(shape_.directories, 1);
+    }
+    Errc make_room(u64 directories, u64 frames) {
+        const u64 count = directories + shape_.workers * format::leaf_entries_max;
+        WARREN_TRY(room_.directories.allocate(count));
+        WARREN_TRY(room_.sums.allocate(count));
+        for (auto& list : room_.spilled)
+            WARREN_TRY(list.allocate(count + shape_.range_max));
+        return room_.linked.allocate(frames * format::inodes_per_frame / 64);
+    }
+
+    Result<bulk::ScanReport> run(const bulk::ScanPlan& plan, Handle root, bool is_first) {
+        ++runs;
+        const bulk::ScanState& state = *room_.state.data();
+        if (is_first) start(root);
+        const u32 count = state.spilled_count;
+        const ops::TreeTask* const left = room_.turn_over();
+        const bulk::ScanRef now = ref();
+        bulk::start_run(now);
+        for (u32 i = 0; i < count; ++i)
+            bulk::seed_scan(now, i, left[i]);
+        now.queue.begin_over(ThreadTeam{});
+        std::vector<std::thread> threads;
+        for (u32 worker = 0; worker < shape_.workers; ++worker)
+            threads.emplace_back([&, worker] { work(worker, plan, now); });
+        for (std::thread& thread : threads)
+            thread.join();
+        return bulk::report_of(state);
+    }
+    void start(Handle root) {
+        bulk::start_scan(ref(), root);
+        bulk::check_room(ref(), volume_.store());
+    }
+    void work(u32 worker, const bulk::ScanPlan& plan, const bulk::ScanRef& ref) const {
+        if (!shape_.in_lockstep) return work_as(ThreadTeam{worker}, plan, ref, scratch_of());
+        Lockstep<4> lanes(worker);
+        const auto scratch = scratch_of();
+        lanes.run([&](const LockstepTeam<4>& team) { work_as(team, plan, ref, scratch); });
+    }
+    static std::shared_ptr<bulk::ScanScratch> scratch_of() {
+        return std::make_shared<bulk::ScanScratch>();
+    }
+    template <class Team>
+    void work_as(const Team& team, const bulk::ScanPlan& plan, const bulk::ScanRef& ref,
+                 const std::shared_ptr<bulk::ScanScratch>& scratch) const {
+        using Way = bulk::ResidentWay<Team, bulk::AskForBlocks>;
+        const Way way(team, volume_.store(), *scratch, bulk::AskForBlocks(ref));
+        using Teller = bulk::OutputTeller<Team>;
+        bulk::ScanWorker<Team, bulk::BulkQueue, Way, Teller>(team, plan, ref, ref.queue, way,
+                                                             {team, ref})
+            .work();
+    }
+
+    bulk::ScanOutput output() const {
+        const bulk::ScanState& state = *room_.state.data();
+        bulk::ScanOutput output;
+        output.words = room_.output.data();
+        output.word_count = state.written & ((u64{1} << bulk::written_shift) - 1);
+        output.bundles = {room_.bundles.data(), state.written >> bulk::written_shift};
+        output.directory_count = state.directory_count;
+        return output;
+    }
+    Errc bring_wanted() {
+        for (u32 i = 0; i < room_.state.data()->wanted_count; ++i) {
+            ++brought;
+            WARREN_TRY(volume_.loader().load(room_.wanted.data()[i]));
+        }
+        return Errc::ok;
+    }
+    bulk::ScanRef ref() const { return room_.ref(shape_.workers, 32); }
+
+    VolumeImplementation& volume_;
+    const OutputScanShape shape_;
+    bulk::ScanRoom<HostBuffer> room_;
+};
+
+}  // namespace warren

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many threads that begin at the same moment and work until a time is over: what tests of
+// concurrency share.
+#pragma once
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "base/random.hpp"
+
+namespace warren {
+
+/// Runs each body on a thread of its own and waits for all. A body gets a generator of its own.
+inline void run_executor(u64 seed, const std::vector<std::function<void(Random&)>>& bodies) {
+    std::barrier start(static_cast<std::ptrdiff_t>(bodies.size()));
+    std::vector<std::thread> threads;
+    for (u64 i = 0; i < bodies.size(); ++i) {
+        threads.emplace_back([&, i] {
+            Random random(Random(seed + i).next());
+            start.arrive_and_wait();
+            bodies[i](random);
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+}
+
+/// Says when a test has run for long enough.
+class Deadline {
+ public:
+    explicit Deadline(std::chrono::milliseconds time)
+        : end_(std::chrono::steady_clock::now() + time) {}
+
+    bool is_over() const { return std::chrono::steady_clock::now() >= end_; }
+
+ private:
+    const std::chrono::steady_clock::time_point end_;
+};
+
+}  // namespace warren
