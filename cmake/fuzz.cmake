@@ -39,6 +39,9 @@ foreach(target fuzz_control fuzz_ring)
     target_link_libraries(${target} PRIVATE warren_mount)
 endforeach()
 target_sources(fuzz_control PRIVATE tests/apps/served_control.cpp)
-# The options of `warren chunk` are read by the program, which has a main() of its own.
+# Options of `warren chunk`, and lists of `warren hash`, are read by the program, which has a main()
+# of its own.
 set(program_objects "$<FILTER:$<TARGET_OBJECTS:warren>,EXCLUDE,/main\\.cpp>")
-target_link_libraries(fuzz_rule PRIVATE "${program_objects}" warren_mount)
+foreach(target fuzz_rule fuzz_digests)
+    target_link_libraries(${target} PRIVATE "${program_objects}" warren_mount)
+endforeach()
