@@ -133,6 +133,14 @@ u64 ImageBuilder::add_runs(u64 parent, const std::string& name, u64 size_bytes,
     return number;
 }
 
+u64 ImageBuilder::add_clone(u64 parent, const std::string& name, u64 source) {
+    Node& original = nodes_[source];
+    original.is_shared = true;
+    const u64 number = add_runs(parent, name, original.inode.size, original.runs);
+    nodes_[number].source = source;
+    return number;
+}
+
 u64 ImageBuilder::add_link(u64 parent, const std::string& name, const std::string& target) {
     const u64 number = add_inode(parent, name, format::type_symlink | 0777);
     nodes_[number].contents = target;
@@ -209,17 +217,39 @@ void ImageBuilder::write_contents(u64 number, Node& node) {
     static_cast<void>(number);
 }
 
-void ImageBuilder::write_runs(u64 number, Node& node) {
-    std::vector<Extent> extents;
+/// Gives the runs of a file blocks of their own.
+void ImageBuilder::place_runs(Node& node) {
     for (const FileRun& run : node.runs) {
         const u64 place = take_data(run.blocks);
         for (u32 i = 0; i < run.blocks; ++i) {
             fill(*disk_, place + i * block_size, run.file_block + i);
         }
-        extents.push_back({run.file_block, BlockPointer::to(place), run.blocks,
-                           run.is_unwritten ? format::extent_unwritten : 0});
-        node.inode.blocks += run.blocks;
+        node.extents.push_back({run.file_block, BlockPointer::to(place), run.blocks,
+                                (run.is_unwritten ? format::extent_unwritten : 0) |
+                                    (node.is_shared ? format::extent_shared : 0)});
     }
+}
+
+void ImageBuilder::count_references(const Node& clone) {
+    for (const Extent& extent : clone.extents) {
+        const u64 first = extent.start.offset() / block_size;
+        for (u64 block = first; block < first + extent.length; ++block) {
+            Block& counts = counts_[block / blocks_per_frame];
+            ++reinterpret_cast<format::ReferenceBlock&>(counts).extra[block % blocks_per_frame];
+        }
+    }
+}
+
+void ImageBuilder::write_runs(u64 number, Node& node) {
+    if (node.source == 0) {
+        place_runs(node);
+    } else {
+        node.extents = nodes_[node.source].extents;
+        count_references(node);
+    }
+    const std::vector<Extent>& extents = node.extents;
+    for (const Extent& extent : extents)
+        node.inode.blocks += extent.length;
     if (extents.size() <= format::inline_extents_max) {
         std::ranges::copy(extents, node.inode.area.extents);
         node.inode.area_count = static_cast<u16>(extents.size());
@@ -295,6 +325,7 @@ void ImageBuilder::finish() {
         }
     }
     write_inodes();
+    write_counts();
     write_table();
 }
 
@@ -310,6 +341,17 @@ void ImageBuilder::write_inodes() {
     ImageEditor editor(*disk_);
     for (const auto& [number, node] : nodes_)
         editor.set_inode(number, node.inode);
+}
+
+void ImageBuilder::write_counts() {
+    for (auto& [frame, block] : counts_) {
+        auto& header = reinterpret_cast<format::BlockHeader&>(block);
+        header.kind = static_cast<u16>(BlockKind::reference_counts);
+        header.owner = frame;
+        const u64 place = take_metadata();
+        write_block(place, block);
+        counts_at_[frame] = BlockPointer::to(place);
+    }
 }
 
 void ImageBuilder::write_table() {
@@ -341,6 +383,7 @@ void ImageBuilder::write_table() {
             else if (frame >= superblock.data_frames_begin)
                 kind = FrameKind::data;
             out.kind = static_cast<u64>(kind);
+            if (counts_at_.contains(frame)) out.references = counts_at_[frame].raw;
         }
         table.header.kind = static_cast<u16>(BlockKind::frame_table);
         write_block(superblock.frame_table_offset + index * block_size, block);
@@ -412,6 +455,8 @@ void build_one_of_everything(ImageBuilder& image, int files, u32 runs) {
     image.add_link(root, "long-link", std::string(300, 'l'));
     image.add_node(root, "device", format::type_character | 0600, 1u << 20 | 3);
     image.add_orphan("unlinked but open");
+    const u64 shared = image.add_runs(inner, "shared", 3 * format::block_size, {{0, 1}, {1, 2}});
+    image.add_clone(inner, "clone", shared);
     image.finish();
 }
 

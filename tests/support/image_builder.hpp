@@ -12,6 +12,7 @@
 #include "fs/disk/memory_disk.hpp"
 #include "fs/format/inode.hpp"
 #include "fs/format/superblock.hpp"
+#include "fs/format/tree.hpp"
 
 namespace warren::test {
 
@@ -33,6 +34,8 @@ class ImageBuilder {
     u64 add_file(u64 parent, const std::string& name, const std::string& contents);
     u64 add_runs(u64 parent, const std::string& name, u64 size_bytes,
                  const std::vector<FileRun>& runs);
+    /// A file of the same blocks as `source`, a file of runs.
+    u64 add_clone(u64 parent, const std::string& name, u64 source);
     u64 add_link(u64 parent, const std::string& name, const std::string& target);
     u64 add_node(u64 parent, const std::string& name, u32 mode, u32 device);
     /// A file without a name that the directory of orphans keeps.
@@ -58,6 +61,9 @@ class ImageBuilder {
         std::map<std::string, u64> names;  // of a directory
         std::string contents;              // of a file or a link
         std::vector<FileRun> runs;
+        std::vector<format::Extent> extents;  // of the runs, once they are written
+        u64 source = 0;                       // of a clone
+        bool is_shared = false;               // has a clone
         std::map<std::string, std::string> attributes;
     };
     class Sink;
@@ -71,15 +77,20 @@ class ImageBuilder {
     void write_tree(u64 number, Node& node);
     void write_contents(u64 number, Node& node);
     void write_runs(u64 number, Node& node);
+    void place_runs(Node& node);
+    void count_references(const Node& clone);
     void write_target(u64 number, Node& node);
     void write_attributes(u64 number, Node& node);
     void write_inodes();
+    void write_counts();
     void write_table();
 
     std::unique_ptr<MemoryDisk> disk_;
     format::Block superblock_;
     std::map<u64, Node> nodes_;
-    std::vector<bool> used_;  // by block
+    std::vector<bool> used_;                         // by block
+    std::map<u64, format::Block> counts_;            // ReferenceBlock by frame
+    std::map<u64, format::BlockPointer> counts_at_;  // the same
     u64 next_inode_;
     u64 next_metadata_;
     u64 next_data_;

@@ -135,6 +135,13 @@ class FieldList {
             add(name + " end of a position", place, slots + 14, 2);
             add(name + " unused slot", place, slots + 95 * 16, 8);
             add_words(name + " heap", place, 1984, 2024);
+        } else if (static_cast<BlockKind>(header.kind) == BlockKind::reference_counts) {
+            const auto& counts = reinterpret_cast<const format::ReferenceBlock&>(block).extra;
+            const auto* used = std::ranges::find_if(counts, [](u32 extra) { return extra != 0; });
+            const u64 at = offsetof(format::ReferenceBlock, extra) +
+                           static_cast<u64>(used - counts) * sizeof *used;
+            add(name + " count", place, at, 4);
+            add(name + " count of a block without", place, at - 4, 4);
         } else {
             add_words(name + " entry", place, 64, 136);
             add(name + " flags of an extent", place, 64 + 20, 4);
