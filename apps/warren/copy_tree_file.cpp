@@ -399,6 +399,9 @@ Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& a
         // A write would take these away from anybody but root.
         if (!is_root) mode &= (mode & S_IXGRP) != 0 ? 01777 : 03777;
     }
+    if (replaces && !run_.rules.mirror) {
+        if (const Fault fault = keep_replaced_attributes(job.to, at)) return fault;
+    }
     if (const Fault fault = keep_attributes(from, at, job.kept, keeps)) return fault;
     const bool is_as_made = !replaces && (!keeps.owner || !S_ISREG(job.kept.mode));
     if (keeps.mode || is_as_made) return {};

@@ -86,9 +86,9 @@ int set_owner(const Place& place, u32 user, u32 group) {
     return done == 0 ? 0 : errno;
 }
 
-/// Whether an attribute that the source has not is taken from the target. Labels of security
-/// modules are given by the system, not by the source.
-bool may_go(const std::string& name) {
+/// Whether users give it to their files. What a copy is to be rid of is taken away if so: labels of
+/// security modules are given by the system.
+bool is_given_by_users(const std::string& name) {
     return name.starts_with("user.") || name.starts_with("system.posix_acl_");
 }
 
@@ -97,7 +97,9 @@ bool is_wanted(const std::string& name, const Keeps& keeps) {
     return name == "security.selinux" ? keeps.context : keeps.extended;
 }
 
-Fault keep_extended_attributes(const Place& from, const Place& to, const Keeps& keeps) {
+/// `wanted` says of a name whether it is kept.
+template <class Wanted>
+Fault keep_extended_attributes(const Place& from, const Place& to, const Wanted& wanted) {
     const Attributes source(from);
     const Attributes target(to);
     std::vector<std::string> names;
@@ -106,11 +108,11 @@ Fault keep_extended_attributes(const Place& from, const Place& to, const Keeps& 
     if (const int error = target.list(others)) return {error, "list attributes of", true};
     for (const std::string& other : others) {
         const bool is_known = std::binary_search(names.begin(), names.end(), other);
-        if (!is_known && may_go(other) && is_wanted(other, keeps)) target.remove(other);
+        if (!is_known && is_given_by_users(other) && wanted(other)) target.remove(other);
     }
     std::string value;
     for (const std::string& name : names) {
-        if (!is_wanted(name, keeps)) continue;
+        if (!wanted(name)) continue;
         int error = source.get(name, value);
         if (error == ENODATA || is_left_out(error)) continue;
         if (error != 0) return {error, "read an attribute of"};
@@ -138,7 +140,8 @@ Fault keep_attributes(const Place& from, const Place& to, const Kept& kept, cons
         static_cast<void>(set_owner(to, ~0u, kept.group));
     }
     if (keeps.mode || keeps.extended || keeps.context) {
-        if (const Fault fault = keep_extended_attributes(from, to, keeps)) return fault;
+        const auto wanted = [&](const std::string& name) { return is_wanted(name, keeps); };
+        if (const Fault fault = keep_extended_attributes(from, to, wanted)) return fault;
     }
     if (keeps.mode && !S_ISLNK(kept.mode)) {
         if (const int error = change_mode(to, mode)) return {error, "set the mode of", true};
@@ -149,6 +152,10 @@ Fault keep_attributes(const Place& from, const Place& to, const Kept& kept, cons
                                   : ::utimensat(to.directory, to.name, times, AT_SYMLINK_NOFOLLOW);
     if (done != 0) return {errno, "preserve times of", true};
     return {};
+}
+
+Fault keep_replaced_attributes(const Place& replaced, const Place& to) {
+    return keep_extended_attributes(replaced, to, is_given_by_users);
 }
 
 bool same_extended_attributes(const Place& first, const Place& second) {

@@ -43,6 +43,10 @@ Kept kept_of(const struct statx& status);
 /// Sets what `keeps` wants of what `kept` says and of the extended attributes of `from`.
 Fault keep_attributes(const Place& from, const Place& to, const Kept& kept, const Keeps& keeps);
 
+/// Gives `to` the extended attributes that a write into `replaced` would leave there: access
+/// control lists and users' attributes, but no capabilities.
+Fault keep_replaced_attributes(const Place& replaced, const Place& to);
+
 /// Whether two files have the same extended attributes, as far as this user sees them.
 bool same_extended_attributes(const Place& first, const Place& second);
 

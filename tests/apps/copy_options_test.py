@@ -5,6 +5,7 @@ import os
 import shutil
 import unittest
 
+from command_line import WARREN
 from host_trees import give_access_list
 from host_trees_test import TreesCase
 
@@ -48,6 +49,39 @@ class CopyOptionsTest(TreesCase):
                 for name in ("one", "two"):
                     shutil.rmtree(self.folder / name)
         self.assertIn("invalid argument 'moed'", self.error("cp", "--preserve=mode,moed", "s", "t"))
+
+    def replaced(self, program, options, has_list, is_in_listed):
+        """Mode and attributes of a file that was copied over, in a directory that may give its
+        files an access list."""
+        folder = self.folder / "r"
+        folder.mkdir()
+        if is_in_listed:
+            give_access_list(folder, "system.posix_acl_default")
+        for name in ("s", "d"):
+            (folder / name).write_bytes(name.encode())
+            os.setxattr(folder / name, f"user.{name}", name.encode())
+            for attribute in os.listxattr(folder / name):
+                if attribute.startswith("system."):
+                    os.removexattr(folder / name, attribute)
+            (folder / name).chmod(0o640)
+        if has_list:
+            give_access_list(folder / "d")
+        self.run_program(*program, *options, "s", "d", folder=folder)
+        self.assertEqual((folder / "d").read_bytes(), b"s")
+        found = {name: os.getxattr(folder / "d", name) for name in os.listxattr(folder / "d")}
+        mode = (folder / "d").stat().st_mode
+        shutil.rmtree(folder)
+        return mode, found
+
+    def test_what_is_replaced_keeps_lists_and_attributes(self):
+        for options in ([], ["--preserve=mode"], ["--preserve=timestamps,ownership"]):
+            for has_list in (False, True):
+                for is_in_listed in (False, True):
+                    with self.subTest(options=options, has_list=has_list,
+                                      is_in_listed=is_in_listed):
+                        peer, own = (self.replaced(program, options, has_list, is_in_listed)
+                                     for program in (("cp",), (WARREN, "cp")))
+                        self.assertEqual(peer, own)
 
     def test_holes_as_cp_makes_them(self):
         block = b"\0" * 4096

@@ -60,12 +60,12 @@ def make_sparse(path, choose):
         file.truncate(choose.randrange(1 << 22, 1 << 23))
 
 
-def give_access_list(path):
+def give_access_list(path, kind="system.posix_acl_access"):
     """As `setfacl -m u:1234:rw,g:77:r` would, in the bytes that the kernel reads."""
     entries = [(1, 6, -1), (2, 6, 1234), (4, 4, -1), (8, 4, 77), (16, 6, -1), (32, 4, -1)]
     value = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
     try:
-        os.setxattr(path, "system.posix_acl_access", value)
+        os.setxattr(path, kind, value)
     except OSError:
         pass  # this file system has none
 
