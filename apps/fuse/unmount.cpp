@@ -36,6 +36,7 @@ constexpr int leaving_patience_ms = 2000;
 Errc run_fusermount(const std::string& mountpoint, Detach how) {
     std::string words[] = {"fusermount3", "-u", "--", mountpoint};
     if (how == Detach::lazily) words[1] = "-uz";
+    if (how == Detach::forcibly) words[1] = "-uq";  // tried again and again
     char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
                          nullptr};
     pid_t child = 0;
@@ -88,6 +89,8 @@ std::string why(Errc code) {
             return "target is busy; close the files and leave the directories in it, or use -l";
         case Errc::not_permitted:
             return "must be superuser to unmount";
+        case Errc::io:
+            return "fusermount3 failed; the mount is in use, or another user's";
         default:
             return std::strerror(static_cast<int>(code));
     }
@@ -118,13 +121,16 @@ Errc cut_and_detach(const MountedPlace& mounted, bool lazy) {
         const Descriptor file = open_abort_file(mounted.device_minor);
         static_cast<void>(file && ::write(file.get(), "1", 1) == 1);
     }
+    const auto may_be_in_use = [](Errc code) {  // fusermount3 does not tell
+        return code == Errc::busy || code == Errc::io;
+    };
     Errc code = detach(mountpoint, Detach::forcibly);
-    for (int waited_ms = 0; code == Errc::busy && !lazy && waited_ms < leaving_patience_ms;
+    for (int waited_ms = 0; may_be_in_use(code) && !lazy && waited_ms < leaving_patience_ms;
          waited_ms += 20) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         code = detach(mountpoint, Detach::forcibly);
     }
-    return code == Errc::busy && lazy ? detach(mountpoint, Detach::lazily) : code;
+    return may_be_in_use(code) && lazy ? detach(mountpoint, Detach::lazily) : code;
 }
 
 }  // namespace

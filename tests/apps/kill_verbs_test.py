@@ -9,14 +9,17 @@ longer."""
 import errno
 import fcntl
 import os
+import pwd
 import random
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
 import threading
 import time
+import traceback
 import unittest
 
 import mounted
@@ -26,6 +29,8 @@ SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 ROUNDS = int(os.environ.get("WARREN_ROUNDS", "6"))
 PATIENCE_SECONDS = 20
 PROCESS = os.path.join(os.environ.get("WARREN_BUILD", ""), "tests", "ring_process")
+USER = pwd.getpwnam("nobody").pw_uid  # fusermount3 asks for a user with a name
+CLONE_NEWNS = 0x20000
 VERB_INFO, VERB_SYNC, VERB_SCAN, VERB_USAGE = 1, 2, 6, 9
 
 
@@ -348,6 +353,75 @@ class ForcedUnmount(MountInForeground):
         self.assertFalse(os.path.ismount(self.volume.root))
         self.daemon.send_signal(signal.SIGCONT)
         self.assertEqual(self.daemon.wait(PATIENCE_SECONDS), 0)
+
+    def use_own_device(self):
+        """In a mount namespace of this process's own any user may open /dev/fuse, and there is a
+        fusectl."""
+        device = os.path.join(self.volume.folder, "fuse")
+        os.mknod(device, stat.S_IFCHR, os.stat("/dev/fuse").st_rdev)
+        os.chmod(device, 0o666)
+        self.assertEqual(mounted.libc.unshare(CLONE_NEWNS), 0)
+        control = "/sys/fs/fuse/connections"
+        for words in (("--make-rprivate", "/"), ("--bind", device, "/dev/fuse"),
+                      ("-t", "fusectl", "none", control)):
+            if words[-1] != control or not os.path.ismount(control):
+                subprocess.run(["mount", *words], check=True)
+
+    def start_as_user(self, *words):
+        return subprocess.Popen(words, user=USER, group=USER, extra_groups=[],
+                                stderr=subprocess.DEVNULL)
+
+    def run_as_user(self, *words):
+        self.assertEqual(self.start_as_user(*words).wait(PATIENCE_SECONDS), 0)
+
+    def is_listed(self):
+        """Root may not look at the mount of a user."""
+        with open("/proc/self/mounts", encoding="utf-8") as table:
+            return any(line.split()[1] == self.volume.root for line in table)
+
+    def force(self, daemon):
+        """Some wait for the daemon, and some only take a while to leave."""
+        leaving = self.start_as_user("sh", "-c", f"cd '{self.volume.root}' && sleep 1")
+        self.assertTrue(wait_until(
+            lambda: os.readlink(f"/proc/{leaving.pid}/cwd") == self.volume.root))
+        mounted.stop(daemon)
+        waiting = self.start_as_user("stat", self.path("missing"))
+        time.sleep(0.2)
+        self.assertIsNone(waiting.poll())
+        self.run_as_user(mounted.WARREN, "umount", "-f", self.volume.root)
+        self.assertFalse(self.is_listed())
+        self.assertEqual(waiting.wait(PATIENCE_SECONDS), 1)
+        self.assertEqual(leaving.wait(PATIENCE_SECONDS), 0)
+        os.kill(daemon, signal.SIGCONT)
+        self.assertTrue(wait_until(lambda: is_gone(daemon)))
+        self.volume.check()
+
+    def mount_and_force(self):
+        self.run_as_user(mounted.WARREN, "mount", self.volume.image, self.volume.root)
+        daemon = int(subprocess.check_output(["pgrep", "-f", f"mount {self.volume.image}"]))
+        try:
+            self.force(daemon)
+        finally:
+            if not is_gone(daemon):
+                os.kill(daemon, signal.SIGKILL)
+
+    def test_by_a_user_who_has_mounted_it(self):
+        self.volume.unmount()
+        self.assertEqual(self.daemon.wait(PATIENCE_SECONDS), 0)
+        for path in (self.volume.folder, self.volume.image, self.volume.root):
+            os.chown(path, USER, USER)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                self.use_own_device()
+                self.mount_and_force()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
 
 if __name__ == "__main__":
