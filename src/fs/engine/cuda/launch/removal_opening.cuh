@@ -80,7 +80,7 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     RemovalState& state = *ref.state;
     // Asked for first: the answers take their time.
     const u64 orphan_blocks = count_orphan_blocks(store);
-    const u64 credits = credits_of_step(store, ref.workers);
+    const u64 step_credits = credits_of_step(store, ref.workers);
     const u64 journal_room = relaxed_load(store.state->journal_room);
     state.times = {};
     state.times.begun = device_nanoseconds();
@@ -109,7 +109,7 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     state.orphan_blocks = orphan_blocks;
     state.takes_few = state.room.takes_few(orphan_blocks) ? 1 : 0;
     core::JournalCredits credits;
-    Errc code = enter_step(store, credits, credits);
+    Errc code = enter_step(store, step_credits, credits);
     if (code == Errc::ok) code = hold_room(store, ref);
     if (code != Errc::ok) credits.leave();
     state.credits = credits.keep();
