@@ -152,13 +152,9 @@ int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
     return nb::inst_ptr<Array>(nb::handle(self))->fill_buffer(self, buffer, flags);
 }
 
-void release_buffer(PyObject* /*self*/, Py_buffer* buffer) {
-    delete static_cast<BufferShape*>(buffer->internal);
-}
-
 PyType_Slot slots[] = {
     {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-    {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(Array::release_buffer)},
     {0, nullptr},
 };
 
@@ -247,6 +243,10 @@ int Array::fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const {
     return 0;
 }
 
+void Array::release_buffer(PyObject* /*self*/, Py_buffer* buffer) {
+    delete static_cast<BufferShape*>(buffer->internal);
+}
+
 nb::object Array::dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
                          nb::handle copy) const {
     if (!stream.is_none()) throw nb::value_error("stream: an array of the host takes none");
@@ -265,7 +265,9 @@ nb::object Array::dlpack(nb::handle stream, nb::handle max_version, nb::handle d
 }
 
 void add_array(nb::module_& module) {
-    nb::class_<Array>(module, "Array", nb::type_slots(slots))
+    nb::class_<Array> array(module, "Array", nb::type_slots(slots));
+    Array::add_dlpack(array, &Array::dlpack);
+    array
         .def_prop_ro("shape",
                      [](const Array& array) {
                          nb::list shape;
@@ -284,9 +286,6 @@ void add_array(nb::module_& module) {
         .def("__iter__", [](nb::handle self) { return nb::iter(to_list(self)); })
         .def("__len__",
              [](const Array& array) { return array.shape().empty() ? 0 : array.shape()[0]; })
-        .def("__dlpack__", &Array::dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
-             nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
-             nb::arg("copy") = nb::none())
         .def("__dlpack_device__", [](const Array&) { return nb::make_tuple(1, 0); });
 }
 

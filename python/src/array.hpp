@@ -69,6 +69,14 @@ class Array {
     int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const;
     nb::object dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
                       nb::handle copy) const;
+    static void release_buffer(PyObject* self, Py_buffer* buffer);
+    /// Gives a class the method `__dlpack__`.
+    template <class Class, class Method>
+    static void add_dlpack(Class& to, Method method) {
+        to.def("__dlpack__", method, nb::kw_only(), nb::arg("stream") = nb::none(),
+               nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+               nb::arg("copy") = nb::none());
+    }
 
  private:
     Array copied() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table as a stream of one record batch in the C data interface of Arrow, which is a set of C
-// structs, so that every library takes it. The columns are shown, not copied.
+// A table as a stream of one record batch, or as an array of a device, in the C data interface of
+// Arrow, which is a set of C structs, so that every library takes it. The columns are shown, not
+// copied.
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,6 +34,13 @@ struct ArrowArray {
     ArrowArray* dictionary;
     void (*release)(ArrowArray*);
     void* private_data;
+};
+struct ArrowDeviceArray {
+    ArrowArray array;
+    int64_t device_id;
+    int32_t device_type;
+    void* sync_event;
+    int64_t reserved[3];
 };
 struct ArrowArrayStream {
     int (*get_schema)(ArrowArrayStream*, ArrowSchema*);
@@ -161,8 +169,8 @@ struct StreamState {
     bool is_told = false;
 };
 
-ArrowArrayStream* make_stream(Columns columns) {
-    auto* stream = new ArrowArrayStream{};
+std::unique_ptr<ArrowArrayStream> make_stream(Columns columns) {
+    auto stream = std::make_unique<ArrowArrayStream>();
     stream->private_data = new StreamState{std::move(columns)};
     stream->get_schema = [](ArrowArrayStream* self, ArrowSchema* schema) {
         fill_schema(schema, static_cast<StreamState*>(self->private_data)->columns);
@@ -204,30 +212,69 @@ ArrowColumn make_column(std::string name, nb::handle given) {
     return column;
 }
 
-nb::object arrow_stream(const nb::dict& columns) {
+Columns make_columns(const nb::dict& given) {
     auto made = std::make_shared<std::vector<ArrowColumn>>();
-    for (const auto& [name, column] : columns)
+    for (const auto& [name, column] : given)
         made->push_back(make_column(nb::cast<std::string>(name), column));
-    constexpr const char* capsule_name = "arrow_array_stream";
-    ArrowArrayStream* stream = make_stream(std::move(made));
-    PyObject* capsule = PyCapsule_New(stream, capsule_name, [](PyObject* self) {
-        auto* held =
-            static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(self, "arrow_array_stream"));
-        if (held->release != nullptr) held->release(held);
+    return made;
+}
+
+// The names of the capsules are those of the specification.
+template <class Exported>
+constexpr const char* capsule_name = nullptr;
+template <>
+constexpr const char* capsule_name<ArrowArrayStream> = "arrow_array_stream";
+template <>
+constexpr const char* capsule_name<ArrowSchema> = "arrow_schema";
+template <>
+constexpr const char* capsule_name<ArrowDeviceArray> = "arrow_device_array";
+
+void release(ArrowDeviceArray& exported) {
+    if (exported.array.release != nullptr) exported.array.release(&exported.array);
+}
+void release(auto& exported) {
+    if (exported.release != nullptr) exported.release(&exported);
+}
+
+/// A capsule that frees the struct, and releases what a consumer has not taken from it.
+template <class Exported>
+nb::object make_capsule(std::unique_ptr<Exported> exported) {
+    PyObject* capsule = PyCapsule_New(exported.get(), capsule_name<Exported>, [](PyObject* self) {
+        auto* held = static_cast<Exported*>(PyCapsule_GetPointer(self, capsule_name<Exported>));
+        release(*held);
         delete held;
     });
     if (capsule == nullptr) {
-        stream->release(stream);
-        delete stream;
+        release(*exported);
         throw nb::python_error();
     }
+    exported.release();
     return nb::steal(capsule);
+}
+
+nb::object arrow_stream(const nb::dict& columns) {
+    return make_capsule(make_stream(make_columns(columns)));
+}
+
+/// The schema and the record batch as a struct array.
+nb::tuple arrow_device_array(const nb::dict& given) {
+    constexpr i32 cpu = 1;
+    const Columns columns = make_columns(given);
+    auto schema = std::make_unique<ArrowSchema>();
+    fill_schema(schema.get(), columns);
+    nb::object shown_schema = make_capsule(std::move(schema));
+    auto array = std::make_unique<ArrowDeviceArray>();
+    fill_array(&array->array, columns);
+    array->device_type = cpu;
+    array->device_id = -1;
+    return nb::make_tuple(shown_schema, make_capsule(std::move(array)));
 }
 
 }  // namespace
 
 void add_arrow(nb::module_& module) {
     module.def("arrow_stream", &arrow_stream);
+    module.def("arrow_device_array", &arrow_device_array);
 }
 
 }  // namespace warren::python

@@ -168,7 +168,7 @@ Array chunk_ends(const ReadBytes& data, const std::string& preset) {
     const std::span bytes(reinterpret_cast<const std::byte*>(data.data()), data.shape(0));
     std::vector<u64> ends;
     {
-        nb::gil_scoped_release release;
+        const GilRelease release;
         ends = chunk::cut(*rule, bytes);
     }
     return Array::of(std::vector<i64>(ends.begin(), ends.end()));

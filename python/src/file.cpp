@@ -6,7 +6,7 @@ namespace warren::python {
 
 NativeFile::~NativeFile() {
     if (!shared_ || shared_->is_forked()) return;
-    nb::gil_scoped_release release;
+    const GilRelease release;
     const VolumeHold hold(*shared_);
     if (shared_->volume) static_cast<void>(shared_->volume->release(handle_));
 }
@@ -45,6 +45,19 @@ u64 NativeFile::write_from(const nb::ndarray<nb::ro, nb::c_contig, nb::device::c
     }));
 }
 
+u64 NativeFile::share_from(const NativeFile& source) {
+    if (source.shared_ != shared_) throw nb::value_error("source: it is a file of another volume");
+    const auto work = [&](Volume& volume, const Caller& caller) -> Result<u64> {
+        if (source.handle_ == handle_) return Errc::invalid;
+        const auto found = volume.attributes(source.handle_);
+        if (!found) return found.code();
+        const AttributeChange change{.which = AttributeChange::size, .new_size = 0};
+        WARREN_TRY(volume.set_attributes(caller, handle_, change).code());
+        return volume.share_range(source.handle_, 0, handle_, 0, found->size);
+    };
+    return finish(with_volume(*shared_, work));
+}
+
 void NativeFile::truncate(u64 size) {
     const AttributeChange change{.which = AttributeChange::size, .new_size = size};
     finish(with_volume(*shared_, [&](Volume& volume, const Caller& caller) -> Result<u64> {
@@ -77,6 +90,7 @@ void add_file(nb::module_& module) {
         .def("write", &NativeFile::write)
         .def("read_into", &NativeFile::read_into, nb::arg().noconvert(), nb::arg())
         .def("write_from", &NativeFile::write_from, nb::arg().noconvert(), nb::arg())
+        .def("share_from", &NativeFile::share_from)
         .def("truncate", &NativeFile::truncate)
         .def("size", &NativeFile::size)
         .def("sync", &NativeFile::sync);

@@ -23,6 +23,19 @@ class NativeMap : public Array {
     NativeMap(std::shared_ptr<Mapped> mapped, Array array, nb::bytes path)
         : Array(std::move(array)), mapped_(std::move(mapped)), path_(std::move(path)) {}
 
+    /// As of Array. RuntimeError in a forked process.
+    int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const {
+        buffer->obj = nullptr;
+        if (!mapped_->shared->is_forked()) return Array::fill_buffer(self, buffer, flags);
+        PyErr_SetString(PyExc_RuntimeError, forked_message);
+        return -1;
+    }
+    nb::object dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
+                      nb::handle copy) const {
+        mapped_->shared->refuse_forked();
+        return Array::dlpack(stream, max_version, device, copy);
+    }
+
     void write_back() {
         if (is_read_only()) raise_error(Errc::bad_handle, view(path_));
         const Errc code = with_volume(
@@ -79,10 +92,22 @@ NativeMap map_file(NativeVolume& self, const nb::bytes& path, const std::string&
     return {std::move(mapped), std::move(array), path};
 }
 
+int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
+    return nb::inst_ptr<NativeMap>(nb::handle(self))->fill_buffer(self, buffer, flags);
+}
+
+PyType_Slot slots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(Array::release_buffer)},
+    {0, nullptr},
+};
+
 }  // namespace
 
 void add_mapping(nb::module_& module, VolumeClass& volume) {
-    nb::class_<NativeMap, Array>(module, "Map").def("write_back", &NativeMap::write_back);
+    nb::class_<NativeMap, Array> map(module, "Map", nb::type_slots(slots));
+    map.def("write_back", &NativeMap::write_back);
+    Array::add_dlpack(map, &NativeMap::dlpack);
     using nb::arg;
     volume.def("map", &map_file, arg(), arg(), arg().none(), arg(), arg());
 }

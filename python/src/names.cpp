@@ -30,23 +30,29 @@ nb::tuple stat(NativeVolume& self, const nb::bytes& path, bool follows) {
                           found->blocks, found->handle.generation);
 }
 
+/// The entries of a directory: name, inode number, type as a DT_ value.
 nb::list list(NativeVolume& self, const nb::bytes& path) {
+    struct Entry {
+        std::string name;
+        u64 inode;
+        u8 type;
+    };
     const std::string text(view(path));
-    std::vector<std::string> names;
+    std::vector<Entry> entries;
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
         if (!found) return found.code();
         if ((found->mode & 0170000) != 0040000) return Errc::not_directory;
         WARREN_TRY(volume.check_access(caller, found->handle, 4));
         return volume.read_directory(found->handle, 0, [&](const DirectoryEntry& entry) {
-            names.emplace_back(entry.name);
+            entries.push_back({std::string(entry.name), entry.inode, entry.type});
             return true;
         });
     });
     if (code != Errc::ok) raise_error(code, text);
     nb::list answer;
-    for (const std::string& name : names)
-        answer.append(nb::bytes(name.data(), name.size()));
+    for (const auto& [name, inode, type] : entries)
+        answer.append(nb::make_tuple(nb::bytes(name.data(), name.size()), inode, type));
     return answer;
 }
 

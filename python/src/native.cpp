@@ -11,7 +11,7 @@ void NativeVolume::format(const nb::bytes& path, u64 size, const std::string& la
     const std::string text(view(path));
     Failure failure;
     {
-        nb::gil_scoped_release release;
+        const GilRelease release;
         failure = make_volume(text, {.size_bytes = size, .label = label, .force = force});
     }
     if (failure.code != Errc::ok) raise_failure(failure, text);
@@ -22,7 +22,7 @@ NativeVolume::NativeVolume(const nb::bytes& path, bool read_only)
     const std::string text(view(path));
     Failure failure;
     {
-        nb::gil_scoped_release release;
+        const GilRelease release;
         shared_->volume =
             Volume::open(text, {.read_only = read_only, .engine = EngineChoice::cpu}, failure);
     }
@@ -35,7 +35,7 @@ void NativeVolume::close(const nb::bytes& path) {
         throw std::runtime_error("close() was called by a callback of a call of the volume");
     Errc code = Errc::ok;
     {
-        nb::gil_scoped_release release;
+        const GilRelease release;
         const std::unique_lock hold(shared_->lock);
         if (shared_->volume) code = shared_->volume->close();
         shared_->volume.reset();
@@ -53,6 +53,10 @@ void NativeVolume::sync() {
 
 NB_MODULE(_native, module) {
     using namespace warren::python;
+    // Objects of one interpreter would reach threads that have another's.
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)
+        throw std::runtime_error("warren cannot be used in a subinterpreter");
+    prepare_exit(module);
     add_array(module);
     add_file(module);
     VolumeClass volume(module, "Volume");
@@ -63,6 +67,7 @@ NB_MODULE(_native, module) {
         .def("close", &NativeVolume::close)
         .def("sync", &NativeVolume::sync);
     add_names(volume);
+    add_attributes(volume);
     add_bulk_names(volume);
     add_bulk_contents(volume);
     add_scan(volume);

@@ -22,6 +22,8 @@ class NativeFile {
     /// Bytes from or to an array or buffer in the host's memory, whatever its type and shape.
     u64 read_into(const nb::ndarray<nb::c_contig, nb::device::cpu>& target, u64 offset);
     u64 write_from(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& source, u64 offset);
+    /// Empties the file and makes it show the source's bytes, in the same blocks; how many.
+    u64 share_from(const NativeFile& source);
     void truncate(u64 size);
     u64 size();
     void sync();
@@ -56,6 +58,7 @@ using VolumeClass = nb::class_<NativeVolume>;
 
 void add_file(nb::module_& module);
 void add_names(VolumeClass& volume);
+void add_attributes(VolumeClass& volume);
 void add_bulk_names(VolumeClass& volume);
 void add_bulk_contents(VolumeClass& volume);
 void add_scan(VolumeClass& volume);

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
+#include <set>
+#include <thread>
 
 namespace warren::python {
 namespace {
@@ -15,10 +18,63 @@ nb::object file_name(std::string_view path) {
     return name;
 }
 
+/// Threads that take the GIL again, and the thread that ends the process. A thread counts itself
+/// before it looks whether the process ends, and the other way round: it is seen, or it sees.
+std::atomic<u64> returning{0};
+std::atomic<pid_t> exiting{0};
+
+/// Whether this thread may take the GIL. If so, end_return() must follow.
+bool begin_return() {
+    returning.fetch_add(1);
+    const pid_t thread = exiting.load();
+    if (thread == 0 || thread == gettid()) return true;
+    returning.fetch_sub(1);
+    return false;
+}
+
+void end_return() {
+    returning.fetch_sub(1);
+}
+
+/// All open volumes.
+std::mutex volumes_mutex;
+std::set<Shared*> volumes;
+
+void begin_exit() {
+    exiting = gettid();
+    // Daemon threads keep what they use.
+    const nb::object threads = nb::module_::import_("threading").attr("active_count")();
+    if (nb::cast<int>(threads) > 1) nb::set_leak_warnings(false);
+    const GilRelease release;
+    constexpr std::chrono::milliseconds turn{1};
+    while (returning != 0)
+        std::this_thread::sleep_for(turn);
+    const std::lock_guard lock(volumes_mutex);
+    for (Shared* shared : volumes) {
+        if (shared->is_forked()) continue;
+        const VolumeHold hold(*shared);
+        if (shared->volume) static_cast<void>(shared->volume->sync());
+    }
+}
+
 /// The volumes whose lock this thread holds, for callbacks that call them again.
 thread_local std::vector<const Shared*> held_here;
 
 }  // namespace
+
+GilRelease::~GilRelease() {
+    while (!begin_return())
+        pause();
+    PyEval_RestoreThread(state_);
+    end_return();
+}
+
+void prepare_exit(nb::module_& module) {
+    module.def("begin_exit", &begin_exit);
+    nb::module_::import_("atexit").attr("register")(module.attr("begin_exit"));
+    // The threads that the parent process counted are not in the child.
+    pthread_atfork(nullptr, nullptr, [] { returning = 0; });
+}
 
 int errno_of(Errc code) {
     return is_final(code) ? static_cast<int>(code) : EIO;
@@ -52,13 +108,21 @@ Process::Process() {
     caller = {.user = geteuid(), .group = getegid(), .groups = groups, .umask = 022};
 }
 
+Shared::Shared() {
+    const std::lock_guard lock(volumes_mutex);
+    volumes.insert(this);
+}
+
 Shared::~Shared() {
+    {
+        const std::lock_guard lock(volumes_mutex);
+        volumes.erase(this);
+    }
     if (is_forked()) static_cast<void>(volume.release());
 }
 
 void Shared::refuse_forked() const {
-    if (is_forked())
-        throw std::runtime_error("the volume was opened before fork(): open it in this process");
+    if (is_forked()) throw std::runtime_error(forked_message);
 }
 
 bool Shared::is_held_here() const {
@@ -83,8 +147,13 @@ LongCall::LongCall(nb::object progress) : progress_(std::move(progress)) {
 bool LongCall::goes_on(u64 done) {
     if (is_stopped()) return false;
     if (std::chrono::steady_clock::now() - last_ < pause) return true;
+    if (!begin_return()) {
+        is_stopped_.store(true, std::memory_order_relaxed);
+        return false;
+    }
     {
-        nb::gil_scoped_acquire gil;
+        const nb::gil_scoped_acquire gil;
+        end_return();
         try {
             turn(done);
         } catch (...) {

@@ -26,6 +26,25 @@ namespace warren::python {
 
 namespace nb = nanobind;
 
+/// Lets the GIL go for as long as this lives.
+///
+/// At the end of the process Python would end any other thread that takes the GIL by unwinding its
+/// stack, which C++ does not survive: from the module's exit on such a thread waits for ever
+/// instead, as threads do from Python 3.14 on. It holds no lock then.
+class GilRelease {
+ public:
+    GilRelease() : state_(PyEval_SaveThread()) {}
+    ~GilRelease();
+    GilRelease(const GilRelease&) = delete;
+    GilRelease& operator=(const GilRelease&) = delete;
+
+ private:
+    PyThreadState* state_;
+};
+
+/// Makes the end of the process what GilRelease says, and changes of open volumes durable before.
+void prepare_exit(nb::module_& module);
+
 /// What errno becomes of `code`.
 int errno_of(Errc code);
 /// Raises the subclass of OSError that belongs to the code.
@@ -44,6 +63,9 @@ struct Process {
     Process();
 };
 
+inline constexpr const char* forked_message =
+    "the volume was opened before fork(): open it in this process";
+
 /// An open volume. A process that was forked from the opener's never touches it: its threads are
 /// not there.
 struct Shared {
@@ -52,7 +74,7 @@ struct Shared {
     Process process;
     pid_t opener = getpid();
 
-    Shared() = default;
+    Shared();
     Shared(const Shared&) = delete;
     Shared& operator=(const Shared&) = delete;
     ~Shared();
@@ -85,7 +107,7 @@ auto with_volume(Shared& shared, Work work) {
     bool is_closed = false;
     decltype(work(*shared.volume, shared.process.caller)) answer{};
     {
-        nb::gil_scoped_release release;
+        const GilRelease release;
         const VolumeHold hold(shared);
         is_closed = !shared.volume;
         if (!is_closed) answer = work(*shared.volume, shared.process.caller);

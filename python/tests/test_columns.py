@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trees as columns, against os.walk() on a tree of the host."""
 
+import ctypes
 import fnmatch
+import io
 import os
 import random
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -130,6 +134,86 @@ def test_other_libraries(twins: tuple[warren.Volume, Path]) -> None:
     kept = pyarrow.table(volume.find(columns=["size", "path"]))
     volume.close()
     assert len(kept["path"].to_pylist()) == kept.num_rows > 700
+
+
+class ArrowArray(ctypes.Structure):
+    pass
+
+
+ArrowArray._fields_ = [
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(ArrowArray))),
+    ("dictionary", ctypes.c_void_p),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
+
+
+class ArrowDeviceArray(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("array", ArrowArray),
+        ("device_id", ctypes.c_int64),
+        ("device_type", ctypes.c_int32),
+        ("sync_event", ctypes.c_void_p),
+        ("reserved", ctypes.c_int64 * 3),
+    ]
+
+
+def test_arrow_device_array(twins: tuple[warren.Volume, Path]) -> None:
+    """The struct as its specification lays it out, read field by field."""
+    volume, _ = twins
+    tree = volume.stat_tree(columns=["handle", "size", "mode", "path"])
+    schema, shown = tree.__arrow_c_device_array__()
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    device = ArrowDeviceArray.from_address(address(shown, b"arrow_device_array"))
+    assert (device.device_type, device.device_id, device.sync_event) == (1, -1, None)
+    assert list(device.reserved) == [0, 0, 0] and device.array.release
+    assert device.array.length == tree.rows and device.array.n_children == 4
+    handle, size, mode, path = (device.array.children[i].contents for i in range(4))
+
+    def numbers(array: ArrowArray, buffer: int, kind: Any, count: int) -> list[int]:
+        return list((kind * count).from_address(array.buffers[buffer]))
+
+    pairs = handle.children[0].contents
+    assert numbers(pairs, 1, ctypes.c_int64, pairs.length) == [
+        each for pair in tree.array("handle") for each in pair
+    ]
+    assert numbers(size, 1, ctypes.c_int64, tree.rows) == tree.array("size").tolist()
+    assert numbers(mode, 1, ctypes.c_int32, tree.rows) == tree.array("mode").tolist()
+    ends = numbers(path, 1, ctypes.c_int64, tree.rows + 1)
+    text = ctypes.string_at(path.buffers[2], ends[-1])
+    assert [text[begin:end].decode() for begin, end in zip(ends, ends[1:], strict=False)] == list(
+        tree.text("path")
+    )
+    # pyarrow takes the same struct where the memory is the host's.
+    batch = pyarrow.RecordBatch._import_from_c_device_capsule(schema, shown)
+    batch.validate(full=True)
+    assert batch.num_rows == tree.rows and batch.schema.names == list(tree)
+    assert not device.array.release  # taken
+    with pytest.raises(NotImplementedError, match="colour"):
+        tree.__arrow_c_device_array__(colour=1)
+    tree.__arrow_c_device_array__(later=None)
+
+
+def test_progress_by_tqdm(volume: warren.Volume) -> None:
+    tqdm = pytest.importorskip("tqdm").tqdm
+    names = [f"{i:05}" for i in range(20_000)]
+    calls: list[Callable[[Callable[[int], object]], object]] = [
+        lambda update: volume.write_many(names, [b"x"] * len(names), progress=update),
+        lambda update: volume.read_many(names, progress=update),
+        lambda update: volume.hash(names, progress=update),
+        lambda update: volume.lookup_many(names, progress=update),
+    ]
+    for call in calls:
+        with tqdm(total=len(names), file=io.StringIO()) as bar:
+            call(bar.update)
+            assert bar.n == len(names)
 
 
 def test_pandas(twins: tuple[warren.Volume, Path]) -> None:

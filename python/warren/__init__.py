@@ -4,6 +4,7 @@
 from ._chunk import chunk
 from ._file import File
 from ._native import Array, Map
+from ._paths import Entry
 from ._results import Contents, Digests, Found, Handle, Rebuilt, Removal
 from ._table import Strings, Table
 from ._volume import Volume
@@ -12,6 +13,7 @@ __all__ = [
     "Array",
     "Contents",
     "Digests",
+    "Entry",
     "File",
     "Found",
     "Handle",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from functools import cache
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ._native import HasDLPack
 
 READ, WRITE = 4, 2
+_COPIED_AT_ONCE = 8 << 20  # bytes
 
 
 @cache
@@ -140,6 +142,19 @@ class File(io.RawIOBase):
         """Writes the bytes of a contiguous array or buffer at `offset`; returns their number."""
         _refuse_stream(stream)
         return self._open(WRITE).write_from(source, offset)
+
+    def copy_from(self, source: File) -> None:
+        """Replaces the contents by those of another file of the volume. Both share blocks until one
+        of them is changed, where the volume has shared blocks."""
+        native, other = self._open(WRITE), source._open(READ)
+        try:
+            native.share_from(other)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            offset = 0
+            while part := other.read(offset, _COPIED_AT_ONCE):
+                offset += native.write(offset, part)
 
     def sync(self) -> None:
         """Makes the file durable, as os.fsync()."""

@@ -95,12 +95,22 @@ class Table(Mapping[str, Column]):
         """One record batch, without a copy: numbers as int32 and int64, handles as lists of two,
         text as large strings, or as large binaries if not all of it is UTF-8. Arrow allows to
         ignore the `requested_schema`."""
-        return _native.arrow_stream(
-            {
-                name: (column.values, column.offsets) if isinstance(column, Strings) else column
-                for name, column in self._columns.items()
-            }
-        )
+        return _native.arrow_stream(self._parts())
+
+    def __arrow_c_device_array__(
+        self, requested_schema: object = None, **options: object
+    ) -> tuple[CapsuleType, CapsuleType]:
+        """The same as one struct array in the memory of its device, which is the host. Arrow
+        allows to ignore the `requested_schema`, and asks for NotImplementedError for options."""
+        if any(value is not None for value in options.values()):
+            raise NotImplementedError(f"options: {', '.join(options)}")
+        return _native.arrow_device_array(self._parts())
+
+    def _parts(self) -> dict[str, Array | tuple[Array, Array]]:
+        return {
+            name: (column.values, column.offsets) if isinstance(column, Strings) else column
+            for name, column in self._columns.items()
+        }
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame: times as datetime64, handles as columns `.inode`, `.generation`."""

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn, Union, cast
 
 from . import _native
 from ._file import READ, WRITE, File
 from ._native import Array, Map
-from ._results import Contents, Digests, Found, Handle, Rebuilt, Removal
+from ._paths import Path, Paths
+from ._results import Contents, Digests, Found, Rebuilt
 from ._table import Table, table
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from ._native import HasDLPack
 
-Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Names = Union[Iterable[Path], "HasDLPack", "Buffer"]
 Handles = Union["HasDLPack", "Buffer"]
 Directory = Path | tuple[int, int] | None
@@ -39,7 +40,7 @@ _KINDS = {
 Progress = Callable[[int], object] | None
 
 
-class Volume:
+class Volume(Paths):
     """An open volume. Any thread may call any method.
 
     Paths begin at the root of the volume, with or without "/", and follow symbolic links, which
@@ -55,8 +56,10 @@ class Volume:
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Opens the volume in a file or device. Nobody else may have it open."""
-        self._name = os.fsencode(path)
+        """Opens the volume in a file or device. Nobody else may have it open, unless all open it
+        read-only."""
+        self._name = os.path.abspath(os.fsencode(path))
+        self._read_only = read_only
         self._native = _native.Volume(self._name, read_only)
 
     @classmethod
@@ -73,6 +76,15 @@ class Volume:
     def close(self) -> None:
         """Makes all changes durable and closes the volume; a second call does nothing."""
         self._native.close(self._name)
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the file or device."""
+        return os.fsdecode(self._name)
+
+    @property
+    def read_only(self) -> bool:
+        return self._read_only
 
     @property
     def closed(self) -> bool:
@@ -110,61 +122,17 @@ class Volume:
         native = self._native.open(os.fsencode(path), access, kind != "r", kind == "x", kind == "w")
         return File(native, os.fsdecode(path), access, kind == "a")
 
-    def stat(self, path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
-        """As os.stat(); st_dev is 0."""
-        mode, inode, links, user, group, size, accessed, modified, changed, *_ = self._native.stat(
-            os.fsencode(path), follow_symlinks
-        )
-        times = {"st_atime": accessed, "st_mtime": modified, "st_ctime": changed}
-        named = {name: value / 1e9 for name, value in times.items()}
-        exact = {name + "_ns": value for name, value in times.items()}
-        whole = (value // 10**9 for value in times.values())
-        return os.stat_result(
-            (mode, inode, 0, links, user, group, size, *whole), {**named, **exact}
-        )
+    def copy(self, path: Path, target: Path) -> None:
+        """Makes the target a file with the contents of another, which share blocks until one of
+        them is changed, where the volume has shared blocks."""
+        with self.open(path) as source:
+            if self.exists(target) and self.handle(target) == self.handle(path):
+                raise OSError(errno.EINVAL, "it is the same file", os.fsdecode(target))
+            with self.open(target, "w") as copy:
+                copy.copy_from(source)
 
-    def exists(self, path: Path) -> bool:
-        """As os.path.exists()."""
-        try:
-            self._native.stat(os.fsencode(path), True)
-        except OSError:
-            return False
-        return True
-
-    def handle(self, path: Path) -> Handle:
-        """The handle of what a path leads to."""
-        found = self._native.stat(os.fsencode(path), True)
-        return Handle(found[1], found[10])
-
-    def listdir(self, path: Path = "/") -> list[str]:
-        """The names in a directory, in no order."""
-        return [os.fsdecode(name) for name in self._native.list(os.fsencode(path))]
-
-    def mkdir(self, path: Path, mode: int = 0o777) -> None:
-        """Makes a directory; the umask is 022."""
-        self._native.make(os.fsencode(path), stat.S_IFDIR | stat.S_IMODE(mode), b"")
-
-    def symlink(self, target: Path, path: Path) -> None:
-        """As os.symlink(target, path)."""
-        self._native.make(os.fsencode(path), stat.S_IFLNK | 0o777, os.fsencode(target))
-
-    def readlink(self, path: Path) -> str:
-        """As os.readlink()."""
-        return os.fsdecode(self._native.read_link(os.fsencode(path)))
-
-    def unlink(self, path: Path) -> None:
-        self._native.unlink(os.fsencode(path))
-
-    def rmdir(self, path: Path) -> None:
-        self._native.remove_directory(os.fsencode(path))
-
-    def remove_tree(self, path: Path) -> Removal:
-        """Removes a file or a directory with all below it, at once."""
-        return Removal(*self._native.remove_tree(os.fsencode(path)))
-
-    def rename(self, path: Path, target: Path) -> None:
-        """As os.replace(): an existing target is replaced."""
-        self._native.rename(os.fsencode(path), os.fsencode(target))
+    def _tree(self, path: str, types: str) -> Iterator[str]:
+        return iter(self.find(path, types=types, columns=["path"]).text("path"))
 
     def lookup_many(
         self,

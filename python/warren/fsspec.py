@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import atexit
 import io
 import os
 import stat
-import threading
 from array import array
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
@@ -16,33 +14,13 @@ from typing import Any, ClassVar, cast
 import fsspec  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 from ._file import File
+from ._shared import shared_volume
 from ._volume import Volume
 
 Info = dict[str, Any]
 
 _PROTOCOL = "warren://"
 _END = (1 << 63) - 1
-
-_lock = threading.Lock()
-_volumes: dict[tuple[str, bool], Volume] = {}
-
-
-def _open_volume(path: str, read_only: bool) -> Volume:
-    """The volume at the path, which all file systems of this process share."""
-    with _lock:
-        key = os.path.realpath(path), read_only
-        volume = _volumes.get(key)
-        if volume is None or volume.closed:
-            volume = _volumes[key] = Volume(path, read_only=read_only)
-        return volume
-
-
-@atexit.register
-def _close_volumes() -> None:
-    for volume in _volumes.values():
-        if not volume.forked:
-            volume.close()
-
 
 def _split(url: str) -> tuple[str, str]:
     """The path of the volume and the path inside it."""
@@ -76,7 +54,7 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
     @property
     def volume(self) -> Volume:
         """The open volume."""
-        return _open_volume(self._image, self._read_only)
+        return shared_volume(self._image, self._read_only)
 
     def close(self) -> None:
         """Makes all changes durable and closes the volume; the next use opens it again."""
@@ -323,9 +301,9 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
             return
-        with self.open(path1, "rb") as source, self.open(path2, "wb") as target:
-            while part := source.read(8 << 20):
-                target.write(part)
+        source, target = self._strip_protocol(path1), self._strip_protocol(path2)
+        self._make_directories([self._parent(target)])
+        self.volume.copy(source, target)
 
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any

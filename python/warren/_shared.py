@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open volumes that a process shares: those that it names by the path of their image."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+from ._volume import Volume
+
+_lock = threading.Lock()
+_volumes: dict[tuple[str, bool], Volume] = {}
+
+
+def shared_volume(path: str, read_only: bool = False) -> Volume:
+    """The volume in the file or device at the path. It is opened at the first call, and after it
+    was closed; the end of the process closes it. Any thread may call it."""
+    with _lock:
+        key = os.path.realpath(path), read_only
+        volume = _volumes.get(key)
+        if volume is None or volume.closed:
+            volume = _volumes[key] = Volume(path, read_only=read_only)
+        return volume
+
+
+@atexit.register
+def _close_volumes() -> None:
+    for volume in _volumes.values():
+        if not volume.forked:
+            volume.close()
