@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import Any, ClassVar, cast
 
 import fsspec  # type: ignore[import-untyped,import-not-found,unused-ignore]
+import fsspec.utils  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 from ._file import File
 from ._shared import shared_volume
@@ -43,7 +44,7 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
     share a file system. Writing makes the directories that are missing. There are no transactions.
     """
 
-    protocol: ClassVar[str] = "warren"
+    protocol: ClassVar[str] = "warren"  # pyright: ignore[reportIncompatibleVariableOverride]
     root_marker: ClassVar[str] = "/"
 
     def __init__(self, volume: str, read_only: bool = False, **options: Any) -> None:
@@ -274,7 +275,7 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
 
     # Contents.
 
-    def _open(
+    def _open(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         path: str,
         mode: str = "rb",
@@ -367,7 +368,7 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         if mode == "create":
-            with self.open(path, "xb") as file:
+            with self._open(path, "xb") as file:
                 file.write(value)
             return
         self.pipe({path: value})

@@ -10,7 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
-import torch.utils.data  # type: ignore[import-not-found,unused-ignore]
+from torch.utils.data import (  # type: ignore[import-not-found,unused-ignore]
+    IterableDataset,
+    get_worker_info,
+)
 
 from ._paths import Path
 from ._shared import shared_volume
@@ -33,7 +36,7 @@ class Batch(NamedTuple):
         return self.values.view(dtype).view(len(self.rows), *shape)
 
 
-class FileDataset(torch.utils.data.IterableDataset):  # type: ignore[misc,unused-ignore]
+class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
     """The files below a path that match a pattern, as batches of their contents.
 
     It is iterated as it is or by DataLoader(dataset, batch_size=None); all cores read `prefetch`
@@ -93,7 +96,9 @@ class FileDataset(torch.utils.data.IterableDataset):  # type: ignore[misc,unused
 
     @property
     def volume(self) -> Volume:
-        return self._volume if self._volume is not None else shared_volume(self._image, self._read_only)
+        if self._volume is not None:
+            return self._volume
+        return shared_volume(self._image, self._read_only)
 
     @property
     def files(self) -> int:
@@ -122,7 +127,7 @@ class FileDataset(torch.utils.data.IterableDataset):  # type: ignore[misc,unused
         else:
             rows = torch.arange(self.files)
         rank, ranks = self._part
-        worker = torch.utils.data.get_worker_info()
+        worker = get_worker_info()
         for i in range(worker.id if worker else 0, len(self), worker.num_workers if worker else 1):
             first = (rank + i * ranks) * self.batch_size
             yield rows[first : first + self.batch_size]
