@@ -152,6 +152,10 @@ class ChunkReader {
     /// returns whether to continue. Errc::canceled if it returned false, else the error of reading.
     /// If the GPU fails the CPU continues.
     Errc read(int descriptor, const Visit& visit, u64 most_bytes = ~u64{0});
+    /// Fills a buffer with the next bytes of a file and returns how many; 0: there are no more.
+    using Input = std::function<Result<u64>(std::span<std::byte>)>;
+    /// The same for a file that `input` reads; `size` is how long it is expected to be.
+    Errc read(const Input& input, u64 size, const Visit& visit);
     const ReadWork& work() const;
 
  private:

@@ -73,5 +73,6 @@ NB_MODULE(_native, module) {
     add_scan(volume);
     add_arrow(module);
     add_mapping(module, volume);
+    add_similar(volume);
     add_digests(module, volume);
 }

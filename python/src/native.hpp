@@ -64,6 +64,7 @@ void add_bulk_contents(VolumeClass& volume);
 void add_scan(VolumeClass& volume);
 void add_arrow(nb::module_& module);
 void add_mapping(nb::module_& module, VolumeClass& volume);
+void add_similar(VolumeClass& volume);
 void add_digests(nb::module_& module, VolumeClass& volume);
 
 }  // namespace warren::python

@@ -182,4 +182,15 @@ class Volume:
         progress: _Progress,
         /,
     ) -> tuple[Array, Array]: ...
+    def compare(
+        self,
+        files: _Names | _Array,
+        start: _Start,
+        block_bytes: int,
+        preset: str,
+        shares: bool,
+        strict: bool,
+        progress: _Progress,
+        /,
+    ) -> dict[str, Array | tuple[Array, Array]]: ...
     def rebuild(self, start: _Start, /) -> tuple[int, int, int, bool]: ...

@@ -16,7 +16,7 @@ from ._file import READ, WRITE, File
 from ._native import Array, Map
 from ._paths import Path, Paths
 from ._results import Contents, Digests, Found, Rebuilt
-from ._table import Table, table
+from ._table import Strings, Table, table
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -363,12 +363,60 @@ class Volume(Paths):
         `files` are names, handles as int64[n, 2], or one path: then all regular files below it, in
         no order.
         """
-        paths = None
-        if isinstance(files, str | bytes | os.PathLike):
-            tree = self.find(files, types="f", columns=["handle", "path"])
-            files, paths = tree.array("handle"), tree.text("path")
+        files, paths = self._files(files)
         digests, codes = self._native.hash(files, _start(directory), algorithm, strict, progress)
         return Digests(digests, codes, paths)
+
+    def similar(
+        self,
+        files: Names | Handles,
+        *,
+        block_bytes: int = 4096,
+        preset: str = "",
+        directory: Directory = None,
+        strict: bool = False,
+        progress: Progress = None,
+    ) -> Table:
+        """How much of each of n files is in those before it, by digests of its chunks.
+
+        `files` are names, or handles as int64[n, 2]. Chunks have `block_bytes`, or with a preset of
+        warren.chunk() they are cut by contents. Columns (int64[n], bytes): bytes; zero_bytes, in
+        chunks of zeros, which are in none of the others; in_previous, in the file before it;
+        in_earlier, in any file before it; in_self, only in an earlier part of it; most_like, the
+        row of the file that has most of them, or -1; errno (int32[n]).
+        """
+        start = _start(directory)
+        found = self._native.compare(files, start, block_bytes, preset, False, strict, progress)
+        del found["shared_bytes"]
+        return table(found)
+
+    def dedup(
+        self,
+        files: Path | Names | Handles,
+        *,
+        directory: Directory = None,
+        strict: bool = False,
+        progress: Progress = None,
+    ) -> Table:
+        """Lets equal blocks of 4096 bytes of n files be one, in runs of 32 KiB or more.
+
+        `files` as for hash(). They stay as they are: a later change of one of them gets blocks of
+        its own. Nobody may write to them meanwhile. The columns are those of similar(), and
+        shared_bytes: what refers to the blocks of other files now, even if it did before; path, of
+        a tree. EOPNOTSUPP in errno: the volume was made without shared blocks.
+        """
+        files, paths = self._files(files)
+        start = _start(directory)
+        found = self._native.compare(files, start, 4096, "", True, strict, progress)
+        columns = table(found)
+        return Table({**columns, "path": paths}) if paths is not None else columns
+
+    def _files(self, files: Path | Names | Handles) -> tuple[Names | Handles, Strings | None]:
+        """The files of a call, and their paths if one path was given: all files below it."""
+        if not isinstance(files, str | bytes | os.PathLike):
+            return files, None
+        tree = self.find(files, types="f", columns=["handle", "path"])
+        return tree.array("handle"), tree.text("path")
 
     def rebuild(self, directory: Directory) -> Rebuilt:
         """Packs a directory's names into as few blocks as they need."""

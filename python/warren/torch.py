@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+# Where torch is not installed, pyright takes this file for it.
+# pyright: reportAttributeAccessIssue=false
 """Files of a volume as batches of tensors."""
 
 from __future__ import annotations

@@ -72,6 +72,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return passed.count();
 }
 
+Result<u64> read_some(int descriptor, std::span<std::byte> target) {
+    while (true) {
+        const ssize_t count = ::read(descriptor, target.data(), target.size());
+        if (count >= 0) return static_cast<u64>(count);
+        if (errno != EINTR) return static_cast<Errc>(errno);
+    }
+}
+
 u64 bytes_ahead(int descriptor, u64 most_bytes) {
     struct stat status;
     if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
@@ -102,12 +110,12 @@ class ChunkReader::Implementation {
         return Errc::ok;
     }
 
-    Errc read(int descriptor, const Visit& visit, u64 most_bytes) {
-        descriptor_ = descriptor;
+    Errc read(const Input& input, u64 size, const Visit& visit, u64 most_bytes) {
+        input_ = &input;
         visit_ = &visit;
         left_ = most_bytes;
         filled_ = base_ = 0;
-        ahead_ = bytes_ahead(descriptor, most_bytes);
+        ahead_ = size;
         uses_gpu_ = splitter_.processor == hash::Processor::gpu;
         is_undecided_ =
             splitter_.processor == hash::Processor::automatic && ahead_ >= least_file_for_model;
@@ -242,15 +250,15 @@ class ChunkReader::Implementation {
     Errc fill(bool& is_end) {
         while (filled_ < buffer_.size()) {
             const u64 wanted = std::min(left_, buffer_.size() - filled_);
-            const ssize_t count = ::read(descriptor_, buffer_.data() + filled_, wanted);
-            if (count < 0 && errno == EINTR) continue;
-            if (count < 0) return static_cast<Errc>(errno);
-            if (count == 0) {
+            const Result<u64> count =
+                wanted == 0 ? Result<u64>(0) : (*input_)({buffer_.data() + filled_, wanted});
+            if (!count) return count.code();
+            if (*count == 0) {
                 is_end = true;
                 return Errc::ok;
             }
-            filled_ += static_cast<u64>(count);
-            left_ -= static_cast<u64>(count);
+            filled_ += *count;
+            left_ -= *count;
         }
         return Errc::ok;
     }
@@ -308,7 +316,7 @@ class ChunkReader::Implementation {
     u64 cpu_bytes_ = 0;  // cut and digested by the CPU, of all files
     double cpu_seconds_ = 0;
     // Of the file at hand.
-    int descriptor_ = -1;
+    const Input* input_ = nullptr;
     const Visit* visit_ = nullptr;
     bool uses_gpu_ = false;  // if there is enough at hand
     bool used_gpu_ = false;  // for the last part
@@ -336,7 +344,12 @@ Errc ChunkReader::open(const Splitter& splitter) {
 }
 
 Errc ChunkReader::read(int descriptor, const Visit& visit, u64 most_bytes) {
-    return implementation_->read(descriptor, visit, most_bytes);
+    const auto input = [&](std::span<std::byte> target) { return read_some(descriptor, target); };
+    return implementation_->read(input, bytes_ahead(descriptor, most_bytes), visit, most_bytes);
+}
+
+Errc ChunkReader::read(const Input& input, u64 size, const Visit& visit) {
+    return implementation_->read(input, size, visit, ~u64{0});
 }
 
 const ReadWork& ChunkReader::work() const {
