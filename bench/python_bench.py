@@ -104,6 +104,7 @@ def heads():
     yield f"machine: {os.cpu_count()} cores of {model.split(': ')[1]}, Linux {release}"
     yield f"date: {now:%Y-%m-%d %H:%M} UTC"
     yield f"commit: {commit}"
+    yield "load: " + " ".join(f"{load:.1f}" for load in os.getloadavg())
     yield "command: " + " ".join(["bench/python_bench.py", *sys.argv[1:]])
 
 

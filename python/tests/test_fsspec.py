@@ -149,6 +149,62 @@ def test_reopens_after_pickling(fs: Any) -> None:
     assert child.exitcode == 0
 
 
+def test_forked_process(fs: Any) -> None:
+    fs.pipe("/f", b"data")
+    child = os.fork()
+    if child == 0:
+        try:
+            fs.cat("/f")
+        except RuntimeError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert fs.cat("/f") == b"data"
+
+
+def test_bulk(fs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls of a volume do not grow in number with the files."""
+    calls: list[str] = []
+
+    def count(name: str) -> None:
+        original = getattr(warren.Volume, name)
+
+        def counted(self: warren.Volume, *arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            return original(self, *arguments, **options)
+
+        monkeypatch.setattr(warren.Volume, name, counted)
+
+    for name in ("open", "stat", "read_many", "write_many", "find", "remove_many", "move_many",
+                 "remove_tree", "unlink", "rename", "mkdir"):  # fmt: skip
+        count(name)
+
+    def called(work: Any) -> list[str]:
+        calls.clear()
+        work()
+        return list(calls)
+
+    names = [f"/d/{i}" for i in range(300)]
+    assert called(lambda: fs.pipe({name: b"data" for name in names})) == ["write_many"]
+    assert called(lambda: fs.cat_ranges(names, 1, 3)) == ["read_many"]
+    assert called(lambda: fs.find("/d")) == ["stat", "stat", "find"]
+    assert called(lambda: fs.mv(names[:100], [f"/e{name}" for name in names[:100]])) == [
+        "move_many"
+    ]
+    assert called(lambda: fs.rm(names[100:200])) == ["remove_many"]
+    assert called(lambda: fs.rm("/d", recursive=True))[-1] == "remove_tree"
+    assert called(lambda: fs.info("/e")) == ["stat"]
+    assert len(fs.find("/")) == 100
+
+
+def test_copies_share_blocks(fs: Any) -> None:
+    data = os.urandom(1 << 20)
+    fs.pipe("/f", data)
+    free = fs.volume.statvfs().f_bfree
+    fs.cp("/f", "/d/g")
+    assert fs.cat("/d/g") == data and free - fs.volume.statvfs().f_bfree < 10
+
+
 def test_pandas(fs: Any, image: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": range(1000), "b": [str(i) for i in range(1000)]})

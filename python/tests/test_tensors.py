@@ -65,6 +65,7 @@ def test_map(volume: warren.Volume) -> None:
     writable.write_back()
     assert np.frombuffer(volume.open("/f").read(), np.int32)[1] == 1234
 
+    assert not hasattr(mapped, "__cuda_array_interface__")  # it is in the host's memory
     half = volume.map("/f", "torch.bfloat16", (-1, 2), offset=8)
     assert half.shape == ((4096 * 4 - 8) // 4, 2)
     assert memoryview(half).format == "B" and memoryview(half).shape == (4094, 4)

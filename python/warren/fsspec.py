@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -225,16 +226,16 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
         """Removes whole trees at once, files by one bulk call."""
         names = self.expand_path(path, recursive=recursive and maxdepth is not None,
                                  maxdepth=maxdepth)
-        infos = {name: self.info(name) for name in names}
-        folders = [
-            name
-            for name in names
-            if infos[name]["type"] == "directory" and not infos[name]["islink"]
-        ]
-        files = [name for name in names if name not in set(folders)]
-        self.volume.remove_many(files, strict=True)
+        folders = []
+        for name, code in zip(names, self.volume.remove_many(names), strict=True):
+            if code == errno.EISDIR:
+                folders.append(name)
+            elif code:
+                raise OSError(code, os.strerror(code), name)
         if not recursive and folders:
-            raise IsADirectoryError(f"{folders[0]} is a directory: pass recursive=True")
+            raise IsADirectoryError(
+                errno.EISDIR, "it is a directory: pass recursive=True", folders[0]
+            )
         for name in sorted(folders, reverse=True):
             if maxdepth is not None:
                 self.volume.rmdir(name)

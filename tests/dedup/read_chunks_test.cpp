@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "base/random.hpp"
 #include "tests/support/seed.hpp"
@@ -29,12 +32,13 @@ std::vector<std::byte> random_bytes(Random& random, u64 size) {
     return bytes;
 }
 
-/// Reads `descriptor` and holds it to the cuts and digests of `bytes` as a whole.
-void expect_chunks(ChunkReader& reader, const Splitter& splitter, int descriptor,
-                   std::span<const std::byte> bytes, const std::vector<u64>& ends) {
+/// Holds what read(visit) passes on to the cuts and digests of `bytes` as a whole.
+void expect_chunks(const Splitter& splitter, std::span<const std::byte> bytes,
+                   const std::vector<u64>& ends,
+                   const std::function<Errc(const ChunkReader::Visit&)>& read) {
     u64 start = 0;
     size_t index = 0;
-    const Errc code = reader.read(descriptor, [&](std::span<const FileChunk> some) {
+    const Errc code = read([&](std::span<const FileChunk> some) {
         for (const FileChunk& chunk : some) {
             if (index == ends.size()) return false;
             const auto expected = bytes.subspan(start, ends[index] - start);
@@ -75,7 +79,21 @@ TEST(ReadChunks, FilesAroundTheBuffer) {
         ASSERT_EQ(::ftruncate(descriptor, static_cast<off_t>(size)), 0);
         ASSERT_EQ(::lseek(descriptor, 0, SEEK_SET), 0);
         const auto whole = std::span(bytes).first(size);
-        expect_chunks(reader, splitter, descriptor, whole, chunk::cut(splitter.rule, whole, 1));
+        const std::vector<u64> ends = chunk::cut(splitter.rule, whole, 1);
+        expect_chunks(splitter, whole, ends, [&](const ChunkReader::Visit& visit) {
+            return reader.read(descriptor, visit);
+        });
+        // The same from a function that gives few bytes at once, whatever length was announced.
+        u64 at = 0;
+        const auto input = [&](std::span<std::byte> target) -> Result<u64> {
+            const u64 count = std::min({target.size(), size - at, u64{1} + random.below(mib)});
+            std::copy_n(whole.begin() + static_cast<i64>(at), count, target.begin());
+            at += count;
+            return count;
+        };
+        expect_chunks(splitter, whole, ends, [&](const ChunkReader::Visit& visit) {
+            return reader.read(input, random.below(2 * size + 1), visit);
+        });
         if (HasFailure()) FAIL() << size << " bytes";
     }
 }
@@ -105,8 +123,35 @@ TEST(ReadChunks, FromAPipe) {
         }
         ::close(pipe[1]);
     });
-    expect_chunks(reader, splitter, pipe[0], bytes, ends);
+    expect_chunks(splitter, bytes, ends,
+                  [&](const ChunkReader::Visit& visit) { return reader.read(pipe[0], visit); });
     ::close(pipe[0]);
+}
+
+TEST(ReadChunks, InputThatFails) {
+    Splitter splitter;
+    splitter.threads = 1;
+    ChunkReader reader;
+    ASSERT_EQ(reader.open(splitter), Errc::ok);
+    u64 calls = 0;
+    const auto input = [&](std::span<std::byte> target) -> Result<u64> {
+        if (++calls == 3) return Errc::io;
+        return target.first(1).size();
+    };
+    const auto visit = [](std::span<const FileChunk>) { return true; };
+    EXPECT_EQ(reader.read(input, 5000, visit), Errc::io);
+    EXPECT_EQ(calls, 3);
+    // What was read is forgotten.
+    const std::vector<std::byte> bytes(5);
+    bool is_read = false;
+    expect_chunks(splitter, bytes, {5}, [&](const ChunkReader::Visit& check) {
+        const auto once = [&](std::span<std::byte> target) -> Result<u64> {
+            if (std::exchange(is_read, true)) return 0;
+            std::copy(bytes.begin(), bytes.end(), target.begin());
+            return bytes.size();
+        };
+        return reader.read(once, bytes.size(), check);
+    });
 }
 
 }  // namespace
