@@ -56,7 +56,7 @@ NB_MODULE(_native, module) {
     // Objects of one interpreter would reach threads that have another's.
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)
         throw std::runtime_error("warren cannot be used in a subinterpreter");
-    prepare_exit(module);
+    prepare_exit();
     add_array(module);
     add_file(module);
     VolumeClass volume(module, "Volume");

@@ -69,9 +69,8 @@ GilRelease::~GilRelease() {
     end_return();
 }
 
-void prepare_exit(nb::module_& module) {
-    module.def("begin_exit", &begin_exit);
-    nb::module_::import_("atexit").attr("register")(module.attr("begin_exit"));
+void prepare_exit() {
+    nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
     // The threads that the parent process counted are not in the child.
     pthread_atfork(nullptr, nullptr, [] { returning = 0; });
 }

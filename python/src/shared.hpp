@@ -43,7 +43,7 @@ class GilRelease {
 };
 
 /// Makes the end of the process what GilRelease says, and changes of open volumes durable before.
-void prepare_exit(nb::module_& module);
+void prepare_exit();
 
 /// What errno becomes of `code`.
 int errno_of(Errc code);

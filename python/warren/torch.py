@@ -33,7 +33,8 @@ class Batch(NamedTuple):
     def samples(self, dtype: Any, *shape: int) -> Any:
         """The batch as a tensor of n samples of one type and shape, without a copy. RuntimeError
         if it is not that long, ValueError if a file has another size than the rest."""
-        if len(set(self.offsets.diff().tolist())) > 1:
+        sizes = self.offsets.diff()
+        if len(sizes) > 0 and bool((sizes != sizes[0]).any()):
             raise ValueError("the files of the batch have several sizes: use values and offsets")
         return self.values.view(dtype).view(len(self.rows), *shape)
 
