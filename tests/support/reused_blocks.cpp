@@ -38,6 +38,7 @@ class Life {
             steps.push_back([this, number] { make_pieces("map-" + number, 8, false); });
             steps.push_back([this, number] { make_attributes("note-" + number); });
             steps.push_back([this, number] { make_link("link-" + number); });
+            steps.push_back([this, number] { make_clone("clone-" + number, "model-" + number); });
         }
         steps.push_back([this] { make_large_directory("wide", 100); });
         steps.push_back([this] { make_large_directory("wider", 140); });
@@ -58,6 +59,7 @@ class Life {
             make_file(volume_, in, mark_ + "-later");
             set_note(find(all_, "note-" + number), "later");
             write_piece(find(all_, "map-" + number), 40);
+            write_piece(find(all_, "clone-" + number), 2);
         }
         const Handle wide = find(all_, "wide");
         for (u32 i = 0; i < 100; i += 3)
@@ -109,6 +111,13 @@ class Life {
         }
         for (u64 i = 0; i < (is_backwards ? 1 : count); ++i)
             write_piece(made, 2 * i);
+    }
+
+    /// Two files that share their blocks, which are counted.
+    void make_clone(const std::string& name, const std::string& model) {
+        make_pieces(model, 4, false);
+        const Handle made = make_file(volume_, all_, name);
+        EXPECT_TRUE(volume_.share_range(find(all_, model), 0, made, 0, 7 * block));
     }
 
     void set_note(Handle file, const std::string& text) {

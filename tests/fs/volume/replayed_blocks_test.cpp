@@ -4,8 +4,9 @@
 // or of another life of its own, is found out by every reader: what belongs to it answers
 // Errc::corrupt, never names or bytes of others, and all else goes on as if nothing were wrong.
 //
-// What is in its place of the same life of the same inode, and blocks of inodes, bitmaps and the
-// frame table, cannot be told from what belongs there (docs/DESIGN.md, Stale metadata).
+// What is in its place of the same life of the same inode, and blocks of inodes, bitmaps, the frame
+// table and counts of references, cannot be told from what belongs there (docs/DESIGN.md, Stale
+// metadata).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -434,8 +435,8 @@ TEST_F(ReplayedBlocks, ofEveryKindAreFoundOutOrHarmless) {
     }
     std::printf("[ CONTENTS ] %zu, of %zu sorts, %llu put back\n", contents_.size(), groups.size(),
                 static_cast<unsigned long long>(count));
-    // Superblock, frame table, bitmap, inodes, and the six that are owned.
-    EXPECT_EQ(kinds.size(), 10u);
+    // Superblock, frame table, bitmap, inodes, reference counts, and the six that are owned.
+    EXPECT_EQ(kinds.size(), 11u);
 }
 
 /// The same bytes, but of an earlier life of their owner: nothing else tells what is wrong.
