@@ -134,29 +134,4 @@ WARREN_HD void drop_extent(Operation<Team>& op, const format::Extent& extent) {
     });
 }
 
-/// Of `blocks` blocks from `place` on, all in one frame: how many, from the first, are like it
-/// referred to from elsewhere too, or are not.
-struct SharedPrefix {
-    bool is_shared = false;
-    u32 blocks = 0;
-};
-
-/// Part of a plan: the counts are pinned afterwards.
-template <class Team>
-WARREN_HD Result<SharedPrefix> shared_prefix(Operation<Team>& op, u64 place, u32 blocks) {
-    const Result<ReferenceBlock*> counts = find_counts(op, place / format::frame_size);
-    if (!counts) return counts.code();
-    if (*counts == nullptr) return SharedPrefix{false, blocks};
-    const u32 first = static_cast<u32>(place % format::frame_size / format::block_size);
-    return once(op.team, [&] {
-        const auto is_shared = [&](u32 i) {
-            return relaxed_load((*counts)->extra[first + i]) != 0;
-        };
-        SharedPrefix prefix{is_shared(0), 1};
-        while (prefix.blocks < blocks && is_shared(prefix.blocks) == prefix.is_shared)
-            ++prefix.blocks;
-        return prefix;
-    });
-}
-
 }  // namespace warren::core

@@ -95,9 +95,7 @@ WARREN_HD Result<u64> punch(Operation<Team>& op, const File& file, const Allocat
 /// Reserves blocks for up to `count` shared ones at the spot, which lie in one frame.
 template <class Team>
 WARREN_HD Result<Run> replace_shared(Operation<Team>& op, const Spot& spot, u64 count) {
-    const u64 room =
-        format::blocks_per_frame - spot.place / format::block_size % format::blocks_per_frame;
-    const Result<Run> run = reserve_behind(op, spot, count < room ? count : room);
+    const Result<Run> run = reserve_behind(op, spot, blocks_in_frame(spot.place, count));
     if (run) WARREN_TRY(pin_counts(op, spot.place, run->blocks));
     return run;
 }

@@ -8,8 +8,6 @@
 // for what it leaves of a block that reads as zeros is zeroed by it too, and so is the gap before
 // it (tail_to_zero()). See map.hpp for what frees blocks.
 //
-// Blocks that another extent refers to as well stay as they are: what is written goes to new ones.
-//
 // Invariant: an extent without the unwritten flag is put in only after its blocks were written.
 #pragma once
 
@@ -145,17 +143,11 @@ struct FillPlan {
     ContentChange change;
 };
 
-/// Whether writing at a shared spot needs new blocks, for `want` blocks, of which this leaves those
-/// for which the answer holds. The host keeps others from sharing the file's blocks meanwhile.
-template <class Team>
-WARREN_HD Result<bool> must_copy(Operation<Team>& op, const Spot& spot, u64& want) {
+/// How many of `blocks` blocks from `place` on lie in its frame.
+WARREN_HD constexpr u64 blocks_in_frame(u64 place, u64 blocks) {
     const u64 room =
-        format::blocks_per_frame - spot.place / format::block_size % format::blocks_per_frame;
-    const Result<SharedPrefix> prefix =
-        shared_prefix(op, spot.place, static_cast<u32>(want < room ? want : room));
-    if (!prefix) return prefix.code();
-    want = prefix->blocks;
-    return prefix->is_shared;
+        format::blocks_per_frame - place / format::block_size % format::blocks_per_frame;
+    return blocks < room ? blocks : room;
 }
 
 /// Finds what is at `block` and reserves what it takes to make up to `want` blocks from there data.
@@ -178,16 +170,16 @@ WARREN_HD Errc plan_fill(Operation<Team>& op, const File& file, u64 block, u64 w
     // An area of nothing but zeros is as good as a hole.
     if (want > spot.blocks && file.kind != AreaKind::bytes) want = spot.blocks;
     piece.file_block = block;
-    bool copies = false;
+    // New blocks, although there may be no other reference now: a file that had one in the last
+    // commit would show the bytes after a crash.
     if (spot.is_shared) {
-        const Result<bool> is_needed = must_copy(op, spot, want);
-        if (!is_needed) return is_needed.code();
-        copies = *is_needed;
+        want = blocks_in_frame(spot.place, want);
+        WARREN_TRY(pin_counts(op, spot.place, want));
+        piece.old_place = plan.change.dropped_place = spot.place;
     }
-    if (copies) piece.old_place = plan.change.dropped_place = spot.place;
-    piece.keeps_rest = spot.kind == MappingKind::data && !copies;
+    piece.keeps_rest = spot.kind == MappingKind::data && !spot.is_shared;
     plan.change.has_extent = !piece.keeps_rest;
-    plan.change.is_fresh = spot.place == 0 || copies;
+    plan.change.is_fresh = spot.place == 0 || spot.is_shared;
     if (plan.change.is_fresh) {
         const Result<Run> run = reserve_behind(op, spot, want);
         if (!run) return run.code();

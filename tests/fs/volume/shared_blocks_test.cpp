@@ -148,6 +148,25 @@ TEST_P(SharedBlocks, TheTailOfOneFileIsNotZeroedInTheOther) {
     volume_.close_and_check();
 }
 
+/// The last commit has both files at the blocks that the second one has alone when it is written.
+TEST_P(SharedBlocks, ACrashShowsNoBytesThatTheOtherFileWroteSince) {
+    const Bytes bytes = random_bytes(random_, 20 * block);
+    const Handle source = open_new("source");
+    put(*volume_, source, 0, bytes);
+    const Handle target = open_new("target");
+    share(source, target);
+    ASSERT_EQ(volume_->sync(), Errc::ok);
+    put(*volume_, source, 0, Bytes(bytes.size(), std::byte{1}));
+    put(*volume_, target, block, Bytes(3 * block + 100, std::byte{2}));
+    const auto cut = volume_.disk().copy();
+    const auto volume = open_on(*cut, options());
+    for (const char* const name : {"source", "target"}) {
+        const auto found = volume->lookup({}, volume->root(), name);
+        ASSERT_TRUE(found);
+        EXPECT_TRUE(contents(*volume, found->handle) == bytes) << name;
+    }
+}
+
 TEST_P(SharedBlocks, WhatCannotBeSharedIsRefused) {
     const Handle source = open_new("source");
     const Handle target = open_new("target");
