@@ -163,6 +163,13 @@ struct Lookup {
     std::string_view name;
 };
 
+/// What dedupe_range() did.
+struct Deduped {
+    u64 bytes = 0;         // from the ranges' start on that lie in the same blocks afterwards
+    bool differs = false;  // the bytes are not equal: nothing was shared
+};
+inline constexpr u64 dedupe_bytes_max = 16 * mib;
+
 /// What a bulk removal did.
 struct Removal {
     u64 files = 0;        // names removed that were not directories
@@ -355,10 +362,20 @@ class Volume {
     /// one of them does not change the other. Holes of the source become holes. The size of the
     /// target grows if need be. The answer is the number of bytes, fewer where the source ends.
     /// Errc::invalid: an offset is no multiple of 4096; or the length is none, unless the range
-    /// ends with the source and not before the end of the target; or both files are one.
-    /// Errc::not_supported: the volume was made without shared blocks.
+    /// ends with the source and not before the end of the target; or the ranges overlap in one
+    /// file. Errc::not_supported: the volume was made without shared blocks.
     Result<u64> share_range(Handle source, u64 offset, Handle target, u64 target_offset, u64 length,
                             Stamp stamp = Stamp::yes);
+    /// Makes both files refer to the blocks of `source`, as FIDEDUPERANGE, if the bytes of the
+    /// ranges are equal; no other call changes them meanwhile. Contents, sizes and times stay, and
+    /// a crash leaves each block of the target with its old place or the new one.
+    /// One call does at most dedupe_bytes_max; of a length that is no multiple of 4096 it does
+    /// whole blocks, unless both ranges end with their files. Bytes in an inode are not shared.
+    /// Errc::access, Errc::not_permitted: `caller` may not read the source, or neither owns the
+    /// target nor may write to it. Errc::invalid: an offset is no multiple of 4096; or a range ends
+    /// behind its file; or the ranges overlap in one file. Errc::not_supported: as share_range().
+    Result<Deduped> dedupe_range(const Caller& caller, Handle source, u64 offset, Handle target,
+                                 u64 target_offset, u64 length);
     /// Brings a part of a file's contents into the memory of the engine, for kernels (on the CPU
     /// engine: for the program) to work on in place. Errc::no_memory if they do not fit there,
     /// Errc::invalid if there is nothing to map.

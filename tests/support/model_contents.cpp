@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes and contents of the model. A file is a map of pages; what is not there reads as zeros.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "tests/support/model_file_system.hpp"
@@ -236,13 +237,24 @@ Errc ModelFileSystem::allocate(Handle file, Allocate how, u64 offset, u64 length
     return Errc::ok;
 }
 
+namespace {
+
+/// Whether ranges of this length at both offsets have a page in common.
+bool pages_overlap(u64 offset, u64 other, u64 length) {
+    const u64 low = std::min(offset, other) / page_bytes;
+    const u64 high = std::max(offset, other) / page_bytes;
+    return length > 0 && high - low < (length + page_bytes - 1) / page_bytes;
+}
+
+}  // namespace
+
 Result<u64> ModelFileSystem::share_range(Handle source, u64 offset, Handle target,
                                          u64 target_offset, u64 length) {
     const Result<ModelInode*> from = find_content(source);
     if (!from) return from.code();
     const Result<ModelInode*> to = find_content(target);
     if (!to) return to.code();
-    if (*from == *to || (offset | target_offset) % page_bytes != 0) return Errc::invalid;
+    if ((offset | target_offset) % page_bytes != 0) return Errc::invalid;
     if (offset >= (*from)->size) return u64{0};
     length = std::min(length, (*from)->size - offset);
     if (target_offset > file_bytes_max || length > file_bytes_max - target_offset) {
@@ -251,6 +263,7 @@ Result<u64> ModelFileSystem::share_range(Handle source, u64 offset, Handle targe
     const u64 end = target_offset + length;
     const bool ends_files = offset + length == (*from)->size && end >= (*to)->size;
     if (length % page_bytes != 0 && !ends_files) return Errc::invalid;
+    if (*from == *to && pages_overlap(offset, target_offset, length)) return Errc::invalid;
     zero_bytes(**to, target_offset, end);
     auto page = (*from)->pages.lower_bound(offset / page_bytes);
     for (; page != (*from)->pages.end() && page->first * page_bytes < offset + length; ++page) {
@@ -260,6 +273,38 @@ Result<u64> ModelFileSystem::share_range(Handle source, u64 offset, Handle targe
     (*to)->size = std::max((*to)->size, end);
     if (length > 0) touch_contents(**to);
     return length;
+}
+
+Result<Deduped> ModelFileSystem::dedupe_range(const Caller& caller, Handle source, u64 offset,
+                                              Handle target, u64 target_offset, u64 length) {
+    WARREN_TRY(check_access(caller, source, 4));
+    if (find(target) == nullptr) return Errc::stale;
+    const bool is_permitted =
+        acts_as_owner(caller, at(target.inode).user) || allows(caller, target.inode, 2);
+    if (!is_permitted) return Errc::not_permitted;
+    const Result<ModelInode*> from = find_content(source);
+    if (!from) return from.code();
+    const Result<ModelInode*> to = find_content(target);
+    if (!to) return to.code();
+    if ((offset | target_offset) % page_bytes != 0) return Errc::invalid;
+    if (offset + length < offset || offset + length > (*from)->size) return Errc::invalid;
+    if (target_offset + length < length || target_offset + length > (*to)->size) {
+        return Errc::invalid;
+    }
+    if (*from == *to && pages_overlap(offset, target_offset, length)) return Errc::invalid;
+    length = std::min(length, dedupe_bytes_max);
+    const bool ends_files =
+        offset + length == (*from)->size && target_offset + length == (*to)->size;
+    if (!ends_files) length = length / page_bytes * page_bytes;
+    std::array<std::byte, page_bytes> bytes;
+    std::array<std::byte, page_bytes> others;
+    for (u64 done = 0; done < length; done += page_bytes) {
+        const u64 count = std::min(page_bytes, length - done);
+        static_cast<void>(read(source, offset + done, std::span(bytes).first(count)));
+        static_cast<void>(read(target, target_offset + done, std::span(others).first(count)));
+        if (std::memcmp(bytes.data(), others.data(), count) != 0) return Deduped{0, true};
+    }
+    return Deduped{length, false};
 }
 
 bool ModelFileSystem::is_zero(const ModelInode& inode, u64 begin, u64 end) {

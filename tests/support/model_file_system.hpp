@@ -90,6 +90,9 @@ class ModelFileSystem {
     Errc allocate(Handle file, Allocate how, u64 offset, u64 length);
     Result<u64> share_range(Handle source, u64 offset, Handle target, u64 target_offset,
                             u64 length);
+    /// As if no contents were in an inode, where the volume shares nothing.
+    Result<Deduped> dedupe_range(const Caller& caller, Handle source, u64 offset, Handle target,
+                                 u64 target_offset, u64 length);
     /// Whether `answer` is right for seek(); where holes are is up to the volume.
     bool is_right_seek(Handle file, u64 offset, Seek whence, const Result<u64>& answer) const;
 

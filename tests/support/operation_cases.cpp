@@ -118,6 +118,20 @@ std::vector<Operation> content_operations() {
          false}};
 }
 
+std::vector<Operation> sharing_operations() {
+    return {{"share",
+             [](Place& at) {
+                 return at.volume.share_range(at.file, 0, at.small, 0, large_bytes.size()).code();
+             },
+             false},
+            {"dedupe", [](Place& at) {
+                 const u64 half = large_bytes.size() / 2 / 4096 * 4096;
+                 const auto done = at.volume.dedupe_range(anybody, at.file, 0, at.file, half, half);
+                 EXPECT_TRUE(!done || done->bytes == half) << "other bytes than the file's";
+                 return done.code();
+             }}};
+}
+
 /// As many names as bulk commands share among workers, and what is asked about them.
 struct Many {
     static constexpr u64 count = 1200;
@@ -239,7 +253,7 @@ void release_operation_place(OperationPlace& place) {
 
 std::vector<OperationCase> operation_cases() {
     std::vector<OperationCase> all = name_operations();
-    for (const auto& more : {content_operations(), bulk_operations()})
+    for (const auto& more : {content_operations(), sharing_operations(), bulk_operations()})
         all.insert(all.end(), more.begin(), more.end());
     return all;
 }

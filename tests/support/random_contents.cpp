@@ -277,6 +277,63 @@ void RandomOperations::do_share() {
     close_after(target, must_release_target);
 }
 
+/// Writes what the source has in a range to the target. False if that failed.
+bool RandomOperations::copy_bytes(u64 source, u64 offset, u64 target, u64 target_offset,
+                                  u64 length) {
+    std::vector<std::byte> bytes(length);
+    const Result<u64> count = model_.read(model(source), offset, bytes);
+    if (!count || *count == 0) return true;
+    bytes.resize(*count);
+    begin("write " + name_of(target) + range_text(target_offset, bytes.size()) + " as " +
+          name_of(source) + " has at " + std::to_string(offset));
+    const Result<u64> found = volume_->write(real(target), target_offset, bytes);
+    end();
+    expect_code(found.code(), model_.write(model(target), target_offset, bytes).code());
+    return !failed_;
+}
+
+void RandomOperations::do_dedupe() {
+    const Caller& caller = pick_caller();
+    const u64 source = chance(10) ? pick_inode() : pick_open_file();
+    const u64 target = chance(10) ? pick_inode() : pick_open_file();
+    bool must_release_source = false;
+    if (!open_for(source, must_release_source)) return;
+    bool must_release_target = false;
+    if (!open_for(target, must_release_target)) return close_after(source, must_release_source);
+    const auto pick_place = [&] {
+        const u64 offset = chance(3) ? 0 : pick_offset() % (256 * kib);
+        return plan_.errors && chance(30) ? offset : offset / 4096 * 4096;
+    };
+    const u64 offset = pick_place();
+    const u64 target_offset = pick_place();
+    u64 length = pick_length();
+    // Often all that the source has from there on, within what copying for it takes.
+    const ModelInode* from = model_.find(model(source));
+    if (chance(2) && from->size > offset) length = std::min(from->size - offset, 300 * kib);
+    if (chance(4) || copy_bytes(source, offset, target, target_offset, length)) {
+        begin("dedupe " + name_of(source) + range_text(offset, length) + " with " +
+              name_of(target) + " at " + std::to_string(target_offset) + " by " +
+              std::to_string(caller.user));
+        const Result<Deduped> found = volume_->dedupe_range(caller, real(source), offset,
+                                                            real(target), target_offset, length);
+        end();
+        const Result<Deduped> wanted = model_.dedupe_range(caller, model(source), offset,
+                                                           model(target), target_offset, length);
+        expect_code(found.code(), wanted.code());
+        if (!failed_ && found) {
+            note(found->bytes);
+            const bool may_be_in_inode = wanted->bytes <= 128;
+            const bool is_right =
+                found->bytes == wanted->bytes || (may_be_in_inode && found->bytes == 0);
+            if (!is_right || found->differs != wanted->differs)
+                fail("shares " + std::to_string(found->bytes) +
+                     (found->differs ? ", differs" : ""));
+        }
+    }
+    close_after(source, must_release_source);
+    close_after(target, must_release_target);
+}
+
 void RandomOperations::do_seek() {
     const u64 number = chance(30) ? pick_inode() : pick_open_file();
     bool must_release = false;

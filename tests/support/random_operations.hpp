@@ -28,6 +28,7 @@ struct RandomPlan {
     bool batches = true;      // move_many, create_many and others that are several changes
     bool opens = true;        // files stay open beyond one operation
     bool large_files = true;  // writes beyond 64 KiB, offsets beyond 1 MiB, reservations
+    bool shares = true;       // ranges that several files share
     bool errors = true;       // names, handles and arguments that cannot be right
     bool listings = true;     // listings that go on between operations
     bool syncs = true;
@@ -148,6 +149,8 @@ class RandomOperations {
     void do_write();
     void do_allocate();
     void do_share();
+    void do_dedupe();
+    bool copy_bytes(u64 source, u64 offset, u64 target, u64 target_offset, u64 length);
     void do_seek();
     void do_get_attribute();
     void do_set_attribute();

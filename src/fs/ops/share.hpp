@@ -13,8 +13,13 @@ namespace warren::ops {
 /// What add_references() marks: of each frame its counts, which may be a new block, and its block
 /// of the frame table.
 inline constexpr u32 add_references_blocks_max = shared_frames_max * (start_blocks_max + 1);
-/// With it, share() marks the lists of both files and the inode that gets the blocks.
-inline constexpr u32 share_blocks_max = add_references_blocks_max + 3;
+/// What dropping the blocks marks that others take the place of: of each frame its counts and its
+/// block of the frame table.
+inline constexpr u32 replaced_blocks_max = shared_frames_max * 2;
+/// With both, share() marks the lists of both files and the inode that gets the blocks.
+inline constexpr u32 share_blocks_max = add_references_blocks_max + replaced_blocks_max + 3;
+/// What mark_shared() marks: the list.
+inline constexpr u32 mark_shared_blocks = 1;
 static_assert(share_blocks_max <= journal_room_min);
 static_assert(shared_frames_max + 3 <= locks_max);
 static_assert(shared_frames_max <= reservations_max);
@@ -98,7 +103,26 @@ struct Sharing {
     i64 now = 0;        // for the times of the target
 };
 
-/// Puts `extent` into the target and a reference to each of its blocks beside it.
+/// Gives the extent of `spot` the flag extent_shared.
+template <class Team>
+WARREN_HD void mark_shared(Operation<Team>& op, const Spot& spot) {
+    Extent extent = once(op.team, [&] { return read_extent(spot.home.list.at[spot.index]); });
+    extent.flags |= format::extent_shared;
+    change_extents(op, spot.file.inode, spot.home, extent.file_block, end_of(extent), &extent);
+}
+
+/// mark_shared() as an operation of its own.
+template <class Team>
+WARREN_HD Errc apply_mark(Operation<Team>& op, const Spot& spot) {
+    WARREN_TRY(op.will_write(spot.home.seen));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(mark_shared_blocks)));
+    mark_shared(op, spot);
+    op.end_apply();
+    return Errc::ok;
+}
+
+/// Puts `extent` into the target, a reference to each of its blocks beside it, instead of what is
+/// there.
 template <class Team>
 WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spot& from,
                              const Spot& to, const Extent& extent) {
@@ -106,21 +130,22 @@ WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spo
     const InodeRef& inode = to.file.inode;
     FreshCounts fresh;
     WARREN_TRY(plan_references(op, place, extent.length, fresh));
+    if (to.is_shared) WARREN_TRY(pin_counts(op, to.place, extent.length));
     WARREN_TRY(check_room(op, inode, to.home, extent.file_block, end_of(extent), &extent));
-    Extent shared = once(op.team, [&] { return read_extent(from.home.list.at[from.index]); });
-    const bool must_mark = (shared.flags & format::extent_shared) == 0;
-    shared.flags |= format::extent_shared;
-    WARREN_TRY(op.confirm(from.home.seen));
     WARREN_TRY(op.will_write(from.home.seen));
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.will_write(to.home.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(share_blocks_max)));
+    // References are added first: a block may be among those dropped, too.
     add_references(op, place, extent.length, fresh);
-    if (must_mark) {
-        change_extents(op, from.file.inode, from.home, shared.file_block, end_of(shared), &shared);
+    if (to.place != 0) {
+        drop_extent(op, {extent.file_block, BlockPointer::to(to.place), extent.length,
+                         to.is_shared ? format::extent_shared : 0});
+    } else {
+        count_blocks(op, inode, extent.length);
     }
+    if (!from.is_shared) mark_shared(op, from);
     change_extents(op, inode, to.home, extent.file_block, end_of(extent), &extent);
-    count_blocks(op, inode, extent.length);
     const u64 reached = bytes_of(end_of(extent));
     const u64 end = what.end_bytes < reached ? what.end_bytes : reached;
     once(op.team, [&] {
@@ -138,11 +163,11 @@ WARREN_HD constexpr u64 blocks_in_one_step(u64 place) {
            place / format::block_size % format::blocks_per_frame;
 }
 
-/// Shares one extent, or a part of it, at the begin of what `what` says. The answer is how many
-/// blocks are done: shared, or a hole in the source. The caller goes on behind them; 0 means that
-/// the target's contents have left its inode. Requires: the blocks of the target are holes.
-/// Errc::invalid if they are not, if the source is small enough to lie in its inode, or if both
-/// files are one. `writer` as in fill().
+/// Shares one extent, or a part of it, at the begin of what `what` says, instead of what the target
+/// has there. The answer is how many blocks are done: shared, or a hole in the source, which leaves
+/// the target as it is. The caller goes on behind them; 0: a step on the way is done. Errc::invalid
+/// if the source is small enough to lie in its inode. `writer` as in fill(). Requires: in one file,
+/// the ranges do not overlap.
 template <class Team, class Writer>
 WARREN_HD Result<u64> share(Operation<Team>& op, const Sharing& what, Writer&& writer) {
     const Result<File> source = find_file(op, what.source);
@@ -150,7 +175,6 @@ WARREN_HD Result<u64> share(Operation<Team>& op, const Sharing& what, Writer&& w
     const Result<File> target = find_file(op, what.target);
     if (!target) return target.code();
     if (source->kind == AreaKind::bytes) return Errc::invalid;
-    if (source->inode.number == target->inode.number) return Errc::invalid;
     const Result<Spot> from = locate(op, *source, what.from);
     if (!from) return from.code();
     u64 count = what.blocks < from->blocks ? what.blocks : from->blocks;
@@ -166,11 +190,20 @@ WARREN_HD Result<u64> share(Operation<Team>& op, const Sharing& what, Writer&& w
     const Result<Spot> to = locate(op, *target, what.to);
     if (!to) return to.code();
     // An area of nothing but zeros is as good as a hole.
-    const bool is_empty = target->kind == AreaKind::bytes;
-    if (!is_empty && to->kind != MappingKind::hole) return Errc::invalid;
-    if (!is_empty && count > to->blocks) count = to->blocks;
+    if (target->kind != AreaKind::bytes && count > to->blocks) count = to->blocks;
+    if (to->kind == MappingKind::data && to->place == from->place) {
+        WARREN_TRY(apply_size(op, *target, 0, what.now));
+        return count;
+    }
+    // In one list, marking the source moves what lies behind it.
+    if (!from->is_shared && from->home.seen.place == to->home.seen.place) {
+        WARREN_TRY(apply_mark(op, *from));
+        return u64{0};
+    }
     const u64 step = blocks_in_one_step(from->place);
+    const u64 step_there = blocks_in_one_step(to->place);
     if (count > step) count = step;
+    if (count > step_there) count = step_there;
     const Extent extent{what.to, BlockPointer::to(from->place), static_cast<u32>(count),
                         format::extent_shared};
     WARREN_TRY(apply_sharing(op, what, *from, *to, extent));

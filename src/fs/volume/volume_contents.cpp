@@ -40,21 +40,14 @@ Errc unshare_block(VolumeImplementation& volume, Handle file, u64 block) {
     return volume.ask<Verb::unshare>(command, moving_writer(volume)).code();
 }
 
-Result<ops::Mapping> map_block(VolumeImplementation& volume, Handle file, u64 block) {
-    return volume.ask<Verb::map>([&](ops::Command& command) {
-        command.handle = file;
-        command.from = block;
-    });
-}
-
 /// Zeroes the part of one block that the bytes [begin, end) of a file cover, where the block holds
 /// data.
 Errc zero_part_of_block(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
     const u64 block = begin / format::block_size;
-    Result<ops::Mapping> mapping = map_block(volume, file, block);
+    Result<ops::Mapping> mapping = volume.map_block(file, block);
     if (mapping && mapping->is_shared) {
         WARREN_TRY(unshare_block(volume, file, block));
-        mapping = map_block(volume, file, block);
+        mapping = volume.map_block(file, block);
     }
     if (!mapping) return mapping.code();
     if (mapping->kind != ops::MappingKind::data) return Errc::ok;
@@ -106,6 +99,13 @@ Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offse
 }
 
 }  // namespace
+
+Result<ops::Mapping> VolumeImplementation::map_block(Handle file, u64 block) {
+    return ask<Verb::map>([&](ops::Command& command) {
+        command.handle = file;
+        command.from = block;
+    });
+}
 
 Errc VolumeImplementation::read_data(u64 place, std::span<std::byte> target, u64 run_end) {
     return file_buffer_ == nullptr ? disk_.read(place, target)
@@ -174,7 +174,7 @@ Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
     while (done < target.size()) {
         const u64 at = offset + done;
         const u64 block = at / format::block_size;
-        const Result<ops::Mapping> mapping = map_block(*this, file, block);
+        const Result<ops::Mapping> mapping = map_block(file, block);
         if (!mapping) return mapping.code();
         if (at >= mapping->size) break;
         u64 end = std::min(mapping->size, offset + target.size());

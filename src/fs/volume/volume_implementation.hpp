@@ -254,6 +254,8 @@ class VolumeImplementation {
     Errc resize_locked(Handle file, u64 size, i64 now);
     /// Makes blocks that a range covers whole holes; the contents of an inode zeros there.
     Errc punch_locked(Handle file, u64 offset, u64 length, i64 now);
+    /// Where block `block` of the file is.
+    Result<ops::Mapping> map_block(Handle file, u64 block);
     /// What the file has from `offset` on; less than `target` takes where the file ends.
     Result<u64> read_contents(Handle file, u64 offset, std::span<std::byte> target);
     Result<u64> write_contents(Handle file, u64 offset, std::span<const std::byte> source, u64 size,

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharing a range of one file with another. The target's blocks become holes first, then extents
-// are shared step by step: a crash between leaves a target that has some of the bytes.
+// Sharing a range of one file with another, step by step: a crash between leaves a target that has
+// some of the bytes. Each step puts blocks of the source in the place of the target's at once, so
+// where both have the same bytes no crash shows.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
+#include <memory>
 
 #include "base/out_of_memory.hpp"
 #include "fs/volume/data_writer.hpp"
@@ -38,7 +41,8 @@ struct SharedRange {
     i64 now;
 };
 
-/// Shares whole blocks, the source's last one included. Requires: the target has holes there.
+/// Puts whole blocks of the source, the last one of the range included, and its holes in the place
+/// of what the target has.
 Errc share_blocks(VolumeImplementation& volume, const SharedRange& range) {
     const u64 blocks = ops::blocks_of(range.length);
     ops::Command command = command_on(range.source);
@@ -51,11 +55,62 @@ Errc share_blocks(VolumeImplementation& volume, const SharedRange& range) {
         command.from = range.offset / block_size + done;
         command.to = range.target_offset / block_size + done;
         command.length = blocks - done;
+        const Result<ops::Mapping> run = volume.map_block(range.source, command.from);
+        if (!run) return run.code();
+        if (run->kind != ops::MappingKind::data) {
+            const u64 hole = std::min(run->blocks, command.length);
+            WARREN_TRY(volume.punch_locked(range.target, command.to * block_size, hole * block_size,
+                                           range.now));
+            done += hole;
+            continue;
+        }
         const Result<u64> step = volume.ask<Verb::share>(command, moving_writer(volume));
         if (!step) return step.code();
         done += *step;
     }
     return Errc::ok;
+}
+
+/// Whether two runs show the same without being read: they lie in the same blocks, or read as
+/// zeros.
+bool must_be_equal(const ops::Mapping& one, const ops::Mapping& other) {
+    using ops::MappingKind;
+    const auto is_zero = [](const ops::Mapping& run) {
+        return run.kind == MappingKind::hole || run.kind == MappingKind::unwritten;
+    };
+    if (is_zero(one) && is_zero(other)) return true;
+    return one.kind == MappingKind::data && other.kind == one.kind && other.place == one.place;
+}
+
+/// Whether the target has the bytes of the source. Requires: neither file ends within the range.
+Result<bool> have_equal_bytes(VolumeImplementation& volume, const SharedRange& range) {
+    constexpr u64 piece_bytes = mib;
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(2 * piece_bytes);
+    for (u64 done = 0; done < range.length;) {
+        const u64 offset = range.offset + done;
+        const u64 target_offset = range.target_offset + done;
+        const u64 left = range.length - done;
+        const Result<ops::Mapping> run = volume.map_block(range.source, offset / block_size);
+        if (!run) return run.code();
+        const Result<ops::Mapping> other =
+            volume.map_block(range.target, target_offset / block_size);
+        if (!other) return other.code();
+        if (must_be_equal(*run, *other)) {
+            const u64 blocks = std::min({run->blocks, other->blocks, ops::blocks_of(left)});
+            done += std::min(blocks * block_size, left);
+            continue;
+        }
+        const std::span<std::byte> bytes(memory.get(), std::min(left, piece_bytes));
+        const std::span<std::byte> others(memory.get() + piece_bytes, bytes.size());
+        const Result<u64> read = volume.read_contents(range.source, offset, bytes);
+        if (!read) return read.code();
+        const Result<u64> read_other = volume.read_contents(range.target, target_offset, others);
+        if (!read_other) return read_other.code();
+        if (*read != bytes.size() || *read_other != bytes.size()) return Errc::corrupt;
+        if (std::memcmp(bytes.data(), others.data(), bytes.size()) != 0) return false;
+        done += bytes.size();
+    }
+    return true;
 }
 
 /// Copies the contents of a file that is so small that they lie in its inode.
@@ -78,19 +133,72 @@ Result<u64> size_of_file(Volume& volume, Handle file) {
     return type == format::type_regular ? Result<u64>(attributes->size) : Errc::invalid;
 }
 
-/// The bytes of the range that can be shared, or Errc::invalid.
-Result<u64> length_of(const SharedRange& range, u64 source_size, u64 target_size) {
-    if (range.source.inode == range.target.inode) return Errc::invalid;
-    if ((range.offset | range.target_offset) % block_size != 0) return Errc::invalid;
+bool begins_with_blocks(const SharedRange& range) {
+    return (range.offset | range.target_offset) % block_size == 0;
+}
+
+/// Whether the blocks of both ranges overlap in one file.
+bool has_overlap(const SharedRange& range) {
+    const u64 whole = ops::blocks_of(range.length) * block_size;
+    return range.source.inode == range.target.inode && range.offset < range.target_offset + whole &&
+           range.target_offset < range.offset + whole;
+}
+
+/// The bytes of the range that share_range() shares, or why there are none.
+Result<u64> length_to_share(SharedRange range, u64 source_size, u64 target_size) {
+    if (!begins_with_blocks(range)) return Errc::invalid;
     if (range.offset >= source_size) return u64{0};
-    const u64 length = std::min(range.length, source_size - range.offset);
+    range.length = std::min(range.length, source_size - range.offset);
     if (range.target_offset > format::file_size_max ||
-        length > format::file_size_max - range.target_offset) {
+        range.length > format::file_size_max - range.target_offset) {
         return Errc::file_too_big;
     }
-    const bool ends_files =
-        range.offset + length == source_size && range.target_offset + length >= target_size;
-    return length % block_size == 0 || ends_files ? Result<u64>(length) : Errc::invalid;
+    const bool ends_files = range.offset + range.length == source_size &&
+                            range.target_offset + range.length >= target_size;
+    const bool is_whole = range.length % block_size == 0 || ends_files;
+    return is_whole && !has_overlap(range) ? Result<u64>(range.length) : Errc::invalid;
+}
+
+/// The bytes of the range that one call of dedupe_range() does, or why there are none.
+Result<u64> length_to_dedupe(const SharedRange& range, u64 source_size, u64 target_size) {
+    const auto fits = [&](u64 offset, u64 size) {
+        return offset <= size && range.length <= size - offset;
+    };
+    if (!begins_with_blocks(range)) return Errc::invalid;
+    if (!fits(range.offset, source_size)) return Errc::invalid;
+    if (!fits(range.target_offset, target_size)) return Errc::invalid;
+    if (has_overlap(range)) return Errc::invalid;
+    const u64 length = std::min(range.length, dedupe_bytes_max);
+    const bool ends_source = range.offset + length == source_size;
+    const bool ends_files = ends_source && range.target_offset + length == target_size;
+    return ends_files ? length : length / block_size * block_size;
+}
+
+/// Errc::access unless the caller may read the source, Errc::not_permitted unless it owns the
+/// target or may write to it.
+Errc check_rights(Volume& volume, const Caller& caller, Handle source, Handle target) {
+    if (!caller.check) return Errc::ok;
+    WARREN_TRY(volume.check_access(caller, source, core::may_read));
+    const Result<Attributes> attributes = volume.attributes(target);
+    if (!attributes) return attributes.code();
+    if (attributes->user == caller.user) return Errc::ok;
+    const Errc code = volume.check_access(caller, target, core::may_write);
+    return code == Errc::access ? Errc::not_permitted : code;
+}
+
+Errc check_feature(const VolumeImplementation& volume) {
+    const u64 features = volume.superblock().features_read_only_compatible;
+    return (features & format::feature_shared_blocks) != 0 ? Errc::ok : Errc::not_supported;
+}
+
+/// Whether contents lie in the inode of either file, where no block can be shared.
+Result<bool> is_in_inode(VolumeImplementation& volume, const SharedRange& range) {
+    for (const Handle file : {range.source, range.target}) {
+        const Result<ops::Mapping> first = volume.map_block(file, 0);
+        if (!first) return first.code();
+        if (first->kind == ops::MappingKind::bytes) return true;
+    }
+    return false;
 }
 
 }  // namespace
@@ -99,8 +207,7 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
                                 u64 length, Stamp stamp) {
     return or_no_memory([&]() -> Result<u64> {
         VolumeImplementation& volume = *implementation_;
-        const u64 features = volume.superblock().features_read_only_compatible;
-        if ((features & format::feature_shared_blocks) == 0) return Errc::not_supported;
+        WARREN_TRY(check_feature(volume));
         const TwoDataLocks locks(volume.data_lock(source.inode), volume.data_lock(target.inode));
         const Result<u64> source_size = size_of_file(*this, source);
         if (!source_size) return source_size.code();
@@ -108,7 +215,7 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
         if (!target_size) return target_size.code();
         SharedRange range{source,        target, offset,
                           target_offset, length, stamp == Stamp::yes ? now_nanoseconds() : 0};
-        const Result<u64> bytes = length_of(range, *source_size, *target_size);
+        const Result<u64> bytes = length_to_share(range, *source_size, *target_size);
         if (!bytes || *bytes == 0) return bytes;
         range.length = *bytes;
         if (*source_size <= format::area_bytes) {
@@ -117,7 +224,6 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
         }
         if (target_offset > *target_size)
             WARREN_TRY(volume.resize_locked(target, target_offset, 0));
-        WARREN_TRY(volume.punch_locked(target, target_offset, range.length, range.now));
         WARREN_TRY(share_blocks(volume, range));
         // Where the source ends with a hole, no extent has carried the size there.
         const Result<u64> reached = size_of_file(*this, target);
@@ -126,6 +232,34 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
         if (*reached < end) WARREN_TRY(volume.resize_locked(target, end, range.now));
         WARREN_TRY(volume.mapped_files().reload(target, target_offset, end));
         return range.length;
+    });
+}
+
+Result<Deduped> Volume::dedupe_range(const Caller& caller, Handle source, u64 offset, Handle target,
+                                     u64 target_offset, u64 length) {
+    return or_no_memory([&]() -> Result<Deduped> {
+        VolumeImplementation& volume = *implementation_;
+        WARREN_TRY(check_feature(volume));
+        WARREN_TRY(check_rights(*this, caller, source, target));
+        if (relaxed_load(volume.store().state->read_only) != 0) return Errc::read_only;
+        const TwoDataLocks locks(volume.data_lock(source.inode), volume.data_lock(target.inode));
+        const Result<u64> source_size = size_of_file(*this, source);
+        if (!source_size) return source_size.code();
+        const Result<u64> target_size = size_of_file(*this, target);
+        if (!target_size) return target_size.code();
+        SharedRange range{source, target, offset, target_offset, length, 0};
+        const Result<u64> bytes = length_to_dedupe(range, *source_size, *target_size);
+        if (!bytes) return bytes.code();
+        if (*bytes == 0) return Deduped{};
+        range.length = *bytes;
+        const Result<bool> equal = have_equal_bytes(volume, range);
+        if (!equal) return equal.code();
+        if (!*equal) return Deduped{0, true};
+        const Result<bool> in_inode = is_in_inode(volume, range);
+        if (!in_inode) return in_inode.code();
+        if (*in_inode) return Deduped{};
+        WARREN_TRY(share_blocks(volume, range));
+        return Deduped{range.length, false};
     });
 }
 

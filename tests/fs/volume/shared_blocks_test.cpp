@@ -9,76 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "base/random.hpp"
 #include "fs/check/check.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
-#include "tests/support/memory_volume.hpp"
+#include "tests/fs/volume/sharing_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"
-#include "tests/support/volume_walk.hpp"
 
 namespace warren {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-constexpr u64 block = 4096;
-
-Bytes random_bytes(Random& random, u64 size) {
-    Bytes bytes(size);
-    for (std::byte& byte : bytes)
-        byte = static_cast<std::byte>(random.next());
-    return bytes;
-}
-
-Bytes contents(Volume& volume, Handle file) {
-    Bytes bytes(volume.attributes(file)->size);
-    const Result<u64> read = volume.read(file, 0, bytes);
-    EXPECT_TRUE(read && *read == bytes.size());
-    return bytes;
-}
-
-void put(Volume& volume, Handle file, u64 offset, const Bytes& bytes) {
-    const Result<u64> done = volume.write(file, offset, bytes);
-    ASSERT_TRUE(done) << static_cast<int>(done.code());
-    ASSERT_EQ(*done, bytes.size());
-}
-
-u64 used_blocks(Volume& volume) {
-    const Statistics statistics = volume.statistics();
-    return statistics.blocks - statistics.blocks_free;
-}
-
-class SharedBlocks : public testing::TestWithParam<u64> {
- public:
-    SharedBlocks() : volume_(64 * mib, options()) {}
-
-    static OpenOptions options() {
-        OpenOptions options;
-        options.meta_buffer_bytes = GetParam();
-        return options;
-    }
-    Handle open_new(const std::string& name) {
-        const Handle file = make_file(*volume_, volume_->root(), name);
-        EXPECT_EQ(volume_->open_file(file), Errc::ok);
-        return file;
-    }
-    void share(Handle source, Handle target) {
-        const u64 size = volume_->attributes(source)->size;
-        const Result<u64> done = volume_->share_range(source, 0, target, 0, size);
-        ASSERT_TRUE(done) << static_cast<int>(done.code());
-        ASSERT_EQ(*done, size);
-    }
-    void remove(Handle file, const std::string& name) {
-        EXPECT_EQ(volume_->release(file), Errc::ok);
-        EXPECT_EQ(volume_->unlink({}, volume_->root(), name), Errc::ok);
-    }
-
- protected:
-    MemoryVolume volume_;
-    Random random_{7};
-};
+class SharedBlocks : public SharingVolume {};
 
 TEST_P(SharedBlocks, TwoFilesCostTheBlocksOfOne) {
     const Bytes bytes = random_bytes(random_, 5 * mib + 100);
@@ -180,7 +121,8 @@ TEST_P(SharedBlocks, WhatCannotBeSharedIsRefused) {
     EXPECT_EQ(code_of(0, 0, block + 1), Errc::invalid);
     EXPECT_EQ(code_of(3 * block, 0, block), Errc::invalid) << "ends within the target";
     EXPECT_EQ(code_of(0, (u64{1} << 60), block), Errc::file_too_big);
-    EXPECT_EQ(volume_->share_range(source, 0, source, 4 * block, block).code(), Errc::invalid);
+    EXPECT_EQ(volume_->share_range(source, 0, source, block, 2 * block).code(), Errc::invalid)
+        << "the ranges overlap";
     EXPECT_EQ(*volume_->share_range(source, 8 * block, target, 0, block), 0u);
     EXPECT_EQ(contents(*volume_, target), Bytes(3 * block, std::byte{2}));
     EXPECT_EQ(*volume_->share_range(source, 3 * block, target, 3 * block, block), 10u);
@@ -299,7 +241,7 @@ class RandomSharing {
     void step() {
         if (files_.size() < 2) return make();
         Modelled& one = pick();
-        switch (random_.below(12)) {
+        switch (random_.below(16)) {
             case 0:
                 return files_.size() < 12 ? make() : remove();
             case 1:
@@ -314,6 +256,11 @@ class RandomSharing {
             case 6:
             case 7:
                 return write(one);
+            case 8:
+            case 9:
+            case 10:
+            case 11:
+                return dedupe(one);
             default:
                 return share(one);
         }
@@ -383,7 +330,6 @@ class RandomSharing {
     }
     void share(Modelled& source) {
         Modelled& target = pick();
-        if (&source == &target) return;
         const u64 offset = pick_offset() / block * block;
         const u64 target_offset = pick_offset() / block * block;
         const u64 size = source.bytes.size();
@@ -392,7 +338,7 @@ class RandomSharing {
         const bool ends_files =
             offset + length == size && target_offset + length >= target.bytes.size();
         if (!ends_files) length = length / block * block;
-        if (length == 0) return;
+        if (length == 0 || (&source == &target && overlap(offset, target_offset, length))) return;
         const Result<u64> done =
             volume_->share_range(source.file, offset, target.file, target_offset, length);
         ASSERT_TRUE(done) << static_cast<int>(done.code());
@@ -400,6 +346,41 @@ class RandomSharing {
         target.bytes.resize(std::max<u64>(target.bytes.size(), target_offset + length));
         std::copy_n(source.bytes.begin() + static_cast<i64>(offset), length,
                     target.bytes.begin() + static_cast<i64>(target_offset));
+    }
+
+    static bool overlap(u64 one, u64 other, u64 length) {
+        return std::max(one, other) - std::min(one, other) < (length + block - 1) / block * block;
+    }
+    /// Dedupes ranges that mostly have been made equal before.
+    void dedupe(Modelled& source) {
+        Modelled& target = pick();
+        const u64 offset = pick_offset() / block * block;
+        const u64 target_offset = pick_offset() / block * block;
+        if (offset >= source.bytes.size()) return;
+        u64 length = std::min(source.bytes.size() - offset, pick_length() * 4);
+        if (&source == &target && overlap(offset, target_offset, length)) return;
+        if (random_.below(4) != 0) {
+            const auto begin = source.bytes.begin() + static_cast<i64>(offset);
+            const Bytes bytes(begin, begin + static_cast<i64>(length));
+            ASSERT_NO_FATAL_FAILURE(put(*volume_, target.file, target_offset, bytes));
+            target.bytes.resize(std::max<u64>(target.bytes.size(), target_offset + length));
+            std::ranges::copy(bytes, target.bytes.begin() + static_cast<i64>(target_offset));
+        }
+        if (target_offset >= target.bytes.size()) return;
+        length = std::min(length, target.bytes.size() - target_offset);
+        const bool ends_files =
+            offset + length == source.bytes.size() && target_offset + length == target.bytes.size();
+        const u64 whole = ends_files ? length : length / block * block;
+        const auto from = source.bytes.begin() + static_cast<i64>(offset);
+        const bool is_equal = std::equal(from, from + static_cast<i64>(whole),
+                                         target.bytes.begin() + static_cast<i64>(target_offset));
+        const Result<Deduped> done =
+            volume_->dedupe_range({}, source.file, offset, target.file, target_offset, length);
+        ASSERT_TRUE(done) << static_cast<int>(done.code());
+        ASSERT_EQ(done->differs, !is_equal);
+        // A small file may lie in its inode.
+        const bool may_be_less = whole <= 128 && done->bytes == 0;
+        ASSERT_TRUE(may_be_less || done->bytes == (is_equal ? whole : 0)) << done->bytes;
     }
 
     MemoryVolume& volume_;
