@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -105,6 +106,18 @@ Errc flush(int directory) {
     }
     if (!readable) return Errc::access;
     return ::syncfs(readable.get()) == 0 ? Errc::ok : last_error();
+}
+
+/// Makes the kernel write out what it holds back of a range, and names the file by a descriptor
+/// that does not have it open.
+Errc show(int file, u64 offset, u64 length, Descriptor& shown) {
+    constexpr unsigned all =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    const auto bytes = static_cast<off_t>(std::min(length, dedupe_bytes_max));
+    if (::sync_file_range(file, static_cast<off_t>(offset), bytes, all) != 0) return last_error();
+    const std::string link = "/proc/self/fd/" + std::to_string(file);
+    shown = Descriptor(::open(link.c_str(), O_PATH | O_CLOEXEC));
+    return shown ? Errc::ok : last_error();
 }
 
 /// Errc::busy if `name` is a mount point or has one below, as rmdir(2) and rename(2) answer.
@@ -367,6 +380,23 @@ Errc ControlConnection::usage(const std::string& path, const UsageOptions& optio
             }
         });
     return is_sound ? code : Errc::io;
+}
+
+Errc ControlConnection::dedupe(int source, u64 offset, int target, u64 target_offset, u64 length,
+                               Deduped& deduped) {
+    Descriptor from, to;
+    WARREN_TRY(show(source, offset, length, from));
+    WARREN_TRY(show(target, target_offset, length, to));
+    const int descriptors[] = {from.get(), to.get()};
+    Encoder request;
+    request.number(offset).number(target_offset).number(length);
+    std::string answer;
+    WARREN_TRY(ask(socket_.get(), Verb::dedupe, request, descriptors, answer));
+    Decoder body = body_of(answer);
+    deduped.bytes = body.number();
+    deduped.differs = body.number() != 0;
+    const bool is_sound = deduped.bytes <= length && !(deduped.differs && deduped.bytes > 0);
+    return body.good() && is_sound ? Errc::ok : Errc::io;
 }
 
 Errc ControlConnection::open_ring(ring::RemoteRing& ring) {

@@ -71,6 +71,10 @@ class ControlConnection {
     /// Adds up what `path` and all below it take, as Volume::usage() does but for the handles.
     Errc usage(const std::string& path, const UsageOptions& options,
                std::vector<DirectoryUsage>& answer);
+    /// Volume::dedupe_range() of the files behind two descriptors, which are open for reading or
+    /// writing; rights are those of this process, whatever the descriptors are open for.
+    Errc dedupe(int source, u64 offset, int target, u64 target_offset, u64 length,
+                Deduped& deduped);
     /// Asks for a ring of this connection's own, which lives as long as it does. Errc::busy if the
     /// connection has one, or the mount as many as it can have.
     Errc open_ring(ring::RemoteRing& ring);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes over the control socket: frames of a small header and a payload of little-endian
-// numbers and counted byte strings, with descriptors of directories beside the header.
+// numbers and counted byte strings, with descriptors of directories or files beside the header.
 //
 // Invariant: nothing that is read is trusted; a length beyond its limit ends the connection, and a
 // decoder that ran out of bytes answers zeros and says so.
@@ -37,6 +37,7 @@ enum class Verb : u16 {
     usage,
     open_ring,    // the ring follows the answer: RingPool::hand_over()
     attach_ring,  // directories that commands of the connection's ring may name
+    dedupe,       // of two files
     part = 100,   // daemon to client: one of several answers
     answer,       // daemon to client: the last one; begins with an error number
 };

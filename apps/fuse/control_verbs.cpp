@@ -48,6 +48,24 @@ std::vector<std::string> some_names(Volume& volume, Handle directory) {
     return names;
 }
 
+/// A file that stays open, and so in existence, until this goes.
+class OpenWhile {
+ public:
+    OpenWhile(Volume& volume, Handle file)
+        : volume_(volume), file_(file), code_(volume.open_file(file)) {}
+    ~OpenWhile() {
+        if (code_ == Errc::ok) static_cast<void>(volume_.release(file_));
+    }
+    OpenWhile(const OpenWhile&) = delete;
+    OpenWhile& operator=(const OpenWhile&) = delete;
+    Errc code() const { return code_; }
+
+ private:
+    Volume& volume_;
+    Handle file_;
+    Errc code_;
+};
+
 }  // namespace
 
 std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& sink) {
@@ -81,6 +99,9 @@ std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& 
         case Verb::remount:
             code = remount(peer, frame);
             break;
+        case Verb::dedupe:
+            code = dedupe(peer, frame, answer);
+            break;
         default:
             break;
     }
@@ -113,6 +134,11 @@ std::string ControlVerbs::attach(const Peer& peer, const Frame& frame, RingGrant
 
 Errc ControlVerbs::find_directory(PeerMounts& mounts, const Descriptor& descriptor, bool to_change,
                                   Handle& directory) {
+    return find(mounts, descriptor, S_IFDIR, to_change, directory);
+}
+
+Errc ControlVerbs::find(PeerMounts& mounts, const Descriptor& descriptor, u32 type, bool to_change,
+                        Handle& handle) {
     struct statx facts {};
     if (::statx(descriptor.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE,
                 &facts) != 0) {
@@ -121,15 +147,18 @@ Errc ControlVerbs::find_directory(PeerMounts& mounts, const Descriptor& descript
     if (facts.stx_dev_major != device_major_ || facts.stx_dev_minor != device_minor_) {
         return Errc::cross_device;
     }
-    if (!S_ISDIR(facts.stx_mode)) return Errc::not_directory;
+    if ((facts.stx_mode & S_IFMT) != type) {
+        if (type == S_IFDIR) return Errc::not_directory;
+        return S_ISDIR(facts.stx_mode) ? Errc::is_directory : Errc::invalid;
+    }
     if (to_change) {
         // The peer may see the volume through a read-only mount of its own.
         if (mounts.is_read_only(descriptor.get())) return Errc::read_only;
         if (mount_.read_only.load(std::memory_order_relaxed)) return Errc::read_only;
     }
-    const auto handle = mount_.nodes.find(mount_.nodes.node_of(facts.stx_ino));
-    if (!handle) return Errc::stale;
-    directory = *handle;
+    const auto found = mount_.nodes.find(mount_.nodes.node_of(facts.stx_ino));
+    if (!found) return Errc::stale;
+    handle = *found;
     return Errc::ok;
 }
 
@@ -304,6 +333,38 @@ Errc ControlVerbs::usage(const Peer& peer, Frame& frame, const PartSink& sink) {
     }
     const Errc sent = stream.finish();
     return code == Errc::ok ? sent : code;
+}
+
+/// The descriptors are O_PATH, as those of directories: to close one that is open for reading or
+/// writing, the kernel would ask this process. So what they are open for says nothing, and the
+/// peer's credentials decide.
+Errc ControlVerbs::dedupe(const Peer& peer, const Frame& frame, Encoder& answer) {
+    Decoder request(frame.payload);
+    const u64 offset = request.number();
+    const u64 target_offset = request.number();
+    const u64 length = request.number();
+    if (!request.good() || frame.descriptors.size() != 2) return Errc::invalid;
+    PeerMounts mounts(peer.process);
+    Handle source, target;
+    WARREN_TRY(find(mounts, frame.descriptors[0], S_IFREG, false, source));
+    WARREN_TRY(find(mounts, frame.descriptors[1], S_IFREG, true, target));
+    std::vector<StaleName> stale{{node(target), 0, "", {}}};
+    Result<Deduped> done;
+    {
+        const auto volume = mount_.volume.access();
+        const OpenWhile source_is_open(*volume, source);
+        WARREN_TRY(source_is_open.code());
+        const OpenWhile target_is_open(*volume, target);
+        WARREN_TRY(target_is_open.code());
+        done = volume->dedupe_range(peer.caller(), source, offset, target, target_offset, length);
+    }
+    if (!done) return done.code();
+    // The bytes that the kernel caches are still right; the number of blocks may have changed.
+    if (done->bytes > 0) {
+        invalidator_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
+    }
+    answer.number(done->bytes).number(done->differs ? 1 : 0);
+    return Errc::ok;
 }
 
 Errc ControlVerbs::sync() {

@@ -2,7 +2,8 @@
 // What a request over the control socket does to the volume.
 //
 // Invariant: done in the name of the peer, whose ids the kernel vouches for and whose permission
-// the volume checks; a directory is only what a descriptor from the peer leads to on our mount. No
+// the volume checks; a directory or file is only what a descriptor from the peer leads to on our
+// mount, whatever that is open for. No
 // call here asks the mount, which is served by this process: what the kernel holds back of files is
 // written out by the peer before it asks (ControlConnection).
 #pragma once
@@ -41,12 +42,15 @@ class ControlVerbs {
     Errc rebuild(const Peer& peer, const Frame& frame, Encoder& answer);
     Errc scan(const Peer& peer, Frame& frame, const PartSink& sink);
     Errc usage(const Peer& peer, Frame& frame, const PartSink& sink);
+    Errc dedupe(const Peer& peer, const Frame& frame, Encoder& answer);
     Errc remount(const Peer& peer, const Frame& frame);
     Errc sync();
     void describe(Encoder& answer);
 
-    /// The directory behind a descriptor of the peer; refuses what is not on this mount, and, to
-    /// change something, what the peer sees as read-only.
+    /// What is behind a descriptor of the peer, of type S_IFDIR or S_IFREG; refuses what is not on
+    /// this mount, and, to change something, what the peer sees as read-only.
+    Errc find(PeerMounts& mounts, const Descriptor& descriptor, u32 type, bool to_change,
+              Handle& handle);
     Errc find_directory(PeerMounts& mounts, const Descriptor& descriptor, bool to_change,
                         Handle& directory);
     Errc take_start(const Peer& peer, Frame& frame, Handle& start);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's statx(2) answers the number of the mount's root in place of 1.
+// The program's statx(2) answers the number of the mount's root in place of 1, and that of a file
+// in place of another's.
 #include "tests/apps/served_control.hpp"
 
 #include <fcntl.h>
@@ -18,13 +19,17 @@ namespace {
 
 /// What the number 1 is taken for.
 std::atomic<warren::u64> number_of_one = 1;
+/// A file's number, and what it is taken for.
+std::atomic<warren::u64> file_number = 0;
+std::atomic<warren::u64> number_of_file = 0;
 
 }  // namespace
 
-/// The system's call, but for the number 1. Whatever is linked into this program calls this one.
+/// The system's call, but for these numbers. Whatever is linked into this program calls this one.
 int statx(int directory, const char* path, int flags, unsigned mask, struct statx* facts) noexcept {
     const long code = ::syscall(SYS_statx, directory, path, flags, mask, facts);
     if (code == 0 && facts->stx_ino == 1) facts->stx_ino = number_of_one;
+    if (code == 0 && facts->stx_ino == file_number) facts->stx_ino = number_of_file;
     return static_cast<int>(code);
 }
 
@@ -32,7 +37,8 @@ namespace warren::fuse::test {
 
 ServedControl::ServedControl(MountState& state, Invalidator& invalidator)
     : server_(std::make_shared<ControlServer>(state, invalidator)),
-      root_(::open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+      root_(::open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)),
+      file_(::open("/proc/version", O_PATH | O_CLOEXEC)) {
     struct statx facts {};
     WARREN_CHECK(::statx(root_.get(), "", AT_EMPTY_PATH, STATX_INO, &facts) == 0);
     WARREN_CHECK(facts.stx_ino == 1);
@@ -40,10 +46,19 @@ ServedControl::ServedControl(MountState& state, Invalidator& invalidator)
     server_->start_unheard(facts.stx_dev_major, facts.stx_dev_minor);
 }
 
+int ServedControl::file(u64 inode) {
+    struct stat facts {};
+    WARREN_CHECK(::fstat(file_.get(), &facts) == 0 && S_ISREG(facts.st_mode));
+    number_of_file = inode;
+    file_number = facts.st_ino;
+    return file_.get();
+}
+
 ServedControl::~ServedControl() {
     while (server_.use_count() > 1)
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     number_of_one = 1;
+    file_number = 0;
 }
 
 std::array<Descriptor, 2> make_connection() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server of a mount's control socket as in a daemon, but for the listening. A descriptor tells
-// the server by device and number which directory it leads to: here the root of another file
-// system, whose number is 1, stands for the root of the mount.
+// the server by device and number what it leads to: here the root of another file system, whose
+// number is 1, stands for the root of the mount, and a file of it for a file.
 #pragma once
 
 #include <array>
@@ -22,10 +22,13 @@ class ServedControl {
     ControlServer& server() { return *server_; }
     /// A directory that stands for the mount's root.
     int root() const { return root_.get(); }
+    /// A file that stands for the one of this number.
+    int file(u64 inode);
 
  private:
     std::shared_ptr<ControlServer> server_;
     Descriptor root_;
+    Descriptor file_;
 };
 
 /// Both ends of a connection.

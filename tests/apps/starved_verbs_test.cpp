@@ -17,7 +17,8 @@ class Control {
  public:
     explicit Control(Mount& mount)
         : invalidator_(mount.kernel.session(), [](u64, const std::string&) { return false; }),
-          served_(mount.state, invalidator_) {}
+          served_(mount.state, invalidator_),
+          file_(served_.file(mount.state.nodes.inode_of(mount.file))) {}
     /// Opens a connection. Errc::no_memory: the server let it go.
     Errc connect() {
         auto [own, other] = make_connection();
@@ -32,9 +33,10 @@ class Control {
     int ask(Verb verb, const Encoder& request, bool has_results) {
         const UncountedAllocations uncounted;
         const int directory = served_.root();
-        if (send_frame(socket_.get(), verb, request.bytes(), {&directory, 1}) != Errc::ok) {
-            return EPIPE;
-        }
+        const int files[] = {file_, file_};
+        const auto shown = verb == Verb::dedupe ? std::span<const int>(files)
+                                                : std::span<const int>(&directory, 1);
+        if (send_frame(socket_.get(), verb, request.bytes(), shown) != Errc::ok) return EPIPE;
         Frame frame;
         do {
             if (receive_frame(socket_.get(), frame) != Errc::ok) return EPIPE;
@@ -49,6 +51,7 @@ class Control {
  private:
     Invalidator invalidator_;
     ServedControl served_;
+    const int file_;
     Descriptor socket_;  // closed first
 };
 
@@ -85,6 +88,8 @@ std::vector<VerbCall> verb_calls() {
          }},
         {"du", Verb::usage,
          [](Encoder& request) { request.text("directory").number(3).number(0); }},
+        {"dedup", Verb::dedupe,
+         [](Encoder& request) { request.number(0).number(7 * 4096).number(7 * 4096); }},
         {"sync", Verb::sync, [](Encoder&) {}},
         {"info", Verb::info, [](Encoder&) {}},
         {"remount", Verb::remount,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A peer of the control socket. An input is a list of frames, each with how many descriptors of the
-// mount's root and of another directory go with it; at its end the peer hangs up.
+// mount's root, of a file and of another directory go with it; at its end the peer hangs up.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ constexpr int frames_max = 8;
 constexpr u16 is_raw = 0x8000;  // in place of a verb: bytes that are no frame
 
 /// Sends what the input says; whether a close is among it.
-bool send_input(int socket, Input& input, int root) {
+bool send_input(int socket, Input& input, int root, int file) {
     const Descriptor other(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
     bool closes = false;
     for (int i = 0; i < frames_max && !input.at_end(); ++i) {
@@ -31,8 +31,10 @@ bool send_input(int socket, Input& input, int root) {
         const auto count = input.get<u8>();
         const std::string_view payload = input.take(input.get<u16>());
         std::array<int, 4> descriptors{};
-        for (u32 at = 0; at < descriptors.size(); ++at)
-            descriptors[at] = (count >> 2 * (at + 1)) % 4 == 3 ? other.get() : root;
+        for (u32 at = 0; at < descriptors.size(); ++at) {
+            const u32 choice = (count >> 2 * (at + 1)) % 4;
+            descriptors[at] = choice == 3 ? other.get() : choice == 2 ? file : root;
+        }
         const auto beside = std::span(descriptors).first(count % 4);
         const bool raw = (verb & is_raw) != 0;
         if (raw && payload.empty()) continue;
@@ -74,6 +76,12 @@ std::vector<std::string> seeds() {
     Encoder scan;
     scan.text("");
     fuse::encode(scan, ScanFilter{.pattern = "f*[0-9]"});
+    const u64 block = 4096;
+    Encoder dedupe;  // blocks of the file that are equal
+    dedupe.number(0).number(4 * block).number(block);
+    Encoder overlap;
+    overlap.number(0).number(block).number(2 * block);
+    constexpr u8 two_files = 2 | 2 << 2 | 2 << 4;
     const std::string info = frame(Verb::info, Encoder(), 0);
     const std::string close = frame(Verb::close, Encoder(), 0);
     std::vector<std::string> all{
@@ -88,6 +96,8 @@ std::vector<std::string> seeds() {
         frame(Verb::remount, Encoder().number(1).number(0), 0) + frame(Verb::move, move, 1) +
             frame(Verb::remount, Encoder().number(0).number(1), 0),
         frame(Verb::open_ring, Encoder(), 0) + frame(Verb::attach_ring, Encoder(), 3),
+        frame(Verb::dedupe, dedupe, two_files) + frame(Verb::dedupe, overlap, two_files) + info,
+        frame(Verb::dedupe, dedupe, 2 | 2 << 2) + frame(Verb::dedupe, dedupe, 2 | 2 << 2 | 3 << 4),
         close,
         Output().put(is_raw).put(u8{2}).put(u16{4}).bytes("\x08\0\0\0").take() + info,
     };
@@ -100,7 +110,10 @@ void serve(Input& input) {
     auto [own, other] = fuse::test::make_connection();
     served.server().admit(std::move(other));
     // A peer that waits for the close is told of it; all else ends by itself.
-    const bool closes = send_input(own.get(), input, served.root());
+    const u64 node =
+        mounted.kernel.look_up(mounted.state.nodes.node_of(mounted.root().inode), "sparse");
+    const int file = served.file(mounted.state.nodes.inode_of(node));
+    const bool closes = send_input(own.get(), input, served.root(), file);
     if (drain(own.get(), closes ? 50 : 20'000)) return;
     WARREN_CHECK(closes);
     served.server().stop();

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Sharing equal blocks on a mounted volume by the verb of the control socket: what it does, and for
+whom."""
+
+import errno
+import os
+import random
+import socket
+import stat
+import struct
+import subprocess
+import tempfile
+import threading
+
+import mounted
+from kill_verbs_test import connect, frame
+from mounted import MountedTest, Volume, as_user, run
+
+VERB_DEDUPE = 12
+BLOCK = 4096
+OWNER, MEMBER, GROUP, OTHER = 12345, 12346, 12300, 12347
+
+
+def ask(root, descriptors, numbers):
+    """The answer to one request: error number, bytes, whether they differ."""
+    with connect(root) as peer:
+        payload = b"".join(struct.pack("<Q", number) for number in numbers)
+        socket.send_fds(peer, [frame(VERB_DEDUPE, payload)], descriptors)
+        answer = peer.recv(4096)
+    words = struct.unpack_from(f"<{(len(answer) - 8) // 8}Q", answer, 8)
+    return words + (0, 0) if len(words) == 1 else words
+
+
+def dedupe(root, source, offset, target, target_offset, length):
+    descriptors = [os.open(path, os.O_PATH) for path in (source, target)]
+    try:
+        return ask(root, descriptors, (offset, target_offset, length))
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+class DedupeVerb(MountedTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.volume = Volume()
+        cls.volume.mount("-o", "allow_other")
+
+    def two_files(self, blocks=8):
+        data = random.randbytes(blocks * BLOCK)
+        paths = [self.write(name, data) for name in ("a", "b")]
+        os.sync()
+        return data, *paths
+
+    def free(self):
+        os.sync()
+        return os.statvfs(self.folder).f_bfree
+
+    def test_equal_blocks_become_free(self):
+        data, source, target = self.two_files(2000)
+        before, was = self.free(), os.stat(target)
+        self.assertEqual(dedupe(self.folder, source, 0, target, 0, len(data)), (0, len(data), 0))
+        self.assertGreater(self.free() - before, 1900)
+        now = os.stat(target)
+        self.assertEqual((now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_blocks),
+                         (was.st_mtime_ns, was.st_ctime_ns, was.st_size, was.st_blocks))
+        with open(source, "r+b") as file:
+            file.write(b"changed")
+        mounted.drop_caches()
+        self.assertEqual(self.read("b"), data)
+        self.assertEqual(self.read("a"), b"changed" + data[7:])
+
+    def test_the_kernel_hears_of_other_block_counts(self):
+        source = self.write("a", b"x")
+        os.truncate(source, 100 * BLOCK)
+        target = self.write("b", b"x" + bytes(100 * BLOCK - 1))
+        os.sync()
+        self.assertEqual(os.stat(target).st_blocks, 800)
+        self.assertEqual(dedupe(self.folder, source, 0, target, 0, 100 * BLOCK)[:2],
+                         (0, 100 * BLOCK))
+        self.assertEqual(os.stat(target).st_blocks, 8)
+
+    def test_other_bytes_are_told(self):
+        data, source, target = self.two_files()
+        with open(target, "r+b") as file:
+            file.seek(5000)
+            file.write(b"changed")
+        os.sync()
+        self.assertEqual(dedupe(self.folder, source, 0, target, 0, len(data)), (0, 0, 1))
+
+    def test_bad_requests(self):
+        data, source, target = self.two_files()
+        for offset, target_offset, length in ((1, 0, BLOCK), (0, 1, BLOCK), (0, 0, 9 * BLOCK),
+                                              (1 << 63, 0, BLOCK), (BLOCK, 0, (1 << 64) - 1)):
+            answer = dedupe(self.folder, source, offset, target, target_offset, length)
+            self.assertEqual(answer[0], errno.EINVAL, (offset, target_offset, length))
+        self.assertEqual(dedupe(self.folder, source, 0, source, BLOCK, 2 * BLOCK)[0], errno.EINVAL)
+        self.assertEqual(dedupe(self.folder, self.folder, 0, target, 0, BLOCK)[0], errno.EISDIR)
+        os.mkfifo(self.path("pipe"))
+        self.assertEqual(dedupe(self.folder, source, 0, self.path("pipe"), 0, BLOCK)[0],
+                         errno.EINVAL)
+        self.assertEqual(dedupe(self.folder, "/etc/passwd", 0, target, 0, BLOCK)[0], errno.EXDEV)
+        self.assertEqual(dedupe(self.folder, source, 0, "/etc/passwd", 0, BLOCK)[0], errno.EXDEV)
+        file = os.open(source, os.O_PATH)
+        self.assertEqual(ask(self.folder, [file], (0, 0, BLOCK))[0], errno.EINVAL)
+        self.assertEqual(ask(self.folder, [file] * 3, (0, 0, BLOCK))[0], errno.EINVAL)
+        self.assertEqual(ask(self.folder, [file] * 2, (0, 0))[0], errno.EINVAL)
+        os.close(file)
+        self.assertEqual(self.read("b"), data)
+
+    def test_for_whom(self):
+        """What open(2) for reading and ioctl_fideduperange(2) would let a process do, whatever the
+        descriptors that it shows are open for."""
+        _, source, target = self.two_files()
+        os.chown(target, OWNER, GROUP)
+        users = {"owner": (OWNER, OWNER), "member": (MEMBER, GROUP), "other": (OTHER, OTHER),
+                 "root": (0, 0)}
+        for source_mode in (0o644, 0o600):
+            os.chmod(source, source_mode)
+            for mode in (0o600, 0o400, 0o460, 0o444, 0o446):
+                os.chmod(target, mode)
+                for name, ids in users.items():
+                    def work():
+                        answer = dedupe(self.folder, source, 0, target, 0, BLOCK)
+                        if answer[0] != 0:
+                            raise OSError(answer[0], "refused")
+
+                    may_write = {"owner": True, "root": True, "member": mode & stat.S_IWGRP,
+                                 "other": mode & stat.S_IWOTH}[name]
+                    wanted = 0 if may_write else errno.EPERM
+                    if source_mode == 0o600 and name != "root":
+                        wanted = errno.EACCES
+                    self.assertEqual(as_user(*ids, work), wanted,
+                                     (oct(source_mode), oct(mode), name))
+
+    def test_descriptors_that_are_open_give_no_more(self):
+        _, source, target = self.two_files()
+        os.chown(target, OWNER, GROUP)
+        os.chmod(target, 0o644)
+        files = [os.open(source, os.O_RDONLY), os.open(target, os.O_RDWR)]
+
+        def work():
+            answer = ask(self.folder, files, (0, 0, BLOCK))
+            if answer[0] != 0:
+                raise OSError(answer[0], "refused")
+
+        self.assertEqual(as_user(OTHER, OTHER, work), errno.EPERM)
+        self.assertEqual(as_user(OWNER, OWNER, work), 0)
+        for file in files:
+            os.close(file)
+
+    def test_read_only_mounts(self):
+        data, source, target = self.two_files()
+        place = tempfile.mkdtemp(prefix="warren-bind-")
+        self.addCleanup(os.rmdir, place)
+        subprocess.run(["mount", "--bind", self.folder, place], check=True)
+        self.addCleanup(subprocess.run, ["umount", place], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
+        through = os.path.join(place, "b")
+        self.assertEqual(dedupe(self.folder, source, 0, through, 0, BLOCK)[0], errno.EROFS)
+        self.assertEqual(dedupe(self.folder, through, 0, source, 0, BLOCK)[:2], (0, BLOCK))
+        run("mount", "-o", "remount,ro", self.volume.root)
+        try:
+            self.assertEqual(dedupe(self.folder, source, 0, target, 0, BLOCK)[0], errno.EROFS)
+        finally:
+            run("mount", "-o", "remount,rw", self.volume.root)
+        self.assertEqual(self.read("a"), data)
+
+    def test_writers_of_both_sides(self):
+        """Each writer finds its own bytes, while the kernel still holds some of them back."""
+        blocks, ends = 64, threading.Event()
+        models = [bytearray(blocks * BLOCK) for _ in range(2)]
+        paths = [self.write(name, bytes(blocks * BLOCK)) for name in ("a", "b")]
+
+        def write_on(number):
+            choose = random.Random(number)
+            with open(paths[number], "r+b", buffering=0) as file:
+                while not ends.is_set():
+                    at = choose.randrange(blocks) * BLOCK + choose.choice((0, 0, 100))
+                    piece = bytes([choose.randrange(2)]) * min(choose.randrange(1, 3 * BLOCK),
+                                                              blocks * BLOCK - at)
+                    file.seek(at)
+                    file.write(piece)
+                    models[number][at:at + len(piece)] = piece
+
+        writers = [threading.Thread(target=write_on, args=(number,)) for number in range(2)]
+        for writer in writers:
+            writer.start()
+        shared = 0
+        for step in range(400):
+            if step % 8 == 0:
+                os.sync()
+            at, other = (random.randrange(blocks - 4) * BLOCK for _ in range(2))
+            code, count, _ = dedupe(self.folder, paths[step % 2], at, paths[1 - step % 2], other,
+                                    4 * BLOCK)
+            self.assertEqual(code, 0)
+            shared += count
+        ends.set()
+        for writer in writers:
+            writer.join()
+        self.assertGreater(shared, 0)
+        mounted.drop_caches()
+        for name, model in zip("ab", models):
+            self.assertEqual(self.read(name), bytes(model))
+
+
+if __name__ == "__main__":
+    mounted.main()
