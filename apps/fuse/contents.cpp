@@ -367,14 +367,17 @@ void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
                 fuse_file_info* target_info, size_t length, int flags) {
     const Request request(raw, target_node);
     if (flags != 0) return request.reply(Errc::invalid);
-    constexpr u64 copied_max = 256 * mib;  // the kernel comes back for the rest
+    // The kernel comes back for the rest. The reply counts in 32 bits; whole blocks, so that the
+    // rest can be shared, too. What must be copied occupies this thread, and no signal ends it.
+    constexpr u64 answered_max = ~u32{0} / (4 * kib) * (4 * kib);
+    constexpr u64 copied_max = 256 * mib;
     CopyJob job{handle_of(request, source_node, source_info),
                 handle_of(request, target_node, target_info), static_cast<u64>(source_offset),
                 static_cast<u64>(target_offset)};
     const Result<Attributes> source = request.volume->attributes(job.source);
     if (!source) return request.reply(source.code());
     const u64 behind = source->size > job.source_offset ? source->size - job.source_offset : 0;
-    job.left = std::min(static_cast<u64>(length), behind);
+    job.left = std::min({static_cast<u64>(length), behind, answered_max});
     if (job.left > 0) share_blocks(request, job);
     job.left = std::min(job.left, copied_max);
     job.buffer = thread_buffer(std::min<u64>(job.left, request_limit_bytes));

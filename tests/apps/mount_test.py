@@ -283,6 +283,24 @@ class Contents(MountedTest):
         os.unlink(self.path("a"))
         self.assertEqual(self.read("b"), data[:5000] + b"changed" + data[5007:])
 
+    def test_copy_more_than_a_reply_counts(self):
+        size = 8 << 30  # as many bytes of which a reply tells nothing but zeros
+        source = os.open(self.write("a", b"begin"), os.O_RDWR)
+        os.pwrite(source, b"end", size - 3)
+        target = os.open(self.write("b"), os.O_RDWR)
+        done = []
+        while sum(done) < size:
+            at = sum(done)
+            done.append(os.copy_file_range(source, target, size - at, at, at))
+            self.assertGreater(done[-1], 0)
+        self.assertEqual(done[0] % 4096, 0)
+        self.assertLessEqual(len(done), 3)
+        self.assertEqual(os.fstat(target).st_size, size)
+        self.assertEqual(os.pread(target, 5, 0), b"begin")
+        self.assertEqual(os.pread(target, 10, size - 3), b"end")
+        os.close(source)
+        os.close(target)
+
     def test_direct_io(self):
         path = self.write("a", b"c" * 16384)
         memory = mmap.mmap(-1, 16384)
