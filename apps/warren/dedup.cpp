@@ -26,7 +26,7 @@ constexpr Option options[] = {
     {fixed_option, "fixed", "SIZE", "compare blocks of this size (default: 4K)"},
     WARREN_SPLITTING_OPTIONS,
     {apply_option, "apply", nullptr,
-     "share equal blocks; the kernel compares them byte by byte before it does (btrfs, xfs)"},
+     "share equal blocks, which are compared byte by byte before (Warren, btrfs, xfs)"},
     {index_option, "index", "FILE", "what earlier runs saw counts too; the file is replaced"},
     {secret_option, "secret-file", "FILE", "key the index with the contents of this file"},
     {memory_option, "memory", "SIZE", "most memory for the index; the rest goes to $TMPDIR"},
@@ -36,16 +36,20 @@ constexpr Option options[] = {
 
 constexpr Page page = {
     .usage = "[OPTION]... DIR...",
-    .summary = "Report the duplicate data in trees of files, and where it is.",
+    .summary =
+        "Report the duplicate data in trees of files, and where it is. DIR is a directory of the "
+        "host or, written IMAGE:/path, of a volume that is not mounted.",
     .options = options,
     .notes =
         "Of equal blocks the first one seen is the original. Other names of a file (hard links), "
-        "holes, and blocks that are shared already are no savings. Equal md5, sha1 and xxh3-128 "
-        "digests are confirmed byte by byte. Symbolic links are not followed.",
+        "holes, and blocks that are shared already are no savings; which blocks of a Warren volume "
+        "are shared is not known here, so these count. Equal md5, sha1 and xxh3-128 digests are "
+        "confirmed byte by byte. Symbolic links are not followed.",
     .examples =
         "  warren dedup /srv/images\n"
         "  warren dedup --preset fastcdc --json ~/backups\n"
-        "  warren dedup --apply /srv/images",
+        "  warren dedup --apply /srv/images\n"
+        "  warren dedup --apply v.img:/",
     .chooses_processor = true,
 };
 
@@ -186,6 +190,11 @@ void print_text(const CommandOptions& wanted, const DedupScan& scan, const Shari
     }
 }
 
+bool names_image(const std::vector<std::string>& operands) {
+    return std::ranges::any_of(
+        operands, [](const std::string& text) { return parse_location(text).in_image(); });
+}
+
 int command_dedup(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
@@ -194,14 +203,19 @@ int command_dedup(std::span<char* const> arguments) {
     if (!parse_options(parsed, wanted)) return page.usage_exit;
     dedup::Index index;
     if (!open_index(wanted, index)) return 1;
-    DedupScan scan(wanted.how, index);
+    Session session;
+    DedupScan scan(wanted.how, index, session);
     if (const Errc code = scan.open(); code != Errc::ok) {
         complain({reason(code)});
         return 1;
     }
+    if (!wanted.index_path.empty() && names_image(parsed.operands)) {
+        complain({"--index keeps paths of the host: leave it out with an image"});
+        return page.usage_exit;
+    }
     bool good = true;
     for (const std::string& path : parsed.operands)
-        good = scan.add_tree(path) && good;
+        good = scan.add_tree(path, wanted.applies ? Access::write : Access::read) && good;
     tell_work(parsed, wanted.how.splitter, scan.work());
     SharingResult sharing;
     if (wanted.applies) {
@@ -220,7 +234,7 @@ int command_dedup(std::span<char* const> arguments) {
             good = false;
         }
     }
-    return good ? 0 : 1;
+    return session.close() && good ? 0 : 1;
 }
 
 }  // namespace

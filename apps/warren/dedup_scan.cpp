@@ -3,25 +3,19 @@
 // on disk is asked once for a file.
 #include "apps/warren/dedup_scan.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 
 #include "apps/warren/disk_extents.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
-#include "apps/warren/splitting.hpp"
 
 namespace warren::cli {
 
 namespace {
 
-bool refuse(const std::string& path, Errc code) {
-    complain({quote(path), ": ", reason(code)});
+bool refuse(const Location& place, Errc code) {
+    complain({quote(place.text), ": ", reason(code)});
     return false;
 }
 
@@ -30,51 +24,59 @@ bool refuse(const std::string& path, Errc code) {
 Errc DedupScan::open() {
     const std::vector<dedup::Source>& sources = index_.sources();
     for (size_t number = 0; number < sources.size(); ++number) {
-        struct stat status;
-        if (::lstat(sources[number].path.c_str(), &status) != 0) continue;
-        known_.insert({{status.st_dev, status.st_ino}, number});
+        const Result<Facts> facts = host_directory()->stat(sources[number].path, Follow::no);
+        if (facts) known_.insert({{facts->file_system, facts->attributes.handle.inode}, number});
     }
     return reader_.open(how_.splitter);
 }
 
-bool DedupScan::add_tree(const std::string& path) {
-    struct stat status;
-    if (::lstat(path.c_str(), &status) != 0) return refuse(path, static_cast<Errc>(errno));
-    if (S_ISREG(status.st_mode)) {
-        Progress progress("reading " + quote(path));
-        return add_file(path);
+bool DedupScan::add_tree(const std::string& text, Access access) {
+    const Location place = parse_location(text);
+    root_ = session_.directory(place, access);
+    return root_ != nullptr && add_below(place);
+}
+
+bool DedupScan::add_below(const Location& place) {
+    const Result<Facts> facts = root_->stat(place.path, Follow::no);
+    if (!facts) return refuse(place, facts.code());
+    if (facts->is_regular()) {
+        Progress progress("reading " + quote(place.text));
+        return add_file(place, *facts);
     }
-    if (!S_ISDIR(status.st_mode)) return true;
-    std::vector<std::string> names;
-    std::error_code error;
-    std::filesystem::directory_iterator directory(path, error);
-    for (; !error && directory != std::filesystem::directory_iterator(); directory.increment(error))
-        names.push_back(directory->path().filename().string());
-    if (error) return refuse(path, static_cast<Errc>(error.value()));
-    std::sort(names.begin(), names.end());
+    if (!facts->is_directory()) return true;
+    std::shared_ptr<Directory> directory;
+    std::vector<Name> names;
+    Errc code = root_->open_directory(place.path, Follow::no, directory);
+    if (code == Errc::ok) code = directory->list(names);
+    if (code != Errc::ok) return refuse(place, code);
+    directory.reset();
+    std::ranges::sort(names, {}, &Name::name);
     bool good = true;
-    for (const std::string& name : names)
-        good = add_tree(path + (path.ends_with('/') ? "" : "/") + name) && good;
+    for (const Name& name : names) {
+        const Location below{joined(place.text, name.name), place.image,
+                             joined(place.path, name.name)};
+        good = add_below(below) && good;
+    }
     return good;
 }
 
-bool DedupScan::add_file(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (file < 0) return refuse(path, static_cast<Errc>(errno));
-    struct stat status;
-    bool good = ::fstat(file, &status) == 0;
-    if (!good) refuse(path, static_cast<Errc>(errno));
-    const FileName name{status.st_dev, status.st_ino};
-    if (good && !seen_.insert(name).second) {
+bool DedupScan::add_file(const Location& place, const Facts& facts) {
+    std::unique_ptr<OpenFile> file;
+    const Errc code = root_->open_file(place.path, Follow::no, Access::read, file);
+    if (code != Errc::ok) return refuse(place, code);
+    const FileName name{facts.file_system, facts.attributes.handle.inode};
+    if (!seen_.insert(name).second) {
         ++totals_.other_names;
-    } else if (good) {
-        const ChangeWatch watch(file);
-        forget(name);
-        good = read_file(path, file, static_cast<u64>(status.st_size));
-        if (watch.complains(path)) good = false;
+        return true;
     }
-    ::close(file);
-    return good;
+    forget(name);
+    place_ = place;
+    const bool good = read_file(*file, facts.attributes.size);
+    const Result<Facts> after = root_->stat(place.path, Follow::no);
+    const bool has_changed = after && (after->attributes.size != facts.attributes.size ||
+                                       after->attributes.modified != facts.attributes.modified);
+    if (has_changed) complain({quote(place.text), ": changed while it was read; run again"});
+    return good && !has_changed;
 }
 
 /// What earlier runs noted of the file gives way to what it is now.
@@ -84,19 +86,22 @@ void DedupScan::forget(const FileName& file) {
         index_.forget_source(known->second);
 }
 
-bool DedupScan::read_file(const std::string& path, int descriptor, u64 size) {
-    path_ = path;
+bool DedupScan::read_file(OpenFile& file, u64 size) {
+    const std::string& path = place_.text;
     likeness_.clear();
     std::error_code unknown;  // then the name stays as it was given
     const std::string absolute = std::filesystem::absolute(path, unknown).lexically_normal();
     base_ = index_.add_source(how_.keeps_index && !unknown ? absolute : path, size);
-    std::vector<DiskExtent> shared = shared_extents(descriptor);
-    if (!shared.empty()) extents_[base_] = std::move(shared);
+    if (place_.in_image()) {
+        locations_[base_] = place_;
+    } else if (std::vector<DiskExtent> shared = shared_extents(place_.path); !shared.empty()) {
+        extents_[base_] = std::move(shared);
+    }
     ++totals_.files;
     files_.push_back({path, 0, 0, ""});
     bool good = true;
     u64 done = 0;
-    for (const DataRange& range : data_ranges(descriptor, size)) {
+    for (const DataRange& range : data_ranges(file, size)) {
         // Blocks begin at multiples of their size, wherever a hole ends.
         const u64 block = how_.splitter.block_bytes;
         const u64 begin = std::max(done, block == 0 ? range.begin : range.begin / block * block);
@@ -106,7 +111,7 @@ bool DedupScan::read_file(const std::string& path, int descriptor, u64 size) {
         totals_.hole_bytes += begin - done;
         totals_.bytes += end - begin;
         files_.back().bytes += end - begin;
-        good = read_data(descriptor, begin, end) && good;
+        good = read_data(file, begin, end) && good;
         done = end;
     }
     totals_.hole_bytes += size - done;
@@ -119,23 +124,25 @@ bool DedupScan::read_file(const std::string& path, int descriptor, u64 size) {
     return good;
 }
 
-bool DedupScan::read_data(int descriptor, u64 begin, u64 end) {
-    if (::lseek(descriptor, static_cast<off_t>(begin), SEEK_SET) < 0)
-        return refuse(path_, static_cast<Errc>(errno));
+bool DedupScan::read_data(OpenFile& file, u64 begin, u64 end) {
+    u64 at = begin;
+    const auto next = [&](std::span<std::byte> target) {
+        const Result<u64> got = file.read(at, target.first(std::min(target.size(), end - at)));
+        if (got) at += *got;
+        return got;
+    };
     Errc failure = Errc::ok;
-    const Errc code = reader_.read(
-        descriptor,
-        [&](std::span<const dedup::FileChunk> chunks) {
+    const Errc code =
+        reader_.read(next, end - begin, [&](std::span<const dedup::FileChunk> chunks) {
             failure = look_up(chunks, begin);
             return failure == Errc::ok;
-        },
-        end - begin);
+        });
     if (failure != Errc::ok) {
         complain(
             {"the index cannot spill to ", quote(how_.index.spill_folder), ": ", reason(failure)});
         return false;
     }
-    return code == Errc::ok || refuse(path_, code);
+    return code == Errc::ok || refuse(place_, code);
 }
 
 Errc DedupScan::look_up(std::span<const dedup::FileChunk> chunks, u64 begin) {
@@ -161,7 +168,7 @@ void DedupScan::note_equal(const dedup::FileChunk& chunk, u64 offset, const dedu
     const u64 length = chunk.bytes.size();
     const u64 original_offset = entry.place - source->base;
     if (dedup::needs_comparison(how_.splitter.algorithm) &&
-        !originals_.equal(*source, original_offset, chunk.bytes)) {
+        !has_bytes(*source, original_offset, chunk.bytes)) {
         return;
     }
     totals_.equal_bytes += length;
@@ -183,41 +190,62 @@ bool DedupScan::is_shared(u64 offset, const dedup::Source& source, u64 original_
     return same_place(mine->second, offset, its->second, original_offset, length);
 }
 
+Location DedupScan::location_of(const dedup::Source& source) const {
+    const auto known = locations_.find(source.base);
+    return known == locations_.end() ? Location{source.path, "", source.path} : known->second;
+}
+
+/// Whether the source has these bytes now; false if it cannot be read.
+bool DedupScan::has_bytes(const dedup::Source& original, u64 offset,
+                          std::span<const std::byte> bytes) {
+    if (original_ == nullptr || original_base_ != original.base) {
+        original_.reset();
+        const Location place = location_of(original);
+        const std::shared_ptr<Directory> root = session_.directory(place, Access::read);
+        if (root == nullptr) return false;
+        if (root->open_file(place.path, Follow::no, Access::read, original_) != Errc::ok)
+            return false;
+        original_base_ = original.base;
+    }
+    original_bytes_.resize(bytes.size());
+    const Result<u64> got = read_fully(*original_, offset, original_bytes_);
+    return got && *got == bytes.size() && std::ranges::equal(bytes, original_bytes_);
+}
+
 void DedupScan::note_run(const dedup::Source& source, u64 offset, u64 original_offset, u64 length) {
-    const size_t file = files_.size() - 1;
     if (!runs_.empty()) {
         Run& last = runs_.back();
-        if (last.file == file && last.offset + last.length == offset &&
-            last.original_offset + last.length == original_offset && last.original == source.path) {
+        if (last.range.file.text == place_.text && last.range.offset + last.length == offset &&
+            last.original.offset + last.length == original_offset &&
+            last.original.file.text == source.path) {
             last.length += length;
             return;
         }
     }
-    runs_.push_back({file, offset, source.path, original_offset, length});
+    runs_.push_back({{place_, offset}, {location_of(source), original_offset}, length});
 }
 
 SharingResult DedupScan::share() {
     SharingResult result;
+    RangeSharer sharer(session_);
     Progress progress("sharing");
     for (const Run& run : runs_) {
         u64 shared = 0;
-        const std::string& path = files_[run.file].path;
-        const Errc code =
-            share_range(run.original, run.original_offset, path, run.offset, run.length, shared);
+        const Errc code = sharer.share(run.original, run.range, run.length, shared);
         result.shared_bytes += shared;
         progress.add(1, shared);
         if (code == Errc::ok) continue;
         ++result.failures;
-        if (code == Errc::not_supported || code == Errc::cross_device) {
-            complain({quote(path), ": cannot share blocks with ", quote(run.original), ": ",
-                      code == Errc::cross_device
-                          ? "they are on different file systems"
-                          : "this file system cannot (btrfs and xfs with reflink can)"});
-            if (code == Errc::not_supported) return result;
-        } else {
-            complain({quote(path), ": cannot share blocks with ", quote(run.original), ": ",
-                      code == Errc::stale ? "one of them has changed" : reason(code)});
-        }
+        std::string why = reason(code);
+        if (code == Errc::cross_device) why = "they are on different file systems";
+        if (code == Errc::not_supported)
+            why = "this file system cannot (Warren, btrfs and xfs with reflink can)";
+        if (code == Errc::stale) why = "one of them has changed";
+        if (code == daemon_out_of_reach)
+            why = "the daemon of this mount cannot be reached (was it mounted by another user?)";
+        complain({quote(run.range.file.text), ": cannot share blocks with ",
+                  quote(run.original.file.text), ": ", why});
+        if (code == Errc::not_supported || code == daemon_out_of_reach) return result;
     }
     return result;
 }

@@ -7,11 +7,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "apps/warren/disk_extents.hpp"
+#include "apps/warren/range_sharer.hpp"
 #include "warren/dedup.hpp"
 
 namespace warren::cli {
@@ -47,14 +49,17 @@ struct SharingResult {
 
 class DedupScan {
  public:
-    DedupScan(const DedupOptions& how, dedup::Index& index) : how_(how), index_(index) {}
+    /// The session has opened, or opens, the images that trees are in.
+    DedupScan(const DedupOptions& how, dedup::Index& index, Session& session)
+        : how_(how), index_(index), session_(session) {}
 
     /// Gets ready to read. Errc::no_device if a GPU was asked for and there is none.
     Errc open();
     const dedup::ReadWork& work() const { return reader_.work(); }
 
-    /// Adds a file or all files below a directory. False, with a complaint, if one was not read.
-    bool add_tree(const std::string& path);
+    /// Adds a file or all files below a directory, of the host or IMAGE:/path. False, with a
+    /// complaint, if one was not read. `access` is what share() will need.
+    bool add_tree(const std::string& text, Access access);
     /// Shares what add_tree() found, if the file system can.
     SharingResult share();
 
@@ -63,29 +68,31 @@ class DedupScan {
     std::vector<const DedupFile*> files_by_savings() const;
 
  private:
-    /// Device and inode: one file, whatever its path.
+    /// File system and inode: one file, whatever its path.
     using FileName = std::pair<u64, u64>;
 
     /// A run of bytes that are those of an original, both without a gap.
     struct Run {
-        size_t file;
-        u64 offset;
-        std::string original;
-        u64 original_offset;
+        FileRange range;
+        FileRange original;
         u64 length;
     };
 
-    bool add_file(const std::string& path);
-    bool read_file(const std::string& path, int descriptor, u64 size);
-    bool read_data(int descriptor, u64 begin, u64 end);
+    bool add_below(const Location& place);
+    bool add_file(const Location& place, const Facts& facts);
+    bool read_file(OpenFile& file, u64 size);
+    bool read_data(OpenFile& file, u64 begin, u64 end);
     void forget(const FileName& file);
     Errc look_up(std::span<const dedup::FileChunk> chunks, u64 begin);
     void note_equal(const dedup::FileChunk& chunk, u64 offset, const dedup::Entry& entry);
+    bool has_bytes(const dedup::Source& original, u64 offset, std::span<const std::byte> bytes);
+    Location location_of(const dedup::Source& source) const;
     bool is_shared(u64 offset, const dedup::Source& source, u64 original_offset, u64 length) const;
     void note_run(const dedup::Source& source, u64 offset, u64 original_offset, u64 length);
 
     const DedupOptions& how_;
     dedup::Index& index_;
+    Session& session_;
     dedup::ChunkReader reader_;
     DedupTotals totals_;
     std::set<FileName> seen_;
@@ -93,9 +100,13 @@ class DedupScan {
     std::vector<DedupFile> files_;
     std::map<std::string, u64> likeness_;             // of the file at hand, by path of originals
     std::map<u64, std::vector<DiskExtent>> extents_;  // by base of the source
+    std::map<u64, Location> locations_;               // of files of images, by base of the source
     std::vector<Run> runs_;
-    dedup::Originals originals_;
-    std::string path_;  // of the file at hand
+    std::shared_ptr<Directory> root_;     // of the tree at hand
+    std::unique_ptr<OpenFile> original_;  // compared last
+    u64 original_base_ = 0;
+    std::vector<std::byte> original_bytes_;
+    Location place_;  // of the file at hand
     u64 base_ = 0;
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lseek(2) knows holes, FS_IOC_FIEMAP knows places, FIDEDUPERANGE shares: see
-// ioctl_fideduperange(2).
+// FS_IOC_FIEMAP knows places.
 #include "apps/warren/disk_extents.hpp"
 
 #include <fcntl.h>
@@ -9,8 +8,6 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/descriptor.hpp"
 
@@ -19,7 +16,6 @@ namespace warren::cli {
 namespace {
 
 constexpr u32 extents_at_once = 256;
-constexpr u64 most_at_once = 16 * mib;  // what one call of FIDEDUPERANGE takes
 
 /// The extent that holds `offset`, or null.
 const DiskExtent* extent_at(const std::vector<DiskExtent>& extents, u64 offset) {
@@ -33,25 +29,26 @@ const DiskExtent* extent_at(const std::vector<DiskExtent>& extents, u64 offset) 
 
 }  // namespace
 
-std::vector<DataRange> data_ranges(int descriptor, u64 size) {
+std::vector<DataRange> data_ranges(OpenFile& file, u64 size) {
     std::vector<DataRange> ranges;
     u64 at = 0;
     while (at < size) {
-        const off_t begin = ::lseek(descriptor, static_cast<off_t>(at), SEEK_DATA);
-        if (begin < 0 && errno == ENXIO) break;
-        const off_t end = begin < 0 ? begin : ::lseek(descriptor, begin, SEEK_HOLE);
-        if (end < 0) {
+        const Result<u64> begin = file.seek(at, Seek::data);
+        if (begin.code() == no_such_place) break;
+        const Result<u64> end = begin ? file.seek(*begin, Seek::hole) : begin;
+        if (!end) {
             ranges.push_back({at, size});
             break;
         }
-        at = std::min(static_cast<u64>(end), size);
-        if (static_cast<u64>(begin) < at) ranges.push_back({static_cast<u64>(begin), at});
+        at = std::min(*end, size);
+        if (*begin < at) ranges.push_back({*begin, at});
     }
     return ranges;
 }
 
-std::vector<DiskExtent> shared_extents(int descriptor) {
+std::vector<DiskExtent> shared_extents(const std::string& path) {
     std::vector<DiskExtent> shared;
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     std::vector<u64> memory((sizeof(fiemap) + extents_at_once * sizeof(fiemap_extent)) / 8 + 1);
     auto* map = reinterpret_cast<fiemap*>(memory.data());
     u64 from = 0;
@@ -61,7 +58,7 @@ std::vector<DiskExtent> shared_extents(int descriptor) {
         map->fm_length = ~u64{0} - from;
         map->fm_flags = FIEMAP_FLAG_SYNC;
         map->fm_extent_count = extents_at_once;
-        if (::ioctl(descriptor, FS_IOC_FIEMAP, map) != 0 || map->fm_mapped_extents == 0)
+        if (::ioctl(file.get(), FS_IOC_FIEMAP, map) != 0 || map->fm_mapped_extents == 0)
             return shared;
         bool is_last = false;
         for (u32 index = 0; index < map->fm_mapped_extents; ++index) {
@@ -90,37 +87,6 @@ bool same_place(const std::vector<DiskExtent>& left, u64 left_offset,
         length -= step;
     }
     return true;
-}
-
-Errc share_range(const std::string& original, u64 original_offset, const std::string& path,
-                 u64 offset, u64 length, u64& shared_bytes) {
-    const Descriptor from(::open(original.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!from) return static_cast<Errc>(errno);
-    const Descriptor to(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (!to) return static_cast<Errc>(errno);
-    alignas(
-        file_dedupe_range) char memory[sizeof(file_dedupe_range) + sizeof(file_dedupe_range_info)];
-    auto* range = reinterpret_cast<file_dedupe_range*>(memory);
-    while (length > 0) {
-        std::memset(memory, 0, sizeof memory);
-        range->src_offset = original_offset;
-        range->src_length = std::min(length, most_at_once);
-        range->dest_count = 1;
-        file_dedupe_range_info& info = range->info[0];
-        info.dest_fd = to.get();
-        info.dest_offset = offset;
-        int failure = ::ioctl(from.get(), FIDEDUPERANGE, range) != 0 ? errno : 0;
-        if (failure == 0 && info.status < 0) failure = -info.status;
-        if (failure == ENOTTY || failure == EINVAL || failure == ENOSYS) failure = EOPNOTSUPP;
-        if (failure != 0) return static_cast<Errc>(failure);
-        if (info.status == FILE_DEDUPE_RANGE_DIFFERS) return Errc::stale;
-        if (info.bytes_deduped == 0) return Errc::ok;  // less than a block at the end
-        shared_bytes += info.bytes_deduped;
-        original_offset += info.bytes_deduped;
-        offset += info.bytes_deduped;
-        length -= std::min<u64>(length, info.bytes_deduped);
-    }
-    return Errc::ok;
 }
 
 }  // namespace warren::cli

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel tells of a file's place on disk, and its call to share equal blocks.
+// Where a file has data, and what the kernel tells of their place on disk.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "warren/result.hpp"
-#include "warren/types.hpp"
+#include "apps/warren/directory.hpp"
 
 namespace warren::cli {
 
@@ -23,19 +22,14 @@ struct DataRange {
 };
 
 /// The parts of a file that are no holes; one range where the file system does not tell.
-std::vector<DataRange> data_ranges(int descriptor, u64 size);
+std::vector<DataRange> data_ranges(OpenFile& file, u64 size);
 
-/// The parts of a file that other files, or other parts of it, use too.
-std::vector<DiskExtent> shared_extents(int descriptor);
+/// The parts of a file that other files, or other parts of it, use too; nothing where the file
+/// system does not tell.
+std::vector<DiskExtent> shared_extents(const std::string& path);
 
 /// Whether two ranges lie on the same place of the disk, by the shared extents of their files.
 bool same_place(const std::vector<DiskExtent>& left, u64 left_offset,
                 const std::vector<DiskExtent>& right, u64 right_offset, u64 length);
-
-/// Lets the range of `path` use the blocks of the original, if the kernel finds the bytes equal;
-/// `shared_bytes` is how far it got. Errc::not_supported if the file system cannot, Errc::stale if
-/// the bytes differ.
-Errc share_range(const std::string& original, u64 original_offset, const std::string& path,
-                 u64 offset, u64 length, u64& shared_bytes);
 
 }  // namespace warren::cli

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sharing equal blocks on a mounted volume by the verb of the control socket: what it does, and for
-whom."""
+"""Sharing equal blocks on a mounted volume: the verb of the control socket, for whom it does what,
+and warren dedup on a mount and on an image."""
 
 import errno
+import json
 import os
 import random
+import shutil
 import socket
 import stat
 import struct
@@ -19,6 +21,7 @@ from mounted import MountedTest, Volume, as_user, run
 
 VERB_DEDUPE = 12
 BLOCK = 4096
+IN_INODES = len(b"few bytes")  # of fill(): equal, but nothing to share
 OWNER, MEMBER, GROUP, OTHER = 12345, 12346, 12300, 12347
 
 
@@ -203,6 +206,86 @@ class DedupeVerb(MountedTest):
         mounted.drop_caches()
         for name, model in zip("ab", models):
             self.assertEqual(self.read(name), bytes(model))
+
+
+class DedupCommand(MountedTest):
+    def fill(self, folder):
+        data = random.randbytes(2 << 20)
+        contents = {"a": data, "b": data + b"more", "c": data[2 * BLOCK:], "small": b"few bytes",
+                    "small too": b"few bytes", "d/e": data[:BLOCK] + bytes(BLOCK) + data[BLOCK:]}
+        os.mkdir(os.path.join(folder, "d"))
+        for name, piece in contents.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(piece)
+        return contents
+
+    def test_on_a_mount(self):
+        contents = self.fill(self.folder)
+        # Not written out by the kernel yet.
+        before = json.loads(run("dedup", "--json", self.folder).stdout)
+        applied = json.loads(run("dedup", "--json", "--apply", self.folder).stdout)
+        self.assertEqual(applied["applied_failures"], 0)
+        self.assertEqual(applied["applied_bytes"], before["savings_bytes"] - IN_INODES)
+        self.assertGreater(applied["applied_bytes"], 3 * (2 << 20) - 4 * BLOCK)
+        mounted.drop_caches()
+        for name, piece in contents.items():
+            self.assertEqual(self.read(name), piece, name)
+
+    def test_space_on_a_mount(self):
+        data = random.randbytes(16 << 20)
+        for name in "abc":
+            self.write(name, data)
+        os.sync()
+        before = os.statvfs(self.folder).f_bfree
+        run("dedup", "--apply", self.folder)
+        os.sync()
+        self.assertGreater(os.statvfs(self.folder).f_bfree - before, 2 * 4096 - 100)
+
+    def test_across_file_systems(self):
+        self.write("a", b"x" * 2 * BLOCK)
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(self.path("a"), folder)
+            done = run("dedup", "--apply", folder, self.folder, code=1)
+        self.assertIn("different file systems", done.stderr)
+
+    def test_without_a_daemon(self):
+        for name in "ab":
+            self.write(name, b"x" * 2 * BLOCK)
+        volume = Volume("64M")
+        self.addCleanup(volume.remove)
+        volume.mount()
+        self.addCleanup(volume.unmount)
+        device = os.stat(volume.root).st_dev
+        os.unlink(f"/run/warren/{os.major(device)}:{os.minor(device)}")
+        for name in "ab":
+            shutil.copy(self.path(name), volume.root)
+        done = run("dedup", "--apply", volume.root, code=1)
+        self.assertIn("daemon of this mount cannot be reached", done.stderr)
+
+    def test_in_an_image(self):
+        with tempfile.TemporaryDirectory() as folder:
+            image = os.path.join(folder, "v.img")
+            tree = os.path.join(folder, "tree")
+            os.mkdir(tree)
+            contents = self.fill(tree)
+            run("mkfs", "--size", "64M", image)
+            run("cp", "-r", tree, f"{image}:/tree")
+            report = json.loads(run("dedup", "--json", f"{image}:/").stdout)
+            self.assertEqual(report["savings_bytes"],
+                             json.loads(run("dedup", "--json", tree).stdout)["savings_bytes"])
+            applied = json.loads(run("dedup", "--json", "--apply", f"{image}:/tree").stdout)
+            self.assertEqual(applied["applied_failures"], 0)
+            self.assertEqual(applied["applied_bytes"], report["savings_bytes"] - IN_INODES)
+            for name, piece in contents.items():
+                found = subprocess.run([mounted.WARREN, "cat", f"{image}:/tree/{name}"],
+                                       capture_output=True, check=True).stdout
+                self.assertEqual(found, piece)
+            run("fsck", image)
+            weak = json.loads(run("dedup", "--json", "--algorithm", "md5", f"{image}:/").stdout)
+            self.assertEqual(weak["savings_bytes"], report["savings_bytes"])
+            done = run("dedup", "--index", os.path.join(folder, "index"), f"{image}:/", code=2)
+            self.assertIn("leave it out with an image", done.stderr)
+            self.assertIn("No such file", run("dedup", f"{image}:/absent", code=1).stderr)
 
 
 if __name__ == "__main__":

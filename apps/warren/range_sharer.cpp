@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// All means share a part of a long range by one call, and are called again for the rest.
+#include "apps/warren/range_sharer.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+
+#include "apps/warren/mounts.hpp"
+#include "base/descriptor.hpp"
+
+namespace warren::cli {
+
+namespace {
+
+/// One call for a part of a range; offsets count from its start.
+using Step = std::function<Result<Deduped>(u64 done, u64 length)>;
+
+Errc share_by_steps(u64 length, u64& shared_bytes, const Step& step) {
+    for (u64 done = 0; done < length;) {
+        const Result<Deduped> part = step(done, length - done);
+        if (!part) return part.code();
+        if (part->differs) return Errc::stale;
+        if (part->bytes == 0) return Errc::ok;  // less than a block at the end
+        shared_bytes += part->bytes;
+        done += part->bytes;
+    }
+    return Errc::ok;
+}
+
+/// See ioctl_fideduperange(2).
+Result<Deduped> ask_kernel(int from, u64 offset, int to, u64 target_offset, u64 length) {
+    constexpr u64 most_at_once = 16 * mib;
+    alignas(
+        file_dedupe_range) char memory[sizeof(file_dedupe_range) + sizeof(file_dedupe_range_info)];
+    std::memset(memory, 0, sizeof memory);
+    auto* range = reinterpret_cast<file_dedupe_range*>(memory);
+    range->src_offset = offset;
+    range->src_length = std::min(length, most_at_once);
+    range->dest_count = 1;
+    file_dedupe_range_info& info = range->info[0];
+    info.dest_fd = to;
+    info.dest_offset = target_offset;
+    int failure = ::ioctl(from, FIDEDUPERANGE, range) != 0 ? errno : 0;
+    if (failure == 0 && info.status < 0) failure = -info.status;
+    if (failure == ENOTTY || failure == EINVAL || failure == ENOSYS) failure = EOPNOTSUPP;
+    if (failure != 0) return static_cast<Errc>(failure);
+    return Deduped{info.bytes_deduped, info.status == FILE_DEDUPE_RANGE_DIFFERS};
+}
+
+/// A file of a volume that is open while this lives.
+class OpenedFile {
+ public:
+    OpenedFile(Volume& volume, const std::string& path) : volume_(volume) {
+        const Result<Attributes> found =
+            PathWalker(volume, command_caller()).find(volume.root(), path, Follow::no);
+        code_ = found.code();
+        if (found) code_ = volume.open_file(found->handle);
+        if (code_ == Errc::ok) handle_ = found->handle;
+    }
+    ~OpenedFile() {
+        if (code_ == Errc::ok) static_cast<void>(volume_.release(handle_));
+    }
+    OpenedFile(const OpenedFile&) = delete;
+    OpenedFile& operator=(const OpenedFile&) = delete;
+    Errc code() const { return code_; }
+    Handle handle() const { return handle_; }
+
+ private:
+    Volume& volume_;
+    Handle handle_;
+    Errc code_ = Errc::ok;
+};
+
+}  // namespace
+
+RangeSharer::HostSystem& RangeSharer::system_of(u64 device, const std::string& path) {
+    const auto [entry, is_new] = systems_.try_emplace(device);
+    HostSystem& system = entry->second;
+    if (is_new) {
+        system.daemon = fuse::ControlConnection::for_device(major(device), minor(device));
+        system.is_out_of_reach = !system.daemon && is_on_warren_mount(path);
+    }
+    return system;
+}
+
+Errc RangeSharer::share_in_image(const FileRange& original, const FileRange& range, u64 length,
+                                 u64& shared_bytes) {
+    Volume* volume = session_.open(range.file.image, Access::write);
+    if (volume == nullptr) return Errc::io;
+    const OpenedFile from(*volume, original.file.path);
+    WARREN_TRY(from.code());
+    const OpenedFile to(*volume, range.file.path);
+    WARREN_TRY(to.code());
+    return share_by_steps(length, shared_bytes, [&](u64 done, u64 left) {
+        return volume->dedupe_range(command_caller(), from.handle(), original.offset + done,
+                                    to.handle(), range.offset + done, left);
+    });
+}
+
+Errc RangeSharer::share_on_host(const FileRange& original, const FileRange& range, u64 length,
+                                u64& shared_bytes) {
+    const Descriptor from(::open(original.file.path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!from) return static_cast<Errc>(errno);
+    struct stat facts;
+    if (::fstat(from.get(), &facts) != 0) return static_cast<Errc>(errno);
+    HostSystem& system = system_of(facts.st_dev, original.file.path);
+    if (system.is_out_of_reach) return daemon_out_of_reach;
+    // A daemon asks for the right to write, the kernel for a descriptor that has it.
+    const int access = system.daemon ? O_RDONLY : O_RDWR;
+    const Descriptor to(::open(range.file.path.c_str(), access | O_CLOEXEC));
+    if (!to) return static_cast<Errc>(errno);
+    return share_by_steps(length, shared_bytes, [&](u64 done, u64 left) -> Result<Deduped> {
+        const u64 offset = original.offset + done;
+        const u64 target_offset = range.offset + done;
+        if (daemon == nullptr) return ask_kernel(from.get(), offset, to.get(), target_offset, left);
+        Deduped deduped;
+        WARREN_TRY(daemon->dedupe(from.get(), offset, to.get(), target_offset, left, deduped));
+        return deduped;
+    });
+}
+
+Errc RangeSharer::share(const FileRange& original, const FileRange& range, u64 length,
+                        u64& shared_bytes) {
+    if (original.file.image != range.file.image) return Errc::cross_device;
+    return range.file.in_image() ? share_in_image(original, range, length, shared_bytes)
+                                 : share_on_host(original, range, length, shared_bytes);
+}
+
+}  // namespace warren::cli

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lets two files use the same blocks for equal bytes, by the means of the file system that they are
+// on: the library for an image, the daemon's verb for a mounted Warren volume, FIDEDUPERANGE
+// elsewhere. Each of them compares the bytes before it shares them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "apps/fuse/control.hpp"
+#include "apps/warren/location.hpp"
+
+namespace warren::cli {
+
+/// A range of a file.
+struct FileRange {
+    Location file;
+    u64 offset = 0;
+};
+
+/// ENOTCONN: the files are on a Warren mount whose daemon does not answer.
+inline constexpr Errc daemon_out_of_reach = static_cast<Errc>(107);
+
+class RangeSharer {
+ public:
+    explicit RangeSharer(Session& session) : session_(session) {}
+
+    /// Lets `range` use the blocks of `original`; `shared_bytes` grows by what is shared.
+    /// Errc::not_supported if the file system cannot, Errc::cross_device if the files are on
+    /// several, Errc::stale if the bytes differ, daemon_out_of_reach.
+    Errc share(const FileRange& original, const FileRange& range, u64 length, u64& shared_bytes);
+
+ private:
+    Errc share_in_image(const FileRange& original, const FileRange& range, u64 length,
+                        u64& shared_bytes);
+    Errc share_on_host(const FileRange& original, const FileRange& range, u64 length,
+                       u64& shared_bytes);
+
+    /// A file system of the host.
+    struct HostSystem {
+        std::optional<fuse::ControlConnection> daemon;  // of a mounted Warren volume
+        bool is_out_of_reach = false;                   // such a volume, but no daemon answers
+    };
+    HostSystem& system_of(u64 device, const std::string& path);
+
+    Session& session_;
+    std::map<u64, HostSystem> systems_;  // by device
+};
+
+}  // namespace warren::cli
