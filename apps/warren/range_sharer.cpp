@@ -120,9 +120,10 @@ Errc RangeSharer::share_on_host(const FileRange& original, const FileRange& rang
     return share_by_steps(length, shared_bytes, [&](u64 done, u64 left) -> Result<Deduped> {
         const u64 offset = original.offset + done;
         const u64 target_offset = range.offset + done;
-        if (daemon == nullptr) return ask_kernel(from.get(), offset, to.get(), target_offset, left);
+        if (!system.daemon) return ask_kernel(from.get(), offset, to.get(), target_offset, left);
         Deduped deduped;
-        WARREN_TRY(daemon->dedupe(from.get(), offset, to.get(), target_offset, left, deduped));
+        WARREN_TRY(
+            system.daemon->dedupe(from.get(), offset, to.get(), target_offset, left, deduped));
         return deduped;
     });
 }
