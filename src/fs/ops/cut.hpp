@@ -126,13 +126,19 @@ WARREN_HD Errc find_cut(Operation<Team>& op, const File& file, u64 key, Cut& cut
     return home.code();
 }
 
-/// Brings the counts of the shared blocks in `range` into memory.
+/// Pins the counts of the shared blocks in `range`, which change frames shared_frames_max times at
+/// most: limit_cut() counts that.
 template <class Team>
 WARREN_HD Errc pin_counts_of(Operation<Team>& op, const ExtentHome& home, const CutRange& range) {
     Errc code = Errc::ok;
+    u64 newest = ~u64{0};  // its counts are pinned
     for_each_run(op.team, home.list, range.begin, range.end, [&](const Extent& part) {
-        const bool is_shared = (part.flags & format::extent_shared) != 0;
-        if (is_shared && code == Errc::ok) code = pin_counts(op, part.start.offset(), part.length);
+        if ((part.flags & format::extent_shared) == 0) return;
+        for_each_frame_part(part.start.offset(), part.length, [&](u64 frame, u32, u32) {
+            if (code != Errc::ok || frame == newest) return;
+            code = find_counts(op, frame).code();
+            newest = frame;
+        });
     });
     return code;
 }

@@ -89,6 +89,22 @@ TEST_P(SharedBlocks, TheTailOfOneFileIsNotZeroedInTheOther) {
     volume_.close_and_check();
 }
 
+/// One step frees all of them, and their counts are one block.
+TEST_P(SharedBlocks, AFileOfManySharedExtentsCanBeRemoved) {
+    constexpr u64 count = 100;
+    const Bytes bytes = random_bytes(random_, count * block);
+    const Handle source = open_new("source");
+    put(*volume_, source, 0, bytes);
+    const Handle target = open_new("target");
+    for (u64 i = 0; i < count; ++i) {  // backwards: no extent goes on where another ends
+        const u64 from = (count - 1 - i) * block;
+        ASSERT_EQ(*volume_->share_range(source, from, target, i * block, block), block);
+    }
+    remove(target, "target");
+    EXPECT_EQ(contents(*volume_, source), bytes);
+    volume_.close_and_check();
+}
+
 /// The last commit has both files at the blocks that the second one has alone when it is written.
 TEST_P(SharedBlocks, ACrashShowsNoBytesThatTheOtherFileWroteSince) {
     const Bytes bytes = random_bytes(random_, 20 * block);
