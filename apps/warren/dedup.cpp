@@ -75,6 +75,11 @@ bool read_secret(const std::string& path, std::string& secret) {
     return !secret.empty();
 }
 
+bool names_image(const std::vector<std::string>& operands) {
+    return std::ranges::any_of(
+        operands, [](const std::string& text) { return parse_location(text).in_image(); });
+}
+
 /// Reads the options; false, with a complaint, if they make no sense.
 bool parse_options(const Arguments& parsed, CommandOptions& wanted) {
     dedup::Splitter& splitter = wanted.how.splitter;
@@ -110,6 +115,8 @@ bool parse_options(const Arguments& parsed, CommandOptions& wanted) {
     wanted.how.index.algorithm = splitter.algorithm;
     wanted.how.index.spill_folder = temporary_folder();
     if (const std::string* path = parsed.value(index_option)) wanted.index_path = *path;
+    if (!wanted.index_path.empty() && names_image(parsed.operands))
+        return wrong({"--index keeps paths of the host: leave it out with an image"});
     wanted.how.keeps_index = !wanted.index_path.empty();
     const std::string* secret = parsed.value(secret_option);
     return secret == nullptr || read_secret(*secret, wanted.how.index.secret);
@@ -190,28 +197,14 @@ void print_text(const CommandOptions& wanted, const DedupScan& scan, const Shari
     }
 }
 
-bool names_image(const std::vector<std::string>& operands) {
-    return std::ranges::any_of(
-        operands, [](const std::string& text) { return parse_location(text).in_image(); });
-}
-
-int command_dedup(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
-    if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return 1;
-    CommandOptions wanted;
-    if (!parse_options(parsed, wanted)) return page.usage_exit;
-    dedup::Index index;
-    if (!open_index(wanted, index)) return 1;
-    Session session;
+/// Reads the trees, shares what is equal if that is wanted, and prints what was found. False, with
+/// complaints, if not all went well.
+bool scan_and_share(const Arguments& parsed, const CommandOptions& wanted, dedup::Index& index,
+                    Session& session) {
     DedupScan scan(wanted.how, index, session);
     if (const Errc code = scan.open(); code != Errc::ok) {
         complain({reason(code)});
-        return 1;
-    }
-    if (!wanted.index_path.empty() && names_image(parsed.operands)) {
-        complain({"--index keeps paths of the host: leave it out with an image"});
-        return page.usage_exit;
+        return false;
     }
     bool good = true;
     for (const std::string& path : parsed.operands)
@@ -227,13 +220,22 @@ int command_dedup(std::span<char* const> arguments) {
     } else {
         print_text(wanted, scan, sharing);
     }
-    if (!wanted.index_path.empty()) {
-        const Errc code = index.save(wanted.index_path);
-        if (code != Errc::ok) {
-            complain({quote(wanted.index_path), ": ", reason(code)});
-            good = false;
-        }
-    }
+    if (wanted.index_path.empty()) return good;
+    const Errc code = index.save(wanted.index_path);
+    if (code != Errc::ok) complain({quote(wanted.index_path), ": ", reason(code)});
+    return code == Errc::ok && good;
+}
+
+int command_dedup(std::span<char* const> arguments) {
+    const Arguments parsed = parse_arguments(page, arguments);
+    if (parsed.done) return parsed.exit_code;
+    if (!need_operand(parsed)) return 1;
+    CommandOptions wanted;
+    if (!parse_options(parsed, wanted)) return page.usage_exit;
+    dedup::Index index;
+    if (!open_index(wanted, index)) return 1;
+    Session session;
+    const bool good = scan_and_share(parsed, wanted, index, session);
     return session.close() && good ? 0 : 1;
 }
 

@@ -49,7 +49,7 @@ struct SharingResult {
 
 class DedupScan {
  public:
-    /// The session has opened, or opens, the images that trees are in.
+    /// The session opens the images that trees are in, and is closed after this has gone.
     DedupScan(const DedupOptions& how, dedup::Index& index, Session& session)
         : how_(how), index_(index), session_(session) {}
 

@@ -107,14 +107,18 @@ Errc RangeSharer::share_in_image(const FileRange& original, const FileRange& ran
 
 Errc RangeSharer::share_on_host(const FileRange& original, const FileRange& range, u64 length,
                                 u64& shared_bytes) {
-    const Descriptor from(::open(original.file.path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!from) return static_cast<Errc>(errno);
-    struct stat facts;
-    if (::fstat(from.get(), &facts) != 0) return static_cast<Errc>(errno);
+    struct stat facts, other;
+    if (::stat(original.file.path.c_str(), &facts) != 0) return static_cast<Errc>(errno);
+    if (::stat(range.file.path.c_str(), &other) != 0) return static_cast<Errc>(errno);
     HostSystem& system = system_of(facts.st_dev, original.file.path);
     if (system.is_out_of_reach) return daemon_out_of_reach;
+    // Subvolumes of one btrfs have several device numbers.
+    const bool may_be_one = !system.daemon && !system_of(other.st_dev, range.file.path).daemon;
+    if (facts.st_dev != other.st_dev && !may_be_one) return Errc::cross_device;
     // A daemon asks for the right to write, the kernel for a descriptor that has it.
     const int access = system.daemon ? O_RDONLY : O_RDWR;
+    const Descriptor from(::open(original.file.path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!from) return static_cast<Errc>(errno);
     const Descriptor to(::open(range.file.path.c_str(), access | O_CLOEXEC));
     if (!to) return static_cast<Errc>(errno);
     return share_by_steps(length, shared_bytes, [&](u64 done, u64 left) -> Result<Deduped> {
