@@ -66,8 +66,10 @@ class DedupeVerb(MountedTest):
         self.assertEqual(dedupe(self.folder, source, 0, target, 0, len(data)), (0, len(data), 0))
         self.assertGreater(self.free() - before, 1900)
         now = os.stat(target)
-        self.assertEqual((now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_blocks),
-                         (was.st_mtime_ns, was.st_ctime_ns, was.st_size, was.st_blocks))
+        self.assertEqual((now.st_mtime_ns, now.st_ctime_ns, now.st_size),
+                         (was.st_mtime_ns, was.st_ctime_ns, was.st_size))
+        # st_blocks counts the block with a list of more than five extents, too.
+        self.assertLessEqual(abs(now.st_blocks - was.st_blocks), BLOCK // 512)
         with open(source, "r+b") as file:
             file.write(b"changed")
         mounted.drop_caches()
