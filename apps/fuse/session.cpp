@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "apps/fuse/device.hpp"
+#include "apps/fuse/fusermount.hpp"
 #include "apps/fuse/log.hpp"
 #include "apps/fuse/operations.hpp"
 #include "base/processors.hpp"
@@ -67,6 +68,8 @@ bool Session::mount(const MountOptions& options, MountState& mount, std::string&
     if (fuse_session_mount(session_, options.mountpoint.c_str()) != 0) {
         error = last_library_complaint();
         if (error.empty()) error = "the kernel refused the mount";
+        if (::geteuid() != 0 && find_fusermount().empty())
+            error += std::string("; fusermount3 ") + fusermount_missing;
         return false;
     }
     mounted_ = true;

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/fuse/fusermount.hpp"
 #include "apps/fuse/mount_table.hpp"
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
@@ -97,19 +98,6 @@ void Report::add(State state, const std::string& what, const std::string& detail
     print_line({line, detail});
 }
 
-/// The program's path, if it is on PATH or where systems keep it.
-std::string find_program(const std::string& name) {
-    const char* variable = std::getenv("PATH");
-    std::string places = (variable != nullptr ? variable : "") + std::string(":/usr/bin:/bin");
-    for (size_t begin = 0; begin < places.size();) {
-        const size_t end = std::min(places.find(':', begin), places.size());
-        const std::string path = places.substr(begin, end - begin) + "/" + name;
-        if (::access(path.c_str(), X_OK) == 0) return path;
-        begin = end + 1;
-    }
-    return "";
-}
-
 void check_engine(Report& report, const GpuExamination& gpu) {
     const u32 cores = usable_processors();
     const std::string cpu = "cpu, bulk work on " + counted(cores, "core", "cores");
@@ -136,12 +124,12 @@ void check_fuse(Report& report) {
                    "cannot be opened: " + reason(static_cast<Errc>(errno)) +
                        ", so nothing can be mounted; IMAGE:/path works all the same");
     }
-    const std::string helper = find_program("fusermount3");
+    const std::string helper = fuse::find_fusermount();
     if (!helper.empty()) {
         report.add(State::good, "fusermount3", helper);
     } else {
         report.add(::geteuid() == 0 ? State::note : State::bad, "fusermount3",
-                   "is not installed (package fuse3); only root can mount without it");
+                   fuse::fusermount_missing);
     }
 }
 
