@@ -3,7 +3,7 @@
 """Fails if a test was skipped that tests/skips.txt does not list.
 
 Reads what `ctest --output-junit FILE` writes. A script of which only some cases were skipped counts
-as skipped, too: Python's unittest tells their number at the end of its output.
+as skipped, too: Python's unittest and pytest tell their number at the end of their output.
 """
 
 import argparse
@@ -14,7 +14,8 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 LIST = pathlib.Path(__file__).resolve().parent.parent / "tests" / "skips.txt"
-SOME_CASES = re.compile(r"^(?:OK|FAILED) \(.*skipped=(\d+)", re.MULTILINE)
+SOME_CASES = re.compile(r"^(?:(?:OK|FAILED) \(.*skipped=(\d+)|(?:\d+ \w+, )*(\d+) skipped\b.* in )",
+                        re.MULTILINE)
 
 
 def skipped_in(report):
@@ -24,8 +25,8 @@ def skipped_in(report):
         if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
             yield case.get("name")
         elif some:
-            yield f"{case.get('name')}: {some[1]} cases" if some[1] != "1" else \
-                f"{case.get('name')}: 1 case"
+            count = some[1] or some[2]
+            yield f"{case.get('name')}: {count} {'case' if count == '1' else 'cases'}"
 
 
 def read_list(path):
