@@ -4,8 +4,10 @@
 
 find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
 if(OPENSSL_FOUND)
-    target_compile_definitions(warren_hash PRIVATE WARREN_HASH_OPENSSL=1
-                               OPENSSL_API_COMPAT=30000 OPENSSL_NO_DEPRECATED)
+    # The other files are compiled the same without it.
+    set_source_files_properties(
+        "${PROJECT_SOURCE_DIR}/src/hash/alone.cpp" PROPERTIES COMPILE_DEFINITIONS
+        "WARREN_HASH_OPENSSL=1;OPENSSL_API_COMPAT=30000;OPENSSL_NO_DEPRECATED")
     target_link_libraries(warren_hash PRIVATE OpenSSL::Crypto)
 else()
     message(STATUS "OpenSSL is not installed: one stream of SHA-1 or SHA-256 will be slower on "
