@@ -57,7 +57,11 @@ mkdir "$output/source"
 (cd "$root" && git ls-files -z | while IFS= read -r -d '' file; do
     [[ ! -e $file && ! -L $file ]] || printf '%s\0' "$file"
 done | tar --null -cf - -T -) | tar -xf - -C "$output/source"
-[[ ! -d /usr/lib/ccache ]] || export PATH=/usr/lib/ccache:$PATH
+if [[ -d /usr/lib/ccache ]]; then
+    export PATH=/usr/lib/ccache:$PATH
+    # debhelper gives the build a home of its own, which goes with the tree.
+    export CCACHE_DIR=${CCACHE_DIR:-$(ccache --get-config cache_dir)}
+fi
 [[ -z $profiles ]] || export DEB_BUILD_PROFILES=$profiles
 if [[ -z ${CUDACXX:-} && -x $root/.toolchain/cuda/bin/nvcc ]]; then
     export CUDACXX=$root/.toolchain/cuda/bin/nvcc
