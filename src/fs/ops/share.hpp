@@ -101,6 +101,12 @@ struct Sharing {
     u64 blocks = 0;
     u64 end_bytes = 0;  // the target will have this size at least once all blocks are shared
     i64 now = 0;        // for the times of the target
+
+    /// The size that the target has at least once `count` blocks are shared.
+    WARREN_HD u64 end_after(u64 count) const {
+        const u64 reached = bytes_of(to + count);
+        return end_bytes < reached ? end_bytes : reached;
+    }
 };
 
 /// Gives the extent of `spot` the flag extent_shared.
@@ -146,8 +152,7 @@ WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spo
     }
     if (!from.is_shared) mark_shared(op, from);
     change_extents(op, inode, to.home, extent.file_block, end_of(extent), &extent);
-    const u64 reached = bytes_of(end_of(extent));
-    const u64 end = what.end_bytes < reached ? what.end_bytes : reached;
+    const u64 end = what.end_after(extent.length);
     once(op.team, [&] {
         if (end > to.file.size) relaxed_store(inode.at->size, end);
         touch_contents(inode, what.now);
@@ -192,7 +197,7 @@ WARREN_HD Result<u64> share(Operation<Team>& op, const Sharing& what, Writer&& w
     // An area of nothing but zeros is as good as a hole.
     if (target->kind != AreaKind::bytes && count > to->blocks) count = to->blocks;
     if (to->kind == MappingKind::data && to->place == from->place) {
-        WARREN_TRY(apply_size(op, *target, 0, what.now));
+        WARREN_TRY(apply_size(op, *target, what.end_after(count), what.now));
         return count;
     }
     // In one list, marking the source moves what lies behind it.

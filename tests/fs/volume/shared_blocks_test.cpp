@@ -89,6 +89,21 @@ TEST_P(SharedBlocks, TheTailOfOneFileIsNotZeroedInTheOther) {
     volume_.close_and_check();
 }
 
+TEST_P(SharedBlocks, AFileThatWasCutShortGetsItsBytesBack) {
+    const Bytes bytes = random_bytes(random_, 3 * block);
+    const Handle source = open_new("source");
+    put(*volume_, source, 0, bytes);
+    const Handle target = open_new("target");
+    share(source, target);
+    AttributeChange change;
+    change.which = AttributeChange::size;
+    change.new_size = 52;  // its first block stays that of the source
+    ASSERT_TRUE(volume_->set_attributes({}, target, change));
+    share(source, target);
+    EXPECT_EQ(contents(*volume_, target), bytes);
+    volume_.close_and_check();
+}
+
 /// One step frees all of them, and their counts are one block.
 TEST_P(SharedBlocks, AFileOfManySharedExtentsCanBeRemoved) {
     constexpr u64 count = 100;
