@@ -90,14 +90,14 @@ TEST_P(SharedBlocks, TheTailOfOneFileIsNotZeroedInTheOther) {
 }
 
 TEST_P(SharedBlocks, AFileThatWasCutShortGetsItsBytesBack) {
-    const Bytes bytes = random_bytes(random_, 3 * block);
+    const Bytes bytes = random_bytes(random_, block);
     const Handle source = open_new("source");
     put(*volume_, source, 0, bytes);
     const Handle target = open_new("target");
     share(source, target);
     AttributeChange change;
     change.which = AttributeChange::size;
-    change.new_size = 52;  // its first block stays that of the source
+    change.new_size = 52;  // its block stays that of the source
     ASSERT_TRUE(volume_->set_attributes({}, target, change));
     share(source, target);
     EXPECT_EQ(contents(*volume_, target), bytes);
