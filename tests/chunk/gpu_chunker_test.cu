@@ -3,6 +3,8 @@
 // every warp, and those that are hard on lists: a candidate at every place, and none.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "chunk/cuda/chunk_digests.hpp"
 #include "chunk/tables.hpp"
 #include "gpu/buffer.hpp"
@@ -368,7 +370,9 @@ TEST_F(GpuCuts, CallsOfAStreamEqualTheSerialRule) {
 TEST_F(GpuCuts, LittleMemoryMakesSmallerPieces) {
     Random random(2);
     const std::vector<std::byte> bytes = random_bytes(random, 64 * mib);
-    // All but some of the device's memory, in ever smaller parts.
+    // All of the device's memory but 32 MiB, in ever smaller parts.
+    std::optional<gpu::DeviceBuffer<u8>> left(std::in_place);
+    ASSERT_EQ(left->allocate(32 * mib), Errc::ok);
     std::vector<gpu::DeviceBuffer<u8>> taken;
     auto take = [&](u64 part, u64 least) {
         for (; part >= least; part /= 2) {
@@ -381,7 +385,8 @@ TEST_F(GpuCuts, LittleMemoryMakesSmallerPieces) {
     };
     GpuChunker chunker;
     ASSERT_EQ(chunker.open(*preset("gear")), Errc::ok);
-    take(16 * gib, 32 * mib);
+    take(16 * gib, 2 * mib);
+    left.reset();
     std::vector<u64> ends;
     ASSERT_EQ(chunker.cut(bytes, ends), Errc::ok) << gpu::last_failure().message;
     EXPECT_EQ(ends, cut_serial(*preset("gear"), bytes));

@@ -8,6 +8,8 @@
 // have no effect.
 #pragma once
 
+#include <type_traits>
+
 #include "fs/ops/command.hpp"
 
 namespace warren::ring {
@@ -24,6 +26,7 @@ struct alignas(16) Arguments {
     u64 target_inode;
     u64 references;
     u64 from;
+    u64 to;
     u64 length;
     u64 buffer_offset;  // in the arena, a multiple of arena_granule
     u64 buffer_bytes;   // 0: no buffer
@@ -48,7 +51,7 @@ struct alignas(16) Arguments {
     u32 text_bytes;
     u32 zero;
 };
-static_assert(sizeof(Arguments) == 160);
+static_assert(sizeof(Arguments) == 160 && std::has_unique_object_representations_v<Arguments>);
 
 /// The offsets of the parts after the structure in the block.
 struct ArgumentPlaces {

@@ -142,6 +142,7 @@ WARREN_HD inline void take_arguments(const std::byte* copy, const Arena& arena,
     command.target = {arguments.target_inode, arguments.target_generation};
     command.references = arguments.references;
     command.from = arguments.from;
+    command.to = arguments.to;
     command.length = arguments.length;
     command.mode = arguments.mode;
     command.device = arguments.device;

@@ -18,7 +18,7 @@ inline bool needs_block(const ops::Command& command, bool names_caller) {
                           command.name_length > inline_name_max;
     const bool has_more = command.new_name_length != 0 || command.text_bytes != 0 ||
                           command.buffer_bytes != 0 || command.target != Handle{} ||
-                          command.change.which != 0 || command.device != 0 ||
+                          command.change.which != 0 || command.device != 0 || command.to != 0 ||
                           command.retry_reason != Errc::ok;
     const bool executors_head = names_caller && (command.caller.group_count != 0 ||
                                                  command.from != 0 || command.length != 0);
@@ -31,6 +31,7 @@ inline Arguments arguments_of(const ops::Command& command, bool names_caller, u6
     arguments.target_inode = command.target.inode;
     arguments.references = command.references;
     arguments.from = command.from;
+    arguments.to = command.to;
     arguments.length = command.length;
     arguments.buffer_offset = command.buffer_bytes != 0 ? buffer_offset : 0;
     arguments.buffer_bytes = command.buffer_bytes;

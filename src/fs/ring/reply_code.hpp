@@ -79,7 +79,7 @@ WARREN_HD inline u32 parts_of(ops::Verb verb, const ops::Reply& reply) {
 
 /// The number of words that the parts in `mask` take.
 WARREN_HD constexpr u32 words_of(u32 mask) {
-    constexpr u32 sizes[] = {2, 2, 22, 7, 11, 32, 6, 32, 6, 0};
+    constexpr u32 sizes[] = {2, 2, 22, 7, 11, 32, 8, 32, 6, 0};
     u32 words = reply_header_words;
     for (u32 i = 0; i < 10; ++i)
         words += (mask >> i & 1) * sizes[i];
@@ -142,17 +142,25 @@ WARREN_HD inline void take_attributes(ReplyWords& from, Attributes& to) {
     to.born = static_cast<i64>(from.take_long());
 }
 
+// The functions that encode structures name each member, so that they do not compile once there is
+// another one.
+
+/// All but the bytes, which are a part of their own.
 WARREN_HD inline void put_mapping(const ops::Mapping& from, ReplyPen& to) {
-    to.put(static_cast<u32>(from.kind));
-    to.put_long(from.place);
-    to.put_long(from.blocks);
-    to.put_long(from.size);
-    to.put_long(from.seen.place);
-    to.put_long(from.seen.version);
+    const auto& [kind, is_shared, place, blocks, size, bytes, seen] = from;
+    static_cast<void>(bytes);
+    to.put(static_cast<u32>(kind) | (is_shared ? 4u : 0u));
+    to.put_long(place);
+    to.put_long(blocks);
+    to.put_long(size);
+    to.put_long(seen.place);
+    to.put_long(seen.version);
 }
 
 WARREN_HD inline void take_mapping(ReplyWords& from, ops::Mapping& to) {
-    to.kind = static_cast<ops::MappingKind>(from.take() & 3);
+    const u32 word = from.take();
+    to.kind = static_cast<ops::MappingKind>(word & 3);
+    to.is_shared = (word & 4) != 0;
     to.place = from.take_long();
     to.blocks = from.take_long();
     to.size = from.take_long();
@@ -168,6 +176,27 @@ WARREN_HD inline void put_bytes(const ops::InlineBytes& from, ReplyPen& to) {
 WARREN_HD inline void take_bytes(ReplyWords& from, ops::InlineBytes& to) {
     for (u64& word : to.words)
         word = from.take_long();
+}
+
+/// All but the bytes, which are a part of their own.
+WARREN_HD inline void put_piece(const ops::Piece& from, ReplyPen& to) {
+    const auto& [file_block, place, blocks, keeps_rest, has_bytes, bytes, old_place] = from;
+    static_cast<void>(bytes);
+    to.put_long(file_block);
+    to.put_long(place);
+    to.put(blocks);
+    to.put((keeps_rest ? 1u : 0u) | (has_bytes ? 2u : 0u));
+    to.put_long(old_place);
+}
+
+WARREN_HD inline void take_piece(ReplyWords& from, ops::Piece& to) {
+    to.file_block = from.take_long();
+    to.place = from.take_long();
+    to.blocks = from.take();
+    const u32 flags = from.take();
+    to.keeps_rest = (flags & 1) != 0;
+    to.has_bytes = (flags & 2) != 0;
+    to.old_place = from.take_long();
 }
 
 /// The words of the reply to the command with `ticket`. Every verb's reply fits; should one not,
@@ -195,12 +224,7 @@ WARREN_HD inline void encode_reply(u32 ticket, ops::Verb verb, const ops::Reply&
     }
     if ((mask & reply_mapping) != 0) put_mapping(reply.mapping, pen);
     if ((mask & reply_mapping_bytes) != 0) put_bytes(reply.mapping.bytes, pen);
-    if ((mask & reply_piece) != 0) {
-        pen.put_long(reply.piece.file_block);
-        pen.put_long(reply.piece.place);
-        pen.put(reply.piece.blocks);
-        pen.put((reply.piece.keeps_rest ? 1u : 0u) | (reply.piece.has_bytes ? 2u : 0u));
-    }
+    if ((mask & reply_piece) != 0) put_piece(reply.piece, pen);
     if ((mask & reply_piece_bytes) != 0) put_bytes(reply.piece.bytes, pen);
     if ((mask & reply_needs) != 0) {
         pen.put_long(reply.needed_place);
@@ -237,12 +261,7 @@ inline u32 decode_reply(ReplyWords& in, ops::Reply& reply) {
     if ((mask & reply_piece) != 0) {
         reply.has_piece = true;
         reply.piece = ops::Piece{};
-        reply.piece.file_block = in.take_long();
-        reply.piece.place = in.take_long();
-        reply.piece.blocks = in.take();
-        const u32 flags = in.take();
-        reply.piece.keeps_rest = (flags & 1) != 0;
-        reply.piece.has_bytes = (flags & 2) != 0;
+        take_piece(in, reply.piece);
     }
     if ((mask & reply_piece_bytes) != 0) take_bytes(in, reply.piece.bytes);
     if ((mask & reply_needs) != 0) {

@@ -325,13 +325,15 @@ ops::Reply sample_reply(Random& random, ops::Verb verb) {
                  : random.below(2) != 0 ? Errc::need_block
                                         : Errc::no_entry;
     if (verb == ops::Verb::map) {
-        reply.mapping = {ops::MappingKind::bytes, false, 1, 2, 3, {}, {4, random.next()}};
+        reply.mapping = {ops::MappingKind::bytes, random.below(2) != 0, 1, 2, 3, {},
+                         {4, random.next()}};
         for (u64& word : reply.mapping.bytes.words)
             word = random.next();
     } else if (verb == ops::Verb::fill) {
         reply.value = sometimes(random, ~u64{0});
         reply.has_piece = true;
-        reply.piece = {6, random.next(), 8, random.below(2) != 0, random.below(2) != 0, {}};
+        reply.piece = {6,  random.next(), 8, random.below(2) != 0, random.below(2) != 0,
+                       {}, random.next()};
         for (u64& word : reply.piece.bytes.words)
             word = random.next();
     } else {
@@ -358,12 +360,20 @@ void expect_same_answer(ops::Verb verb, const ops::Reply& sent, const ops::Reply
         ASSERT_EQ(got.removed.prune_key, sent.removed.prune_key);
     }
     if (verb == ops::Verb::map) {
+        ASSERT_EQ(got.mapping.kind, sent.mapping.kind);
+        ASSERT_EQ(got.mapping.is_shared, sent.mapping.is_shared);
+        ASSERT_EQ(got.mapping.place, sent.mapping.place);
+        ASSERT_EQ(got.mapping.blocks, sent.mapping.blocks);
+        ASSERT_EQ(got.mapping.size, sent.mapping.size);
         ASSERT_EQ(got.mapping.bytes, sent.mapping.bytes);
         ASSERT_EQ(got.mapping.seen.version, sent.mapping.seen.version);
     }
     ASSERT_EQ(got.has_piece, sent.has_piece);
     if (!sent.has_piece) return;
+    ASSERT_EQ(got.piece.file_block, sent.piece.file_block);
     ASSERT_EQ(got.piece.place, sent.piece.place);
+    ASSERT_EQ(got.piece.old_place, sent.piece.old_place);
+    ASSERT_EQ(got.piece.blocks, sent.piece.blocks);
     ASSERT_EQ(got.piece.keeps_rest, sent.piece.keeps_rest);
     ASSERT_EQ(got.piece.has_bytes, sent.piece.has_bytes);
     if (sent.piece.has_bytes) {

@@ -73,6 +73,7 @@ inline std::unique_ptr<CommandSample> sample_command(Random& random, ops::Verb v
     command.caller.check = random.below(2) != 0;
     command.from = sometimes(random, ~u64{0});
     command.length = sometimes(random, ~u64{0});
+    if (random.below(4) == 0) command.to = random.next();
     if (random.below(2) == 0) return sample;
     command.target = {sometimes(random, ~u64{0}), static_cast<u32>(sometimes(random, ~u32{0}))};
     command.device = static_cast<u32>(sometimes(random, ~u32{0}));
@@ -103,6 +104,11 @@ inline bool same_bytes(const void* left, const void* right, u64 bytes) {
 
 /// Compares all but the credentials and where things lie.
 inline void expect_same_command(const ops::Command& sent, const ops::Command& got) {
+    // Names each member, so that it does not compile once there is another one.
+    const auto& [verb, how, may_use_reserve, retry_reason, caller, handle, target, name, new_name,
+                 name_length, new_name_length, mode, device, references, from, to, length, now,
+                 change, text, text_bytes, buffer, buffer_bytes, walk] = sent;
+    static_cast<void>(walk);
     EXPECT_EQ(sent.verb, got.verb);
     EXPECT_EQ(sent.how, got.how);
     EXPECT_EQ(sent.may_use_reserve, got.may_use_reserve);
@@ -113,6 +119,7 @@ inline void expect_same_command(const ops::Command& sent, const ops::Command& go
     EXPECT_EQ(sent.device, got.device);
     EXPECT_EQ(sent.references, got.references);
     EXPECT_EQ(sent.from, got.from);
+    EXPECT_EQ(sent.to, got.to);
     EXPECT_EQ(sent.length, got.length);
     EXPECT_EQ(sent.now, got.now);
     ASSERT_EQ(sent.name_length, got.name_length);
