@@ -13,6 +13,7 @@
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "fs/volume/volume_implementation.hpp"
+#include "tests/support/carried_command.hpp"
 #include "tests/support/host_batch.hpp"
 #include "tests/support/host_lookups.hpp"
 #include "tests/support/twin_store.hpp"
@@ -20,7 +21,8 @@
 namespace warren {
 namespace {
 
-/// Runs commands as the CPU's engine does, in a memory of its own.
+/// Runs commands as the CPU's engine does, in a memory of its own, which they reach as they would a
+/// GPU's.
 class CommandEngine : public Engine {
  public:
     Errc open(const core::Store& host, u64 meta_buffer_blocks) {
@@ -38,7 +40,12 @@ class CommandEngine : public Engine {
             if (command.verb != ops::Verb::start_inode_frame) continue;
             twin_.prepare_inode_frame(command.from);
         }
-        cpu_.attempt_many(commands, replies);
+        for (u64 i = 0; i < commands.size(); ++i) {
+            carry_command(commands[i], replies[i],
+                          [this](const ops::Command& command, ops::Reply& reply) {
+                              cpu_.attempt(command, reply);
+                          });
+        }
     }
     Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override {
         const std::lock_guard alone(running_);
