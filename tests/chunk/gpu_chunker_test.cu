@@ -370,24 +370,19 @@ TEST_F(GpuCuts, CallsOfAStreamEqualTheSerialRule) {
 TEST_F(GpuCuts, LittleMemoryMakesSmallerPieces) {
     Random random(2);
     const std::vector<std::byte> bytes = random_bytes(random, 64 * mib);
+    GpuChunker first;  // loads the kernels, which need memory, too
     std::vector<u64> ends;
-    {
-        // Loads the kernels, which need memory, too.
-        GpuChunker first;
-        ASSERT_EQ(first.open(*preset("gear")), Errc::ok);
-        ASSERT_EQ(first.cut(std::span(bytes).first(mib), ends), Errc::ok);
-    }
+    ASSERT_EQ(first.open(*preset("gear")), Errc::ok);
+    ASSERT_EQ(first.cut(std::span(bytes).first(mib), ends), Errc::ok);
     // All of the device's memory but 32 MiB, in ever smaller parts.
     std::optional<gpu::DeviceBuffer<u8>> left(std::in_place);
     ASSERT_EQ(left->allocate(32 * mib), Errc::ok);
     std::vector<gpu::DeviceBuffer<u8>> taken;
     auto take = [&](u64 part, u64 least) {
         for (; part >= least; part /= 2) {
-            while (true) {
-                gpu::DeviceBuffer<u8> buffer;
-                if (buffer.allocate(part) != Errc::ok) break;
+            gpu::DeviceBuffer<u8> buffer;
+            while (buffer.allocate(part) == Errc::ok)
                 taken.push_back(std::move(buffer));
-            }
         }
     };
     GpuChunker chunker;

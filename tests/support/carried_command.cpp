@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Invariant: the memory of a thread is its own, so commands may run at once.
 #include "tests/support/carried_command.hpp"
 
 #include <array>
