@@ -185,12 +185,20 @@ struct Rebuilt {
     bool in_steps = false;  // more than one commit holds: not at once but leaf by leaf
 };
 
+/// The space that the contents of a file take, in 4 KiB blocks.
+struct FileSpace {
+    u64 blocks = 0;  // allocated; Attributes::blocks counts the file's metadata as well
+    u64 shared = 0;  // of these: referred to from elsewhere too, in this file or in another
+    u64 exclusive() const { return blocks - shared; }  // free once the file is removed
+};
+
 /// One entry met by scan(). Called from many threads at once.
 struct Scanned {
     Handle directory;
     std::string_view name;  // empty for the root of the scan
     u32 depth = 0;
     Attributes attributes;
+    FileSpace space = {};  // of a regular file, if ScanFilter::counts_shared
 };
 
 /// Which files scan() visits. Directories above the matching files are always visited.
@@ -203,6 +211,7 @@ struct ScanFilter {
     u64 size_max = ~u64{0};
     i64 modified_min = INT64_MIN;
     i64 modified_max = INT64_MAX;
+    bool counts_shared = false;  // fill in Scanned::space, at some microseconds a file
 };
 
 /// Where a scan continues: in a directory of this depth, with the names of a range of keys.
@@ -376,6 +385,9 @@ class Volume {
     /// behind its file; or the ranges overlap in one file. Errc::not_supported: as share_range().
     Result<Deduped> dedupe_range(const Caller& caller, Handle source, u64 offset, Handle target,
                                  u64 target_offset, u64 length);
+    /// How much of a regular file is shared, by the reference counts of its blocks. (The file need
+    /// not be open; while files change, the answer is of several moments.)
+    Result<FileSpace> space_of(Handle file);
     /// Brings a part of a file's contents into the memory of the engine, for kernels (on the CPU
     /// engine: for the program) to work on in place. Errc::no_memory if they do not fit there,
     /// Errc::invalid if there is nothing to map.

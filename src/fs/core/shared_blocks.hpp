@@ -38,6 +38,12 @@ WARREN_HD void for_each_frame_part(u64 place, u64 blocks, Action&& action) {
     }
 }
 
+/// How many blocks from `place` on lie in shared_frames_max frames.
+WARREN_HD constexpr u64 blocks_in_one_step(u64 place) {
+    return shared_frames_max * u64{format::blocks_per_frame} -
+           place / format::block_size % format::blocks_per_frame;
+}
+
 /// What the block with the counts of `frame` must be.
 WARREN_HD constexpr BlockIdentity counts_identity(u64 frame) {
     return {BlockKind::reference_counts, 0, frame};

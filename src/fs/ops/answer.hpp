@@ -11,6 +11,7 @@
 #include "fs/ops/attributes.hpp"
 #include "fs/ops/change_structure.hpp"
 #include "fs/ops/command.hpp"
+#include "fs/ops/count_shared.hpp"
 #include "fs/ops/create.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "fs/ops/read_link.hpp"
@@ -187,12 +188,14 @@ WARREN_HD inline auto answer_contents(Operation<Team>& op, const Command& comman
         return seek(op, command.handle, command.from, how);
     } else if constexpr (verb == Verb::unshare) {
         return unshare(op, command.handle, command.from, command.length, writer);
-    } else {
-        static_assert(verb == Verb::share);
+    } else if constexpr (verb == Verb::share) {
         return share(op,
                      {command.handle, command.target, command.from, command.to, command.length,
                       command.references, command.now},
                      writer);
+    } else {
+        static_assert(verb == Verb::count_shared);
+        return count_shared(op, command.handle, command.from);
     }
 }
 

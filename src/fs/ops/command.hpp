@@ -52,6 +52,7 @@ enum class Verb : u8 {
     unshare,       // from, length: blocks -> value: how many blocks; piece
     share,         // from, length: blocks; target, to: a block; references: the target's size
                    // -> value: how many blocks; piece
+    count_shared,  // from: a block of the file -> value, length: see SharedCount
     // Parts of greater things.
     reclaim_step,      // handle: an orphan, how: 1 if even an open one -> value: 1 if done; removed
     count_names,       // -> value

@@ -94,6 +94,15 @@ WARREN_HD inline void get(const Reply& reply, Sought& answer) {
     answer.offset = reply.value;
     answer.is_found = reply.length != 0;
 }
+WARREN_HD inline void put(Reply& reply, const SharedCount& answer) {
+    reply.value = answer.passed;
+    reply.length = u64{answer.allocated} << 32 | answer.shared;
+}
+WARREN_HD inline void get(const Reply& reply, SharedCount& answer) {
+    answer.passed = reply.value;
+    answer.allocated = static_cast<u32>(reply.length >> 32);
+    answer.shared = static_cast<u32>(reply.length);
+}
 WARREN_HD inline void put(Reply& reply, const Packed& answer) {
     reply.value = answer.next_key;
     reply.length = answer.is_done ? 1 : 0;
@@ -239,6 +248,8 @@ WARREN_HD Errc execute_contents(Operation<Team>& op, const Command& command, Rep
             return execute_content<Verb::unshare>(op, command, reply, writer);
         case Verb::share:
             return execute_content<Verb::share>(op, command, reply, writer);
+        case Verb::count_shared:
+            return execute_content<Verb::count_shared>(op, command, reply, writer);
         default:
             return Errc::not_supported;
     }

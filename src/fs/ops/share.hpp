@@ -162,12 +162,6 @@ WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spo
     return Errc::ok;
 }
 
-/// How many blocks from `place` on lie in shared_frames_max frames.
-WARREN_HD constexpr u64 blocks_in_one_step(u64 place) {
-    return shared_frames_max * u64{format::blocks_per_frame} -
-           place / format::block_size % format::blocks_per_frame;
-}
-
 /// Shares one extent, or a part of it, at the begin of what `what` says, instead of what the target
 /// has there. The answer is how many blocks are done: shared, or a hole in the source, which leaves
 /// the target as it is. The caller goes on behind them; 0: a step on the way is done. Errc::invalid

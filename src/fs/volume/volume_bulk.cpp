@@ -306,9 +306,45 @@ Errc Volume::scan(const Caller& caller, Handle directory,
     });
 }
 
+namespace {
+
+/// Hands entries on with the space of regular files; a failure to count does not end the scan.
+class SpaceCounter {
+ public:
+    using Visit = std::function<bool(const Scanned&)>;
+
+    SpaceCounter(Volume& volume, const Visit& visit) : volume_(volume), visit_(visit) {}
+
+    bool operator()(const Scanned& entry) {
+        const bool is_file = (entry.attributes.mode & format::type_mask) == format::type_regular;
+        if (!is_file || entry.attributes.blocks == 0) return visit_(entry);
+        const Result<FileSpace> space = volume_.space_of(entry.attributes.handle);
+        const bool is_gone = space.code() == Errc::stale;  // removed since the scan found it
+        if (!space && !is_gone) code_.store(space.code(), std::memory_order_relaxed);
+        Scanned counted = entry;
+        if (space) counted.space = *space;
+        return visit_(counted);
+    }
+    Errc code() const { return code_.load(std::memory_order_relaxed); }
+
+ private:
+    Volume& volume_;
+    const Visit& visit_;
+    std::atomic<Errc> code_{Errc::ok};
+};
+
+}  // namespace
+
 Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
                        const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter,
                        const ScanSteps& steps) {
+    if (filter.counts_shared) {
+        SpaceCounter counter(*this, visit);
+        ScanFilter rest = filter;
+        rest.counts_shared = false;
+        const Errc scanned = scan_step(caller, left, std::ref(counter), rest, steps);
+        return scanned == Errc::ok ? counter.code() : scanned;
+    }
     return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
         ops::FileFilter files;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sharing a range of one file with another, step by step: a crash between leaves a target that has
 // some of the bytes. Each step puts blocks of the source in the place of the target's at once, so
-// where both have the same bytes no crash shows.
+// where both have the same bytes no crash shows. And counting what is shared.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -261,6 +261,21 @@ Result<Deduped> Volume::dedupe_range(const Caller& caller, Handle source, u64 of
         WARREN_TRY(share_blocks(volume, range));
         return Deduped{range.length, false};
     });
+}
+
+Result<FileSpace> Volume::space_of(Handle file) {
+    constexpr u64 blocks_max = format::file_size_max / block_size + 1;
+    FileSpace space;
+    ops::Command command = command_on(file);
+    for (command.from = 0; command.from < blocks_max;) {
+        const Result<ops::SharedCount> step = implementation_->ask<Verb::count_shared>(command);
+        if (!step) return step.code();
+        WARREN_CHECK(step->passed > 0 && step->shared <= step->allocated);
+        space.blocks += step->allocated;
+        space.shared += step->shared;
+        command.from += step->passed;
+    }
+    return space;
 }
 
 }  // namespace warren

@@ -208,13 +208,25 @@ class Dice {
     }
 
     void draw_contents(Command& command) {
-        constexpr Verb verbs[] = {Verb::map,  Verb::tail_to_zero, Verb::store_inline, Verb::fill,
-                                  Verb::fill, Verb::truncate,     Verb::allocate,     Verb::seek};
+        constexpr Verb verbs[] = {Verb::map,      Verb::tail_to_zero, Verb::store_inline,
+                                  Verb::fill,     Verb::fill,         Verb::truncate,
+                                  Verb::allocate, Verb::seek,         Verb::share,
+                                  Verb::share,    Verb::unshare,      Verb::count_shared};
         command.verb = verbs[random_.below(std::size(verbs))];
         command.how = static_cast<u8>(random_.below(6));
         command.from = random_.below(3) == 0 ? random_.below(200) : random_.below(200) * 4096;
-        if (command.verb == Verb::map) command.from = random_.below(200);
         command.length = random_.below(40'000);
+        const bool counts_blocks = command.verb == Verb::map || command.verb == Verb::share ||
+                                   command.verb == Verb::unshare ||
+                                   command.verb == Verb::count_shared;
+        if (counts_blocks) command.from = random_.below(200);
+        if (counts_blocks) command.length = 1 + random_.below(50);
+        if (command.verb == Verb::share) {
+            command.target = pick();
+            const bool is_one = command.target == command.handle;
+            command.to = is_one ? command.from + command.length : random_.below(200);
+            command.references = (command.to + command.length) * 4096;
+        }
         command.text = text_;
         command.text_bytes = random_.below(sizeof text_);
     }
