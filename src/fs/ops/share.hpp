@@ -45,7 +45,10 @@ WARREN_HD Errc plan_references_in(Operation<Team>& op, u64 frame, u32 first, u32
         return block.code();
     }
     return once(op.team, [&] {
-        for (u32 i = first; i < first + count; ++i) {
+        u32 bits = 0;  // only if all are set can one of the counts be references_max
+        for (u32 i = first; i < first + count; ++i)
+            bits |= relaxed_load((*counts)->extra[i]);
+        for (u32 i = first; i < first + count && bits == references_max; ++i) {
             if (relaxed_load((*counts)->extra[i]) == references_max) return Errc::too_many_links;
         }
         return Errc::ok;
@@ -73,17 +76,21 @@ WARREN_HD void add_references(Operation<Team>& op, u64 place, u64 blocks,
     u32 index = 0;
     for_each_frame_part(place, blocks, [&](u64 frame, u32 first, u32 count) {
         const FreshBlock& block = fresh.blocks[index++];
-        u64 counts_place = block.place;
         if (block.at != nullptr) {
             start_block(op, block, counts_identity(frame));
+            // No other operation can find these counts yet, so plain stores will do.
+            auto* counts = reinterpret_cast<ReferenceBlock*>(block.at);
+            for (u32 i = first + op.team.lane(); i < first + count; i += Team::width)
+                relaxed_store(counts->extra[i], 1);
+            op.team.sync();
             once(op.team, [&] {
                 relaxed_store(op.store.frame(frame).references, BlockPointer::to(block.place).raw);
             });
             op.mark_dirty(op.store.table_place(frame));
-        } else {
-            counts_place = counts_pointer(op, frame).offset();
-            op.mark_dirty(counts_place);
+            return;
         }
+        const u64 counts_place = counts_pointer(op, frame).offset();
+        op.mark_dirty(counts_place);
         auto* counts = reinterpret_cast<ReferenceBlock*>(op.resident(counts_place));
         WARREN_CHECK(counts != nullptr);
         for (u32 i = first + op.team.lane(); i < first + count; i += Team::width)

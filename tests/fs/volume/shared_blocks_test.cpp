@@ -257,6 +257,37 @@ TEST_P(SharedBlocks, DamagedCountsAreAnErrorUntilTheyAreRepaired) {
     volume_.open();
 }
 
+/// Neither wraps around nor changes anything; other counts of the block may have every bit.
+TEST_P(SharedBlocks, ACountThatIsFullIsNotRaised) {
+    const Handle source = open_new("source");
+    put(*volume_, source, 0, Bytes(8 * block, std::byte{1}));
+    const Handle target = open_new("target");
+    share(source, target);
+    for (const u32 full : {~u32{0}, ~u32{0} - 1}) {
+        ASSERT_EQ(volume_->release(source), Errc::ok);
+        ASSERT_EQ(volume_->release(target), Errc::ok);
+        volume_.close();
+        damage_counts(volume_.disk(), [&](format::ReferenceBlock& counts, format::FrameEntry&) {
+            u32* const first = std::ranges::find_if(counts.extra, [](u32 n) { return n != 0; });
+            first[3] = full;
+        });
+        volume_.open();
+        ASSERT_EQ(volume_->open_file(source), Errc::ok);
+        ASSERT_EQ(volume_->open_file(target), Errc::ok);
+        const Handle third = open_new("third");
+        const Result<u64> shared = volume_->share_range(source, 0, third, 0, 8 * block);
+        EXPECT_EQ(shared.code(), full == ~u32{0} ? Errc::too_many_links : Errc::ok);
+        EXPECT_EQ(volume_->space_of(third)->shared, full == ~u32{0} ? 0u : 8u);
+        remove(third, "third");
+    }
+    ASSERT_EQ(volume_->release(source), Errc::ok);
+    ASSERT_EQ(volume_->release(target), Errc::ok);
+    volume_.close();
+    EXPECT_EQ(test::check_once(volume_.disk(), true, false).failure.code, Errc::ok);
+    EXPECT_TRUE(expect_clean(volume_.disk()));
+    volume_.open();
+}
+
 /// A file as it should be, and its handle.
 struct Modelled {
     std::string name;
