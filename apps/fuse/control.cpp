@@ -334,8 +334,9 @@ Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
     const int directory = place.directory.get();
     std::string answer;
     bool is_sound = true;
+    const Verb verb = filter.counts_shared ? Verb::scan_space : Verb::scan;
     const Errc code =
-        ask(socket_.get(), Verb::scan, request, {&directory, 1}, answer, [&](Decoder& part) {
+        ask(socket_.get(), verb, request, {&directory, 1}, answer, [&](Decoder& part) {
             while (is_sound && !part.at_end() && part.good()) {
                 Scanned entry;
                 entry.directory.inode = part.number();
@@ -345,6 +346,8 @@ Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
                 entry.name = part.text();
                 is_sound =
                     entry.name.empty() ? entry.depth == 0 : format::name_is_sound(entry.name);
+                if (filter.counts_shared) entry.space = {part.number(), part.number()};
+                is_sound = is_sound && entry.space.shared <= entry.space.blocks;
                 if (part.good() && is_sound) visit(entry);
             }
         });

@@ -38,6 +38,7 @@ enum class Verb : u16 {
     open_ring,    // the ring follows the answer: RingPool::hand_over()
     attach_ring,  // directories that commands of the connection's ring may name
     dedupe,       // of two files
+    scan_space,   // as scan, with the space that the contents of each file take
     part = 100,   // daemon to client: one of several answers
     answer,       // daemon to client: the last one; begins with an error number
 };

@@ -265,6 +265,7 @@ std::string ControlServer::answer_or_throw(int socket, const Peer& peer, Frame& 
             return ring == nullptr ? lone_answer(Errc::invalid)
                                    : verbs_->attach(peer, frame, ring->grants());
         case Verb::scan:
+        case Verb::scan_space:
         case Verb::usage: {
             const Streaming streaming(*this, socket);
             return verbs_->serve(peer, frame, sink);

@@ -91,6 +91,7 @@ std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& 
             code = rebuild(peer, frame, answer);
             break;
         case Verb::scan:
+        case Verb::scan_space:
             code = scan(peer, frame, sink);
             break;
         case Verb::usage:
@@ -271,24 +272,22 @@ Errc ControlVerbs::take_start(const Peer& peer, Frame& frame, Handle& start) {
 Errc ControlVerbs::scan(const Peer& peer, Frame& frame, const PartSink& sink) {
     Decoder request(frame.payload);
     const std::string_view name = request.text();
-    const ScanFilter filter = decode_filter(request);
+    ScanFilter filter = decode_filter(request);
     if (!request.good()) return Errc::invalid;
+    filter.counts_shared = frame.verb == Verb::scan_space;
     Handle from;
     WARREN_TRY(take_start(peer, frame, from));
     PartStream stream(sink);
     const auto put = [&](const Scanned& entry) {
         Encoder encoded;
         encode(encoded, entry);
+        if (filter.counts_shared) encoded.number(entry.space.blocks).number(entry.space.shared);
         return stream.put(encoded) && entry.depth < filter.depth_max;
     };
     if (!name.empty()) {
         WARREN_TRY(check_name(name));
         const Result<Attributes> found = mount_.volume.access()->lookup(peer.caller(), from, name);
         if (!found) return found.code();
-        if (!S_ISDIR(found->mode)) {
-            put({from, "", 0, *found});
-            return stream.finish();
-        }
         from = found->handle;
     }
     const ScanSteps steps{[&] { return stream.is_full(); }, [&] { return stream.wait_for_room(); }};

@@ -31,6 +31,7 @@ constexpr int exclude_option = 258;
 constexpr int top_option = 259;
 constexpr int histogram_option = 260;
 constexpr int si_option = 261;
+constexpr int shared_option = 262;
 
 constexpr Option options[] = {
     {'0', "null", nullptr, "end each line with NUL"},
@@ -46,6 +47,8 @@ constexpr Option options[] = {
     {'k', nullptr, nullptr, "in units of 1 KiB (default)"},
     {'l', "count-links", nullptr, "count files with several names once for each name"},
     {'m', nullptr, nullptr, "in units of 1 MiB"},
+    {shared_option, "shared", nullptr,
+     "of volumes: print the size, what of it is exclusive, what is shared, and the name"},
     {'s', "summarize", nullptr, "only the operands; same as -d 0"},
     {'t', "threshold", "SIZE", "no lines of less than SIZE; of -SIZE: of more than that"},
     {json_option, "json", nullptr, "an array of objects; sizes in bytes"},
@@ -70,9 +73,14 @@ constexpr Page page = {
         "Show how much space trees take: IMAGE:/path inside a volume that is not mounted, or any "
         "path of the host.",
     .options = options,
+    .notes =
+        "With --shared, blocks are shared if more than one place in files refers to them, whether "
+        "both lie in the tree or not, and count for each of these files. What is exclusive is free "
+        "once its file is removed. df(1) counts a shared block once.",
     .examples =
         "  warren du -sh v.img:/          all of it\n"
         "  warren du -h -d 1 /mnt/w       each directory at the top\n"
+        "  warren du -ah --shared /mnt/w  what each file has for itself, and what it shares\n"
         "  warren du -sx --top 10 /       a whole system and its largest files",
     .see_also = "du(1)",
     .opens_images = true,
@@ -86,6 +94,7 @@ struct How {
     bool count_links = false;
     bool json = false;
     bool counts = false;  // of entries, not sizes
+    bool shared = false;  // say what of a size is shared
     u64 unit = kib;
     std::string unit_letters;  // behind numbers
     u64 least = 0;             // of lines
@@ -94,10 +103,15 @@ struct How {
     bool is_only_one = true;  // operand: a file with several names is met in one tree only
 };
 
+struct Amount {
+    u64 size = 0;
+    u64 shared = 0;  // of these bytes
+};
+
 struct FileLine {
     const DirectoryRecord* directory;
     std::string name;
-    u64 size;
+    Amount amount;
 };
 
 struct Counted {
@@ -108,7 +122,7 @@ struct Counted {
 /// What has a line of its own in the answer.
 struct Line {
     std::string name;
-    u64 size = 0;
+    Amount amount;
     const DirectoryRecord* directory = nullptr;  // null: a file
 };
 
@@ -117,16 +131,19 @@ class Usage {
     Usage(Session& session, const How& how) : session_(session), how_(how) {}
 
     bool measure(const std::string& start);
-    void print(u64 size, const std::string& path);
+    void print(const Amount& amount, const std::string& path);
     /// The same, if lines of that size are wanted.
-    void print_line_of(u64 size, const std::string& path) {
-        if (size >= how_.least && size <= how_.most) print(size, path);
+    void print_line_of(const Amount& amount, const std::string& path) {
+        if (amount.size >= how_.least && amount.size <= how_.most) print(amount, path);
     }
     void finish() {
         if (how_.json) objects_.close();
     }
-    u64 total() const { return total_; }
-    void add(u64 size) { total_ += size; }
+    const Amount& total() const { return total_; }
+    void add(const Amount& amount) {
+        total_.size += amount.size;
+        total_.shared += amount.shared;
+    }
 
  private:
     using Children = std::unordered_map<const DirectoryRecord*, std::vector<Line>>;
@@ -137,17 +154,23 @@ class Usage {
         if (how_.apparent) return is_device ? 0 : attributes.size;
         return attributes.blocks * 4096;
     }
+    /// At some moment a file may have more that is shared than the scan saw it have in all.
+    Amount amount_of(const Found& found) const {
+        const u64 size = size_of(*found.known);
+        return {size, std::min(size, found.space.shared * 4096)};
+    }
     /// Whether the file was counted under another name already.
     bool seen_before(u64 file_system, const Attributes& attributes);
     /// Adds up where the volume lies: Errc::not_supported if each entry must be looked at here.
     Errc add_up(TreeScan& scan, const std::string& start, Line& first, Children& children);
     Errc look_at_all(TreeScan& scan, const std::string& start, Line& first, Children& children);
     void print_lines(Line start, Children& children);
+    std::string number_text(u64 size) const;
 
     Session& session_;
     How how_;
     JsonArray objects_;
-    u64 total_ = 0;
+    Amount total_;
     std::deque<DirectoryRecord> summed_;  // directories that the volume has added up
     std::mutex links_mutex_;              // links_
     std::unordered_map<u64, std::unordered_set<u64>> links_;  // inodes by file system
@@ -160,18 +183,24 @@ bool Usage::seen_before(u64 file_system, const Attributes& attributes) {
     return !links_[file_system].insert(attributes.handle.inode).second;
 }
 
-void Usage::print(u64 size, const std::string& path) {
+std::string Usage::number_text(u64 size) const {
+    if (how_.human_base != 0) return short_size(size, how_.human_base);
+    if (how_.counts) return std::to_string(size);
+    return std::to_string((size + how_.unit - 1) / how_.unit) + how_.unit_letters;
+}
+
+void Usage::print(const Amount& amount, const std::string& path) {
+    const u64 exclusive = amount.size - amount.shared;
     if (how_.json) {
         Json object;
-        object.open_object().member("path", std::string_view(path)).member("bytes", size);
+        object.open_object().member("path", std::string_view(path)).member("bytes", amount.size);
+        if (how_.shared) object.member("exclusive", exclusive).member("shared", amount.shared);
         return objects_.add(object.close_object().result());
     }
-    const std::string number =
-        how_.human_base != 0 ? short_size(size, how_.human_base)
-        : how_.counts        ? std::to_string(size)
-                      : std::to_string((size + how_.unit - 1) / how_.unit) + how_.unit_letters;
+    std::string numbers = number_text(amount.size) + "\t";
+    if (how_.shared) numbers += number_text(exclusive) + "\t" + number_text(amount.shared) + "\t";
     const std::string name = how_.null ? path + '\0' : output_name(path) + '\n';
-    print_bytes(number + "\t" + name);
+    print_bytes(numbers + name);
 }
 
 /// Prints what is in a directory before the directory, each level in the order of the names.
@@ -203,14 +232,14 @@ void Usage::print_lines(Line start, Children& children) {
             push(std::move(level.below[level.next++]));
             continue;
         }
-        print_line_of(level.line.size, path);
+        print_line_of(level.line.amount, path);
         path.resize(level.path_size);
         stack.pop_back();
     }
 }
 
 Errc Usage::add_up(TreeScan& scan, const std::string& start, Line& first, Children& children) {
-    if (how_.all || !how_.is_only_one) return Errc::not_supported;
+    if (how_.all || how_.shared || !how_.is_only_one) return Errc::not_supported;
     std::vector<DirectoryUsage> answer;
     const Errc code = scan.usage({how_.max_depth, how_.count_links}, answer);
     if (code == Errc::not_supported || answer.empty()) return code;
@@ -220,11 +249,11 @@ Errc Usage::add_up(TreeScan& scan, const std::string& start, Line& first, Childr
         record.name = usage.name;
         const u64 size = how_.apparent ? usage.bytes : usage.blocks * 4096;
         if (summed_.size() == 1) {
-            first = {start, size, &record};
+            first = {start, {size}, &record};
             continue;
         }
         record.above = &summed_[usage.above];
-        children[record.above].push_back({record.name, size, &record});
+        children[record.above].push_back({record.name, {size}, &record});
     }
     return code;
 }
@@ -232,11 +261,11 @@ Errc Usage::add_up(TreeScan& scan, const std::string& start, Line& first, Childr
 bool Usage::measure(const std::string& start) {
     const auto scan = TreeScan::open(session_, parse_location(start), "du(1)");
     if (!scan) return false;
-    Line first{start, 0, nullptr};
+    Line first{start, {}, nullptr};
     Children children;
     Errc code = add_up(*scan, start, first, children);
     if (code == Errc::not_supported) code = look_at_all(*scan, start, first, children);
-    total_ += first.size;
+    add(first.amount);
     print_lines(std::move(first), children);
     if (code != Errc::ok) complain({quote(start), ": ", reason(code)});
     return code == Errc::ok;
@@ -247,42 +276,43 @@ Errc Usage::look_at_all(TreeScan& scan, const std::string& start, Line& first, C
     Errc code = Errc::ok;
     {
         Progress progress("measuring " + quote(start));
-        code = scan.run(~0u, [&](const Found& found) {
+        const auto visit = [&](const Found& found) {
             const bool again = seen_before(scan.file_system(), *found.known);
-            const u64 size = again ? 0 : size_of(*found.known);
-            progress.add(1, size);
-            if (found.self != nullptr) {
-                found.self->total.fetch_add(size, std::memory_order_relaxed);
+            const Amount amount = again ? Amount{} : amount_of(found);
+            progress.add(1, amount.size);
+            if (found.self == nullptr && found.directory == nullptr) {
+                first.amount = amount;
                 return true;
             }
-            if (found.directory == nullptr) {
-                first.size = size;
-                return true;
-            }
-            found.directory->total.fetch_add(size, std::memory_order_relaxed);
-            if (how_.all && found.depth <= how_.max_depth) {
-                threads.local().files.push_back({found.directory, std::string(found.name), size});
+            DirectoryRecord& in = found.self != nullptr ? *found.self : *found.directory;
+            in.total.fetch_add(amount.size, std::memory_order_relaxed);
+            in.shared.fetch_add(amount.shared, std::memory_order_relaxed);
+            if (found.self == nullptr && how_.all && found.depth <= how_.max_depth) {
+                threads.local().files.push_back({found.directory, std::string(found.name), amount});
             }
             return true;
-        });
+        };
+        code = scan.run(~0u, visit, {.counts_shared = how_.shared});
     }
     std::vector<DirectoryRecord*> directories = scan.directories();
     std::sort(directories.begin(), directories.end(),
               [](const auto* a, const auto* b) { return a->depth > b->depth; });
     for (DirectoryRecord* directory : directories) {
-        const u64 size = directory->total.load(std::memory_order_relaxed);
+        const Amount amount{directory->total.load(std::memory_order_relaxed),
+                            directory->shared.load(std::memory_order_relaxed)};
         if (directory->above == nullptr) {
-            first = {start, size, directory};
+            first = {start, amount, directory};
             continue;
         }
-        directory->above->total.fetch_add(size, std::memory_order_relaxed);
+        directory->above->total.fetch_add(amount.size, std::memory_order_relaxed);
+        directory->above->shared.fetch_add(amount.shared, std::memory_order_relaxed);
         if (directory->depth <= how_.max_depth) {
-            children[directory->above].push_back({directory->name, size, directory});
+            children[directory->above].push_back({directory->name, amount, directory});
         }
     }
     for (const auto& each : threads.all()) {
         for (FileLine& file : each->files) {
-            children[file.directory].push_back({std::move(file.name), file.size, nullptr});
+            children[file.directory].push_back({std::move(file.name), file.amount, nullptr});
         }
     }
     return code;
@@ -332,6 +362,13 @@ bool choose(const Arguments& parsed, How& how) {
     how.count_links = parsed.has('l');
     how.json = parsed.has(json_option);
     how.counts = parsed.has(inodes_option);
+    how.shared = parsed.has(shared_option);
+    if (how.shared && (how.apparent || how.counts)) {
+        complain(
+            {"--shared counts the space that files take: not with --apparent-size, --bytes or "
+             "--inodes"});
+        return false;
+    }
     const std::string* threshold = parsed.value('t');
     if (threshold != nullptr && !take_threshold(*threshold, how)) return false;
     switch (parsed.last_of({'b', 'k', 'm', 'B', 'h', si_option})) {
@@ -428,18 +465,21 @@ int command_du(std::span<char* const> arguments) {
     Session session;
     Usage usage(session, how);
     HostUsage host(choices, setup,
-                   [&](u64 size, const std::string& path) { usage.print_line_of(size, path); });
+                   [&](u64 size, const std::string& path) { usage.print_line_of({size}, path); });
     if (!host.begin()) return 1;
     bool good = true;
     for (const std::string& start : starts) {
-        if (!is_of_volume(start)) {
+        if (!is_of_volume(start) && how.shared) {
+            complain({quote(start), ": --shared is for volumes, mounted or as IMAGE:/path"});
+            good = false;
+        } else if (!is_of_volume(start)) {
             host.measure(start);
         } else if (!usage.measure(start)) {
             good = false;
         }
     }
     if (host.was_interrupted()) return exit_interrupted(setup);
-    usage.add(host.total());
+    usage.add({host.total()});
     if (parsed.has('c') && rank_number() == 0) usage.print(usage.total(), "total");
     if (!host.finish()) good = false;
     usage.finish();

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // warren stat: everything that is known of a file, extended attributes included.
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
 
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/listing.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/mounts.hpp"
 
 namespace warren::cli {
 
@@ -35,7 +41,36 @@ struct Subject {
     Facts facts;
     std::string target;
     std::vector<std::string> attributes;
+    std::optional<FileSpace> space;  // of a regular file in a volume
 };
+
+/// How much of a file is shared; Errc::not_supported if its file system does not tell.
+Result<FileSpace> space_of(Session& session, const Location& location, const Facts& facts,
+                           Follow follow) {
+    if (!facts.is_regular()) return Errc::not_supported;
+    if (location.in_image()) {
+        Volume* volume = session.open(location.image, Access::read);
+        return volume == nullptr ? Result<FileSpace>(Errc::io)
+                                 : volume->space_of(facts.attributes.handle);
+    }
+    std::string path = location.path;
+    std::error_code error;
+    if (follow == Follow::yes) path = std::filesystem::canonical(path, error).string();
+    if (error || !is_on_warren_mount(path)) return Errc::not_supported;
+    auto daemon = fuse::ControlConnection::for_path(path);
+    if (!daemon) return Errc::not_supported;
+    FileSpace space;
+    const Errc code = daemon->scan(path, {.counts_shared = true},
+                                   [&](const Scanned& entry) { space = entry.space; });
+    return code == Errc::ok ? Result<FileSpace>(space) : Result<FileSpace>(code);
+}
+
+/// What is exclusive and what is shared, in bytes. The file's metadata is exclusive.
+std::pair<u64, u64> split(const Subject& subject) {
+    const u64 allocated = subject.facts.attributes.blocks * 4096;
+    const u64 shared = std::min(subject.space->shared * 4096, allocated);
+    return {allocated - shared, shared};
+}
 
 void print_subject(const Subject& subject) {
     const Attributes& a = subject.facts.attributes;
@@ -44,8 +79,14 @@ void print_subject(const Subject& subject) {
     const std::string target = subject.facts.is_link() ? " -> " + output_name(subject.target) : "";
     print_line({"    File: ", output_name(subject.text), target});
     print_line({"    Type: ", type_name(a.mode)});
+    std::string parts;
+    if (subject.space) {
+        const auto [exclusive, shared] = split(subject);
+        parts =
+            ": " + std::to_string(exclusive) + " exclusive, " + std::to_string(shared) + " shared";
+    }
     print_line({"    Size: ", std::to_string(a.size), " bytes, ", std::to_string(a.blocks * 4096),
-                " allocated"});
+                " allocated", parts});
     if (type_letter(a.mode) == 'b' || type_letter(a.mode) == 'c') {
         print_line({"  Device: ", std::to_string(a.device >> 20), ", ",
                     std::to_string(a.device & 0xfffff)});
@@ -68,6 +109,10 @@ void add_subject(Json& json, const Subject& subject) {
     json.open_object();
     json.member("path", std::string_view(subject.text));
     add_attributes(json, subject.facts.attributes);
+    if (subject.space) {
+        const auto [exclusive, shared] = split(subject);
+        json.member("exclusive", exclusive).member("shared", shared);
+    }
     if (subject.facts.is_link()) json.member("target", std::string_view(subject.target));
     json.key("attributes").open_array();
     for (const std::string& attribute : subject.attributes)
@@ -75,7 +120,8 @@ void add_subject(Json& json, const Subject& subject) {
     json.close_array().close_object();
 }
 
-bool read_subject(Directory& start, const Location& location, Follow follow, Subject& subject) {
+bool read_subject(Session& session, Directory& start, const Location& location, Follow follow,
+                  Subject& subject) {
     const Result<Facts> facts = start.stat(location.path, follow);
     if (!facts) {
         complain({"cannot stat ", quote(location.text), ": ", reason(facts.code()),
@@ -87,6 +133,11 @@ bool read_subject(Directory& start, const Location& location, Follow follow, Sub
     Errc code = Errc::ok;
     if (facts->is_link()) code = start.read_link(location.path, subject.target);
     if (code == Errc::ok) code = start.list_attributes(location.path, subject.attributes);
+    if (code == Errc::ok || code == Errc::not_supported) {
+        const Result<FileSpace> space = space_of(session, location, *facts, follow);
+        if (space) subject.space = *space;
+        code = space.code();
+    }
     if (code == Errc::ok || code == Errc::not_supported) return true;
     complain({"cannot read ", quote(location.text), ": ", reason(code)});
     return false;
@@ -105,7 +156,7 @@ int command_stat(std::span<char* const> arguments) {
         const Location location = parse_location(text);
         const std::shared_ptr<Directory> start = session.directory(location, Access::read);
         Subject subject;
-        if (!start || !read_subject(*start, location, follow, subject)) {
+        if (!start || !read_subject(session, *start, location, follow, subject)) {
             good = false;
         } else if (parsed.has(json_option)) {
             add_subject(json, subject);

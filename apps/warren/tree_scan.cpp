@@ -100,6 +100,7 @@ bool TreeScan::visit_entry(const Scanned& entry, u32 max_depth, const Visit& vis
     Found found{above, self, name, location_.text, entry.depth};
     found.type = type_letter(entry.attributes.mode);
     found.known = &entry.attributes;
+    found.space = entry.space;
     found.sectors = entry.attributes.blocks * 8;
     LinkSource source(*this, found);
     found.source = &source;
@@ -114,7 +115,7 @@ Errc TreeScan::usage(const UsageOptions& options, std::vector<DirectoryUsage>& a
 }
 
 Errc TreeScan::run(u32 max_depth, const Visit& visit, const ScanFilter& filter) {
-    if (!start_.is_directory()) {
+    if (!start_.is_directory() && !filter.counts_shared) {
         Scanned entry;
         entry.attributes = start_.attributes;
         visit_entry(entry, max_depth, visit);

@@ -30,6 +30,7 @@ struct DirectoryRecord {
     u32 depth = 0;
     bool pruned = false;  // nothing below is to be visited
     std::atomic<u64> total{0};
+    std::atomic<u64> shared{0};
 };
 
 /// Tells what is known of an entry when a test needs it.
@@ -51,6 +52,7 @@ struct Found {
     char type = '?';                            // as find -type
     AttributeSource* source = nullptr;          // asked for attributes that are not known
     mutable const Attributes* known = nullptr;  // those of one of the volume's
+    FileSpace space = {};                       // likewise, if ScanFilter::counts_shared
     mutable Attributes loaded = {};
     mutable u64 sectors = 0;
     mutable bool failed = false;  // to load them

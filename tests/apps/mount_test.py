@@ -3,6 +3,7 @@
 """The system calls on a mounted volume: names, contents, attributes, permission."""
 
 import errno
+import json
 import mmap
 import os
 import random
@@ -275,6 +276,9 @@ class Contents(MountedTest):
         subprocess.run(["cp", self.path("a"), self.path("b")], check=True)
         self.assertEqual(self.read("b"), data)
         self.assertLess(before - os.statvfs(self.path("a")).f_bfree, 100)
+        for row in json.loads(mounted.run("stat", "--json", self.path("a"), self.path("b")).stdout):
+            self.assertEqual(row["shared"], (16 << 20) + 4096)
+            self.assertLessEqual(row["exclusive"], 4096)  # a block of extents
         with open(self.path("b"), "r+b") as file:
             file.seek(5000)
             file.write(b"changed")

@@ -86,6 +86,16 @@ std::vector<VerbCall> verb_calls() {
              request.text("");
              encode(request, ScanFilter{});
          }},
+        {"du --shared", Verb::scan_space,
+         [](Encoder& request) {
+             request.text("");
+             encode(request, ScanFilter{});
+         }},
+        {"stat", Verb::scan_space,
+         [](Encoder& request) {
+             request.text("file");
+             encode(request, ScanFilter{});
+         }},
         {"du", Verb::usage,
          [](Encoder& request) { request.text("directory").number(3).number(0); }},
         {"dedup", Verb::dedupe,

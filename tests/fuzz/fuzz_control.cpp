@@ -92,6 +92,7 @@ std::vector<std::string> seeds() {
         frame(Verb::rebuild, Encoder(), 1),
         frame(Verb::scan, scan, 1),
         frame(Verb::scan, scan, 1 | 3 << 2),
+        frame(Verb::scan_space, scan, 1),
         frame(Verb::usage, Encoder().text("directory").number(3).number(1), 1),
         frame(Verb::remount, Encoder().number(1).number(0), 0) + frame(Verb::move, move, 1) +
             frame(Verb::remount, Encoder().number(0).number(1), 0),
