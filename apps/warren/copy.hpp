@@ -20,6 +20,7 @@
 
 #include "apps/warren/directory.hpp"
 #include "apps/warren/progress.hpp"
+#include "apps/warren/reflink.hpp"
 
 namespace warren::cli {
 
@@ -32,6 +33,7 @@ struct CopyOptions {
     bool update = false;  // only what is newer than the target
     bool force = false;
     bool verbose = false;
+    Reflink reflink = Reflink::automatic;
     u32 threads = 1;
 };
 
@@ -109,6 +111,7 @@ class Copier {
                      std::unique_ptr<OpenFile>& file);
     bool copy_data(const Task& task, const Facts& facts, OpenFile& from, OpenFile& to,
                    Buffer& buffer);
+    void fail_to_share(const Task& task, Errc code);
     /// Copies [begin, end) or up to the end of the source, whichever comes first.
     bool copy_range(const Task& task, OpenFile& from, OpenFile& to, u64 begin, u64 end,
                     Buffer& buffer, u64& written_end);

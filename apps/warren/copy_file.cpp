@@ -129,13 +129,33 @@ bool Copier::copy_regular(const Task& task, const Facts& facts, const Existing& 
         fail({"cannot open ", quote(source_path(task)), " for reading: ", reason(code)});
         return false;
     }
+    const bool must_share = options_.reflink == Reflink::always;
+    if (must_share && existing.found && existing.facts.file_system != facts.file_system) {
+        fail_to_share(task, Errc::cross_device);  // what is there stays as it is
+        return false;
+    }
     if (!open_target(task, facts, existing, to)) return false;
-    const bool copied = copy_data(task, facts, *from, *to, buffer);
+    Errc shared = Errc::not_supported;
+    const bool is_empty = facts.is_regular() && facts.attributes.size == 0;
+    if (options_.reflink != Reflink::never && !is_empty) shared = to->share_blocks_of(*from);
+    if (must_share && !is_empty && shared != Errc::ok) {
+        fail_to_share(task, shared);
+        to.reset();
+        if (!existing.found) static_cast<void>(task.parent->target->remove(task.new_name()));
+        return false;
+    }
+    if (shared == Errc::ok) progress_.add(0, facts.attributes.size);
+    const bool copied = shared == Errc::ok || copy_data(task, facts, *from, *to, buffer);
     code = to->close();
     if (code != Errc::ok && copied) {
         fail({"failed to close ", quote(target_path(task)), ": ", reason(code)});
     }
     return copied && code == Errc::ok;
+}
+
+void Copier::fail_to_share(const Task& task, Errc code) {
+    fail({"cannot share blocks of ", quote(source_path(task)), " with ", quote(target_path(task)),
+          ": ", reason(code)});
 }
 
 /// A file with fewer blocks than its size asks for is copied from one data range to the next.

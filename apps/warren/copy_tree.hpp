@@ -18,11 +18,11 @@
 #include "apps/warren/host_checkpoint.hpp"
 #include "apps/warren/interrupt.hpp"
 #include "apps/warren/other_tree.hpp"
+#include "apps/warren/reflink.hpp"
 #include "apps/warren/tally.hpp"
 
 namespace warren::cli {
 
-enum class Reflink : u8 { automatic, always, never };
 /// Where a copy has holes: where the source has some, wherever zeros are, nowhere.
 enum class Sparse : u8 { automatic, always, never };
 
@@ -67,7 +67,7 @@ struct CopyRun {
     LineBuffers lines;
     Tally tally{"files", "bytes", "directories", "links", "others", "removed"};
     std::string mark;  // begins all temporary names of this run
-    std::atomic<bool> may_clone{true};
+    Reflinks reflinks;
 
     /// Whether the copy is to end now, with nothing to be taken up again: what is not whole goes.
     bool is_cut() const { return setup.options.checkpoint.empty() && interrupted(); }
@@ -140,7 +140,8 @@ class TreeCopy {
     bool copy_regular(const walk::Entry& entry, const Job& job);
     bool copy_special(const Job& job);
     bool fill(const walk::Entry& entry, const Job& job, int from, Descriptor& to, bool& waits);
-    bool clone(const Job& job, int from, int to, bool& done);
+    Fault share(const Job& job, int from, const Place& to, bool& done);
+    InKernel in_kernel() const;
     Fault check(int from, int to, u64 begin, u64 end);
     bool copy_with_threads(const Job& job);
     void copy_task(const walk::Task& task);

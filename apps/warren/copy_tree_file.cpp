@@ -2,7 +2,6 @@
 // The files of a copy. A large one is cut into parts that any thread copies into the same temporary
 // file; a part that fails takes the temporary file away, so that nothing is left to rename when the
 // directory is finished.
-#include <linux/fs.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -224,7 +223,12 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
 bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descriptor& to,
                     bool& waits) {
     bool done = false;
-    if (!clone(job, from, to.get(), done)) return false;
+    Place at = job.at();
+    at.file = to.get();
+    if (const Fault fault = share(job, from, at, done)) {
+        fail(fault, job.below);
+        return false;
+    }
     if (done) return true;
     const bool is_large = job.size >= large_bytes;
     const Written what = job.size == 0 ? Written::all : written(job.has_holes);
@@ -241,28 +245,25 @@ bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descript
     }
     if (is_large) return copy_with_threads(job);
     const u64 end = job.size == 0 ? to_the_end : job.size;  // files of /proc have no size
-    Fault fault = copy_part(from, to.get(), 0, end, what);
+    Fault fault = copy_part(from, to.get(), 0, end, what, in_kernel());
     if (!fault && run_.rules.verify) fault = check(from, to.get(), 0, end);
     if (fault) fail(fault, job.below);
     return !fault;
 }
 
-/// Shares blocks, if wanted and possible; false if that was a must.
-bool TreeCopy::clone(const Job& job, int from, int to, bool& done) {
-    const bool must = run_.rules.reflink == Reflink::always;
-    const bool may = must || (run_.rules.reflink == Reflink::automatic &&
-                              run_.rules.sparse == Sparse::automatic &&
-                              run_.may_clone.load(std::memory_order_relaxed));
-    if (!may || job.size == 0) return true;
-    const int error = clone_file(from, to);
-    done = error == 0;
-    if (done) return true;
-    if (must) {
-        fail(true, "share blocks with", error, job.below);
-        return false;
-    }
-    run_.may_clone.store(false, std::memory_order_relaxed);
-    return true;
+/// Shares blocks, if wanted and possible; a fault if that was a must.
+Fault TreeCopy::share(const Job& job, int from, const Place& to, bool& done) {
+    const TreeCopyRules& rules = run_.rules;
+    const bool may = rules.reflink != Reflink::never && rules.sparse == Sparse::automatic;
+    if (!may || job.size == 0) return {};
+    return run_.reflinks.copy(from, to, rules.reflink == Reflink::always, done);
+}
+
+/// The kernel is not to share what is to be a copy, nor to leave holes where none are wanted.
+InKernel TreeCopy::in_kernel() const {
+    const TreeCopyRules& rules = run_.rules;
+    const bool may = rules.reflink != Reflink::never && rules.sparse != Sparse::never;
+    return may ? InKernel::yes : InKernel::no;
 }
 
 /// Reads both sides again, the target from its device, and compares.
@@ -300,7 +301,8 @@ Fault TreeCopy::copy_one_part(const Place& from, const Place& to, u64 begin, u64
     const Descriptor target(::openat(to.directory, to.name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
     if (!target) return {errno, "open", true};
     const Written what = written(true);
-    if (const Fault fault = copy_part(source.get(), target.get(), begin, end, what)) return fault;
+    const Fault fault = copy_part(source.get(), target.get(), begin, end, what, in_kernel());
+    if (fault) return fault;
     return run_.rules.verify ? check(source.get(), target.get(), begin, end) : Fault{};
 }
 
@@ -426,13 +428,17 @@ bool TreeCopy::write_into(const Job& job) {
         constexpr int flags = O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
         Descriptor to(::openat(job.to.directory, job.to.name, flags));
         if (!to) return {errno, "create regular file", true};
+        bool done = false;
+        const Place there{job.to.directory, job.to.name, to.get()};
+        if (const Fault fault = share(job, from.get(), there, done)) return fault;
         struct stat status {};
         if (::fstat(from.get(), &status) != 0 || ::ftruncate(to.get(), status.st_size) != 0) {
             return {errno, "extend", true};
         }
         const bool has_holes = status.st_blocks * 512 < status.st_size;
-        const Fault fault = copy_part(from.get(), to.get(), 0, static_cast<u64>(status.st_size),
-                                      has_holes ? Written::data : Written::all);
+        const u64 begin = done ? static_cast<u64>(status.st_size) : 0;
+        const Fault fault = copy_part(from.get(), to.get(), begin, static_cast<u64>(status.st_size),
+                                      has_holes ? Written::data : Written::all, in_kernel());
         if (fault) return fault;
         if (const int error = to.close()) return {error, "close", true};
         return keep_attributes(job.from, job.to, job.kept, run_.rules.keeps);

@@ -77,8 +77,13 @@ constexpr Page page = {
     .options = options,
     .notes =
         "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it. -x, --preserve, "
-        "--sparse, --reflink, --verify, --max-ops, --errors, --inode-order, --json and "
-        "--checkpoint are for files of the host.",
+        "--sparse, --verify, --max-ops, --errors, --inode-order, --json and --checkpoint are for "
+        "files of the host. "
+        "--reflink=always fails for a file whose copy would not share all blocks. On a mounted "
+        "volume, which FICLONE does not reach, it uses copy_file_range(2), and the daemon says "
+        "whether every block of the copy is shared. In a volume, up to 128 bytes have no block and "
+        "are copied. With auto, what cannot be shared is copied. With never or --sparse=never the "
+        "kernel does not copy, since it may share blocks then.",
     .examples =
         "  warren cp -a src dst                a tree, on all cores\n"
         "  warren cp -a src v.img:/            put the tree src into the volume\n"
@@ -272,15 +277,16 @@ int copy_with_volumes(const Arguments& parsed, CopyOptions how,
         }
         how.threads = static_cast<u32>(*threads);
     }
-    for (const int id : {int{'x'}, reflink_option, verify_option, preserve_option,
-                         no_preserve_option, sparse_option, rate_option, errors_option,
-                         inode_order_option, checkpoint_option, resume_option, json_option}) {
+    for (const int id :
+         {int{'x'}, verify_option, preserve_option, no_preserve_option, sparse_option, rate_option,
+          errors_option, inode_order_option, checkpoint_option, resume_option, json_option}) {
         if (parsed.has(id)) {
-            return usage_error(page, {"-x, --preserve, --sparse, --reflink, --verify, --max-ops, "
-                                      "--errors, --inode-order, --checkpoint and --json work on "
-                                      "files of the host only"});
+            return usage_error(page, {"-x, --preserve, --sparse, --verify, --max-ops, --errors, "
+                                      "--inode-order, --checkpoint and --json work on files of the "
+                                      "host only"});
         }
     }
+    if (!read_when(parsed, reflink_option, "--reflink", how.reflink)) return page.usage_exit;
     Session session;
     if (!open_target(session, parsed, parsed.has('t') || sources.size() > 1, target)) return 1;
     if (!how.recursive && sources.size() == 1) how.threads = 1;

@@ -45,6 +45,8 @@ class OpenFile {
     /// The next data or hole from `offset` on; Errc 6 (ENXIO) behind the last.
     virtual Result<u64> seek(u64 offset, Seek whence) = 0;
     virtual Errc set_size(u64 size_bytes) = 0;
+    /// Makes this file, which is empty, share all blocks of `source`.
+    virtual Errc share_blocks_of(OpenFile& source) = 0;
     /// Closes the file and tells what writing behind met.
     virtual Errc close() = 0;
 };

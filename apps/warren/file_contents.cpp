@@ -22,8 +22,8 @@ namespace warren::cli {
 namespace {
 
 constexpr u64 buffer_bytes = 256 * kib;
-constexpr u64 call_bytes = 64 * mib;  // in one call of the kernel
-constexpr u64 block_bytes = 4096;     // of zeros that are left out
+constexpr u64 call_bytes = gib;    // in one call of the kernel
+constexpr u64 block_bytes = 4096;  // of zeros that are left out
 
 bool is_targets_fault(int error) {
     return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EROFS;
@@ -41,21 +41,6 @@ Fault reading(Errc code, bool at_target = false) {
 
 Fault writing(Errc code) {
     return {static_cast<i32>(code), "write", true};
-}
-
-/// Lets the kernel copy as much as it will; answers where it stopped.
-Fault copy_in_kernel(int from, int to, u64& offset, u64 end) {
-    while (offset < end) {
-        auto in = static_cast<off64_t>(offset);
-        auto out = in;
-        const ssize_t done =
-            ::copy_file_range(from, &in, to, &out, std::min(end - offset, call_bytes), 0);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0 && is_targets_fault(errno)) return {errno, "write", true};
-        if (done <= 0) return {};
-        offset += static_cast<u64>(done);
-    }
-    return {};
 }
 
 bool is_zero(const std::byte* bytes, u64 size) {
@@ -80,8 +65,8 @@ Errc write_nonzero(int file, u64 offset, std::span<const std::byte> source) {
 }
 
 /// Copies [offset, end) or up to the end; `offset` becomes where that is.
-Fault copy_range(int from, int to, u64& offset, u64 end, bool leaves_zeros) {
-    if (!leaves_zeros) {
+Fault copy_range(int from, int to, u64& offset, u64 end, bool leaves_zeros, InKernel in_kernel) {
+    if (!leaves_zeros && in_kernel == InKernel::yes) {
         if (const Fault fault = copy_in_kernel(from, to, offset, end)) return fault;
     }
     while (offset < end) {
@@ -104,8 +89,22 @@ int clone_file(int from, int to) {
     return ::ioctl(to, FICLONE, from) == 0 ? 0 : errno;
 }
 
-Fault copy_part(int from, int to, u64 begin, u64 end, Written written) {
-    if (written == Written::all) return copy_range(from, to, begin, end, false);
+Fault copy_in_kernel(int from, int to, u64& offset, u64 end) {
+    while (offset < end) {
+        auto in = static_cast<off64_t>(offset);
+        auto out = in;
+        const ssize_t done =
+            ::copy_file_range(from, &in, to, &out, std::min(end - offset, call_bytes), 0);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0 && is_targets_fault(errno)) return {errno, "write", true};
+        if (done <= 0) return {};
+        offset += static_cast<u64>(done);
+    }
+    return {};
+}
+
+Fault copy_part(int from, int to, u64 begin, u64 end, Written written, InKernel in_kernel) {
+    if (written == Written::all) return copy_range(from, to, begin, end, false, in_kernel);
     const bool leaves_zeros = written == Written::nonzero;
     for (u64 offset = begin; offset < end;) {
         const off_t data = ::lseek(from, static_cast<off_t>(offset), SEEK_DATA);
@@ -117,7 +116,8 @@ Fault copy_part(int from, int to, u64 begin, u64 end, Written written) {
             offset = static_cast<u64>(data);
         }
         if (offset >= end) break;
-        if (const Fault fault = copy_range(from, to, offset, stop, leaves_zeros)) return fault;
+        const Fault fault = copy_range(from, to, offset, stop, leaves_zeros, in_kernel);
+        if (fault) return fault;
         if (offset < stop) break;  // it has become shorter
     }
     return {};

@@ -28,9 +28,16 @@ int clone_file(int from, int to);
 /// Which bytes of a file are written: all, those that are no hole, those that are not zero.
 enum class Written : u8 { all, data, nonzero };
 
+/// Whether the kernel may copy by itself. It shares blocks then where the file system can, and some
+/// file systems keep holes.
+enum class InKernel : u8 { no, yes };
+
+/// Lets the kernel copy [offset, end) as far as it will; `offset` becomes where it stopped.
+Fault copy_in_kernel(int from, int to, u64& offset, u64 end);
+
 /// Copies of the bytes [begin, end) those that are to be written; offsets are the same on both
 /// sides.
-Fault copy_part(int from, int to, u64 begin, u64 end, Written written);
+Fault copy_part(int from, int to, u64 begin, u64 end, Written written, InKernel in_kernel);
 
 /// Copies what comes out of `from` to `to` until nothing comes, from where both are.
 Fault copy_stream(int from, int to);

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "apps/warren/directory.hpp"
+#include "apps/warren/file_contents.hpp"
 #include "apps/warren/host_attributes.hpp"
 #include "base/file_time.hpp"
 
@@ -63,6 +64,12 @@ class HostFile : public OpenFile {
         const off_t found = ::lseek(descriptor_, static_cast<off_t>(offset),
                                     whence == Seek::data ? SEEK_DATA : SEEK_HOLE);
         return found < 0 ? Result<u64>(last_error()) : Result<u64>(static_cast<u64>(found));
+    }
+
+    Errc share_blocks_of(OpenFile& source) override {
+        const auto* from = dynamic_cast<const HostFile*>(&source);
+        if (from == nullptr) return Errc::cross_device;
+        return static_cast<Errc>(clone_file(from->descriptor_, descriptor_));
     }
 
     Errc set_size(u64 size_bytes) override {

@@ -30,6 +30,11 @@ class VolumeFile : public OpenFile {
         change.new_size = size_bytes;
         return volume_.set_attributes(caller_, handle_, change).code();
     }
+    Errc share_blocks_of(OpenFile& source) override {
+        const auto* from = dynamic_cast<const VolumeFile*>(&source);
+        if (from == nullptr || &from->volume_ != &volume_) return Errc::cross_device;
+        return volume_.share_range(from->handle_, 0, handle_, 0, ~u64{0}).code();
+    }
     Errc close() override {
         closed_ = true;
         return volume_.release(handle_);

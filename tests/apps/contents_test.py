@@ -335,17 +335,36 @@ class SharingTest(CommandCase):
         """cp shares blocks as well, also of files that are copied in parts."""
         (place / "from").mkdir()
         (place / "from" / "a").write_bytes(random.Random(8).randbytes(1 << 20) * 70)
+        (place / "from" / "b").write_bytes(b"small")
         os.sync()
-        before = os.statvfs(place).f_bfree
-        self.warren("cp", "-a", "--reflink=always", "--verify", place / "from", place / "to")
+
+        copies = []  # kept to the end: xfs frees in the background
+
+        def taken(*words):
+            """Bytes that a copy takes."""
+            copies.append(place / f"to{len(copies)}")
+            copies[-1].mkdir()
+            before = os.statvfs(place).f_bfree
+            self.warren("cp", *words, copies[-1])
+            os.sync()
+            after = os.statvfs(place).f_bfree
+            for name in ("a", "b"):
+                self.run_program("cmp", place / "from" / name, copies[-1] / name)
+            return (before - after) * 4096
+
+        for words in (["--reflink=always", "--verify"], ["--reflink"], ["--reflink=auto"], []):
+            self.assertLess(taken("-a", *words, f"{place}/from/."), 20 << 20, words)
+            self.assertLess(taken(*words, place / "from/a", place / "from/b"), 20 << 20, words)
+        for words in (["--reflink=never"], ["--sparse=never"]):
+            self.assertGreater(taken("-a", *words, f"{place}/from/."), 60 << 20, words)
+        for path in (place / "from", *copies):
+            shutil.rmtree(path)
         os.sync()
-        self.assertLess((before - os.statvfs(place).f_bfree) * 4096, 20 << 20)
-        self.run_program("cmp", place / "from" / "a", place / "to" / "a")
-        shutil.rmtree(place / "from")
-        shutil.rmtree(place / "to")
 
     def test_btrfs(self):
-        self.share(self.mount("btrfs"))
+        place = self.mount("btrfs")
+        self.copy(place)
+        self.share(place)
 
     def test_xfs(self):
         place = self.mount("xfs", "-m", "reflink=1")
