@@ -35,6 +35,7 @@ struct MountInfo {
     std::string engine_note;  // see Volume::engine_note()
     std::string disk_note;    // see Volume::disk_note()
     u64 requests = 0;         // of the kernel, since the mount
+    DedupStatistics dedup;
 };
 
 /// One item of ControlConnection::move(): rename(2) of `source` to `target`.

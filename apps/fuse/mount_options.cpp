@@ -15,6 +15,7 @@ namespace {
 
 // The smallest that a volume works with.
 constexpr u64 meta_buffer_min_bytes = 1 * mib;
+constexpr u64 dedup_index_min_bytes = 64 * kib;
 constexpr u64 file_buffer_min_bytes = 256 * kib;
 
 void set_flag(MountOptions& options, std::string_view name, std::string_view opposite) {
@@ -145,6 +146,15 @@ bool take_file_buffer(MountOptions& options, std::string_view option, std::strin
     return take_size(option, file_buffer_min_bytes, options.file_buffer_bytes, error);
 }
 
+bool take_dedup(MountOptions& options, std::string_view option, std::string&) {
+    options.dedup = option == "dedup";
+    return true;
+}
+
+bool take_dedup_index(MountOptions& options, std::string_view option, std::string& error) {
+    return take_size(option, dedup_index_min_bytes, options.dedup_index_bytes, error);
+}
+
 struct Entry {
     OptionWord word;
     Take take = ignore;
@@ -199,6 +209,12 @@ constexpr Entry entries[] = {
      take_meta_buffer},
     {{"file_buffer=", "SIZE", "memory for contents, 256K or more (default: 0, none)"},
      take_file_buffer},
+    {{"dedup", nullptr, "share the blocks of what is written and the volume has already"},
+     take_dedup},
+    {{"nodedup", nullptr, "write it again (default)"}, take_dedup},
+    {{"dedup_index=", "SIZE", "memory for digests, 64K or more (default: 1/1024 of the volume, at "
+                              "most 1/8 of the memory)"},
+     take_dedup_index},
     {{"defaults", nullptr, nullptr}},
     {{"auto", nullptr, nullptr}},
     {{"noauto", nullptr, nullptr}},

@@ -92,6 +92,13 @@ void print_info(const fuse::MountInfo& info) {
         print_line({"Disk:       ", info.disk_note});
         print_line({"Requests:   ", grouped(info.requests), " of the kernel since the mount"});
     }
+    if (info.dedup.is_on) {
+        const DedupStatistics& dedup = info.dedup;
+        print_line({"Dedup:      ", long_size(dedup.shared_bytes), " shared, ",
+                    long_size(dedup.zero_bytes), " of zeros not written; ",
+                    grouped(dedup.looked_up), " blocks looked up, ", grouped(dedup.found),
+                    " runs found; an index of ", long_size(dedup.index_bytes)});
+    }
     print_line({"Label:      ", info.label.empty() ? "(none)" : masked(info.label)});
     print_line({"UUID:       ", info.uuid});
     print_line({"Size:       ", long_size(statistics.blocks * 4096)});
@@ -110,6 +117,14 @@ void add_info(Json& json, const fuse::MountInfo& info) {
         json.member("process", u64{info.process});
         json.member("disk", std::string_view(info.disk_note));
         json.member("requests", info.requests);
+    }
+    if (info.dedup.is_on) {
+        json.key("dedup").open_object();
+        json.member("index_bytes", info.dedup.index_bytes);
+        json.member("looked_up", info.dedup.looked_up).member("found", info.dedup.found);
+        json.member("shared_bytes", info.dedup.shared_bytes);
+        json.member("zero_bytes", info.dedup.zero_bytes);
+        json.close_object();
     }
     json.member("engine", std::string_view(info.engine));
     json.member("label", std::string_view(info.label)).member("uuid", std::string_view(info.uuid));

@@ -135,6 +135,16 @@ struct Statistics {
     u64 inodes_free = 0;  // at most: inodes are allocated from the free blocks
 };
 
+/// What OpenOptions::dedup has done since the volume was opened.
+struct DedupStatistics {
+    bool is_on = false;
+    u64 index_bytes = 0;   // memory that the index may take
+    u64 looked_up = 0;     // blocks, not zeros
+    u64 found = 0;         // of these, where a run begins that a file of the volume has, too
+    u64 shared_bytes = 0;  // not written, for a file has them already
+    u64 zero_bytes = 0;    // not written, for unwritten blocks read as zeros
+};
+
 /// One item of move_many(): rename of (from, name) to (to, new_name).
 struct Move {
     Handle from;
@@ -272,6 +282,9 @@ struct OpenOptions {
     /// some in any case.
     u64 file_buffer_bytes = 0;
     DataMode data = DataMode::ordered;
+    /// Writes of bytes that a file of the volume has already share its blocks.
+    bool dedup = false;
+    u64 dedup_index_bytes = 0;  // 0: 1/1024 of the volume, 1/8 of the memory at most
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
     DiskAccess disk = DiskAccess::plain;
@@ -322,6 +335,7 @@ class Volume {
     /// How the disk is reached and why, for people: what was measured, or what was refused.
     std::string disk_note() const;
     Statistics statistics() const;
+    DedupStatistics dedup_statistics() const;
 
     // Names.
     Result<Attributes> lookup(const Caller& caller, Handle directory, std::string_view name,

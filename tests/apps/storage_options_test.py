@@ -124,6 +124,8 @@ class StorageOptions(unittest.TestCase):
                                ("file_buffer=4K", "at least 256K"),
                                ("meta_buffer=12Q", "a size must follow"),
                                ("meta_buffer=1K", "at least 1024K"),
+                               ("dedup_index=1K", "at least 64K"),
+                               ("dedup_index=much", "a size must follow"),
                                ("file_buffer=99999999999G", "a size must follow")):
             done = run("mount", "-o", option, self.volume.image, self.volume.root, code=1)
             self.assertIn(f"'{option}': {reason}", done.stderr)

@@ -90,6 +90,13 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
         return nullptr;
     }
     if (started == Errc::ok && changes.adjust) changes.adjust(*implementation);
+    if (started == Errc::ok) started = implementation->start_dedup();
+    if (started == Errc::not_supported && options.dedup) {
+        failure = {started, path +
+                                ": the volume cannot share blocks; open it without dedup, or "
+                                "make a new one (warren mkfs)"};
+        return nullptr;
+    }
     if (started != Errc::ok) {
         failure = {started, path + ": cannot open the volume: " +
                                 (started == Errc::corrupt

@@ -11,6 +11,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "fs/volume/data_writer.hpp"
+#include "fs/volume/inline_dedup.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -161,6 +162,13 @@ Errc VolumeImplementation::punch_locked(Handle file, u64 offset, u64 length, i64
     return run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this)).code;
 }
 
+Errc VolumeImplementation::zero_locked(Handle file, u64 offset, u64 length, i64 now) {
+    ops::Command command = command_on(file);
+    command.how = static_cast<u8>(Allocate::zero_range);
+    command.now = now;
+    return run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this)).code;
+}
+
 Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
     return or_no_memory([&]() -> Result<u64> {
         const std::shared_lock lock(implementation_->data_lock(file.inode));
@@ -241,7 +249,10 @@ Result<u64> VolumeImplementation::write_alone(Handle file, u64 offset,
         ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
     if (!before) return before.code();
     WARREN_TRY(zero_tail(*this, file, offset));
-    const Result<u64> done = write_contents(file, offset, source, before->size, now);
+    const bool is_deduplicated = dedup_ != nullptr && InlineDedup::can_gain(offset, source.size());
+    const Result<u64> done = is_deduplicated
+                                 ? dedup_->write(file, offset, source, before->size, now)
+                                 : write_contents(file, offset, source, before->size, now);
     const bool is_whole = done && *done == source.size();
     WARREN_TRY(is_whole ? mapped_files_.show(file, offset, source, from)
                         : mapped_files_.reload(file, offset, offset + source.size(), from));
@@ -258,8 +269,11 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
         std::shared_mutex& mutex = volume.data_lock(file.inode);
         // Whole blocks below the end of the file may be written concurrently. Zeroing the rest of a
         // new block, or the bytes between the old end and the new data, needs the exclusive lock;
-        // so does updating mappings.
-        if (volume.works_on_host() && (offset | source.size()) % format::block_size == 0) {
+        // so does updating mappings, and sharing blocks with other files.
+        const bool is_deduplicated =
+            volume.dedup() != nullptr && InlineDedup::can_gain(offset, source.size());
+        if (volume.works_on_host() && !is_deduplicated &&
+            (offset | source.size()) % format::block_size == 0) {
             const std::shared_lock shared(mutex);
             const Result<Attributes> before = attributes(file);
             if (!before) return before.code();

@@ -15,6 +15,7 @@
 #include "fs/commit/superblock_io.hpp"
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
+#include "fs/volume/inline_dedup.hpp"
 #if defined(WARREN_CUDA)
 #include "fs/engine/cuda/cuda_engine.hpp"
 #endif

@@ -115,11 +115,14 @@ struct LookupTimes {
     u32 pieces = 0;
 };
 
+class InlineDedup;
+
 class VolumeImplementation {
  public:
     /// Tests pass a `hash_mask`: names keep only those bits of their hash.
     VolumeImplementation(std::unique_ptr<Disk> disk, const format::Superblock& superblock,
                          const OpenOptions& options, u64 hash_mask = ~u64{0});
+    ~VolumeImplementation();
 
     /// Reads the frame table and starts the engine. The disk's journal has been replayed.
     /// Errc::no_device if the requested engine is not available; engine_failure() says why.
@@ -133,6 +136,11 @@ class VolumeImplementation {
     /// Replaces the engine of start() by one that does not work on the host's Store. Requires: no
     /// operation has run.
     void use_engine(std::unique_ptr<Engine> engine);
+    /// From now on writes are deduplicated, if that was requested. Errc::not_supported if the
+    /// volume cannot have shared blocks. Requires: no operation runs.
+    Errc start_dedup();
+    /// Null: they are not.
+    InlineDedup* dedup() { return dedup_.get(); }
     /// From now on ErrorMode::remount_ro is in effect, if it was requested. Requires: no operation
     /// runs.
     void watch_disk();
@@ -254,6 +262,8 @@ class VolumeImplementation {
     Errc resize_locked(Handle file, u64 size, i64 now);
     /// Makes blocks that a range covers whole holes; the contents of an inode zeros there.
     Errc punch_locked(Handle file, u64 offset, u64 length, i64 now);
+    /// Makes whole blocks read as zeros without writing them, behind the end of the file, too.
+    Errc zero_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Where block `block` of the file is.
     Result<ops::Mapping> map_block(Handle file, u64 block);
     /// What the file has from `offset` on; less than `target` takes where the file ends.
@@ -433,6 +443,7 @@ class VolumeImplementation {
     PendingPrunes pending_prunes_;
     ThreadPool thread_pool_;
     MappedFiles mapped_files_;
+    std::unique_ptr<InlineDedup> dedup_;
     mutable std::mutex times_mutex_;
     BatchTimes batch_times_;
     LookupTimes lookup_times_;

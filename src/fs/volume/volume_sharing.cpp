@@ -10,6 +10,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "fs/volume/data_writer.hpp"
+#include "fs/volume/share_blocks.hpp"
 
 namespace warren {
 
@@ -19,30 +20,8 @@ namespace {
 
 constexpr u64 block_size = format::block_size;
 
-/// The data locks of two files, taken in the order of their places.
-class TwoDataLocks {
- public:
-    TwoDataLocks(std::shared_mutex& one, std::shared_mutex& other)
-        : first_(std::less<>()(&one, &other) ? one : other) {
-        if (&one != &other) second_ = std::unique_lock(std::less<>()(&one, &other) ? other : one);
-    }
+}  // namespace
 
- private:
-    std::unique_lock<std::shared_mutex> first_;
-    std::unique_lock<std::shared_mutex> second_;
-};
-
-struct SharedRange {
-    Handle source;
-    Handle target;
-    u64 offset;
-    u64 target_offset;
-    u64 length;  // bytes
-    i64 now;
-};
-
-/// Puts whole blocks of the source, the last one of the range included, and its holes in the place
-/// of what the target has.
 Errc share_blocks(VolumeImplementation& volume, const SharedRange& range) {
     const u64 blocks = ops::blocks_of(range.length);
     ops::Command command = command_on(range.source);
@@ -68,8 +47,28 @@ Errc share_blocks(VolumeImplementation& volume, const SharedRange& range) {
         if (!step) return step.code();
         done += *step;
     }
-    return Errc::ok;
+    // Where the source ends with a hole, no extent has carried the size there.
+    const Result<Attributes> reached =
+        volume.ask<Verb::get_attributes>([&](ops::Command& get) { get.handle = range.target; });
+    if (!reached) return reached.code();
+    const u64 end = range.target_offset + range.length;
+    return reached->size < end ? volume.resize_locked(range.target, end, range.now) : Errc::ok;
 }
+
+namespace {
+
+/// The data locks of two files, taken in the order of their places.
+class TwoDataLocks {
+ public:
+    TwoDataLocks(std::shared_mutex& one, std::shared_mutex& other)
+        : first_(std::less<>()(&one, &other) ? one : other) {
+        if (&one != &other) second_ = std::unique_lock(std::less<>()(&one, &other) ? other : one);
+    }
+
+ private:
+    std::unique_lock<std::shared_mutex> first_;
+    std::unique_lock<std::shared_mutex> second_;
+};
 
 /// Whether two runs show the same without being read: they lie in the same blocks, or read as
 /// zeros.
@@ -187,8 +186,7 @@ Errc check_rights(Volume& volume, const Caller& caller, Handle source, Handle ta
 }
 
 Errc check_feature(const VolumeImplementation& volume) {
-    const u64 features = volume.superblock().features_read_only_compatible;
-    return (features & format::feature_shared_blocks) != 0 ? Errc::ok : Errc::not_supported;
+    return can_share_blocks(volume.superblock()) ? Errc::ok : Errc::not_supported;
 }
 
 /// Whether contents lie in the inode of either file, where no block can be shared.
@@ -225,12 +223,8 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
         if (target_offset > *target_size)
             WARREN_TRY(volume.resize_locked(target, target_offset, 0));
         WARREN_TRY(share_blocks(volume, range));
-        // Where the source ends with a hole, no extent has carried the size there.
-        const Result<u64> reached = size_of_file(*this, target);
-        if (!reached) return reached.code();
-        const u64 end = target_offset + range.length;
-        if (*reached < end) WARREN_TRY(volume.resize_locked(target, end, range.now));
-        WARREN_TRY(volume.mapped_files().reload(target, target_offset, end));
+        WARREN_TRY(
+            volume.mapped_files().reload(target, target_offset, target_offset + range.length));
         return range.length;
     });
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "fs/commit/empty_inode_frames.hpp"
+#include "fs/volume/inline_dedup.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -69,6 +70,11 @@ u64 less(u64 from, u64 blocks) {
 }
 
 }  // namespace
+
+DedupStatistics Volume::dedup_statistics() const {
+    const InlineDedup* const dedup = implementation_->dedup();
+    return dedup == nullptr ? DedupStatistics{} : dedup->statistics();
+}
 
 Statistics Volume::statistics() const {
     VolumeImplementation& volume = *implementation_;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deduplication of what is being written: runs of blocks that a file of the volume has already are
+// shared with it instead of written. An index says where they may be, and the bytes are compared.
+// The index knows what was written since the volume was opened.
+#pragma once
+
+#include <atomic>
+
+#include "fs/volume/dedup_index.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+/// Thread-safe.
+class InlineDedup {
+ public:
+    /// Shorter runs are written: many small extents cost more than they save. The contents of a
+    /// whole file are shared however short they are.
+    static constexpr u64 run_bytes_min = 32 * kib;
+
+    /// `index_bytes` 0: what a volume of this size needs, within an eighth of the memory.
+    InlineDedup(VolumeImplementation& volume, u64 index_bytes);
+
+    /// Errc::no_memory if the system has refused the memory for the index.
+    Errc code() const { return index_.is_open() ? Errc::ok : Errc::no_memory; }
+    DedupStatistics statistics() const;
+
+    /// Whether write() may find something to share.
+    static bool can_gain(u64 offset, u64 bytes) {
+        return bytes >= run_bytes_min || (offset == 0 && bytes > format::area_bytes);
+    }
+    /// As VolumeImplementation::write_contents(), with less to write. Requires: the file's
+    /// exclusive data lock; the file has `size` bytes.
+    Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
+                      i64 now);
+
+ private:
+    class Writing;
+
+    VolumeImplementation& volume_;
+    DedupIndex index_;
+    std::atomic<u64> looked_up_{0};
+    std::atomic<u64> found_{0};
+    std::atomic<u64> shared_bytes_{0};
+    std::atomic<u64> zero_bytes_{0};
+};
+
+}  // namespace warren

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A mount with -o dedup: what is copied costs blocks once, whatever writes it, and reads as on a
+mount without."""
+
+import filecmp
+import json
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+
+import mounted
+from mounted import MountedTest, Volume, run
+
+FILE_SIZES = (1, 128, 129, 4096, 5000, 32768, 100_000, 1 << 20)
+
+
+class InlineDedup(MountedTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.volume = Volume()
+        cls.volume.mount("-o", "dedup,dedup_index=1M")
+
+    def used(self):
+        os.sync()
+        status = os.statvfs(self.folder)
+        return (status.f_blocks - status.f_bfree) * status.f_frsize
+
+    def statistics(self):
+        answer = json.loads(run("info", "--json", self.folder).stdout)[0]
+        return answer["dedup"]
+
+    def make_tree(self, folder):
+        """Files of many sizes, the smallest of which lie in their inodes."""
+        for size in FILE_SIZES:
+            with open(os.path.join(folder, f"of {size}"), "wb") as file:
+                file.write(random.randbytes(size))
+
+    def test_copies_of_a_tree_cost_it_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = os.path.join(folder, "tree")
+            os.mkdir(tree)
+            self.make_tree(tree)
+            shutil.copytree(tree, self.path("first"))
+            before, was = self.used(), self.statistics()
+            # Through user space: cp(1) would ask the kernel to copy the range.
+            os.mkdir(self.path("second"))
+            archive = subprocess.run(["tar", "-C", tree, "-cf", "-", "."], check=True,
+                                     stdout=subprocess.PIPE).stdout
+            subprocess.run(["tar", "-C", self.path("second"), "-xf", "-"], check=True,
+                           input=archive)
+            self.assertLess(self.used() - before, sum(FILE_SIZES) // 10)
+            shared = self.statistics()["shared_bytes"] - was["shared_bytes"]
+            self.assertGreater(shared, sum(FILE_SIZES) * 9 // 10)
+            mounted.drop_caches()
+            for copy in ("first", "second"):
+                _, differ, missing = filecmp.cmpfiles(tree, self.path(copy), os.listdir(tree),
+                                                      shallow=False)
+                self.assertEqual((differ, missing), ([], []))
+            self.assertIn("Dedup:", run("info", self.folder).stdout)
+
+    def test_a_change_of_one_copy_leaves_the_other(self):
+        data = random.randbytes(1 << 20)
+        paths = [self.write(name, data) for name in ("one", "other")]
+        os.sync()
+        with open(paths[1], "r+b") as file:
+            file.seek(70_000)
+            file.write(b"changed")
+        mounted.drop_caches()
+        with open(paths[0], "rb") as file:
+            self.assertEqual(file.read(), data)
+        with open(paths[1], "rb") as file:
+            self.assertEqual(file.read(), data[:70_000] + b"changed" + data[70_007:])
+
+    def test_zeros_are_counted(self):
+        was = self.statistics()["zero_bytes"]
+        self.write("zeros", bytes(1 << 20))
+        os.sync()
+        self.assertEqual(self.statistics()["zero_bytes"] - was, 1 << 20)
+
+
+if __name__ == "__main__":
+    mounted.main()

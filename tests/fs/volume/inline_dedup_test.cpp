@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// OpenOptions::dedup: what is written can be read, whatever was shared, and equal bytes cost blocks
+// once. Blocks are counted after a commit: what a write replaces is in use until then.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "fs/volume/dedup_index.hpp"
+#include "fs/volume/inline_dedup.hpp"
+#include "tests/fs/volume/sharing_volume.hpp"
+#include "tests/support/seed.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 run = InlineDedup::run_bytes_min;
+
+OpenOptions with_dedup(u64 meta_buffer_bytes = 0) {
+    OpenOptions options;
+    options.meta_buffer_bytes = meta_buffer_bytes;
+    options.dedup = true;
+    return options;
+}
+
+class Deduplicated : public testing::TestWithParam<u64> {
+ public:
+    Handle open_new(const std::string& name) {
+        const Handle file = make_file(*volume_, volume_->root(), name);
+        EXPECT_EQ(volume_->open_file(file), Errc::ok);
+        return file;
+    }
+    Handle open_with(const std::string& name, const Bytes& bytes) {
+        const Handle file = open_new(name);
+        put(*volume_, file, 0, bytes);
+        return file;
+    }
+    u64 used() {
+        EXPECT_EQ(volume_->sync(), Errc::ok);
+        return used_blocks(*volume_);
+    }
+    u64 shared() { return volume_->dedup_statistics().shared_bytes; }
+
+ protected:
+    MemoryVolume volume_{64 * mib, with_dedup(GetParam())};
+    Random random_{7};
+};
+
+TEST_P(Deduplicated, TheSameBytesCostTheBlocksOfOneFile) {
+    const Bytes bytes = random_bytes(random_, 5 * mib + 100);
+    open_with("first", bytes);
+    const u64 before = used();
+    const Handle second = open_with("second", bytes);
+    // The counts of at most three frames, leaves of extents.
+    EXPECT_LE(used(), before + 6);
+    EXPECT_EQ(shared(), bytes.size());
+    EXPECT_EQ(contents(*volume_, second), bytes);
+    EXPECT_EQ(volume_->dedup_statistics().zero_bytes, 0u);
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, RunsAreFoundWhereverBlocksBegin) {
+    const Bytes bytes = random_bytes(random_, 64 * block);
+    open_with("first", bytes);
+    Bytes other = random_bytes(random_, 64 * block);
+    std::copy_n(&bytes[20 * block], 16 * block, &other[3 * block]);
+    std::copy_n(&bytes[20 * block], 16 * block, &other[40 * block]);
+    const Handle second = open_with("second", other);
+    EXPECT_EQ(shared(), 32 * block);
+    EXPECT_EQ(contents(*volume_, second), other);
+    // A write that begins and ends within blocks.
+    const Bytes part(&bytes[block - 10], &bytes[20 * block]);
+    put(*volume_, second, 5 * block - 10, part);
+    std::ranges::copy(part, &other[5 * block - 10]);
+    EXPECT_EQ(contents(*volume_, second), other);
+    EXPECT_EQ(shared(), 51 * block);
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, ShortRunsAreWrittenAndShortFilesShared) {
+    const Bytes bytes = random_bytes(random_, run);
+    open_with("first", bytes);
+    Bytes other = random_bytes(random_, 2 * run);
+    std::copy_n(bytes.data(), run - block, other.data());
+    EXPECT_EQ(contents(*volume_, open_with("second", other)), other);
+    EXPECT_EQ(shared(), 0u);
+    const Bytes small = random_bytes(random_, 5000);
+    open_with("small", small);
+    const u64 before = used();
+    EXPECT_EQ(contents(*volume_, open_with("as small", small)), small);
+    EXPECT_EQ(shared(), small.size());
+    EXPECT_LE(used(), before + 1) << "the counts of a frame";
+    Bytes longer = small;
+    longer.push_back(std::byte{1});
+    EXPECT_EQ(contents(*volume_, open_with("longer", longer)), longer);
+    EXPECT_EQ(shared(), small.size()) << "a part of a block is shared where both files end";
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, ZerosAreNotWritten) {
+    Bytes bytes(4 * run);
+    bytes[0] = bytes.back() = std::byte{1};
+    const Handle file = open_with("file", bytes);
+    EXPECT_EQ(volume_->dedup_statistics().zero_bytes, bytes.size() - 2 * block);
+    EXPECT_EQ(contents(*volume_, file), bytes);
+    put(*volume_, file, 0, Bytes(bytes.size()));
+    EXPECT_EQ(contents(*volume_, file), Bytes(bytes.size()));
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, ARunMayEndWithAHole) {
+    const Handle first = open_new("first");
+    put(*volume_, first, 0, random_bytes(random_, run));
+    AttributeChange change;
+    change.which = AttributeChange::size;
+    change.new_size = 2 * run;
+    ASSERT_TRUE(volume_->set_attributes({}, first, change));
+    const Bytes bytes = contents(*volume_, first);
+    EXPECT_EQ(contents(*volume_, open_with("second", bytes)), bytes);
+    EXPECT_EQ(shared(), bytes.size());
+    volume_.close_and_check();
+}
+
+/// The index knows nothing of it when a file changes.
+TEST_P(Deduplicated, WhatTheIndexNamesMayHaveChanged) {
+    const Bytes bytes = random_bytes(random_, 2 * run);
+    const Handle first = open_with("first", bytes);
+    put(*volume_, first, run, random_bytes(random_, block));
+    EXPECT_EQ(contents(*volume_, open_with("second", bytes)), bytes);
+    EXPECT_EQ(shared(), run);
+    AttributeChange change;
+    change.which = AttributeChange::size;
+    change.new_size = block;
+    for (const char* name : {"first", "second"})
+        ASSERT_TRUE(volume_->set_attributes({}, volume_->lookup({}, volume_->root(), name)->handle,
+                                            change));
+    EXPECT_EQ(contents(*volume_, open_with("third", bytes)), bytes);
+    EXPECT_EQ(volume_->release(first), Errc::ok);
+    for (const char* name : {"first", "second", "third"})
+        ASSERT_EQ(volume_->unlink({}, volume_->root(), name), Errc::ok);
+    EXPECT_EQ(contents(*volume_, open_with("fourth", bytes)), bytes);
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, AFileThatIsWrittenByAnotherThreadIsLeftAlone) {
+    constexpr u64 files = 4;
+    const Bytes bytes = random_bytes(random_, 40 * run);
+    std::vector<Handle> handles;
+    for (u64 i = 0; i < files; ++i)
+        handles.push_back(open_new("file " + std::to_string(i)));
+    std::vector<std::jthread> writers;
+    for (const Handle file : handles) {
+        writers.emplace_back([&, file] {
+            for (u64 at = 0; at < bytes.size(); at += 2 * run)
+                put(*volume_, file, at, Bytes(&bytes[at], &bytes[at] + 2 * run));
+        });
+    }
+    writers.clear();
+    for (const Handle file : handles)
+        EXPECT_EQ(contents(*volume_, file), bytes);
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, OnAFullVolumeWhatIsWrittenCanBeRead) {
+    const Bytes bytes = random_bytes(random_, 8 * mib);
+    open_with("first", bytes);
+    Bytes filler = random_bytes(random_, 8 * mib);
+    const Handle full = open_new("full");
+    Bytes wanted;
+    for (;; filler = random_bytes(random_, 8 * mib)) {
+        const Result<u64> done = volume_->write(full, wanted.size(), filler);
+        if (!done) break;
+        wanted.insert(wanted.end(), filler.begin(), filler.begin() + static_cast<i64>(*done));
+        if (*done < filler.size()) break;
+    }
+    EXPECT_EQ(contents(*volume_, full), wanted);
+    // It takes counts and leaves, but no blocks of contents.
+    const Handle second = open_new("second");
+    const Result<u64> done = volume_->write(second, 0, bytes);
+    if (done) {
+        EXPECT_EQ(contents(*volume_, second),
+                  Bytes(bytes.begin(), bytes.begin() + static_cast<i64>(*done)));
+    } else {
+        EXPECT_EQ(done.code(), Errc::no_space);
+    }
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, RandomWritesAgainstAModel) {
+    const Seed seed;
+    Random random(seed.value());
+    std::vector<Bytes> parts;
+    for (u64 i = 0; i < 6; ++i)
+        parts.push_back(random_bytes(random, run / 2));
+    parts.push_back(Bytes(run / 2));
+    std::map<std::string, std::pair<Handle, Bytes>> files;
+    for (u64 step = 0; step < 400 * test_load(); ++step) {
+        const std::string name = "file " + std::to_string(random.below(8));
+        if (!files.contains(name)) files[name] = {open_new(name), {}};
+        auto& [file, bytes] = files[name];
+        if (random.one_in(20)) {
+            EXPECT_EQ(volume_->release(file), Errc::ok);
+            ASSERT_EQ(volume_->unlink({}, volume_->root(), name), Errc::ok);
+            files.erase(name);
+            continue;
+        }
+        if (random.one_in(6)) {
+            bytes.resize(random.below(bytes.size() + 2 * block));
+            AttributeChange change;
+            change.which = AttributeChange::size;
+            change.new_size = bytes.size();
+            ASSERT_TRUE(volume_->set_attributes({}, file, change));
+        } else {
+            Bytes written;
+            for (u64 i = 1 + random.below(8); i-- > 0;) {
+                const Bytes& part = parts[random.below(parts.size())];
+                written.insert(written.end(), part.begin(), part.end());
+            }
+            written.resize(written.size() - (random.one_in(3) ? random.below(block) : 0));
+            u64 offset = random.below(20) * (random.one_in(4) ? block : run / 2);
+            if (random.one_in(4)) offset += random.below(block);
+            put(*volume_, file, offset, written);
+            bytes.resize(std::max<u64>(bytes.size(), offset + written.size()));
+            std::ranges::copy(written, bytes.begin() + static_cast<i64>(offset));
+        }
+        ASSERT_TRUE(contents(*volume_, file) == bytes) << "step " << step;
+    }
+    for (auto& [name, file] : files)
+        ASSERT_EQ(contents(*volume_, file.first), file.second) << name;
+    EXPECT_GT(volume_->dedup_statistics().shared_bytes, 10 * run);
+    EXPECT_GT(volume_->dedup_statistics().zero_bytes, run);
+    volume_.close_and_check();
+}
+
+INSTANTIATE_TEST_SUITE_P(MetaBuffers, Deduplicated, testing::ValuesIn(block_maps));
+
+std::vector<u8> digest_of(u64 number) {
+    std::vector<u8> digest(32);
+    for (u32 i = 0; i < 4; ++i) {
+        const u64 word = (number + 1) * 0x9e3779b97f4a7c15 + i;
+        std::memcpy(&digest[i * 8], &word, sizeof word);
+    }
+    return digest;
+}
+
+TEST(DedupIndex, ForgetsButDoesNotInvent) {
+    constexpr u64 entries = 1024;
+    const u64 key[2] = {1, 2};
+    DedupIndex index(entries * 16, key);
+    ASSERT_TRUE(index.is_open());
+    EXPECT_EQ(index.bytes(), entries * 16);
+    FileBlock found;
+    EXPECT_FALSE(index.find(digest_of(0), found));
+    const u64 greatest_inode = (u64{1} << 36) - 1;
+    const u64 greatest_block = (u64{1} << 34) - 1;
+    for (u64 i = 0; i < 4 * entries; ++i)
+        index.put(digest_of(i), {greatest_inode - i, greatest_block - i});
+    u64 known = 0;
+    for (u64 i = 0; i < 4 * entries; ++i) {
+        if (!index.find(digest_of(i), found)) continue;
+        ++known;
+        EXPECT_EQ(found.inode, greatest_inode - i);
+        EXPECT_EQ(found.block, greatest_block - i);
+    }
+    EXPECT_GT(known, entries * 9 / 10);
+    EXPECT_LE(known, entries);
+    for (u64 i = 0; i < entries; ++i)
+        EXPECT_FALSE(index.find(digest_of(10 * entries + i), found));
+    index.put(digest_of(5), {greatest_inode + 1, 0});
+    index.put(digest_of(5), {0, greatest_block + 1});
+    if (index.find(digest_of(5), found)) {
+        EXPECT_EQ(found.inode, greatest_inode - 5);
+    }
+    index.put(digest_of(5), {7, 8});
+    ASSERT_TRUE(index.find(digest_of(5), found));
+    EXPECT_EQ(found.inode, 7u);
+    EXPECT_EQ(found.block, 8u);
+}
+
+}  // namespace
+}  // namespace warren
