@@ -463,12 +463,7 @@ Errc ControlConnection::info(MountInfo& info) {
     info.engine_note = body.text();
     info.disk_note = body.text();
     info.requests = body.number();
-    info.dedup.is_on = body.number() != 0;
-    info.dedup.index_bytes = body.number();
-    info.dedup.looked_up = body.number();
-    info.dedup.found = body.number();
-    info.dedup.shared_bytes = body.number();
-    info.dedup.zero_bytes = body.number();
+    info.dedup = take_dedup_statistics(body);
     return body.good() ? Errc::ok : Errc::io;
 }
 

@@ -194,4 +194,21 @@ std::string socket_name(u32 device_major, u32 device_minor) {
     return std::to_string(device_major) + ":" + std::to_string(device_minor);
 }
 
+void put(Encoder& encoder, const DedupStatistics& statistics) {
+    encoder.number(statistics.is_on ? 1 : 0).number(statistics.index_bytes);
+    encoder.number(statistics.looked_up).number(statistics.found);
+    encoder.number(statistics.shared_bytes).number(statistics.zero_bytes);
+}
+
+DedupStatistics take_dedup_statistics(Decoder& decoder) {
+    DedupStatistics statistics;
+    statistics.is_on = decoder.number() != 0;
+    statistics.index_bytes = decoder.number();
+    statistics.looked_up = decoder.number();
+    statistics.found = decoder.number();
+    statistics.shared_bytes = decoder.number();
+    statistics.zero_bytes = decoder.number();
+    return statistics;
+}
+
 }  // namespace warren::fuse

@@ -98,6 +98,9 @@ class Decoder {
     bool failed_ = false;
 };
 
+void put(Encoder& encoder, const DedupStatistics& statistics);
+DedupStatistics take_dedup_statistics(Decoder& decoder);
+
 struct Frame {
     Verb verb = Verb::answer;
     std::string payload;

@@ -403,9 +403,7 @@ void ControlVerbs::describe(Encoder& answer) {
     answer.number(static_cast<u64>(::getpid()));
     answer.text(volume->engine()).text(volume->engine_note()).text(volume->disk_note());
     answer.number(requests_read());
-    const DedupStatistics dedup = volume->dedup_statistics();
-    answer.number(dedup.is_on ? 1 : 0).number(dedup.index_bytes).number(dedup.looked_up);
-    answer.number(dedup.found).number(dedup.shared_bytes).number(dedup.zero_bytes);
+    put(answer, volume->dedup_statistics());
 }
 
 }  // namespace warren::fuse

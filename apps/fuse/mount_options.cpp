@@ -212,8 +212,9 @@ constexpr Entry entries[] = {
     {{"dedup", nullptr, "share the blocks of what is written and the volume has already"},
      take_dedup},
     {{"nodedup", nullptr, "write it again (default)"}, take_dedup},
-    {{"dedup_index=", "SIZE", "memory for digests, 64K or more (default: 1/1024 of the volume, at "
-                              "most 1/8 of the memory)"},
+    {{"dedup_index=", "SIZE",
+      "memory for digests, 64K or more (default: 1/1024 of the volume, at "
+      "most 1/8 of the memory)"},
      take_dedup_index},
     {{"defaults", nullptr, nullptr}},
     {{"auto", nullptr, nullptr}},
