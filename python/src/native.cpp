@@ -3,6 +3,12 @@
 // python/warren gives them the shape that Python programs expect.
 #include "python/src/native.hpp"
 
+#if defined(Py_GIL_DISABLED)
+#error "The extension needs the GIL, which a free-threaded Python does not have."
+#endif
+
+#include <warren/version.h>
+
 #include <mutex>
 
 namespace warren::python {
@@ -75,4 +81,5 @@ NB_MODULE(_native, module) {
     add_mapping(module, volume);
     add_similar(volume);
     add_digests(module, volume);
+    module.attr("__version__") = WARREN_VERSION;
 }

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files in a Warren volume, from this process, without a mount. See docs/PYTHON.md."""
 
+from ._program import Finding, refuse_two
+
+refuse_two()
+
 from ._chunk import chunk
 from ._file import File
-from ._native import Array, Map
+from ._native import Array, Map, __version__
 from ._paths import Entry
 from ._results import Contents, Digests, Found, Handle, Rebuilt, Removal
 from ._table import Strings, Table
@@ -15,6 +19,7 @@ __all__ = [
     "Digests",
     "Entry",
     "File",
+    "Finding",
     "Found",
     "Handle",
     "Map",
@@ -23,5 +28,6 @@ __all__ = [
     "Strings",
     "Table",
     "Volume",
+    "__version__",
     "chunk",
 ]

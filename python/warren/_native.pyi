@@ -11,6 +11,8 @@ _Path = str | bytes | PathLike[str] | PathLike[bytes]
 _Start = bytes | tuple[int, int] | None
 _Progress = Callable[[int], object] | None
 
+__version__: str
+
 class HasDLPack(Protocol):
     def __dlpack__(self, *, stream: None = None) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...

@@ -15,6 +15,7 @@ from . import _native
 from ._file import READ, WRITE, File
 from ._native import Array, Map
 from ._paths import Path, Paths
+from ._program import Finding, examine
 from ._results import Contents, Digests, Found, Rebuilt
 from ._table import Strings, Table, table
 
@@ -112,6 +113,14 @@ class Volume(Paths):
     def sync(self) -> None:
         """Makes all changes durable."""
         self._native.sync()
+
+    def doctor(self) -> list[Finding]:
+        """What engine the volume has and, as `warren doctor --quick` tells, what this machine
+        gives: why there is no CUDA engine, whether volumes can be mounted, and so on."""
+        path = os.fsdecode(self._name)
+        mode = ", read-only" if self._read_only else ""
+        mine = Finding("ok", "volume", f"{path}, engine cpu{mode}")
+        return [mine, *examine(os.path.dirname(path))]
 
     def open(self, path: Path, mode: str = "r") -> File:
         """Opens a regular file as open() does: r, w, a or x, with + for both; b is implied."""

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the package is beside its calls: its import, its program, what it refuses."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from importlib import import_module
+from pathlib import Path
+
+import warren
+
+PACKAGE = Path(warren.__file__).parent
+IMPORT_SECONDS_MAX = 0.06 if "LD_PRELOAD" not in os.environ else 0.6  # 10 under a sanitizer
+
+
+def run(*words: str | Path, path: Path = PACKAGE.parent) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(path), "PYTHONSAFEPATH": "1"}
+    return subprocess.run(
+        [sys.executable, *words], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_import_is_fast() -> None:
+    # Processor time, which other tests beside this one change little; numpy takes three times that.
+    code = "import time; t = time.process_time(); import warren; print(time.process_time() - t)"
+    seconds = [float(run("-c", code).stdout) for _ in range(7)]
+    assert min(seconds) < IMPORT_SECONDS_MAX, seconds
+
+
+def test_import_needs_no_other_package() -> None:
+    code = "import sys, warren; print(*{name.split('.')[0] for name in sys.modules})"
+    found = run("-S", "-c", code)
+    assert found.returncode == 0, found.stderr
+    others = set(found.stdout.split()) - sys.stdlib_module_names - {"__main__", "warren"}
+    assert not {name for name in others if not name.startswith("_sysconfigdata")}
+
+
+def test_program_has_the_same_version() -> None:
+    found = run("-m", "warren", "--version")
+    assert (found.returncode, found.stdout) == (0, f"warren {warren.__version__}\n")
+    assert run("-m", "warren", "no-such-command").returncode == 2
+
+
+def test_program_ends_at_a_closed_pipe() -> None:
+    shell = f"set -o pipefail; '{sys.executable}' -m warren find /usr/bin | true"
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    found = subprocess.run(["bash", "-c", shell], env=environment, capture_output=True)
+    assert found.returncode in (0, 141) and found.stderr == b""  # 141: SIGPIPE
+
+
+def test_doctor(tmp_path: Path) -> None:
+    with warren.Volume.create(tmp_path / "v.img", 64 << 20) as volume:
+        findings = volume.doctor()
+        program = next(found for found in findings if found.subject == "program")
+        assert warren.__version__ in program.detail
+        assert findings[0] == ("ok", "volume", f"{tmp_path}/v.img, engine cpu")
+        if "engine cuda" not in program.detail:
+            notes = [found for found in findings if found.subject == "gpu"]
+            assert [note.state for note in notes] == ["note"]
+            assert notes[0].detail.startswith("no CUDA engine: this program was built without it")
+    with warren.Volume(tmp_path / "v.img", read_only=True) as volume:
+        assert volume.doctor()[0].detail.endswith("engine cpu, read-only")
+
+
+def test_two_distributions_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "warren"
+    folder.mkdir()
+    for entry in PACKAGE.iterdir():
+        if entry.name != "_distributions":
+            (folder / entry.name).symlink_to(entry)
+    (folder / "_distributions").mkdir()
+    for name in ("warren", "warren-cu13"):
+        found = run("-c", "import warren", path=tmp_path)
+        assert found.returncode == 0, found.stderr
+        (folder / "_distributions" / name).touch()
+    found = run("-c", "import warren", path=tmp_path)
+    assert found.returncode == 1
+    assert "warren and warren-cu13 are both installed" in found.stderr
+    assert "pip uninstall warren warren-cu13" in found.stderr
+
+
+def test_free_threaded_python_is_refused() -> None:
+    native = Path(__file__).parent.parent / "src" / "native.cpp"
+    nanobind = import_module("nanobind")
+    include = (native.parents[2], native.parents[2] / "src", native.parents[2] / "include",
+               nanobind.include_dir(), sysconfig.get_paths()["include"])
+    command = ["c++", "-std=c++20", "-E", "-o", os.devnull, str(native)]
+    command += [f"-I{folder}" for folder in include]
+    found = subprocess.run(
+        [*command, "-DPy_GIL_DISABLED=1"], capture_output=True, text=True, timeout=120
+    )
+    assert found.returncode != 0
+    assert "free-threaded Python" in found.stderr
