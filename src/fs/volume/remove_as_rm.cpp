@@ -11,18 +11,22 @@
 #include "fs/format/inode.hpp"
 
 namespace warren {
+
+using ops::Verb;
+
 namespace {
 
 constexpr std::size_t names_at_once = 1024;
 
 class NameRemover {
  public:
-    NameRemover(Volume& volume, const Caller& caller, Removal& removal)
+    NameRemover(VolumeImplementation& volume, const Caller& caller, Removal& removal)
         : volume_(volume), caller_(caller), removal_(removal) {}
 
     Errc remove(Handle directory, std::string_view name) {
         WARREN_TRY(enter(directory, name));
         while (!path_.empty()) {
+            if (volume_.must_stop_reclaiming()) return Errc::busy;
             Level& level = path_.back();
             if (level.names.empty() && !level.is_listed) WARREN_TRY(note(list(level)));
             if (level.names.empty()) {
@@ -63,7 +67,9 @@ class NameRemover {
     }
 
     Errc enter(Handle directory, std::string_view name) {
-        const Result<Attributes> found = volume_.lookup(caller_, directory, name);
+        ops::Command look_up = command_on(directory, caller_);
+        set_name(look_up, name);
+        const Result<Attributes> found = volume_.ask<Verb::lookup>(look_up);
         if (!found) return found.code();
         if ((found->mode & format::type_mask) != format::type_directory) {
             return unlink(directory, name);
@@ -82,8 +88,9 @@ class NameRemover {
         }));
         level.is_listed = level.names.size() < names_at_once;
         if (begin != 0 || level.names.empty()) return Errc::ok;
-        const Errc may_list =
-            volume_.check_access(caller_, level.directory, core::may_read | core::may_execute);
+        ops::Command access = command_on(level.directory, caller_);
+        access.mode = core::may_read | core::may_execute;
+        const Errc may_list = volume_.ask<Verb::check_access>(access);
         if (may_list == Errc::ok) return Errc::ok;
         level.names.clear();
         level.is_listed = true;
@@ -105,7 +112,7 @@ class NameRemover {
         return note(removed);
     }
 
-    Volume& volume_;
+    VolumeImplementation& volume_;
     const Caller& caller_;
     Removal& removal_;
     std::vector<Level> path_;
@@ -114,7 +121,7 @@ class NameRemover {
 
 }  // namespace
 
-Errc remove_as_rm(Volume& volume, const Caller& caller, Handle directory, std::string_view name,
+Errc remove_as_rm(VolumeImplementation& volume, const Caller& caller, Handle directory, std::string_view name,
                   Removal& removal) {
     return or_no_memory(
         [&] { return NameRemover(volume, caller, removal).remove(directory, name); });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fs/check/directory_entries.hpp"
+#include "fs/volume/remove_as_rm.hpp"
 
 namespace warren {
 
@@ -166,73 +167,15 @@ Errc TreeUnlinker::finish(const Named& one, const ops::Reply& reply) {
 
 /// Removes the directory (parent, name) after what is below it.
 Errc TreeUnlinker::take_apart(Handle parent, std::string_view name) {
-    if (below_ == nullptr) below_ = std::make_unique<format::DirectoryLeaf>();
-    std::vector<Level> levels;
-    WARREN_TRY(go_down(levels, parent, name));
-    for (u32 meddled = 0; !levels.empty();) {
-        if (levels.back().from != core::key_end) {
-            const Errc emptied = empty_level(levels);
-            if (emptied == Errc::ok) continue;
-            // The last two: a file and a directory were exchanged since they were read.
-            const bool is_meddled = emptied == Errc::stale || emptied == Errc::is_directory ||
-                                    emptied == Errc::not_directory;
-            if (!is_meddled) return emptied;
-        }
-        const Level& lowest = levels.back();
-        const Errc removed = volume_.remove_directory(nobody, lowest.parent, lowest.name);
-        if (removed == Errc::ok) {
-            ++removal_.directories;
-            levels.pop_back();
-            continue;
-        }
-        // Another process changes this directory: read the level above again.
-        const bool is_gone =
-            removed == Errc::no_entry || removed == Errc::stale || removed == Errc::not_directory;
-        if (++meddled == meddled_max || (!is_gone && removed != Errc::not_empty)) {
-            return removed;
-        }
-        levels.back().from = 0;
-        if (is_gone) levels.pop_back();
+    for (u32 meddled = 0;; ++meddled) {
+        const Errc removed = remove_as_rm(volume_, nobody, parent, name, removal_);
+        if (removed == Errc::no_entry || removed == Errc::stale) return Errc::ok;
+        // Another process has added a name or exchanged a file and a directory since they were
+        // read: try again.
+        const bool is_meddled = removed == Errc::not_empty || removed == Errc::is_directory ||
+                                removed == Errc::not_directory;
+        if (!is_meddled || meddled == meddled_max) return removed;
     }
-    return Errc::ok;
-}
-
-Errc TreeUnlinker::go_down(std::vector<Level>& levels, Handle parent, std::string_view name) {
-    ops::Command find = command_on(parent);
-    set_name(find, name);
-    const Result<Attributes> found = volume_.ask<Verb::lookup>(find);
-    if (!found) return found.code();
-    levels.push_back({parent, std::string(name), found->handle});
-    return Errc::ok;
-}
-
-/// Unlinks the files of one leaf of the lowest level, and descends into a directory if there is
-/// one.
-Errc TreeUnlinker::empty_level(std::vector<Level>& levels) {
-    const Handle directory = levels.back().directory;
-    ops::Command read = command_on(directory);
-    read.from = levels.back().from;
-    read.buffer = below_.get();
-    read.buffer_bytes = sizeof *below_;
-    const Result<u64> next = volume_.ask<Verb::read_leaf>(read);
-    if (!next) return next.code();
-    const char* heap = reinterpret_cast<const char*>(below_->heap);
-    for (u32 i = 0; i < format::leaf_entries_max; ++i) {
-        const format::DirectorySlot slot = below_->slots[i];
-        if (slot.inode() == 0) continue;
-        if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) {
-            return Errc::corrupt;
-        }
-        const std::string_view name(heap + slot.name_offset(), slot.name_length());
-        const bool is_directory = slot.type() == format::entry_type(format::type_directory);
-        const Errc done = is_directory ? go_down(levels, directory, name)
-                                       : volume_.unlink(nobody, directory, name);
-        if (done == Errc::no_entry) continue;
-        if (done != Errc::ok || is_directory) return done;
-        ++removal_.files;
-    }
-    levels.back().from = *next;
-    return Errc::ok;
 }
 
 }  // namespace warren

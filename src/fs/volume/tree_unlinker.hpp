@@ -9,8 +9,6 @@
 // room there keep their names and are removed as by rm(1), the lowest first.
 #pragma once
 
-#include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,21 +41,11 @@ class TreeUnlinker {
         std::string_view name;  // in leaves_
         bool is_directory;
     };
-    /// A directory that still has its name, and how far it has been read.
-    struct Level {
-        Handle parent;
-        std::string name;
-        Handle directory;
-        u64 from = 0;
-    };
-
     Errc empty(std::vector<Emptied>& wave);
     Errc read_leaves(std::vector<Emptied>& wave);
     Errc remove_names();
     Errc finish(const Named& one, const ops::Reply& reply);
     Errc take_apart(Handle parent, std::string_view name);
-    Errc go_down(std::vector<Level>& levels, Handle parent, std::string_view name);
-    Errc empty_level(std::vector<Level>& levels);
 
     VolumeImplementation& volume_;
     Removal& removal_;
@@ -66,7 +54,6 @@ class TreeUnlinker {
     std::vector<Handle> detached_;
     std::vector<format::DirectoryLeaf> leaves_;  // of the directories of a wave
     std::vector<Named> names_;
-    std::unique_ptr<format::DirectoryLeaf> below_;  // for directories that keep their names
 };
 
 }  // namespace warren

@@ -46,7 +46,7 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
             is_bound ? volume.detach_permitted(detach) : volume.ask<Verb::detach_tree>(detach);
         if (is_bound && detached.code() == Errc::canceled) {
             return volume.count_freed(
-                removal, [&] { return remove_as_rm(*this, caller, directory, name, removal); });
+                removal, [&] { return remove_as_rm(volume, caller, directory, name, removal); });
         }
         if (!detached) return detached.code();
         WARREN_TRY(volume.remove_detached(*detached, removal));

@@ -222,6 +222,9 @@ class VolumeImplementation {
     Errc unlink(const Caller& caller, Handle directory, std::string_view name);
     /// rmdir(2) likewise.
     Errc remove_directory(const Caller& caller, Handle directory, std::string_view name);
+    /// See Volume::read_directory().
+    Errc read_directory(Handle directory, u64 cookie,
+                        const std::function<bool(const DirectoryEntry&)>& emit);
     /// Finishes a removal: prunes an empty leaf, frees an orphan step by step.
     Errc settle(const ops::Removed& removed);
     /// As settle(), but an empty leaf may wait for the next commit: its block cannot be reused

@@ -106,8 +106,12 @@ constexpr u64 cookie_of_key(u64 key) {
 
 Errc Volume::read_directory(Handle directory, u64 cookie,
                             const std::function<bool(const DirectoryEntry&)>& emit) {
+    return implementation_->read_directory(directory, cookie, emit);
+}
+
+Errc VolumeImplementation::read_directory(Handle directory, u64 cookie,
+                                          const std::function<bool(const DirectoryEntry&)>& emit) {
     return or_no_memory([&]() -> Errc {
-        VolumeImplementation& volume = *implementation_;
         const auto leaf = std::make_unique<format::DirectoryLeaf>();
         ops::Command command = command_on(directory);
         command.buffer = leaf.get();
@@ -117,7 +121,7 @@ Errc Volume::read_directory(Handle directory, u64 cookie,
         u64 from = cookie < 3 ? 0 : cookie - 3 + 1;
         for (;;) {
             command.from = from;
-            const Result<u64> next = volume.ask<Verb::read_leaf>(command);
+            const Result<u64> next = ask<Verb::read_leaf>(command);
             if (!next) return next.code();
             entries.clear();
             WARREN_TRY(for_each_entry(*leaf, from,
