@@ -17,8 +17,8 @@
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "fs/admin/make_volume.hpp"
-#include "fs/disk/fault_disk.hpp"
 #include "fs/volume/open_volume.hpp"
+#include "tests/support/fault_disk.hpp"
 
 using namespace warren;
 using namespace warren::bench;

@@ -12,8 +12,8 @@
 #include "bench/support/trees.hpp"
 #include "fs/admin/make_volume.hpp"
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/passing_disk.hpp"
 #include "fs/volume/open_volume.hpp"
+#include "tests/support/passing_disk.hpp"
 
 using namespace warren;
 using namespace warren::bench;

@@ -18,11 +18,11 @@
 
 #include "bench/support/report.hpp"
 #include "fs/admin/make_volume.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/engine/cuda/launch/operations.hpp"
 #include "gpu/device.hpp"
 #include "gpu/reserved_range.hpp"
 #include "tests/fs/engine/served_volume.hpp"
+#include "tests/support/memory_disk.hpp"
 
 using namespace warren;
 using namespace warren::bench;

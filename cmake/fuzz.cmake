@@ -17,7 +17,7 @@ find_package(GTest REQUIRED)
 
 # What the targets share, and of the tests what they build on.
 add_library(fuzz_support STATIC EXCLUDE_FROM_ALL
-    tests/fuzz/image.cpp tests/support/image_builder.cpp)
+    tests/fuzz/image.cpp tests/support/image_builder.cpp tests/support/memory_disk.cpp)
 target_include_directories(fuzz_support PUBLIC "${PROJECT_SOURCE_DIR}")
 target_link_libraries(fuzz_support PUBLIC warren_all GTest::gtest)
 

@@ -10,7 +10,7 @@
 #include "bench/support/report.hpp"
 #include "fs/admin/make_volume.hpp"
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/fault_disk.hpp"
+#include "tests/support/fault_disk.hpp"
 
 namespace warren::bench {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "fs/disk/memory_disk.hpp"
 #include "fs/volume/volume_implementation.hpp"
+#include "tests/support/memory_disk.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::bench {

@@ -3,9 +3,9 @@
 #include "tests/fuzz/image.hpp"
 
 #include "base/check.hpp"
-#include "fs/disk/passing_disk.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "tests/support/image_builder.hpp"
+#include "tests/support/passing_disk.hpp"
 
 namespace warren::fuzz {
 

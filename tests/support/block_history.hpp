@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "fs/disk/memory_disk.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/inode.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace warren {
 

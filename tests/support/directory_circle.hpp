@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "fs/disk/memory_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace warren {
 

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <set>
 
-#include "fs/disk/passing_disk.hpp"
+#include "tests/support/passing_disk.hpp"
 
 namespace warren {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "fs/check/pack_tree.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/format/inode.hpp"
 #include "fs/format/superblock.hpp"
 #include "fs/format/tree.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace warren::test {
 

@@ -3,7 +3,7 @@
 // never wrote is then somebody else's.
 #pragma once
 
-#include "fs/disk/passing_disk.hpp"
+#include "tests/support/passing_disk.hpp"
 
 namespace warren {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "fs/disk/fault_disk.hpp"
-#include "fs/disk/memory_disk.hpp"
+#include "tests/support/fault_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/fault_disk.hpp"
 #include "fs/volume/volume_implementation.hpp"
+#include "tests/support/fault_disk.hpp"
 
 namespace warren {
 

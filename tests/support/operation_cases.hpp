@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fs/disk/memory_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "fs/disk/file_disk.hpp"
-#include "fs/disk/memory_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace warren {
 

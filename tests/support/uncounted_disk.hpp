@@ -5,8 +5,8 @@
 // Invariant: what the disk below allocates is not counted.
 #pragma once
 
-#include "fs/disk/passing_disk.hpp"
 #include "tests/support/failing_allocations.hpp"
+#include "tests/support/passing_disk.hpp"
 
 namespace warren {
 

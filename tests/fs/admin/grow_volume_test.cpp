@@ -11,8 +11,8 @@
 
 #include "base/random.hpp"
 #include "fs/admin/make_volume.hpp"
-#include "fs/disk/fault_disk.hpp"
 #include "tests/fs/volume/raw_volume.hpp"
+#include "tests/support/fault_disk.hpp"
 
 namespace warren {
 namespace {

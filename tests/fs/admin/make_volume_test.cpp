@@ -11,9 +11,9 @@
 #include <string>
 
 #include "fs/admin/volume_layout.hpp"
-#include "fs/disk/fault_disk.hpp"
 #include "fs/disk/file_disk.hpp"
 #include "tests/fs/volume/raw_volume.hpp"
+#include "tests/support/fault_disk.hpp"
 
 namespace warren {
 namespace {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "fs/disk/fault_disk.hpp"
-#include "fs/disk/memory_disk.hpp"
-#include "fs/disk/passing_disk.hpp"
+#include "tests/support/fault_disk.hpp"
+#include "tests/support/memory_disk.hpp"
+#include "tests/support/passing_disk.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {

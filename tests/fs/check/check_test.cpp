@@ -7,9 +7,9 @@
 #include "fs/check/check_report.hpp"
 #include "fs/commit/journal.hpp"
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/fault_disk.hpp"
 #include "fs/format/check_block.hpp"
 #include "tests/support/check_sample.hpp"
+#include "tests/support/fault_disk.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace warren::test {

@@ -13,8 +13,8 @@
 #include "fs/admin/make_volume.hpp"
 #include "fs/commit/journal.hpp"
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/format/check_block.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace warren {
 namespace {

@@ -16,9 +16,9 @@
 #include "fs/admin/make_volume.hpp"
 #include "fs/commit/overlay_disk.hpp"
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/fault_disk.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/format/check_block.hpp"
+#include "tests/support/fault_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace warren {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which I/O fails is exact: a test that lets the n-th one fail relies on having tried every n.
-#include "fs/disk/fault_disk.hpp"
+#include "tests/support/fault_disk.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "fs/disk/memory_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace warren {
 namespace {

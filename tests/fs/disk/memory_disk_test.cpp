@@ -2,7 +2,7 @@
 // The memory disk is what every crash test stands on, so its cuts are checked byte by byte against
 // a plain array: all before the last flush is there, and of the rest only whole sectors that were
 // written.
-#include "fs/disk/memory_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 
 #include <gtest/gtest.h>
 

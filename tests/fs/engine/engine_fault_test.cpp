@@ -5,8 +5,8 @@
 
 #include <atomic>
 
-#include "fs/disk/fault_disk.hpp"
 #include "tests/support/engine_faults.hpp"
+#include "tests/support/fault_disk.hpp"
 #include "tests/support/losable_engine.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/sanitized.hpp"

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/fault_disk.hpp"
 #include "fs/engine/cuda/server/server.hpp"
 #include "fs/engine/cuda/store/device_store.hpp"
 #include "fs/volume/volume_implementation.hpp"
+#include "tests/support/fault_disk.hpp"
 
 namespace warren {
 

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <thread>
 
-#include "fs/disk/fault_disk.hpp"
+#include "tests/support/fault_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"

@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "fs/disk/passing_disk.hpp"
 #include "tests/support/keeping_disk.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/passing_disk.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {

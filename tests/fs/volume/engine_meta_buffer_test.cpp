@@ -13,12 +13,12 @@
 #include <thread>
 
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/passing_disk.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
 #include "fs/ops/commit_snapshot.hpp"
 #include "tests/support/by_team.hpp"
 #include "tests/support/engine_meta_buffer.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/passing_disk.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"

@@ -13,10 +13,10 @@
 #include "fs/admin/make_volume.hpp"
 #include "fs/commit/journal.hpp"
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/inode.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace warren::raw_volume {
 

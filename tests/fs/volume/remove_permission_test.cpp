@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "fs/disk/fault_disk.hpp"
 #include "fs/volume/volume_implementation.hpp"
+#include "tests/support/fault_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"

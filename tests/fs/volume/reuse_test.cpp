@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "fs/disk/passing_disk.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/passing_disk.hpp"
 
 namespace warren {
 namespace {

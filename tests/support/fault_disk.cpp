@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Only the decision whether to fail is taken under the lock; the I/O itself is not, so that
 // counting does not serialize I/Os that would otherwise run in parallel.
-#include "fs/disk/fault_disk.hpp"
+#include "tests/support/fault_disk.hpp"
 
 namespace warren {
 

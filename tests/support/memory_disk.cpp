@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An image after a power cut is made in two steps: all events up to the last flush, then those
 // after it as the options of the cut say, chosen by a generator with the given seed.
-#include "fs/disk/memory_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -8,7 +8,7 @@
 
 #include <mutex>
 
-#include "fs/disk/passing_disk.hpp"
+#include "tests/support/passing_disk.hpp"
 
 namespace warren {
 
