@@ -23,10 +23,10 @@
 #include "bench/support/report.hpp"
 #include "fs/admin/make_volume.hpp"
 #include "fs/commit/superblock_io.hpp"
-#include "fs/disk/fault_disk.hpp"
-#include "fs/disk/memory_disk.hpp"
 #include "fs/engine/cuda/cuda_engine.hpp"
 #include "fs/volume/volume_implementation.hpp"
+#include "tests/support/fault_disk.hpp"
+#include "tests/support/memory_disk.hpp"
 
 using namespace warren;
 using namespace warren::bench;
@@ -68,18 +68,6 @@ class MemoryVolume {
             what.c_str(), figures.batch_in_ms, figures.batch_runs, figures.batch_run_ms,
             figures.batch_out_ms, figures.load_ms, figures.upload_ms, figures.cut_ms,
             static_cast<unsigned long long>(figures.blocks_cut));
-        const BatchTimes times = implementation_->batch_times();
-        std::printf("%s: host: measure %.2f ms, open %.2f, pack %.2f, run %.2f, answer %.2f\n",
-                    what.c_str(), times.measure, times.open, times.pack, times.run, times.answer);
-        const LookupTimes lookups = implementation_->lookup_times();
-        if (lookups.workers > 0) {
-            const float workers = static_cast<float>(lookups.workers);
-            std::printf(
-                "%s: last stream of look-ups: %.2f ms, %u pieces; each of %u workers: pack "
-                "%.2f ms, serve %.2f, answer %.2f, wait %.2f\n",
-                what.c_str(), lookups.all, lookups.pieces, lookups.workers, lookups.pack / workers,
-                lookups.serve / workers, lookups.answer / workers, lookups.wait / workers);
-        }
         std::fflush(stdout);
     }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -22,26 +21,9 @@ inline constexpr u64 packed_items = 4096;
 /// A batch is sent in parts of so many chunks: each part costs some driver calls.
 inline constexpr u64 sent_chunks = 16;
 
-/// Measures consecutive phases.
-class PhaseClock {
- public:
-    /// Milliseconds since the last call, or since this was made.
-    float lap() {
-        const Clock::time_point now = Clock::now();
-        return std::chrono::duration<float, std::milli>(now - std::exchange(last_, now)).count();
-    }
-
- private:
-    using Clock = std::chrono::steady_clock;
-    Clock::time_point last_ = Clock::now();
-};
-
 class BatchPacker {
  public:
     BatchPacker(ThreadPool& thread_pool, u64 items) : thread_pool_(thread_pool), items_(items) {}
-
-    /// A clock that runs since this was made.
-    PhaseClock clock() const { return clock_; }
 
     /// Calls `body(chunk, begin, end)` for each chunk of items; on the calling thread if there is
     /// only one.
@@ -93,7 +75,6 @@ class BatchPacker {
     }
 
  private:
-    const PhaseClock clock_;
     ThreadPool& thread_pool_;
     const u64 items_;
     std::vector<u64> begins_;  // by chunk: its first word

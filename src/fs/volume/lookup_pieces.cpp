@@ -43,12 +43,9 @@ LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups
         slots_[slot].memory = stream.memory(slot);
         free_.push_back(slot);
     }
-    times_.workers = workers;
 }
 
 void LookupPieces::work() {
-    LookupTimes times;
-    PhaseClock clock;
     // Relaxed: the end of the workers' run publishes their answers.
     while (open_.load(std::memory_order_relaxed) > 0) {
         // Relaxed: seeing a change late costs one more wait, which is bounded.
@@ -58,11 +55,8 @@ void LookupPieces::work() {
         const Work work = take(slot, range);
         if (work == Work::pack) {
             pack(slot, range);
-            times.pack += clock.lap();
         } else if (work == Work::answer) {
             answer(slot);
-            ++times.pieces;
-            times.answer += clock.lap();
         }
         const Served served = serve();
         if (work == Work::nothing && served == Served::by_another) {
@@ -70,14 +64,7 @@ void LookupPieces::work() {
         } else if (work == Work::nothing && served == Served::nothing) {
             std::this_thread::yield();
         }
-        (served == Served::something ? times.serve : times.wait) += clock.lap();
     }
-    const std::lock_guard lock(mutex_);
-    times_.pack += times.pack;
-    times_.serve += times.serve;
-    times_.answer += times.answer;
-    times_.wait += times.wait;
-    times_.pieces += times.pieces;
 }
 
 /// The next work, with the slot for it.

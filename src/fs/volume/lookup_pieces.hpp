@@ -30,8 +30,6 @@ class LookupPieces {
 
     /// The items whose answer is Errc::retry. Requires: work() has returned.
     std::vector<u64>& left() { return left_; }
-    /// Requires: as above.
-    const LookupTimes& times() const { return times_; }
 
  private:
     struct Range {
@@ -75,7 +73,6 @@ class LookupPieces {
     std::vector<u32> under_way_;  // in order
     std::atomic<u64> open_;       // items without an answer
     std::vector<u64> left_;       // under mutex_
-    LookupTimes times_;           // under mutex_
     // Counts changes of the lists: on its own cache line, since waiting workers poll it.
     alignas(64) std::atomic<u64> changes_{0};
 };

@@ -134,18 +134,12 @@ template <class Item, class Answer, class Pack, class AnswerOf>
 Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
                    const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
                    const AnswerOf& answer) {
-    BatchTimes times;
-    PhaseClock clock = packer.clock();
-    times.measure = clock.lap();
     OpenBatch batch(request.volume.engine(), shape);
     if (!batch.is_open()) return {0, shape.items};
     const ops::BatchMemory& memory = batch.memory();
-    times.open = clock.lap();
     packer.pack([&](u64 i, u64& word) { pack(memory, i, word); },
                 [&](const ops::BatchPart& part) { request.volume.engine().send_batch(part); });
-    times.pack = clock.lap();
     const auto finish = [&](u64 begin, u64 end) {
-        times.run += clock.lap();
         packer.for_each_chunk([&](u64, u64 first, u64 last) {
             for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
                 const Errc code = memory.codes[i];
@@ -159,11 +153,8 @@ Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
         });
         request.answered += end - begin;
         give_left_over(request, memory.codes, begin, end);
-        times.answer += clock.lap();
     };
-    const Progress progress = run_windows(request.volume, header, shape.items, finish);
-    request.volume.note_times(times);
-    return progress;
+    return run_windows(request.volume, header, shape.items, finish);
 }
 
 /// Does all items: by batches, as large as possible, and by commands where batches cannot continue.
@@ -319,7 +310,6 @@ class OpenLookups {
 /// Looks up through the engine's stream. False, and nothing was done, if there is none; `left`: the
 /// items whose answer is Errc::retry.
 bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
-    PhaseClock clock;
     Engine& engine = request.volume.engine();
     if (engine.prepare_lookups() != Errc::ok) return false;
     ThreadPool& thread_pool = request.volume.thread_pool();
@@ -331,9 +321,6 @@ bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     thread_pool.run_in_turn(std::vector<Task>(thread_pool.width()),
                             [&](ThreadPool::Worker&, const Task&) { pieces.work(); });
     left = std::move(pieces.left());
-    LookupTimes times = pieces.times();
-    times.all = clock.lap();
-    request.volume.note_times(times);
     return true;
 }
 

@@ -94,27 +94,6 @@ inline void set_name(ops::Command& command, std::string_view name) {
     command.name_length = length_of(name);
 }
 
-/// The time of the phases of the last batch of a bulk call, in milliseconds of wall-clock time.
-struct BatchTimes {
-    float measure = 0;  // kinds of the items and lengths of their names
-    float open = 0;     // allocating memory for them
-    float pack = 0;
-    float run = 0;  // for the part on the device see the engine's figures
-    float answer = 0;
-};
-
-/// The time of the phases of the last stream of look-ups, in milliseconds: the sum over all
-/// workers.
-struct LookupTimes {
-    float pack = 0;
-    float serve = 0;  // starting pieces and taking them back
-    float answer = 0;
-    float wait = 0;
-    float all = 0;  // wall-clock time
-    u32 workers = 0;
-    u32 pieces = 0;
-};
-
 class InlineDedup;
 
 class VolumeImplementation {
@@ -305,23 +284,6 @@ class VolumeImplementation {
     /// The most bytes that one step of a command may write.
     u64 data_step_bytes() const { return data_step_bytes_; }
     ThreadPool& thread_pool() { return thread_pool_; }
-    /// For measurements; thread-safe.
-    void note_times(const BatchTimes& times) {
-        const std::lock_guard lock(times_mutex_);
-        batch_times_ = times;
-    }
-    void note_times(const LookupTimes& times) {
-        const std::lock_guard lock(times_mutex_);
-        lookup_times_ = times;
-    }
-    LookupTimes lookup_times() const {
-        const std::lock_guard lock(times_mutex_);
-        return lookup_times_;
-    }
-    BatchTimes batch_times() const {
-        const std::lock_guard lock(times_mutex_);
-        return batch_times_;
-    }
     Committer& committer() { return *committer_; }
     MetaLoader& loader() { return *loader_; }
     const format::Superblock& superblock() const { return superblock_; }
@@ -447,9 +409,6 @@ class VolumeImplementation {
     ThreadPool thread_pool_;
     MappedFiles mapped_files_;
     std::unique_ptr<InlineDedup> dedup_;
-    mutable std::mutex times_mutex_;
-    BatchTimes batch_times_;
-    LookupTimes lookup_times_;
     std::unique_ptr<OrphanReclaimer> reclaimer_;  // the last member: its thread uses the others
 };
 
