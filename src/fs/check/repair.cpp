@@ -128,6 +128,11 @@ Errc Repair::rebuild_directory(u32 ordinal) {
     inode.size = tree.blocks * block_size;
     inode.blocks = tree.blocks + (inode.attributes.raw != 0 ? 1 : 0);
     inode.entries = entries.size() | (inode.entries & format::entries_dying);
+    return replace_tree(ordinal, inode, old_blocks);
+}
+
+/// Writes an inode with a new tree; the blocks of the old one are free then.
+Errc Repair::replace_tree(u32 ordinal, const Inode& inode, const std::vector<u64>& old_blocks) {
     WARREN_TRY(context_.write_inode(ordinal, inode, transaction_));
     WARREN_TRY(context_.disk.flush());
     for (const u64 place : old_blocks)
@@ -166,12 +171,7 @@ Errc Repair::rebuild_file(u32 ordinal, const InodePlan& plan) {
         inode.blocks += tree.blocks;
     }
     WARREN_TRY(writer.finish());
-    WARREN_TRY(context_.write_inode(ordinal, inode, transaction_));
-    WARREN_TRY(context_.disk.flush());
-    for (const u64 place : old_blocks)
-        context_.frames.release(place, 1);
-    inodes_.clear(ordinal, mark_write);
-    return Errc::ok;
+    return replace_tree(ordinal, inode, old_blocks);
 }
 
 Errc Repair::write_inodes() {

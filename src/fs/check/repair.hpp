@@ -38,6 +38,7 @@ class Repair {
     Errc rebuild_directory(u32 ordinal);
     Errc rebuild_files();
     Errc rebuild_file(u32 ordinal, const InodePlan& plan);
+    Errc replace_tree(u32 ordinal, const format::Inode& inode, const std::vector<u64>& old_blocks);
     Errc write_inodes();
     Errc write_bitmaps();
     format::Inode fixed_inode(u32 ordinal);

@@ -84,34 +84,42 @@ class Reader {
 
     /// Writes a transaction that passed check() to its places.
     Errc apply(const Half& half) {
-        const u64 descriptors = descriptors_for(half.total);
-        u64 from = half.offset + descriptors * block_size;
-        for (u64 i = 0; i < descriptors; ++i) {
-            WARREN_TRY(read_descriptor(half, i));
+        const auto write = [&](u64 from) {
             for (u64 done = 0; done < descriptor().count;) {
                 const u64 count = std::min(descriptor().count - done, chunk_blocks);
-                WARREN_TRY(read_chunk(from, count));
+                WARREN_TRY(read_chunk(from + done * block_size, count));
                 WARREN_TRY(write_chunk(descriptor().places + done, count));
-                from += count * block_size;
                 done += count;
             }
-        }
+            return Errc::ok;
+        };
+        WARREN_TRY(for_each_descriptor(half, write));
         return disk_.flush();
     }
 
     /// Reports where the blocks of a transaction that passed check() lie.
     Errc tell(const Half& half, const Journal::Logged& logged) {
+        return for_each_descriptor(half, [&](u64 from) {
+            for (u64 k = 0; k < descriptor().count; ++k)
+                logged(descriptor().places[k], from + k * block_size);
+            return Errc::ok;
+        });
+    }
+
+ private:
+    /// Reads each descriptor and calls `visit` with where its blocks begin.
+    template <class Visit>
+    Errc for_each_descriptor(const Half& half, const Visit& visit) {
         const u64 descriptors = descriptors_for(half.total);
         u64 from = half.offset + descriptors * block_size;
         for (u64 i = 0; i < descriptors; ++i) {
             WARREN_TRY(read_descriptor(half, i));
-            for (u64 k = 0; k < descriptor().count; ++k, from += block_size)
-                logged(descriptor().places[k], from);
+            WARREN_TRY(visit(from));
+            from += descriptor().count * block_size;
         }
         return Errc::ok;
     }
 
- private:
     const JournalDescriptor& descriptor() const {
         return reinterpret_cast<const JournalDescriptor&>(block_);
     }

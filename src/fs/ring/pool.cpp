@@ -39,10 +39,15 @@ int make_memory_file(const char* name) {
     return memfd_create(name, flags);
 }
 
-/// Room for the descriptors beside a message.
-union ControlSpace {
-    cmsghdr header;
-    char bytes[CMSG_SPACE(descriptors_sent * sizeof(int))];
+/// A message and room for its descriptors, for sendmsg(2) and recvmsg(2).
+struct Envelope {
+    Message message{};
+    iovec part{&message, sizeof message};
+    alignas(cmsghdr) char control[CMSG_SPACE(descriptors_sent * sizeof(int))] = {};
+    msghdr header{nullptr, 0, &part, 1, control, sizeof control, 0};
+
+    cmsghdr* attached() { return CMSG_FIRSTHDR(&header); }
+    static bool is_whole(ssize_t bytes) { return bytes == static_cast<ssize_t>(sizeof(Message)); }
 };
 
 }  // namespace
@@ -191,36 +196,23 @@ u32 RingPool::generation(u32 index) const {
 }
 
 Errc RingPool::hand_over(int socket, u32 index) const {
-    Message message{message_magic, index, shape_.cells, 0, shape_.arena_bytes};
-    iovec part{&message, sizeof message};
-    ControlSpace control{};
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.bytes;
-    header.msg_controllen = sizeof control.bytes;
-    cmsghdr* attached = CMSG_FIRSTHDR(&header);
+    Envelope sent;
+    sent.message = {message_magic, index, shape_.cells, 0, shape_.arena_bytes};
+    cmsghdr* attached = sent.attached();
     attached->cmsg_level = SOL_SOCKET;
     attached->cmsg_type = SCM_RIGHTS;
     attached->cmsg_len = CMSG_LEN(descriptors_sent * sizeof(int));
     const int descriptors[descriptors_sent] = {rings_[index].memory.descriptor(),
                                                doorbell_.descriptor(), status_.descriptor()};
     std::memcpy(CMSG_DATA(attached), descriptors, sizeof descriptors);
-    const ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL);
-    return sent == static_cast<ssize_t>(sizeof message) ? Errc::ok : Errc::io;
+    return Envelope::is_whole(sendmsg(socket, &sent.header, MSG_NOSIGNAL)) ? Errc::ok : Errc::io;
 }
 
 Errc RemoteRing::receive(int socket) {
-    Message message{};
-    iovec part{&message, sizeof message};
-    ControlSpace control{};
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.bytes;
-    header.msg_controllen = sizeof control.bytes;
-    const ssize_t received = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_WAITALL);
-    const cmsghdr* attached = CMSG_FIRSTHDR(&header);
+    Envelope envelope;
+    const Message& message = envelope.message;
+    const ssize_t received = recvmsg(socket, &envelope.header, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+    const cmsghdr* attached = envelope.attached();
     int descriptors[descriptors_sent] = {-1, -1, -1};
     u32 count = 0;
     if (received >= 0 && attached != nullptr && attached->cmsg_level == SOL_SOCKET &&
@@ -229,10 +221,9 @@ Errc RemoteRing::receive(int socket) {
         std::memcpy(descriptors, CMSG_DATA(attached), count * sizeof(int));
     }
     shape_ = {message.cells, message.arena_bytes};
-    const bool is_right = received == static_cast<ssize_t>(sizeof message) &&
-                          message.magic == message_magic && count == descriptors_sent &&
-                          message.index < rings_max && shape_.is_valid() &&
-                          shape_.cells <= cells_max;
+    const bool is_right = Envelope::is_whole(received) && message.magic == message_magic &&
+                          count == descriptors_sent && message.index < rings_max &&
+                          shape_.is_valid() && shape_.cells <= cells_max;
     if (!is_right) {
         for (u32 i = 0; i < count; ++i)
             close(descriptors[i]);
