@@ -98,18 +98,11 @@ class Volumes {
     cuda_engine::TreeScan scan_;
 };
 
-/// Everything is in the device's memory already.
-class Host : public cuda_engine::ScanHost {
+/// Everything is in the device's memory already, and a commit has just been.
+class IdleHost : public cuda_engine::BulkHost {
  public:
-    explicit Host(std::function<void(const ScanOutput&)> take) : take_(std::move(take)) {}
     Errc bring(const std::vector<u64>& /*places*/) override { return Errc::io; }
-    Errc take(const ScanOutput& output) override {
-        take_(output);
-        return Errc::ok;
-    }
-
- private:
-    std::function<void(const ScanOutput&)> take_;
+    Errc commit() override { return Errc::io; }
 };
 
 /// Counts without threads meeting.
@@ -190,9 +183,8 @@ class Bench {
         const std::string label = "may all go?";
         const Caller caller{.user = 0};
         for (u64 run = 0; run < runs_ + 1; ++run) {
-            Host host([](const ScanOutput&) {});
             const ScanPlan plan = bulk::plan_scan(ScanPurpose::removal, credentials_of(caller));
-            const double by_device = time_of([&] { scan(plan, host); });
+            const double by_device = time_of([&] { scan(plan, [](const ScanOutput&) {}); });
             const double by_threads = time_of([&] {
                 require(HostScan(volumes_.inside())
                                 .check_removable(credentials_of(caller), volumes_.volume().root(),
@@ -205,9 +197,15 @@ class Bench {
     }
 
  private:
-    void scan(const ScanPlan& plan, Host& host) {
-        const Errc code =
-            volumes_.kernels().scan(volumes_.device(), plan, volumes_.volume().root(), host);
+    template <class Take>
+    void scan(const ScanPlan& plan, const Take& take) {
+        IdleHost host;
+        const auto take_output = [&](const ScanOutput& output) {
+            take(output);
+            return Errc::ok;
+        };
+        const Errc code = volumes_.kernels().scan(volumes_.device(), plan, volumes_.volume().root(),
+                                                  take_output, host);
         require(code == Errc::ok, "scan failed: " + std::to_string(static_cast<int>(code)) + " " +
                                       gpu::last_failure().message);
     }
@@ -224,8 +222,7 @@ class Bench {
         };
         const ScanCall call{plan.caller, root, plan.files, visit, for_each};
         bulk::ScanVisits visits(call);
-        Host host([&](const ScanOutput& output) { visits.take(output); });
-        scan(plan, host);
+        scan(plan, [&](const ScanOutput& output) { visits.take(output); });
     }
 
     void measure_on_device(u32 depth, std::vector<DirectoryUsage>& answer) {
@@ -236,8 +233,7 @@ class Bench {
         answer.resize(1);
         answer[0].entries = 1;
         answer[0].blocks = root->blocks;
-        Host host([&](const ScanOutput& output) { bulk::take_usage(output, answer); });
-        scan(plan, host);
+        scan(plan, [&](const ScanOutput& output) { bulk::take_usage(output, answer); });
         std::vector<bulk::ScanSum> sums;
         require(volumes_.kernels().fetch_sums(sums) == Errc::ok, "no sums");
         bulk::add_sums(sums, answer);
@@ -268,14 +264,6 @@ class Bench {
     Report& report_;
 };
 
-/// Nothing is missing, and a commit has just been.
-class PackingHost : public cuda_engine::RebuildHost {
- public:
-    Errc bring(const std::vector<u64>& /*places*/) override { return Errc::io; }
-    Errc commit() override { return Errc::io; }
-    Errc rest() override { return Errc::ok; }
-};
-
 /// Rebuilds directories of `names` names, first made twice as many; one for each run.
 void measure_rebuild(u32 names, u64 runs, u64 first_run, Report& report) {
     const std::string label = "rebuild, " + std::to_string(names) + " names";
@@ -285,7 +273,7 @@ void measure_rebuild(u32 names, u64 runs, u64 first_run, Report& report) {
         Volumes volumes;
         const Handle directory = volumes.fill_one(2 * names);
         volumes.upload({});
-        PackingHost host;
+        IdleHost host;
         const core::Credentials root{.check = false};
         const u64 blocks_before = volumes.blocks_on_device(directory);
         const double by_device = time_of([&] {

@@ -32,11 +32,10 @@ struct RemovalScenario {
 };
 
 /// Nothing that a step could ask for happens here: all is resident, and there is room.
-class IdleHost : public cuda_engine::RemovalHost {
+class IdleHost : public cuda_engine::BulkHost {
  public:
     Errc bring(const std::vector<u64>& /*places*/) override { return Errc::io; }
     Errc commit() override { return Errc::io; }
-    Errc remove_leftovers(u64 /*directory*/, u64& /*files*/) override { return Errc::io; }
 };
 
 /// A volume in memory whose tree hangs on the orphan directory.

@@ -29,7 +29,7 @@ class DirectoryRebuildTest : public testing::Test {
 };
 
 /// Rebuilds on the device and brings what was changed back to the host.
-class DeviceRebuild : public cuda_engine::RebuildHost {
+class DeviceRebuild : public cuda_engine::BulkHost {
  public:
     DeviceRebuild(VolumeImplementation& volume, const RebuildShape& shape) : volume_(volume) {
         EXPECT_EQ(device_.open(volume.store()), Errc::ok);
@@ -56,10 +56,10 @@ class DeviceRebuild : public cuda_engine::RebuildHost {
         WARREN_TRY(volume_.commit());
         return device_.upload_tables();
     }
-    Errc rest() override {
+    Errc let_go(const std::function<Errc()>& call) override {
         ++rested;
         std::this_thread::yield();
-        return Errc::ok;
+        return call();
     }
 
     u64 brought = 0;

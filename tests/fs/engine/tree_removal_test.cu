@@ -36,7 +36,7 @@ struct Conditions {
 };
 
 /// A volume in device memory whose tree "doomed" hangs on the orphan directory.
-class DeviceRemoval : public cuda_engine::RemovalHost {
+class DeviceRemoval : public cuda_engine::BulkHost {
  public:
     DeviceRemoval(const TreeRecipe& recipe, const Conditions& conditions)
         : disk_(make_memory_disk(recipe.size_bytes)) {

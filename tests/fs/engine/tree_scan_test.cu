@@ -34,8 +34,12 @@ class DeviceScan {
 
     template <class Take>
     Errc scan(const bulk::ScanPlan& plan, Handle root, const Take& take) {
-        Host<Take> host(*this, take);
-        const Errc code = scan_.scan(device_.store(), plan, root, host);
+        Host host(*this);
+        const auto take_output = [&](const ScanOutput& output) {
+            take(output);
+            return Errc::ok;
+        };
+        const Errc code = scan_.scan(device_.store(), plan, root, take_output, host);
         runs = scan_.runs();
         return code;
     }
@@ -49,10 +53,9 @@ class DeviceScan {
     u64 brought = 0;
 
  private:
-    template <class Take>
-    class Host : public cuda_engine::ScanHost {
+    class Host : public cuda_engine::BulkHost {
      public:
-        Host(DeviceScan& scan, const Take& take) : scan_(scan), take_(take) {}
+        explicit Host(DeviceScan& scan) : scan_(scan) {}
 
         Errc bring(const std::vector<u64>& places) override {
             scan_.brought += places.size();
@@ -62,14 +65,10 @@ class DeviceScan {
             }
             return Errc::ok;
         }
-        Errc take(const ScanOutput& output) override {
-            take_(output);
-            return Errc::ok;
-        }
+        Errc commit() override { return Errc::io; }
 
      private:
         DeviceScan& scan_;
-        const Take& take_;
     };
 
     VolumeImplementation& volume_;

@@ -344,7 +344,7 @@ void CudaEngine::close_lookups() {
 
 /// What a bulk command asks for between its kernels. The engine is let go where the volume may want
 /// it: for a commit, for commands.
-class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
+class CudaEngine::BulkCalls final : public cuda_engine::BulkHost {
  public:
     BulkCalls(CudaEngine& engine, std::shared_lock<FairLock>& lock) : engine_(engine), lock_(lock) {
         engine.item_batch_.make_way();  // some kernels want all multiprocessors at once
@@ -369,14 +369,7 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
         return let_go([&] { return engine_.options_.volume.remove_by_names(directory, removal); });
     }
     Errc add_frames() override { return engine_.add_frames(); }
-    void rest() override {
-        static_cast<void>(let_go([] { return Errc::ok; }));
-    }
-    Errc run_apart(const std::function<Errc()>& call) { return let_go(call); }
-
- private:
-    template <class Call>
-    Errc let_go(const Call& call) {
+    Errc let_go(const std::function<Errc()>& call) override {
         lock_.unlock();
         const Errc code = call();
         lock_.lock();
@@ -384,6 +377,7 @@ class CudaEngine::BulkCalls final : public cuda_engine::RemovalHost {
         return code == Errc::ok && engine_.loss_.is_lost() ? Errc::io : code;
     }
 
+ private:
     CudaEngine& engine_;
     std::shared_lock<FairLock>& lock_;
 };
@@ -422,44 +416,40 @@ Errc CudaEngine::remove_named_tree(const ops::Command& detach, Removal& removal,
     });
 }
 
-/// Calls `body(loan)` with what a bulk command needs.
+/// Calls `body(host)` with what a bulk command needs.
 template <class Body>
 Errc CudaEngine::run_bulk(const Body& body) {
     if (!has_bulk()) return Errc::not_supported;
     std::shared_lock lock(steps_);
     WARREN_TRY(loss_.enter_device());
     BulkCalls calls(*this, lock);
-    const cuda_engine::EngineLoan loan{
-        store_.store(), [&](const std::vector<u64>& places) { return calls.bring(places); },
-        [&](const std::function<Errc()>& call) { return calls.run_apart(call); },
-        options_.volume.commit};
-    const Errc code = or_no_memory([&] { return body(loan); });
+    const Errc code = or_no_memory([&] { return body(calls); });
     return reading_.is_sound() && packing_.is_sound() ? code : loss_.answer(Errc::io);
 }
 
 Errc CudaEngine::scan(const ScanCall& call) {
-    return run_bulk([&](const cuda_engine::EngineLoan& loan) { return reading_.scan(loan, call); });
+    return run_bulk([&](BulkCalls& host) { return reading_.scan(store_.store(), host, call); });
 }
 
 Errc CudaEngine::usage(const core::Credentials& caller, const Attributes& root,
                        const UsageOptions& options, std::vector<DirectoryUsage>& answer) {
-    return run_bulk([&](const cuda_engine::EngineLoan& loan) {
-        return reading_.usage(loan, caller, root, options, answer);
+    return run_bulk([&](BulkCalls& host) {
+        return reading_.usage(store_.store(), host, caller, root, options, answer);
     });
 }
 
 Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 blocks) {
     if (!has_bulk()) return Errc::not_supported;
     const std::lock_guard turn(packing_.turn());
-    return run_bulk([&](const cuda_engine::EngineLoan& loan) {
-        return packing_.rebuild(loan, caller, directory, blocks);
+    return run_bulk([&](BulkCalls& host) {
+        return packing_.rebuild(store_.store(), host, caller, directory, blocks);
     });
 }
 
 Errc CudaEngine::check_removable(const core::Credentials& caller, Handle root,
                                  core::TreeCheck check) {
-    return run_bulk([&](const cuda_engine::EngineLoan& loan) {
-        return reading_.check_removable(loan, caller, root, check);
+    return run_bulk([&](BulkCalls& host) {
+        return reading_.check_removable(store_.store(), host, caller, root, check);
     });
 }
 

@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 
-#include "fs/engine/cuda/engine_loan.hpp"
 #include "fs/engine/cuda/launch/directory_rebuild.hpp"
 
 namespace warren::cuda_engine {
@@ -14,8 +13,8 @@ namespace warren::cuda_engine {
 class DirectoryPacking {
  public:
     /// See Engine::rebuild(). Requires: the caller has taken a turn().
-    Errc rebuild(const EngineLoan& engine, const core::Credentials& caller, Handle directory,
-                 u64 blocks);
+    Errc rebuild(const core::Store& store, BulkHost& host, const core::Credentials& caller,
+                 Handle directory, u64 blocks);
 
     /// One at a time: taken before the engine, which a rebuild lets go of for commits.
     std::mutex& turn() { return mutex_; }

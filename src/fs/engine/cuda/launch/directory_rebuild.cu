@@ -97,16 +97,8 @@ Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& ca
     return stream_.wait();
 }
 
-Errc DirectoryRebuild::bring_wanted(RebuildHost& host) {
-    const u64 count = std::min<u64>(report_.data()->wanted_count, room_.wanted.count());
-    std::vector<u64> places(count);
-    WARREN_TRY(stream_.copy(places.data(), room_.wanted.data(), count * sizeof(u64)));
-    WARREN_TRY(stream_.wait());
-    return host.bring(places);
-}
-
 Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials& caller,
-                               Handle directory, u64 tree_blocks, RebuildHost& host) {
+                               Handle directory, u64 tree_blocks, BulkHost& host) {
     // Workers wait for each other ten times, and the more there are the longer.
     const u64 wanted = (tree_blocks + shape_.warps_per_block - 1) / shape_.warps_per_block;
     const u32 blocks = static_cast<u32>(std::clamp<u64>(wanted, 1, shape_.blocks));
@@ -115,8 +107,12 @@ Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials
     if (group_bytes > 0) WARREN_TRY(stream_.copy(groups_.data(), caller.groups, group_bytes));
     struct Between {
         DirectoryRebuild& rebuild;
-        RebuildHost& host;
-        Errc bring_wanted() { return rebuild.bring_wanted(host); }
+        BulkHost& host;
+        Errc bring_wanted() {
+            const u64 wanted =
+                std::min<u64>(rebuild.report_.data()->wanted_count, rebuild.room_.wanted.count());
+            return bring_listed(rebuild.stream_, rebuild.room_.wanted.data(), wanted, host);
+        }
         Errc grow(u64 tree_blocks) { return rebuild.room_.grow(tree_blocks + tree_blocks / 4); }
         Errc commit() { return host.commit(); }
         Errc rest() { return host.rest(); }

@@ -6,27 +6,15 @@
 // the old one or the new one, or new up to where the last window ended.
 #pragma once
 
-#include <vector>
-
 #include "fs/bulk/rebuild/directory_rebuild_room.hpp"
 #include "fs/core/store.hpp"
+#include "fs/engine/cuda/bulk_host.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
 namespace warren::cuda_engine {
 
 using namespace warren::bulk;
-
-/// What the host does for a rebuild.
-class RebuildHost {
- public:
-    virtual ~RebuildHost() = default;
-    /// Brings blocks into the device's memory; places may be named twice.
-    virtual Errc bring(const std::vector<u64>& places) = 0;
-    virtual Errc commit() = 0;
-    /// Lets others have their turn.
-    virtual Errc rest() = 0;
-};
 
 struct RebuildShape {
     u32 blocks = 132;  // fewer where the device cannot hold all of them at once
@@ -43,7 +31,7 @@ class DirectoryRebuild {
     /// Errc::not_supported if that takes smaller steps than this. `store` points to device memory,
     /// `caller` to the host's.
     Errc rebuild(const core::Store& store, const core::Credentials& caller, Handle directory,
-                 u64 tree_blocks, RebuildHost& host);
+                 u64 tree_blocks, BulkHost& host);
 
     /// Whether the device has done all that it was asked for.
     bool is_sound() const { return stream_.wait() == Errc::ok; }
@@ -54,7 +42,6 @@ class DirectoryRebuild {
     Errc fit_device(u32 shared_bytes);
     Errc run(const core::Store& store, const core::Credentials& caller, Handle directory,
              u32 blocks, const RebuildWindows& windows);
-    Errc bring_wanted(RebuildHost& host);
 
     RebuildShape shape_;
     gpu::Stream stream_;

@@ -49,8 +49,8 @@ struct DeviceStep {
     }
     WARREN_HD bool is_listed(u64 number, u64 in) const {
         if (ref.state->is_listing == 0) return false;
-        const u32 index = index_of(number);
-        const u32 above = index_of(in);
+        const u32 index = ref.listing.index_of(store, number);
+        const u32 above = ref.listing.index_of(store, in);
         return index != TreeListing::rank_none && above != TreeListing::rank_none &&
                ref.listing.reached[index] != 0 && ref.listing.parents[index] == above;
     }
@@ -109,16 +109,6 @@ struct DeviceStep {
             loose.fetch_sub(count, hd::memory_order_relaxed);
             return false;
         });
-    }
-
-    /// The index of an inode among those listed, or rank_none.
-    WARREN_HD u32 index_of(u64 number) const {
-        const u64 frame = number / format::inodes_per_frame;
-        if (frame >= store.frame_count) return TreeListing::rank_none;
-        const u32 rank = ref.listing.ranks[frame];
-        if (rank >= TreeListing::frames_max) return TreeListing::rank_none;
-        return rank * format::inodes_per_frame +
-               static_cast<u32>(number % format::inodes_per_frame);
     }
 };
 

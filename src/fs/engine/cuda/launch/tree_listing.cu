@@ -70,15 +70,6 @@ __device__ u32 listed_frames(const RemovalRef& ref) {
                                                             : TreeListing::frames_max;
 }
 
-/// The index of an inode, or rank_none.
-__device__ u32 index_of(const Store& store, const RemovalRef& ref, u64 number) {
-    const u64 frame = number / format::inodes_per_frame;
-    if (frame >= store.frame_count) return TreeListing::rank_none;
-    const u32 rank = ref.listing.ranks[frame];
-    if (rank >= TreeListing::frames_max) return TreeListing::rank_none;
-    return rank * format::inodes_per_frame + static_cast<u32>(number % format::inodes_per_frame);
-}
-
 __device__ u64 number_of(const RemovalRef& ref, u32 index) {
     return u64{ref.listing.frames[index / format::inodes_per_frame]} * format::inodes_per_frame +
            index % format::inodes_per_frame;
@@ -144,7 +135,7 @@ __global__ void scan_directories(Store store, RemovalRef ref) {
         u64 parent = 0;
         const u32 generation = read_directory(store, number, parent);
         if (generation == 0) continue;
-        const u32 above = index_of(store, ref, parent);
+        const u32 above = ref.listing.index_of(store, parent);
         if (above == TreeListing::rank_none) continue;
         ref.listing.above[index] = above;
         ref.listing.parents[index] = above;
@@ -165,7 +156,7 @@ __device__ bool is_simple_seed(const Store& store, u64 number) {
 __global__ void mark_seeds(Store store, RemovalRef ref) {
     for (u64 i = thread_index(); i < ref.state->seed_count; i += thread_count()) {
         const u64 number = ops::TreeTask{ref.seeds[i], 0}.number();
-        const u32 index = index_of(store, ref, number);
+        const u32 index = ref.listing.index_of(store, number);
         if (index == TreeListing::rank_none || !is_simple_seed(store, number)) continue;
         ref.listing.above[index] = index;
         ref.listing.reached[index] = 1;

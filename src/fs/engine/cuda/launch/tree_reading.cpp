@@ -4,27 +4,6 @@
 #include "fs/engine/cuda/launch/tree_reading.hpp"
 
 namespace warren::cuda_engine {
-namespace {
-
-class Host final : public ScanHost {
- public:
-    Host(const EngineLoan& engine, const std::function<void(const ScanOutput&)>& take)
-        : engine_(engine), take_(take) {}
-
-    Errc bring(const std::vector<u64>& places) override { return engine_.bring(places); }
-    Errc take(const ScanOutput& output) override {
-        return engine_.let_go([&] {
-            take_(output);
-            return Errc::ok;
-        });
-    }
-
- private:
-    const EngineLoan& engine_;
-    const std::function<void(const ScanOutput&)>& take_;
-};
-
-}  // namespace
 
 Errc TreeReading::take_scan(std::unique_ptr<TreeScan>& scan) {
     {
@@ -39,13 +18,18 @@ Errc TreeReading::take_scan(std::unique_ptr<TreeScan>& scan) {
     return scan->open();
 }
 
-Errc TreeReading::run(const EngineLoan& engine, const ScanPlan& plan, Handle root,
+Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanPlan& plan, Handle root,
                       const std::function<void(const ScanOutput&)>& take,
                       std::vector<ScanSum>* sums) {
     std::unique_ptr<TreeScan> scan;
     WARREN_TRY(take_scan(scan));
-    Host host(engine, take);
-    Errc code = scan->scan(engine.store, plan, root, host);
+    const auto take_apart = [&](const ScanOutput& output) {
+        return host.let_go([&] {
+            take(output);
+            return Errc::ok;
+        });
+    };
+    Errc code = scan->scan(store, plan, root, take_apart, host);
     if (code != Errc::io && sums != nullptr) {
         const Errc fetched = scan->fetch_sums(*sums);
         if (code == Errc::ok) code = fetched;
@@ -62,21 +46,21 @@ Errc TreeReading::run(const EngineLoan& engine, const ScanPlan& plan, Handle roo
     return code;
 }
 
-Errc TreeReading::scan(const EngineLoan& engine, const ScanCall& call) {
+Errc TreeReading::scan(const core::Store& store, BulkHost& host, const ScanCall& call) {
     ScanPlan plan = plan_scan(ScanPurpose::visit, call.caller);
     plan.files = call.filter;
     ScanVisits visits(call);
     // A visitor that takes no more is not called any more: the run ends, and its output is
     // dropped.
     Errc waited = Errc::ok;
-    const Errc code = run(engine, plan, call.root.handle, [&](const ScanOutput& output) {
+    const Errc code = run(store, host, plan, call.root.handle, [&](const ScanOutput& output) {
         if (waited == Errc::ok) visits.take(output);
         if (waited == Errc::ok && call.wait) waited = call.wait();
     });
     return code == Errc::ok ? waited : code;
 }
 
-Errc TreeReading::usage(const EngineLoan& engine, const core::Credentials& caller,
+Errc TreeReading::usage(const core::Store& store, BulkHost& host, const core::Credentials& caller,
                         const Attributes& root, const UsageOptions& options,
                         std::vector<DirectoryUsage>& answer) {
     ScanPlan plan = plan_scan(ScanPurpose::measure, caller);
@@ -84,18 +68,19 @@ Errc TreeReading::usage(const EngineLoan& engine, const core::Credentials& calle
     plan.sums_depth = options.depth_max;
     std::vector<ScanSum> sums;
     const Errc code = run(
-        engine, plan, root.handle, [&](const ScanOutput& output) { take_usage(output, answer); },
-        &sums);
+        store, host, plan, root.handle,
+        [&](const ScanOutput& output) { take_usage(output, answer); }, &sums);
     // With an error, what was added up before.
     add_sums(sums, answer);
     return code;
 }
 
-Errc TreeReading::check_removable(const EngineLoan& engine, const core::Credentials& caller,
-                                  Handle root, core::TreeCheck check) {
+Errc TreeReading::check_removable(const core::Store& store, BulkHost& host,
+                                  const core::Credentials& caller, Handle root,
+                                  core::TreeCheck check) {
     ScanPlan plan = plan_scan(ScanPurpose::removal, caller);
     plan.tree_check = check;
-    return run(engine, plan, root, [](const ScanOutput&) {});
+    return run(store, host, plan, root, [](const ScanOutput&) {});
 }
 
 }  // namespace warren::cuda_engine

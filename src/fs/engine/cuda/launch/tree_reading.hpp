@@ -11,24 +11,24 @@
 #include <mutex>
 
 #include "fs/bulk/scan/scan_answer.hpp"
-#include "fs/engine/cuda/engine_loan.hpp"
 #include "fs/engine/cuda/launch/tree_scan.hpp"
 
 namespace warren::cuda_engine {
 
 class TreeReading {
  public:
-    Errc scan(const EngineLoan& engine, const ScanCall& call);
-    Errc usage(const EngineLoan& engine, const core::Credentials& caller, const Attributes& root,
-               const UsageOptions& options, std::vector<DirectoryUsage>& answer);
-    Errc check_removable(const EngineLoan& engine, const core::Credentials& caller, Handle root,
-                         core::TreeCheck check);
+    Errc scan(const core::Store& store, BulkHost& host, const ScanCall& call);
+    Errc usage(const core::Store& store, BulkHost& host, const core::Credentials& caller,
+               const Attributes& root, const UsageOptions& options,
+               std::vector<DirectoryUsage>& answer);
+    Errc check_removable(const core::Store& store, BulkHost& host, const core::Credentials& caller,
+                         Handle root, core::TreeCheck check);
 
     /// Whether the device has done all that it was asked for.
     bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
 
  private:
-    Errc run(const EngineLoan& engine, const ScanPlan& plan, Handle root,
+    Errc run(const core::Store& store, BulkHost& host, const ScanPlan& plan, Handle root,
              const std::function<void(const ScanOutput&)>& take,
              std::vector<ScanSum>* sums = nullptr);
     Errc take_scan(std::unique_ptr<TreeScan>& scan);

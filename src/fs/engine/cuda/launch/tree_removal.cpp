@@ -103,20 +103,13 @@ bool TreeRemoval::is_sound() const {
     return false;
 }
 
-Errc TreeRemoval::bring_wanted(RemovalHost& host) {
+Errc TreeRemoval::bring_wanted(BulkHost& host) {
     const u32 count = std::min(report_.data()->wanted_count, removal_list_entries);
-    if (count == 0) return Errc::ok;
-    std::vector<u64> places(count);
-    WARREN_TRY(stream_.copy(places.data(), lists_.data() + 2 * u64{removal_list_entries},
-                            count * sizeof(u64)));
-    WARREN_TRY(stream_.wait());
-    std::sort(places.begin(), places.end());
-    places.erase(std::unique(places.begin(), places.end()), places.end());
-    return host.bring(places);
+    return bring_listed(stream_, lists_.data() + 2 * u64{removal_list_entries}, count, host);
 }
 
 /// What a step could not end in its first kernel: a listing, blocks, many directories.
-Errc TreeRemoval::finish_step(const core::Store& store, RemovalHost& host) {
+Errc TreeRemoval::finish_step(const core::Store& store, BulkHost& host) {
     const RemovalReport& report = *report_.data();
     for (u32 damaged = 0; report.is_open != 0;) {
         const RemovalRef next = ref();
@@ -138,7 +131,7 @@ Errc TreeRemoval::finish_step(const core::Store& store, RemovalHost& host) {
     return Errc::ok;
 }
 
-Errc TreeRemoval::run_step(const core::Store& store, const RemovalBegin& begin, RemovalHost& host,
+Errc TreeRemoval::run_step(const core::Store& store, const RemovalBegin& begin, BulkHost& host,
                            Removal& removal) {
     ++steps_;
     now_ = now_nanoseconds();
@@ -157,7 +150,7 @@ Errc TreeRemoval::run_step(const core::Store& store, const RemovalBegin& begin, 
 }
 
 /// What a step left waits for another.
-Errc TreeRemoval::keep_unfinished(RemovalHost& host, Removal& removal) {
+Errc TreeRemoval::keep_unfinished(BulkHost& host, Removal& removal) {
     const u32 count = report_.data()->unfinished_count;
     if (count == 0) return Errc::ok;
     const u64 before = pending_.size();
@@ -177,7 +170,7 @@ Errc TreeRemoval::keep_unfinished(RemovalHost& host, Removal& removal) {
         WARREN_TRY(host.remove_leftovers(root, files));
         removal.files += files;
     }
-    host.rest();
+    static_cast<void>(host.rest());
     return Errc::ok;
 }
 
@@ -190,7 +183,7 @@ void TreeRemoval::take_roots() {
 }
 
 /// What is left goes without steps.
-Errc TreeRemoval::remove_by_names(RemovalHost& host, Removal& removal) {
+Errc TreeRemoval::remove_by_names(BulkHost& host, Removal& removal) {
     for (u32 i = 0; i < root_count_; ++i)
         WARREN_TRY(host.remove_by_names(roots_.data()[i], removal));
     for (const u64 root : pending_)
@@ -199,7 +192,7 @@ Errc TreeRemoval::remove_by_names(RemovalHost& host, Removal& removal) {
 }
 
 /// Gives a step that found none room for what it may leave. Errc::no_space if there is none.
-Errc TreeRemoval::find_room(Errc lack, bool& has_committed, RemovalHost& host) {
+Errc TreeRemoval::find_room(Errc lack, bool& has_committed, BulkHost& host) {
     if (lack == Errc::need_frame) {
         const Errc added = host.add_frames();
         if (added != Errc::need_space && added != Errc::no_memory) return added;
@@ -207,7 +200,7 @@ Errc TreeRemoval::find_room(Errc lack, bool& has_committed, RemovalHost& host) {
     return std::exchange(has_committed, true) ? Errc::no_space : host.commit();
 }
 
-Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, RemovalHost& host,
+Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, BulkHost& host,
                             Removal& removal, ops::Removed& removed) {
     WARREN_TRY(ranks_.reserve(store.frame_count));
     u32 idle_steps = 0;
@@ -255,7 +248,7 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, Remov
     }
 }
 
-Errc TreeRemoval::remove(const core::Store& store, u64 root, RemovalHost& host, Removal& removal) {
+Errc TreeRemoval::remove(const core::Store& store, u64 root, BulkHost& host, Removal& removal) {
     RemovalBegin begin;
     ops::Removed removed;
     pending_.clear();
@@ -265,7 +258,7 @@ Errc TreeRemoval::remove(const core::Store& store, u64 root, RemovalHost& host, 
 }
 
 Errc TreeRemoval::remove_name(const core::Store& store, const core::Credentials& caller,
-                              Handle directory, std::string_view name, RemovalHost& host,
+                              Handle directory, std::string_view name, BulkHost& host,
                               Removal& removal, ops::Removed& removed) {
     RemovalBegin begin;
     begin.kind = RemovalBegin::Kind::name;

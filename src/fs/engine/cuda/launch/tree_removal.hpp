@@ -16,6 +16,7 @@
 #include "fs/core/held_frames.hpp"
 #include "fs/core/permission.hpp"
 #include "fs/core/store.hpp"
+#include "fs/engine/cuda/bulk_host.hpp"
 #include "fs/engine/cuda/launch/removal_room.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
@@ -98,6 +99,14 @@ struct TreeListing {
     u32* parents;      // the one right above it, or rank_none
     u32* reached;      // whether the way ends in a directory that the step begins with
     u64* directories;  // index, generation << 32
+
+    /// The index of an inode, or rank_none.
+    WARREN_HD u32 index_of(const core::Store& store, u64 number) const {
+        const u64 frame = number / format::inodes_per_frame;
+        if (frame >= store.frame_count || ranks[frame] >= frames_max) return rank_none;
+        return ranks[frame] * format::inodes_per_frame +
+               static_cast<u32>(number % format::inodes_per_frame);
+    }
 };
 
 /// What a step tells the host, in pinned memory.
@@ -167,36 +176,18 @@ Errc launch_end(const core::Store& store, const RemovalRef& ref, const gpu::Stre
 /// below them that can be found by their parents' numbers.
 Errc list_trees(const core::Store& store, const RemovalRef& ref, const gpu::Stream& stream);
 
-/// What the host does for the steps.
-class RemovalHost {
- public:
-    virtual ~RemovalHost() = default;
-    /// Brings blocks into the device's memory; the first error, and the others are brought.
-    virtual Errc bring(const std::vector<u64>& places) = 0;
-    virtual Errc commit() = 0;
-    /// Gives memory to more frames.
-    virtual Errc add_frames() { return Errc::no_space; }
-    /// Unlinks the names of a dying directory that a step cannot free; adds how many to `files`.
-    virtual Errc remove_leftovers(u64 directory, u64& files) = 0;
-    /// Frees a directory that hangs on the orphan directory, and all below it, without bulk steps:
-    /// there is no room for what they may leave.
-    virtual Errc remove_by_names(u64 /*directory*/, Removal& /*removal*/) { return Errc::no_space; }
-    /// Called between two steps: who waits for the engine may have it.
-    virtual void rest() {}
-};
-
 class TreeRemoval {
  public:
     Errc open(const RemovalShape& shape = {});
 
     /// Frees the directory `root`, which hangs on the orphan directory, and all below it; adds what
     /// went to `removal`. `store` points to device memory.
-    Errc remove(const core::Store& store, u64 root, RemovalHost& host, Removal& removal);
+    Errc remove(const core::Store& store, u64 root, BulkHost& host, Removal& removal);
     /// As above for the directory (directory, name), which `caller` must be allowed to take away;
     /// its groups are not looked at. `removed` is what is left to do behind it. Errc::not_directory
     /// for anything else; Errc::not_supported, and nothing has changed, if the volume is too full.
     Errc remove_name(const core::Store& store, const core::Credentials& caller, Handle directory,
-                     std::string_view name, RemovalHost& host, Removal& removal,
+                     std::string_view name, BulkHost& host, Removal& removal,
                      ops::Removed& removed);
 
     /// After an error: whether the volume is between two steps, and the device at work.
@@ -215,17 +206,17 @@ class TreeRemoval {
     float end_ms() const;
 
  private:
-    Errc run_steps(const core::Store& store, RemovalBegin& begin, RemovalHost& host,
-                   Removal& removal, ops::Removed& removed);
-    Errc run_step(const core::Store& store, const RemovalBegin& begin, RemovalHost& host,
+    Errc run_steps(const core::Store& store, RemovalBegin& begin, BulkHost& host, Removal& removal,
+                   ops::Removed& removed);
+    Errc run_step(const core::Store& store, const RemovalBegin& begin, BulkHost& host,
                   Removal& removal);
-    Errc finish_step(const core::Store& store, RemovalHost& host);
+    Errc finish_step(const core::Store& store, BulkHost& host);
     Errc wait_for_report();
-    Errc bring_wanted(RemovalHost& host);
-    Errc keep_unfinished(RemovalHost& host, Removal& removal);
+    Errc bring_wanted(BulkHost& host);
+    Errc keep_unfinished(BulkHost& host, Removal& removal);
     void take_roots();
-    Errc remove_by_names(RemovalHost& host, Removal& removal);
-    static Errc find_room(Errc lack, bool& has_committed, RemovalHost& host);
+    Errc remove_by_names(BulkHost& host, Removal& removal);
+    static Errc find_room(Errc lack, bool& has_committed, BulkHost& host);
     RemovalRef ref();
 
     RemovalShape shape_;

@@ -208,7 +208,7 @@ Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
 }
 
 /// Hands what a run has found to the host.
-Errc TreeScan::fetch_output(ScanHost& host) {
+Errc TreeScan::fetch_output(const TakeOutput& take) {
     const u64 written = report_.data()->written;
     const u64 words = written & ((u64{1} << written_shift) - 1);
     const u64 bundles = written >> written_shift;
@@ -228,7 +228,7 @@ Errc TreeScan::fetch_output(ScanHost& host) {
     output.word_count = words;
     output.bundles = {host_bundles_.data(), bundles};
     output.directory_count = report_.data()->directory_count;
-    const Errc taken = host.take(output);
+    const Errc taken = take(output);
     if (comes_in_pieces) WARREN_TRY(stream_.wait());
     return taken;
 }
@@ -251,23 +251,12 @@ Errc TreeScan::send_output(u64 words) {
     return Errc::ok;
 }
 
-Errc TreeScan::bring_wanted(ScanHost& host) {
-    const u64 count = std::min<u64>(report_.data()->wanted_count, wanted_count);
-    if (count == 0) return Errc::ok;
-    std::vector<u64> places(count);
-    WARREN_TRY(stream_.copy(places.data(), room_.wanted.data(), count * sizeof(u64)));
-    WARREN_TRY(stream_.wait());
-    std::sort(places.begin(), places.end());
-    places.erase(std::unique(places.begin(), places.end()), places.end());
-    return host.bring(places);
-}
-
 /// A scan of one directory, for run_scan().
 class TreeScan::Site {
  public:
     Site(TreeScan& scan, const core::Store& store, const ScanPlan& plan, Handle root,
-         ScanHost& host)
-        : scan_(scan), store_(store), plan_(plan), root_(root), host_(host) {}
+         const TakeOutput& take, BulkHost& host)
+        : scan_(scan), store_(store), plan_(plan), root_(root), take_(take), host_(host) {}
 
     Result<ScanReport> run(bool is_first) {
         WARREN_TRY(scan_.run(store_, root_, is_first));
@@ -278,9 +267,12 @@ class TreeScan::Site {
         return scan_.begin(plan_);
     }
     Errc take_output() {
-        return plan_.purpose == ScanPurpose::removal ? Errc::ok : scan_.fetch_output(host_);
+        return plan_.purpose == ScanPurpose::removal ? Errc::ok : scan_.fetch_output(take_);
     }
-    Errc bring_wanted() { return scan_.bring_wanted(host_); }
+    Errc bring_wanted() {
+        const u64 count = std::min<u64>(scan_.report_.data()->wanted_count, wanted_count);
+        return bring_listed(scan_.stream_, scan_.room_.wanted.data(), count, host_);
+    }
     bool is_put_off() const { return false; }
 
  private:
@@ -288,13 +280,15 @@ class TreeScan::Site {
     const core::Store& store_;
     const ScanPlan& plan_;
     const Handle root_;
-    ScanHost& host_;
+    const TakeOutput& take_;
+    BulkHost& host_;
 };
 
-Errc TreeScan::scan(const core::Store& store, const ScanPlan& plan, Handle root, ScanHost& host) {
+Errc TreeScan::scan(const core::Store& store, const ScanPlan& plan, Handle root,
+                    const TakeOutput& take, BulkHost& host) {
     WARREN_TRY(begin(plan));
     runs_ = 0;
-    Site site(*this, store, plan, root, host);
+    Site site(*this, store, plan, root, take, host);
     return run_scan(site);
 }
 

@@ -7,11 +7,13 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <vector>
 
 #include "fs/bulk/scan/scan_room.hpp"
 #include "fs/bulk/scan/scan_run.hpp"
 #include "fs/core/store.hpp"
+#include "fs/engine/cuda/bulk_host.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
@@ -19,15 +21,8 @@ namespace warren::cuda_engine {
 
 using namespace warren::bulk;
 
-/// What the host does between runs. While take() is at work the scan touches no memory of the
-/// volume.
-class ScanHost {
- public:
-    virtual ~ScanHost() = default;
-    /// Brings blocks into the device's memory; places may be named twice.
-    virtual Errc bring(const std::vector<u64>& places) = 0;
-    virtual Errc take(const ScanOutput& output) = 0;
-};
+/// Takes what a run has found. Meanwhile the scan touches no memory of the volume.
+using TakeOutput = std::function<Errc(const ScanOutput&)>;
 
 struct ScanShape {
     u32 blocks = 396;
@@ -44,7 +39,8 @@ class TreeScan {
     /// Scans what is below the directory `root`; `store` points to device memory, `plan` and its
     /// credentials to the host's. The first error met is the answer, and what was found before it
     /// may have been taken.
-    Errc scan(const core::Store& store, const ScanPlan& plan, Handle root, ScanHost& host);
+    Errc scan(const core::Store& store, const ScanPlan& plan, Handle root, const TakeOutput& take,
+              BulkHost& host);
     /// The sums of the last scan, which measured.
     Errc fetch_sums(std::vector<ScanSum>& sums);
 
@@ -59,9 +55,8 @@ class TreeScan {
     Errc make_room(u64 directories, u64 frames);
     Errc begin(const ScanPlan& plan);
     Errc run(const core::Store& store, Handle root, bool is_first);
-    Errc fetch_output(ScanHost& host);
+    Errc fetch_output(const TakeOutput& take);
     Errc send_output(u64 words);
-    Errc bring_wanted(ScanHost& host);
     u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
 
     ScanShape shape_;
