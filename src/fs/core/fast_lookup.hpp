@@ -378,7 +378,7 @@ WARREN_HD bool mode_permits(const Team& team, const InodeImage<Team>& directory,
     const ModeAnswer answer =
         ask_mode(caller, directory.get(team, &Inode::mode), directory.get(team, &Inode::user),
                  directory.get(team, &Inode::group), wanted);
-    return answer.allows && !(answer.yields_to_acl && directory.has_attributes(team));
+    return answer.allows && !(answer.yields_to_acl && directory.attributes(team) != 0);
 }
 
 /// Starts from what is remembered of the directory, or loads it.

@@ -34,20 +34,22 @@ struct InodeImage {
     InodeRef inode;
     Gathered<Team, WordPair, pairs + 1> items;  // the last one: the version of what led here
 
-    /// A field of at most eight bytes.
+    /// What lies at `offset`, if it is a T within a word.
     template <class T>
-    WARREN_HD T get(const Team& team, T Inode::*field) const {
-        const auto offset = static_cast<u32>(reinterpret_cast<const char*>(&(inode.at->*field)) -
-                                             reinterpret_cast<const char*>(inode.at));
+    WARREN_HD T at(const Team& team, u32 offset) const {
         return items.tell(team, offset / 16, [&](const WordPair& pair) {
             const u64 word = offset / 8 % 2 == 0 ? pair.low : pair.high;
             return static_cast<T>(word >> offset % 8 * 8);
         });
     }
-    WARREN_HD bool has_attributes(const Team& team) const {
-        constexpr u32 offset = offsetof(Inode, attributes);
-        static_assert(offset % 16 == 0);
-        return items.tell(team, offset / 16, [](const WordPair& pair) { return pair.low; }) != 0;
+    /// A field of at most eight bytes.
+    template <class T>
+    WARREN_HD T get(const Team& team, T Inode::*field) const {
+        return at<T>(team, static_cast<u32>(reinterpret_cast<const char*>(&(inode.at->*field)) -
+                                            reinterpret_cast<const char*>(inode.at)));
+    }
+    WARREN_HD u64 attributes(const Team& team) const {
+        return at<u64>(team, offsetof(Inode, attributes));
     }
 };
 

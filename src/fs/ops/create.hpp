@@ -190,7 +190,7 @@ WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle 
             fresh = {seen.directory.inode, seen.name, seen.entry, {}};
             fresh.heritage.mode = seen.directory.get(op.team, &Inode::mode);
             fresh.heritage.group = seen.directory.get(op.team, &Inode::group);
-            fresh.heritage.may_have_acl = seen.directory.has_attributes(op.team);
+            fresh.heritage.may_have_acl = seen.directory.attributes(op.team) != 0;
             if (seen.leaf_view.counts.have_room(length)) return op.will_write(seen.leaf_view.seen);
             return op.need_structure(Errc::need_split, fresh.directory.number, fresh.entry.key);
         }

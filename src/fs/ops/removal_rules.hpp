@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fs/core/extents.hpp"
+#include "fs/core/inode_image.hpp"
 #include "fs/format/check_structure.hpp"
 
 namespace warren::ops {
@@ -34,6 +35,19 @@ struct InodeParts {
           attributes(relaxed_load(at.attributes.raw)),
           target(relaxed_load(at.area.words[0])),
           kind(static_cast<AreaKind>(relaxed_load(at.area_kind))) {}
+
+    /// Collective.
+    template <class Team>
+    WARREN_HD InodeParts(const Team& team, const InodeImage<Team>& image)
+        : generation(image.inode.generation),
+          mode(image.get(team, &Inode::mode)),
+          links(image.get(team, &Inode::links)),
+          count(image.get(team, &Inode::area_count)),
+          entries(image.get(team, &Inode::entries)),
+          references(image.get(team, &Inode::references)),
+          attributes(image.attributes(team)),
+          target(image.template at<u64>(team, offsetof(Inode, area))),
+          kind(static_cast<AreaKind>(image.get(team, &Inode::area_kind))) {}
 
     WARREN_HD bool is_directory() const {
         return (mode & format::type_mask) == format::type_directory;

@@ -58,17 +58,12 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const FastEntry<Team>& s
                       inode.number / format::inodes_per_frame);
 }
 
-/// Whether a file has no blocks, one name, and is not open.
+/// Whether a file is freed with this name and has no blocks.
 template <class Team>
-WARREN_HD bool is_simple(const Team& team, const InodeImage<Team>& file) {
-    static_assert(offsetof(Inode, links) == 12 && offsetof(Inode, area_kind) == 54 &&
-                  offsetof(Inode, references) == 64 && offsetof(Inode, attributes) == 80);
-    return file.items.all_of(team, [](u32 i, const WordPair& pair) {
-        constexpr auto bytes = static_cast<u64>(AreaKind::bytes);
-        return ((i != 0) | (pair.high >> 32 == 1)) &
-               ((i != 3) | ((pair.low >> 48 & 0xff) == bytes)) &
-               ((i != 4) | (pair.low < one_open)) & ((i != 5) | (pair.low == 0));
-    });
+WARREN_HD bool is_simple(const Team& team, const Store& store, const InodeImage<Team>& file) {
+    const InodeParts seen(team, file);
+    return seen.kind == AreaKind::bytes && seen.attributes == 0 &&
+           fate_of(store, file.inode, seen, false, false) == Fate::free;
 }
 
 /// unlink() for teams of many lanes and a file that is_simple(), whose leaf keeps other names.
@@ -91,7 +86,7 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
     const InodeImage<Team>& file = seen.inode;
     if (must_own_entries(caller, seen.directory.get(team, &Inode::mode),
                          seen.directory.get(team, &Inode::user)) ||
-        seen.entry.type == format::entry_type(format::type_directory) || !is_simple(team, file)) {
+        seen.entry.type == format::entry_type(format::type_directory) || !is_simple(team, op.store, file)) {
         return false;
     }
     op.may_use_reserve = true;
