@@ -183,8 +183,7 @@ struct PlanEdits : EditPhase {
 
     /// Marks the inode that moves; harmless if the move is not made after all.
     WARREN_HD void mark_moved(u64 e) const {
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         const Result<InodeRef> inode = inode_of(op, b.targets[e] & BatchEnd::number_mask);
         if (inode) return op.mark_dirty(inode->block_place());
         fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(), op.needed_place);
@@ -301,8 +300,7 @@ struct WriteEdits : EditPhase {
         DirectoryLeaf& leaf = leaf_at_place(place);
         const LeafCounts counts = read_counts(leaf);
         const u32 left = counts.count + edits.inserted - edits.removed;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         if (left == 0) {
             free_metadata(op, place);
             if (of.emptied == 0) {
@@ -326,8 +324,7 @@ struct WriteEdits : EditPhase {
         count_up(at.unlinks, edits.removed);
         relaxed_store(at.modified, b.header.now);
         relaxed_store(at.changed, b.header.now);
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         op.mark_dirty(of.number * format::inode_size);
     }
 

@@ -93,8 +93,7 @@ struct HashEnds : Phase {
         b.targets[e] = 0;
         u64 hash = all_ones(hash_bits);
         if (b.is_in_play(b.item_of(e))) {
-            const ThreadTeam team;
-            LaneOperation op(team, store);
+            LaneOperation op(ThreadTeam{}, store);
             const auto* name = reinterpret_cast<const char*>(b.names + end.name);
             const Result<Name> made = make_name(op, name, end.length());
             b.end_codes[e] = made.code();
@@ -189,8 +188,7 @@ struct OpenDirectories : Phase {
 
     WARREN_HD void operator()(u64 s) const {
         if (s >= b.state->directories) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         op.is_alone = true;
         static_cast<void>(open(b.directories[s], op));
     }
@@ -245,8 +243,7 @@ struct LookUpEnds : Phase {
         const u64 e = b.ends_in_order[p];
         const u64 item = b.item_of(e);
         if (!b.is_in_play(item) || has_failed()) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         op.is_alone = true;
         BatchDirectory own{};
         Result<InodeRef> inode;
@@ -289,8 +286,7 @@ struct Decide : Phase {
 
     WARREN_HD Errc sticky(const BatchDirectory& directory, u64 target) const {
         if (b.header.caller.is_privileged()) return Errc::ok;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         const Result<InodeRef> parent = inode_of(op, directory.number);
         const Result<InodeRef> inode = inode_of(op, target & BatchEnd::number_mask);
         if (!is_answer(op, inode.code())) return Errc::retry;
@@ -323,8 +319,7 @@ struct Decide : Phase {
 
     /// Whether the file is freed with its only name, and all that it holds can be freed at once.
     WARREN_HD Errc ending(u64 number) const {
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         op.is_alone = true;
         const Result<InodeRef> inode = inode_of(op, number);
         if (!is_answer(op, inode.code()) || !inode) return Errc::retry;
@@ -409,8 +404,7 @@ struct ChooseDirectories : Phase {
         const u32 end_sum = after == ends ? b.sums[ends - 1] + b.flags[ends - 1] : b.sums[after];
         const u64 edits = end_sum - b.sums[directory.begin];
         if (edits == 0) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         const Result<InodeRef> inode = inode_of(op, directory.number);
         if (!inode) return;
         directory.is_chosen = fits(*inode->at, edits) ? 1 : 0;
@@ -436,8 +430,7 @@ struct Keep : Phase {
             relaxed_store(b.directories[b.directory_of[item * ends + i]].is_rewritten, 1);
         if (b.shape.kind == BatchKind::create) b.flags[item] = 1;
         if (b.shape.kind != BatchKind::move) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         const Result<InodeRef> inode = inode_of(op, b.targets[2 * item] & BatchEnd::number_mask);
         if (!inode)
             return fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(),

@@ -45,8 +45,7 @@ struct CountSlots : Phase {
     WARREN_HD void operator()(u64 w) const {
         b.flags[w] = 0;
         if (has_failed()) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         const Result<Block*> bitmap = op.pin(u64{b.frames[w / bitmap_words]} * format::frame_size);
         if (!bitmap) return fail(bitmap.code(), op.needed_place);
         b.flags[w] = static_cast<u32>(hd::popcount(free_slots(b, store, w)));

@@ -33,8 +33,7 @@ struct ListRoots : Phase {
         if (s >= b.state->directories || has_failed()) return;
         const BatchDirectory& directory = b.directories[s];
         if (directory.is_rewritten == 0) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         const Result<InodeRef> inode = inode_of(op, directory.number);
         if (!inode) return fail(Errc::corrupt);
         const Result<Pairs> root = root_pairs(op, *inode);
@@ -63,8 +62,7 @@ struct ListChildren : Phase {
         if (has_failed() || i < begin || i >= b.state->round_end[argument]) return;
         const BatchBlock& at = b.blocks[i];
         if (at.height == 0) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         const Result<Block*> block = op.pin(at.place);
         if (!block) return fail(block.code(), op.needed_place);
         Seen seen;
@@ -88,8 +86,7 @@ struct CountOldEntries : Phase {
         b.flags[l] = 0;
         if (has_failed() || l >= b.state->old_leaves) return;
         const BatchBlock& at = b.blocks[b.leaf_blocks[l]];
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         const Result<Block*> block = op.pin(at.place);
         if (!block) return fail(block.code(), op.needed_place);
         const DirectoryLeaf& leaf = leaf_at(store, at.place);

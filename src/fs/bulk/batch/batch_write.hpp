@@ -31,8 +31,7 @@ struct UseBlocks : Phase {
         // Release: pairs with the acquire in Operation::pin().
         device_atomic<u64>(store.resident[block / 64])
             .fetch_or(u64{1} << block % 64, hd::memory_order_release);
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         use_blocks(op, place, 1);
         op.mark_dirty(place);
         unreserve(store, place, 1);
@@ -176,8 +175,7 @@ struct FinishDirectories : Phase {
         relaxed_store(at.links, relaxed_load(at.links) + of.new_directories);
         relaxed_store(at.modified, b.header.now);
         relaxed_store(at.changed, b.header.now);
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         op.mark_dirty(of.number * format::inode_size);
         change_version(store, of.number * format::inode_size);
     }
@@ -186,8 +184,7 @@ struct FinishDirectories : Phase {
 /// By old block: its place is free.
 struct FreeBlocks : Phase {
     WARREN_HD void operator()(u64 i) const {
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         free_metadata(op, b.blocks[i].place);
         change_version(store, b.blocks[i].place);
     }
@@ -208,8 +205,7 @@ struct UseSlots : Phase {
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + place);
         u64& used = bitmap.used[w % bitmap_words];
         relaxed_store(used, relaxed_load(used) | taken);
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         op.mark_dirty(place);
     }
 };
@@ -249,8 +245,7 @@ struct WriteInodes : Phase {
         }
         constexpr u64 in_block = format::inodes_per_block;
         if (rank > 0 && b.numbers[rank - 1] / in_block == number / in_block) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         op.mark_dirty(number * format::inode_size);
     }
 
@@ -291,8 +286,7 @@ struct FreeRemoved : Phase {
         device_atomic<u64> used(bitmap.used[bit.word]);
         // In a damaged volume two names may lead to it: only one frees it.
         if ((used.fetch_and(~bit.mask, hd::memory_order_relaxed) & bit.mask) == 0) return;
-        const ThreadTeam team;
-        LaneOperation op(team, store);
+        LaneOperation op(ThreadTeam{}, store);
         FreeTally tally;
         end_inode(op, inode, seen, tally);
         StoreState& state = *store.state;
