@@ -301,6 +301,15 @@ WARREN_HD Result<Run> reserve_data(Operation<Team>& op, u64 goal, u32 want) {
     return run;
 }
 
+/// Marks the blocks of the frame table that say which of these blocks are in use.
+template <class Team>
+WARREN_HD void mark_tables(Operation<Team>& op, u64 place, u64 blocks) {
+    for (u64 at = place; at < place + blocks * format::block_size;
+         at = (at / format::frame_size + 1) * format::frame_size) {
+        op.mark_dirty(op.store.table_place(at / format::frame_size));
+    }
+}
+
 /// Takes reserved blocks into use. Only within apply.
 template <class Team>
 WARREN_HD void use_blocks(Operation<Team>& op, u64 place, u32 blocks) {
@@ -311,10 +320,7 @@ WARREN_HD void use_blocks(Operation<Team>& op, u64 place, u32 blocks) {
         });
         device_atomic<u64>(op.store.state->blocks_used).fetch_add(blocks, hd::memory_order_relaxed);
     });
-    for (u64 at = place; at < place + u64{blocks} * format::block_size;
-         at = (at / format::frame_size + 1) * format::frame_size) {
-        op.mark_dirty(op.store.table_place(at / format::frame_size));
-    }
+    mark_tables(op, place, blocks);
 }
 
 /// Ends the use of blocks, which can be taken again once the commit that holds this is durable. The
@@ -328,10 +334,7 @@ WARREN_HD void end_use(Operation<Team>& op, u64 place, u64 blocks) {
             set_bit(room_of(op.store, kind_of(op.store, frame)), frame);
         });
     });
-    for (u64 at = place; at < place + blocks * format::block_size;
-         at = (at / format::frame_size + 1) * format::frame_size) {
-        op.mark_dirty(op.store.table_place(at / format::frame_size));
-    }
+    mark_tables(op, place, blocks);
 }
 
 /// Frees blocks that were in use. Only within apply.

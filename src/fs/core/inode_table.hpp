@@ -61,11 +61,9 @@ WARREN_HD bool is_inode_slot(Operation<Team>& op, u64 number) {
     return once(op.team, [&] { return is_inode_slot(op.store, number); });
 }
 
-/// Pins the slot of the inode with this number: the first half of find_inode(), the part that does
-/// not wait for the inode's words. Errc::stale if there is no such slot.
+/// Pins the slot of this number. Requires: there is one.
 template <class Team>
-WARREN_HD Result<InodeRef> pin_inode(Operation<Team>& op, u64 number) {
-    if (!is_inode_slot(op, number)) return Errc::stale;
+WARREN_HD Result<InodeRef> pin_slot(Operation<Team>& op, u64 number) {
     InodeRef inode;
     inode.number = number;
     const Result<Block*> block =
@@ -73,6 +71,13 @@ WARREN_HD Result<InodeRef> pin_inode(Operation<Team>& op, u64 number) {
     if (!block) return block.code();
     inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
     return inode;
+}
+
+/// Pins the slot of the inode with this number: the first half of find_inode(), the part that does
+/// not wait for the inode's words. Errc::stale if there is no such slot.
+template <class Team>
+WARREN_HD Result<InodeRef> pin_inode(Operation<Team>& op, u64 number) {
+    return is_inode_slot(op, number) ? pin_slot(op, number) : Errc::stale;
 }
 
 /// The second half: reads the generation in a slot. Errc::stale if no inode is there.
@@ -304,12 +309,9 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
         frame = once(op.team, [&] { return find_bit_up(room, 0, store.frame_count); });
         if (frame == store.frame_count) return Errc::need_inodes;
     }
-    InodeRef& inode = reserved.inode;
-    inode.number = op.reserved_inode;
-    const Result<Block*> block =
-        op.observe_and_pin(inode.number * format::inode_size, inode.block_place(), inode.seen);
-    if (!block) return block.code();
-    inode.at = reinterpret_cast<Inode*>(*block) + inode.number % format::inodes_per_block;
+    const Result<InodeRef> inode = pin_slot(op, op.reserved_inode);
+    if (!inode) return inode.code();
+    reserved.inode = *inode;
     return reserved;
 }
 

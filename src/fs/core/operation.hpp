@@ -191,7 +191,6 @@ class Operation {
         reservations_[reservation_count_++] = {place, blocks};
     }
     WARREN_HD u32 reservation_count() const { return reservation_count_; }
-    WARREN_HD bool has_reservation_room() const { return reservation_count_ < reservations_max; }
     WARREN_HD Reservation reservation(u32 index) const { return reservations_[index]; }
     WARREN_HD void forget_reservations() { reservation_count_ = 0; }
 
@@ -270,8 +269,6 @@ class Operation {
             device_atomic<u64>(store.state->dirty_blocks).fetch_sub(1, hd::memory_order_relaxed);
         });
     }
-
-    WARREN_HD bool is_applying() const { return applying_; }
 
     /// The answer for the driver: `place` has to be loaded before the operation starts again.
     WARREN_HD Errc need_block(u64 place) {

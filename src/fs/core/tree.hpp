@@ -235,13 +235,15 @@ WARREN_HD inline void store_pair(TreePair& at, u64 key, BlockPointer child) {
     relaxed_store(at.child.raw, child.raw);
 }
 
+WARREN_HD inline void copy_pair(TreePair& to, const TreePair& from) {
+    store_pair(to, relaxed_load(from.key), {relaxed_load(from.child.raw)});
+}
+
 /// Puts a pair in at `index`. One lane, within apply. Requires: there is room.
 WARREN_HD inline void insert_pair(const InodeRef& inode, Pairs& where, u32 index, u64 key,
                                   BlockPointer child) {
-    for (u32 i = where.count; i > index; --i) {
-        store_pair(where.pairs[i], relaxed_load(where.pairs[i - 1].key),
-                   {relaxed_load(where.pairs[i - 1].child.raw)});
-    }
+    for (u32 i = where.count; i > index; --i)
+        copy_pair(where.pairs[i], where.pairs[i - 1]);
     store_pair(where.pairs[index], key, child);
     store_count(inode, where, ++where.count);
 }
@@ -252,10 +254,8 @@ WARREN_HD inline void erase_pairs(const InodeRef& inode, Pairs& where, u32 begin
     if (begin == end) return;
     const u64 first_key = relaxed_load(where.pairs[0].key);
     const u32 gone = end - begin;
-    for (u32 i = begin; i + gone < where.count; ++i) {
-        store_pair(where.pairs[i], relaxed_load(where.pairs[i + gone].key),
-                   {relaxed_load(where.pairs[i + gone].child.raw)});
-    }
+    for (u32 i = begin; i + gone < where.count; ++i)
+        copy_pair(where.pairs[i], where.pairs[i + gone]);
     where.count -= gone;
     if (begin == 0 && where.count > 0) relaxed_store(where.pairs[0].key, first_key);
     store_count(inode, where, where.count);

@@ -49,10 +49,8 @@ WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     start_block(op, *block, kinds.node, inode);
     once(op.team, [&] {
         auto* node = reinterpret_cast<TreeNode*>(block->at);
-        for (u32 i = 0; i < root.count; ++i) {
-            store_pair(node->pairs[i], relaxed_load(root.pairs[i].key),
-                       {relaxed_load(root.pairs[i].child.raw)});
-        }
+        for (u32 i = 0; i < root.count; ++i)
+            copy_pair(node->pairs[i], root.pairs[i]);
         relaxed_store(node->count, root.count);
         relaxed_store(node->height, root.height);
         store_pair(root.pairs[0], 0,
@@ -79,10 +77,8 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(split_blocks_max)));
     start_block(op, *block, kinds.node, inode);
     auto* fresh = reinterpret_cast<TreeNode*>(block->at);
-    for (u32 i = keep + op.team.lane(); i < child.count; i += Team::width) {
-        store_pair(fresh->pairs[i - keep], relaxed_load(child.pairs[i].key),
-                   {relaxed_load(child.pairs[i].child.raw)});
-    }
+    for (u32 i = keep + op.team.lane(); i < child.count; i += Team::width)
+        copy_pair(fresh->pairs[i - keep], child.pairs[i]);
     op.team.sync();
     once(op.team, [&] {
         relaxed_store(fresh->count, child.count - keep);

@@ -147,16 +147,15 @@ WARREN_HD inline auto answer_inodes(Operation<Team>& op, const Command& command)
     } else if constexpr (verb == Verb::list_attributes) {
         return list_attributes(op, caller_of(command), command.handle,
                                static_cast<char*>(command.buffer), command.buffer_bytes);
-    } else if constexpr (verb == Verb::set_attribute) {
-        AttributeSet how;
-        if (!how_of(command, AttributeSet::replace, how)) return Errc::invalid;
-        return set_attribute(op, caller_of(command), command.handle, command.name,
-                             command.name_length, static_cast<const std::byte*>(command.text),
-                             command.text_bytes, how, command.now);
     } else {
-        static_assert(verb == Verb::remove_attribute);
-        return remove_attribute(op, caller_of(command), command.handle, command.name,
-                                command.name_length, command.now);
+        static_assert(verb == Verb::set_attribute || verb == Verb::remove_attribute);
+        constexpr bool adds = verb == Verb::set_attribute;
+        AttributeSet how = AttributeSet::replace;
+        if (adds && !how_of(command, AttributeSet::replace, how)) return Errc::invalid;
+        const auto* value = static_cast<const std::byte*>(adds ? command.text : nullptr);
+        return change_attribute(op, caller_of(command), command.handle, command.name,
+                                command.name_length, adds, value, adds ? command.text_bytes : 0,
+                                how, command.now);
     }
 }
 

@@ -301,12 +301,13 @@ WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const Ino
     return Errc::ok;
 }
 
-/// Sets an attribute. `how` may insist that it is new (else Errc::exists) or old (else
-/// Errc::no_data).
+/// Sets an attribute, or removes it unless it `adds` a value. `how` may insist that it is new (else
+/// Errc::exists) or old (else Errc::no_data); an ACL that is not there is removed without an error.
 template <class Team>
-WARREN_HD Errc set_attribute(Operation<Team>& op, const Credentials& caller, Handle handle,
-                             const char* bytes, u32 name_length, const std::byte* value,
-                             u64 value_length, AttributeSet how, i64 now) {
+WARREN_HD Errc change_attribute(Operation<Team>& op, const Credentials& caller, Handle handle,
+                                const char* bytes, u32 name_length, bool adds,
+                                const std::byte* value, u64 value_length, AttributeSet how,
+                                i64 now) {
     const Result<AttributeName> name = make_attribute_name(bytes, name_length);
     if (!name) return name.code();
     const Result<InodeRef> inode = find_inode(op, handle);
@@ -315,32 +316,12 @@ WARREN_HD Errc set_attribute(Operation<Team>& op, const Credentials& caller, Han
     const u32 length = static_cast<u32>(value_length);
     if (name->is_acl()) return set_acl(op, caller, *inode, *name, value, length, now);
     WARREN_TRY(check_attribute_access(op, *inode, caller, name->space, true));
-    const u32 added = attribute_record_bytes(name->length, length);
+    const u32 added = adds ? attribute_record_bytes(name->length, length) : 0;
     const Result<AttributeEdit> edit = plan_edit(op, *inode, *name, added, how);
     if (!edit) return edit.code();
     WARREN_TRY(op.will_write(inode->seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(edit_blocks_max)));
-    apply_edit(op, *inode, *edit, *name, true, value, length);
-    once(op.team, [&] { relaxed_store(inode->at->changed, now); });
-    op.end_apply();
-    return Errc::ok;
-}
-
-/// Removes an attribute. Errc::no_data if it is not there; an ACL that is not there is no error.
-template <class Team>
-WARREN_HD Errc remove_attribute(Operation<Team>& op, const Credentials& caller, Handle handle,
-                                const char* bytes, u32 name_length, i64 now) {
-    const Result<AttributeName> name = make_attribute_name(bytes, name_length);
-    if (!name) return name.code();
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
-    if (name->is_acl()) return set_acl(op, caller, *inode, *name, nullptr, 0, now);
-    WARREN_TRY(check_attribute_access(op, *inode, caller, name->space, true));
-    const Result<AttributeEdit> edit = plan_edit(op, *inode, *name, 0, AttributeSet::replace);
-    if (!edit) return edit.code();
-    WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(edit_blocks_max)));
-    apply_edit(op, *inode, *edit, *name, false, nullptr, 0);
+    apply_edit(op, *inode, *edit, *name, adds, value, length);
     once(op.team, [&] { relaxed_store(inode->at->changed, now); });
     op.end_apply();
     return Errc::ok;

@@ -258,9 +258,7 @@ WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentia
     NewInode fresh;
     WARREN_TRY(plan_inode(op, caller, *parent, arguments, fresh));
     OrphanEntry orphan;
-    WARREN_TRY(find_orphan(op, fresh.inode.number, orphan));
-    if (orphan.entry.exists) return Errc::corrupt;
-    WARREN_TRY(plan_link(op, orphan.directory, orphan.name(op), orphan.entry));
+    WARREN_TRY(plan_orphan(op, fresh.inode.number, orphan));
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(create_blocks_max)));
     apply_inode(op, *parent, arguments, fresh, 0);

@@ -51,7 +51,15 @@ WARREN_HD Errc find_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) 
     return Errc::ok;
 }
 
-/// Adds an inode to the orphan directory. Only within apply, after plan_link() for its entry.
+/// Plans an inode's entry in the orphan directory, which must not be there yet.
+template <class Team>
+WARREN_HD Errc plan_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) {
+    WARREN_TRY(find_orphan(op, inode, orphan));
+    if (orphan.entry.exists) return Errc::corrupt;
+    return plan_link(op, orphan.directory, orphan.name(op), orphan.entry);
+}
+
+/// Adds an inode to the orphan directory. Only within apply, after plan_orphan().
 template <class Team>
 WARREN_HD void apply_orphan(Operation<Team>& op, const OrphanEntry& orphan, u64 inode, u32 mode,
                             i64 now) {
@@ -99,12 +107,7 @@ WARREN_HD Errc plan_disposal(Operation<Team>& op, const InodeRef& inode, bool is
         if (!fits) return fits.code();
         disposal.fate = *fits ? Fate::free : Fate::orphan;
     }
-    if (disposal.fate == Fate::orphan) {
-        WARREN_TRY(find_orphan(op, inode.number, disposal.orphan));
-        if (disposal.orphan.entry.exists) return Errc::corrupt;
-        return plan_link(op, disposal.orphan.directory, disposal.orphan.name(op),
-                         disposal.orphan.entry);
-    }
+    if (disposal.fate == Fate::orphan) return plan_orphan(op, inode.number, disposal.orphan);
     const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, inode.number);
     if (!bitmap) return bitmap.code();
     disposal.bitmap = *bitmap;

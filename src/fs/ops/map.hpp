@@ -4,8 +4,7 @@
 //
 // Contents are read and written by the host, at the places that these operations tell. Such a place
 // belongs to the file for as long as nobody frees it, so the host keeps truncate(), punching and
-// removal of a file apart from its reads and writes of the file's data (a lock for each open file),
-// or asks still_maps() after a read and starts again if the answer is no.
+// removal of a file apart from its reads and writes of the file's data (a lock for each open file).
 //
 // Invariant: a file of kind `bytes` has at most 128 bytes; they are in the inode, zeros behind its
 // size.
@@ -163,13 +162,6 @@ WARREN_HD Result<Mapping> map(Operation<Team>& op, Handle handle, u64 file_block
         mapping.bytes = *bytes;
     }
     return mapping;
-}
-
-/// Whether nothing of the file has changed since map(): what was read at its place belongs to it. A
-/// no can be a false alarm; map() again tells.
-template <class Team>
-WARREN_HD bool still_maps(Operation<Team>& op, const Mapping& mapping) {
-    return op.unchanged(mapping.seen);
 }
 
 /// Bytes in the volume that must be zero before a file may grow over them.

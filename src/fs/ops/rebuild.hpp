@@ -203,10 +203,8 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(pack_blocks_max)));
     const bool empties = moved == right->count;
     once(op.team, [&] {
-        for (u32 i = 0; i < moved; ++i) {
-            store_pair(left->pairs[left->count + i], relaxed_load(right->pairs[i].key),
-                       {relaxed_load(right->pairs[i].child.raw)});
-        }
+        for (u32 i = 0; i < moved; ++i)
+            copy_pair(left->pairs[left->count + i], right->pairs[i]);
         store_count(directory, *left, left->count + moved);
         if (empties) {
             erase_pairs(directory, descent.above, beside.index, beside.index + 1);
@@ -251,10 +249,8 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(lower_root_blocks_max)));
     once(op.team, [&] {
-        for (u32 i = 0; i < node->count; ++i) {
-            store_pair(root->pairs[i], relaxed_load(node->pairs[i].key),
-                       {relaxed_load(node->pairs[i].child.raw)});
-        }
+        for (u32 i = 0; i < node->count; ++i)
+            copy_pair(root->pairs[i], node->pairs[i]);
         store_count(directory, *root, node->count);
         relaxed_store(directory.at->height, static_cast<u8>(root->height - 1));
     });

@@ -28,10 +28,8 @@ WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inod
     WARREN_TRY(op.will_write(orphan.entry.leaf_seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(end_orphan_blocks_max)));
     Reclaimed reclaimed{true, {}};
-    if (apply_unlink(op, orphan.directory, orphan.entry, now)) {
-        reclaimed.removed.prune_inode = orphan.directory.number;
-        reclaimed.removed.prune_key = orphan.entry.key;
-    }
+    reclaimed.removed.note(apply_unlink(op, orphan.directory, orphan.entry, now), orphan.directory,
+                           orphan.entry.key);
     release_contents(op, inode);
     free_inode(op, inode, **bitmap);
     op.end_apply();

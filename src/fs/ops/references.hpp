@@ -29,15 +29,6 @@ WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
     return Errc::ok;
 }
 
-/// Takes `count` off the references of an inode; returns what is left. Only within apply.
-template <class Team>
-WARREN_HD u64 drop_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
-    const u64 before = once(op.team, [&] {
-        return device_atomic<u64>(inode.at->references).fetch_sub(count, hd::memory_order_relaxed);
-    });
-    return before - count;
-}
-
 /// What the caller must do after an open was released.
 struct Released {
     bool must_reclaim = false;  // it is not open and has no name
@@ -47,41 +38,39 @@ struct Released {
 /// its generation is then 0. Errc::stale if the number belongs, or belonged last, to another inode.
 template <class Team>
 WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, Handle handle) {
-    const u64 number = handle.inode;
-    if (!is_inode_slot(op, number)) return Errc::stale;
-    InodeRef inode;
-    inode.number = number;
-    WARREN_TRY(op.observe(number * format::inode_size, inode.seen));
-    const Result<Block*> block = op.pin(inode.block_place());
-    if (!block) return block.code();
-    inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
-    inode.generation = load(op.team, inode.at->generation);
-    const u32 last = once(op.team, [&] { return generation_of_removed(*inode.at); });
-    WARREN_TRY(op.confirm(inode.seen));
-    const u32 meant = inode.generation != 0 ? inode.generation : last;
-    return meant == handle.generation ? Result<InodeRef>(inode) : Result<InodeRef>(Errc::stale);
+    Result<InodeRef> inode = pin_inode(op, handle.inode);
+    if (!inode) return inode;
+    const u32 generation = load(op.team, inode->at->generation);
+    const u32 last = once(op.team, [&] { return generation_of_removed(*inode->at); });
+    WARREN_TRY(op.confirm(inode->seen));
+    (*inode).generation = generation;
+    const u32 meant = generation != 0 ? generation : last;
+    return meant == handle.generation ? inode : Result<InodeRef>(Errc::stale);
 }
 
-/// Makes the number of a removed inode available again. Only within apply.
+/// Takes `count` off the references of an inode that find_held() found; returns what is left. With
+/// the last one the number of a removed inode is available again.
 template <class Team>
-WARREN_HD void let_number_go(Operation<Team>& op, const InodeRef& inode,
-                             format::InodeBitmap& bitmap) {
-    const InodeBit bit = inode_bit(inode.number);
-    once(op.team, [&] {
-        let_go_slot(bitmap, bit);
-        set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
+WARREN_HD Result<u64> drop_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
+    const bool is_removed = inode.generation == 0;
+    const Result<format::InodeBitmap*> bitmap =
+        is_removed ? pin_bitmap(op, inode.number) : Result<format::InodeBitmap*>(nullptr);
+    if (!bitmap) return bitmap.code();
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(reference_blocks_max)));
+    const u64 before = once(op.team, [&] {
+        return device_atomic<u64>(inode.at->references).fetch_sub(count, hd::memory_order_relaxed);
     });
-    op.drop_pinned(bit.bitmap_place);
-}
-
-/// Pins the bitmap of an inode that find_held() found removed; otherwise leaves `bitmap` alone.
-template <class Team>
-WARREN_HD Errc pin_bitmap_of_removed(Operation<Team>& op, const InodeRef& inode,
-                                     format::InodeBitmap*& bitmap) {
-    if (inode.generation != 0) return Errc::ok;
-    const Result<format::InodeBitmap*> pinned = pin_bitmap(op, inode.number);
-    if (pinned) bitmap = *pinned;
-    return pinned.code();
+    if (is_removed && before == count) {
+        const InodeBit bit = inode_bit(inode.number);
+        once(op.team, [&] {
+            let_go_slot(**bitmap, bit);
+            set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
+        });
+        op.drop_pinned(bit.bitmap_place);
+    }
+    op.end_apply();
+    return before - count;
 }
 
 /// Releases one open. A directory may have been removed meanwhile. If there is no open the result
@@ -95,14 +84,9 @@ WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     const u32 links = load(op.team, inode->at->links);
     WARREN_TRY(op.confirm(inode->seen));
     if (!is_open) return is_removed ? Errc::stale : Errc::bad_handle;
-    format::InodeBitmap* bitmap = nullptr;
-    WARREN_TRY(pin_bitmap_of_removed(op, *inode, bitmap));
-    WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(reference_blocks_max)));
-    const u64 left = drop_references(op, *inode, one_open);
-    if (left == 0 && is_removed) let_number_go(op, *inode, *bitmap);
-    op.end_apply();
-    return Released{!is_removed && left < one_open && links == 0};
+    const Result<u64> left = drop_references(op, *inode, one_open);
+    if (!left) return left.code();
+    return Released{!is_removed && *left < one_open && links == 0};
 }
 
 /// Releases `count` look-ups, at most those that there are. Errc::stale if the number belongs to
@@ -111,19 +95,10 @@ template <class Team>
 WARREN_HD Errc forget(Operation<Team>& op, Handle handle, u64 count) {
     const Result<InodeRef> inode = find_held(op, handle);
     if (!inode) return inode.code();
-    const bool is_removed = inode->generation == 0;
     const u64 lookups = load(op.team, inode->at->references) & lookups_mask;
     WARREN_TRY(op.confirm(inode->seen));
     const u64 given = count < lookups ? count : lookups;
-    if (given == 0) return Errc::ok;
-    format::InodeBitmap* bitmap = nullptr;
-    WARREN_TRY(pin_bitmap_of_removed(op, *inode, bitmap));
-    WARREN_TRY(op.will_write(inode->seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(reference_blocks_max)));
-    const u64 left = drop_references(op, *inode, given);
-    if (left == 0 && is_removed) let_number_go(op, *inode, *bitmap);
-    op.end_apply();
-    return Errc::ok;
+    return given == 0 ? Errc::ok : drop_references(op, *inode, given).code();
 }
 
 }  // namespace warren::ops

@@ -148,9 +148,7 @@ WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& cal
     const InodeRef inode = tree.inode;
     if (checked != nullptr && inode.handle() != checked->root) return Errc::canceled;
     OrphanEntry orphan;
-    WARREN_TRY(find_orphan(op, inode.number, orphan));
-    if (orphan.entry.exists) return Errc::corrupt;
-    WARREN_TRY(plan_link(op, orphan.directory, orphan.name(op), orphan.entry));
+    WARREN_TRY(plan_orphan(op, inode.number, orphan));
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(detach_blocks_max)));
     const bool is_late = checked != nullptr && once(op.team, [&] {
@@ -188,10 +186,8 @@ WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& ca
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(entry_blocks_max)));
     TakenTree taken;
     taken.number = tree.inode.number;
-    if (apply_detach(op, tree.parent, tree.entry, tree.inode, now)) {
-        taken.removed.prune_inode = tree.parent.number;
-        taken.removed.prune_key = tree.entry.key;
-    }
+    taken.removed.note(apply_detach(op, tree.parent, tree.entry, tree.inode, now), tree.parent,
+                       tree.entry.key);
     op.end_apply();
     return taken;
 }

@@ -215,10 +215,7 @@ WARREN_HD Removed apply_rename(Operation<Team>& op, Rename how, RenamePlan& plan
     }
     apply_arrival(op, source.inode, plan.source_is_directory, source.directory, target.directory,
                   now);
-    if (load(op.team, source.entry.leaf->count) == 0) {
-        removed.prune_inode = source.directory.number;
-        removed.prune_key = source.entry.key;
-    }
+    removed.note(load(op.team, source.entry.leaf->count) == 0, source.directory, source.entry.key);
     return removed;
 }
 

@@ -11,6 +11,13 @@ struct Removed {
     Handle reclaim;       // an orphan to be freed step by step; inode 0 for none
     u64 prune_inode = 0;  // a directory with an empty leaf, 0 for none
     u64 prune_key = 0;
+
+    /// For a name that has left `directory`, with its key there, and maybe the last of its leaf.
+    WARREN_HD void note(bool leaf_is_empty, const InodeRef& directory, u64 key) {
+        if (!leaf_is_empty) return;
+        prune_inode = directory.number;
+        prune_key = key;
+    }
 };
 
 /// Finds a name that the caller may remove. Errc::no_entry if it is not there.
@@ -86,7 +93,8 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
     const InodeImage<Team>& file = seen.inode;
     if (must_own_entries(caller, seen.directory.get(team, &Inode::mode),
                          seen.directory.get(team, &Inode::user)) ||
-        seen.entry.type == format::entry_type(format::type_directory) || !is_simple(team, op.store, file)) {
+        seen.entry.type == format::entry_type(format::type_directory) ||
+        !is_simple(team, op.store, file)) {
         return false;
     }
     op.may_use_reserve = true;
@@ -127,10 +135,7 @@ WARREN_HD WARREN_NOINLINE Result<Removed> unlink_plainly(Operation<Team>& op,
         once(op.team, [&] { drop_parent_link(parent); });
     }
     Removed removed;
-    if (apply_unlink(op, parent, found->entry, now)) {
-        removed.prune_inode = parent.number;
-        removed.prune_key = found->entry.key;
-    }
+    removed.note(apply_unlink(op, parent, found->entry, now), parent, found->entry.key);
     if (apply_disposal(op, disposal, now)) removed.reclaim = inode.handle();
     op.end_apply();
     return removed;

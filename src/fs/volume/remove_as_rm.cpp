@@ -121,8 +121,8 @@ class NameRemover {
 
 }  // namespace
 
-Errc remove_as_rm(VolumeImplementation& volume, const Caller& caller, Handle directory, std::string_view name,
-                  Removal& removal) {
+Errc remove_as_rm(VolumeImplementation& volume, const Caller& caller, Handle directory,
+                  std::string_view name, Removal& removal) {
     return or_no_memory(
         [&] { return NameRemover(volume, caller, removal).remove(directory, name); });
 }
