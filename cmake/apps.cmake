@@ -54,7 +54,8 @@ function(warren_program)
         # The mount by itself: a test serves one with an engine of its own.
         set(mount_sources "${sources}")
         list(FILTER mount_sources INCLUDE REGEX "/apps/fuse/")
-        set(client control.cpp control_protocol.cpp mount_ring.cpp mount_ring_c.cpp mount_table.cpp)
+        set(client control.cpp control_place.cpp control_protocol.cpp mount_ring.cpp
+            mount_ring_c.cpp mount_table.cpp)
         warren_client_library(${client})
         list(TRANSFORM client PREPEND "${PROJECT_SOURCE_DIR}/apps/fuse/")
         list(REMOVE_ITEM mount_sources ${client})
