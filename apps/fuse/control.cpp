@@ -283,6 +283,28 @@ Errc ControlConnection::usage(const std::string& path, const UsageOptions& optio
     return is_sound ? code : Errc::io;
 }
 
+Errc ControlConnection::clone(const std::string& source, const std::string& target,
+                              ClonedTree& cloned) {
+    Place from, to;
+    WARREN_TRY(open_parent(target, to));
+    WARREN_TRY(check_nothing_mounted(to, to.name));
+    // The root of the mount has no name there; nor can a copy of it lie elsewhere.
+    if (open_parent(source, from) == Errc::ok) WARREN_TRY(check_nothing_mounted(from, from.name));
+    const Descriptor shown(::open(source.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    if (!shown) return last_error();
+    static_cast<void>(flush(to.directory.get()));
+    const int descriptors[] = {shown.get(), to.directory.get()};
+    Encoder request;
+    request.text(to.name);
+    std::string answer;
+    const Errc code = ask(socket_.get(), Verb::clone, request, descriptors, answer);
+    Decoder body = body_of(answer);
+    cloned.files = body.number();
+    cloned.directories = body.number();
+    cloned.failed = body.text();
+    return code != Errc::ok || body.good() ? code : Errc::io;
+}
+
 Errc ControlConnection::dedupe(int source, u64 offset, int target, u64 target_offset, u64 length,
                                Deduped& deduped) {
     Descriptor from, to;

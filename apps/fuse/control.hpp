@@ -72,6 +72,8 @@ class ControlConnection {
     /// Adds up what `path` and all below it take, as Volume::usage() does but for the handles.
     Errc usage(const std::string& path, const UsageOptions& options,
                std::vector<DirectoryUsage>& answer);
+    /// Volume::clone() of `source`, whose last component is not followed, to `target`.
+    Errc clone(const std::string& source, const std::string& target, ClonedTree& cloned);
     /// Volume::dedupe_range() of the files behind two descriptors, which are open for reading or
     /// writing; rights are those of this process, whatever the descriptors are open for.
     Errc dedupe(int source, u64 offset, int target, u64 target_offset, u64 length,

@@ -39,6 +39,7 @@ enum class Verb : u16 {
     attach_ring,  // directories that commands of the connection's ring may name
     dedupe,       // of two files
     scan_space,   // as scan, with the space that the contents of each file take
+    clone,        // of a file or tree, to a name in a directory
     part = 100,   // daemon to client: one of several answers
     answer,       // daemon to client: the last one; begins with an error number
 };

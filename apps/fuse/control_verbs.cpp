@@ -12,6 +12,7 @@
 #include "apps/fuse/device.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/format/check_structure.hpp"
+#include "fs/volume/open_while.hpp"
 
 namespace warren::fuse {
 
@@ -48,24 +49,6 @@ std::vector<std::string> some_names(Volume& volume, Handle directory) {
     return names;
 }
 
-/// A file that stays open, and so in existence, until this goes.
-class OpenWhile {
- public:
-    OpenWhile(Volume& volume, Handle file)
-        : volume_(volume), file_(file), code_(volume.open_file(file)) {}
-    ~OpenWhile() {
-        if (code_ == Errc::ok) static_cast<void>(volume_.release(file_));
-    }
-    OpenWhile(const OpenWhile&) = delete;
-    OpenWhile& operator=(const OpenWhile&) = delete;
-    Errc code() const { return code_; }
-
- private:
-    Volume& volume_;
-    Handle file_;
-    Errc code_;
-};
-
 }  // namespace
 
 std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& sink) {
@@ -89,6 +72,9 @@ std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& 
             break;
         case Verb::rebuild:
             code = rebuild(peer, frame, answer);
+            break;
+        case Verb::clone:
+            code = clone(peer, frame, answer);
             break;
         case Verb::scan:
         case Verb::scan_space:
@@ -148,7 +134,7 @@ Errc ControlVerbs::find(PeerMounts& mounts, const Descriptor& descriptor, u32 ty
     if (facts.stx_dev_major != device_major_ || facts.stx_dev_minor != device_minor_) {
         return Errc::cross_device;
     }
-    if ((facts.stx_mode & S_IFMT) != type) {
+    if (type != any_type && (facts.stx_mode & S_IFMT) != type) {
         if (type == S_IFDIR) return Errc::not_directory;
         return S_ISDIR(facts.stx_mode) ? Errc::is_directory : Errc::invalid;
     }
@@ -244,6 +230,29 @@ Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
         answer.number(static_cast<u64>(is_final(code) ? code : Errc::io));
     }
     return Errc::ok;
+}
+
+Errc ControlVerbs::clone(const Peer& peer, const Frame& frame, Encoder& answer) {
+    Decoder request(frame.payload);
+    const std::string name(request.text());
+    if (!request.good() || frame.descriptors.size() != 2) return Errc::invalid;
+    WARREN_TRY(check_name(name));
+    PeerMounts mounts(peer.process);
+    Handle source, directory;
+    WARREN_TRY(find(mounts, frame.descriptors[0], any_type, false, source));
+    WARREN_TRY(find_directory(mounts, frame.descriptors[1], true, directory));
+    std::vector<StaleName> stale(1);  // made while nothing has been cloned: see remove_tree()
+    ClonedTree cloned;
+    Errc code = Errc::ok;
+    {
+        const auto volume = mount_.volume.access();
+        const Result<Attributes> replaced = volume->lookup({0, 0, {}, 0, false}, directory, name);
+        stale[0] = {node(directory), replaced ? node(replaced->handle) : 0, name, {}};
+        code = volume->clone(peer.caller(), source, directory, name, cloned);
+    }
+    if (code == Errc::ok) drop_cached(std::move(stale));
+    answer.number(cloned.files).number(cloned.directories).text(cloned.failed);
+    return code;
 }
 
 Errc ControlVerbs::rebuild(const Peer& peer, const Frame& frame, Encoder& answer) {

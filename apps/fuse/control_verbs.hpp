@@ -39,6 +39,7 @@ class ControlVerbs {
  private:
     Errc remove_tree(const Peer& peer, const Frame& frame, Encoder& answer);
     Errc move(const Peer& peer, const Frame& frame, Encoder& answer);
+    Errc clone(const Peer& peer, const Frame& frame, Encoder& answer);
     Errc rebuild(const Peer& peer, const Frame& frame, Encoder& answer);
     Errc scan(const Peer& peer, Frame& frame, const PartSink& sink);
     Errc usage(const Peer& peer, Frame& frame, const PartSink& sink);
@@ -47,8 +48,9 @@ class ControlVerbs {
     Errc sync();
     void describe(Encoder& answer);
 
-    /// What is behind a descriptor of the peer, of type S_IFDIR or S_IFREG; refuses what is not on
-    /// this mount, and, to change something, what the peer sees as read-only.
+    static constexpr u32 any_type = 0;
+    /// What is behind a descriptor of the peer, of type S_IFDIR, S_IFREG or any; refuses what is
+    /// not on this mount, and, to change something, what the peer sees as read-only.
     Errc find(PeerMounts& mounts, const Descriptor& descriptor, u32 type, bool to_change,
               Handle& handle);
     Errc find_directory(PeerMounts& mounts, const Descriptor& descriptor, bool to_change,

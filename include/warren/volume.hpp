@@ -187,6 +187,13 @@ struct Removal {
     u64 blocks = 0;       // 4 KiB blocks freed
 };
 
+/// What clone() made.
+struct ClonedTree {
+    u64 files = 0;  // names of what is no directory
+    u64 directories = 0;
+    std::string failed;  // after an error in a tree: the path from the source on that met it
+};
+
 /// What a rebuild did to one directory.
 struct Rebuilt {
     u64 entries = 0;
@@ -426,6 +433,14 @@ class Volume {
     /// would; the names are gone at return and the space is free after the next commit.
     Errc remove_tree(const Caller& caller, Handle directory, std::string_view name,
                      Removal& removal);
+    /// Makes (directory, name) a copy of the file or tree `source` that shares the blocks of its
+    /// files, with what `cp -a` keeps, and with the permission that `cp -a` needs. All of it
+    /// appears at once. Each file is copied at one moment, a tree is not: what changes meanwhile
+    /// may be in the copy or not. The name must be free or an empty directory's: Errc::exists,
+    /// Errc::not_empty. Errc::invalid: the copy would lie below its source. Errc::not_supported: as
+    /// share_range().
+    Errc clone(const Caller& caller, Handle source, Handle directory, std::string_view name,
+               ClonedTree& done);
     /// Equal to rename() item by item, in order; `results` gets the error of each.
     void move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results);
     /// Equal to create() item by item, in order.

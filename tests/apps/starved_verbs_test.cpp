@@ -34,8 +34,10 @@ class Control {
         const UncountedAllocations uncounted;
         const int directory = served_.root();
         const int files[] = {file_, file_};
-        const auto shown = verb == Verb::dedupe ? std::span<const int>(files)
-                                                : std::span<const int>(&directory, 1);
+        const int places[] = {file_, directory};
+        const auto shown = verb == Verb::dedupe  ? std::span<const int>(files)
+                           : verb == Verb::clone ? std::span<const int>(places)
+                                                 : std::span<const int>(&directory, 1);
         if (send_frame(socket_.get(), verb, request.bytes(), shown) != Errc::ok) return EPIPE;
         Frame frame;
         do {
@@ -100,6 +102,7 @@ std::vector<VerbCall> verb_calls() {
          [](Encoder& request) { request.text("directory").number(3).number(0); }},
         {"dedup", Verb::dedupe,
          [](Encoder& request) { request.number(0).number(7 * 4096).number(7 * 4096); }},
+        {"clone", Verb::clone, named("clone")},
         {"sync", Verb::sync, [](Encoder&) {}},
         {"info", Verb::info, [](Encoder&) {}},
         {"remount", Verb::remount,

@@ -89,6 +89,7 @@ std::vector<std::string> seeds() {
         frame(Verb::sync, Encoder(), 0) + info,
         frame(Verb::remove_tree, Encoder().text("directory"), 1) + info,
         frame(Verb::move, move, 1),
+        frame(Verb::clone, Encoder().text("clone"), 2 | 2 << 2 | 1 << 4) + info,
         frame(Verb::rebuild, Encoder(), 1),
         frame(Verb::scan, scan, 1),
         frame(Verb::scan, scan, 1 | 3 << 2),

@@ -102,6 +102,9 @@ class ModelFileSystem {
                        std::span<const std::byte> value, AttributeSet how = AttributeSet::any);
     Errc remove_attribute(const Caller& caller, Handle handle, std::string_view name);
 
+    Errc clone(const Caller& caller, Handle source, Handle directory, std::string_view name,
+               ClonedTree& done);
+
     /// The answers of which the volume may give any: one, unless several things stand in the way.
     std::set<Errc> remove_tree(const Caller& caller, Handle directory, std::string_view name,
                                Removal& removal);
@@ -149,6 +152,11 @@ class ModelFileSystem {
     void arrive(u64 inode, u64 from, u64 to);
     void exchange(const Found& from, std::string_view name, const Found& to,
                   std::string_view new_name);
+    Errc check_clone(const Caller& caller, Handle source, Handle directory,
+                     std::string_view name) const;
+    bool may_copy(const Caller& caller, u64 number) const;
+    u64 copy_inode(const Caller& caller, u64 number, u64 parent, std::map<u64, u64>& copies,
+                   ClonedTree& done);
     std::set<Errc> why_not_removable(const Caller& caller, u64 root) const;
     void erase_tree(u64 root, Removal& removal);
     Errc check_change(const Caller& caller, Handle handle, const AttributeChange& change) const;

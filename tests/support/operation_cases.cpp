@@ -124,11 +124,23 @@ std::vector<Operation> sharing_operations() {
                  return at.volume.share_range(at.file, 0, at.small, 0, large_bytes.size()).code();
              },
              false},
-            {"dedupe", [](Place& at) {
+            {"dedupe",
+             [](Place& at) {
                  const u64 half = large_bytes.size() / 2 / 4096 * 4096;
                  const auto done = at.volume.dedupe_range(anybody, at.file, 0, at.file, half, half);
                  EXPECT_TRUE(!done || done->bytes == half) << "other bytes than the file's";
                  return done.code();
+             }},
+            {"clone file",
+             [](Place& at) {
+                 ClonedTree cloned;
+                 return at.volume.clone(anybody, at.file, at.root, "clone", cloned);
+             }},
+            {"clone", [](Place& at) {
+                 ClonedTree cloned;
+                 const auto tree = at.volume.lookup(anybody, at.root, "tree");
+                 if (!tree) return tree.code();
+                 return at.volume.clone(anybody, tree->handle, at.directory, "clone", cloned);
              }}};
 }
 

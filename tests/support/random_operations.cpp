@@ -62,7 +62,7 @@ RandomOperations::RandomOperations(Volume& volume, u64 seed, const RandomPlan& p
                      {8, &Self::do_create_unnamed},
                      {8, &Self::do_forget}});
     add(plan.large_files, {{25, &Self::do_allocate}});
-    add(plan.shares, {{25, &Self::do_share}, {25, &Self::do_dedupe}});
+    add(plan.shares, {{25, &Self::do_share}, {25, &Self::do_dedupe}, {10, &Self::do_clone}});
     add(plan.listings, {{15, &Self::do_start_listing}, {60, &Self::do_go_on_listing}});
     add(plan.syncs, {{4, &Self::do_sync}});
     add(plan.bulk, {{5, &Self::do_remove_tree},

@@ -150,6 +150,9 @@ class RandomOperations {
     void do_allocate();
     void do_share();
     void do_dedupe();
+    void do_clone();
+    void note_copies(u64 directory);
+    u64 entries_below(u64 number) const;
     bool copy_bytes(u64 source, u64 offset, u64 target, u64 target_offset, u64 length);
     void do_seek();
     void do_get_attribute();

@@ -58,6 +58,16 @@ void add_remove_tree(Script& script, const std::string& path) {
     });
 }
 
+void add_clone(Script& script, const std::string& from, const std::string& to) {
+    script.add_at("clone " + from + " to", to,
+                  [=](auto& system, Handle directory, std::string_view name) -> Errc {
+                      const Result<Handle> source = handle_at(system, from);
+                      if (!source) return source.code();
+                      ClonedTree cloned;
+                      return system.clone(anybody, *source, directory, name, cloned);
+                  });
+}
+
 void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value) {
     const std::string what =
         "write " + std::to_string(length) + " bytes at " + std::to_string(offset) + " of";

@@ -95,6 +95,7 @@ void add_remove_directory(Script& script, const std::string& path);
 void add_rename(Script& script, const std::string& from, const std::string& to,
                 Rename how = Rename::replace);
 void add_remove_tree(Script& script, const std::string& path);
+void add_clone(Script& script, const std::string& from, const std::string& to);
 /// Writes the byte `value` so many times.
 void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value);
 void add_resize(Script& script, const std::string& path, u64 size);

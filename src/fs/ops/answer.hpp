@@ -10,6 +10,7 @@
 #include "fs/ops/allocate.hpp"
 #include "fs/ops/attributes.hpp"
 #include "fs/ops/change_structure.hpp"
+#include "fs/ops/clone.hpp"
 #include "fs/ops/command.hpp"
 #include "fs/ops/count_shared.hpp"
 #include "fs/ops/create.hpp"
@@ -264,6 +265,9 @@ WARREN_HD inline auto answer_parts(Operation<Team>& op, const Command& command) 
                            command.name_length, command.now, command.how != 0 ? &checked : nullptr);
     } else if constexpr (verb == Verb::start_dying) {
         return start_dying(op, command.from);
+    } else if constexpr (verb == Verb::clone) {
+        return clone(op, caller_of(command), command.handle, command.target, command.name,
+                     command.name_length, create_arguments(command));
     } else {
         static_assert(verb == Verb::pack);
         return pack(op, command);

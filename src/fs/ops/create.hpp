@@ -37,6 +37,23 @@ inline constexpr u32 create_blocks_max = entry_blocks_max + new_inode_blocks_max
 /// What link() marks: the inode, its new name, and the one that it had among the orphans.
 inline constexpr u32 link_blocks_max = 1 + 2 * entry_blocks_max;
 
+/// Reserves the number of a new inode, and a block for a long target.
+template <class Team>
+WARREN_HD Errc reserve_new_inode(Operation<Team>& op, const CreateArguments& arguments,
+                                 NewInode& fresh) {
+    const Result<ReservedInode> reserved = reserve_inode(op);
+    if (!reserved) return reserved.code();
+    fresh.inode = reserved->inode;
+    fresh.bitmap = reserved->bitmap;
+    WARREN_TRY(op.will_write(fresh.inode.seen));
+    if (arguments.target_length > format::area_bytes) {
+        const Result<FreshBlock> target = reserve_block(op);
+        if (!target) return target.code();
+        fresh.target = *target;
+    }
+    return Errc::ok;
+}
+
 /// Reserves what a new inode in `parent` needs.
 template <class Team>
 WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
@@ -57,20 +74,11 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
         if (!inherit) return inherit.code();
         fresh.inherit = *inherit;
     }
-    const Result<ReservedInode> reserved = reserve_inode(op);
-    if (!reserved) return reserved.code();
-    fresh.inode = reserved->inode;
-    fresh.bitmap = reserved->bitmap;
-    WARREN_TRY(op.will_write(fresh.inode.seen));
+    WARREN_TRY(reserve_new_inode(op, arguments, fresh));
     if (fresh.inherit.needs_block) {
         const Result<FreshBlock> acl = reserve_block(op);
         if (!acl) return acl.code();
         fresh.acl = *acl;
-    }
-    if (arguments.target_length > format::area_bytes) {
-        const Result<FreshBlock> target = reserve_block(op);
-        if (!target) return target.code();
-        fresh.target = *target;
     }
     return Errc::ok;
 }
@@ -198,6 +206,28 @@ WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle 
     return plan_name_plainly(op, caller, directory, name, length, fresh);
 }
 
+/// Writes the new inode and its name. Only within apply, which is over if the directory takes no
+/// more names: Errc::no_entry.
+template <class Team>
+WARREN_HD Errc apply_new_name(Operation<Team>& op, const NewName& added,
+                              const CreateArguments& arguments, NewInode& fresh) {
+    const InodeRef& parent = added.directory;
+    if (!once(op.team, [&] { return count_entry(parent, 1); })) {
+        op.cancel_apply();
+        return Errc::no_entry;
+    }
+    const u32 mode = fresh.inherit.mode;
+    const bool is_directory = (mode & format::type_mask) == format::type_directory;
+    apply_inode(op, parent, arguments, fresh, is_directory ? 2 : 1);
+    apply_link(op, parent, added.name, added.entry, fresh.inode.number, format::entry_type(mode),
+               arguments.now);
+    if (is_directory) {
+        once(op.team,
+             [&] { device_atomic<u32>(parent.at->links).fetch_add(1, hd::memory_order_relaxed); });
+    }
+    return Errc::ok;
+}
+
 /// Whether an inode of this mode can be made: a known type, and no unknown bits.
 WARREN_HD constexpr bool can_be_made(u32 mode) {
     switch (mode & ~format::mode_bits) {
@@ -230,25 +260,15 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     NewInode fresh;
     WARREN_TRY(plan_inode(op, caller, parent, added.heritage, arguments, fresh));
     const bool is_directory = (arguments.mode & format::type_mask) == format::type_directory;
-    const u32 links = is_directory ? 2 : 1;
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(create_blocks_max)));
-    if (!once(op.team, [&] { return count_entry(parent, 1); })) {
-        op.cancel_apply();
-        return Errc::no_entry;
-    }
-    apply_inode(op, parent, arguments, fresh, links);
-    apply_link(op, parent, added.name, added.entry, fresh.inode.number,
-               format::entry_type(fresh.inherit.mode), arguments.now);
-    if (is_directory) {
-        once(op.team,
-             [&] { device_atomic<u32>(parent.at->links).fetch_add(1, hd::memory_order_relaxed); });
-    }
+    WARREN_TRY(apply_new_name(op, added, arguments, fresh));
     op.end_apply();
-    return made_attributes(parent, arguments, fresh, links);
+    return made_attributes(parent, arguments, fresh, is_directory ? 2 : 1);
 }
 
-/// Makes a regular file without a name, in the orphan directory from the start.
+/// Makes a regular file without a name, in the orphan directory from the start; or a directory
+/// there, in which a tree is built that gets its name later, by a rename.
 template <class Team>
 WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentials& caller,
                                             Handle directory, const CreateArguments& arguments) {

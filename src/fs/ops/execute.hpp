@@ -103,6 +103,15 @@ WARREN_HD inline void get(const Reply& reply, SharedCount& answer) {
     answer.allocated = static_cast<u32>(reply.length >> 32);
     answer.shared = static_cast<u32>(reply.length);
 }
+WARREN_HD inline void put(Reply& reply, const Cloned& answer) {
+    put(reply, answer.handle);
+    reply.value = (answer.lacks_contents ? 1 : 0) | (answer.lacks_attributes ? 2 : 0);
+}
+WARREN_HD inline void get(const Reply& reply, Cloned& answer) {
+    get(reply, answer.handle);
+    answer.lacks_contents = (reply.value & 1) != 0;
+    answer.lacks_attributes = (reply.value & 2) != 0;
+}
 WARREN_HD inline void put(Reply& reply, const Packed& answer) {
     reply.value = answer.next_key;
     reply.length = answer.is_done ? 1 : 0;
@@ -276,6 +285,8 @@ WARREN_HD Errc execute_parts(Operation<Team>& op, const Command& command, Reply&
             return execute_part<Verb::detach_tree>(op, command, reply);
         case Verb::start_dying:
             return execute_part<Verb::start_dying>(op, command, reply);
+        case Verb::clone:
+            return execute_part<Verb::clone>(op, command, reply);
         case Verb::pack:
             return execute_part<Verb::pack>(op, command, reply);
         default:

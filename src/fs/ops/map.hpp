@@ -69,22 +69,28 @@ WARREN_HD constexpr u64 bytes_of(u64 blocks) {
     return blocks < (u64{1} << 52) ? blocks * format::block_size : ~u64{0};
 }
 
-/// Finds a regular file. Errc::is_directory or Errc::invalid if it is something else.
+/// An inode as a regular file. Errc::is_directory or Errc::invalid if it is something else.
 template <class Team>
-WARREN_HD Result<File> find_file(Operation<Team>& op, Handle handle) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+WARREN_HD Result<File> file_at(Operation<Team>& op, const InodeRef& inode) {
     File file;
-    file.inode = *inode;
-    file.size = load(op.team, inode->at->size);
-    file.kind = static_cast<AreaKind>(load(op.team, inode->at->area_kind));
-    const u32 type = load(op.team, inode->at->mode) & format::type_mask;
-    WARREN_TRY(op.confirm(inode->seen));
+    file.inode = inode;
+    file.size = load(op.team, inode.at->size);
+    file.kind = static_cast<AreaKind>(load(op.team, inode.at->area_kind));
+    const u32 type = load(op.team, inode.at->mode) & format::type_mask;
+    WARREN_TRY(op.confirm(inode.seen));
     if (type == format::type_directory) return Errc::is_directory;
     if (type != format::type_regular) return Errc::invalid;
     const bool sound = file.kind == AreaKind::bytes || file.kind == AreaKind::extents ||
                        file.kind == AreaKind::tree;
     return sound ? Result<File>(file) : Errc::corrupt;
+}
+
+/// Finds a regular file; errors as file_at().
+template <class Team>
+WARREN_HD Result<File> find_file(Operation<Team>& op, Handle handle) {
+    const Result<InodeRef> inode = find_inode(op, handle);
+    if (!inode) return inode.code();
+    return file_at(op, *inode);
 }
 
 /// A consistent copy of the contents in the inode of a file of kind `bytes`.

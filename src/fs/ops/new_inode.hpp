@@ -39,6 +39,21 @@ WARREN_HD inline u32 masked(const Credentials& caller, u32 mode) {
     return mode & ~(caller.umask & permission_bits);
 }
 
+/// The owner, group and mode that a copy of `original` gets, as `cp -a` keeps them: without
+/// privileges it belongs to the caller, and to the original's group only if the caller is in it; if
+/// one of them is not kept, the set-user-id, set-group-id and sticky bits are not either.
+WARREN_HD inline void take_owner(const Credentials& caller, const Attributes& original, u32& user,
+                                 u32& group, u32& mode) {
+    const bool keeps_user = caller.owns(original.user);
+    const bool keeps_group = caller.may_set_setgid(original.group);
+    user = keeps_user ? original.user : caller.user;
+    group = keeps_group ? original.group : caller.group;
+    mode = original.mode;
+    if (!keeps_user || !keeps_group) {
+        mode &= ~(format::mode_setuid | format::mode_setgid | format::mode_sticky);
+    }
+}
+
 /// The attributes of a new inode that holds nothing.
 WARREN_HD inline Attributes new_attributes(Handle handle, u32 mode, u32 user, u32 group, u64 parent,
                                            i64 now) {

@@ -234,7 +234,7 @@ VolumeImplementation::~VolumeImplementation() = default;
 
 Errc VolumeImplementation::start_dedup() {
     if (!options_.dedup || options_.read_only) return Errc::ok;
-    if (!can_share_blocks(superblock_)) return Errc::not_supported;
+    WARREN_TRY(check_sharing());
     dedup_ = std::make_unique<InlineDedup>(*this, options_.dedup_index_bytes);
     return dedup_->code();
 }

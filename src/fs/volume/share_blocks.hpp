@@ -15,10 +15,6 @@ struct SharedRange {
     i64 now;
 };
 
-inline bool can_share_blocks(const format::Superblock& superblock) {
-    return (superblock.features_read_only_compatible & format::feature_shared_blocks) != 0;
-}
-
 /// Puts whole blocks of the source, the last one of the range included, and its holes in the place
 /// of what the target has, which becomes as long as the range's end at least. Requires: the
 /// exclusive data locks of both files; both offsets begin blocks; in one file, no block is in both

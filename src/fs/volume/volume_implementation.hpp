@@ -288,6 +288,11 @@ class VolumeImplementation {
     MetaLoader& loader() { return *loader_; }
     const format::Superblock& superblock() const { return superblock_; }
     bool is_read_only() const { return options_.read_only; }
+    /// Errc::not_supported if the volume was made without shared blocks.
+    Errc check_sharing() const {
+        const u64 features = superblock_.features_read_only_compatible;
+        return (features & format::feature_shared_blocks) != 0 ? Errc::ok : Errc::not_supported;
+    }
     Errc commit();
     /// See Committer::commit_and_free().
     Errc commit_and_free(bool looks_on_disk);

@@ -11,6 +11,7 @@
 #include "base/out_of_memory.hpp"
 #include "fs/volume/data_writer.hpp"
 #include "fs/volume/share_blocks.hpp"
+#include "fs/volume/tree_cloner.hpp"
 
 namespace warren {
 
@@ -185,10 +186,6 @@ Errc check_rights(Volume& volume, const Caller& caller, Handle source, Handle ta
     return code == Errc::access ? Errc::not_permitted : code;
 }
 
-Errc check_feature(const VolumeImplementation& volume) {
-    return can_share_blocks(volume.superblock()) ? Errc::ok : Errc::not_supported;
-}
-
 /// Whether contents lie in the inode of either file, where no block can be shared.
 Result<bool> is_in_inode(VolumeImplementation& volume, const SharedRange& range) {
     for (const Handle file : {range.source, range.target}) {
@@ -205,7 +202,7 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
                                 u64 length, Stamp stamp) {
     return or_no_memory([&]() -> Result<u64> {
         VolumeImplementation& volume = *implementation_;
-        WARREN_TRY(check_feature(volume));
+        WARREN_TRY(volume.check_sharing());
         const TwoDataLocks locks(volume.data_lock(source.inode), volume.data_lock(target.inode));
         const Result<u64> source_size = size_of_file(*this, source);
         if (!source_size) return source_size.code();
@@ -229,11 +226,20 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
     });
 }
 
+Errc Volume::clone(const Caller& caller, Handle source, Handle directory, std::string_view name,
+                   ClonedTree& done) {
+    return or_no_memory([&]() -> Errc {
+        VolumeImplementation& volume = *implementation_;
+        WARREN_TRY(volume.check_sharing());
+        return TreeCloner(*this, volume, caller).clone(source, directory, name, done);
+    });
+}
+
 Result<Deduped> Volume::dedupe_range(const Caller& caller, Handle source, u64 offset, Handle target,
                                      u64 target_offset, u64 length) {
     return or_no_memory([&]() -> Result<Deduped> {
         VolumeImplementation& volume = *implementation_;
-        WARREN_TRY(check_feature(volume));
+        WARREN_TRY(volume.check_sharing());
         WARREN_TRY(check_rights(*this, caller, source, target));
         if (relaxed_load(volume.store().state->read_only) != 0) return Errc::read_only;
         const TwoDataLocks locks(volume.data_lock(source.inode), volume.data_lock(target.inode));

@@ -188,10 +188,11 @@ class Dice {
 
     void draw_names(Command& command) {
         constexpr Verb verbs[] = {
-            Verb::lookup,         Verb::create,    Verb::create,          Verb::create_unnamed,
-            Verb::link,           Verb::unlink,    Verb::rename,          Verb::get_attributes,
-            Verb::set_attributes, Verb::handle_of, Verb::attributes_of,   Verb::check_access,
-            Verb::count_names,    Verb::pack,      Verb::remove_directory};
+            Verb::lookup,         Verb::create,    Verb::create,           Verb::create_unnamed,
+            Verb::link,           Verb::unlink,    Verb::rename,           Verb::get_attributes,
+            Verb::set_attributes, Verb::handle_of, Verb::attributes_of,    Verb::check_access,
+            Verb::count_names,    Verb::pack,      Verb::remove_directory, Verb::clone,
+            Verb::clone};
         command.verb = verbs[random_.below(std::size(verbs))];
         command.mode = random_.below(8) == 0 ? 040755 : 0100644;
         command.from = command.handle.inode;

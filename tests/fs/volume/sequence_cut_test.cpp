@@ -56,6 +56,9 @@ void add_names(Alphabet& set) {
     add_rename(set.with("/a"), "/a/f", "/b/h", Rename::exchange);
     add_rename(set.with("/a/e"), "/b/e", "/a/e");
     add_rename(set.with("/a/d"), "/b/e", "/a/d");
+    add_clone(set.with("/a/c"), "/b", "/a/c");
+    add_clone(set.with("/b/e"), "/a", "/b/e");
+    add_clone(set.with("/a/n"), "/a/f", "/a/n");
 }
 
 void add_contents(Alphabet& set) {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cloning one inode: a new one with the attributes of another and, as far as one operation goes,
+// its contents, which share their blocks. A tree is cloned inode by inode (volume/tree_cloner.hpp).
+//
+// The host keeps others from the data of the source meanwhile.
+#pragma once
+
+#include "fs/ops/create.hpp"
+#include "fs/ops/share.hpp"
+
+namespace warren::ops {
+
+/// A new inode, and what it still lacks of its source.
+struct Cloned {
+    Handle handle;
+    bool lacks_contents = false;    // share() is to bring them
+    bool lacks_attributes = false;  // extended ones
+};
+
+/// What clone() marks: the new inode and its name, the counts of its blocks, and the source, which
+/// gets the flag extent_shared.
+inline constexpr u32 clone_blocks_max =
+    create_blocks_max + add_references_blocks_max + mark_shared_blocks;
+static_assert(clone_blocks_max <= journal_room_min);
+static_assert(shared_frames_max + 1 <= reservations_max);
+
+/// The contents of a regular file as far as one operation takes them over: the bytes in its inode,
+/// or its only extent.
+struct ContentsPlan {
+    Spot from;
+    InlineBytes bytes;
+    FreshCounts fresh;
+    bool is_whole = false;
+
+    WARREN_HD bool has_extent() const { return is_whole && from.kind == MappingKind::data; }
+};
+
+template <class Team>
+WARREN_HD Errc plan_contents(Operation<Team>& op, const InodeRef& source, ContentsPlan& plan) {
+    const Result<File> file = file_at(op, source);
+    if (!file) return file.code();
+    if (file->kind == AreaKind::bytes) {
+        const Result<InlineBytes> bytes = inline_bytes(op, *file);
+        if (!bytes) return bytes.code();
+        plan.bytes = *bytes;
+        plan.is_whole = true;
+        return Errc::ok;
+    }
+    const Result<Spot> from = locate(op, *file, 0);
+    if (!from) return from.code();
+    const bool is_only = !from->home.is_tree && from->home.list.count == 1;
+    if (!is_only || from->kind != MappingKind::data ||
+        from->blocks > blocks_in_one_step(from->place)) {
+        return Errc::ok;
+    }
+    plan.from = *from;
+    plan.is_whole = true;
+    WARREN_TRY(plan_references(op, from->place, from->blocks, plan.fresh));
+    return op.will_write(from->home.seen);
+}
+
+/// Gives the new inode the planned contents and their size. Only within apply.
+template <class Team>
+WARREN_HD void apply_contents(Operation<Team>& op, const InodeRef& inode, const ContentsPlan& plan,
+                              u64 size) {
+    if (!plan.is_whole) return;
+    once(op.team, [&] { relaxed_store(inode.at->size, size); });
+    if (!plan.has_extent()) {
+        once(op.team, [&] {
+            for (u32 i = 0; i < format::area_bytes / 8; ++i)
+                relaxed_store(inode.at->area.words[i], plan.bytes.words[i]);
+        });
+        return;
+    }
+    const Extent extent{0, BlockPointer::to(plan.from.place), static_cast<u32>(plan.from.blocks),
+                        format::extent_shared};
+    add_references(op, plan.from.place, extent.length, plan.fresh);
+    if (!plan.from.is_shared) mark_shared(op, plan.from);
+    once(op.team, [&] {
+        clear_area(inode, AreaKind::extents);
+        write_extent(inode.at->area.extents[0], extent);
+        relaxed_store(inode.at->area_count, 1);
+        relaxed_store(inode.at->blocks, extent.length);
+    });
+}
+
+/// The permission that `caller` needs to copy a file of this type, as `cp -a` does: the target of a
+/// link, and what a device is, anyone may read who finds it.
+WARREN_HD constexpr u32 permission_to_copy(u32 type) {
+    if (type == format::type_directory) return may_read | may_execute;
+    return type == format::type_regular ? may_read : 0;
+}
+
+/// Makes (directory, name) a copy of `source`; a directory comes without its names. `caller` needs
+/// permission for the source only, and decides which owner the copy gets. Of `arguments`, the
+/// target of a symbolic link and the time count. Errc::exists if the name is taken.
+template <class Team>
+WARREN_HD Result<Cloned> clone(Operation<Team>& op, const Credentials& caller, Handle source,
+                               Handle directory, const char* name, u32 length,
+                               const CreateArguments& arguments) {
+    const Result<InodeRef> from = find_inode(op, source);
+    if (!from) return from.code();
+    const Result<Attributes> old = attributes_of(op, *from);
+    if (!old) return old.code();
+    const u32 type = old->mode & format::type_mask;
+    const u64 wanted_target = type == format::type_symlink ? old->size : 0;
+    if (arguments.target_length != wanted_target) return Errc::invalid;
+    WARREN_TRY(check_permission(op, *from, caller, permission_to_copy(type)));
+    ContentsPlan contents;
+    if (type == format::type_regular) WARREN_TRY(plan_contents(op, *from, contents));
+    Cloned cloned;
+    cloned.lacks_contents = type == format::type_regular && !contents.is_whole && old->size != 0;
+    cloned.lacks_attributes = load(op.team, from->at->attributes.raw) != 0;
+    WARREN_TRY(op.confirm(from->seen));
+
+    Credentials maker;
+    maker.check = false;
+    NewName added;
+    WARREN_TRY(plan_name(op, maker, directory, name, length, added));
+    NewInode fresh;
+    take_owner(caller, *old, fresh.user, fresh.group, fresh.inherit.mode);
+    WARREN_TRY(reserve_new_inode(op, arguments, fresh));
+    CreateArguments made = arguments;
+    made.device = old->device;
+
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(clone_blocks_max)));
+    WARREN_TRY(apply_new_name(op, added, made, fresh));
+    apply_contents(op, fresh.inode, contents, old->size);
+    once(op.team, [&] {
+        relaxed_store(fresh.inode.at->accessed, old->accessed);
+        relaxed_store(fresh.inode.at->modified, old->modified);
+    });
+    op.end_apply();
+    cloned.handle = fresh.inode.handle();
+    return cloned;
+}
+
+}  // namespace warren::ops

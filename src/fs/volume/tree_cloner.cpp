@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one operation does not clone comes by calls that programs use: share_range(), link(), those
+// for extended attributes.
+#include "fs/volume/tree_cloner.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/out_of_memory.hpp"
+#include "fs/volume/host_scan.hpp"
+#include "fs/volume/open_while.hpp"
+
+namespace warren {
+
+using ops::Verb;
+
+namespace {
+
+/// The name that the clone has while it grows.
+constexpr std::string_view young_name = "clone";
+
+bool is_directory(const Attributes& attributes) {
+    return (attributes.mode & format::type_mask) == format::type_directory;
+}
+
+}  // namespace
+
+const ClonedDirectory* ClonedDirectories::find(Handle source) {
+    Shard& shard = shard_of(source.inode);
+    const std::shared_lock lock(shard.mutex);
+    const auto found = shard.of.find(source.inode);
+    return found != shard.of.end() && found->second.source == source ? &found->second : nullptr;
+}
+
+void ClonedDirectories::add(ClonedDirectory directory) {
+    Shard& shard = shard_of(directory.source.inode);
+    const std::lock_guard lock(shard.mutex);
+    shard.of.try_emplace(directory.source.inode, std::move(directory));
+}
+
+void ClonedDirectories::for_each(ThreadPool& thread_pool,
+                                 const std::function<void(const ClonedDirectory&)>& body) {
+    thread_pool.for_each(shards_.size(), [&](const ThreadTeam&, u64 i) {
+        for (const auto& [inode, directory] : shards_[i].of)
+            body(directory);
+    });
+}
+
+Errc TreeCloner::clone(Handle source, Handle directory, std::string_view name, ClonedTree& done) {
+    const Result<Attributes> from = api_.attributes(source);
+    if (!from) return from.code();
+    WARREN_TRY(check_target(*from, directory, name));
+    WARREN_TRY(make_staging());
+    Errc code = or_no_memory([&] { return grow(*from); });
+    if (code == Errc::ok) code = attach(directory, name);
+    remove_staging(code == Errc::ok);
+    done.failed = std::move(failed_);
+    if (code != Errc::ok) return code;
+    done.files = files_.load(std::memory_order_relaxed);
+    done.directories = directory_count_.load(std::memory_order_relaxed);
+    return Errc::ok;
+}
+
+/// Whether `caller` may give the clone its name, and the name is free or an empty directory's.
+Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::string_view name) {
+    const Result<Attributes> parent = api_.attributes(directory);
+    if (!parent) return parent.code();
+    if (!is_directory(*parent)) return Errc::not_directory;
+    WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
+    if (is_directory(source)) WARREN_TRY(check_not_below(source.handle, directory));
+    const Result<Attributes> there = api_.lookup(maker_, directory, name);
+    replaces_ = there.code() == Errc::ok;
+    if (!replaces_) return there.code() == Errc::no_entry ? Errc::ok : there.code();
+    if (!is_directory(*there) || !is_directory(source)) return Errc::exists;
+    const Result<u64> names = volume_.ask<Verb::count_names>(command_on(there->handle));
+    if (!names) return names.code();
+    if (*names != 0) return Errc::not_empty;
+    // The owner may remove it even if its parent is sticky.
+    return credentials_of(caller_).owns(there->user) ? Errc::ok : Errc::not_permitted;
+}
+
+/// Errc::invalid if `directory` is `source` or lies below it.
+Errc TreeCloner::check_not_below(Handle source, Handle directory) {
+    const u64 steps_max = api_.statistics().blocks * format::inodes_per_block;
+    u64 steps = 0;
+    for (Handle at = directory; at != source;) {
+        if (at == api_.root()) return Errc::ok;
+        if (++steps > steps_max) return Errc::corrupt;
+        const Result<Attributes> here = api_.attributes(at);
+        if (!here) return here.code();
+        const Result<Handle> above = api_.handle_of(here->parent);
+        if (above.code() == Errc::stale) return Errc::no_entry;  // of a tree that was removed
+        if (!above) return above.code();
+        at = *above;
+    }
+    return Errc::invalid;
+}
+
+/// Makes the directory in which the clone grows.
+Errc TreeCloner::make_staging() {
+    ops::Command command = command_on(api_.root(), maker_);
+    command.mode = format::type_directory | 0700;
+    command.now = now_;
+    const Result<Attributes> made = volume_.ask<Verb::create_unnamed>(command);
+    if (made) staging_ = made->handle;
+    return made.code();
+}
+
+/// Clones the source and everything below it into the staging directory.
+Errc TreeCloner::grow(const Attributes& source) {
+    const ClonedDirectory staging{{}, staging_, nullptr, {}, 0, 0};
+    if (const Errc code = clone_entry(source, staging, young_name); code != Errc::ok) {
+        fail(code, nullptr, {});
+        return code;
+    }
+    if (!is_directory(source)) return Errc::ok;
+    const std::function<bool(const Scanned&)> visitor = [&](const Scanned& entry) {
+        return visit(entry);
+    };
+    const ScanSteps steps{[&] { return has_failed(); }, {}};
+    std::vector<ScanPosition> left{{source.handle}};
+    Errc scanned = Errc::ok;
+    while (scanned == Errc::ok && !has_failed() && !left.empty()) {
+        scanned = HostScan(volume_).scan_on(credentials_of(caller_), {}, visitor, steps, left);
+    }
+    if (has_failed()) return error_;
+    WARREN_TRY(scanned);
+    set_directory_times();
+    return error_;
+}
+
+/// Gives the clone its name, unless that is taken or the caller's rights are gone.
+Errc TreeCloner::attach(Handle directory, std::string_view name) {
+    WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
+    const Rename how = replaces_ ? Rename::replace : Rename::no_replace;
+    return api_.rename(maker_, staging_, young_name, directory, name, how);
+}
+
+/// Frees the staging directory, with a clone that was not attached. What an error leaves of it, the
+/// next opening frees.
+void TreeCloner::remove_staging(bool is_empty) {
+    ops::Command command;
+    command.from = staging_.inode;
+    Removal removal;
+    if (volume_.ask<Verb::start_dying>(command) != Errc::ok) return;
+    // The first needs no memory.
+    static_cast<void>(is_empty ? volume_.reclaim_by_steps(staging_)
+                               : volume_.remove_detached(staging_, removal));
+}
+
+/// Clones an entry of the source; whether the scan is to go on below it.
+bool TreeCloner::visit(const Scanned& entry) {
+    if (has_failed()) return false;
+    const ClonedDirectory* into = directories_.find(entry.directory);
+    WARREN_CHECK(into != nullptr);  // the scan visits a directory before its entries
+    // A directory that was moved meanwhile is met again.
+    const bool is_known =
+        is_directory(entry.attributes) && directories_.find(entry.attributes.handle) != nullptr;
+    if (is_known) return false;
+    const Errc code = clone_entry(entry.attributes, *into, entry.name);
+    if (code == Errc::ok) return true;
+    // Removed meanwhile; or its name was given to another file after the scan had met that.
+    if (code != Errc::stale && code != Errc::exists) fail(code, into, entry.name);
+    return false;
+}
+
+Errc TreeCloner::clone_entry(const Attributes& source, const ClonedDirectory& into,
+                             std::string_view name) {
+    if (!is_directory(source)) {
+        WARREN_TRY(source.links > 1 ? clone_linked(source, into.target, name)
+                                    : clone_inode(source, into.target, name).code());
+        files_.fetch_add(1, std::memory_order_relaxed);
+        return Errc::ok;
+    }
+    const Result<Handle> made = clone_inode(source, into.target, name);
+    if (!made) return made.code();
+    const bool is_root = into.target == staging_;
+    directories_.add({source.handle, *made, is_root ? nullptr : &into,
+                      is_root ? std::string() : std::string(name), source.accessed,
+                      source.modified});
+    directory_count_.fetch_add(1, std::memory_order_relaxed);
+    return Errc::ok;
+}
+
+/// Names of one file in the source become names of one file in the clone.
+Errc TreeCloner::clone_linked(const Attributes& source, Handle directory, std::string_view name) {
+    const std::lock_guard lock(linked_mutex_);
+    const auto known = linked_.find(source.handle.inode);
+    if (known != linked_.end()) {
+        return api_.link(maker_, known->second, directory, name).code();
+    }
+    const Result<Handle> made = clone_inode(source, directory, name);
+    if (made) linked_.emplace(source.handle.inode, *made);
+    return made.code();
+}
+
+Result<Handle> TreeCloner::clone_inode(const Attributes& source, Handle directory,
+                                       std::string_view name) {
+    std::string target;
+    if ((source.mode & format::type_mask) == format::type_symlink) {
+        const Result<std::string> link = api_.read_link(source.handle);
+        if (!link) return link.code();
+        target = *link;
+    }
+    const Result<ops::Cloned> cloned = run_clone(source, directory, name, target);
+    if (!cloned) return cloned.code();
+    Errc code = Errc::ok;
+    if (cloned->lacks_contents) code = share_contents(source.handle, cloned->handle);
+    if (code == Errc::ok && cloned->lacks_attributes) {
+        code = copy_attributes(source.handle, cloned->handle);
+    }
+    if (code == Errc::stale) {  // the source is gone: so is this
+        static_cast<void>(is_directory(source) ? api_.remove_directory(maker_, directory, name)
+                                               : api_.unlink(maker_, directory, name));
+    }
+    return code == Errc::ok ? Result<Handle>(cloned->handle) : code;
+}
+
+Result<ops::Cloned> TreeCloner::run_clone(const Attributes& source, Handle directory,
+                                          std::string_view name, std::string_view link_target) {
+    ops::Command command = command_on(source.handle, caller_);
+    command.target = directory;
+    set_name(command, name);
+    command.text = link_target.data();
+    command.text_bytes = link_target.size();
+    command.now = now_;
+    std::unique_lock<std::shared_mutex> lock;
+    if (!is_directory(source)) lock = std::unique_lock(volume_.data_lock(source.handle.inode));
+    return volume_.ask<Verb::clone>(command);
+}
+
+/// Shares all contents: what takes more than one operation.
+Errc TreeCloner::share_contents(Handle source, Handle target) {
+    const OpenWhile from(api_, source);
+    WARREN_TRY(from.code());
+    const OpenWhile to(api_, target);
+    WARREN_TRY(to.code());
+    return api_.share_range(source, 0, target, 0, format::file_size_max, Stamp::no).code();
+}
+
+/// Copies extended attributes, access control lists among them, as far as the caller may set them.
+Errc TreeCloner::copy_attributes(Handle source, Handle target) {
+    std::array<char, format::block_size> names;
+    std::array<std::byte, format::block_size> value;
+    const Result<u64> bytes = api_.list_attributes(source, names);
+    if (!bytes) return bytes.code();
+    for (std::string_view rest(names.data(), *bytes); !rest.empty();) {
+        const std::string_view name = rest.substr(0, rest.find('\0'));
+        rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+        const Result<u64> size = api_.get_attribute(source, name, value);
+        if (size.code() == Errc::no_data) continue;  // removed meanwhile
+        if (!size) return size.code();
+        // What takes privileges to set is left out for a caller without them.
+        const bool is_reserved = name.starts_with("trusted.") || name.starts_with("security.");
+        const Errc code = api_.set_attribute(is_reserved ? caller_ : maker_, target, name,
+                                             std::span(value).first(*size));
+        const bool may_not = code == Errc::access || code == Errc::not_permitted;
+        if (code != Errc::ok && !(is_reserved && may_not)) return code;
+    }
+    return Errc::ok;
+}
+
+/// Sets the times of all directories to those of their sources: names that were added have changed
+/// them.
+void TreeCloner::set_directory_times() {
+    directories_.for_each(volume_.thread_pool(), [&](const ClonedDirectory& directory) {
+        AttributeChange times;
+        times.which = AttributeChange::accessed | AttributeChange::modified;
+        times.new_accessed = directory.accessed;
+        times.new_modified = directory.modified;
+        const Errc code = api_.set_attributes(maker_, directory.target, times).code();
+        if (code != Errc::ok) fail(code, &directory, {});
+    });
+}
+
+/// Notes the first error, and the path where it happened.
+void TreeCloner::fail(Errc code, const ClonedDirectory* in, std::string_view name) {
+    const std::lock_guard lock(failed_mutex_);
+    if (has_failed()) return;
+    error_.store(code, std::memory_order_relaxed);
+    std::string path(name);
+    for (; in != nullptr && in->above != nullptr; in = in->above)
+        path = path.empty() ? in->name : in->name + "/" + path;
+    failed_ = std::move(path);
+}
+
+}  // namespace warren

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clones of files and whole trees. The clone grows in a directory of its own that only the orphan
+// directory names, and gets its name at the end by one rename: so nobody sees a part of it, and
+// what a crash leaves of it is freed as the rest of a removal would be.
+//
+// Workers that scan the source clone each entry as they meet it, one inode an operation. Each file
+// is cloned at one moment, the tree is not: names that change meanwhile may be in the clone or not.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+
+/// A directory of the source and its clone.
+struct ClonedDirectory {
+    Handle source;
+    Handle target;
+    const ClonedDirectory* above = nullptr;  // null: the root of the source
+    std::string name;
+    i64 accessed = 0;
+    i64 modified = 0;
+};
+
+/// The directories cloned so far, for any number of threads.
+class ClonedDirectories {
+ public:
+    /// Null if there is none.
+    const ClonedDirectory* find(Handle source);
+    /// Adds one that is not there yet.
+    void add(ClonedDirectory directory);
+    /// Calls `body(directory)` for each, on the thread pool.
+    void for_each(ThreadPool& thread_pool, const std::function<void(const ClonedDirectory&)>& body);
+
+ private:
+    struct Shard {
+        std::shared_mutex mutex;
+        std::unordered_map<u64, ClonedDirectory> of;  // by the source's inode number
+    };
+    Shard& shard_of(u64 inode) { return shards_[inode % shards_.size()]; }
+
+    std::array<Shard, 64> shards_;
+};
+
+class TreeCloner {
+ public:
+    TreeCloner(Volume& api, VolumeImplementation& volume, const Caller& caller)
+        : api_(api), volume_(volume), caller_(caller) {}
+
+    /// See Volume::clone().
+    Errc clone(Handle source, Handle directory, std::string_view name, ClonedTree& done);
+
+ private:
+    Errc check_target(const Attributes& source, Handle directory, std::string_view name);
+    Errc check_not_below(Handle source, Handle directory);
+    Errc make_staging();
+    Errc grow(const Attributes& source);
+    Errc attach(Handle directory, std::string_view name);
+    void remove_staging(bool is_empty);
+    bool visit(const Scanned& entry);
+    Errc clone_entry(const Attributes& source, const ClonedDirectory& into, std::string_view name);
+    Errc clone_linked(const Attributes& source, Handle directory, std::string_view name);
+    Result<Handle> clone_inode(const Attributes& source, Handle directory, std::string_view name);
+    Result<ops::Cloned> run_clone(const Attributes& source, Handle directory, std::string_view name,
+                                  std::string_view link_target);
+    Errc share_contents(Handle source, Handle target);
+    Errc copy_attributes(Handle source, Handle target);
+    void set_directory_times();
+    bool has_failed() const { return error_.load(std::memory_order_relaxed) != Errc::ok; }
+    void fail(Errc code, const ClonedDirectory* in, std::string_view name);
+
+    Volume& api_;
+    VolumeImplementation& volume_;
+    const Caller& caller_;
+    const Caller maker_{.check =
+                            false};  // works below the staging directory, which nobody else sees
+    const i64 now_ = now_nanoseconds();
+    Handle staging_;
+    bool replaces_ = false;  // an empty directory
+    ClonedDirectories directories_;
+    std::mutex linked_mutex_;                 // linked_
+    std::unordered_map<u64, Handle> linked_;  // clones of files with several names, by inode
+    std::atomic<u64> files_{0};
+    std::atomic<u64> directory_count_{0};
+    std::atomic<Errc> error_{Errc::ok};
+    std::mutex failed_mutex_;  // failed_
+    std::string failed_;       // the first path that could not be cloned, from the source on
+};
+
+}  // namespace warren

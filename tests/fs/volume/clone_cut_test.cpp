@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The power is cut after every write of a clone that takes several transactions: found is the
+// volume without the clone or with all of it, never a part, and what a cut leaves is freed.
+// (Sequences of a small clone and another operation: sequence_cut_test.cpp.)
+#include <gtest/gtest.h>
+
+#include "tests/support/cut_recording.hpp"
+#include "tests/support/keeping_disk.hpp"
+#include "tests/support/script.hpp"
+#include "tests/support/seed.hpp"
+
+namespace warren {
+namespace {
+
+constexpr u64 volume_bytes = 16 * mib;  // with the smallest journal
+
+/// More inodes than one transaction holds blocks of.
+Script make_base() {
+    Script script;
+    add_create(script, "/tree", 040755);
+    for (int d = 0; d < 4; ++d) {
+        const std::string directory = "/tree/d" + std::to_string(d);
+        add_create(script, directory, 040755);
+        for (int f = 0; f < 12; ++f) {
+            const std::string path = directory + "/f" + std::to_string(f);
+            add_create(script, path);
+            add_write(script, path, 0, f % 3 == 0 ? 50 : 5000, 'a' + f);
+            if (f % 4 == 0) add_attribute(script, path, 100);
+        }
+        for (int l = 0; l < 60; ++l)
+            add_symlink(script, directory + "/l" + std::to_string(l), 1000);
+    }
+    return script;
+}
+
+TEST(CloneCuts, LeaveAllOrNothing) {
+    const Seed seed;
+    CutRecording recording;
+    recording.log = make_memory_disk(volume_bytes);
+    MemoryDisk& log = recording.disk();
+    KeepingDisk keeping(log);
+    ModelFileSystem model;
+    auto volume = open_on(keeping, {.workers = 1});
+    ASSERT_TRUE(volume);
+    leave_foreign_bytes(*volume);
+    const Script base = make_base();
+    for (const Script::Step& step : base.steps()) {
+        ASSERT_EQ(step.on_volume(*volume), Errc::ok) << step.text;
+        ASSERT_EQ(step.on_model(model), Errc::ok) << step.text;
+    }
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    const auto add_state = [&] {
+        recording.history.add(model);
+        recording.note_state();
+    };
+    log.start_recording();
+    add_state();
+    recording.note_sync();
+    Script last;
+    add_clone(last, "/tree", "/copy");
+    ASSERT_EQ(last.steps()[0].on_volume(*volume), Errc::ok);
+    ASSERT_EQ(last.steps()[0].on_model(model), Errc::ok);
+    add_state();
+    const u64 in_clone = log.event_count();
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    recording.note_sync();
+    log.stop_recording();
+    EXPECT_GT(in_clone, 14u) << "all in one transaction: the cuts show nothing";
+    const CutFigures figures = for_each_cut(
+        recording, {.subsets_of_max = 1, .samples = 1}, seed.value(),
+        [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
+    EXPECT_GT(figures.states, figures.cuts);
+    ASSERT_EQ(volume->close(), Errc::ok);
+}
+
+}  // namespace
+}  // namespace warren
