@@ -384,8 +384,8 @@ class Volume {
     /// files, with what `cp -a` keeps, and with the permission that `cp -a` needs. All of it
     /// appears at once. Each file is copied at one moment, a tree is not: what changes meanwhile
     /// may be in the copy or not. The name must be free or an empty directory's: Errc::exists,
-    /// Errc::not_empty. Errc::invalid: the copy would lie below its source. Errc::not_supported: as
-    /// share_range().
+    /// Errc::not_empty. Errc::invalid: the copy would be its source or lie below it.
+    /// Errc::not_supported: as share_range().
     Errc clone(const Caller& caller, Handle source, Handle directory, std::string_view name,
                ClonedTree& done);
     /// Equal to rename() item by item, in order; `results` gets the error of each.

@@ -30,6 +30,7 @@ Errc ModelFileSystem::check_clone(const Caller& caller, Handle source, Handle di
     if (found->inode != 0) {
         const ModelInode& there = at(found->inode);
         if (!is_tree || !is_mode_of(there.mode, directory_mode)) return Errc::exists;
+        if (found->inode == source.inode) return Errc::invalid;
         if (!there.entries.empty()) return Errc::not_empty;
         if (!acts_as_owner(caller, there.user)) return Errc::not_permitted;
     }

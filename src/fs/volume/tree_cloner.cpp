@@ -73,6 +73,7 @@ Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::s
     replaces_ = there.code() == Errc::ok;
     if (!replaces_) return there.code() == Errc::no_entry ? Errc::ok : there.code();
     if (!is_directory(*there) || !is_directory(source)) return Errc::exists;
+    if (there->handle == source.handle) return Errc::invalid;
     const Result<u64> names = volume_.ask<Verb::count_names>(command_on(there->handle));
     if (!names) return names.code();
     if (*names != 0) return Errc::not_empty;

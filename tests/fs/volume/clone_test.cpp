@@ -207,6 +207,7 @@ TEST_P(Clone, IsRefusedWhereItCannotBe) {
     EXPECT_EQ(clone("/tree/inner", root(), "outside"), Errc::exists);
     EXPECT_EQ(clone("/tree/small", at("/tree"), "empty"), Errc::exists);
     EXPECT_EQ(clone("/tree/inner", root(), "tree"), Errc::not_empty);
+    EXPECT_EQ(clone("/tree/empty", at("/tree"), "empty"), Errc::invalid);
     EXPECT_EQ(clone("/tree/inner", at("/tree/small"), "copy"), Errc::not_directory);
     EXPECT_EQ(clone("/tree/inner", root(), ""), Errc::no_entry);
     EXPECT_EQ(clone("/tree/inner", root(), std::string(256, 'n')), Errc::name_too_long);
