@@ -55,7 +55,7 @@ void complain_of(const Location& source, const Location& target, Errc code,
                  const std::string& failed) {
     const std::string what = "cannot clone " + quote(source.text) + " to " + quote(target.text);
     if (code == Errc::invalid) {
-        complain({what, ": the clone would be its source, or lie within it"});
+        complain({what, ": the clone would be or lie within its source"});
     } else if (code == Errc::exists || code == Errc::not_empty) {
         complain({what, ": the target exists; remove it first or choose another name"});
     } else if (code == Errc::not_supported) {
