@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/workers.hpp"
+#include "fs/volume/open_while.hpp"
 #include "python/src/files.hpp"
 
 namespace warren::python {
@@ -42,28 +43,10 @@ void on_all_cores(LongCall& call, u64 count, const Work& work) {
     });
 }
 
-/// An open file for as long as this lives.
-class OpenFile {
- public:
-    OpenFile(Volume& volume, Handle handle)
-        : volume_(volume), handle_(handle), code_(volume.open_file(handle)) {}
-    ~OpenFile() {
-        if (code_ == Errc::ok) static_cast<void>(volume_.release(handle_));
-    }
-    OpenFile(const OpenFile&) = delete;
-    OpenFile& operator=(const OpenFile&) = delete;
-    Errc code() const { return code_; }
-
- private:
-    Volume& volume_;
-    Handle handle_;
-    Errc code_;
-};
-
 /// Fills `target` with what a file has from `offset` on, and with zeros what it does not have.
 Errc read_file(Volume& volume, Handle handle, u64 offset, std::span<std::byte> target,
                const std::function<bool()>& goes_on) {
-    const OpenFile open(volume, handle);
+    const OpenWhile open(volume, handle);
     WARREN_TRY(open.code());
     u64 done = 0;
     while (done < target.size()) {
@@ -80,7 +63,7 @@ Errc read_file(Volume& volume, Handle handle, u64 offset, std::span<std::byte> t
 /// Replaces the contents of a file of `size` bytes.
 Errc write_file(Volume& volume, const Caller& caller, Handle handle, u64 size,
                 std::span<const std::byte> source, const std::function<bool()>& goes_on) {
-    const OpenFile open(volume, handle);
+    const OpenWhile open(volume, handle);
     WARREN_TRY(open.code());
     if (size > 0) {
         const AttributeChange change{.which = AttributeChange::size, .new_size = 0};

@@ -85,7 +85,7 @@ WARREN_HD void apply_contents(Operation<Team>& op, const InodeRef& inode, const 
 }
 
 /// The permission that `caller` needs to copy a file of this type, as `cp -a` does: the target of a
-/// link, and what a device is, anyone may read who finds it.
+/// link and the number of a device may be read by every user that can look them up.
 WARREN_HD constexpr u32 permission_to_copy(u32 type) {
     if (type == format::type_directory) return may_read | may_execute;
     return type == format::type_regular ? may_read : 0;

@@ -12,45 +12,22 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "tests/support/memory_volume.hpp"
+#include "tests/fs/volume/sharing_volume.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
 namespace {
 
-constexpr u64 block = 4096;
-
-u64 used_blocks(Volume& volume) {
-    const Statistics statistics = volume.statistics();
-    return statistics.blocks - statistics.blocks_free;
-}
-
-class SharedSpace : public testing::TestWithParam<u64> {
+class SharedSpace : public SharingVolume {
  public:
-    SharedSpace() : volume_(128 * mib, options()) {}
+    SharedSpace() : SharingVolume(128 * mib) {}
 
-    static OpenOptions options() {
-        OpenOptions options;
-        options.meta_buffer_bytes = GetParam();
-        return options;
-    }
-    Handle open_new(const std::string& name) {
-        const Handle file = make_file(*volume_, volume_->root(), name);
-        EXPECT_EQ(volume_->open_file(file), Errc::ok);
-        return file;
-    }
     void write(Handle file, u64 offset, u64 length) {
         const Result<u64> done =
             volume_->write(file, offset, std::vector<std::byte>(length, std::byte{0x5a}));
         ASSERT_TRUE(done) << static_cast<int>(done.code());
         ASSERT_EQ(*done, length);
-    }
-    void share(Handle source, Handle target) {
-        const u64 size = volume_->attributes(source)->size;
-        const Result<u64> done = volume_->share_range(source, 0, target, 0, size);
-        ASSERT_TRUE(done) << static_cast<int>(done.code());
-        ASSERT_EQ(*done, size);
     }
     void expect_space(Handle file, u64 blocks, u64 shared) {
         const Result<FileSpace> space = volume_->space_of(file);
@@ -59,9 +36,6 @@ class SharedSpace : public testing::TestWithParam<u64> {
         EXPECT_EQ(space->shared, shared);
         EXPECT_EQ(space->exclusive(), blocks - shared);
     }
-
- protected:
-    MemoryVolume volume_;
 };
 
 TEST_P(SharedSpace, WhatNothingElseRefersToIsExclusiveAgain) {

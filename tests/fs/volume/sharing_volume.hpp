@@ -44,7 +44,7 @@ inline u64 used_blocks(Volume& volume) {
 
 class SharingVolume : public testing::TestWithParam<u64> {
  public:
-    SharingVolume() : volume_(64 * mib, options()) {}
+    explicit SharingVolume(u64 volume_bytes = 64 * mib) : volume_(volume_bytes, options()) {}
 
     static OpenOptions options() {
         OpenOptions options;
