@@ -17,7 +17,6 @@ import datetime
 import os
 import pathlib
 import platform
-import random
 import statistics
 import subprocess
 import sys
@@ -110,7 +109,7 @@ def heads():
 
 def fill(folder, image, names, sizes):
     """A volume and an image of ext4 with the same random contents."""
-    whole = random.randbytes(sum(sizes))
+    whole = numpy.random.default_rng(1).bytes(sum(sizes))
     ends = numpy.cumsum([0, *sizes])
     directories = sorted({os.path.dirname(name) for name in names})
     with warren.Volume.create(image, 8 << 30) as volume:
