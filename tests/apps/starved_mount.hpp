@@ -20,6 +20,7 @@
 #include "tests/apps/fake_kernel.hpp"
 #include "tests/support/failing_allocations.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/test_engine.hpp"
 #include "tests/support/uncounted_disk.hpp"
 #include "tests/support/volume_walk.hpp"
@@ -158,8 +159,8 @@ class StarvedMount : public testing::TestWithParam<const char*> {
         return outcome;
     }
 
-    /// Lets each allocation of what `prepare` prepares fail, one a run. `is_whole`: it is one
-    /// transaction, done or not.
+    /// Lets each allocation of what `prepare` prepares fail, or each case_step-th, one a run.
+    /// `is_whole`: it is one transaction, done or not.
     void fail_each(const char* name, bool is_whole,
                    const std::function<std::function<int()>(Mount&)>& prepare) {
         SCOPED_TRACE(name);
@@ -167,7 +168,7 @@ class StarvedMount : public testing::TestWithParam<const char*> {
         const Outcome whole = run(prepare, never);
         EXPECT_TRUE(whole.error == 0 || whole.error == ENOSYS) << whole.error;
         bool has_failed = true;
-        for (u64 nth = 1; has_failed && !HasFailure(); ++nth) {
+        for (u64 nth = 1; has_failed && !HasFailure(); nth += case_step) {
             SCOPED_TRACE(testing::Message() << "allocation " << nth << " fails");
             const Outcome outcome = run(prepare, nth);
             has_failed = outcome.has_failed;

@@ -13,6 +13,7 @@
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -253,7 +254,8 @@ TEST(LockstepCommands, getTheRepliesOfAThread) {
         find.verb = Verb::handle_of;
         find.from = number;
         Dice dice(seed.value(), thread.run(find).attributes.handle);
-        for (u64 step = 0; step < 3000 * test_load() && !testing::Test::HasFailure(); ++step) {
+        const u64 steps = (is_sanitized ? u64{750} : u64{3000}) * test_load();
+        for (u64 step = 0; step < steps && !testing::Test::HasFailure(); ++step) {
             const Command command = dice.draw();
             const Reply wanted = thread.run(command);
             const Reply found = lanes.run(command);

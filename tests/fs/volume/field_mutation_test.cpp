@@ -324,13 +324,14 @@ class FieldMutation : public testing::Test {
         }
     }
 
-    /// Tries up to `count` values of each field.
+    /// Tries up to `count` values of each field that it takes.
     void run(u64 count, u64 seed) {
         Random random(seed);
         const FieldList list(image_);
         u64 clean = 0;
         u64 tried = 0;
-        for (const Field& field : list.fields()) {
+        for (u64 f = random.below(case_step); f < list.fields().size(); f += case_step) {
+            const Field& field = list.fields()[f];
             const Block block = ImageEditor(*pristine_).read(field.place);
             u64 old = 0;
             std::memcpy(&old, reinterpret_cast<const char*>(&block) + field.at, field.bytes);
@@ -413,7 +414,7 @@ class FieldMutation : public testing::Test {
 
 TEST_F(FieldMutation, aCheckAndAReaderAgree) {
     const Seed seed;
-    run((is_sanitized ? 1 : 2) * test_load(), seed.value());
+    run(2 * test_load(), seed.value());
 }
 
 TEST_F(FieldMutation, aCheckAndAReaderAgreeLong) {

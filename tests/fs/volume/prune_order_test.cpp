@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
 namespace {
 
-constexpr u64 names_count = 60'000;  // several nodes below the root
+constexpr u64 names_count = is_sanitized ? 25'000 : 60'000;  // several nodes below the root
 
 /// The names of the root in the order of its tree.
 std::vector<std::string> in_order(Volume& volume) {
