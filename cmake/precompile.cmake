@@ -1,14 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds with sanitizers, which only tests use, read the usual headers of the standard library once
-# a target: that is a third of the compiler's time. Plain builds do not, and so find the file that
-# lacks an include.
-get_property(targets DIRECTORY "${PROJECT_SOURCE_DIR}" PROPERTY BUILDSYSTEM_TARGETS)
-foreach(target IN LISTS targets)
-    get_target_property(type ${target} TYPE)
-    if(type MATCHES "STATIC_LIBRARY|EXECUTABLE")
-        target_precompile_headers(${target} PRIVATE
-            <algorithm> <array> <atomic> <bit> <chrono> <condition_variable> <cstring> <functional>
-            <memory> <mutex> <optional> <span> <string> <string_view> <thread> <unordered_map>
-            <utility> <vector>)
+# Headers of other libraries that a target reads once, in builds for tests.
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND WARREN_CCACHE_PROGRAM)
+    # ccache names the folder of the build in what it remembers if the compiler is told of the
+    # header as well, which the precompiled one does not need.
+    set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
+endif()
+
+# warren_precompile(TARGET HEADER...), each header as <name>.
+function(warren_precompile target)
+    set(headers ${ARGN})
+    list(TRANSFORM headers REPLACE "^(.*)>$" "$<$<COMPILE_LANGUAGE:CXX>:\\1$<ANGLE-R>>")
+    target_precompile_headers(${target} PRIVATE ${headers})
+    if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR NOT WARREN_CCACHE_PROGRAM)
+        return()
     endif()
-endforeach()
+    # Clang writes times and folders into the precompiled header. With CCACHE_PCH_EXTSUM ccache
+    # reads this instead, so that other folders find what was compiled here.
+    string(MD5 key "${ARGN}")
+    get_property(sum GLOBAL PROPERTY warren_sum_${key})
+    if(NOT sum)
+        list(TRANSFORM ARGN PREPEND "#include " OUTPUT_VARIABLE lines)
+        list(JOIN lines "\n" text)
+        set(source "${PROJECT_BINARY_DIR}/CMakeFiles/headers_${key}.cpp")
+        file(WRITE "${source}" "${text}\n")
+        execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -P -E "${source}"
+                        OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+        string(SHA256 sum "${text}")
+        set_property(GLOBAL PROPERTY warren_sum_${key} "${sum}")
+    endif()
+    set(folder "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir")
+    file(WRITE "${folder}/cmake_pch.hxx.pch.sum" "${sum}\n")
+endfunction()
