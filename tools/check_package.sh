@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tries the given packages in a fresh Debian of this machine's release and sources: installs them,
-# runs debian/tests/demo, purges them, and compares the file system with what it was. Root; the
-# network for what the packages depend on. The libraries of libwarren-dev are linked and run by
-# tests/install/use_libraries_test.sh, unpacked on this machine.
+# runs debian/tests/demo, purges them, and compares the file system with what it was. If warren-cuda
+# is among them, it is installed over warren, whose place it has to take, and the demo runs again.
+# Root; the network for what the packages depend on. The libraries of libwarren-dev are linked and
+# run by tests/install/use_libraries_test.sh, unpacked on this machine.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
@@ -25,10 +26,13 @@ undo() {
 }
 trap undo EXIT
 
-packages=()
+packages=() cuda=
 for package in "$@"; do
     # Of warren and warren-cuda there can be only one.
-    [[ $(basename "$package") == warren-cuda_* ]] || packages+=("$(realpath "$package")")
+    case $(basename "$package") in
+        warren-cuda_*) cuda=$(realpath "$package") ;;
+        *) packages+=("$(realpath "$package")") ;;
+    esac
 done
 
 printf '== libraries, unpacked\n'
@@ -46,7 +50,7 @@ mount -t proc proc "$place/proc"
 touch "$place/dev/fuse"
 mount --bind /dev/fuse "$place/dev/fuse"
 mkdir "$place/packages"
-cp "${packages[@]}" "$place/packages"
+cp "${packages[@]}" ${cuda:+"$cuda"} "$place/packages"
 cp "$root/debian/tests/demo" "$place/packages"
 inside() {
     chroot "$place" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
@@ -78,8 +82,18 @@ list_files >"$folder/before"
 apt --no-install-recommends install "${files[@]}"
 printf '== the demo\n'
 inside sh /packages/demo
+if [[ -n $cuda ]]; then
+    printf '== warren-cuda in the place of warren, and the demo\n'
+    apt --no-install-recommends install "/packages/$(basename "$cuda")"
+    state=$(inside dpkg-query -W -f '${db:Status-Status} ' warren warren-cuda)
+    [[ $state == 'config-files installed ' ]] || die "warren and warren-cuda are: $state"
+    told=$(inside warren doctor --quick || true)
+    [[ $told == *'engine cuda for'* ]] || die "the program of warren-cuda has no CUDA engine"
+    inside sh /packages/demo
+    names+=(warren-cuda)
+fi
 printf '== uninstalling\n'
 apt purge "${names[@]}"
 list_files >"$folder/after"
 diff "$folder/before" "$folder/after" || die "the packages left something behind, or took something"
-printf 'installed, tried and removed %d packages; nothing is left\n' "${#packages[@]}"
+printf 'installed, tried and removed %d packages; nothing is left\n' "${#names[@]}"
