@@ -105,7 +105,7 @@ TEST(TreeScanWork, SmallRoomTakesMoreRuns) {
 }
 
 TEST(TreeScanWork, RefusesWhatModesRefuse) {
-    expect_same_refusals(40, [](InsideVolume& volume, u64 seed) {
+    expect_same_refusals(40 / size_step, [](InsideVolume& volume, u64 seed) {
         return std::make_unique<OutputScan>(volume.inside(), shapes[seed % std::size(shapes)]);
     });
 }
