@@ -143,6 +143,14 @@ struct Creation {
     CreateOptions options;
 };
 
+/// One item of read_many(), with how much was read.
+struct FileRead {
+    Handle file;
+    u64 offset;
+    std::span<std::byte> target;
+    Result<u64> done = Errc::io;
+};
+
 /// One item of remove_many(): unlink(), or remove_directory() if `is_directory`.
 struct Unlink {
     Handle directory;
@@ -330,6 +338,11 @@ class Volume {
 
     // Contents. Requires: the file is open (open_file or CreateOptions::open).
     Result<u64> read(Handle file, u64 offset, std::span<std::byte> target);
+    /// read() of each, in few requests where they adjoin on the disk. The files need not be open:
+    /// one that is removed meanwhile gets Errc::stale.
+    void read_many(std::span<FileRead> reads);
+    /// Where on the disk the byte at `offset` is; 0 if it is in no block. For sorting reads.
+    Result<u64> address_of(Handle file, u64 offset);
     Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source,
                       Stamp stamp = Stamp::yes);
     Errc allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp stamp = Stamp::yes);

@@ -2,6 +2,7 @@
 // The contents of many files in a call, by all cores: one buffer with the files one behind the
 // other, and offsets[n + 1] into it.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -17,16 +18,16 @@ using Bytes = nb::ndarray<u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Offsets = nb::ndarray<const i64, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-constexpr u64 files_at_once = 64;       // that a thread takes
-constexpr u64 bytes_at_once = 4 * mib;  // moved between two looks at signals
+constexpr u64 files_at_once = 64;            // that a thread takes
+constexpr u64 small_file_bytes = 128 * kib;  // what is read together with others
+constexpr u64 bytes_at_once = 4 * mib;       // moved between two looks at signals
 
-/// Calls work(i) for all items on all cores until `call` is to stop; the thread of the Python call
-/// is one of them.
+/// Calls work(first, last) for ranges of all items on all cores until `call` is to stop; the thread
+/// of the Python call is one of them.
 template <class Work>
-void on_all_cores(LongCall& call, u64 count, const Work& work) {
+void ranges_on_all_cores(LongCall& call, u64 count, const Work& work) {
     if (count <= files_at_once) {
-        for (u64 i = 0; i < count && call.goes_on(i); ++i)
-            work(i, true);
+        work(u64{0}, count, true);
         return;
     }
     Counter counter(count, files_at_once);
@@ -36,10 +37,19 @@ void on_all_cores(LongCall& call, u64 count, const Work& work) {
             if (worker == 0 ? !call.goes_on(done.load(std::memory_order_relaxed))
                             : call.is_stopped())
                 return;
-            for (u64 i = first; i < last; ++i)
-                work(i, worker == 0);
+            work(first, last, worker == 0);
             done.fetch_add(last - first, std::memory_order_relaxed);
         }
+    });
+}
+
+/// The same with work(i) for each item.
+template <class Work>
+void on_all_cores(LongCall& call, u64 count, const Work& work) {
+    const bool is_alone = count <= files_at_once;
+    ranges_on_all_cores(call, count, [&](u64 first, u64 last, bool is_caller) {
+        for (u64 i = first; i < last && (!is_alone || call.goes_on(i)); ++i)
+            work(i, is_caller);
     });
 }
 
@@ -113,10 +123,17 @@ class Ranges {
     Offsets ends_;
 };
 
+/// A file and where on the disk it begins.
+struct Place {
+    u64 address;
+    u64 file;
+};
+
 /// What one call reads.
 struct Reading {
     std::vector<Result<Attributes>> found;
     std::vector<Errc> codes;
+    std::vector<Place> places;  // in the order in which they are to be read
     Array offsets;
 };
 
@@ -126,6 +143,7 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
     LongCall call{nb::none()};
     const std::size_t count = files.size();
     reading.codes.resize(count);
+    reading.places.resize(count);
     reading.offsets = Array::make<i64>({static_cast<i64>(count) + 1});
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
         const Result<Handle> from = start.find(volume, caller);
@@ -134,7 +152,13 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
         on_all_cores(call, count, [&](u64 i, bool) {
             reading.found[i] = files.find(volume, reading.found[i], i);
             reading.codes[i] = check_file(volume, caller, reading.found[i], 4);
+            reading.places[i] = {0, i};
+            if (reading.codes[i] != Errc::ok) return;
+            const u64 begin = ranges.of(i, reading.found[i]->size).first;
+            const Result<u64> address = volume.address_of(reading.found[i]->handle, begin);
+            if (address) reading.places[i].address = *address;
         });
+        std::ranges::sort(reading.places, {}, &Place::address);
         i64* offsets = reading.offsets.data<i64>();
         i64 end = 0;
         for (std::size_t i = 0; i < count; ++i) {
@@ -148,6 +172,35 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
     if (code != Errc::ok) raise_error(code, start.path());
     call.finish(count);
     return reading;
+}
+
+/// Reads files: large ones one by one, the small ones together.
+void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
+                const Ranges& ranges, std::byte* base, const std::function<bool()>& goes_on) {
+    const i64* offsets = reading.offsets.data<i64>();
+    std::array<FileRead, files_at_once> small;
+    std::array<u64, files_at_once> files;
+    std::size_t count = 0;
+    for (const auto [address, i] : places) {
+        if (reading.codes[i] != Errc::ok || !goes_on()) continue;
+        const Attributes& file = *reading.found[i];
+        const u64 begin = ranges.of(i, file.size).first;
+        const std::span target(base + offsets[i], static_cast<u64>(offsets[i + 1] - offsets[i]));
+        if (target.size() > small_file_bytes) {
+            reading.codes[i] = read_file(volume, file.handle, begin, target, goes_on);
+        } else {
+            small[count] = {.file = file.handle, .offset = begin, .target = target};
+            files[count++] = i;
+        }
+    }
+    volume.read_many(std::span(small).first(count));
+    for (std::size_t k = 0; k < count; ++k) {
+        const FileRead& read = small[k];
+        reading.codes[files[k]] = read.done.code();
+        if (!read.done) continue;
+        const std::span rest = read.target.subspan(*read.done);  // it has become shorter
+        std::memset(rest.data(), 0, rest.size());
+    }
 }
 
 nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, nb::handle starts,
@@ -171,13 +224,10 @@ nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, 
     auto* base = reinterpret_cast<std::byte*>(out.is_none() ? values.data<u8>() : room.data());
     LongCall call(std::move(progress));
     with_volume(*self, [&](Volume& volume, const Caller&) {
-        on_all_cores(call, files.size(), [&](u64 i, bool is_caller) {
-            if (reading.codes[i] != Errc::ok) return;
-            const std::span target(base + offsets[i],
-                                   static_cast<u64>(offsets[i + 1] - offsets[i]));
-            reading.codes[i] = read_file(
-                volume, reading.found[i]->handle, ranges.of(i, reading.found[i]->size).first,
-                target, [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
+        ranges_on_all_cores(call, files.size(), [&](u64 first, u64 last, bool is_caller) {
+            read_range(volume, reading, std::span(reading.places).subspan(first, last - first),
+                       ranges, base,
+                       [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
         });
         return 0;
     });

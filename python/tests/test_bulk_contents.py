@@ -4,6 +4,7 @@
 import errno
 import os
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,61 @@ def test_ranges(volume: warren.Volume) -> None:
         volume.read_many(["f"], starts=np.array([1, 2]))
     with pytest.raises(TypeError, match="ends"):
         volume.read_many(["f"], ends=np.array([1.5]))
+
+
+def test_files_that_change_meanwhile(volume: warren.Volume) -> None:
+    """Each file has its own number in all of its bytes: read_many() gives those, zeros behind the
+    end of a file that was truncated, or an error; never another file's bytes."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    known: list[tuple[tuple[int, int], int]] = []
+    failures: list[str] = []
+    good = 0
+    ended = threading.Event()
+
+    def change(thread: int) -> None:
+        rng = random.Random(seed + thread)
+        try:
+            for turn in range(60):
+                folder = f"/{thread}.{turn}"
+                volume.mkdir(folder)
+                names = [f"{folder}/{i}" for i in range(30)]
+                numbers = [rng.randrange(1, 256) for _ in names]
+                data = [bytes([n]) * rng.choice([100, 4096, 9000, 200_000]) for n in numbers]
+                found = volume.write_many(names, data, strict=True)
+                handles = [(inode, generation) for inode, generation in found.handles]
+                known[:] = known[-200:] + list(zip(handles, numbers, strict=True))
+                for name in rng.sample(names, 8):
+                    if rng.random() < 0.5:
+                        volume.unlink(name)
+                    else:
+                        volume.truncate(name, rng.randrange(5000))
+                volume.remove_tree(folder)
+                volume.sync()
+        except BaseException as error:
+            failures.append(repr(error))
+            raise
+        finally:
+            ended.set()
+
+    threads = [threading.Thread(target=change, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    while not ended.is_set():
+        some = known[-150:]
+        if not some:
+            continue
+        contents = volume.read_many(np.array([handle for handle, _ in some], np.int64))
+        for i, (handle, number) in enumerate(some):
+            if code := contents.errno[i]:
+                assert code == errno.ESTALE
+                continue
+            good += 1
+            wrong = set(bytes(contents[i])) - {0, number}
+            assert not wrong, (handle, number, wrong)
+    for thread in threads:
+        thread.join()
+    assert not failures and good > 0
 
 
 def test_errors(volume: warren.Volume) -> None:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,6 +35,28 @@ inline Result<u64> read_fully(int file, u64 offset, std::span<std::byte> target)
     return do_whole(target.size(), [&](u64 done) {
         return ::pread(file, target.data() + done, target.size() - done,
                        static_cast<off_t>(offset + done));
+    });
+}
+
+/// Fills `targets`, one behind the other, from `offset` on until they are full or the file ends;
+/// how many bytes. Requires: at most IOV_MAX of them, which it changes.
+inline Result<u64> read_fully(int file, u64 offset, std::span<iovec> targets) {
+    u64 size = 0;
+    for (const iovec& target : targets)
+        size += target.iov_len;
+    return do_whole(size, [&](u64 done) {
+        const ssize_t now = ::preadv(file, targets.data(), static_cast<int>(targets.size()),
+                                     static_cast<off_t>(offset + done));
+        std::size_t left = now > 0 ? static_cast<std::size_t>(now) : 0;
+        while (left > 0 && left >= targets.front().iov_len) {
+            left -= targets.front().iov_len;
+            targets = targets.subspan(1);
+        }
+        if (left > 0) {
+            targets.front().iov_base = static_cast<std::byte*>(targets.front().iov_base) + left;
+            targets.front().iov_len -= left;
+        }
+        return now;
     });
 }
 

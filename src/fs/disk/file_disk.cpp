@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <system_error>
 
@@ -28,6 +29,7 @@ namespace {
 // Permission to read an image would allow locking it, and reading all in it.
 constexpr mode_t image_mode = 0600;
 constexpr int claim_tries = 20;
+constexpr std::size_t run_targets_max = 256;  // of one preadv()
 constexpr long claim_wait_nanoseconds = 50'000'000;
 
 Failure open_failure(const std::string& path, int error) {
@@ -211,8 +213,36 @@ bool FileDisk::is_in_memory() const {
     return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
 }
 
+Errc FileDisk::read_runs(std::span<const DiskRead> reads) {
+    std::array<iovec, run_targets_max> targets;
+    while (!reads.empty()) {
+        const u64 begin = reads.front().offset;
+        u64 end = begin;
+        std::size_t count = 0;
+        std::size_t used = 0;
+        for (; count < reads.size() && reads[count].offset == end; ++count) {
+            const std::span<std::byte> target = reads[count].target;
+            iovec* last = used > 0 ? &targets[used - 1] : nullptr;
+            if (last != nullptr &&
+                static_cast<std::byte*>(last->iov_base) + last->iov_len == target.data()) {
+                last->iov_len += target.size();
+            } else {
+                if (used == targets.size()) break;
+                targets[used++] = {target.data(), target.size()};
+            }
+            end += target.size();
+        }
+        reads = reads.subspan(count);
+        if (!contains(begin, end - begin)) return Errc::io;
+        const Result<u64> got = read_fully(descriptor_, begin, std::span(targets).first(used));
+        if (!got) return disk_error(static_cast<int>(got.code()));
+        if (*got != end - begin) return Errc::io;
+    }
+    return Errc::ok;
+}
+
 Errc FileDisk::read_many(std::span<const DiskRead> reads) {
-    if (ring_ == nullptr) return Disk::read_many(reads);
+    if (ring_ == nullptr) return read_runs(reads);
     for (const DiskRead& one : reads) {
         if (!contains(one.offset, one.target.size())) return Errc::io;
     }

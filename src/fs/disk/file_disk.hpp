@@ -67,6 +67,8 @@ class FileDisk final : public Disk {
     bool contains(u64 offset, u64 length_bytes) const {
         return offset <= size_bytes_ && length_bytes <= size_bytes_ - offset;
     }
+    /// As read_many(), by one request for ranges of which each begins where the last ended.
+    Errc read_runs(std::span<const DiskRead> reads);
     Errc measure();
     Errc check_size() const;
     Errc check_writable() const;

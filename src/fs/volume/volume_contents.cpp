@@ -176,6 +176,14 @@ Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
     });
 }
 
+void VolumeImplementation::copy_inline(const ops::InlineBytes& bytes, u64 at,
+                                       std::span<std::byte> target) {
+    std::memset(target.data(), 0, target.size());
+    if (at >= format::area_bytes) return;
+    const u64 count = std::min<u64>(target.size(), format::area_bytes - at);
+    std::memcpy(target.data(), reinterpret_cast<const std::byte*>(bytes.words) + at, count);
+}
+
 Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
                                                 std::span<std::byte> target) {
     u64 done = 0;
@@ -201,14 +209,9 @@ Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
                 if (read != Errc::ok) return read;
                 break;
             }
-            case ops::MappingKind::bytes: {
-                std::memset(part.data(), 0, part.size());
-                if (at >= format::area_bytes) break;
-                const u64 count = std::min<u64>(part.size(), format::area_bytes - at);
-                std::memcpy(part.data(),
-                            reinterpret_cast<const std::byte*>(mapping->bytes.words) + at, count);
+            case ops::MappingKind::bytes:
+                copy_inline(mapping->bytes, at, part);
                 break;
-            }
             default:
                 std::memset(part.data(), 0, part.size());
         }

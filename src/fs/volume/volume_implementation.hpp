@@ -250,6 +250,8 @@ class VolumeImplementation {
     Result<ops::Mapping> map_block(Handle file, u64 block);
     /// What the file has from `offset` on; less than `target` takes where the file ends.
     Result<u64> read_contents(Handle file, u64 offset, std::span<std::byte> target);
+    /// Bytes of a file that lie in its inode, from `at` on, and zeros behind them.
+    static void copy_inline(const ops::InlineBytes& bytes, u64 at, std::span<std::byte> target);
     Result<u64> write_contents(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
                                i64 now);
     /// Writes bytes anywhere and copies them to the file's mappings, but not to the one that they

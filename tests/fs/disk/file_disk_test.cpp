@@ -8,9 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <vector>
+
+#include "base/random.hpp"
+#include "tests/support/seed.hpp"
 
 namespace warren {
 namespace {
@@ -154,6 +158,42 @@ TEST_F(FileDiskTest, answersAnErrorWhenTheFileWasCut) {
     std::filesystem::resize_file(path_, 8 * kib);
     Bytes bytes(64 * kib);
     EXPECT_EQ(disk->read(0, bytes), Errc::io);
+}
+
+TEST_F(FileDiskTest, readsRangesThatAdjoinTogether) {
+    constexpr u64 blocks = 1000;
+    make_file(blocks * 4096);
+    Failure failure;
+    const auto disk = FileDisk::open(path_, OpenMode::read_write, failure);
+    ASSERT_TRUE(disk) << failure.message;
+    Bytes source(blocks * 4096);
+    const Seed seed;
+    Random random(seed.value());
+    for (std::byte& byte : source)
+        byte = static_cast<std::byte>(random.below(256));
+    ASSERT_EQ(disk->write(0, source), Errc::ok);
+    for (const bool is_scattered : {false, true}) {
+        Bytes target(2 * source.size());
+        std::vector<DiskRead> reads;
+        u64 used = 0;
+        for (u64 offset = 0; offset < source.size();) {
+            const u64 length = std::min<u64>(random.below(4097), source.size() - offset);
+            reads.push_back({offset, std::span(target).subspan(used, length)});
+            offset += length + (random.one_in(50) ? 3 : 0);
+            used += length + (is_scattered ? 1 : 0);
+        }
+        ASSERT_EQ(disk->read_many(reads), Errc::ok);
+        for (const DiskRead& read : reads)
+            ASSERT_EQ(
+                std::memcmp(read.target.data(), source.data() + read.offset, read.target.size()), 0)
+                << "at " << read.offset;
+        reads.push_back({source.size() - 1, std::span(target).first(2)});
+        EXPECT_EQ(disk->read_many(reads), Errc::io);
+    }
+    std::filesystem::resize_file(path_, 4096);
+    Bytes target(8192);
+    const DiskRead cut{0, target};
+    EXPECT_EQ(disk->read_many(std::span(&cut, 1)), Errc::io);
 }
 
 TEST_F(FileDiskTest, oneWriterOrManyReaders) {

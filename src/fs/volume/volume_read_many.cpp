@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading parts of many files at once, which need not be open.
+//
+// The data locks keep the blocks of files in place, as that of a single read does. But a file that
+// is not open may be removed meanwhile, and one whose shared block is written leaves it: after the
+// next commit another file may have these blocks. So each mapping is read again behind the bytes.
+// A commit holds whole operations: the inode was freed, or the extent changed, before the blocks
+// were anybody else's. A handle never comes back. So bytes whose mapping still holds were the
+// file's. What lies in more than one place, or moved, is read from the opened file.
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
+
+#include "base/out_of_memory.hpp"
+#include "fs/core/fence.hpp"
+#include "fs/volume/open_while.hpp"
+#include "fs/volume/volume_implementation.hpp"
+
+namespace warren {
+namespace {
+
+using format::block_size;
+
+/// So many data locks are held at once. The thread sanitizer follows at most 64.
+constexpr std::size_t reads_at_once = 32;
+
+/// The data locks of files, shared, each taken once. In the order of their addresses, as others
+/// take two, so that no threads wait for each other.
+class SharedDataLocks {
+ public:
+    SharedDataLocks(VolumeImplementation& volume, std::span<const FileRead> reads) {
+        std::vector<std::shared_mutex*> mutexes;
+        mutexes.reserve(reads.size());
+        for (const FileRead& one : reads)
+            mutexes.push_back(&volume.data_lock(one.file.inode));
+        std::ranges::sort(mutexes, std::less<>());
+        mutexes.erase(std::unique(mutexes.begin(), mutexes.end()), mutexes.end());
+        locks_.reserve(mutexes.size());
+        for (std::shared_mutex* mutex : mutexes)
+            locks_.emplace_back(*mutex);
+    }
+
+ private:
+    std::vector<std::shared_lock<std::shared_mutex>> locks_;
+};
+
+/// Reads of a call that go to the disk together.
+class ReadGroup {
+ public:
+    ReadGroup(VolumeImplementation& volume, std::span<FileRead> reads)
+        : volume_(volume), reads_(reads) {}
+
+    /// Reads what lies in inodes, or in one run of blocks each. The others, which are to be read
+    /// one by one.
+    std::vector<FileRead*> read() {
+        const SharedDataLocks locks(volume_, reads_);
+        for (FileRead& one : reads_) {
+            const Result<ops::Mapping> mapping = map(one);
+            if (!mapping) {
+                one.done = mapping.code();
+            } else if (mapping->kind == ops::MappingKind::bytes) {
+                one.done = read_inline(*mapping, one);
+            } else if (volume_.file_buffer() == nullptr && is_one_run(*mapping, one)) {
+                in_blocks_.push_back({place_in(*mapping, one), &one});
+            } else {
+                others_.push_back(&one);
+            }
+        }
+        read_blocks();
+        return std::move(others_);
+    }
+
+ private:
+    struct InBlocks {
+        u64 place;
+        FileRead* read;
+    };
+
+    Result<ops::Mapping> map(const FileRead& one) const {
+        return volume_.map_block(one.file, one.offset / block_size);
+    }
+    static u64 place_in(const ops::Mapping& mapping, const FileRead& one) {
+        return mapping.place + one.offset % block_size;
+    }
+    /// Whether the mapping of its first block has all that is read, in blocks.
+    static bool is_one_run(const ops::Mapping& mapping, const FileRead& one) {
+        const u64 begin = one.offset % block_size;
+        return mapping.kind == ops::MappingKind::data && one.offset <= mapping.size &&
+               one.target.size() <= mapping.size - one.offset &&
+               ops::blocks_of(begin + one.target.size()) <= mapping.blocks;
+    }
+    static u64 read_inline(const ops::Mapping& mapping, const FileRead& one) {
+        if (one.offset >= mapping.size) return 0;
+        const u64 count = std::min<u64>(one.target.size(), mapping.size - one.offset);
+        VolumeImplementation::copy_inline(mapping.bytes, one.offset, one.target.first(count));
+        return count;
+    }
+
+    void read_blocks() {
+        std::ranges::sort(in_blocks_, {}, &InBlocks::place);
+        std::vector<DiskRead> requests;
+        requests.reserve(in_blocks_.size());
+        for (const InBlocks& one : in_blocks_)
+            requests.push_back({one.place, one.read->target});
+        // A request that fails spoils only its own file.
+        const bool is_read = volume_.disk().read_many(requests) == Errc::ok;
+        core::fence_acquire();
+        for (const auto& [place, one] : in_blocks_) {
+            const Result<ops::Mapping> still = map(*one);
+            if (!still) {
+                one->done = still.code();
+            } else if (is_read && is_one_run(*still, *one) && place_in(*still, *one) == place) {
+                one->done = one->target.size();
+            } else {
+                others_.push_back(one);
+            }
+        }
+    }
+
+    VolumeImplementation& volume_;
+    std::span<FileRead> reads_;
+    std::vector<InBlocks> in_blocks_;
+    std::vector<FileRead*> others_;
+};
+
+}  // namespace
+
+void Volume::read_many(std::span<FileRead> reads) {
+    while (!reads.empty()) {
+        const std::span<FileRead> group = reads.first(std::min(reads.size(), reads_at_once));
+        reads = reads.subspan(group.size());
+        const Errc code = or_no_memory([&] {
+            for (FileRead* one : ReadGroup(*implementation_, group).read()) {
+                const OpenWhile open(*this, one->file);
+                one->done = open.code() == Errc::ok ? read(one->file, one->offset, one->target)
+                                                    : Result<u64>(open.code());
+            }
+            return Errc::ok;
+        });
+        if (code == Errc::ok) continue;
+        for (FileRead& one : group)
+            one.done = code;
+    }
+}
+
+Result<u64> Volume::address_of(Handle file, u64 offset) {
+    const Result<ops::Mapping> run = implementation_->map_block(file, offset / block_size);
+    if (!run) return run.code();
+    return run->kind == ops::MappingKind::data ? run->place + offset % block_size : 0;
+}
+
+}  // namespace warren
