@@ -9,7 +9,6 @@ import io
 import os
 import pickle
 import random
-import signal
 import subprocess
 import sys
 import textwrap
@@ -412,45 +411,6 @@ def test_an_open_volume_is_closed_at_exit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     with warren.Volume(tmp_path / "v.img", read_only=True) as volume:
         assert volume.open("f").read() == b"data" and volume.open("g").read() == b"more"
-
-
-@pytest.mark.parametrize("call", ["read_many", "write_many", "hash", "create_many"])
-def test_interrupt(volume: warren.Volume, call: str) -> None:
-    data = [bytes(20_000)] * 1000
-    names = [f"{i:05}" for i in range(1000)]
-    volume.write_many(names, data, strict=True)
-    many = names * 200
-    calls: dict[str, Callable[[], object]] = {
-        "read_many": lambda: volume.read_many(many[:50_000]),
-        "write_many": lambda: volume.write_many(names, data),
-        "hash": lambda: volume.hash(many, "sha1"),
-        "create_many": lambda: volume.create_many(many),
-    }
-    timer = threading.Timer(0.15, lambda: os.kill(os.getpid(), signal.SIGINT))
-    begin = time.monotonic()
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        while time.monotonic() < begin + 60:
-            calls[call]()
-    timer.join()
-    assert time.monotonic() < begin + 20
-    assert volume.read_many(names[:10], strict=True)[3] == data[3]
-
-
-def test_callback_that_ends_the_call(volume: warren.Volume) -> None:
-    names = [f"{i:05}" for i in range(1000)]
-    volume.write_many(names, [bytes(20_000)] * 1000, strict=True)
-
-    def fail(count: int) -> None:
-        raise ZeroDivisionError
-
-    for call in (
-        lambda: volume.read_many(names * 4, progress=fail),
-        lambda: volume.hash(names, progress=fail),
-        lambda: volume.find(progress=fail),
-    ):
-        with pytest.raises(ZeroDivisionError):
-            call()
 
 
 def test_subinterpreter() -> None:
