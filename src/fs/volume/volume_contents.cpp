@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/out_of_memory.hpp"
+#include "fs/core/fence.hpp"
 #include "fs/volume/data_writer.hpp"
 #include "fs/volume/inline_dedup.hpp"
 #include "fs/volume/volume_implementation.hpp"
@@ -106,6 +107,13 @@ Result<ops::Mapping> VolumeImplementation::map_block(Handle file, u64 block) {
         command.handle = file;
         command.from = block;
     });
+}
+
+bool VolumeImplementation::still_maps(Handle file, u64 block, u64 place, u64 blocks) {
+    core::fence_acquire();
+    const Result<ops::Mapping> now = map_block(file, block);
+    return now && now->kind == ops::MappingKind::data && now->place == place &&
+           now->blocks >= blocks;
 }
 
 Errc VolumeImplementation::read_data(u64 place, std::span<std::byte> target, u64 run_end) {
@@ -207,6 +215,9 @@ Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
                 const Errc read =
                     read_data(mapping->place + at % format::block_size, part, run_end);
                 if (read != Errc::ok) return read;
+                const bool may_leave = mapping->is_shared;
+                if (may_leave && !still_maps(file, block, mapping->place, mapping->blocks))
+                    continue;
                 break;
             }
             case ops::MappingKind::bytes:

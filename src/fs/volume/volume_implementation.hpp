@@ -248,6 +248,10 @@ class VolumeImplementation {
     Errc zero_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Where block `block` of the file is.
     Result<ops::Mapping> map_block(Handle file, u64 block);
+    /// Whether `blocks` of the file still lie at `place`, so that bytes that were read there are
+    /// its own. Blocks leave a file under its data lock if they are shared and written whole, or if
+    /// the file is removed while it is not open; after the next commit another file may have them.
+    bool still_maps(Handle file, u64 block, u64 place, u64 blocks);
     /// What the file has from `offset` on; less than `target` takes where the file ends.
     Result<u64> read_contents(Handle file, u64 offset, std::span<std::byte> target);
     /// Bytes of a file that lie in its inode, from `at` on, and zeros behind them.

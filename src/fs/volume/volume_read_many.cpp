@@ -2,11 +2,9 @@
 // Reading parts of many files at once, which need not be open.
 //
 // The data locks keep the blocks of files in place, as that of a single read does. But a file that
-// is not open may be removed meanwhile, and one whose shared block is written leaves it: after the
-// next commit another file may have these blocks. So each mapping is read again behind the bytes.
-// A commit holds whole operations: the inode was freed, or the extent changed, before the blocks
-// were anybody else's. A handle never comes back. So bytes whose mapping still holds were the
-// file's. What lies in more than one place, or moved, is read from the opened file.
+// is not open may be removed meanwhile, so each mapping is read again behind the bytes: an inode is
+// freed before a commit lets its blocks go to another file, and a handle never comes back. What
+// lies in more than one place, or moved, is read from the opened file.
 #include <algorithm>
 #include <functional>
 #include <mutex>
@@ -14,7 +12,6 @@
 #include <vector>
 
 #include "base/out_of_memory.hpp"
-#include "fs/core/fence.hpp"
 #include "fs/volume/open_while.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -106,12 +103,10 @@ class ReadGroup {
             requests.push_back({one.place, one.read->target});
         // A request that fails spoils only its own file.
         const bool is_read = volume_.disk().read_many(requests) == Errc::ok;
-        core::fence_acquire();
         for (const auto& [place, one] : in_blocks_) {
-            const Result<ops::Mapping> still = map(*one);
-            if (!still) {
-                one->done = still.code();
-            } else if (is_read && is_one_run(*still, *one) && place_in(*still, *one) == place) {
+            const u64 begin = one->offset % block_size;
+            if (is_read && volume_.still_maps(one->file, one->offset / block_size, place - begin,
+                                              ops::blocks_of(begin + one->target.size()))) {
                 one->done = one->target.size();
             } else {
                 others_.push_back(one);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that other threads remove, truncate and write while read_many() reads them: it gives their
-// own bytes or an error, although other files get their blocks before they are read.
+// Files that other threads remove, truncate and write while read() and read_many() read them: they
+// give their own bytes or an error, although other files get their blocks before they are read.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,9 +67,9 @@ class ReadManyRace : public testing::Test {
         expect_clean(*disk_);
     }
 
-    /// Reads all of the old file after `change` has been made by another thread, and its blocks
-    /// given to the new file.
-    Result<u64> read_behind(const std::function<void()>& change) {
+    /// Calls `read` for the old file. Before the disk reads it, another thread makes `change` and
+    /// gives its blocks to the new file.
+    void race(const std::function<void()>& change, const std::function<void()>& read) {
         const u64 place = *volume_->address_of(old_, 0);
         std::atomic<bool> is_first{true};
         watched_.before_read = [&](u64 offset) {
@@ -80,12 +80,28 @@ class ReadManyRace : public testing::Test {
                 give_to_new(place);
             }).join();
         };
-        std::vector<FileRead> reads{
-            {.file = old_, .offset = 0, .target = std::as_writable_bytes(std::span(words_))}};
-        volume_->read_many(reads);
+        read();
         watched_.before_read = [](u64) {};
         EXPECT_FALSE(is_first);
+    }
+    std::span<std::byte> target() { return std::as_writable_bytes(std::span(words_)); }
+    /// Reads all of the old file by read_many().
+    Result<u64> read_behind(const std::function<void()>& change) {
+        std::vector<FileRead> reads{{.file = old_, .offset = 0, .target = target()}};
+        race(change, [&] { volume_->read_many(reads); });
         return reads[0].done;
+    }
+    /// Makes a clone of the old file. The function that this returns writes to the old file, which
+    /// then shares no block with it, and removes it.
+    std::function<void()> share_until_called() {
+        ClonedTree cloned;
+        EXPECT_EQ(volume_->clone(anybody, old_, volume_->root(), "clone", cloned), Errc::ok);
+        return [this] {
+            ASSERT_EQ(volume_->open_file(old_), Errc::ok);
+            write_words(*volume_, old_, 0, bytes, 'w');
+            EXPECT_EQ(volume_->release(old_), Errc::ok);
+            EXPECT_EQ(volume_->unlink(anybody, volume_->root(), "clone"), Errc::ok);
+        };
     }
     void give_to_new(u64 place) {
         for (u64 offset = 0; offset < 16 * mib; offset += bytes) {
@@ -122,16 +138,18 @@ TEST_F(ReadManyRace, aFileOfARemovedTreeIsStale) {
 }
 
 TEST_F(ReadManyRace, blocksThatTheFileNoLongerSharesAreReadAgain) {
-    ClonedTree cloned;
-    ASSERT_EQ(volume_->clone(anybody, old_, volume_->root(), "clone", cloned), Errc::ok);
-    const Result<u64> done = read_behind([&] {
-        ASSERT_EQ(volume_->open_file(old_), Errc::ok);
-        write_words(*volume_, old_, 0, bytes, 'w');
-        EXPECT_EQ(volume_->release(old_), Errc::ok);
-        EXPECT_EQ(volume_->unlink(anybody, volume_->root(), "clone"), Errc::ok);
-    });
+    const Result<u64> done = read_behind(share_until_called());
     EXPECT_EQ(*done, bytes);
     EXPECT_EQ(words_, std::vector<u64>(words_.size(), 'w'));
+}
+
+TEST_F(ReadManyRace, aSingleReadDoesSoToo) {
+    ASSERT_EQ(volume_->open_file(old_), Errc::ok);
+    Result<u64> done = Errc::io;
+    race(share_until_called(), [&] { done = volume_->read(old_, 0, target()); });
+    EXPECT_EQ(*done, bytes);
+    EXPECT_EQ(words_, std::vector<u64>(words_.size(), 'w'));
+    EXPECT_EQ(volume_->release(old_), Errc::ok);
 }
 
 /// Threads that make files, whose words are all the file's number, and remove and truncate them,
