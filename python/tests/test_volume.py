@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import errno
 import io
+import json
 import os
 import pickle
 import stat
@@ -42,6 +43,29 @@ def test_files_are_raw_io(volume: warren.Volume) -> None:
         file.read()
     with pytest.raises(ValueError):
         volume.open("/f", "q")
+
+
+def test_files_in_other_libraries(volume: warren.Volume) -> None:
+    numpy = pytest.importorskip("numpy")
+    pandas = pytest.importorskip("pandas")
+    pillow = pytest.importorskip("PIL.Image")
+    with volume.open("/a.json", "w") as file:
+        file.write(json.dumps({"é": [1, 2]}).encode())
+    assert json.load(volume.open("/a.json")) == {"é": [1, 2]}
+    frame = pandas.DataFrame({"a": range(10_000), "b": 0.5})
+    with volume.open("/a.csv", "w") as file:
+        frame.to_csv(file, index=False)
+    assert pandas.read_csv(volume.open("/a.csv")).equals(frame)
+    with volume.open("/a.parquet", "w+") as file:
+        frame.to_parquet(file)
+    assert pandas.read_parquet(volume.open("/a.parquet")).equals(frame)
+    pixels = numpy.arange(300 * 200 * 3, dtype=numpy.uint8).reshape(300, 200, 3)
+    with volume.open("/a.png", "w+") as file:
+        pillow.fromarray(pixels).save(file, "png")
+    assert (numpy.asarray(pillow.open(volume.open("/a.png"))) == pixels).all()
+    with volume.open("/a.npy", "w") as file:
+        numpy.save(file, pixels)
+    assert (numpy.load(io.BufferedReader(volume.open("/a.npy"))) == pixels).all()
 
 
 @pytest.mark.parametrize("data", [5, [1, 2], "text", None])
