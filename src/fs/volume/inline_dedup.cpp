@@ -107,9 +107,11 @@ class InlineDedup::Writing {
             const u64 stop = end_of_zeros(from);
             if (stop - from < run_bytes_min) return from;
             WARREN_TRY(write_until(from));
-            WARREN_TRY(volume_.zero_locked(file_, from, stop - from, now_));
-            dedup_.zero_bytes_.fetch_add(stop - from, std::memory_order_relaxed);
-            return written_ = stop;
+            const Result<u64> zeroed = volume_.zero_locked(file_, from, stop - from, now_);
+            if (!zeroed) return zeroed.code();
+            dedup_.zero_bytes_.fetch_add(*zeroed, std::memory_order_relaxed);
+            written_ += *zeroed;
+            return written_ == stop ? Result<u64>(stop) : Errc::no_space;
         }
         dedup_.looked_up_.fetch_add(1, std::memory_order_relaxed);
         FileBlock found;
@@ -152,10 +154,13 @@ class InlineDedup::Writing {
         if (*stop - from < run_bytes_min && !is_whole) return from;
         range.length = *stop - from;
         WARREN_TRY(write_until(from));
+        u64 shared = 0;
+        const Errc code = share_blocks(volume_, range, shared);
+        dedup_.shared_bytes_.fetch_add(shared, std::memory_order_relaxed);
+        written_ += shared;
         // Nothing is lost where it fails: what it would have shared is written instead.
-        if (share_blocks(volume_, range) != Errc::ok) return from;
-        dedup_.shared_bytes_.fetch_add(range.length, std::memory_order_relaxed);
-        return written_ = *stop;
+        if (code != Errc::ok) WARREN_TRY(write_until(*stop));
+        return *stop;
     }
 
     /// Up to where, from the range's target on, the write has the bytes that the range's source

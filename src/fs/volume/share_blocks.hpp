@@ -18,7 +18,8 @@ struct SharedRange {
 /// Puts whole blocks of the source, the last one of the range included, and its holes in the place
 /// of what the target has, which becomes as long as the range's end at least. Requires: the
 /// exclusive data locks of both files; both offsets begin blocks; in one file, no block is in both
-/// ranges; where the range ends within a block, so do both files.
-Errc share_blocks(VolumeImplementation& volume, const SharedRange& range);
+/// ranges; where the range ends within a block, so do both files. Sets `done`, also where it fails:
+/// so many bytes of the range are shared, and the target is as long as they need.
+Errc share_blocks(VolumeImplementation& volume, const SharedRange& range, u64& done);
 
 }  // namespace warren

@@ -162,6 +162,13 @@ Errc VolumeImplementation::resize_locked(Handle file, u64 size, i64 now) {
     return done ? shown : done.code();
 }
 
+Errc VolumeImplementation::grow_locked(Handle file, u64 size, i64 now) {
+    const Result<Attributes> found =
+        ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
+    if (!found) return found.code();
+    return found->size < size ? resize_locked(file, size, now) : Errc::ok;
+}
+
 Errc VolumeImplementation::punch_locked(Handle file, u64 offset, u64 length, i64 now) {
     ops::Command command = command_on(file);
     command.how = static_cast<u8>(Allocate::punch_hole);
@@ -170,11 +177,17 @@ Errc VolumeImplementation::punch_locked(Handle file, u64 offset, u64 length, i64
     return run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this)).code;
 }
 
-Errc VolumeImplementation::zero_locked(Handle file, u64 offset, u64 length, i64 now) {
+Result<u64> VolumeImplementation::zero_locked(Handle file, u64 offset, u64 length, i64 now) {
     ops::Command command = command_on(file);
     command.how = static_cast<u8>(Allocate::zero_range);
     command.now = now;
-    return run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this)).code;
+    const Progress progress =
+        run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this));
+    if (progress.code == Errc::ok) return length;
+    if (progress.done == 0) return progress.code;
+    // The last step would have set the size.
+    WARREN_TRY(grow_locked(file, offset + progress.done, now));
+    return progress.done;
 }
 
 Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {

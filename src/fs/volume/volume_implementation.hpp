@@ -242,10 +242,13 @@ class VolumeImplementation {
 
     // Contents. Requires: the file's data lock.
     Errc resize_locked(Handle file, u64 size, i64 now);
+    /// Makes the file at least so long.
+    Errc grow_locked(Handle file, u64 size, i64 now);
     /// Makes blocks that a range covers whole holes; the contents of an inode zeros there.
     Errc punch_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Makes whole blocks read as zeros without writing them, behind the end of the file, too.
-    Errc zero_locked(Handle file, u64 offset, u64 length, i64 now);
+    /// Returns how many bytes, which are within the file then; an error counts only if none are.
+    Result<u64> zero_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Where block `block` of the file is.
     Result<ops::Mapping> map_block(Handle file, u64 block);
     /// Whether `blocks` of the file still lie at `place`, so that bytes that were read there are

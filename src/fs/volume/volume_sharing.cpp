@@ -21,9 +21,8 @@ namespace {
 
 constexpr u64 block_size = format::block_size;
 
-}  // namespace
-
-Errc share_blocks(VolumeImplementation& volume, const SharedRange& range) {
+/// The steps of share_blocks(); `done` counts blocks.
+Errc share_by_steps(VolumeImplementation& volume, const SharedRange& range, u64& done) {
     const u64 blocks = ops::blocks_of(range.length);
     ops::Command command = command_on(range.source);
     command.target = range.target;
@@ -31,7 +30,7 @@ Errc share_blocks(VolumeImplementation& volume, const SharedRange& range) {
     command.now = range.now;
     const DataRoom room(volume, block_size);
     WARREN_TRY(room.code());
-    for (u64 done = 0; done < blocks;) {
+    while (done < blocks) {
         command.from = range.offset / block_size + done;
         command.to = range.target_offset / block_size + done;
         command.length = blocks - done;
@@ -48,12 +47,21 @@ Errc share_blocks(VolumeImplementation& volume, const SharedRange& range) {
         if (!step) return step.code();
         done += *step;
     }
-    // Where the source ends with a hole, no extent has carried the size there.
-    const Result<Attributes> reached =
-        volume.ask<Verb::get_attributes>([&](ops::Command& get) { get.handle = range.target; });
-    if (!reached) return reached.code();
-    const u64 end = range.target_offset + range.length;
-    return reached->size < end ? volume.resize_locked(range.target, end, range.now) : Errc::ok;
+    return Errc::ok;
+}
+
+}  // namespace
+
+Errc share_blocks(VolumeImplementation& volume, const SharedRange& range, u64& done) {
+    done = 0;
+    u64 blocks = 0;
+    const Errc code = share_by_steps(volume, range, blocks);
+    if (blocks == 0) return code;
+    const u64 reached = std::min(blocks * block_size, range.length);
+    // Where the source has a hole, no extent has carried the size there.
+    WARREN_TRY(volume.grow_locked(range.target, range.target_offset + reached, range.now));
+    done = reached;
+    return code;
 }
 
 namespace {
@@ -219,7 +227,8 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
         }
         if (target_offset > *target_size)
             WARREN_TRY(volume.resize_locked(target, target_offset, 0));
-        WARREN_TRY(share_blocks(volume, range));
+        u64 done = 0;
+        WARREN_TRY(share_blocks(volume, range, done));
         WARREN_TRY(
             volume.mapped_files().reload(target, target_offset, target_offset + range.length));
         return range.length;
@@ -258,7 +267,8 @@ Result<Deduped> Volume::dedupe_range(const Caller& caller, Handle source, u64 of
         const Result<bool> in_inode = is_in_inode(volume, range);
         if (!in_inode) return in_inode.code();
         if (*in_inode) return Deduped{};
-        WARREN_TRY(share_blocks(volume, range));
+        u64 done = 0;
+        WARREN_TRY(share_blocks(volume, range, done));
         return Deduped{range.length, false};
     });
 }

@@ -41,6 +41,26 @@ class Deduplicated : public testing::TestWithParam<u64> {
         return used_blocks(*volume_);
     }
     u64 shared() { return volume_->dedup_statistics().shared_bytes; }
+    /// A file that takes all the space there is for contents.
+    Handle fill_data() {
+        const Handle full = open_new("full");
+        for (u64 end = 0;;) {
+            const Result<u64> done = volume_->write(full, end, random_bytes(random_, 8 * mib));
+            if (!done) return full;
+            end += *done;
+        }
+    }
+    /// Links that take all the space there is for metadata, a block each; returns how many.
+    u64 fill_metadata() {
+        const std::string target(1000, 't');
+        CreateOptions link;
+        link.mode = S_IFLNK | 0777;
+        link.target = target;
+        for (u64 count = 0;; ++count) {
+            if (!volume_->create({}, volume_->root(), link_name(count), link)) return count;
+        }
+    }
+    static std::string link_name(u64 number) { return "link " + std::to_string(number); }
 
  protected:
     MemoryVolume volume_{64 * mib, with_dedup(GetParam())};
@@ -184,6 +204,47 @@ TEST_P(Deduplicated, OnAFullVolumeWhatIsWrittenCanBeRead) {
     } else {
         EXPECT_EQ(done.code(), Errc::no_space);
     }
+    volume_.close_and_check();
+}
+
+/// Each round leaves one block more for counts, so that sharing ends later and later within a run.
+TEST_P(Deduplicated, AWriteThatFailsCountsWhatTheFileHas) {
+    constexpr u64 extent = 256 * block;
+    const Bytes bytes = random_bytes(random_, 9 * extent);
+    const Handle first = open_new("first");
+    for (u64 at = bytes.size(); at > 0; at -= extent)  // backwards: no extent continues another
+        put(*volume_, first, at - extent, Bytes(&bytes[at - extent], &bytes[at - 1] + 1));
+    const Handle second = open_new("second");
+    fill_data();
+    u64 links = fill_metadata();
+    u64 failures = 0;
+    for (Result<u64> done = Errc::no_space; !done || *done < bytes.size(); ++failures) {
+        ASSERT_GT(links, 0u);
+        ASSERT_EQ(volume_->unlink({}, volume_->root(), link_name(--links)), Errc::ok);
+        ASSERT_EQ(volume_->sync(), Errc::ok);
+        done = volume_->write(second, 0, bytes);
+        const u64 count = done ? *done : 0;
+        if (!done) EXPECT_EQ(done.code(), Errc::no_space);
+        ASSERT_EQ(contents(*volume_, second), Bytes(bytes.data(), bytes.data() + count));
+        AttributeChange empty;
+        empty.which = AttributeChange::size;
+        ASSERT_TRUE(volume_->set_attributes({}, second, empty));
+    }
+    EXPECT_GE(failures, 4u);
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, AWriteOfZerosThatFailsCountsWhatTheFileHas) {
+    const Handle full = fill_data();
+    AttributeChange shorter;
+    shorter.which = AttributeChange::size;
+    shorter.new_size = volume_->attributes(full)->size - 40 * block;
+    ASSERT_TRUE(volume_->set_attributes({}, full, shorter));
+    const Handle file = open_new("zeros");
+    const Result<u64> done = volume_->write(file, 0, Bytes(64 * block));
+    ASSERT_TRUE(done);
+    EXPECT_EQ(*done, 40 * block);
+    EXPECT_EQ(contents(*volume_, file), Bytes(*done));
     volume_.close_and_check();
 }
 
