@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 
-from volume_image import AREA_TARGET, TYPES, Damage, Volume, require
+from volume_image import AREA_TARGET, FEATURE_DEDUP, TYPES, Damage, Volume, require
 
 
 def text(data):
@@ -160,6 +160,7 @@ def main():
                 json.dump({'label': text(volume.superblock.label),
                            'uuid': uuid_text(volume.superblock.uuid),
                            'size': volume.superblock.size, 'clean': volume.superblock.clean,
+                           'dedup': bool(volume.superblock.compatible & FEATURE_DEDUP),
                            'replayed': len(volume.logged), 'entries': entries,
                            'damage': damage}, sys.stdout, indent=1)
                 print()

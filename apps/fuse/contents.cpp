@@ -47,7 +47,8 @@ void set_way(const Request& request, Handle file, fuse_file_info* info) {
         writes(info) && takes_direct_opens() && mount.full_watch.is_nearly_full(*request.volume);
     info->direct_io = is_direct;
     info->keep_cache = 1;
-    info->fh = mount.opens.next(file.generation, writes(info), is_direct).number();
+    const OpenWay way{writes(info), is_direct, (info->flags & O_DSYNC) != 0};
+    info->fh = mount.opens.next(file.generation, way).number();
 }
 
 void close_again(const Request& request, fuse_ino_t node, Handle file, const fuse_file_info* info) {
@@ -171,10 +172,12 @@ void clear_privileges(const Request& request, fuse_ino_t node, Handle file) {
 
 /// As Volume::write(), but all of the bytes or an error. Pages that the kernel writes back count as
 /// stored whatever number it is told, so a part of them must not pass for a success.
-Result<u64> write_back(Volume& volume, Handle file, u64 offset, std::span<const std::byte> bytes) {
+Result<u64> write_back(Volume& volume, Handle file, u64 offset, std::span<const std::byte> bytes,
+                       Awaited awaited) {
     u64 done = 0;
     while (done < bytes.size()) {
-        const Result<u64> put = volume.write(file, offset + done, bytes.subspan(done), Stamp::no);
+        const Result<u64> put =
+            volume.write(file, offset + done, bytes.subspan(done), Stamp::no, awaited);
         if (!put) return put;
         if (*put == 0) return Errc::no_space;
         done += *put;
@@ -203,11 +206,14 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     if (clears_privileges()) clear_privileges(request, node, file);
     const std::span<const std::byte> source = std::as_bytes(std::span(bytes, size_bytes));
     const u64 at = static_cast<u64>(offset);
-    const bool stamps = info->writepage == 0 && OpenNumber(info->fh).is_direct();
+    const OpenNumber number(info->fh);
+    const bool stamps = info->writepage == 0 && number.is_direct();
+    // Of pages that are written back the kernel tells only through which open file.
+    const Awaited awaited = number.is_awaited() ? Awaited::yes : Awaited::no;
     const Result<u64> put =
         info->writepage != 0
-            ? write_back(*request.volume, file, at, source)
-            : request.volume->write(file, at, source, stamps ? Stamp::yes : Stamp::no);
+            ? write_back(*request.volume, file, at, source, awaited)
+            : request.volume->write(file, at, source, stamps ? Stamp::yes : Stamp::no, awaited);
     if (put) {
         if (stamps) request.mount.nodes.note_new_times(node);
         request.mount.unsaved.note(node);

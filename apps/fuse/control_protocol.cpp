@@ -195,6 +195,7 @@ std::string socket_name(u32 device_major, u32 device_minor) {
 }
 
 void put(Encoder& encoder, const DedupStatistics& statistics) {
+    encoder.number(statistics.is_default ? 1 : 0);
     encoder.number(statistics.is_on ? 1 : 0).number(statistics.index_bytes);
     encoder.number(statistics.looked_up).number(statistics.found);
     encoder.number(statistics.shared_bytes).number(statistics.zero_bytes);
@@ -202,6 +203,7 @@ void put(Encoder& encoder, const DedupStatistics& statistics) {
 
 DedupStatistics take_dedup_statistics(Decoder& decoder) {
     DedupStatistics statistics;
+    statistics.is_default = decoder.number() != 0;
     statistics.is_on = decoder.number() != 0;
     statistics.index_bytes = decoder.number();
     statistics.looked_up = decoder.number();

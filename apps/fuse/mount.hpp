@@ -36,7 +36,7 @@ struct MountOptions {
     ErrorMode errors = ErrorMode::remount_ro;
     u64 meta_buffer_bytes = 0;  // 0: all metadata in memory
     u64 file_buffer_bytes = 0;  // 0: the kernel's page cache is all that there is
-    bool dedup = false;
+    Dedup dedup = Dedup::as_made;
     u64 dedup_index_bytes = 0;  // 0: see OpenOptions
     VolumeOpener open = Volume::open;
 };

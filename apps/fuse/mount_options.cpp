@@ -147,7 +147,7 @@ bool take_file_buffer(MountOptions& options, std::string_view option, std::strin
 }
 
 bool take_dedup(MountOptions& options, std::string_view option, std::string&) {
-    options.dedup = option == "dedup";
+    options.dedup = option == "dedup" ? Dedup::on : Dedup::off;
     return true;
 }
 
@@ -211,7 +211,8 @@ constexpr Entry entries[] = {
      take_file_buffer},
     {{"dedup", nullptr, "share the blocks of what is written and the volume has already"},
      take_dedup},
-    {{"nodedup", nullptr, "write it again (default)"}, take_dedup},
+    {{"nodedup", nullptr, "write it again (default, unless `warren mkfs --dedup` made the volume)"},
+     take_dedup},
     {{"dedup_index=", "SIZE",
       "memory for digests, 64K or more (default: 1/1024 of the volume, at "
       "most 1/8 of the memory)"},

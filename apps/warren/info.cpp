@@ -47,6 +47,7 @@ bool info_of_image(const std::string& image, fuse::MountInfo& info) {
     info.label = volume->label();
     info.uuid = volume->uuid();
     info.statistics = volume->statistics();
+    info.dedup = volume->dedup_statistics();
     info.engine = volume->engine();
     info.engine_note = volume->engine_note();
     return session.close();
@@ -98,6 +99,9 @@ void print_info(const fuse::MountInfo& info) {
                     long_size(dedup.zero_bytes), " of zeros not written; ",
                     grouped(dedup.looked_up), " blocks looked up, ", grouped(dedup.found),
                     " runs found; an index of ", long_size(dedup.index_bytes)});
+    } else if (info.dedup.is_default) {
+        const bool is_mounted = !info.mountpoint.empty();
+        print_line({"Dedup:      ", is_mounted ? "off for this mount" : "on when it is mounted"});
     }
     print_line({"Label:      ", info.label.empty() ? "(none)" : masked(info.label)});
     print_line({"UUID:       ", info.uuid});
@@ -118,14 +122,13 @@ void add_info(Json& json, const fuse::MountInfo& info) {
         json.member("disk", std::string_view(info.disk_note));
         json.member("requests", info.requests);
     }
-    if (info.dedup.is_on) {
-        json.key("dedup").open_object();
-        json.member("index_bytes", info.dedup.index_bytes);
-        json.member("looked_up", info.dedup.looked_up).member("found", info.dedup.found);
-        json.member("shared_bytes", info.dedup.shared_bytes);
-        json.member("zero_bytes", info.dedup.zero_bytes);
-        json.close_object();
-    }
+    json.key("dedup").open_object();
+    json.key("default").boolean(info.dedup.is_default).key("on").boolean(info.dedup.is_on);
+    json.member("index_bytes", info.dedup.index_bytes);
+    json.member("looked_up", info.dedup.looked_up).member("found", info.dedup.found);
+    json.member("shared_bytes", info.dedup.shared_bytes);
+    json.member("zero_bytes", info.dedup.zero_bytes);
+    json.close_object();
     json.member("engine", std::string_view(info.engine));
     json.member("label", std::string_view(info.label)).member("uuid", std::string_view(info.uuid));
     json.member("size", statistics.blocks * 4096).member("free", statistics.blocks_free * 4096);

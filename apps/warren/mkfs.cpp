@@ -18,7 +18,11 @@ namespace {
 
 constexpr size_t label_length_max = 31;
 
+enum : int { dedup_option = 400 };
+
 constexpr Option options[] = {
+    {dedup_option, "dedup", nullptr,
+     "what is written later is deduplicated, as with the mount option of this name"},
     {'f', "force", nullptr, "overwrite what looks like a file system"},
     {'F', nullptr, nullptr, nullptr},
     {'L', "label", "LABEL", "the volume's label, up to 31 bytes"},
@@ -91,6 +95,7 @@ int command_mkfs(std::span<char* const> arguments) {
     }
     const std::string& image = parsed.operands[0];
     FormatOptions format;
+    format.dedup = parsed.has(dedup_option);
     format.force = parsed.has('f') || parsed.has('F');
     if (const std::string* label = parsed.value('L')) {
         if (label->size() > label_length_max) {

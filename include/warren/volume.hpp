@@ -126,6 +126,9 @@ enum class Seek : u8 { data, hole };
 /// Whether a change of contents sets the times modified and changed. Off if the kernel caches
 /// writes: it keeps these times itself and sends them when they differ.
 enum class Stamp : u8 { yes, no };
+/// Whether the caller of a write waits until it is durable, as with O_SYNC or O_DSYNC. The write
+/// itself is not: a sync must follow.
+enum class Awaited : u8 { no, yes };
 enum class AttributeSet : u8 { any, create, replace };
 
 /// One item of move_many(): rename of (from, name) to (to, new_name).
@@ -244,8 +247,7 @@ struct OpenOptions {
     /// some in any case.
     u64 file_buffer_bytes = 0;
     DataMode data = DataMode::ordered;
-    /// Writes of bytes that a file of the volume has already share its blocks.
-    bool dedup = false;
+    Dedup dedup = Dedup::as_made;
     u64 dedup_index_bytes = 0;  // 0: 1/1024 of the volume, 1/8 of the memory at most
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
@@ -264,6 +266,7 @@ struct FormatOptions {
     u64 size_bytes = 0;  // 0: the size of an existing file or device
     std::string label;
     bool force = false;  // overwrite something that looks like a file system
+    bool dedup = false;  // Dedup::as_made is Dedup::on
 };
 
 /// Makes an empty volume in the file or device at `path` (the file is created if need be).
@@ -344,7 +347,7 @@ class Volume {
     /// Where on the disk the byte at `offset` is; 0 if it is in no block. For sorting reads.
     Result<u64> address_of(Handle file, u64 offset);
     Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source,
-                      Stamp stamp = Stamp::yes);
+                      Stamp stamp = Stamp::yes, Awaited awaited = Awaited::no);
     Errc allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp stamp = Stamp::yes);
     Result<u64> seek(Handle file, u64 offset, Seek whence);
     /// Makes [target_offset, target_offset + length) of `target` show the bytes of `source` from

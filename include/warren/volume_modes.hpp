@@ -91,4 +91,8 @@ constexpr bool find_error_mode(std::string_view name, ErrorMode& mode) {
     return false;
 }
 
+/// Whether writes of bytes that a file of the volume has already share its blocks. `as_made`: as
+/// FormatOptions::dedup said.
+enum class Dedup : u8 { as_made, off, on };
+
 }  // namespace warren

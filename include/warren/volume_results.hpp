@@ -18,6 +18,7 @@ struct Statistics {
 
 /// What OpenOptions::dedup has done since the volume was opened.
 struct DedupStatistics {
+    bool is_default = false;  // on unless OpenOptions::dedup says otherwise
     bool is_on = false;
     u64 index_bytes = 0;   // memory that the index may take
     u64 looked_up = 0;     // blocks, not zeros

@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 import mounted
 from mounted import MountedTest, Volume, run
@@ -74,11 +75,72 @@ class InlineDedup(MountedTest):
         with open(paths[1], "rb") as file:
             self.assertEqual(file.read(), data[:70_000] + b"changed" + data[70_007:])
 
+    def test_short_synchronous_writes_are_stored_at_once(self):
+        data = random.randbytes(128 << 10)
+        self.write("written", data)
+        os.sync()
+        for flag in (os.O_SYNC, os.O_DSYNC, 0):
+            for size in (32 << 10, 64 << 10):
+                shared, expected = self.shared_by_writes(data, size, flag)
+                self.assertEqual(shared, expected, (flag, size))
+
+    def shared_by_writes(self, data, size, flag):
+        """Writes a file in pieces; returns what was shared, and what should be."""
+        was = self.statistics()["shared_bytes"]
+        path = self.path("pieces")
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flag)
+        for at in range(0, len(data), size):
+            self.assertEqual(os.pwrite(file, data[at:at + size], at), size)
+            os.fsync(file)
+        os.close(file)
+        mounted.drop_caches()
+        with open(path, "rb") as copy:
+            self.assertEqual(copy.read(), data)
+        os.unlink(path)
+        is_skipped = flag and size < 64 << 10
+        return self.statistics()["shared_bytes"] - was, 0 if is_skipped else len(data)
+
     def test_zeros_are_counted(self):
         was = self.statistics()["zero_bytes"]
         self.write("zeros", bytes(1 << 20))
         os.sync()
         self.assertEqual(self.statistics()["zero_bytes"] - was, 1 << 20)
+
+
+class RememberedDedup(unittest.TestCase):
+    """A volume made with mkfs --dedup."""
+
+    def setUp(self):
+        self.volume = Volume()
+        self.addCleanup(self.volume.remove)
+        run("mkfs", "--force", "--dedup", self.volume.image)
+
+    @staticmethod
+    def dedup(place):
+        return json.loads(run("info", "--json", place).stdout)[0]["dedup"]
+
+    def copies_shared(self, *options):
+        """How many bytes of two equal files share blocks on a mount with these options."""
+        self.volume.mount(*options)
+        data = random.randbytes(1 << 20)
+        for name in "ab":
+            with open(os.path.join(self.volume.root, name), "wb") as file:
+                file.write(data)
+        os.sync()
+        self.assertTrue(self.dedup(self.volume.root)["default"])
+        shared = self.dedup(self.volume.root)["shared_bytes"]
+        if "nodedup" in options:
+            self.assertIn("Dedup:      off for this mount\n", run("info", self.volume.root).stdout)
+        self.volume.unmount()
+        return shared
+
+    def test_the_volume_remembers_and_options_override(self):
+        self.assertTrue(self.dedup(self.volume.image)["default"])
+        self.assertIn("Dedup:      on when it is mounted\n", run("info", self.volume.image).stdout)
+        self.assertEqual(self.copies_shared(), 1 << 20)
+        self.assertEqual(self.copies_shared("-o", "nodedup"), 0)
+        self.assertEqual(self.copies_shared("-o", "nodedup,dedup"), 1 << 20)
+        self.volume.check()
 
 
 if __name__ == "__main__":

@@ -223,13 +223,14 @@ Errc zero_range(Disk& disk, u64 offset, u64 length_bytes, const ZeroRange& zero)
 }
 
 Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
-                       const std::string& label, const ZeroRange& zero) {
+                       const std::string& label, const ZeroRange& zero, bool dedup) {
     Failure failure = check_label(path, label);
     if (failure.code == Errc::ok) failure = check_size(path, size_bytes);
     if (failure.code != Errc::ok) return failure;
     Block block{};
     auto& superblock = reinterpret_cast<Superblock&>(block);
     const u64 system_frames = lay_out(superblock, size_bytes);
+    if (dedup) superblock.features_compatible = format::feature_dedup;
     Errc code = fill_identity(superblock, label);
     if (code == Errc::ok) code = write_volume(disk, superblock, system_frames, zero);
     if (code == Errc::ok) return {};
@@ -257,9 +258,9 @@ Failure make_volume(const std::string& path, const FormatOptions& options) {
     u64 size_bytes = 0;
     failure = prepare(*disk, shown, options, size_bytes);
     if (failure.code == Errc::ok) {
-        failure =
-            make_volume_on(*disk, shown, size_bytes, options.label,
-                           [&](u64 offset, u64 length) { return disk->zero(offset, length); });
+        failure = make_volume_on(
+            *disk, shown, size_bytes, options.label,
+            [&](u64 offset, u64 length) { return disk->zero(offset, length); }, options.dedup);
     }
     if (failure.code != Errc::ok && disk->is_new()) ::unlink(path.c_str());
     return failure;

@@ -18,9 +18,9 @@ namespace warren {
 using ZeroRange = std::function<Errc(u64 offset, u64 length_bytes)>;
 
 /// Makes an empty volume in the first `size_bytes` of `disk`, whatever it holds. Requires: a size
-/// that a volume may have.
+/// that a volume may have. `dedup`: see FormatOptions.
 Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
-                       const std::string& label, const ZeroRange& zero = {});
+                       const std::string& label, const ZeroRange& zero = {}, bool dedup = false);
 
 /// Replays the journal of the volume on `disk` and makes it `size_bytes` large, rounded down to
 /// frames. Requires: the disk is that large.

@@ -22,6 +22,7 @@ inline constexpr u64 generation_margin = 65536;
 
 /// Feature bits that this code knows. Unknown compatible bits are ignored, unknown read-only
 /// compatible bits allow reading only, unknown incompatible bits refuse the volume.
+inline constexpr u64 feature_dedup = 1;          // compatible: see FormatOptions::dedup
 inline constexpr u64 feature_shared_blocks = 1;  // read-only compatible
 inline constexpr u64 read_only_compatible_known = feature_shared_blocks;
 inline constexpr u64 incompatible_known = 0;

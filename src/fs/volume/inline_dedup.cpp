@@ -238,7 +238,9 @@ DedupStatistics InlineDedup::statistics() const {
 VolumeImplementation::~VolumeImplementation() = default;
 
 Errc VolumeImplementation::start_dedup() {
-    if (!options_.dedup || options_.read_only) return Errc::ok;
+    const bool is_wanted =
+        options_.dedup == Dedup::as_made ? is_dedup_default() : options_.dedup == Dedup::on;
+    if (!is_wanted || options_.read_only) return Errc::ok;
     WARREN_TRY(check_sharing());
     dedup_ = std::make_unique<InlineDedup>(*this, options_.dedup_index_bytes);
     return dedup_->code();

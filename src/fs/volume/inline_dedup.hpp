@@ -17,6 +17,8 @@ class InlineDedup {
     /// Shorter runs are written: many small extents cost more than they save. The contents of a
     /// whole file are shared however short they are.
     static constexpr u64 run_bytes_min = 32 * kib;
+    /// A shorter write that its caller waits for is not looked up: it would wait longer.
+    static constexpr u64 awaited_bytes_min = 64 * kib;
 
     /// `index_bytes` 0: what a volume of this size needs, within an eighth of the memory.
     InlineDedup(VolumeImplementation& volume, u64 index_bytes);
@@ -26,7 +28,8 @@ class InlineDedup {
     DedupStatistics statistics() const;
 
     /// Whether write() may find something to share.
-    static bool can_gain(u64 offset, u64 bytes) {
+    static bool can_gain(u64 offset, u64 bytes, Awaited awaited) {
+        if (awaited == Awaited::yes && bytes < awaited_bytes_min) return false;
         return bytes >= run_bytes_min || (offset == 0 && bytes > format::area_bytes);
     }
     /// As VolumeImplementation::write_contents(), with less to write. Requires: the file's

@@ -91,7 +91,7 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
     }
     if (started == Errc::ok && changes.adjust) changes.adjust(*implementation);
     if (started == Errc::ok) started = implementation->start_dedup();
-    if (started == Errc::not_supported && options.dedup) {
+    if (started == Errc::not_supported && options.dedup == Dedup::on) {
         failure = {started, path +
                                 ": the volume cannot share blocks; open it without dedup, or "
                                 "make a new one (warren mkfs)"};

@@ -269,15 +269,18 @@ Result<u64> VolumeImplementation::write_contents(Handle file, u64 offset,
                                                           : Result<u64>(progress.code);
 }
 
+bool VolumeImplementation::deduplicates(u64 offset, u64 bytes, Awaited awaited) const {
+    return dedup_ != nullptr && InlineDedup::can_gain(offset, bytes, awaited);
+}
+
 Result<u64> VolumeImplementation::write_alone(Handle file, u64 offset,
                                               std::span<const std::byte> source, i64 now,
-                                              const FileMapping* from) {
+                                              const FileMapping* from, Awaited awaited) {
     const Result<Attributes> before =
         ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
     if (!before) return before.code();
     WARREN_TRY(zero_tail(*this, file, offset));
-    const bool is_deduplicated = dedup_ != nullptr && InlineDedup::can_gain(offset, source.size());
-    const Result<u64> done = is_deduplicated
+    const Result<u64> done = deduplicates(offset, source.size(), awaited)
                                  ? dedup_->write(file, offset, source, before->size, now)
                                  : write_contents(file, offset, source, before->size, now);
     const bool is_whole = done && *done == source.size();
@@ -286,7 +289,8 @@ Result<u64> VolumeImplementation::write_alone(Handle file, u64 offset,
     return done;
 }
 
-Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> source, Stamp stamp) {
+Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> source, Stamp stamp,
+                          Awaited awaited) {
     return or_no_memory([&]() -> Result<u64> {
         VolumeImplementation& volume = *implementation_;
         const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
@@ -297,9 +301,7 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
         // Whole blocks below the end of the file may be written concurrently. Zeroing the rest of a
         // new block, or the bytes between the old end and the new data, needs the exclusive lock;
         // so does updating mappings, and sharing blocks with other files.
-        const bool is_deduplicated =
-            volume.dedup() != nullptr && InlineDedup::can_gain(offset, source.size());
-        if (volume.works_on_host() && !is_deduplicated &&
+        if (volume.works_on_host() && !volume.deduplicates(offset, source.size(), awaited) &&
             (offset | source.size()) % format::block_size == 0) {
             const std::shared_lock shared(mutex);
             const Result<Attributes> before = attributes(file);
@@ -309,7 +311,7 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
             }
         }
         const std::unique_lock exclusive(mutex);
-        return volume.write_alone(file, offset, source, now);
+        return volume.write_alone(file, offset, source, now, nullptr, awaited);
     });
 }
 

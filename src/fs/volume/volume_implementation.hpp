@@ -261,10 +261,12 @@ class VolumeImplementation {
     static void copy_inline(const ops::InlineBytes& bytes, u64 at, std::span<std::byte> target);
     Result<u64> write_contents(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
                                i64 now);
+    /// Whether write_alone() looks for bytes to share.
+    bool deduplicates(u64 offset, u64 bytes, Awaited awaited) const;
     /// Writes bytes anywhere and copies them to the file's mappings, but not to the one that they
     /// come `from`. Requires: the exclusive data lock.
     Result<u64> write_alone(Handle file, u64 offset, std::span<const std::byte> source, i64 now,
-                            const FileMapping* from = nullptr);
+                            const FileMapping* from = nullptr, Awaited awaited = Awaited::no);
     Errc load_mapping(FileMapping& mapping, u64 at, u64 length);
 
     // Mappings; these take the file's data lock.
@@ -301,6 +303,10 @@ class VolumeImplementation {
     Errc check_sharing() const {
         const u64 features = superblock_.features_read_only_compatible;
         return (features & format::feature_shared_blocks) != 0 ? Errc::ok : Errc::not_supported;
+    }
+    bool is_dedup_default() const {
+        const u64 features = superblock_.features_compatible;
+        return (features & format::feature_dedup) != 0 && check_sharing() == Errc::ok;
     }
     Errc commit();
     /// See Committer::commit_and_free().

@@ -73,7 +73,9 @@ u64 less(u64 from, u64 blocks) {
 
 DedupStatistics Volume::dedup_statistics() const {
     const InlineDedup* const dedup = implementation_->dedup();
-    return dedup == nullptr ? DedupStatistics{} : dedup->statistics();
+    DedupStatistics statistics = dedup == nullptr ? DedupStatistics{} : dedup->statistics();
+    statistics.is_default = implementation_->is_dedup_default();
+    return statistics;
 }
 
 Statistics Volume::statistics() const {

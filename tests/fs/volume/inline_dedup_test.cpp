@@ -7,8 +7,11 @@
 #include <map>
 #include <thread>
 
+#include "fs/admin/make_volume.hpp"
+#include "fs/commit/superblock_io.hpp"
 #include "fs/volume/dedup_index.hpp"
 #include "fs/volume/inline_dedup.hpp"
+#include "fs/volume/open_volume.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
 #include "tests/support/seed.hpp"
 
@@ -20,7 +23,8 @@ constexpr u64 run = InlineDedup::run_bytes_min;
 OpenOptions with_dedup(u64 meta_buffer_bytes = 0) {
     OpenOptions options;
     options.meta_buffer_bytes = meta_buffer_bytes;
-    options.dedup = true;
+    options.dedup = Dedup::on;
+    options.dedup_index_bytes = mib;  // forgets nothing of the volumes here
     return options;
 }
 
@@ -115,6 +119,22 @@ TEST_P(Deduplicated, ShortRunsAreWrittenAndShortFilesShared) {
     longer.push_back(std::byte{1});
     EXPECT_EQ(contents(*volume_, open_with("longer", longer)), longer);
     EXPECT_EQ(shared(), small.size()) << "a part of a block is shared where both files end";
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, AShortWriteThatIsAwaitedIsNotLookedUp) {
+    constexpr u64 least = InlineDedup::awaited_bytes_min;
+    for (const u64 size : {u64{5000}, least - 1, least, least + 1}) {
+        const Bytes bytes = random_bytes(random_, size);
+        const std::string name = "of " + std::to_string(size);
+        open_with(name, bytes);
+        const u64 before = shared();
+        const Handle copy = open_new("copy " + name);
+        const Result<u64> done = volume_->write(copy, 0, bytes, Stamp::yes, Awaited::yes);
+        ASSERT_TRUE(done && *done == size);
+        EXPECT_EQ(shared() - before, size < least ? 0 : size);
+        EXPECT_EQ(contents(*volume_, copy), bytes);
+    }
     volume_.close_and_check();
 }
 
@@ -224,7 +244,9 @@ TEST_P(Deduplicated, AWriteThatFailsCountsWhatTheFileHas) {
         ASSERT_EQ(volume_->sync(), Errc::ok);
         done = volume_->write(second, 0, bytes);
         const u64 count = done ? *done : 0;
-        if (!done) EXPECT_EQ(done.code(), Errc::no_space);
+        if (!done) {
+            EXPECT_EQ(done.code(), Errc::no_space);
+        }
         ASSERT_EQ(contents(*volume_, second), Bytes(bytes.data(), bytes.data() + count));
         AttributeChange empty;
         empty.which = AttributeChange::size;
@@ -295,6 +317,40 @@ TEST_P(Deduplicated, RandomWritesAgainstAModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, Deduplicated, testing::ValuesIn(block_maps));
+
+TEST(RememberedDedup, AnOptionOverridesWhatTheVolumeWasMadeWith) {
+    for (const bool is_made_with : {false, true}) {
+        MemoryDisk disk(16 * mib);
+        ASSERT_EQ(make_volume_on(disk, "image", 16 * mib, "", {}, is_made_with).code, Errc::ok);
+        for (const Dedup how : {Dedup::as_made, Dedup::off, Dedup::on}) {
+            for (const bool read_only : {false, true}) {
+                OpenOptions options;
+                options.dedup = how;
+                options.read_only = read_only;
+                const auto volume = open_on(disk, options);
+                const bool is_on = how == Dedup::as_made ? is_made_with : how == Dedup::on;
+                EXPECT_EQ(volume->dedup_statistics().is_default, is_made_with);
+                EXPECT_EQ(volume->dedup_statistics().is_on, is_on && !read_only);
+            }
+        }
+    }
+}
+
+/// The feature means nothing without shared blocks: only a caller that insists hears of it.
+TEST(RememberedDedup, AVolumeWithoutSharedBlocksOpens) {
+    MemoryDisk disk(16 * mib);
+    ASSERT_EQ(make_volume_on(disk, "image", 16 * mib, "", {}, true).code, Errc::ok);
+    format::Superblock superblock;
+    ASSERT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
+    superblock.features_read_only_compatible = 0;
+    ASSERT_EQ(write_superblock(disk, superblock, 7, Copies::both), Errc::ok);
+    EXPECT_FALSE(open_on(disk)->dedup_statistics().is_on);
+    Failure failure;
+    EXPECT_EQ(open_volume(std::make_unique<PassingDisk>(disk), "image", with_dedup(), failure),
+              nullptr);
+    EXPECT_EQ(failure.code, Errc::not_supported);
+    EXPECT_NE(failure.message.find("open it without dedup"), std::string::npos);
+}
 
 std::vector<u8> digest_of(u64 number) {
     std::vector<u8> digest(32);

@@ -210,6 +210,25 @@ class ReadVolumeTest(unittest.TestCase):
         self.assertEqual(listing['uuid'], information['uuid'])
         self.assertEqual(listing['size'], information['size'])
 
+    def test_a_volume_that_deduplicates(self):
+        self.assertFalse(read_image(self.image)['dedup'])
+        warren('mkfs', '-q', '--force', '--dedup', self.image)
+        self.assertTrue(read_image(self.image)['dedup'])
+        data = contents(1, 200_000)
+        for name in ('a', 'b'):
+            with open(os.path.join(self.source.decode(), name), 'wb') as file:
+                file.write(data)
+        warren('cp', '-a', self.source.decode() + '/.', self.image + ':/')
+        warren('fsck', self.image)
+        self.compare_with_host()
+        warren('resize', self.image, '128M')
+        with open(self.image, 'r+b') as file:
+            file.write(bytes(BLOCK))  # the second superblock has it as well
+        self.assertTrue(read_image(self.image)['dedup'])
+        warren('fsck', '--repair', self.image, codes=(1,))
+        self.assertTrue(read_image(self.image)['dedup'])
+        self.compare_with_host()
+
     def test_tree(self):
         self.fill()
         self.compare_with_host()
